@@ -135,7 +135,7 @@ class LevelsResult(Outcome, Shown):
         status, success, proved, message: how it ended, in the words of `Result`.
         time: seconds.
         method: how it was solved.
-        result: of two levels without slack the `Result` of the same `Problem`, otherwise None.
+        result: the `Result` of two levels without slack that were solved as a `Problem`, or None.
         direction: along which a level has no minimum, None where all have one.
         assumed: what the bounds rely on and nobody has checked, in sentences.
         note: what decided where all levels leave something open.

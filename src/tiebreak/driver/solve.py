@@ -122,8 +122,9 @@ def solve(
 
     Args:
         problem: the Problem; or Levels, of which three or more, and such with slacks, are solved by
-            the method "conic" and give a LevelsResult with one row for each. They take x0 (for
-            slacks that are a share), rtol and max_time, and no callback or checkpoint.
+            the method "conic", or in rational arithmetic if "auto" can prove them so, and give a
+            LevelsResult with one row for each. They take x0 (for slacks that are a share), rtol and
+            max_time, and no callback or checkpoint.
         method: a method or its name; "auto" chooses.
         x0: where to start; the origin if None. The Result of a former call, of this problem or one
             like it, is a warm start: with its point and its multipliers; tolerances are relative to

@@ -1,4 +1,4 @@
-"""One level on a polyhedron in rational arithmetic: a primal active set."""
+"""One level in rational arithmetic: a primal active set."""
 
 from __future__ import annotations
 
@@ -17,9 +17,6 @@ from tiebreak.rational.arithmetic import (
     product,
     solve,
 )
-
-PIVOTS = 1000  # of one level
-BITS = 200_000  # of a number: a step then takes about a second
 
 
 class Falls(Exception):
@@ -57,7 +54,7 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Polyhedron:
+class Feasible:
     """{x : rows x <= limits, equal x = values}; of the equations those that are independent."""
 
     n: int
@@ -67,7 +64,7 @@ class Polyhedron:
     values: tuple[Fraction, ...] = ()
     needed: tuple[int, ...] = field(default=())  # the equations that are independent
 
-    def within(self, equal: Sequence[Row], values: Sequence[Fraction]) -> Polyhedron:
+    def within(self, equal: Sequence[Row], values: Sequence[Fraction]) -> Feasible:
         """With more equations."""
         every = (*self.equal, *equal)
         needed = [*self.needed, *range(len(self.equal), len(every))]
@@ -114,33 +111,29 @@ class Optimum(NamedTuple):
     equal: dict[int, Fraction]
 
 
-def minimise(form: Form, Z: Polyhedron, x: Vector, working: list[int]) -> Optimum:
+def minimise(form: Form, Z: Feasible, x: Vector, working: list[int]) -> Optimum:
     """A minimiser on Z, from a point of Z and independent rows that are tight there.
 
     A primal active set. The row with the most negative multiplier leaves; as long as x stays where
     it is, the first one does (Bland's rule), so that it cannot go round in circles.
     """
     search = _Search(form, Z, x, working)
-    for _ in range(PIVOTS):
-        deadline.check()
-        found = search.pivot()
-        if search.x.bits > BITS:
-            raise Unproved(f"numbers of more than {BITS} bits appear")
-        if found is not None:
-            return found
-    raise Unproved(f"more than {PIVOTS} pivots are needed")
+    while (found := search.pivot()) is None:
+        pass
+    return found
 
 
 class _Search:
     """A point, its working set, and the next pivot."""
 
-    def __init__(self, form: Form, Z: Polyhedron, x: Vector, working: list[int]) -> None:
+    def __init__(self, form: Form, Z: Feasible, x: Vector, working: list[int]) -> None:
         self.form, self.Z, self.x, self.working = form, Z, x, working
         self.room = Z.room(x)
         self.has_moved = True
 
     def pivot(self) -> Optimum | None:
         """One step; the optimum once it is reached."""
+        deadline.check(1e6)  # a millisecond at least, so that an end is sure
         n, held = self.Z.n, self.Z.tight(self.working)[0]
         conditions = Conditions(self.form.hessian, held, n)
         slope = self.form.slope(self.x)

@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 
 from tiebreak.linalg import deadline
 
-PRIME = 2**61 - 1  # ranks are those modulo a prime; an accident of 1 in 10^16 fails the last check
-
 Row = dict[int, int]  # the entries that are not 0, by their columns
 
 
@@ -47,10 +45,6 @@ class Vector(NamedTuple):
     @property
     def is_zero(self) -> bool:
         return not any(self.numbers)
-
-    @property
-    def bits(self) -> int:
-        return max(self.unit.bit_length(), *(v.bit_length() for v in self.numbers), 0)
 
 
 def over_one_unit(values: Sequence[Fraction]) -> Vector:
@@ -158,11 +152,12 @@ def _solve_core(
     if not rows:
         return [], 1
     dense = [[row.get(j, 0) for j in columns] for row in rows]
-    bits = max(abs(v).bit_length() for row in dense for v in row)
-    # A step for each digit of 64 bits of the answer, each of them as many products as entries.
-    deadline.check(len(rows) ** 3 * (1.0 + bits / 64.0))
+    words = max(abs(v).bit_length() for row in dense for v in row) / 64.0 + 1.0
+    words += max(abs(v).bit_length() for v in right) / (64.0 * len(rows))
     if (library := flint()) is None:
+        deadline.check(25.0 * words * len(rows) ** 4)
         return _bareiss([[*row, v] for row, v in zip(dense, right, strict=True)])
+    deadline.check(10.0 * words * len(rows) ** 3)
     try:
         found = library.fmpz_mat(dense).solve(library.fmpz_mat([[v] for v in right]))
     except ZeroDivisionError:
@@ -205,16 +200,20 @@ def independent(rows: Sequence[Row], n: int) -> list[int]:
 
 
 def pivot_columns(rows: Sequence[Row], n: int) -> list[int]:
-    """The columns that are independent of those before them, modulo a prime."""
+    """The columns that are independent of those before them, modulo a prime.
+
+    That it is too few has a chance of about 1 in 10^16, and then the last check fails.
+    """
     if not rows or not n:
         return []
+    prime = 2**61 - 1
     residues = [[0] * n for _ in rows]
     for row, to in zip(rows, residues, strict=True):
         for j, a in row.items():
-            to[j] = a % PRIME
+            to[j] = a % prime
     deadline.check(len(rows) * n * min(len(rows), n))
     if (library := flint()) is not None:
-        matrix, rank = library.nmod_mat(residues, PRIME).rref()
+        matrix, rank = library.nmod_mat(residues, prime).rref()
         residues = [[int(v) for v in row] for row in matrix.table()[:rank]]
         return [next(j for j, v in enumerate(row) if v) for row in residues]
     found = []
@@ -223,13 +222,13 @@ def pivot_columns(rows: Sequence[Row], n: int) -> list[int]:
         if top is None:
             continue
         found.append(j)
-        inverse = pow(top[j], -1, PRIME)
+        inverse = pow(top[j], -1, prime)
         rest = []
         for other in residues:
             if other is not top:
-                share = other[j] * inverse % PRIME
+                share = other[j] * inverse % prime
                 pairs = zip(other, top, strict=True)
-                rest.append([(u - share * v) % PRIME for u, v in pairs] if share else other)
+                rest.append([(u - share * v) % prime for u, v in pairs] if share else other)
         residues = rest
     return found
 

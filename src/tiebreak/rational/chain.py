@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
@@ -14,12 +15,11 @@ from tiebreak.conic.program import Objective
 from tiebreak.levels import Levels, Slack
 from tiebreak.linalg import deadline
 from tiebreak.linalg.rank import decide_rank
-from tiebreak.rational.active_set import Falls, Form, Optimum, Polyhedron, minimise
-from tiebreak.rational.arithmetic import Row, Unproved, Vector, product
-from tiebreak.rational.description import data_epsilon, level_data, polyhedron
+from tiebreak.rational.active_set import Falls, Feasible, Form, Optimum, minimise
+from tiebreak.rational.arithmetic import Row, Unproved, Vector, flint, independent, product
+from tiebreak.rational.description import REACH, data_epsilon, feasible_set, level_data
 from tiebreak.rational.guess import in_floats, solve_level
 
-WORK = 5e9  # of all pivots together, in units of `deadline.spend`
 BY_ROUNDING = (
     "{} would be tied up to rounding; its numbers count as they are stored, and so there is no tie "
     "(method='conic' takes it as one)"
@@ -27,7 +27,7 @@ BY_ROUNDING = (
 METHOD = "rational arithmetic, an exact active set"
 
 
-class SolvedLevel(NamedTuple):
+class LevelProof(NamedTuple):
     """A minimiser of one level, and multipliers that prove it, in the units of the data."""
 
     x: list[Fraction]
@@ -35,7 +35,7 @@ class SolvedLevel(NamedTuple):
     equal: list[Fraction]  # of its equations, then of what the levels before have fixed
 
 
-class Certificate(NamedTuple):
+class ChainProof(NamedTuple):
     """The answer, and for every level its proof.
 
     All minimisers of a level share its image and the rows that have multipliers: these become
@@ -43,20 +43,20 @@ class Certificate(NamedTuple):
     """
 
     x: list[Fraction]
-    levels: list[SolvedLevel]
+    levels: list[LevelProof]
     found: list[LevelSolution]
     is_least: bool
     decided_by_rounding: list[int]  # levels that prefer points by less than the rounding of data
 
 
-def certificate(levels: Levels, before: float = math.nan) -> Certificate | None:
+def certificate(levels: Levels, before: float = math.nan) -> ChainProof | None:
     """The levels solved and proved; None where exact arithmetic does not get that far.
 
     ``before``: the first level at the start, for a slack that is a share of what it gains.
     """
     try:
-        with deadline.half(), deadline.metered(WORK):
-            return _Chain(levels).solve(before)
+        with deadline.half(), deadline.metered(REACH[flint() is not None].work):
+            return _Levels(levels).solve(before)
     except (Unproved, Falls, deadline.Over, OverflowError):
         return None
 
@@ -73,23 +73,23 @@ def solve_exactly(levels: Levels, before: float) -> ChainSolution | None:
     return ChainSolution(x, solved, "solved", is_least=is_least, method=METHOD, note=note)
 
 
-class _Chain:
+class _Levels:
     """What the levels so far have left."""
 
     def __init__(self, levels: Levels) -> None:
         n = levels.dimension
         assert n is not None
-        self.Z, below, equal = polyhedron(levels.domain, n)
+        self.Z, below, equal = feasible_set(levels.domain, n)
         self.of_rows, self.of_equal = list(below.scales), list(equal.scales)
         self.rules = [level.rule for level in levels.levels]
         self.levels = [level_data(level.objective, n) for level in levels.levels]
         self.epsilon = max(data_epsilon(level.objective) for level in levels.levels)
         self.x: Vector | None = None
-        self.proofs: list[SolvedLevel] = []
+        self.proofs: list[LevelProof] = []
         self.found: list[LevelSolution] = []
         self.decided_by_rounding: list[int] = []
 
-    def solve(self, before: float) -> Certificate:
+    def solve(self, before: float) -> ChainProof:
         """All levels, then what they leave open by the least norm."""
         for number, rule in enumerate(self.rules):
             self._level(number, rule, before)
@@ -103,14 +103,15 @@ class _Chain:
             norm = Form(tuple({j: 1} for j in range(n)), {}, Fraction(1))
             self._solved(norm, Objective(np.eye(n), np.zeros(n), np.zeros(n)))
         self._check_rank()
-        return Certificate(
+        return ChainProof(
             self.x.fractions(), self.proofs, self.found, is_least, self.decided_by_rounding
         )
 
-    def _check_rank(self) -> None:
+    def _check_rank(self, image: Sequence[Row] = ()) -> None:
         """Equations that depend on each other up to rounding have two readings: no claim."""
-        rows = [self.Z.equal[i] for i in self.Z.needed]
-        if decide_rank(in_floats(rows, [0] * len(rows), self.Z.n)[0], self.epsilon).low < len(rows):
+        rows = [*(self.Z.equal[i] for i in self.Z.needed), *image]
+        floats = in_floats(rows, [0] * len(rows), self.Z.n)[0]
+        if decide_rank(floats, self.epsilon).low < len(independent(rows, self.Z.n)):
             raise Unproved("rounding decides how many of the equations are independent")
 
     @property
@@ -145,7 +146,7 @@ class _Chain:
         gain = Fraction(0) if previous is None else max(previous - best, Fraction(0))
         slack += Fraction(rule.share) * gain
         self.proofs.append(
-            SolvedLevel(
+            LevelProof(
                 found.x.fractions(),
                 [found.rows.get(i, 0) * scale for i, scale in enumerate(self.of_rows)],
                 [found.equal.get(i, 0) * scale for i, scale in enumerate(self.of_equal)],
@@ -192,6 +193,7 @@ class _Chain:
     def _hold(self, number: int, found: Optimum) -> str:
         """Keep the face and the image of a level; in words."""
         image = self.levels[number].image
+        self._check_rank(image.rows)
         tight = sorted(i for i, v in found.rows.items() if v)
         values = [Fraction(product(row, found.x.numbers), found.x.unit) for row in image.rows]
         self.Z = self.Z.within(
@@ -203,7 +205,7 @@ class _Chain:
         return " and ".join(names) or "nothing"
 
 
-def is_proof(form: Form, Z: Polyhedron, found: Optimum) -> bool:
+def is_proof(form: Form, Z: Feasible, found: Optimum) -> bool:
     """Do the conditions of optimality hold, as they stand?"""
     if not Z.contains(found.x):
         return False
@@ -217,7 +219,7 @@ def is_proof(form: Form, Z: Polyhedron, found: Optimum) -> bool:
     return signs and not any(total)
 
 
-def _is_by_rounding(form: Form, Z: Polyhedron, found: Optimum, epsilon: float) -> bool:
+def _is_by_rounding(form: Form, Z: Feasible, found: Optimum, epsilon: float) -> bool:
     """Does a row bind by less than rounding the data of the level would change?"""
     x, unit = [abs(v) for v in found.x.numbers], found.x.unit
     terms = [unit * abs(v) for v in form.linear.values()]

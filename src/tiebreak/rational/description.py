@@ -18,7 +18,7 @@ from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.spectra import EPS
-from tiebreak.rational.active_set import Form, Polyhedron
+from tiebreak.rational.active_set import Feasible, Form
 from tiebreak.rational.arithmetic import (
     Row,
     Unproved,
@@ -31,15 +31,23 @@ from tiebreak.rational.arithmetic import (
 )
 from tiebreak.sets import Domain, described
 
-# How far exact arithmetic reaches, in variables, in these times the digits (bits) of the data, and
-# in entries of a matrix: with python-flint, and without.
-REACH = {True: (200, 8_000, 50_000), False: (40, 2_500, 5_000)}
+
+class Reach(NamedTuple):
+    """How far exact arithmetic goes."""
+
+    variables: int
+    digits: int  # variables times the bits of the data
+    entries: int  # of a matrix
+    work: float  # of all pivots together, as `deadline.spend` counts it
+
+
+REACH = {True: Reach(200, 8_000, 50_000, 2e9), False: Reach(40, 2_500, 5_000, 1e9)}  # flint or not
 OTHER = "a level is not linear or quadratic, or the set is not one of linear rows"
 NOT_CONVEX = "a quadratic form as it is stored cannot be proved to be semidefinite"
 
 
 @dataclass(frozen=True)
-class ScaledRows:
+class IntegerRows:
     """Rows of integers, each a positive multiple of what was given."""
 
     rows: tuple[Row, ...]
@@ -47,23 +55,23 @@ class ScaledRows:
     scales: tuple[Fraction, ...]
 
 
-def scaled_rows(matrix: Any, limits: Sequence[Any]) -> ScaledRows:
+def integer_rows(matrix: Any, limits: Sequence[Any]) -> IntegerRows:
     """Rows of numbers as rows of integers."""
     dense = matrix.toarray() if arrays.is_sparse(matrix) else matrix
     pairs = [as_integers(list(map(float, row))) for row in dense]
     scales = tuple(scale for _, scale in pairs)
     right = tuple(scale * Fraction(v) for scale, v in zip(scales, limits, strict=True))
-    return ScaledRows(tuple(as_row(row) for row, _ in pairs), right, scales)
+    return IntegerRows(tuple(as_row(row) for row, _ in pairs), right, scales)
 
 
 def check_reach(n: int, *parts: Any) -> None:
     """`Unproved` where there are too many variables or entries."""
-    most, digits, entries = REACH[flint() is not None]
-    if n > most or any(rows.shape[0] * n > entries for rows in parts):
+    reach = REACH[flint() is not None]
+    if n > reach.variables or any(rows.shape[0] * n > reach.entries for rows in parts):
         raise Unproved("there are too many variables or rows for exact arithmetic")
     for rows in parts:
         some = rows.data if arrays.is_sparse(rows) else np.asarray(rows)
-        if n * _bits(some[some != 0.0]) > digits:
+        if n * _bits(some[some != 0.0]) > reach.digits:
             raise Unproved("the numbers have too many digits for exact arithmetic")
 
 
@@ -84,14 +92,14 @@ def data_epsilon(h: Function | Penalty) -> float:
     return max(given, smooth.data_epsilon)
 
 
-def polyhedron(domain: Domain, n: int) -> tuple[Polyhedron, ScaledRows, ScaledRows]:
+def feasible_set(domain: Domain, n: int) -> tuple[Feasible, IntegerRows, IntegerRows]:
     """The set; with its inequalities, and its equations."""
     given = described(domain).linear_rows(n)
     if given is None:
         raise Unproved(OTHER)
     check_reach(n, given.A, given.A_eq)
-    below, equal = scaled_rows(given.A, given.b), scaled_rows(given.A_eq, given.b_eq)
-    Z = Polyhedron(n, below.rows, below.limits).within(equal.rows, equal.limits)
+    below, equal = integer_rows(given.A, given.b), integer_rows(given.A_eq, given.b_eq)
+    Z = Feasible(n, below.rows, below.limits).within(equal.rows, equal.limits)
     return Z, below, equal
 
 
@@ -99,7 +107,7 @@ class LevelData(NamedTuple):
     """A level; the rows whose products with x its minimisers share; the same in floating point."""
 
     form: Form
-    image: ScaledRows
+    image: IntegerRows
     objective: Objective
 
 
@@ -137,7 +145,7 @@ def level_data(h: Function | Penalty, n: int) -> LevelData:
     root, slope = np.vstack([np.zeros((0, n)), *roots]), form.slope(Vector([0] * n)).numbers
     linear = np.array([float(v / form.scale) for v in slope])
     objective = Objective(root, np.zeros(len(root)), linear)
-    return LevelData(form, scaled_rows(rows, [0] * len(rows)), objective)
+    return LevelData(form, integer_rows(rows, [0] * len(rows)), objective)
 
 
 def _parts(part: Function, n: int) -> Parts:

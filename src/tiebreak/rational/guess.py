@@ -11,13 +11,13 @@ import numpy as np
 from tiebreak.conic.program import Cone, Objective
 from tiebreak.conic.solver import TOLERANCES, clarabel_solve
 from tiebreak.linalg.arrays import Host
-from tiebreak.rational.active_set import Conditions, Form, Optimum, Polyhedron, minimise
+from tiebreak.rational.active_set import Conditions, Feasible, Form, Optimum, minimise
 from tiebreak.rational.arithmetic import Unproved, Vector, independent, over_one_unit
 
 EMPTY = "no point meets all constraints exactly"
 
 
-def solve_level(form: Form, objective: Objective, Z: Polyhedron, before: Vector | None) -> Optimum:
+def solve_level(form: Form, objective: Objective, Z: Feasible, before: Vector | None) -> Optimum:
     """A minimiser of a level on Z; ``before`` is a point of Z, where one is known.
 
     ``objective`` is the same level in floating point.
@@ -33,7 +33,7 @@ def solve_level(form: Form, objective: Objective, Z: Polyhedron, before: Vector 
     return minimise(form, Z, x, working)
 
 
-def _with_tight(form: Form, Z: Polyhedron, working: list[int], at: Host) -> Vector:
+def _with_tight(form: Form, Z: Feasible, working: list[int], at: Host) -> Vector:
     """The minimiser where these rows are tight, with what is open as it is in floating point."""
     rows, limits = Z.tight(working)
     conditions = Conditions(form.hessian, rows, Z.n)
@@ -44,7 +44,7 @@ def _with_tight(form: Form, Z: Polyhedron, working: list[int], at: Host) -> Vect
 
 
 def _towards(
-    Z: Polyhedron, before: Vector, x: Vector, working: list[int]
+    Z: Feasible, before: Vector, x: Vector, working: list[int]
 ) -> tuple[Vector, list[int]]:
     """The last point of Z on the way to x, and the rows of the working set that are tight there."""
     scaled = [v * before.unit for v in x.numbers], [v * x.unit for v in before.numbers]
@@ -56,7 +56,7 @@ def _towards(
     return at, [i for i in working if not room[i]]
 
 
-def _feasible(Z: Polyhedron, at: Host) -> Vector:
+def _feasible(Z: Feasible, at: Host) -> Vector:
     """A point of Z: on the equations next to ``at``, and then with the least violation."""
     x = _with_tight(Form((), {}, Fraction(1)), Z, [], at)
     room = Z.room(x)
@@ -76,7 +76,7 @@ def _feasible(Z: Polyhedron, at: Host) -> Vector:
     return Vector(found.numbers[:-1], found.unit).reduced()
 
 
-def _active_rows(objective: Objective, Z: Polyhedron) -> tuple[Host, list[int]]:
+def _active_rows(objective: Objective, Z: Feasible) -> tuple[Host, list[int]]:
     """A minimiser in floating point, and the rows that seem to be tight, the surest first."""
     E, e = in_floats([Z.equal[i] for i in Z.needed], [Z.values[i] for i in Z.needed], Z.n)
     G, h = in_floats(Z.rows, Z.limits, Z.n)
