@@ -120,7 +120,7 @@ def degenerate(draw: np.random.Generator, is_real: bool) -> Chain:
 
 
 def singular(draw: np.random.Generator, is_real: bool) -> Chain:
-    """A first level Q = C'C as rounding leaves it; the draw goes on until Q has lost its sign."""
+    """A first level Q = C'C of low rank, as rounding leaves it."""
     chain = ordinary(draw, True)
     return chain._replace(kind="singular", levels=[_squares(draw, True, chain.n), *chain.levels])
 

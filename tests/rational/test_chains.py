@@ -206,3 +206,14 @@ def test_a_time_limit_is_heeded():
     )
     result = tb.solve(levels, max_time=0.3)
     assert result.time < 1.5
+
+
+def test_ctrl_c_ends_the_call(monkeypatch):
+    from tiebreak.linalg import deadline
+    from tiebreak.rational import guess
+
+    def interrupted(*_):
+        raise deadline.Interrupted("Ctrl-C")
+
+    monkeypatch.setattr(guess, "minimise", interrupted)
+    assert tb.solve(plan()).status == "stopped"

@@ -248,10 +248,11 @@ def _solve_levels(
         exact = None
         is_double = isinstance(result.x, np.ndarray) and result.x.dtype == np.float64
         if method == "auto" and result.status == "solved" and is_double:
-            exact = proved_exactly(
-                levels, math.nan, min(tolerances("rtol", rtol)), max_time, began,
-                lambda: CompiledLevels(levels, x0),
-            )  # fmt: skip
+            with contextlib.suppress(deadline.Interrupted):  # an answer is there
+                exact = proved_exactly(
+                    levels, math.nan, min(tolerances("rtol", rtol)), max_time, began,
+                    lambda: CompiledLevels(levels, x0),
+                )  # fmt: skip
         return of_problem(levels, result) if exact is None else exact
     for name, default in inspect.signature(solve).parameters.items():
         if name == "max_iter" or (name == "progress" and options[name] is True):

@@ -104,12 +104,12 @@ def solve_chained(
         with deadline.limited(max_time, began):
             levels = CompiledLevels(given, x0) if isinstance(given, Levels) else given
             program = levels.program()
+        if method == "auto" and isinstance(given, Levels):
+            exact = proved_exactly(given, levels.before, rtol, max_time, began, lambda: levels)
+            if exact is not None:
+                return exact
     except deadline.Over as over:
         return _out_of_time(given, x0, over, time.perf_counter() - began)
-    if method == "auto" and isinstance(given, Levels):
-        exact = proved_exactly(given, levels.before, rtol, max_time, began, lambda: levels)
-        if exact is not None:
-            return exact
     found = chain(program, levels.rules, levels.before, max_time, began)
     result = report(found, levels, rtol, time.perf_counter() - began)
     if result.success:

@@ -50,14 +50,14 @@ class ChainProof(NamedTuple):
 
 
 def certificate(levels: Levels, before: float = math.nan) -> ChainProof | None:
-    """The levels solved and proved; None where exact arithmetic does not get that far.
+    """The levels solved and proved; None where exact arithmetic does not get that far in time.
 
     ``before``: the first level at the start, for a slack that is a share of what it gains.
     """
     try:
         with deadline.half(), deadline.metered(REACH[flint() is not None].work):
             return _Levels(levels).solve(before)
-    except (Unproved, Falls, deadline.Over, OverflowError):
+    except (Unproved, Falls, deadline.TimeIsUp, OverflowError):
         return None
 
 
