@@ -112,14 +112,44 @@ def test_what_is_left_open_has_the_least_norm():
     assert "least norm" in result.note
 
 
-def test_a_tie_up_to_rounding_is_none_and_the_report_says_so():
-    levels = tb.Levels(
-        tb.Linear([0.1 * 3, 0.3, 1.0]), tb.SquaredNorm(center=[1.0, 0, 0]), tb.Linear([1.0, 0, 0]),
-        domain=tb.Simplex(),
-    )  # fmt: skip
-    result = tb.solve(levels)
+def priced(first, wish, last=(1.0, 0, 0)):
+    change = tb.SquaredNorm(center=wish)
+    return tb.Levels(tb.Linear(first), change, tb.Linear(last), domain=tb.Simplex())
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-200, 7e30])
+def test_a_tie_that_rounding_has_undone_is_a_tie(unit):
+    levels = priced(np.array([0.1 * 3, 0.3, 1.0]) * unit, [1.0, 0, 0])
+    assert certificate(levels) is None
+    np.testing.assert_allclose(tb.solve(levels).x, [1.0, 0, 0], atol=1e-6)
+
+
+def test_a_tie_that_rounding_has_undone_does_no_harm_where_the_answer_is_the_same():
+    result = tb.solve(priced([0.1 * 3, 0.3, 1.0], [0, 1.0, 0]))
     assert result.status == "certified"
-    assert "tied up to rounding" in result.note
+    np.testing.assert_array_equal(result.x, [0, 1.0, 0])
+
+
+def test_equal_costs_are_a_tie():
+    result = tb.solve(priced([0.3, 0.3, 1.0], [1.0, 0, 0]))
+    assert result.status == "certified"
+    np.testing.assert_array_equal(result.x, [1.0, 0, 0])
+    assert result.levels["level 1"].dimension == 1
+
+
+def test_costs_that_differ_by_more_than_rounding_are_none():
+    result = tb.solve(priced([0.3 + 1e-13, 0.3, 1.0], [1.0, 0, 0]))
+    assert result.status == "certified"
+    np.testing.assert_array_equal(result.x, [0, 1.0, 0])
+
+
+def test_a_cost_that_is_a_row_up_to_rounding_is_a_tie():
+    rows = tb.Polyhedron([[-0.3, -0.3, -0.1]], [-0.9])
+    levels = tb.Levels(
+        tb.Linear([0.1 * 3, 0.3, 1.0]), tb.Linear([0.0, 1.0, 0.0]), tb.SquaredNorm(),
+        domain=tb.Box(0.0, 5.0) & rows,
+    )  # fmt: skip
+    assert certificate(levels) is None
 
 
 @pytest.mark.parametrize(

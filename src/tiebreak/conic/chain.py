@@ -116,7 +116,6 @@ class ChainSolution(NamedTuple):
     contradiction: Host | None = None  # where it is infeasible: multipliers of the program's rows
     is_least: bool = False  # did the least norm of x choose among points that all levels leave?
     method: str = METHOD
-    note: str = ""  # for the report
 
 
 def solve_chain(program: ConicProgram, slacks: Sequence[SlackRule | None]) -> ChainSolution:

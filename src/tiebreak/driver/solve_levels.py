@@ -214,7 +214,7 @@ def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: floa
         skipped=names[len(found.levels) :],
         direction=direction,
         assumed=levels.assumed,
-        note="; ".join(filter(None, [found.note, LEAST * found.is_least])),
+        note=LEAST if found.is_least else "",
     )
 
 
