@@ -19,14 +19,6 @@ from tiebreak.rational.arithmetic import (
 )
 
 
-class Falls(Exception):
-    """A level falls without end along a direction."""
-
-    def __init__(self, direction: Vector) -> None:
-        super().__init__("it falls without end")
-        self.direction = direction
-
-
 @dataclass(frozen=True)
 class Form:
     """(½x'Hx + <c, x>) / scale + constant, H and c of integers, H semidefinite."""
@@ -35,7 +27,6 @@ class Form:
     linear: Row
     scale: Fraction
     constant: Fraction = Fraction(0)
-    image: tuple[Row, ...] = ()  # what all minimisers share: their products with these rows
 
     def slope(self, x: Vector) -> Vector:
         """scale times the gradient."""
@@ -142,7 +133,7 @@ class _Search:
         if pinned is not None:  # along a direction without curvature it falls
             self._go(conditions.along(pinned, 1 if pull.numbers[pinned] > 0 else -1))
             return None
-        if not step.is_zero and self._go(step, Fraction(1)):
+        if any(step.numbers) and self._go(step, Fraction(1)):
             return None
         first = len(self.Z.needed)
         wrong = [k for k in range(len(self.working)) if pull.numbers[first + k] < 0]
@@ -162,7 +153,7 @@ class _Search:
         """Move, at most so far; does a row end it, which is then in the working set?"""
         end = self.Z.step(self.x, self.room, along)
         if end is None and most is None:
-            raise Falls(along)
+            raise Unproved("a level falls without end")
         step = most
         if end is not None and (most is None or end[0] < most):
             step = end[0]
@@ -196,11 +187,11 @@ class Conditions:
         n, k = self.n, len(self.rows)
         b = Vector([0] * k) if b is None else b
         if not self.hessian:
-            return _found(self.rows, b), _found(self.columns, a)
+            return solve(self.rows, b), solve(self.columns, a)
         shifted = [{n + i: v for i, v in column.items()} for column in self.columns]
         upper = [row | column for row, column in zip(self.hessian, shifted, strict=True)]
         right = [*(v * b.unit for v in a.numbers), *(v * a.unit for v in b.numbers)]
-        found = _found([*upper, *self.rows], Vector(right, a.unit * b.unit))
+        found = solve([*upper, *self.rows], Vector(right, a.unit * b.unit))
         return Vector(found.numbers[:n], found.unit), Vector(found.numbers[n:], found.unit)
 
     def along(self, k: int, change: int) -> Vector:
@@ -208,10 +199,3 @@ class Conditions:
         ends = [0] * len(self.rows)
         ends[k] = change
         return self.solve(Vector([0] * self.n), Vector(ends))[0]
-
-
-def _found(rows: Sequence[Row], right: Vector) -> Vector:
-    found = solve(rows, right)
-    if found is None:
-        raise Unproved("equations are singular that should not be")
-    return found

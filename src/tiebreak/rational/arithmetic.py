@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from tiebreak.linalg import deadline
 
 Row = dict[int, int]  # the entries that are not 0, by their columns
+SINGULAR = "equations are singular that should not be"
 
 
 class Unproved(Exception):
@@ -41,10 +42,6 @@ class Vector(NamedTuple):
 
     def fractions(self) -> list[Fraction]:
         return [Fraction(v, self.unit) for v in self.numbers]
-
-    @property
-    def is_zero(self) -> bool:
-        return not any(self.numbers)
 
 
 def over_one_unit(values: Sequence[Fraction]) -> Vector:
@@ -79,8 +76,8 @@ def flint() -> Any:
         return None
 
 
-def solve(rows: Sequence[Row], right: Vector) -> Vector | None:
-    """x with rows x = right, as many rows as columns; None where they are singular.
+def solve(rows: Sequence[Row], right: Vector) -> Vector:
+    """x with rows x = right, as many rows as columns; `Unproved` where they are singular.
 
     Bounds and pins stand in rows of one entry, their multipliers in columns of one: these are
     solved at once, and elimination is for the rest.
@@ -89,9 +86,9 @@ def solve(rows: Sequence[Row], right: Vector) -> Vector | None:
     system.take_single_rows()
     later = system.take_single_columns()
     left, places, numbers = system.left, system.places, system.numbers
+    if len(left) != len(places):
+        raise Unproved(SINGULAR)
     core, unit = _solve_core(list(left.values()), [numbers[i] for i in left], list(places))
-    if core is None:
-        return None
     values = {j: v * unit for j, v in system.known.items()} | dict(zip(places, core, strict=True))
     for i, j, row in reversed(later):
         rest = sum(a * values[k] for k, a in row.items() if k != j)
@@ -143,12 +140,8 @@ class _System:
         return found
 
 
-def _solve_core(
-    rows: list[Row], right: list[int], columns: list[int]
-) -> tuple[list[int] | None, int]:
-    """The numbers and the unit of x with rows x = right; None where they are singular."""
-    if len(rows) != len(columns) or not all(rows):
-        return None, 1
+def _solve_core(rows: list[Row], right: list[int], columns: list[int]) -> tuple[list[int], int]:
+    """The numbers and the unit of x with rows x = right."""
     if not rows:
         return [], 1
     dense = [[row.get(j, 0) for j in columns] for row in rows]
@@ -156,38 +149,53 @@ def _solve_core(
     words += max(abs(v).bit_length() for v in right) / (64.0 * len(rows))
     if (library := flint()) is None:
         deadline.check(25.0 * words * len(rows) ** 4)
-        return _bareiss([[*row, v] for row, v in zip(dense, right, strict=True)])
+        return _back_substituted([[*row, v] for row, v in zip(dense, right, strict=True)])
     deadline.check(10.0 * words * len(rows) ** 3)
     try:
         found = library.fmpz_mat(dense).solve(library.fmpz_mat([[v] for v in right]))
     except ZeroDivisionError:
-        return None, 1
+        raise Unproved(SINGULAR) from None
     numbers, unit = found.numer_denom()
     return [int(v) for v in numbers.entries()], int(unit)
 
 
-def _bareiss(M: list[list[int]]) -> tuple[list[int] | None, int]:
-    """The same by elimination without fractions: all divisions leave nothing."""
-    n, before = len(M), 1
-    for i in range(n):
-        deadline.check()
-        candidates = [k for k in range(i, n) if M[k][i]]
-        if not candidates:
-            return None, 1
-        k = min(candidates, key=lambda k: abs(M[k][i]))
-        M[i], M[k] = M[k], M[i]
-        row, pivot = M[i], M[i][i]
-        for k in range(i + 1, n):
-            other, a = M[k], M[k][i]
-            if a or before != pivot:
-                pairs = zip(other[i + 1 :], row[i + 1 :], strict=True)
-                M[k] = [0] * (i + 1) + [(pivot * u - a * v) // before for u, v in pairs]
-        before = pivot
-    found, unit = [0] * n, abs(before)
+def _back_substituted(M: list[list[int]]) -> tuple[list[int], int]:
+    """The same of a matrix whose last column is the right side."""
+    n = len(M)
+    if _eliminate(M) != list(range(n)):
+        raise Unproved(SINGULAR)
+    found, unit = [0] * n, abs(M[-1][-2])
     for i in reversed(range(n)):
         rest = sum(M[i][j] * found[j] for j in range(i + 1, n))
         found[i] = (unit * M[i][n] - rest) // M[i][i]
     return found, unit
+
+
+def _eliminate(M: list[list[int]], prime: int = 0) -> list[int]:
+    """Rows in echelon form, in place, and the columns of their pivots; modulo a prime if given.
+
+    By Bareiss's elimination without fractions: all divisions leave nothing.
+    """
+    found: list[int] = []
+    before = 1
+    for j in range(len(M[0])):
+        deadline.check()
+        i = len(found)
+        candidates = [k for k in range(i, len(M)) if M[k][j]]
+        if not candidates:
+            continue
+        k = min(candidates, key=lambda k: abs(M[k][j]))
+        M[i], M[k] = M[k], M[i]
+        row, pivot = M[i], M[i][j]
+        for k in range(i + 1, len(M)):
+            a, pairs = M[k][j], zip(M[k], row, strict=True)
+            if prime and a:
+                M[k] = [(pivot * u - a * v) % prime for u, v in pairs]
+            elif not prime:
+                M[k] = [(pivot * u - a * v) // before for u, v in pairs]
+        before = pivot
+        found.append(j)
+    return found
 
 
 def independent(rows: Sequence[Row], n: int) -> list[int]:
@@ -216,21 +224,7 @@ def pivot_columns(rows: Sequence[Row], n: int) -> list[int]:
         matrix, rank = library.nmod_mat(residues, prime).rref()
         residues = [[int(v) for v in row] for row in matrix.table()[:rank]]
         return [next(j for j, v in enumerate(row) if v) for row in residues]
-    found = []
-    for j in range(n):
-        top = next((row for row in residues if row[j]), None)
-        if top is None:
-            continue
-        found.append(j)
-        inverse = pow(top[j], -1, prime)
-        rest = []
-        for other in residues:
-            if other is not top:
-                share = other[j] * inverse % prime
-                pairs = zip(other, top, strict=True)
-                rest.append([(u - share * v) % prime for u, v in pairs] if share else other)
-        residues = rest
-    return found
+    return _eliminate(residues, prime)
 
 
 def is_semidefinite(Q: Sequence[Sequence[int]]) -> bool:

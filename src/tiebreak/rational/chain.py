@@ -15,7 +15,7 @@ from tiebreak.conic.program import Objective
 from tiebreak.levels import Levels, Slack
 from tiebreak.linalg import deadline
 from tiebreak.linalg.rank import decide_rank
-from tiebreak.rational.active_set import Falls, Feasible, Form, Optimum, minimise
+from tiebreak.rational.active_set import Feasible, Form, Optimum, minimise
 from tiebreak.rational.arithmetic import Row, Unproved, Vector, flint, independent, product
 from tiebreak.rational.description import REACH, data_epsilon, feasible_set, level_data
 from tiebreak.rational.guess import in_floats, solve_level
@@ -65,7 +65,7 @@ def certificate(levels: Levels, before: float = math.nan) -> ChainProof | None:
                 if any(abs(float(a - b)) > SAME * size for a, b in pairs):
                     return None
             return found
-    except (Unproved, Falls, deadline.TimeIsUp, OverflowError):
+    except (Unproved, deadline.TimeIsUp, OverflowError):
         return None
 
 
