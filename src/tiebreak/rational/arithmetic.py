@@ -77,90 +77,29 @@ def flint() -> Any:
 
 
 def solve(rows: Sequence[Row], right: Vector) -> Vector:
-    """x with rows x = right, as many rows as columns; `Unproved` where they are singular.
-
-    Bounds and pins stand in rows of one entry, their multipliers in columns of one: these are
-    solved at once, and elimination is for the rest.
-    """
-    system = _System(rows, right.numbers)
-    system.take_single_rows()
-    later = system.take_single_columns()
-    left, places, numbers = system.left, system.places, system.numbers
-    if len(left) != len(places):
-        raise Unproved(SINGULAR)
-    core, unit = _solve_core(list(left.values()), [numbers[i] for i in left], list(places))
-    values = {j: v * unit for j, v in system.known.items()} | dict(zip(places, core, strict=True))
-    for i, j, row in reversed(later):
-        rest = sum(a * values[k] for k, a in row.items() if k != j)
-        values[j] = row[j] * (numbers[i] * unit - rest)
-    return Vector([values[j] for j in range(len(rows))], unit * right.unit).reduced()
-
-
-class _System:
-    """Equations in integers, of which those are solved that need no division."""
-
-    def __init__(self, rows: Sequence[Row], numbers: list[int]) -> None:
-        self.left, self.numbers = dict(enumerate(map(dict, rows))), list(numbers)
-        self.places: dict[int, set[int]] = {j: set() for j in range(len(rows))}  # of variables
-        for i, row in self.left.items():
-            for j in row:
-                self.places[j].add(i)
-        self.known: dict[int, int] = {}
-
-    def take_single_rows(self) -> None:
-        """Variables that stand alone in a row, with 1 or -1, go into all others."""
-        waiting = list(self.left)
-        while waiting:
-            i = waiting.pop()
-            if i not in self.left or len(self.left[i]) != 1:
-                continue
-            ((j, a),) = self.left[i].items()
-            if abs(a) == 1:
-                self.known[j] = a * self.numbers[i]
-                for k in self.places.pop(j):
-                    self.numbers[k] -= self.left[k].pop(j) * self.known[j]
-                    waiting.append(k)
-                del self.left[i]
-
-    def take_single_columns(self) -> list[tuple[int, int, Row]]:
-        """Rows that alone have some variable, with it: they are solved when all others are."""
-        found, waiting = [], list(self.places)
-        while waiting:
-            j = waiting.pop()
-            if j not in self.places or len(self.places[j]) != 1:
-                continue
-            (i,) = self.places[j]
-            if abs(self.left[i][j]) == 1:
-                row = self.left.pop(i)
-                found.append((i, j, row))
-                for k in row:
-                    self.places[k].discard(i)
-                    waiting.append(k)
-                del self.places[j]
-        return found
-
-
-def _solve_core(rows: list[Row], right: list[int], columns: list[int]) -> tuple[list[int], int]:
-    """The numbers and the unit of x with rows x = right."""
-    if not rows:
-        return [], 1
-    dense = [[row.get(j, 0) for j in columns] for row in rows]
+    """x with rows x = right, as many rows as columns; `Unproved` where they are singular."""
+    n = len(rows)
+    if not n:
+        return Vector([])
+    dense = [[row.get(j, 0) for j in range(n)] for row in rows]
     words = max(abs(v).bit_length() for row in dense for v in row) / 64.0 + 1.0
-    words += max(abs(v).bit_length() for v in right) / (64.0 * len(rows))
+    words += max(abs(v).bit_length() for v in right.numbers) / (64.0 * n)
     if (library := flint()) is None:
-        deadline.check(25.0 * words * len(rows) ** 4)
-        return _back_substituted([[*row, v] for row, v in zip(dense, right, strict=True)])
-    deadline.check(10.0 * words * len(rows) ** 3)
+        deadline.check(25.0 * words * n**4)
+        whole = [[*row, v] for row, v in zip(dense, right.numbers, strict=True)]
+        numbers, unit = _back_substituted(whole)
+        return Vector(numbers, unit * right.unit).reduced()
+    deadline.check(10.0 * words * n**3)
     try:
-        found = library.fmpz_mat(dense).solve(library.fmpz_mat([[v] for v in right]))
+        found = library.fmpz_mat(dense).solve(library.fmpz_mat([[v] for v in right.numbers]))
     except ZeroDivisionError:
         raise Unproved(SINGULAR) from None
     numbers, unit = found.numer_denom()
-    return [int(v) for v in numbers.entries()], int(unit)
+    return Vector([int(v) for v in numbers.entries()], int(unit) * right.unit).reduced()
 
 
 def _back_substituted(M: list[list[int]]) -> tuple[list[int], int]:
-    """The same of a matrix whose last column is the right side."""
+    """The numbers and the unit of x, of a matrix whose last column is the right side."""
     n = len(M)
     if _eliminate(M) != list(range(n)):
         raise Unproved(SINGULAR)
