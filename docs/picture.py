@@ -1,4 +1,4 @@
-"""Draws docs/demo.png (README, `make run`) and docs/convergence.png (methods.md): `make pictures`."""
+"""Draws demo.png (README, `make run`) and convergence.png (methods.md): `make pictures`."""
 
 from __future__ import annotations
 

@@ -329,12 +329,13 @@ class Problem(FromData):
         return joint(*self.penalties, self.domain, owner="Problem")
 
     @cached_property
-    def _lower_alone(self) -> Joint:
+    def lower_joint(self) -> Joint:
+        """The lower penalty on Z; ValueError where it has no prox in closed form."""
         return joint(Zero(), self.penalties[1], self.domain, owner="Problem")
 
     def prox(self, v: Array, a: float, b: float) -> Array:
         """argmin over z in Z of a f2(z) + b g2(z) + ½|z - v|²; without penalties the projection."""
-        return (self._lower_alone if a == 0.0 else self.joint).prox(v, a, b)
+        return (self.lower_joint if a == 0.0 else self.joint).prox(v, a, b)
 
     @cached_property
     def in_float64(self) -> Problem | None:

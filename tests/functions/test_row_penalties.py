@@ -156,7 +156,7 @@ def test_a_sum_with_any_norm_is_solved_by_cones():
         h + tb.NuclearNorm((2, 2))
 
 
-@pytest.mark.parametrize("method", ["adaptive", "primal-dual", "bi-sg", "p-agm-bio"])
+@pytest.mark.parametrize("method", ["adaptive", "bi-sg", "p-agm-bio"])
 @pytest.mark.parametrize("h", [tb.Quantile(np.eye(3), np.ones(3)), tb.Hinge(np.eye(3), [1, 1, 0])])
 def test_methods_with_a_prox_refuse_in_one_sentence(h, method):
     problem = tb.Problem(upper=h, lower=tb.LeastSquares([[1, 1, 1]], [1]))

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from tiebreak.algorithms.base import Method, StateReport
+from tiebreak.algorithms.base import NOT_ENDED, Method, StateReport
 from tiebreak.algorithms.common import (
     check_positive,
     first_curvature,
@@ -23,10 +23,19 @@ from tiebreak.algorithms.common import (
     with_violations,
 )
 from tiebreak.algorithms.fista import need_joint_prox
-from tiebreak.functions import Function, Minorant, SmoothFunction
+from tiebreak.functions import (
+    Function,
+    Minorant,
+    OperatorTerms,
+    SmoothFunction,
+    Terms,
+)
 from tiebreak.linalg import Array, Refusal, arrays, in_files
+from tiebreak.linalg.refusals import refusal_of
 from tiebreak.problem import Point, Problem, mixed
+from tiebreak.proofs.certificate import Proved
 from tiebreak.proofs.evidence import StepEvidence
+from tiebreak.proofs.gate import ANSWER, Ended
 
 SAFETY = 0.99  # of the longest step for which convergence is proved: that needs less than 1
 # L grows at least and at most so much, and how often: a step that is far too long tells too much.
@@ -35,6 +44,12 @@ EPOCH, SHORTEST = 1.5, 16  # sigma changes when k has grown so much, and by so m
 # The j-th change of sigma is at most by the factor exp(FREEDOM/j^DECAY). The sum of these exponents
 # is finite, as the theorem on changing step sizes asks, and leaves room for any units: over 40.
 FREEDOM, DECAY = 10.0, 1.1
+
+
+ESTIMATED = (
+    "f less its dual, and the price of what the lower level is off, are within the tolerance; "
+    "nothing proves f* where an operator is known by its products alone"
+)
 
 
 @in_files("primal-dual.mark")
@@ -46,6 +61,17 @@ class Mark(NamedTuple):
     cut: Minorant
     changes: int  # of sigma, so far
     due: int  # the step k of the next one
+
+
+@in_files("primal-dual.operator")
+class OperatorDual(NamedTuple):
+    """The dual variable of D x - center where f2 is a penalty of that."""
+
+    u: Array
+    pull: Array  # D'(2 u_k - u_{k-1}), like x
+    square: float  # a bound on |D|²
+    gap: float = math.inf  # about |f(x_k) - f*|, at the last step where that was asked for
+    finished: Ended = NOT_ENDED
 
 
 @in_files("primal-dual")
@@ -67,6 +93,7 @@ class State(NamedTuple):
     lipschitz_violations: tuple[int, int]  # how often f, g were seen to break a promise:
     convexity_violations: tuple[int, int]  # see `out_of_bounds`
     evidence: StepEvidence
+    dual: OperatorDual | None = None  # where f2 is a penalty of D x
 
     @property
     def x(self) -> Array:
@@ -96,6 +123,14 @@ class PrimalDual(Method):
     since the last change: slow modes of g move x little and the dual far, and ask for a larger
     sigma. |du|² = <A'du, dw>, where du = A dw, is found from gradients of g alone, with x_k in
     place of a minimiser of g. sigma L_g is kept above L_f/2, below which tau gains nothing.
+
+    **A penalty of D x above**, f2(x) = p(D x - c), has no prox. Its dual variable u is held, as by
+    Condat and Vu, and a step takes D'(2 u_k - u_{k-1}) in place of the prox of f2:
+
+        u_{k+1} = the nearest to u_k + sigma_D (D x_{k+1} - c) with <u, r> <= p(r) for all r
+
+    with sigma_D |D|² = sigma L_g, so that tau (2 sigma L_g + L_f/2) < 1. Its end is by an estimate:
+    of f less its dual, and of what A x is off times its multiplier.
 
     L_f and L_g are those of the functions where known, estimates otherwise; both grow where
     f1(x_{k+1}) or g1(s_{k+1}) lies higher above the minorant at x_k or y_k than they allow.
@@ -131,7 +166,16 @@ class PrimalDual(Method):
         check_positive(self, "ratio")
 
     def check(self, problem: Problem) -> Refusal | None:
+        if isinstance(problem.penalties[0].terms, OperatorTerms):  # whose prox is not needed
+            return refusal_of(lambda: problem.lower_joint)
         return need_joint_prox("PrimalDual", problem)
+
+    def adapt(self, state: State, proved: Proved) -> State:
+        """The end where f2 is a penalty of D x, of which nothing else would tell."""
+        dual, (upper, lower) = state.dual, proved.asked
+        if dual is None or dual.gap > upper or proved.standing.lower_gap > lower:
+            return state
+        return state._replace(dual=dual._replace(finished=Ended(ANSWER, ESTIMATED)))
 
     def describe(self, problem: Problem) -> str:
         ratio = "adaptive ratio" if self.ratio is None else f"ratio {self.ratio:g}"
@@ -140,6 +184,7 @@ class PrimalDual(Method):
     def report(self, state: State) -> StateReport:
         """When there is a proof, and what the consistency checks have found."""
         return StateReport(
+            NOT_ENDED if state.dual is None else state.dual.finished,
             is_milestone=len(state.evidence.lower) > 1,  # a proof
             lipschitz_violations=state.lipschitz_violations,
             convexity_violations=state.convexity_violations,
@@ -162,11 +207,13 @@ class PrimalDual(Method):
             mark=Mark(x.x, sigma, g_x, changes=0, due=SHORTEST),
             upper_value=f_x.value + f2.value(x.x), lower_value=g_value, lipschitz_violations=(0, 0),
             convexity_violations=(int(is_f_concave), int(is_g_concave)),
-            evidence=StepEvidence(values=((g_value, x.x, g_x),)),
+            evidence=StepEvidence(values=((g_value, x.x, g_x),)), dual=_first_dual(f2.terms, x.x),
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
         """One step with the smallest L_f and L_g >= the estimates that both inequalities allow."""
+        if state.dual is not None and state.dual.finished.why:
+            return state
         mark, sigma = state.mark, state.sigma  # sigma: of the step after this one
         if self.ratio is None and state.k >= mark.due:
             mark, sigma = _changed(state)
@@ -177,7 +224,11 @@ class PrimalDual(Method):
             state = state._replace(L_f=after.L_f, L_g=after.L_g)
         after = after._replace(mark=mark)
         is_proof_due = after.k % SHORTEST == 0 and is_due(after.k)
-        return after._replace(evidence=with_proof(problem, after)) if is_proof_due else after
+        if not is_proof_due:
+            return after
+        if after.dual is not None:
+            return after._replace(dual=after.dual._replace(gap=_gap(problem, after)))
+        return after._replace(evidence=with_proof(problem, after))
 
 
 def _trial(problem: Problem, state: State, sigma: float) -> State:
@@ -189,9 +240,16 @@ def _trial(problem: Problem, state: State, sigma: float) -> State:
     f_x, g_y, k = state.f_x, state.g_y, state.k + 1
     multiplier = state.multiplier + state.sigma  # Lambda_{k+1}
     share = state.sigma / multiplier
-    tau = SAFETY / (state.sigma * state.L_g + 0.5 * state.L_f)
-    v = state.x - tau * (f_x.slope + multiplier * g_y.slope)
-    (x,) = problem.forward(problem.prox(v, tau, tau * multiplier))
+    dual, across = state.dual, state.sigma * state.L_g
+    if dual is None:
+        tau = SAFETY / (across + 0.5 * state.L_f)
+        v = state.x - tau * (f_x.slope + multiplier * g_y.slope)
+        (x,) = problem.forward(problem.prox(v, tau, tau * multiplier))
+    else:
+        tau = SAFETY / (2.0 * across + 0.5 * state.L_f)
+        v = state.x - tau * (f_x.slope + multiplier * g_y.slope + dual.pull)
+        (x,) = problem.forward(problem.prox(v, 0.0, tau * multiplier))
+        dual = _next_dual(f2.terms, dual, x.x, across)
     s = with_fresh_images(problem, mixed(state.s, x, share), k)
     y = mixed(s, x, sigma / (multiplier + sigma))
 
@@ -205,7 +263,7 @@ def _trial(problem: Problem, state: State, sigma: float) -> State:
     g_value = g_x + g2.value(x.x)
     after = with_violations(state, of_f, of_g)._replace(
         k=k, point=x, s=s, multiplier=multiplier, sigma=sigma, f_x=f_next, g_y=g_next,
-        upper_value=f_next.value + f2.value(x.x), lower_value=g_value,
+        upper_value=f_next.value + f2.value(x.x), lower_value=g_value, dual=dual,
         evidence=StepEvidence(
             upper=((tau, f_x),),
             cuts=((tau * multiplier, g_y),),
@@ -234,6 +292,43 @@ def _changed(state: State) -> tuple[Mark, float]:
         freedom = math.exp(FREEDOM / j**DECAY)
         sigma *= min(max(factor, 1.0 / freedom), freedom)
     return Mark(x, multiplier, cut, j, max(k + SHORTEST, int(EPOCH * k))), sigma
+
+
+# -- a penalty of D x above -----------------------------------------------------------------------
+
+
+def _first_dual(terms: Terms, x: Array) -> OperatorDual | None:
+    if not isinstance(terms, OperatorTerms):
+        return None
+    square = terms.matrix(int(x.shape[0])).spectral_square
+    return OperatorDual(0.0 * terms.residual(x), 0.0 * x, square)
+
+
+def _next_dual(terms: Terms, dual: OperatorDual, x: Array, across: float) -> OperatorDual:
+    """After a step to x, with sigma L_g ``across``."""
+    assert isinstance(terms, OperatorTerms)
+    u = dual.u
+    if dual.square > 0.0:
+        u = terms.dual(u + (across / dual.square) * terms.residual(x))
+    return dual._replace(u=u, pull=terms.adjoint(2.0 * u - dual.u, x))
+
+
+def _gap(problem: Problem, state: State) -> float:
+    """About |f(x_k) - f*|: f2 less its dual, what the slopes leave, and the price of A x being off.
+
+    With q = |u|² of the dual variable of A x as in `with_proof`, and |A (x_k - x*)|² = 2 (g - g*).
+    """
+    terms, x, y, dual = problem.penalties[0].terms, state.point, state.g_y, state.dual
+    assert isinstance(terms, OperatorTerms)
+    assert dual is not None
+    g1, multiplier = problem.smooth_parts[1], state.multiplier + state.sigma
+    ((g_x,), _) = g1.evaluate([x.g])
+    e = state.f_x.slope + multiplier * y.slope + dual.pull
+    q = arrays.dot(y.at - x.x, y.slope - g_x.slope) * multiplier * multiplier
+    excess = min(_excess(problem, state, g_x)[0], g_x.value - g1.lower_bound)
+    saddle = terms.value(x.x) - arrays.dot(dual.u, terms.residual(x.x))
+    price = math.sqrt(max(q, 0.0)) * math.sqrt(2.0 * max(excess, 0.0))
+    return saddle + abs(arrays.dot(e, x.x)) + price
 
 
 # -- Lipschitz constants --------------------------------------------------------------------------

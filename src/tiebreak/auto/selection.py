@@ -14,6 +14,7 @@ from tiebreak.auto import conjugate_gradients
 from tiebreak.auto.bregman import BregmanIteration
 from tiebreak.auto.candidates import Candidate
 from tiebreak.auto.portfolio import STEP, Portfolio
+from tiebreak.conic.held_image import HeldProblem
 from tiebreak.conic.method import Conic
 from tiebreak.exact.method import Exact
 from tiebreak.functions import Function, matrices_of, summands
@@ -48,8 +49,33 @@ def choose(problem: Problem) -> Portfolio:
         candidates.append(Candidate(Exact(), title, least, is_direct=True, refines=True))
     if not candidates and not Conic().refusal(problem):
         candidates.append(Candidate(Conic(), "conic", 0.0, is_direct=True, refines=True))
+    if any(penalty.terms.has_operator for penalty in problem.penalties):
+        candidates = _with_operator(problem, refusal is None) or candidates
     why = f"there is no exact method with {refusal.got}" if refusal else ""
     return Portfolio(tuple(candidates) or (Candidate(first),), why)
+
+
+def _with_operator(problem: Problem, is_exact: bool) -> list[Candidate]:
+    """The candidates where a penalty is one of D x: by a factorisation, by cones, by products.
+
+    What nobody needs to prove anything about, because an operator is known by its products alone,
+    is for the primal-dual method; it takes thousands of steps.
+    """
+    n = problem.dimension or 1
+    held = HeldProblem.of(problem, n)
+    candidates = []
+    if is_exact:
+        least = _factorisation(problem, n)
+        title = f"exact, by direct factorisation ({_sizes(problem)})"
+        candidates.append(Candidate(Exact(), title, least, is_direct=True, refines=True))
+    if not Conic().refusal(problem):
+        least = STEPS * STEP if held is None else held.work
+        candidates.append(Candidate(Conic(), "conic", least, is_direct=True, refines=True))
+    if not PrimalDual().refusal(problem):
+        entries = sum(map(_entries, problem.smooth_parts))
+        least = 10 * STEPS * (STEP + PASSES * entries)  # with a dual variable more
+        candidates.append(Candidate(PrimalDual(), "", least))
+    return candidates
 
 
 def problem_in_float64(problem: Problem) -> Problem:
@@ -101,11 +127,17 @@ def _entries(h: Function) -> int:
     return sum(matrix.size for matrix in matrices_of(h))
 
 
-def _factorisation(problem: Problem) -> float:
+def _factorisation(problem: Problem, n: int = 0) -> float:
     """The work of one factorisation of the data of each level, as a Meter counts it.
 
-    By the smaller side of each matrix: its square costs a product for every entry.
+    By the smaller side of each matrix: its square costs a product for every entry. Where f is a
+    penalty of D x with n variables, D x are variables too, and all is one matrix.
     """
     matrices = [matrix for h in problem.smooth_parts for matrix in matrices_of(h)]
+    rows_above = problem.penalties[0].terms.rows_above(n) if n else None
+    if rows_above is not None:
+        images = len(rows_above[1])
+        rows = images + sum(m.shape[0] for m in matrices)
+        return deadline.IN_CACHE * rows * rows * (n + images + rows)
     work = sum(min(m.shape) * (m.size + min(m.shape) ** 2) for m in matrices)
     return deadline.IN_CACHE * work

@@ -10,6 +10,7 @@ import numpy as np
 
 from tiebreak.algorithms.base import DirectState, Method, StateReport
 from tiebreak.conic.chain import ASSUMED, LEAST, ChainSolution, LevelSolution, estimate, solve_chain
+from tiebreak.conic.held_image import HeldAnswer, HeldProblem
 from tiebreak.conic.program import ConicProgram
 from tiebreak.conic.representation import compile_levels
 from tiebreak.linalg import arrays, in_files
@@ -100,6 +101,8 @@ class Conic(Method):
     def check(self, problem: Problem) -> Refusal | None:
         """Refuse what cones cannot represent."""
         n, domain = problem.dimension, problem.domain
+        if n is not None and HeldProblem.of(problem, n) is not None:
+            return None
         if n is None and described(domain).is_conic:
             domain = Space()  # its size is compared with that of x0, which is not known here
         return refusal_of(lambda: _compiled(problem, domain, n or 1))
@@ -127,7 +130,11 @@ class Conic(Method):
 
     def step(self, problem: Problem, state: DirectState) -> DirectState:
         """Everything: the first step is the last."""
-        program = _compiled(problem, problem.domain, int(state.x.shape[0]))
+        n = int(state.x.shape[0])
+        held = HeldProblem.of(problem, n)
+        if held is not None and (answer := held.solve()) is not None:
+            return _of_held(problem, state.x, answer)
+        program = _compiled(problem, problem.domain, n)
         found = solve_chain(program, [None])
         x = arrays.like(found.z[program.variables], state.x)
         assumption, fall, ended = "with the lower level as it was held", None, None
@@ -151,6 +158,23 @@ class Conic(Method):
             ended or _ended(found, assumption),
             findings,
         )
+
+
+def _of_held(problem: Problem, like: Array, answer: HeldAnswer) -> DirectState:
+    """The end where the lower level was held by its image alone."""
+    x = arrays.like(answer.x, like)
+    f, g, proved = problem.upper.value(x), problem.lower.value(x), answer.intervals
+    (low, high), error = proved.upper, answer.residual
+    word = "proved" if proved.is_two_sided else "estimated"
+    lower = LevelSolution(
+        g, proved.lower, g - proved.lower, g, 0.0, answer.dimension, "image", word, None, "", error
+    )
+    off = max(high - f, f - low) if proved.is_two_sided else error * abs(f)
+    upper = LevelSolution(f, low, off, f, 0.0, None, "nothing", word, None, answer.solver, error)
+    text = f"f and its dual agree to {error:.1g}, image held"
+    findings = ConicFindings((lower, upper), proved.why)
+    evidence = StepEvidence(intervals=proved)
+    return DirectState(1, x, f, g, evidence, Ended(ANSWER, text), findings)
 
 
 def _compiled(problem: Problem, domain: Domain, n: int) -> ConicProgram:

@@ -11,7 +11,7 @@ import numpy as np
 
 from tiebreak.functions.far_slopes import FarRows, rising
 from tiebreak.functions.penalties.terms import Terms
-from tiebreak.linalg import Host, arrays
+from tiebreak.linalg import Host, Matrix, arrays, matrices
 from tiebreak.linalg.arrays import Array, norm
 from tiebreak.linalg.conic_form import ConicForm, Cost
 from tiebreak.linalg.host import host
@@ -49,61 +49,108 @@ class OnlyConic(Terms):
 class OperatorTerms(OnlyConic):
     """The sum of l1_i |r_i| + tilt_i r_i, where r = D x - center and |tilt_i| <= l1_i.
 
-    D = matrix(n) in CSR form, for x of length n. Any convex function of r_i that is linear on both
-    sides of 0 is of this form: it rises by l1 + tilt above, and by l1 - tilt below.
+    D = matrix(n) for x of length n. Any convex function of r_i that is linear on both sides of 0 is
+    of this form: it rises by l1 + tilt above, and by l1 - tilt below. With several ``stacks`` r is
+    made of as many vectors of the same length, and l1_i counts the length of all i-th entries.
     """
 
-    matrix: Callable[[int], Any] = dataclasses.field(kw_only=True)
+    matrix: Callable[[int], Matrix] = dataclasses.field(kw_only=True)
     tilt: Any = dataclasses.field(default=0.0, kw_only=True)
+    stacks: int = dataclasses.field(default=1, kw_only=True)
     has_prox: ClassVar[bool] = False
 
     def times(self, factor: float) -> Terms:
         return dataclasses.replace(self, l1=factor * self.l1, tilt=factor * self.tilt)
 
-    def residual(self, x: Array) -> Host:
-        """D x - center, on the host."""
-        image = self.matrix(int(x.shape[0])) @ host(x)
-        return np.asarray(image if self.center is None else image - self.center)
+    def residual(self, x: Array) -> Array:
+        """D x - center, on the host unless D takes arrays of any library."""
+        D = self.matrix(int(x.shape[0]))
+        (image,) = D.forward(x if D.takes_any_library and type(x) is not np.ndarray else host(x))
+        return image if self.center is None else image - arrays.like(self.center, image)
+
+    def adjoint(self, u: Array, x: Array) -> Array:
+        """D'u, like x."""
+        return arrays.like(self.matrix(int(x.shape[0])).adjoint(u)[0], x)
 
     def slopes(self, count: int) -> tuple[Host, Host]:
         """How much each of so many entries rises above 0, and how much below it."""
         l1, tilt = np.broadcast_to(self.l1, count), np.broadcast_to(self.tilt, count)
         return l1 + tilt, l1 - tilt
 
+    def _slopes_like(self, r: Array) -> tuple[Array, Array]:
+        up, down = self.slopes(int(r.shape[0]) // self.stacks)
+        return arrays.like(up, r), arrays.like(down, r)
+
+    def lengths(self, r: Array) -> Array:
+        """Of the i-th entries of all stacks."""
+        xp = arrays.namespace(r)
+        return xp.sqrt(xp.sum(xp.reshape(r * r, (self.stacks, -1)), axis=0))
+
     def value(self, x: Array) -> float:
         off = self.residual(x)
-        up, down = self.slopes(len(off))
-        return float(np.sum(np.where(off > 0.0, up, down) * np.abs(off)))
+        xp, (up, down) = arrays.namespace(off), self._slopes_like(off)
+        if self.stacks > 1:
+            return float(xp.sum(up * self.lengths(off)))
+        return float(xp.sum(xp.where(off > 0.0, up, down) * abs(off)))
+
+    def dual(self, u: Array) -> Array:
+        """The nearest of all u with <u, r> <= the value for every r."""
+        xp, (up, down) = arrays.namespace(u), self._slopes_like(u)
+        if self.stacks == 1:
+            return xp.clip(u, -down, up)
+        lengths = self.lengths(u)
+        share = xp.where(lengths > up, up / xp.where(lengths > 0.0, lengths, 1.0), 1.0)
+        return u * xp.concat([share] * self.stacks)
 
     def subgradient(self, x: Array) -> Array:
         """One at x: the middle of both slopes where an entry is 0."""
         off = self.residual(x)
-        slopes = self.l1 * np.sign(off) + self.tilt
-        return arrays.like(self.matrix(int(x.shape[0])).T @ slopes, x)
+        if self.stacks > 1:
+            lengths, xp = self.lengths(off), arrays.namespace(off)
+            share = self._slopes_like(off)[0] / xp.where(lengths > 0.0, lengths, 1.0)
+            return self.adjoint(off * xp.concat([share] * self.stacks), x)
+        (up, down), sign = self._slopes_like(off), arrays.namespace(off).sign(off)
+        return self.adjoint(0.5 * (up + down) * sign + 0.5 * (up - down), x)
 
-    def rows_above(self, n: int) -> tuple[Any, Host, Host, Host]:
+    def rows_above(self, n: int) -> tuple[Any, Host, Host, Host] | None:
         D = self.matrix(n)
+        if self.stacks > 1 or not D.is_at_hand:
+            return None
         center = np.zeros(D.shape[0]) if self.center is None else self.center
-        return D, center, *self.slopes(D.shape[0])
+        return D.on_host(), center, *self.slopes(D.shape[0])
 
     def add_to_conic(self, form: ConicForm, cost: Cost) -> bool:
         D = self.matrix(form.n)
-        off = form.of_x(D, 0.0 if self.center is None else -self.center)
+        if not D.is_at_hand:
+            return False
+        off = form.of_x(D.on_host(), 0.0 if self.center is None else -self.center)
+        if self.stacks > 1:
+            count = len(off) // self.stacks
+            for i, weight in enumerate(self.slopes(count)[0]):
+                cost.add(weight, form.length(off.some(np.arange(i, len(off), count))))
+            return True
         self._add_l1(form, cost, off)
         if np.any(self.tilt):
             cost.add(self.tilt, off)
         return True
 
-    def far_rows(self, n: int) -> FarRows:
-        rows = HostRows(self.matrix(n))
-        return FarRows((), rising(*self.slopes(rows.shape[0]), rows))
+    def far_rows(self, n: int) -> FarRows | None:
+        """Lengths grow no faster than the sum of their entries."""
+        if not self.matrix(n).is_at_hand:
+            return None
+        rows = HostRows(self.matrix(n).on_host())
+        up, down = self.slopes(rows.shape[0] // self.stacks)
+        return FarRows((), rising(np.tile(up, self.stacks), np.tile(down, self.stacks), rows))
 
     def steepness(self, n: int, reach: float) -> float:
         """|D's| <= |D| |s| for every s with |s_i| <= l1_i + |tilt_i|; |D|² <= |D|_1 |D|_inf."""
-        D = abs(self.matrix(n))
-        rows, columns = (float(np.max(D.sum(axis=axis), initial=0.0)) for axis in (1, 0))
-        weights = np.maximum(*self.slopes(D.shape[0]))
-        return math.sqrt(rows) * math.sqrt(columns) * norm(weights) * (1.0 + 2.0**-40)
+        D = self.matrix(n)
+        square = D.spectral_square
+        if D.is_at_hand and not D.takes_any_library:
+            entries = abs(D.on_host())
+            square = math.prod(float(np.max(entries.sum(axis=i), initial=0.0)) for i in (0, 1))
+        weights = np.maximum(*self.slopes(D.shape[0] // self.stacks))
+        return math.sqrt(square) * norm(weights) * (1.0 + 2.0**-40)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -168,17 +215,26 @@ def _entries(terms: Terms, n: int) -> tuple[Any, Host, Host, Host] | None:
     return identity(n)[counts], center[counts], weights[counts], weights[counts]
 
 
-def csr(owner: str, operator: Any, name: str = "operator") -> Any:
-    """A matrix of the user, dense or sparse, in CSR form and float64."""
+def in_memory(D: Any) -> Callable[[int], Matrix]:
+    """The operator of entries in memory, whatever the number of variables."""
+    made = matrices.of(D)
+    return lambda n: made
+
+
+def csr(owner: str, operator: Any, name: str = "operator", needs_entries: bool = True) -> Any:
+    """A matrix of the user, dense or sparse, in CSR form and float64.
+
+    One without entries stays what it is, unless they are needed.
+    """
     from scipy.sparse import csr_array
 
     from tiebreak.linalg import checks
 
     matrix = checks.matrix(owner, name, operator)
-    if not (matrix.is_explicit or matrix.is_sparse):
+    if matrix.is_at_hand:
+        return csr_array(matrix.on_host()).astype(np.float64)
+    if needs_entries:
         raise TypeError(
             f"{owner}: {name} must be a matrix in memory, got {type(operator).__name__}"
         )
-    return csr_array(
-        matrix.entries if matrix.is_sparse else arrays.to_numpy(matrix.dense())
-    ).astype(np.float64)
+    return matrix

@@ -16,14 +16,14 @@ from tiebreak.functions.elementary import SquaredNorm
 from tiebreak.functions.far_slopes import FarRows
 from tiebreak.functions.penalties.groups import Groups
 from tiebreak.functions.penalties.joint_prox import joint
-from tiebreak.functions.penalties.operator_terms import OperatorTerms, added, csr
+from tiebreak.functions.penalties.operator_terms import OperatorTerms, added, csr, in_memory
 from tiebreak.functions.penalties.terms import Terms
-from tiebreak.linalg import Array, Host, Refusal, arrays, checks, tables, to_numpy
+from tiebreak.linalg import Array, Host, Matrix, Refusal, arrays, checks, tables, to_numpy
 from tiebreak.linalg.conic_form import ConicForm, Cost
 from tiebreak.linalg.fingerprints import FromData, assign, known, remember
 from tiebreak.linalg.host import host
+from tiebreak.linalg.matrices import Differences
 from tiebreak.sets import INFINITY, Domain, Set
-from tiebreak.sets.monotone import differences
 
 
 class Penalty(FromData, is_open=True):
@@ -210,9 +210,9 @@ class L1(CentredNorm):
             are not penalised.
         center: vector, the origin if None. With a center that is not 0 there is a joint prox with
             squares, boxes, and L1 and L2 of the same center.
-        operator: matrix D, dense or scipy.sparse, for weight |D x - center|_1: weights and center
-            are one per row of D. It has no prox in closed form; `Exact` takes it as the whole
-            upper level.
+        operator: matrix D for weight |D x - center|_1, dense, scipy.sparse or a linear operator:
+            weights and center are one per row of D. It has no prox in closed form: `Exact` and
+            `PrimalDual` take it as the whole upper level, `Conic` on both levels.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2, 4]], [4])
@@ -229,7 +229,7 @@ class L1(CentredNorm):
             return
         if tables.is_frame(self.operator):
             assign(self, "names", tables.names(self.operator))
-        assign(self, "operator", csr("L1", self.operator))
+        assign(self, "operator", csr("L1", self.operator, needs_entries=False))
         assign(self, "dimension", int(self.operator.shape[1]))
         self._set_vectors()
         self._check_lengths(self.operator.shape[0], "row of operator")
@@ -263,15 +263,24 @@ class L1(CentredNorm):
     def terms(self) -> Terms:
         weight = self.weight if isinstance(self.weight, float) else host(self.weight)
         if self.operator is not None:
-            return OperatorTerms(l1=weight, center=self._origin, matrix=lambda n: self.operator)
+            is_operator = isinstance(self.operator, Matrix)
+            matrix = (lambda n: self.operator) if is_operator else in_memory(self.operator)
+            return OperatorTerms(l1=weight, center=self._origin, matrix=matrix)
         return Terms(l1=weight, center=self._origin)
 
 
 @dataclasses.dataclass(frozen=True)
 class TotalVariation(Penalty):
-    """weight times the sum of |x_{j+1} - x_j|: few steps between neighbours.
+    """weight times the sum of |x_{j+1} - x_j|: few steps between neighbours, in a row or an image.
 
-    Like L1 with the operator of first differences: `Exact` takes it as the whole upper level.
+    Like L1 with the operator of first differences: `Exact` and `PrimalDual` take it as the whole
+    upper level, `Conic` on both levels.
+
+    Args:
+        weight: a non-negative number.
+        shape: (m, n) for an image of m rows and n columns, x = image.ravel(): differences down and
+            to the right. None: x is a row of values.
+        isotropic: count the length of both differences of a pixel, and not the sum of their sizes.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 0, 0], [0, 0, 1]], [1, 2])  # both ends are known
@@ -280,14 +289,35 @@ class TotalVariation(Penalty):
     """
 
     weight: float = 1.0
+    shape: Any = None
+    isotropic: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        assign(self, "isotropic", checks.flag(self.label, "isotropic", self.isotropic))
+        if self.shape is not None:
+            if not checks.is_sequence(self.shape) or len(self.shape) != 2:
+                raise ValueError(f"{self.label}: shape must be two numbers, got {self.shape!r}")
+            m, n = (checks.whole(self.label, "shape", side, least=1) for side in self.shape)
+            assign(self, "shape", (m, n))
+            assign(self, "dimension", m * n)
 
     def check(self, n: int) -> None:
-        if n < 2:
+        if self.shape is None and n < 2:
             raise ValueError(f"TotalVariation: x must have at least two variables, got {n}")
+        if self.dimension not in (None, n):
+            raise ValueError(
+                f"TotalVariation: shape must have one pixel per variable ({n}), got {self.shape}"
+            )
 
     @cached_property
     def terms(self) -> Terms:
-        return OperatorTerms(l1=self.weight, matrix=differences)
+        is_by_pixel = self.isotropic and self.shape is not None
+        return OperatorTerms(
+            l1=self.weight,
+            matrix=lambda n: Differences(self.shape or (n,), is_by_pixel),
+            stacks=2 if is_by_pixel else 1,
+        )
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)

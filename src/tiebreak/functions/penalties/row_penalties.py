@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tiebreak.functions.base import EstimatorLoss
-from tiebreak.functions.penalties.operator_terms import OperatorTerms, csr
+from tiebreak.functions.penalties.operator_terms import OperatorTerms, csr, in_memory
 from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.linalg import Array, Host, checks, tables
 from tiebreak.linalg.conic_form import scaled_rows
@@ -121,7 +121,7 @@ class Quantile(RowPenalty):
     def terms(self) -> OperatorTerms:
         w = self._scale
         return OperatorTerms(
-            l1=0.5 * w, tilt=(0.5 - self.level) * w, center=self.b, matrix=lambda n: self.A
+            l1=0.5 * w, tilt=(0.5 - self.level) * w, center=self.b, matrix=in_memory(self.A)
         )
 
 
@@ -160,4 +160,4 @@ class Hinge(RowPenalty):
     def terms(self) -> OperatorTerms:
         margins, w = scaled_rows(self.A, self.y), 0.5 * self._scale
         one = np.ones(len(self.y))
-        return OperatorTerms(l1=w, tilt=-w, center=one, matrix=lambda n: margins)
+        return OperatorTerms(l1=w, tilt=-w, center=one, matrix=in_memory(margins))

@@ -51,6 +51,7 @@ class Matrix:
     _prototype: Array
 
     is_sparse = False
+    takes_any_library = False  # are products those of the vectors' library, whichever that is?
     known_by = "rows not in memory"  # in the words of a refusal, where the entries are not at hand
     shares_passes = False  # do products wait for an evaluation, which does all in one data pass?
     is_pass_expensive = False  # is a data pass so expensive that few are spent on constants?

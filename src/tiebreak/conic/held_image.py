@@ -1,0 +1,176 @@
+"""Least squares below and a penalty of D x - c above, of many variables: one sparse conic program.
+
+All minimisers of g = ½|A x - t|² over Z have the same image A x. If A x = t for some x in Z, it is
+t; on R^n it is that of any minimiser, which a sparse factorisation finds. So the upper level is one
+program with A x held, solved by Clarabel as it stands: no basis, no rank, nothing dense. Its
+multipliers are the dual point of `proofs.operator_dual`, which proves the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tiebreak.conic.program import Cone, ConicProgram, Objective
+from tiebreak.conic.representation import compile_levels
+from tiebreak.conic.solver import TOLERANCES, clarabel_solve
+from tiebreak.conic.stage import MANY
+from tiebreak.functions import OperatorTerms
+from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.host import norm
+from tiebreak.linalg.least_eigenvalue import factorisation_work, factorise
+from tiebreak.linalg.refusals import Refusal
+from tiebreak.linalg.spectra import EPS
+from tiebreak.problem import Problem
+from tiebreak.proofs.evidence import Intervals
+from tiebreak.proofs.operator_dual import prove
+from tiebreak.sets import described, projected
+
+
+class HeldAnswer(NamedTuple):
+    """What was found."""
+
+    x: Host
+    intervals: Intervals
+    residual: float  # of f against its dual, and of the slope of g, relative
+    dimension: int | None  # of the minimisers of g; None where the rank of A is not proved
+    solver: str  # Clarabel's own word
+
+
+class HeldProblem(NamedTuple):
+    """Least squares below, a penalty of D x - c above."""
+
+    problem: Problem
+    terms: OperatorTerms
+    program: ConicProgram  # of the lower level alone, on Z
+    n: int
+
+    @classmethod
+    def of(cls, problem: Problem, n: int) -> HeldProblem | None:
+        """None where a level is something else, or there are so few variables that all is quick."""
+        (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
+        terms = f2.terms
+        if not isinstance(terms, OperatorTerms) or f1.bare.degree or g2.terms.has_weights:
+            return None
+        D = terms.matrix(n)
+        if not D.is_at_hand or n + D.shape[0] <= MANY:
+            return None
+        try:
+            program = compile_levels((g1,), problem.domain, n, owner="Conic")
+        except Refusal:
+            return None
+        (g,) = program.objectives
+        is_square = program.size == n and not (g.linear.any() or g.constant or g.misfits)
+        return cls(problem, terms, program, n) if is_square else None
+
+    @property
+    def A(self) -> Any:
+        """Of the squares below."""
+        return self.program.objectives[0].squares
+
+    @property
+    def t(self) -> Host:
+        """Their target."""
+        return self.program.objectives[0].target
+
+    @property
+    def work(self) -> float:
+        """Of the factorisations, about, as a Meter counts it."""
+        A, D = self.A, self.terms.matrix(self.n)
+        stored = A.size if isinstance(A, np.ndarray) else A.nnz
+        return factorisation_work(stored + D.size, self.n)
+
+    def solve(self) -> HeldAnswer | None:
+        """The answer; None where A x = t has no solution in a set, or too little is found."""
+        is_free = described(self.problem.domain).is_space
+        refined, image = None, self.t
+        if is_free:
+            refined = self._refinement()
+            image = self.A @ refined(np.zeros(self.n))
+        for tolerance in TOLERANCES:
+            found = self._solved(image, tolerance)
+            if found is None:
+                return None
+            (x, y, u), solver = found
+            x = projected(self.problem.domain, x) if refined is None else refined(x)
+            if (off := self._residual(x, u, image)) <= 100.0 * TOLERANCES[0]:
+                intervals = prove(self.problem, self.terms, self.A, self.t, (x, y, u))
+                rows = min(self.A.shape)  # independent, where a minimiser is known to be close
+                dimension = self.n - rows if intervals.has_minimiser else None
+                return HeldAnswer(x, intervals, off, dimension, solver)
+        return None
+
+    def _refinement(self) -> Callable[[Host], Host]:
+        """x -> a point close to it that minimises g on R^n, to rounding."""
+        A, t, (rows, n) = self.A, self.t, self.A.shape
+        steps = [self._step(True)] if rows <= n else []
+        size = EPS ** (2 / 3) * norm(abs(A).T @ np.abs(t))
+
+        def refined(x: Host) -> Host:
+            before = np.inf
+            while (left := norm(A.T @ (r := t - A @ x))) < 0.5 * before:
+                x, before = x + steps[-1](r), left
+            return x
+
+        if not steps or norm(A.T @ (t - A @ refined(np.zeros(n)))) > size:
+            steps.append(self._step(False))
+        return refined
+
+    def _step(self, is_wide: bool) -> Callable[[Host], Host]:
+        """r -> (A'A + delta I)^-1 A'r, by its rows where it is wide and the data are consistent."""
+        from scipy.sparse import csc_array, eye_array
+
+        A = self.A
+        M = csc_array(A @ A.T if is_wide else A.T @ A)
+        little = EPS ** (2 / 3) * float(np.max(M.diagonal(), initial=0.0)) or 1.0
+        solve = factorise(M + little * eye_array(M.shape[0])).solve
+        return lambda r: A.T @ solve(r) if is_wide else solve(A.T @ r)
+
+    def _solved(self, image: Host, tolerance: float) -> tuple[tuple[Host, Host, Host], str] | None:
+        """x, the weights of the rows of A, the dual of D x - c, and Clarabel's word."""
+        import scipy.sparse as sp
+
+        program, terms, n = self.program, self.terms, self.n
+        D, stacks, m = terms.matrix(n).on_host(), terms.stacks, len(image)
+        count = D.shape[0] // stacks
+        center = np.zeros(D.shape[0]) if terms.center is None else terms.center
+        up, down = terms.slopes(count)
+        of_sizes = -sp.eye_array(count)
+        cost, cones = np.append(np.zeros(n), np.ones(count)), [Cone("nonnegative", 2 * count)]
+        if stacks == 1:  # sizes >= up r and -down r
+            both = sp.vstack([sp.diags_array(up) @ D, -sp.diags_array(down) @ D])
+            penalty = sp.hstack([both, sp.vstack([of_sizes, of_sizes])])
+            offset = np.append(up * center, -down * center)
+        else:  # (size, r of every stack) in a cone for each point
+            turns = np.arange((1 + stacks) * count).reshape(1 + stacks, count).T.reshape(-1)
+            penalty = sp.csr_array(sp.block_array([[None, of_sizes], [-D, None]]))[turns]
+            offset = np.append(np.zeros(count), -center)[turns]
+            cost[n:], cones = up, [Cone("second-order", 1 + stacks)] * count
+        fixed, penalty = sp.vstack([self.A, program.rows]), sp.csc_array(penalty)
+        answer = clarabel_solve(
+            Objective(sp.csr_array((0, n + count)), np.zeros(0), cost),
+            sp.block_array([[fixed, None], [penalty[:, :n], penalty[:, n:]]]),
+            np.concatenate([image, program.offset, offset]),
+            (Cone("zero", m), *program.cones, *cones),
+            tolerance,
+        )
+        if answer.is_infeasible or answer.is_unbounded or not np.all(np.isfinite(answer.z)):
+            return None
+        y = answer.y[len(answer.y) - len(offset) :]
+        if stacks == 1:
+            u = up * y[:count] - down * y[count:]
+        else:
+            u = -y.reshape(count, 1 + stacks)[:, 1:].T.reshape(-1)
+        return (answer.z[:n], -answer.y[:m], u), answer.status
+
+    def _residual(self, x: Host, u: Host, image: Host) -> float:
+        """What f and its dual differ, and how far A x is from its image, relative."""
+        D, terms = self.terms.matrix(self.n).on_host(), self.terms
+        off = terms.residual(x)
+        up, down = terms.slopes(D.shape[0] // terms.stacks)
+        weights = np.tile(np.maximum(up, down), terms.stacks)
+        size = float(weights @ (abs(D) @ np.abs(x) + np.abs(off))) or 1.0
+        apart = abs(terms.value(x) - float(terms.dual(u) @ off)) / size
+        return max(apart, norm(self.A @ x - image) / (norm(image) or 1.0))
