@@ -210,7 +210,7 @@ def test_an_operator_below_is_refused_in_a_sentence():
     A, b, _ = image()
     D = aslinearoperator(Differences(SHAPE).on_host())
     problem = tb.Problem(lower=tb.L1(operator=D), upper=tb.LeastSquares(A, b))
-    with pytest.raises(ValueError, match="joint prox in closed form, got L1.*, which has none"):
+    with pytest.raises(ValueError, match=r"joint prox in closed form, got L1.*, which has none"):
         tb.solve(problem)
 
 

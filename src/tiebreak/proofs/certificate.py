@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from tiebreak import theory
 from tiebreak.functions import Minorant
-from tiebreak.linalg import TINY, Array, arrays, deadline, in_files
+from tiebreak.linalg import EPS, TINY, Array, arrays, deadline, in_files
 from tiebreak.proofs.accumulator import BoundAccumulator
 from tiebreak.proofs.evidence import minorant_errors, value_error
 from tiebreak.sets.domains import described, distance_bound, distance_from, projection_error
@@ -218,8 +218,10 @@ class Certifier:
         standing = self.standing(x, upper_value, lower_value, effort=30)
         distance = distance_from(self._problem.domain, x)
         ceiling, rests = known.sums.upper_ceiling, known.sums.rests
-        # An upper end that is as close as the lower one needs no factorisation for a closer one.
-        if ceiling - upper_value > max(standing.upper_gap, 0.0) and not known.is_steep:
+        # An upper end that is as close as the lower one, or right to half the digits, needs no
+        # factorisation for a closer one.
+        close = max(standing.upper_gap, math.sqrt(EPS) * abs(upper_value))
+        if ceiling - upper_value > close and not known.is_steep:
             values = upper_value, lower_value
             own = self._upper_ceiling(upper, *values, standing.lower_gap, distance)
             ceiling, rests = min((ceiling, rests), (own, BY_GROWTH))

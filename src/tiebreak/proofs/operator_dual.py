@@ -7,10 +7,10 @@ t|². With e = A'y - D'u every minimiser x* of g with the least f has
 
     |A (x* - x)|  <=  min(2 |A x - t|, sqrt(2 |A'(A x - t)| |x* - x|)),
 
-for |A x* - t| <= |A x - t|, and g(x*) <= g(x). No rank is asked for. How far x* is follows from Z,
-or from the least singular value of [A; D]: if f* <= f(x), then |D (x* - x)| <= 2 f(x)/w. From above
-f* is bounded where an exact minimiser of g is close to x: the rows of A, or its columns, are
-independent, and all of R^n is allowed. Rounding errors are counted.
+for |A x* - t| <= |A x - t|, and g(x*) <= g(x), but for what x lacks to be in Z. No rank is asked
+for. How far x* is follows from Z, or from the least singular value of [A; D]: if f* <= f(x), then
+|D (x* - x)| <= 2 f(x)/w. From above f* is bounded where an exact minimiser of g is close to x: the
+rows of A, or its columns, are independent, and all of R^n is allowed. Rounding errors are counted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tiebreak.linalg.host import norm, power_of_two
 from tiebreak.linalg.least_eigenvalue import least_eigenvalue
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import WITHIN, Intervals
-from tiebreak.sets import described, has_projection
+from tiebreak.sets import described, distance_bound, has_projection
 
 NO_RANK = (
     "neither the rows nor the columns of the lower level's matrix are proved to be independent, so "
@@ -65,10 +65,12 @@ class Balance:
         weights, value = np.tile(np.maximum(*slopes), terms.stacks), terms.value(x)
         error = float(weights @ (long * np.abs(off) + unit * off_size)) * (1.0 + long)
         self.f = value - error, value + error
+        self.outside = distance_bound(problem.domain, x)  # of x, from Z
 
     def below(self, away: float) -> float:
         """f* is at least this, if it is not above f(x) and |x* - x| <= ``away``."""
-        across = min(2.0 * self.off, math.sqrt(2.0 * self.slope) * math.sqrt(away))
+        across = min(2.0 * self.off, math.sqrt(2.0 * self.slope) * math.sqrt(away + self.outside))
+        across += _size(self.A) * self.outside
         cost = min(norm(np.abs(self.e) + self.e_error) * away, self._pull(away))
         return self.gain - (self.y * across + cost) * (1.0 + self.unit)
 
@@ -85,13 +87,14 @@ class Balance:
         """Of x from every x*, if f* is not above f(x); inf where nothing is known of it."""
         within = self.problem.domain.diameter_in(len(self.x))
         if math.isfinite(within):
-            return within
+            return within + self.outside
         D = self.D[self.slopes > 0.0]
         least = float(np.min(self.slopes, where=self.slopes > 0.0, initial=math.inf))
         of_D, of_A = power_of_two(np.array([_size(D), _size(self.A)]), 1.0)
         scale = float(of_D / of_A)
         square = least_eigenvalue(_stacked(scale * self.A, D))
-        moved = math.hypot(scale * 2.0 * self.off, 2.0 * self.f[1] / least)
+        across = 2.0 * self.off + _size(self.A) * self.outside
+        moved = math.hypot(scale * across, 2.0 * self.f[1] / least)
         return moved / math.sqrt(square) * (1.0 + self.unit) if square > 0.0 else math.inf
 
     def nearest(self) -> tuple[float, float]:
@@ -117,7 +120,7 @@ def prove(
     away = found.distance()
     low = min(found.below(away), found.f[0]) if math.isfinite(away) else 0.0
     if not described(problem.domain).is_space:
-        reach = problem.domain.diameter_in(len(found.x))
+        reach = problem.domain.diameter_in(len(found.x)) + found.outside
         least = found.g - found.slope * reach if math.isfinite(reach) else 0.0
         return Intervals((max(low, 0.0), math.inf), max(least, 0.0), ON_A_SET)
     apart, excess = found.nearest()

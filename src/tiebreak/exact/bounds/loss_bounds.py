@@ -89,9 +89,9 @@ def span(R: Host, *rows: Host) -> Span | None:
 
 
 def _different_columns(*rows: Host) -> int:
-    """How many columns these rows have that are neither 0 nor equal to another one."""
-    columns = np.unique(np.vstack(rows), axis=1)
-    return int(np.count_nonzero(columns.any(axis=0)))
+    """How many columns these rows have, of which equal ones count once and zeros not at all."""
+    columns = np.ascontiguousarray(np.vstack(rows).T)
+    return len({column.tobytes() for column in columns if column.any()})
 
 
 def _rank(*rows: Host) -> int:
