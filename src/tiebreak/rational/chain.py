@@ -54,11 +54,13 @@ def certificate(levels: Levels, before: float = math.nan) -> ChainProof | None:
     have undone a tie the levels are solved in both readings, and nothing is claimed unless the
     answers agree. Right sides need no second reading: minimisers move as little as they do.
     """
+    work = REACH[flint() is not None].work
     try:
-        with deadline.half(), deadline.metered(REACH[flint() is not None].work):
+        with deadline.half(), deadline.metered(work) as meter:
             stored = _Levels(levels)
             found = stored.solve(before)
             if stored.has_doubt:
+                meter.allowed = min(work, meter.spent + work / 8.0)  # some seconds, not more
                 meant = _Levels(levels, is_tied=True).solve(before)
                 size = max(1.0, *(abs(float(v)) for v in found.x))
                 pairs = zip(found.x, meant.x, strict=True)
