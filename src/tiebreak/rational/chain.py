@@ -21,7 +21,6 @@ from tiebreak.rational.description import REACH, data_epsilon, feasible_set, lev
 from tiebreak.rational.guess import in_floats, solve_level
 
 METHOD = "rational arithmetic, an exact active set"
-SAME = 1e-9  # two readings of the data whose answers are no further apart are one
 
 
 class LevelProof(NamedTuple):
@@ -62,9 +61,9 @@ def certificate(levels: Levels, before: float = math.nan) -> ChainProof | None:
             if stored.has_doubt:
                 meter.allowed = min(work, meter.spent + work / 8.0)  # some seconds, not more
                 meant = _Levels(levels, is_tied=True).solve(before)
-                size = max(1.0, *(abs(float(v)) for v in found.x))
+                most = 1e-9 * max(1.0, *(abs(float(v)) for v in found.x))
                 pairs = zip(found.x, meant.x, strict=True)
-                if any(abs(float(a - b)) > SAME * size for a, b in pairs):
+                if any(abs(float(a - b)) > most for a, b in pairs):
                     return None
             return found
     except (Unproved, deadline.TimeIsUp, OverflowError):
