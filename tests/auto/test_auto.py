@@ -365,7 +365,7 @@ def test_a_time_limit_hits_inside_a_road(monkeypatch, clock):
 @pytest.mark.sample(8)
 @pytest.mark.parametrize("stop", [1, 2, 30, 64, 65, 90])
 def test_a_run_stopped_in_any_road_goes_on_bit_identically(tmp_path, monkeypatch, stop):
-    monkeypatch.setattr(selection, "STEPS", 30)  # then another one has its turn
+    monkeypatch.setattr(selection, "FEWEST_STEPS", 30)  # then another one has its turn
     monkeypatch.setattr(selection, "_factorisation", lambda problem: 60 * STEP)
     for name, problem in {
         "dear": least_squares(domain=tb.Ball(1.0)),

@@ -906,7 +906,7 @@ def test_a_file_that_is_no_checkpoint_is_refused_with_a_sentence_and_kept(tmp_pa
 
 def test_a_checkpoint_of_another_format_is_refused_with_a_sentence(tmp_path, monkeypatch):
     path = tmp_path / "run.npz"
-    monkeypatch.setattr("tiebreak.driver.checkpoint.FORMAT", 0)
+    monkeypatch.setattr("tiebreak.driver.checkpoint.RUN_FORMAT", 0)
     tb.solve(small(), STEPS, max_iter=5, checkpoint=path)
     monkeypatch.undo()
     with pytest.raises(ValueError, match="was written in format 0, this version needs"):

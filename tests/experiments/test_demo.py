@@ -53,8 +53,8 @@ def wrong(judging, x):
 
 def test_the_screen_says_what_numpy_finds(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(demonstration, "STEPS", 30)
-    monkeypatch.setattr(demonstration, "DRAWS", 20)
+    monkeypatch.setattr(demonstration, "DEMO_STEPS", 30)
+    monkeypatch.setattr(demonstration, "RANDOM_FITS", 20)
     assert main(["demo", "--out", "deep/er"]) == 0
     said = capsys.readouterr().out
     assert (tmp_path / "deep" / "er" / "demo.png").stat().st_size > 10_000
@@ -73,8 +73,8 @@ def test_the_screen_says_what_numpy_finds(tmp_path, monkeypatch, capsys):
 
 
 def test_fits_drawn_at_random_fit_as_well_and_none_is_better(monkeypatch):
-    monkeypatch.setattr(demonstration, "STEPS", 2)
-    monkeypatch.setattr(demonstration, "DRAWS", 50)
+    monkeypatch.setattr(demonstration, "DEMO_STEPS", 2)
+    monkeypatch.setattr(demonstration, "RANDOM_FITS", 50)
     shown = demonstration.demo()
     assert shown.drawn.min() >= shown.result.upper_optimum[0]
     fitted, *_ = split()

@@ -14,9 +14,10 @@ import pytest
 import scipy.sparse as sp
 
 import tiebreak as tb
-from tiebreak.functions.base import SMALL, PointWithImage
+from tiebreak.functions.base import PointWithImage
 from tiebreak.functions.sums import Scaled, Sum
 from tiebreak.linalg import arrays
+from tiebreak.linalg.sizes import SMALL_SIDE
 
 N = 5
 EPS = float(np.finfo(np.float64).eps)
@@ -467,9 +468,9 @@ def test_strong_convexity_of_a_well_conditioned_matrix_is_not_given_away():
 SHAPES = {
     "small tall": (40, 7),
     "small wide": (7, 40),
-    "at the limit": (SMALL + 9, SMALL),
-    "above the limit, tall": (SMALL + 60, SMALL + 20),
-    "above the limit, wide": (SMALL + 20, SMALL + 60),
+    "at the limit": (SMALL_SIDE + 9, SMALL_SIDE),
+    "above the limit, tall": (SMALL_SIDE + 60, SMALL_SIDE + 20),
+    "above the limit, wide": (SMALL_SIDE + 20, SMALL_SIDE + 60),
 }
 
 
@@ -486,7 +487,7 @@ def test_lipschitz_is_at_least_the_largest_eigenvalue_and_a_few_percent_above_at
     given = sp.csr_array(matrix) if kind == "sparse" else matrix
     h = tb.LeastSquares(given, np.ones(shape[0], matrix.dtype))
     single = 2e-5 if kind == "float32" else 1e-12
-    most = single if min(shape) <= SMALL else 0.03
+    most = single if min(shape) <= SMALL_SIDE else 0.03
     assert top * (1 - 1e-14) <= h.lipschitz <= top * (1 + most)
     y = np.ones(shape[0], matrix.dtype)
     assert tb.Logistic(given, y).lipschitz == pytest.approx(h.lipschitz / shape[0] / 4)

@@ -14,7 +14,8 @@ import scipy.sparse as sp
 import tiebreak as tb
 from tiebreak.linalg import spectra
 from tiebreak.linalg.row_gram import RowGram, row_gram, sparse_rank, sure_rank
-from tiebreak.linalg.spectra import EPS, GAP, rounding_level
+from tiebreak.linalg.spectra import EPS, rounding_level
+from tiebreak.linalg.tolerances import TOL
 
 
 def hadamard(n: int) -> np.ndarray:
@@ -58,7 +59,10 @@ def test_what_is_clear_is_clear_by_singular_values_too():
                 seen.add(rank == m)
     assert seen == {True, False}
     for size in (1, 10, 10**6, 10**11):  # the inequality itself, of the docstring
-        assert GAP * EPS * (64 + size / 2) >= (GAP * rounding_level((1, size), 1.0, EPS)) ** 2
+        assert (
+            TOL.clear_units * EPS * (64 + size / 2)
+            >= (TOL.clear_units * rounding_level((1, size), 1.0, EPS)) ** 2
+        )
 
 
 def test_the_pseudo_inverse_has_the_rank_that_is_asked_for():

@@ -11,6 +11,7 @@ from planted.smooth import Planted, planted, wrong_points
 
 import tiebreak as tb
 from tiebreak.functions.base import PointWithImage
+from tiebreak.linalg import spectra
 from tiebreak.proofs import bounds, models, regions
 from tiebreak.proofs.accumulator import BoundAccumulator
 from tiebreak.proofs.certificate import Certifier
@@ -253,7 +254,7 @@ def test_the_minimum_over_a_ball_around_the_origin_is_a_matter_of_lengths(scale,
         region.narrow(steps, later)
         R = min(R, longer(later))
         low = region.minimum(models.Model(1.0, 0.0, c, slope, q, v, e))
-        q = longer(q) * (1 - longer(0.5 * models.UNIT * steps))  # a sum over the steps rounds
+        q = longer(q) * (1 - longer(0.5 * spectra.EPS * steps))  # a sum over the steps rounds
         steepness = np.sqrt(np.sum(slope.astype(longer) ** 2)) + longer(e)
         r = min(steepness / q, R) if q > 0.0 else R
         if r == np.inf:
@@ -262,7 +263,7 @@ def test_the_minimum_over_a_ball_around_the_origin_is_a_matter_of_lengths(scale,
         exact = longer(c) - longer(v) - steepness * r + q / 2 * r * r
         assert low.value <= exact
         sizes = abs(c) + v + 2 * steepness * r
-        assert exact - low.value <= 2.0 * (64 + n + steps) * models.UNIT * sizes
+        assert exact - low.value <= 2.0 * (64 + n + steps) * spectra.EPS * sizes
         assert np.linalg.norm(low.at / units) <= r / longer(units) * (1 + 1e-12)
 
 

@@ -16,7 +16,7 @@ from tiebreak.proofs.certificate import Proved
 from tiebreak.proofs.evidence import StepEvidence
 
 EASIER = 4.0  # eta falls by at most this factor at once, and at least by its root
-SAFETY = 0.8  # of the eta that would just do, for the excess follows it only roughly
+ETA_SAFETY = 0.8  # of the eta that would just do, for the excess follows it only roughly
 LAVISH = 64.0  # where g is so much better than asked, a larger eta serves f and costs nothing
 ROOM = 0.5  # of the lower tolerance is for x, the rest for the proof of g*
 
@@ -174,7 +174,7 @@ class AdaptiveAGMBiO(Method):
         eta = state.eta
         if is_low and not (is_feasible and (is_secured or not is_known)) and state.age > 1:
             # The excess is about proportional to eta².
-            factor = SAFETY * math.sqrt(ROOM * asked_lower / excess) if excess > 0.0 else 1.0
+            factor = ETA_SAFETY * math.sqrt(ROOM * asked_lower / excess) if excess > 0.0 else 1.0
             eta *= min(max(factor, 1.0 / EASIER), 1.0 / math.sqrt(EASIER))
         elif math.isinf(gap) and not is_feasible and _has_settled(state, excess):
             eta /= EASIER

@@ -16,10 +16,10 @@ from tiebreak.functions import (
     summands,
 )
 from tiebreak.linalg import Refusal, arrays, checks
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Point, Problem, mixed
 
 REFRESH = 64  # steps after which mixed images are multiplied anew: they drift by rounding
-DIFFERENCE = 1e-4  # of a typical length: the gradient difference for the first estimate of L
 DEFAULT_HORIZON = 1000  # planned steps, where a method needs their number and nobody said
 TOLERANCE = 1e-4  # relative accuracy, where a method needs one and nobody said
 
@@ -138,7 +138,7 @@ def first_curvature(
     length = max(arrays.norm(here.at), abs(here.value) / steepness)
     if 0.0 < h.known_lipschitz < math.inf:
         length = steepness / h.known_lipschitz
-    there = problem.domain.project(here.at - (DIFFERENCE * (length or 1.0) / steepness) * way)
+    there = problem.domain.project(here.at - (TOL.away * (length or 1.0) / steepness) * way)
     move, turn = there - here.at, h.gradient(there) - here.slope
     moved, turned, slope = arrays.norm(move), arrays.norm(turn), arrays.norm(here.slope)
     epsilon = arrays.epsilon(here.at)

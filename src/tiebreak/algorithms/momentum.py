@@ -21,8 +21,9 @@ from tiebreak.problem import Point, Problem, mixed
 LARGEST_A = 2.0**900  # far from overflow, with room for its products with values
 SHRINK = 0.97  # of L after every step, so that it follows the curvature down as well as up
 TRIES = 100  # backtracking steps at most: then rounding is all that is left
-GROWTH, MARGIN = 1.3, 1.02  # L grows at least so much, and to so much more than was needed
-BLIND_GROWTH = 8.0  # of L where what is needed is not finite: far too long a step
+GROWTH = 1.3  # of L at least, if a step turns out to be too long
+EXTRA = 1.02  # times what L needs to be: just that would fail again by rounding
+MOST_GROWTH = 8.0  # of L at once: far too long a step tells too much, or nothing that is finite
 
 
 @in_files("adaptive.momentum")
@@ -91,7 +92,7 @@ def advance(problem: Problem, run: Momentum, eta: float) -> Generator[DataReques
         ):  # where h1 is inf, slack is too
             break
         needed = 2.0 * rise / square if square > 0.0 else math.inf
-        L = max(GROWTH * L, MARGIN * needed) if math.isfinite(needed) else BLIND_GROWTH * L
+        L = max(GROWTH * L, EXTRA * needed) if math.isfinite(needed) else MOST_GROWTH * L
         y = None if run.A > 0.0 else step.y  # y_0 = z_0, whatever L is
     f_y, g_y = step.y
     violations = (

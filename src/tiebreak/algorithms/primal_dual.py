@@ -23,6 +23,7 @@ from tiebreak.algorithms.common import (
     with_violations,
 )
 from tiebreak.algorithms.fista import need_joint_prox
+from tiebreak.algorithms.momentum import GROWTH, MOST_GROWTH, TRIES
 from tiebreak.functions import (
     Function,
     Minorant,
@@ -38,8 +39,6 @@ from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import ANSWER, Ended
 
 SAFETY = 0.99  # of the longest step for which convergence is proved: that needs less than 1
-# L grows at least and at most so much, and how often: a step that is far too long tells too much.
-GROWTH, MOST_GROWTH, TRIES = 1.3, 8.0, 100
 EPOCH, SHORTEST = 1.5, 16  # sigma changes when k has grown so much, and by so many steps at least
 # The j-th change of sigma is at most by the factor exp(FREEDOM/j^DECAY). The sum of these exponents
 # is finite, as the theorem on changing step sizes asks, and leaves room for any units: over 40.

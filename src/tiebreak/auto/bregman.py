@@ -24,9 +24,10 @@ from tiebreak.auto.active_face import face_of_terms
 from tiebreak.auto.bregman_state import RoundObjective, State, face_at, minorants_at, objective_at
 from tiebreak.auto.conjugate_gradients import ConjugateGradients
 from tiebreak.auto.hessian_differences import no_columns
-from tiebreak.auto.quasi_newton import DENSE, InverseHessian
+from tiebreak.auto.quasi_newton import KEPT_MATRIX, InverseHessian
 from tiebreak.functions import Minorant, Terms
 from tiebreak.linalg import Array, Refusal, arrays
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import DOUBT, Ended
@@ -38,17 +39,15 @@ FIRST_ETA_CG = 1e-3  # conjugate gradients mind ill conditioning less: fewer rou
 ROUND_ACCURACY = 0.1  # a round ends where its slope is so small relative to the residual of g
 SLOW, ETA_FALL = 0.3, 0.25  # where a round leaves more of the residual of g, eta falls so much
 MAX_ROUNDS = 60  # each gains a factor of 3 or lets eta fall: f does not settle after so many
-SETTLED = 1e-11  # f is as close as this to f*, relative, as far as the multipliers say
-SETTLED_COARSELY = 2e-10  # the same where each digit costs many steps, for want of a Hessian
-GOOD = 1e-7  # the same: x is now better than what is asked as a rule
+F_SETTLED = 1e-11  # f is as close as this to f*, relative, as far as the multipliers say
+F_SETTLED_COARSELY = 2e-10  # the same where each digit costs many steps, for want of a Hessian
 # The steps of a round.
+SLOPE_UNITS = 8.0  # units of rounding that a slope has
 ROUND_PATIENCE = 500  # steps in which the slope was not halved: rounding is all that is left
 CG_PATIENCE = 2000  # the same for conjugate gradients, whose slope may rise for long
 SETTLED_PATIENCE = 32  # the same where f has settled but for rounding
-ROUNDING = 8.0  # units of rounding that a slope has
 RENEWAL = 0.25  # of the steps that Hessians cost: after so many more they are computed anew
 WORTHWHILE = 16  # fewer steps than this need no Hessians
-DIFFERENCE = 1e-4  # the difference for a first curvature, relative to |x|
 ARMIJO = 1e-4  # the usual constant of sufficient decrease
 RELEASE = 0.3  # where less of the slope is along the face, it is time for another one
 
@@ -87,7 +86,7 @@ class BregmanIteration(Method):
         is_proving = state.proof is not None
         return StateReport(
             finished=state.finished,
-            is_good=state.upper_error <= GOOD or is_proving,
+            is_good=state.upper_error <= TOL.solver or is_proving,
             is_settling=not is_proving and not state.finished.why,
             is_milestone=bool(state.evidence.lower),  # the end of a round
             multipliers=refinement_proof.multipliers(state),
@@ -161,7 +160,7 @@ class BregmanIteration(Method):
             state = state._replace(stalled=state.stalled + 1)
         if left <= max(ROUND_ACCURACY * lower_residual, _rounding_of_slope(state)):
             return _end_round(problem, state, max(lower_residual, left))
-        enough = max(SETTLED_COARSELY, 32.0 * arrays.epsilon(here.x))
+        enough = max(F_SETTLED_COARSELY, 32.0 * arrays.epsilon(here.x))
         if state.stalled >= SETTLED_PATIENCE and state.upper_error <= enough:
             state = state._replace(here=_objective_at(problem, state, state.x))
             return refinement_proof.begin(problem, state)  # of the point of the round before
@@ -175,7 +174,7 @@ class BregmanIteration(Method):
 
     def _cg_step(self, problem: Problem, state: State, way: ConjugateGradients) -> State:
         """One step of conjugate gradients; where they end, what they have reached is evaluated."""
-        here, noise = state.here, ROUNDING * arrays.epsilon(state.x)
+        here, noise = state.here, SLOPE_UNITS * arrays.epsilon(state.x)
         after = way.step(problem, here.f, here.g, state.eta)
         if after is not None:
             left, lower_residual = math.sqrt(after.square), arrays.norm(after.lower)
@@ -227,7 +226,7 @@ def _end_round(problem: Problem, state: State, lower_residual: float) -> State:
         lower_residual=lower_residual, upper_error=upper_error,
         slope_sum=slope_sum, weight=weight, point_sum=point_sum, evidence=evidence,
     )  # fmt: skip
-    enough = SETTLED if int(x.shape[0]) <= DENSE else SETTLED_COARSELY
+    enough = F_SETTLED if int(x.shape[0]) <= KEPT_MATRIX else F_SETTLED_COARSELY
     is_settled = upper_error <= max(enough, 32.0 * arrays.epsilon(x))
     if is_settled or lower_residual <= _rounding_of_slope(state):
         return refinement_proof.begin(problem, state)
@@ -259,7 +258,7 @@ def _rounding_of_slope(state: State) -> float:
     sizes = _sizes(state)
     if state.by_cg:  # a residual of 0 has no size of its own, but x is rounded
         sizes += arrays.norm(state.here.x) / state.scale
-    return ROUNDING * arrays.epsilon(state.here.x) * sizes
+    return SLOPE_UNITS * arrays.epsilon(state.here.x) * sizes
 
 
 def _rounding_of_value(state: State) -> float:
@@ -278,7 +277,7 @@ def _curvatures(problem: Problem, f_x: Minorant, g_x: Minorant) -> tuple[float, 
         if curvature_g > 0.0 or not arrays.norm(way) > 0.0:
             continue
         fall = abs(g_x.value) / (arrays.norm(g_x.slope) or math.inf)  # a length, in units of x
-        length = DIFFERENCE * (arrays.norm(x) or fall or 1.0)
+        length = TOL.away * (arrays.norm(x) or fall or 1.0)
         there = problem.domain.project(x - (length / arrays.norm(way)) * way)
         moved = arrays.norm(there - x)
         if moved > 0.0:
@@ -301,7 +300,7 @@ def _needs_hessians(state: State, face: ActiveFace) -> bool:
 
     Only after as many steps as they cost: at worst twice of what is needed is spent.
     """
-    if face.free is None or int(state.x.shape[0]) > DENSE:
+    if face.free is None or int(state.x.shape[0]) > KEPT_MATRIX:
         return False
     if state.hessians is not None and len(state.hessians.missing(face)):
         return True

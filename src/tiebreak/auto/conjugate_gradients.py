@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from tiebreak.auto.quasi_newton import DENSE
+from tiebreak.auto.quasi_newton import KEPT_MATRIX
 from tiebreak.functions import Minorant, summands
 from tiebreak.linalg import Array, arrays, in_files
 from tiebreak.problem import Problem
@@ -28,7 +28,7 @@ def applies(problem: Problem) -> bool:
 
 def is_taken(problem: Problem) -> bool:
     """Do they apply, and are there too many variables for a Hessian?"""
-    return (problem.dimension or 0) > DENSE and applies(problem)
+    return (problem.dimension or 0) > KEPT_MATRIX and applies(problem)
 
 
 @in_files("bregman.conjugate-gradients")

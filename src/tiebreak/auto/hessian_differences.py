@@ -8,12 +8,12 @@ import numpy as np
 
 from tiebreak.functions import Minorant, Terms
 from tiebreak.linalg import Array, Host, arrays, deadline, in_files
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.sets.faces import ActiveFace
 
 LENGTH = 1e-6  # of a difference, relative to |x|: between rounding and third derivatives
-CHUNK = 16  # entries in one step, so that a run can be stopped between them
-RIDGES = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4)  # relative to the largest curvature: there is noise
+ENTRIES_AT_ONCE = 16  # entries in one step, so that a run can be stopped between them
 
 
 @in_files("bregman.hessians")
@@ -35,7 +35,7 @@ class HessianDifferences(NamedTuple):
         x = f_x.at
         f, g, known = (np.array(arrays.to_numpy(part)) for part in self)
         length = LENGTH * (arrays.norm(x) or 1.0)
-        for i in self.missing(face)[:CHUNK]:
+        for i in self.missing(face)[:ENTRIES_AT_ONCE]:
             deadline.check()
             unit = np.zeros(len(known))
             unit[i] = length
@@ -76,7 +76,7 @@ class HessianDifferences(NamedTuple):
             P = P[free]
             H = P @ H @ P + float(np.mean(np.diagonal(H))) * (np.eye(len(free)) - P)
         top = float(np.max(np.diagonal(H)))
-        for ridge in RIDGES:
+        for ridge in TOL.ladder:  # relative to the largest curvature: there is noise
             H[np.diag_indices_from(H)] += ridge * top
             try:
                 np.linalg.cholesky(H)

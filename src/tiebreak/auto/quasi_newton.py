@@ -13,10 +13,10 @@ import numpy as np
 from tiebreak.linalg import Array, arrays, in_files
 from tiebreak.sets.faces import ActiveFace
 
-DENSE = 1000  # variables up to which the matrix is kept: 8 MB in float64
+KEPT_MATRIX = 1000  # variables up to which the matrix is kept: 8 MB in float64
+LEAST_CURVATURE = 1e-14  # of |s| |y|: a smaller <s, y> is rounding
 PAIRS = 12  # how many are kept where it is not
 KEPT = 0.9  # a pair stays where so much of its step is along the new face
-LEAST = 1e-14  # of |s| |y|: a smaller <s, y> is rounding
 
 
 @in_files("bregman.inverse-hessian")
@@ -45,10 +45,10 @@ class InverseHessian(NamedTuple):
     def learned(self, s: Array, y: Array) -> InverseHessian:
         """With one more pair: H y = s."""
         product = arrays.dot(s, y)
-        if not product > LEAST * arrays.norm(s) * arrays.norm(y) > 0.0:
+        if not product > LEAST_CURVATURE * arrays.norm(s) * arrays.norm(y) > 0.0:
             return self
         n = int(s.shape[0])
-        if n > DENSE:
+        if n > KEPT_MATRIX:
             return InverseHessian(None, (*self.pairs, (s, y))[-PAIRS:])
         H = self.inverse
         if H is None:
@@ -73,7 +73,7 @@ class InverseHessian(NamedTuple):
                     (s, y)
                     for s, y, size in kept
                     if arrays.norm(s) >= KEPT * size
-                    and arrays.dot(s, y) > LEAST * arrays.norm(s) * arrays.norm(y)
+                    and arrays.dot(s, y) > LEAST_CURVATURE * arrays.norm(s) * arrays.norm(y)
                 ),
             )
         if before.free is None or after.free is None:

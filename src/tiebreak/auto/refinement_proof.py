@@ -14,22 +14,22 @@ from __future__ import annotations
 import math
 
 from tiebreak.algorithms import Multipliers
+from tiebreak.algorithms.primal_dual import INSIDE
 from tiebreak.auto.active_face import face_of_terms
 from tiebreak.auto.bregman_state import Proof, State, face_at, minorants_at, objective_at
 from tiebreak.auto.quasi_newton import InverseHessian
 from tiebreak.functions import Minorant
 from tiebreak.linalg import Array, arrays
+from tiebreak.linalg.arrays import HUGE
 from tiebreak.problem import Problem
-from tiebreak.proofs.bounds import HUGE
 from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import ANSWER, Ended
 from tiebreak.sets import described
 
 T_FALL, T_COUNT = 0.25, 7  # t from one cut to the next, and how many: the best is a guess
 TILTED = 0.5  # of <c, Hc> t, for the right signs of a slope: as much as the cut is off by anyway
-NEGLIGIBLE = 0.02  # of <c, Hc> t: a remaining slope that loses no more than this is left as it is
-TRIES, LONGEST = 16, 10.0  # cuts for one t at most; how much longer a step may become
-INSIDE = 1e-5  # less than the multipliers say, so that a slope is inside the dual ball of f2
+SLIGHT_LOSS = 0.02  # of <c, Hc> t: a remaining slope that loses no more is left as it is
+MOST_CUTS, LONGEST = 16, 10.0  # cuts for one t at most; how much longer a step may become
 
 
 def begin(problem: Problem, state: State) -> State:
@@ -160,7 +160,7 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
     lost = arrays.norm(left) * proof.reach
     if problem.is_smooth:  # on a sphere it is of second order
         lost = min(lost, arrays.dot(slope, x) + problem.domain.support(-1.0 * slope))
-    is_close = lost <= NEGLIGIBLE * max(t * proof.curvature, proof.rounding / t)
+    is_close = lost <= SLIGHT_LOSS * max(t * proof.curvature, proof.rounding / t)
     # Where the Hessian of the rounds is none of g's there, the steps of c may run away.
     remaining = arrays.norm(left)
     has_run_away = not remaining <= LONGEST * proof.least or not (
@@ -179,11 +179,11 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
         inverse_hessian = inverse_hessian.learned(proof.d, turn)
     d = -face.along(inverse_hessian.times(ahead, state.scale))
     if has_run_away or not arrays.all_finite(c + d):  # all that was learned since is dropped
-        proof = proof._replace(c=proof.best, tries=TRIES)
+        proof = proof._replace(c=proof.best, tries=MOST_CUTS)
     else:
         proof = proof._replace(c=c + d, d=d, left=ahead, tries=proof.tries + 1)
         state = state._replace(inverse_hessian=inverse_hessian)
-    if is_close or proof.tries >= TRIES:
+    if is_close or proof.tries >= MOST_CUTS:
         proof = proof._replace(t=T_FALL * t, t_count=proof.t_count + 1, tries=0, least=math.inf)
     state = state._replace(proof=proof, evidence=evidence)
     if state.hint is not None:  # what proved the former answer is no proof of this one

@@ -20,18 +20,18 @@ from tiebreak.exact.method import Exact
 from tiebreak.functions import Function, matrices_of, summands
 from tiebreak.linalg import EPS, arrays, cleaned, clear_rank, deadline, equilibrate
 from tiebreak.linalg.matrices import DENSE_LIMIT, FLOAT64_COPY_LIMIT, Matrix
+from tiebreak.linalg.sizes import QUICK_SIDE
 from tiebreak.problem import Problem
 from tiebreak.sets import has_projection
 
-CLEAR_LIMIT = 512  # largest smaller side of a matrix whose singular values are asked for
-STEPS = 100  # of a first-order method, at least: fewer prove nothing, whatever the problem
+FEWEST_STEPS = 100  # of a first-order method, at least: fewer prove nothing, whatever the problem
 PASSES = 6  # over the data in a step: both levels, forward and back, and one level alone
 
 
 def choose(problem: Problem) -> Portfolio:
     """The portfolio for this problem; where no method takes it, one that says so when asked."""
     first, refusal = first_order(problem), Exact().refusal(problem)
-    steps = STEPS * (STEP + PASSES * sum(map(_entries, problem.smooth_parts)))
+    steps = FEWEST_STEPS * (STEP + PASSES * sum(map(_entries, problem.smooth_parts)))
     candidates = []
     if not BregmanIteration().refusal(problem):
         title = "exact, by conjugate gradients" if conjugate_gradients.is_taken(problem) else ""
@@ -69,11 +69,11 @@ def _with_operator(problem: Problem, is_exact: bool) -> list[Candidate]:
         title = f"exact, by direct factorisation ({_sizes(problem)})"
         candidates.append(Candidate(Exact(), title, least, is_direct=True, refines=True))
     if not Conic().refusal(problem):
-        least = STEPS * STEP if held is None else held.work
+        least = FEWEST_STEPS * STEP if held is None else held.work
         candidates.append(Candidate(Conic(), "conic", least, is_direct=True, refines=True))
     if not PrimalDual().refusal(problem):
         entries = sum(map(_entries, problem.smooth_parts))
-        least = 10 * STEPS * (STEP + PASSES * entries)  # with a dual variable more
+        least = 10 * FEWEST_STEPS * (STEP + PASSES * entries)  # with a dual variable more
         candidates.append(Candidate(PrimalDual(), "", least))
     return candidates
 
@@ -95,7 +95,7 @@ def problem_in_float64(problem: Problem) -> Problem:
 def _is_clear(matrix: Matrix) -> bool:
     """Is the rank in float64 beyond doubt in float32 too?  False if that is not known."""
     rows, n = matrix.shape
-    if min(rows, n) > CLEAR_LIMIT or rows * n > DENSE_LIMIT or not matrix.is_explicit:
+    if min(rows, n) > QUICK_SIDE or rows * n > DENSE_LIMIT or not matrix.is_explicit:
         return False
     deadline.check(0.5 * deadline.svd_work(rows, n))
     epsilon = arrays.epsilon(matrix.prototype)

@@ -10,11 +10,11 @@ from tiebreak.catalog.built import Built, Matrix, Vector
 from tiebreak.catalog.draws import generator
 from tiebreak.functions import L1, GroupL2, LeastSquares, Penalty
 from tiebreak.linalg import checks
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 
 DRAWS = 20  # how often a problem is drawn again before its shape is refused
 LIMIT = 0.9  # of |A_G'y| where x* is zero; below 1 by far more than rounding
-WELL_CONDITIONED = 1e6  # condition numbers below this prove full rank in spite of rounding
 
 
 def basis_pursuit(
@@ -146,7 +146,7 @@ def lasso_duplicates(
         B = rng.standard_normal((validation, features, copies)) / math.sqrt(validation)
         signed = np.sign(u[support])[:, None] * B[:, support]
         differences = (signed[:, :, 1:] - signed[:, :, :1]).reshape(validation, ties)
-        if np.linalg.cond(differences) < WELL_CONDITIONED:
+        if np.linalg.cond(differences) < 1.0 / TOL.independent:
             break
     slack = rng.uniform(0.1, 0.5, (nonzeros, copies - 1))
     slack[:shared] = 0.0
@@ -188,7 +188,7 @@ def _certified(
             rng.choice([-1.0, 1.0], (active, size)) * sizes
         )
         y = _certificate(A, x)
-        if y is not None and np.linalg.cond(A) < WELL_CONDITIONED:
+        if y is not None and np.linalg.cond(A) < 1.0 / TOL.independent:
             return A, x.reshape(columns), y
     raise ValueError(
         f"{owner}: {name} must be so few that a dual certificate proves the answer, "
@@ -210,7 +210,7 @@ def _certificate(A: Matrix, x: Matrix) -> Vector | None:
     size, active = x.shape[1], np.any(x != 0.0, axis=1)
     wanted, held = np.zeros(x.shape), active.copy()
     wanted[active] = x[active] / np.linalg.norm(x[active], axis=1, keepdims=True)
-    if np.linalg.cond(A[:, np.repeat(active, size)]) >= WELL_CONDITIONED:
+    if np.linalg.cond(A[:, np.repeat(active, size)]) >= 1.0 / TOL.independent:
         return None
     while size * np.count_nonzero(held) <= A.shape[0]:
         y = np.linalg.lstsq(A[:, np.repeat(held, size)].T, wanted[held].reshape(-1))[0]

@@ -25,13 +25,12 @@ from tiebreak.levels import Levels
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.host import norm
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.proofs.recession.direction import settled_direction
 from tiebreak.sets.base import Set
 from tiebreak.sets.constraints import SecondOrderCone
 from tiebreak.sets.polyhedra import Polyhedron
 
-PULLS = 1e-6  # of the largest: a loss with such a multiplier has a slope that balances the others
-AWAY = 1e-4  # of a length: a point that is so far from the edge of a cone is not on it
 MOVED = 0.5  # where the answer is 0 or 1
 
 
@@ -48,9 +47,9 @@ class _Curved(NamedTuple):
         Not if the cone is left behind; nor if a second-order cone's s is on the ray of v already.
         """
         if self.is_exponential:
-            return bool(v[2] <= AWAY * norm(v) and s[2] <= little)
+            return bool(v[2] <= TOL.away * norm(v) and s[2] <= little)
         ray = v[1:] / v[0]
-        is_left = 1.0 - norm(ray) > AWAY or s[0] - s[1:] @ ray > little
+        is_left = 1.0 - norm(ray) > TOL.away or s[0] - s[1:] @ ray > little
         return not is_left and norm(s[1:] - (s[1:] @ ray) * ray) > little
 
 
@@ -69,7 +68,7 @@ def escape(stage: Stage, at: PrimalDualPoint, own: int | None) -> Host | None:
             return None
         for cone in moved:
             unit = max(float(np.max(np.abs(stage.offset[cone.rows]))), stage.unit)
-            if cone.is_loss or cone.is_on_edge(s[cone.rows], v[cone.rows], AWAY * unit):
+            if cone.is_loss or cone.is_on_edge(s[cone.rows], v[cone.rows], TOL.away * unit):
                 return w
         dropped += moved
         curved = [cone for cone, moves in zip(curved, is_moved, strict=True) if not moves]
@@ -111,7 +110,7 @@ def _suspects(stage: Stage, at: PrimalDualPoint, own: int | None) -> list[_Curve
     sees = [cone for cone in blocks.second_order if lengths[cone].any()]
     found = [_Curved(cone, False, False) for cone in sees]
     pulls = np.minimum(y[blocks.exponential[:, 0]], y[blocks.exponential[:, 2]])
-    slack = pulls <= PULLS * float(np.max(y, initial=0.0))
+    slack = pulls <= TOL.faint * float(np.max(y, initial=0.0))
     curves = blocks.exponential[slack & lengths[blocks.exponential].any(axis=1)]
     return found + [_Curved(c, True, own is not None and int(c[0]) >= own) for c in curves]
 

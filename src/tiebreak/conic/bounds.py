@@ -20,21 +20,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiebreak.conic.cones import LEAST, Blocks, dual_point, outside, steepness
-from tiebreak.conic.equations import FEW, kkt_matrix, least_solution, regularised_solution
+from tiebreak.conic.equations import FEW_EQUATIONS, kkt_matrix, least_solution, regularised_solution
 from tiebreak.conic.faces import ConicSet, HeldRows
 from tiebreak.conic.polish import PrimalDualPoint
 from tiebreak.conic.program import Cone, Objective
-from tiebreak.conic.solver import TOLERANCES, clarabel_solve
+from tiebreak.conic.solver import clarabel_solve
 from tiebreak.conic.stage import Stage, row_lengths, stacked
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import EPS
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.polyhedra import contradicts
 
-PREFERENCES = (1.0, 1e3, 1e6)  # how much more an accurate equation carries than one that is not
-
-NEGLIGIBLE = 1e-6  # of the largest multiplier: a solver of eight digits leaves less where it is 0
 BALANCINGS = 3  # each gains the digits of a solution by least squares
 
 
@@ -121,7 +119,8 @@ def _balanced(r: Host, held: list[HeldLevel], z: Host, away: Host) -> tuple[Host
     least = float(np.min(each[each > 0.0], initial=1.0))
     ends = np.cumsum([len(off) for off in offs])[:-1]
     found = []
-    for preference in PREFERENCES if len(each) <= FEW else PREFERENCES[:1]:
+    preferences = (1.0, TOL.far, TOL.far**2) if len(each) <= FEW_EQUATIONS else (1.0,)
+    for preference in preferences:
         scale = 1.0 / (lengths * np.clip(each / least, 1.0, preference))
         unit = scaled_rows(E, scale)
         weights = _smallest_weights(unit, -r)
@@ -136,8 +135,8 @@ def _balanced(r: Host, held: list[HeldLevel], z: Host, away: Host) -> tuple[Host
 
 def _smallest_weights(rows: Any, target: Host) -> Host:
     """With which the rows add up to the target, by least squares; any weights give a bound."""
-    if rows.shape[0] <= FEW:
-        found = least_solution(rows.T, target, cutoff=1e-12)
+    if rows.shape[0] <= FEW_EQUATIONS:
+        found = least_solution(rows.T, target, cutoff=TOL.met)
         return np.zeros(rows.shape[0]) if found is None else found
     k = rows.shape[0]
     import scipy.sparse as sp
@@ -170,11 +169,11 @@ def contradiction(constraints: ConicSet) -> Host | None:
         sp.csr_array(sp.block_array(moved)),
         np.concatenate([offset, -offset[zero], [1.0]]),
         (*kinds, Cone("nonnegative", len(zero) + 1)),
-        TOLERANCES[-1],
+        TOL.met,
     )
     y = answer.y[:m]
     y[zero] -= answer.y[m:-1]
-    y[np.abs(y) < NEGLIGIBLE * np.max(np.abs(y), initial=0.0)] = 0.0
+    y[np.abs(y) < TOL.faint * np.max(np.abs(y), initial=0.0)] = 0.0
     for _ in range(BALANCINGS):
         y = dual_point(blocks, y)
         y += np.abs(y) * _smallest_weights(scaled_rows(rows, np.abs(y)), -(rows.T @ y))

@@ -21,17 +21,16 @@ from tiebreak.conic.bounds import (
     value_error,
     value_inside,
 )
-from tiebreak.conic.cones import NONE, Blocks, of_inequalities, outside
+from tiebreak.conic.cones import Active, Blocks, of_inequalities, outside
 from tiebreak.conic.cuts import Cut, sublevel
 from tiebreak.conic.direct import Fall, least_squares, on_equations
 from tiebreak.conic.faces import ConicSet, held_rows, remaining
 from tiebreak.conic.polish import PrimalDualPoint, residual
 from tiebreak.conic.program import Cone, ConicProgram, Objective
 from tiebreak.conic.scaling import in_units
-from tiebreak.conic.solved import ACCURATE, Doubt, SolvedStage, by_solver, unchanged
+from tiebreak.conic.solved import Doubt, SolvedStage, by_solver, unchanged
 from tiebreak.conic.stage import (
-    LARGE,
-    ROUNDINGS,
+    MOST_IN_BASIS,
     AffineSet,
     Stage,
     as_rows,
@@ -44,15 +43,12 @@ from tiebreak.conic.stage import (
 from tiebreak.linalg import deadline, in_files
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.spectra import EPS
-from tiebreak.sets.polyhedra import MISSED, single_entries
+from tiebreak.linalg.tolerances import TOL
+from tiebreak.sets.polyhedra import single_entries
 
 SlackRule = Callable[[float, float], float]  # of the best value and of that before this level
 
-ASSUMED = 10.0  # times the length of the answer: a solution is assumed to be no longer than that
-OUTSIDE = 1e-7  # relative: a constraint that is violated by more is not met
-LOOSE = 0.01  # of its size: a level whose auxiliary variables are off by more is not solved
 NOT_TIGHT = "its auxiliary variables are not what they stand for: too many digits cancel"
-NOTHING = 1e-24  # of a length in the program: an entry that is smaller is 0, which no sum notices
 HARDLY_FALLS = (
     "seems to fall without end, along a direction in which rounding decides what a constraint or a "
     "level before it does"
@@ -62,9 +58,8 @@ RUNS_AWAY = (
 )
 METHOD = "conic, images and faces held"
 LEAST = "all levels leave directions of x open: there x is the point of least norm"
-MANY = 8  # names in a message
+MOST_NAMES = 8  # names in a message
 NO_POINT = "no point meets all constraints"
-VISIBLE = 1e-9  # a direction of z that moves x by less than this leaves x as it is
 
 
 def estimate(value: float, error: float) -> str:
@@ -139,7 +134,7 @@ def solve_chain(program: ConicProgram, slacks: Sequence[SlackRule | None]) -> Ch
     if against is not None:
         against = against / units.rows
         names = [] if program.owners is None else program.owners(against)
-        said = [*names[:MANY], f"{len(names) - MANY} more"][: len(names)]
+        said = [*names[:MOST_NAMES], f"{len(names) - MOST_NAMES} more"][: len(names)]
         found = found._replace(message=": ".join([NO_POINT, *[" and ".join(said)] * bool(said)]))
     return found._replace(z=z, levels=tuple(levels), direction=direction, contradiction=against)
 
@@ -224,7 +219,8 @@ class _Chain:
         found = self._solved(size, self._stage(size))
         z = self.where.point(found.at.w) if isinstance(found, SolvedStage) else former
         excess = [
-            h.value(z) - h.value(former) - ROUNDINGS * value_error(h, z) for h in self.objectives
+            h.value(z) - h.value(former) - TOL.clear_units * value_error(h, z)
+            for h in self.objectives
         ]
         if z is not former and max(excess) <= 0.0 and not self._is_outside(z):
             self.previous, self.is_least = z, True
@@ -267,14 +263,14 @@ class _Chain:
 
     def _within_bounds(self, z: Host) -> Host:
         """z where rounding has neither left a 0 nor crossed what a row says of one variable."""
-        z = np.where(np.abs(z) <= NOTHING * self.unit, 0.0, z)
+        z = np.where(np.abs(z) <= TOL.nothing * self.unit, 0.0, z)
         row, place, entry = single_entries(self.whole.rows)
         is_bound = np.isin(row, Blocks.of(self.whole.cones).nonnegative)
         for some, ufunc in ((entry > 0.0, np.minimum), (entry < 0.0, np.maximum)):
             some = some & is_bound
             ufunc.at(z, place[some], self.whole.offset[row[some]] / entry[some])
         # Where all terms of a row are rounding errors, it is met by exact zeros alone.
-        plain = np.where(np.abs(z) <= ROUNDINGS * EPS * self.unit, 0.0, z)
+        plain = np.where(np.abs(z) <= TOL.clear * self.unit, 0.0, z)
         is_met = self._is_outside(z, strictly=True) and not self._is_outside(plain, strictly=True)
         return plain if is_met else z
 
@@ -283,7 +279,7 @@ class _Chain:
         for number, level in enumerate(self.found):
             # The first may be in float32.
             value = min(self._value(number, z), self.objectives[number].value(z))
-            allowed = level.slack + OUTSIDE * self._size(number) + self._rounding(number, z)
+            allowed = level.slack + TOL.solver * self._size(number) + self._rounding(number, z)
             if value > level.best + allowed:
                 return number
         return None
@@ -301,10 +297,10 @@ class _Chain:
         """
         rows, offset, cones = self.whole.part(self.first_levels == 0)
         blocks, s = Blocks.of(cones), offset - rows @ z
-        least = ROUNDINGS * EPS / OUTSIDE * self.unit
+        least = TOL.clear / TOL.solver * self.unit
         size = float(np.max(np.abs(z[self.program.variables]), initial=least))
         terms = np.abs(offset) + abs(rows) @ np.abs(z) + (not strictly) * size * row_lengths(rows)
-        share = MISSED if strictly else OUTSIDE
+        share = TOL.accurate if strictly else TOL.solver
         return bool(
             np.any(outside(blocks, s) > share * of_inequalities(blocks, terms))
             or np.any(np.abs(s[blocks.zero]) > share * terms[blocks.zero])
@@ -331,7 +327,9 @@ class _Chain:
         if found.doubt and not self.found[-1].slack > self.found[-1].error:
             self.doubt = self.doubt or f"level {number + 1} {found.doubt}"
         best, value = self.found[-1].best, self._value(number, self.previous)
-        if abs(best - value) > LOOSE * self._size(number) + self._rounding(number, self.previous):
+        if abs(best - value) > TOL.percent * self._size(number) + self._rounding(
+            number, self.previous
+        ):
             return self._end("failed", f"level {number + 1}: {NOT_TIGHT}")
         return None
 
@@ -347,7 +345,9 @@ class _Chain:
         """What the value of a level may be off; auxiliary variables that are 0 have the rounding
         errors of those that are not."""
         h, longest = self.objectives[number], float(np.max(np.abs(z), initial=self.unit))
-        return ROUNDINGS * (value_error(h, z) + EPS * float(np.sum(np.abs(h.linear))) * longest)
+        return TOL.clear_units * (
+            value_error(h, z) + EPS * float(np.sum(np.abs(h.linear))) * longest
+        )
 
     def _falls(self, number: int, direction: Host) -> ChainSolution:
         """The end at a direction along which a level falls, if that is sure."""
@@ -365,7 +365,7 @@ class _Chain:
         z = self.where.point(found.at.w)
         best = self.objectives[number].value(z)
         # A share of what is 0 to the solver's accuracy is nothing.
-        best = best if abs(best) > ACCURATE else 0.0
+        best = best if abs(best) > TOL.half else 0.0
         if self._is_bounded or self._slack(number, best, z, self.previous) > 0.0:
             return None
         return escape(found.stage, found.at, None if self.program.evaluate is None else own)
@@ -410,14 +410,14 @@ class _Chain:
         if isinstance(w, Fall):
             return w
         at = PrimalDualPoint(w, np.zeros(0))
-        return SolvedStage(stage, at, NONE, residual(stage, at), 0.0, "")
+        return SolvedStage(stage, at, Active(), residual(stage, at), 0.0, "")
 
     def _hold(self, number: int, objective: Objective, found: SolvedStage) -> None:
         """Take the solution of a level, and keep all that shares its image and its faces."""
         at, z = found.at, self.where.point(found.at.w)
         before, self.previous = self.previous, z
         best = objective.value(z)
-        most, is_known = assumed_reach(self.program.reach, z, ASSUMED)
+        most, is_known = assumed_reach(self.program.reach, z, TOL.assumed)
         y = at.y[: len(self.constraints.offset)]  # without those of the equations that are held
         held_so_far = [*self.held, *(equations(*some[:2]) for some in self.eliminated)]
         bound = lower_bound(objective, self.constraints, y, z, held_so_far, most)
@@ -499,14 +499,14 @@ class _Chain:
     def _hold_face(self, objective: Objective, found: SolvedStage, gap: float) -> str:
         s, y = found.stage.slack(found.at.w), found.at.y[: len(self.constraints.offset)]
         z = self.previous
-        most, _ = assumed_reach(self.program.reach, z, ASSUMED)
+        most, _ = assumed_reach(self.program.reach, z, TOL.assumed)
         reach = abs(self.constraints.rows) @ most + np.abs(self.constraints.offset)
         held = held_rows(self.constraints, objective.squares, found.active, y, z, reach)
         self.held.append(HeldLevel(held, gap))
         rows = stacked([part.rows for part in held]) if held else None
         if rows is None:
             self.where = replace(self.where, base=z)
-        elif self.where.dimension <= LARGE:
+        elif self.where.dimension <= MOST_IN_BASIS:
             self.where = self.where.within(rows, z)
         else:
             self.where, left = self.where.without_fixed(rows, z)
@@ -537,4 +537,4 @@ class _Chain:
 def _visible_directions(basis: Host) -> int:
     """In how many directions these columns move x."""
     deadline.check(0.5 * deadline.svd_work(*basis.shape))
-    return int(np.count_nonzero(np.linalg.svd(basis, compute_uv=False) > VISIBLE))
+    return int(np.count_nonzero(np.linalg.svd(basis, compute_uv=False) > TOL.accurate))

@@ -19,9 +19,8 @@ from tiebreak.conic.program import Cone
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import EPS
+from tiebreak.linalg.tolerances import TOL
 
-APART = 1e2  # of two complementary numbers the larger is this many times the smaller, or neither
-# is known to be positive; an interior-point method ends with factors of a million where it is clear
 LEAST = float(np.finfo(float).tiny)  # in the place of 0 below a fraction bar
 
 
@@ -61,13 +60,10 @@ class Blocks(NamedTuple):
 class Active(NamedTuple):
     """Inequalities that hold with equality, by their kinds."""
 
-    nonnegative: Host  # indices of rows with s = 0
-    vertices: tuple[Host, ...]  # second-order cones with s = 0
-    rays: tuple[Host, ...]  # second-order cones with s on a ray
-    curves: Host  # exponential cones with s on a ray, (k, 3)
-
-
-NONE = Active(np.zeros(0, dtype=np.int64), (), (), np.zeros((0, 3), dtype=np.int64))
+    nonnegative: Host = np.zeros(0, dtype=np.int64)  # indices of rows with s = 0
+    vertices: tuple[Host, ...] = ()  # second-order cones with s = 0
+    rays: tuple[Host, ...] = ()  # second-order cones with s on a ray
+    curves: Host = np.zeros((0, 3), dtype=np.int64)  # exponential cones with s on a ray, (k, 3)
 
 
 class Pairs(NamedTuple):
@@ -120,7 +116,7 @@ class Pairs(NamedTuple):
         The slope of an exponential cone is a loss's weight, as a rule: it is given and not found,
         so that a small one counts if it is no rounding error.
         """
-        least_of = (least, least, min(least, 16.0 * EPS))
+        least_of = (least, least, min(least, TOL.rounding))
         binds = [
             (pull > factor * near) & (pull > most)
             for (near, pull), most in zip(self, least_of, strict=True)

@@ -7,13 +7,12 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.conic.program import Objective
-from tiebreak.conic.stage import CLEAR, AffineSet, dense
+from tiebreak.conic.stage import AffineSet, dense
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.rank import decide_rank
 from tiebreak.linalg.spectra import EPS
-
-UNMET = 1e-9  # of their terms: equations that least squares miss by more contradict each other
+from tiebreak.linalg.tolerances import TOL
 
 
 class Fall(NamedTuple):
@@ -32,7 +31,7 @@ def least_squares(h: Objective, where: AffineSet) -> Host | Fall:
     q = inner.linear
     rest = q - seen @ (seen.T @ q)
     rest -= seen @ (seen.T @ rest)
-    if norm(rest) > max(where.rounding, CLEAR * len(q) * EPS) * norm(h.linear):
+    if norm(rest) > max(where.rounding, TOL.clear_units * len(q) * EPS) * norm(h.linear):
         return Fall(-rest)
     if not seen.shape[1]:
         return np.zeros(len(q))
@@ -55,6 +54,6 @@ def on_equations(rows: Host, offset: Host, where: AffineSet) -> AffineSet | None
         w = w + rank.moved(right - inner @ w, rank.low)
     z = where.point(w)
     size = np.abs(rows) @ np.abs(z) + np.abs(offset)
-    if norm(offset - rows @ z) > UNMET * (norm(size) or 1.0):
+    if norm(offset - rows @ z) > TOL.accurate * (norm(size) or 1.0):
         return None
     return where.within(rows, z)

@@ -16,12 +16,11 @@ import numpy as np
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 
-SMALL = 300  # rows and variables of which a factor takes milliseconds, whatever it is like
-FEW = 3  # entries of a row that is left out: most are bounds, differences of neighbours, and cones
-MANY = 10.0  # times the square root of their number: nodes with more neighbours than that come last
-DENSE = 1 / 16  # of a unit of `deadline.svd_work`: a product within a dense part of the factor
-SPARSE = 4.0  # the same for one that is found by its indices, in the order or in the factor
-ENTRY = 16  # bytes of a value and its index
+NO_EFFORT = 300  # rows and variables of which a factor takes milliseconds, whatever it is like
+FEW_ENTRIES = 3  # of a row that is left out: a bound, a difference of neighbours, most of a cone
+MANY_NEIGHBOURS = 10.0  # times the root of their number: nodes with more of them come last
+DENSE_PRODUCT = 1 / 16  # of a unit of `deadline.svd_work`: one in a dense part of the factor
+SPARSE_PRODUCT = 4.0  # the same for one that is found by its indices, in the order or in the factor
 
 
 def ask_for_factor(P: Any, rows: Any) -> None:
@@ -31,12 +30,12 @@ def ask_for_factor(P: Any, rows: Any) -> None:
     """
     import scipy.sparse as sp
 
-    if sum(rows.shape) <= SMALL:
+    if sum(rows.shape) <= NO_EFFORT:
         return
     data = sp.csr_array(rows)
-    data = data[np.diff(data.indptr) > FEW]
+    data = data[np.diff(data.indptr) > FEW_ENTRIES]
     in_rows, in_columns = np.diff(data.indptr), np.bincount(data.indices, minlength=data.shape[1])
-    ordering = SPARSE * _squares(in_columns[in_columns <= _many(sum(rows.shape))])
+    ordering = SPARSE_PRODUCT * _squares(in_columns[in_columns <= _many(sum(rows.shape))])
     deadline.check(ordering)
     shared = in_columns > 1  # a variable of a single row goes with that row
     whole = sp.csc_array(P + P.T)
@@ -51,7 +50,7 @@ def ask_for_factor(P: Any, rows: Any) -> None:
             raise
         full = np.zeros(len(in_rows), dtype=bool) if by_rows else in_rows > _many(count)
         few = data[~full]  # a full row would make a full graph
-        deadline.check(SPARSE * _squares(in_columns if by_rows else in_rows[~full]))
+        deadline.check(SPARSE_PRODUCT * _squares(in_columns if by_rows else in_rows[~full]))
         graph = few @ few.T if by_rows else (few.T @ few + whole)[shared][:, shared]
         lasts = int(np.count_nonzero(full))
         check_factor(column_counts(sp.csr_array(graph), lasts), ordering)
@@ -62,13 +61,14 @@ def _squares(counts: Host) -> float:
 
 
 def _many(nodes: int) -> float:
-    return MANY * float(np.sqrt(nodes))
+    return MANY_NEIGHBOURS * float(np.sqrt(nodes))
 
 
 def check_factor(columns: Host, ordering: float) -> None:
     """Is there time and memory for a factor with so many entries in each column?"""
-    deadline.check(ordering + DENSE * _squares(columns))
-    size = ENTRY * int(np.sum(columns))
+    deadline.check(ordering + DENSE_PRODUCT * _squares(columns))
+    entry = np.dtype(np.float64).itemsize + np.dtype(np.int64).itemsize  # a value and its index
+    size = entry * int(np.sum(columns))
     try:  # where the system refuses it now, Clarabel's own request would end the process
         np.empty(size, dtype=np.uint8)
     except MemoryError:

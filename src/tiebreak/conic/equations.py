@@ -9,11 +9,11 @@ import numpy as np
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
+from tiebreak.linalg.tolerances import TOL
 
-FEW = 100  # equations that a complete orthogonal factorisation solves in a millisecond
-SHIFT = 1e-8  # relative, which makes the equations regular; what it changes is taken back again
-ROUNDS = 12  # of taking it back
-DENSE_SHARE = 0.1  # of entries that are not 0, from which a dense factorisation is faster
+SHIFT_ROUNDS = 12  # of taking back what a shift has changed
+FEW_EQUATIONS = 100  # equations that a complete orthogonal factorisation solves in a millisecond
+DENSE_FACTOR_SHARE = 0.1  # of entries that are not 0, from which a dense factorisation is faster
 
 
 def kkt_matrix(F: Any, H: Any, J: Any) -> Any:
@@ -56,14 +56,15 @@ def regularised_solution(K: Any, right: Host, primal: int) -> Host | None:
     import scipy.sparse.linalg as sla
 
     size = len(right)
-    is_dense = (K.nnz if sp.issparse(K) else np.count_nonzero(K)) >= DENSE_SHARE * size * size
+    count = K.nnz if sp.issparse(K) else np.count_nonzero(K)
+    is_dense = count >= DENSE_FACTOR_SHARE * size * size
     if is_dense == sp.issparse(K):
         K = K.toarray() if is_dense else sp.csc_array(K)
     deadline.check()
     sizes = np.asarray(abs(K).max(axis=1).todense()).ravel() if sp.issparse(K) else None
     sizes = np.max(np.abs(K), axis=1) if sizes is None else sizes
     d = 1.0 / np.sqrt(np.where(sizes > 0.0, sizes, 1.0))
-    shift = SHIFT * np.where(np.arange(size) < primal, 1.0, -1.0)
+    shift = TOL.half * np.where(np.arange(size) < primal, 1.0, -1.0)
     try:
         if sp.issparse(K):
             scaled = sp.csc_array(sp.diags_array(d) @ K @ sp.diags_array(d))
@@ -83,7 +84,7 @@ def regularised_solution(K: Any, right: Host, primal: int) -> Host | None:
         return None
     x, left = np.zeros(size), d * right
     least = norm(left)
-    for _ in range(ROUNDS):
+    for _ in range(SHIFT_ROUNDS):
         trial = x + solve(left)
         left = d * right - scaled @ trial
         if not norm(left) < 0.5 * least:

@@ -13,11 +13,12 @@ import numpy as np
 
 from tiebreak.conic.cones import LEAST, Active, Blocks
 from tiebreak.conic.program import Cone
-from tiebreak.conic.stage import CLEAR, AffineSet, row_lengths, stacked
+from tiebreak.conic.stage import AffineSet, row_lengths, stacked
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import EPS
+from tiebreak.linalg.tolerances import TOL
 
 
 class ConicSet(NamedTuple):
@@ -145,5 +146,5 @@ def _across(ray: Host, rows: Any, offset: Host) -> tuple[Any, Host]:
     deadline.check()  # there may be thousands of cones
     basis = np.linalg.svd(ray[None])[2][1:]
     found, size = basis @ rows, float(np.max(row_lengths(rows)))
-    kept = row_lengths(found) > CLEAR * len(ray) * EPS * size
+    kept = row_lengths(found) > TOL.clear_units * len(ray) * EPS * size
     return found[kept], (basis @ offset)[kept]

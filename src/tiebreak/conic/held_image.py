@@ -15,14 +15,15 @@ import numpy as np
 
 from tiebreak.conic.program import Cone, ConicProgram, Objective
 from tiebreak.conic.representation import compile_levels
-from tiebreak.conic.solver import TOLERANCES, clarabel_solve
-from tiebreak.conic.stage import MANY
+from tiebreak.conic.solver import clarabel_solve
+from tiebreak.conic.stage import SVD_SIDE
 from tiebreak.functions import OperatorTerms
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.least_eigenvalue import factorisation_work, factorise
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.linalg.spectra import EPS
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals
 from tiebreak.proofs.operator_dual import prove
@@ -55,7 +56,7 @@ class HeldProblem(NamedTuple):
         if not isinstance(terms, OperatorTerms) or f1.bare.degree or g2.terms.has_weights:
             return None
         D = terms.matrix(n)
-        if not D.is_at_hand or n + D.shape[0] <= MANY:
+        if not D.is_at_hand or n + D.shape[0] <= SVD_SIDE:
             return None
         try:
             program = compile_levels((g1,), problem.domain, n, owner="Conic")
@@ -89,13 +90,13 @@ class HeldProblem(NamedTuple):
         if is_free:
             refined = self._refinement()
             image = self.A @ refined(np.zeros(self.n))
-        for tolerance in TOLERANCES:
+        for tolerance in (TOL.half, TOL.met):
             found = self._solved(image, tolerance)
             if found is None:
                 return None
             (x, y, u), solver = found
             x = projected(self.problem.domain, x) if refined is None else refined(x)
-            if (off := self._residual(x, u, image)) <= 100.0 * TOLERANCES[0]:
+            if (off := self._residual(x, u, image)) <= 100.0 * TOL.half:
                 intervals = prove(self.problem, self.terms, self.A, self.t, (x, y, u))
                 rows = min(self.A.shape)  # independent, where a minimiser is known to be close
                 dimension = self.n - rows if intervals.has_minimiser else None

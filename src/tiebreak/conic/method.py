@@ -9,13 +9,14 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tiebreak.algorithms.base import DirectState, Method, StateReport
-from tiebreak.conic.chain import ASSUMED, LEAST, ChainSolution, LevelSolution, estimate, solve_chain
+from tiebreak.conic.chain import LEAST, ChainSolution, LevelSolution, estimate, solve_chain
 from tiebreak.conic.held_image import HeldAnswer, HeldProblem
 from tiebreak.conic.program import ConicProgram
 from tiebreak.conic.representation import compile_levels
 from tiebreak.linalg import arrays, in_files
 from tiebreak.linalg.arrays import Array, Host
 from tiebreak.linalg.refusals import Refusal, refusal_of
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals, StepEvidence
 from tiebreak.proofs.gate import ANSWER, BROKEN, DOUBT, EMPTY, FALLS, Ended
@@ -139,7 +140,7 @@ class Conic(Method):
         x = arrays.like(found.z[program.variables], state.x)
         assumption, fall, ended = "with the lower level as it was held", None, None
         if not np.isfinite(program.reach).all():
-            assumption = f"assuming that no solution is more than {ASSUMED:g} times as long"
+            assumption = f"assuming that no solution is more than {TOL.assumed:g} times as long"
         if found.direction is not None:
             level = len(found.levels)
             fall = settled_direction(problem, level, found.direction[program.variables])

@@ -16,23 +16,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.conic.cones import APART, LEAST, Active, Pairs, dual_point, of_inequalities, outside
-from tiebreak.conic.direct import UNMET
-from tiebreak.conic.equations import FEW, kkt_matrix, least_solution, regularised_solution
-from tiebreak.conic.stage import ROUNDINGS, Stage, dense, stacked
+from tiebreak.conic.cones import LEAST, Active, Pairs, dual_point, of_inequalities, outside
+from tiebreak.conic.equations import FEW_EQUATIONS, kkt_matrix, least_solution, regularised_solution
+from tiebreak.conic.stage import Stage, dense, stacked
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.spectra import EPS, equilibrate
+from tiebreak.linalg.spectra import equilibrate
+from tiebreak.linalg.tolerances import TOL
 
-STEPS = 6  # of Newton's method: it doubles the digits, and begins with five or more
-EXCHANGES = 4  # of inequalities that were taken for binding and are not, or the other way round
-NEGLIGIBLE = 1e-10  # of the slope: a multiplier below this holds nothing, for to leave its face
-# costs the level less than rounding in a solver
 SMALL_PART = 1e-3  # of a length in the whole program: a solution that is much shorter is 0
-SMALL_CHANGE = 1e-6  # of margins: Newton's method doubles the digits, so that the rest is rounding
-ROOM = 0.01  # of an inequality's terms: with more of it left, it does not bind
-ENOUGH = 16 * EPS  # a residual, relative to its terms, that no step can reduce
+POLISHING_STEPS = 6  # of Newton's method: it doubles the digits, and begins with five or more
 
 
 class PrimalDualPoint(NamedTuple):
@@ -55,7 +49,7 @@ class Polished(NamedTuple):
     @property
     def is_enough(self) -> bool:
         """Can no step do better?"""
-        return self.residual <= ENOUGH and self.change <= SMALL_CHANGE
+        return self.residual <= TOL.rounding and self.change <= TOL.small_change
 
 
 def polished(stage: Stage, start: PrimalDualPoint) -> Polished:
@@ -71,9 +65,9 @@ def polished(stage: Stage, start: PrimalDualPoint) -> Polished:
         return Pairs.of(stage.blocks, stage.slack(at.w), at.y, stage.lengths, size, least)
 
     first = pairs(start)
-    active, most = (first.active(stage.blocks, factor) for factor in (APART, 1.0 / APART))
+    active, most = (first.active(stage.blocks, factor) for factor in (TOL.apart, 1.0 / TOL.apart))
     best = Polished(start, active, math.inf)
-    for k in range(2 + EXCHANGES):
+    for k in range(2 + TOL.refinements):
         found, last = _newton(stage, active, start)
         best = min(best, found, key=lambda one: one.residual)
         if best.is_enough:
@@ -84,8 +78,8 @@ def polished(stage: Stage, start: PrimalDualPoint) -> Polished:
         tip, _ = _newton(stage, most, start._replace(w=np.zeros_like(start.w)))
         unpolished = Polished(start, active, residual(stage, start), best.change)
         best = min(best, tip, unpolished, key=lambda one: one.residual)
-    least = max(NEGLIGIBLE, APART * best.residual)
-    exposed = pairs(best.at).active(stage.blocks, APART, least)
+    least = max(TOL.touching, TOL.apart * best.residual)
+    exposed = pairs(best.at).active(stage.blocks, TOL.apart, least)
     return best._replace(exposed=exposed, change=max(best.change, _held_wrongly(stage, best.at)))
 
 
@@ -104,9 +98,9 @@ def _held_wrongly(stage: Stage, at: PrimalDualPoint) -> float:
         return 0.0
     slopes = moved + stage.slope_terms(w)
     share = size @ (1.0 / np.where(moved > 0.0, slopes, np.max(slopes)))
-    least = ROUNDINGS * EPS * (norm(w) + SMALL_PART * stage.unit)
+    least = TOL.clear * (norm(w) + SMALL_PART * stage.unit)
     terms = of_inequalities(blocks, np.abs(stage.offset) + size @ np.abs(w) + least * stage.lengths)
-    has_room = -outside(blocks, stage.slack(w)) > ROOM * terms
+    has_room = -outside(blocks, stage.slack(w)) > TOL.percent * terms
     wrong, count = dual_point(blocks, y) - y, len(blocks.nonnegative)
     rows = blocks.nonnegative[has_room[:count]]
     wrong[rows], wrong[blocks.exponential] = y[rows], 0.0
@@ -131,16 +125,16 @@ def _newton(
     """
     first = now = start._replace(y=_on_faces(stage, active, start))
     best = Polished(first, active, math.inf)
-    for k in range(STEPS):
+    for k in range(POLISHING_STEPS):
         further = _step(stage, active, now)
         if further is None:
             break
         before, after = (_margins(stage, active.curves, w) for w in (now.w, further.w))
         change = float(np.max(np.abs(after - before) / (1.0 + np.abs(after)), initial=0.0))
         now, size = further, residual(stage, further)
-        if size > max(best.residual, ENOUGH) and k > 1:
+        if size > max(best.residual, TOL.rounding) and k > 1:
             break
-        if size <= max(best.residual, ENOUGH):
+        if size <= max(best.residual, TOL.rounding):
             best = Polished(now, active, size, change)
         if best.is_enough:
             return best, now
@@ -158,12 +152,12 @@ def _exchanged(stage: Stage, active: Active, at: PrimalDualPoint) -> Active:
     """
     (w, y), rows, s = at, stage.blocks.nonnegative, stage.slack(at.w)
     terms = np.abs(stage.offset) + stage.row_sizes @ np.abs(w)
-    kept = active.nonnegative[((y > 0.0) & (s <= ROOM * terms))[active.nonnegative]]
+    kept = active.nonnegative[((y > 0.0) & (s <= TOL.percent * terms))[active.nonnegative]]
     missing = rows[s[rows] < 0.0]
     tips: list[Host] = []
     rays = list(active.rays)
     for cone in active.vertices:
-        is_there = norm(s[cone]) <= UNMET * norm(terms[cone])
+        is_there = norm(s[cone]) <= TOL.accurate * norm(terms[cone])
         is_held = y[cone[0]] >= norm(y[cone[1:]])
         (tips if is_there and is_held else rays).append(cone)
     return Active(np.union1d(kept, missing), tuple(tips), tuple(rays), active.curves)
@@ -313,7 +307,7 @@ def _corrected(F: Any, H: Any, J: Any, slope: Host, values: Host) -> tuple[Host,
     """
     p, n, k = F.shape[0], F.shape[1], J.shape[0]
     K, right = kkt_matrix(F, H, J), np.concatenate([np.zeros(p), -slope, values])
-    if p + n + k > FEW:
+    if p + n + k > FEW_EQUATIONS:
         found = regularised_solution(K, right, p + n)
     else:  # in units in which a row of little weight is no rounding error
         rows, columns = equilibrate(dense(K))

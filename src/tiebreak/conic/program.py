@@ -21,7 +21,7 @@ import numpy as np
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.conic_form import Kind, Misfit
 
-SMALL = 2**22  # entries of a matrix that is kept dense: a small sparse one is slow
+KEPT_DENSE = 2**22  # entries of a matrix that is kept dense: a small sparse one is slow
 
 
 class Cone(NamedTuple):

@@ -18,11 +18,11 @@ from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.host import power_of_two
+from tiebreak.linalg.tolerances import TOL
 
-SWEEPS = 20  # over rows and columns in turn
+ALIKE_UNITS = 7.0  # powers of two: units of variables that differ by less are alike
+FARTHEST_UNIT = 200  # units are between 2^-FARTHEST_UNIT and 2^FARTHEST_UNIT
 STEADY = 0.25  # powers of two: units that change by less are found
-WIDE = 7.0  # powers of two: units of variables that differ by less are alike
-FARTHEST = 200  # units are between 2^-FARTHEST and 2^FARTHEST
 
 
 class Units(NamedTuple):
@@ -117,14 +117,14 @@ def _columns(rows: Any, groups: Host) -> Host:
     in_rows, in_columns = (np.asarray(used.sum(axis=axis)).ravel() for axis in (1, 0))
     in_columns = np.maximum(in_columns, 1.0)
     units = -of_columns / in_columns  # as powers of two
-    for _ in range(SWEEPS):
+    for _ in range(TOL.sweeps):
         deadline.check()
         before = units
         rest = (of_rows + used @ units) / in_rows
         units = (used.T @ rest - of_columns) / in_columns
         if np.max(np.abs(units - before)) < STEADY:
             break
-    if np.ptp(units) <= WIDE:
+    if np.ptp(units) <= ALIKE_UNITS:
         return np.ones(len(units))
     return np.asarray(np.exp2(np.round(units - np.median(units))))
 
@@ -173,4 +173,4 @@ def _most(matrix: Any, axis: int) -> Host:
 
 def _power_of_two(values: Any) -> Host:
     """Next to these, 1 in the place of 0."""
-    return np.clip(power_of_two(np.asarray(values), 1.0), 2.0**-FARTHEST, 2.0**FARTHEST)
+    return np.clip(power_of_two(np.asarray(values), 1.0), 2.0**-FARTHEST_UNIT, 2.0**FARTHEST_UNIT)

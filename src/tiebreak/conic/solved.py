@@ -7,18 +7,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.conic.cones import NONE, Active, outside
+from tiebreak.conic.cones import Active, outside
 from tiebreak.conic.direct import Fall
-from tiebreak.conic.polish import SMALL_CHANGE, PrimalDualPoint, polished
-from tiebreak.conic.solver import TOLERANCES, clarabel_solve
+from tiebreak.conic.polish import PrimalDualPoint, polished
+from tiebreak.conic.solver import clarabel_solve
 from tiebreak.conic.stage import Stage, row_lengths
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
+from tiebreak.linalg.tolerances import TOL
 
-ACCURATE = 1e-8  # the conditions of optimality hold to this, or there is no answer
-SETTLED = 1e-13  # they hold to this, or a second try is worth its time
-HARDLY = 1e-6  # of its terms: a slope of which a solver of eight digits sees two
-PERHAPS = 1e-6  # relative: a direction that violates a constraint by less may be one of the set
+BALANCED = 1e-13  # the conditions of optimality hold to this, or a second try is worth its time
 GROWS = 2.0  # an answer that the second try makes so many times longer runs after an infimum: where
 # there is a minimiser, both tries are next to it
 LOST = (
@@ -45,13 +43,13 @@ class SolvedStage(NamedTuple):
     @property
     def doubt(self) -> str:
         """Why the answer may not be one, or ""."""
-        return "" if self.change <= SMALL_CHANGE else LOST
+        return "" if self.change <= TOL.small_change else LOST
 
 
 def unchanged(stage: Stage) -> SolvedStage:
     """A level that is constant on what is left: all of it is optimal, the point of before too."""
     at = PrimalDualPoint(np.zeros(stage.rows.shape[1]), np.zeros(len(stage.offset)))
-    return SolvedStage(stage, at, NONE, 0.0, 0.0, "")
+    return SolvedStage(stage, at, Active(), 0.0, 0.0, "")
 
 
 def by_solver(stage: Stage) -> SolvedStage | Fall | str:
@@ -76,12 +74,12 @@ def _is_drowned(found: SolvedStage) -> bool:
     """Is the slope there smaller than what a solver sees beside its terms, and yet not rounding?"""
     terms = float(np.max(found.stage.slope_terms(found.at.w), initial=0.0))
     slope = float(np.max(np.abs(found.stage.slope(found.at.w)), initial=0.0))
-    return SETTLED * terms < slope < HARDLY * terms
+    return BALANCED * terms < slope < TOL.faint * terms
 
 
 def _is_way_down(stage: Stage, w: Host) -> bool:
     """Is this, to the accuracy of a solver, a direction of the set along which the level falls?"""
-    h, v, little = stage.objective, -(stage.rows @ w), PERHAPS * norm(w)
+    h, v, little = stage.objective, -(stage.rows @ w), TOL.faint * norm(w)
     off = np.append(outside(stage.blocks, v), np.abs(v[stage.blocks.zero]))
     bends = np.abs(h.squares @ w) > little * row_lengths(h.squares)
     is_inside = not np.any(off > little * np.max(stage.lengths, initial=0.0))
@@ -96,7 +94,9 @@ def _by_solver(stage: Stage) -> SolvedStage | Fall | str:
     """
     best: SolvedStage | None = None
     why, lengths = "", [stage.unit]
-    for tolerance in (*TOLERANCES, TOLERANCES[-1]):
+    # First what Newton's method can go on from, a little inside the constraints, so that there is a
+    # point which is surely feasible; then as little as makes sense, to see what binds.
+    for tolerance in (TOL.half, TOL.met, TOL.met):
         center = None if best is None else best.at.w
         answer = clarabel_solve(
             stage.objective, stage.rows, stage.offset, stage.cones, tolerance, center
@@ -114,18 +114,18 @@ def _by_solver(stage: Stage) -> SolvedStage | Fall | str:
         found = SolvedStage(stage, *polished(stage, start), answer.status, answer.z)
         if best is None or (found.doubt, found.residual) <= (
             best.doubt,
-            max(best.residual, SETTLED),
+            max(best.residual, BALANCED),
         ):
             best = found
-        is_settled = best.residual <= (SETTLED if tolerance == TOLERANCES[0] else ACCURATE)
+        is_settled = best.residual <= (BALANCED if tolerance == TOL.half else TOL.half)
         if is_settled and not (best.doubt or _is_drowned(best)):
             break
     if best is None:
         return why
-    is_clear = best.residual <= SETTLED and not best.doubt
+    is_clear = best.residual <= BALANCED and not best.doubt
     if not is_clear and len(lengths) > 2 and lengths[2] > GROWS * max(lengths[:2]):
         grown = f"its answer is {lengths[2] / lengths[1]:.2g} times as long"
         return Doubt(f"there may be no minimiser: solved more strictly, {grown}")
-    if not best.residual <= ACCURATE:
+    if not best.residual <= TOL.half:
         return f"the conditions of optimality hold to {best.residual:.2g} only ({best.solver})"
     return best

@@ -11,13 +11,10 @@ from tiebreak.conic.effort import ask_for_factor
 from tiebreak.conic.program import Cone, Objective
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.tolerances import TOL
 
-# Asked of Clarabel: first what Newton's method can go on from, a little inside the constraints, so
-# that there is a point which is surely feasible; then as little as makes sense, where that was not
-# enough to see which constraints bind.
-TOLERANCES = (1e-8, 1e-12)
-DROWNED = 2.0**-30  # of what cancels in a slope: the least that is looked for around a center
-FAR = 2.0**7  # lengths and slopes that differ less from 1 are left as they are
+DROWNED_SLOPE = 2.0**-30  # of what cancels in a slope: the least that is looked for near a center
+NEAR_ONE = 2.0**7  # lengths and slopes that differ less from 1 are left as they are
 
 
 class SolverAnswer(NamedTuple):
@@ -44,7 +41,7 @@ def clarabel_solve(
     rows: Any,
     offset: Host,
     cones: tuple[Cone, ...],
-    tolerance: float = TOLERANCES[0],
+    tolerance: float | None = None,
     center: Host | None = None,
 ) -> SolverAnswer:
     """A minimiser of the objective over { offset - rows z in K }, as Clarabel finds it.
@@ -68,7 +65,7 @@ def clarabel_solve(
     length = _unit(offset)
     steepest = length * float(abs(gram).max()) if len(q) else 0.0
     # Next to a minimiser slopes may be far smaller than what cancels in them.
-    slope = _unit(np.append(q, steepest if center is None else DROWNED * steepest)) * length
+    slope = _unit(np.append(q, steepest if center is None else DROWNED_SLOPE * steepest)) * length
     P = gram * (length / slope * length)
     P = _compressed(np.triu(P) if isinstance(P, np.ndarray) else sp.triu(P))
     rows = _compressed(rows)
@@ -76,8 +73,8 @@ def clarabel_solve(
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.max_threads = 1
-    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tolerance
-    settings.tol_ktratio = 1e-9
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tolerance or TOL.half
+    settings.tol_ktratio = TOL.accurate
     cone_types = [kinds[cone.kind](cone.size) for cone in cones]
     q, b = q * (length / slope), offset / length
     solver = clarabel.DefaultSolver(P, q, rows, b, cone_types, settings)
@@ -149,5 +146,5 @@ def _compressed(matrix: Any) -> Any:
 def _unit(values: Host) -> float:
     """A power of two next to the largest, 1 where that is not far from 1."""
     most = float(np.max(np.abs(values), initial=0.0))
-    near = 1.0 / FAR <= most <= FAR or most == 0.0 or not math.isfinite(most)
+    near = 1.0 / NEAR_ONE <= most <= NEAR_ONE or most == 0.0 or not math.isfinite(most)
     return 1.0 if near else 2.0 ** round(math.log2(most))

@@ -10,19 +10,17 @@ from typing import Any
 import numpy as np
 
 from tiebreak.conic.cones import Blocks
-from tiebreak.conic.program import SMALL, Cone, Objective
+from tiebreak.conic.program import KEPT_DENSE, Cone, Objective
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.rank import decide_rank
 from tiebreak.linalg.spectra import EPS
+from tiebreak.linalg.tolerances import TOL
 
-LARGE = 1200  # variables from which a dense basis is too large
-MANY = 300  # rows and columns from which singular values take too long
-CLEAR = 1e3  # times rounding: a direction in which a row of length 1 changes by less is none of it
-FARAWAY = 1e3  # times all other lengths: a solver's eight digits are five for what is not as large
-ROUNDINGS = 1e3  # times rounding: what an answer may be off, in a constraint or in a value
+MOST_IN_BASIS = 1200  # variables from which a dense basis is too large
+SVD_SIDE = 300  # rows and columns from which singular values take too long
 
 
 def dense(matrix: Any) -> Host:
@@ -35,7 +33,7 @@ def as_rows(matrix: Any) -> Any:
     import scipy.sparse as sp
 
     m, n = matrix.shape
-    return dense(matrix) if m * n <= SMALL else sp.csr_array(matrix)
+    return dense(matrix) if m * n <= KEPT_DENSE else sp.csr_array(matrix)
 
 
 def stacked(parts: Sequence[Any]) -> Any:
@@ -76,7 +74,7 @@ class AffineSet:
     @property
     def rounding(self) -> float:
         """What is left of a row of length 1 along the basis may be rounding below this."""
-        return CLEAR * len(self.base) * self.error
+        return TOL.clear_units * len(self.base) * self.error
 
     def columns(self, rows: Any) -> Any:
         """Rows that are multiplied with z, as rows that are multiplied with w."""
@@ -102,7 +100,7 @@ class AffineSet:
     def _cut(self, inner: Host) -> tuple[Host, Host, float]:
         """The same, where rows of length 1 in z are these in w."""
         n = inner.shape[1]
-        if min(inner.shape) > MANY:
+        if min(inner.shape) > SVD_SIDE:
             return self._cut_by_pivots(inner)
         sigma, vt = np.zeros(0), np.eye(n)
         if inner.size:
@@ -149,7 +147,7 @@ class AffineSet:
         alone = rows[counts == 1]
         moves = np.asarray(abs(alone).sum(axis=0)).ravel() == 0.0  # no row fixes these variables
         others = dense(rows[counts > 1][:, moves])
-        if min(others.shape) > MANY:
+        if min(others.shape) > SVD_SIDE:
             lengths = np.where((found := row_lengths(others)) > 0.0, found, 1.0)
             _, free, error = self._cut_by_pivots(others / lengths[:, None])
         else:
@@ -258,7 +256,7 @@ def nearby(
     unit = float(np.max(np.concatenate([apart[room == 0.0], *targets]), initial=0.0))
     if unit == 0.0 and room.any():
         unit = float(np.min(room[room > 0.0]))
-    return float(np.max(room[room <= FARAWAY * unit], initial=unit)), room
+    return float(np.max(room[room <= TOL.far * unit], initial=unit)), room
 
 
 def _distances(lengths: Host, offset: Host) -> Host:
@@ -286,7 +284,7 @@ def stage_of(
         error = EPS * (len(where.base) + 8) * sizes
         inequalities = Blocks.of(cones).nonnegative
         missed = np.maximum(-moved[inequalities], 0.0)
-        most = ROUNDINGS * EPS * (unit * row_lengths(rows) + sizes)[inequalities]
+        most = TOL.clear * (unit * row_lengths(rows) + sizes)[inequalities]
         missed[missed > most] = 0.0
         moved[inequalities] += missed
         error[inequalities] += missed

@@ -19,8 +19,8 @@ from tiebreak.proofs.certificate import UNDERFLOW
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+NO_GAP = 1e-100  # a gap below this part of the largest one is drawn as a gap of 0
 DARK, BAND, GREY = "#1f3b6f", "#c3d0e8", "0.45"
-NOTHING = 1e-100  # a gap below this part of the largest one is drawn as a gap of 0
 
 
 def convergence(run: View, path: str | Path | None = None) -> Any:
@@ -134,7 +134,7 @@ def _draw_proof(ax: Axes, letter: str, way: float, proved: float, asked: float) 
     """How far the value has come, what was asked and what is proved, on one log axis."""
     said = f"proved gap of {letter}" if proved >= 0.0 else f"proved: {letter}(x) < {letter}* by"
     sizes = {f"|{letter}(x0) - {letter}(x)|": way, "asked": asked, said: abs(proved)}
-    known = [size for size in sizes.values() if math.isfinite(size) and size > NOTHING]
+    known = [size for size in sizes.values() if math.isfinite(size) and size > NO_GAP]
     low, high = 0.1 * min(known, default=1e-16), 10.0 * max(known, default=1.0)
     for place, (label, size) in enumerate(sizes.items()):
         if math.isfinite(size):
@@ -155,7 +155,7 @@ def _draw_gaps(ax: Axes, letter: str, step: Column, gap: Column, tolerance: floa
     is_asked = tolerance > UNDERFLOW  # with rtol=0 the tolerance is what underflow may hide
     known = np.isfinite(gap)
     sizes = np.abs(gap[known])
-    sizes = sizes[sizes > NOTHING * np.max(sizes, initial=0.0)]
+    sizes = sizes[sizes > NO_GAP * np.max(sizes, initial=0.0)]
     positive = np.append(sizes, tolerance if is_asked else [])
     floor = 0.1 * float(positive.min()) if positive.size else 1e-16  # where a gap of 0 is drawn
     shown = np.where(known, np.maximum(np.abs(gap), floor), np.nan)

@@ -15,7 +15,8 @@ from tiebreak.display.markup import escaped
 from tiebreak.display.views import Column, Curve, Group, Panel, ProvedGap, View, number
 from tiebreak.proofs.certificate import UNDERFLOW
 
-FEW = 12  # points: each is drawn
+LEAST_DRAWN, MOST_DRAWN = 1e-300, 1e300  # beyond them sums and quotients leave the floats
+FEW_POINTS = 12  # points: each is drawn
 POINTS = 600  # of all lines of a panel together, 110 of one at most
 WIDTH, HEIGHT = 340.0, 190.0  # of one panel
 LEFT, RIGHT, TOP, BOTTOM = 58.0, 10.0, 26.0, 34.0
@@ -25,7 +26,6 @@ HUES = (BLUE, "#c8641e", "#2a9070", "#b0609f", "#8f7d14", "#7d8794")
 DASHES = ("", "7 3", "2 3", "8 2 2 2", "4 2")  # five and six hues: thirty methods
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 DEPTH = 1e-17  # errors below this part of the largest are rounding
-TINY, HUGE = 1e-300, 1e300  # beyond them sums and quotients of the scale leave the floats
 
 
 class Scale(NamedTuple):
@@ -222,7 +222,7 @@ def _scale(panel: Panel, groups: Sequence[Group]) -> Scale | None:
     """From the least to the largest value; a bound far below the values would flatten them."""
     values = np.concatenate([g.columns[c.column] for g in groups for c in panel.curves[:1]])
     values = np.abs(values) if panel.has_signs else values
-    values = values[np.abs(values) < HUGE]
+    values = values[np.abs(values) < MOST_DRAWN]
     if panel.asked is not None:
         values = np.append(values, panel.asked)
     values = values[values > 0.0] if panel.is_log else values
@@ -239,7 +239,7 @@ def _scale(panel: Panel, groups: Sequence[Group]) -> Scale | None:
     near = bounds[(bounds >= low - (high - low)) & (bounds <= high + (high - low))]
     low, high = min(low, near.min(initial=low)), max(high, near.max(initial=high))
     pad = max(0.06 * (high - low), 1e-9 * abs(high))
-    pad = pad if pad > TINY else 1.0
+    pad = pad if pad > LEAST_DRAWN else 1.0
     return Scale(low - pad, high + pad, False)
 
 
@@ -275,7 +275,7 @@ def _curve(x: Column, y: Column, curve: Curve, index: int) -> str:
         return f'<path d="{path}" {look}/>'
     hue, dash = HUES[index % len(HUES)], DASHES[index % len(DASHES)]
     # A line of a few points is seen by its points, and one point alone is no line.
-    dotted = [i for piece in pieces if x.size <= FEW or piece.size == 1 for i in piece]
+    dotted = [i for piece in pieces if x.size <= FEW_POINTS or piece.size == 1 for i in piece]
     dots = "".join(
         f'<circle cx="{x[i]:.1f}" cy="{y[i]:.1f}" r="2.6" fill="{hue}"/>' for i in dotted
     )

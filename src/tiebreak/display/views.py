@@ -15,7 +15,7 @@ import numpy as np
 
 TONES = {"certified": "good", "solved": "fair"}  # of a status; all others are "poor"
 WORDS = {"solved": "solved, not proved"}  # where the status itself could mislead
-FEW = 3  # rows: no curve
+SHORTEST_CURVE = 3  # rows: no curve
 LETTERS = {"upper": "f", "lower": "g"}
 
 Column = np.ndarray[Any, Any]
@@ -120,7 +120,7 @@ class View:
     @property
     def has_curves(self) -> bool:
         """Are there curves worth drawing?  A direct method has one step: its proofs say more."""
-        return any(group.size > (FEW if self.proofs else 1) for group in self.groups)
+        return any(group.size > (SHORTEST_CURVE if self.proofs else 1) for group in self.groups)
 
 
 def number(value: float | None, digits: int = 9) -> str:

@@ -21,7 +21,7 @@ from tiebreak.linalg.matrices.scaled_rows import without_rows
 from tiebreak.linalg.matrices.sparse import Sparse
 from tiebreak.linalg.registry import KINDS
 
-LISTS, WHOLE = 6, np.dtype(np.int32)  # of a request: lists of whole numbers, and how they travel
+WHOLES = np.dtype(np.int32)  # the whole numbers of a request
 
 Loader: TypeAlias = Callable[[], tuple[Any, ...]]
 Source: TypeAlias = "tuple[str | Path, ...] | str | Path | Loader"
@@ -54,18 +54,19 @@ class Request(NamedTuple):
         keys, points, mixtures, *slots = self
         steps = list(map(operator.sub, keys, (0, *keys)))
         lists = steps, [i for p, q, _ in mixtures for i in (p, q)], *slots
-        whole = np.array([*map(len, lists), *itertools.chain(*lists)], dtype=WHOLE)
+        whole = np.array([*map(len, lists), *itertools.chain(*lists)], dtype=WHOLES)
         weights = [weight for _, _, weight in mixtures]
         return b"".join([whole.tobytes(), np.concatenate([weights, np.ravel(points)]).tobytes()])
 
     @classmethod
     def unpacked(cls, packed: bytes, n: int, dtype: Any) -> Request:
         """What was packed, with points of n entries in ``dtype``."""
-        lengths = np.frombuffer(packed, WHOLE, count=LISTS).tolist()
-        ends = list(itertools.accumulate(lengths, initial=LISTS))
-        whole = np.frombuffer(packed, WHOLE, count=ends[-1]).tolist()
+        lists = len(cls._fields) - 1  # all but the points
+        lengths = np.frombuffer(packed, WHOLES, count=lists).tolist()
+        ends = list(itertools.accumulate(lengths, initial=lists))
+        whole = np.frombuffer(packed, WHOLES, count=ends[-1]).tolist()
         steps, pairs, *slots = (tuple(whole[i:j]) for i, j in itertools.pairwise(ends))
-        numbers = np.frombuffer(packed, offset=WHOLE.itemsize * len(whole))
+        numbers = np.frombuffer(packed, offset=WHOLES.itemsize * len(whole))
         count = len(pairs) // 2
         mixtures = tuple(zip(pairs[::2], pairs[1::2], numbers[:count].tolist(), strict=True))
         points = numbers[count:].reshape(-1, n).astype(dtype)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from tiebreak.driver.run import Run
 from tiebreak.driver.trace import Row
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.proofs.certificate import UNDERFLOW, Certificate
 
 
@@ -31,7 +32,6 @@ FOR_SOLVE = Remedies()
 REMEDIES = ContextVar("remedies", default=FOR_SOLVE)  # estimators set their own for their solves
 
 _OR_PENALTY = ", or a penalty on all variables beside a smooth part whose lower_bound is known"
-ROUNDING = 16.0  # times the error of a value: a gap up to this is rounding
 
 
 def after_nonfinite(run: Run) -> str:
@@ -100,7 +100,7 @@ def _too_wide(
     gaps = proof.upper_gap, proof.lower_gap
     words = REMEDIES.get()
     errors = run.certifier.value_errors(run.state.x, proof.upper_value, proof.lower_value)
-    if any(a < g <= ROUNDING * e for g, a, e in zip(gaps, tolerance, errors, strict=True)):
+    if any(a < g <= TOL.few_units * e for g, a, e in zip(gaps, tolerance, errors, strict=True)):
         smallest = "A gap is as small as rounding allows, the tolerance is smaller still"
         return f"{smallest}: {words.below_rounding}"
     if not min(tolerance) > UNDERFLOW:

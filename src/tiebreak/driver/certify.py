@@ -17,6 +17,7 @@ from tiebreak.driver.run import Run
 from tiebreak.exact.bounds.intervals import prove_at
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.proofs.certificate import Certificate
 from tiebreak.proofs.evidence import StepEvidence
@@ -35,7 +36,6 @@ Tolerance = float | tuple[float, float]
 
 WIDE = "the bounds have settled, and are wider than the tolerance"
 FIRST_CHECK = 256  # steps before the gaps are compared for the first time; then twice as many
-SHRINKING = 1e-2  # a gap that has shrunk by less than this part has settled
 
 
 def certify(
@@ -157,4 +157,4 @@ def _settled(before: float, after: float, value: float) -> bool:
     """Has a gap stopped shrinking: hardly since the last check, or only by rounding?"""
     if math.isinf(before) or math.isinf(after):
         return before == after
-    return before - after <= SHRINKING * abs(before) or after <= 1e-12 * abs(value)
+    return before - after <= TOL.percent * abs(before) or after <= 1e-12 * abs(value)

@@ -32,7 +32,7 @@ from tiebreak.sets import projected
 
 PAUSE = 20.0  # times what saving took: so long until the next time
 HEADER = "checkpoint"  # the name of the JSON text
-FORMAT = 12  # raised whenever an older file could not be continued faithfully
+RUN_FORMAT = 12  # raised whenever an older file could not be continued faithfully
 SCALES = (1e-2, 1.0, 1e6)  # how far from x0 callables are asked, relative to 1 + |x0|
 
 
@@ -120,7 +120,7 @@ def _value_and_slope(function: Smooth, x: Array) -> object:
 def save(path: Path, who: dict[str, str], run: Saved) -> None:
     """Save ``run`` (nested tuples of arrays and numbers) for the problem and method ``who``."""
     writer = RunWriter("checkpoint")
-    header = {"format": FORMAT, "who": who, "run": writer.encode("run", run)}
+    header = {"format": RUN_FORMAT, "who": who, "run": writer.encode("run", run)}
     writer.write(path, header, HEADER)
 
 
@@ -132,15 +132,15 @@ def load(path: Path, who: dict[str, str], x0: Array) -> Saved:
             reader = RunReader(archive, path.stat().st_size, x0)
             header = reader.header(HEADER)
             version, then = header["format"], dict(header["who"])
-            run = reader.run(header["run"]) if (version, then) == (FORMAT, who) else None
+            run = reader.run(header["run"]) if (version, then) == (RUN_FORMAT, who) else None
     except Exception as error:  # a broken file may raise anything: zipfile, zlib, json, NumPy
         raise ValueError(
             f"checkpoint: {path} is not a checkpoint of tiebreak ({type(error).__name__}); "
             f"{otherwise}"
         ) from None
-    if version != FORMAT:
+    if version != RUN_FORMAT:
         raise ValueError(
-            f"checkpoint: {path} was written in format {version}, this version needs {FORMAT}; "
+            f"checkpoint: {path} was written in format {version}, this version needs {RUN_FORMAT}; "
             f"{otherwise}"
         )
     for name, now in who.items():

@@ -17,6 +17,7 @@ from tiebreak.functions import split
 from tiebreak.linalg import arrays, in_files
 from tiebreak.linalg.archive import save
 from tiebreak.linalg.arrays import Array
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.proofs.gate import STATUSES
 
 Interval = tuple[float, float]
@@ -28,13 +29,9 @@ HOLDS = {
 }
 
 
-PROBE = 1e-7  # of a level's size: to give up so little should not matter to the next one
-NOTABLE = 0.01  # of the next level: a change that matters
-
-
 def is_sensitive(price: float, size: float, following: float) -> bool:
     """Does a ten-millionth of a level of this size change the next one by a hundredth or more?"""
-    return price * PROBE * size > NOTABLE * abs(following)
+    return price * TOL.solver * size > TOL.percent * abs(following)
 
 
 @in_files("LevelReport")
@@ -110,7 +107,7 @@ REASONS = {  # why an interval is estimated, and not proved
     "held": "bounds count how far the held levels may be off",
 }
 HEADER = ("level", "best value", "at x", "given up (allowed)", "ties", "price", "")
-WIDTH = 100  # columns of a terminal
+TERMINAL_WIDTH = 100  # columns of a terminal
 CLOCK = "000000.s:"  # in the place of the time, so that lines do not break by it
 
 
@@ -301,7 +298,7 @@ def _and(names: list[str]) -> str:
 def _wrapped(start: str, text: str) -> list[str]:
     """Lines of a terminal, those after the first below the text."""
     indent = " " * (len(start) if start.startswith(" ") else 2)
-    return textwrap.wrap(text, WIDTH, initial_indent=start, subsequent_indent=indent)
+    return textwrap.wrap(text, TERMINAL_WIDTH, initial_indent=start, subsequent_indent=indent)
 
 
 def _table(rows: list[tuple[str, ...]]) -> list[str]:

@@ -16,6 +16,7 @@ from tiebreak.driver.result import Result
 from tiebreak.driver.trace import Row
 from tiebreak.linalg import arrays, deadline, in_files
 from tiebreak.linalg.arrays import TINY, Array, rounding_unit
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem, with_smooth_parts
 from tiebreak.proofs.accumulator import BoundAccumulator
 from tiebreak.proofs.bounds import Sums
@@ -24,7 +25,6 @@ from tiebreak.proofs.evidence import StepEvidence, evaluated_again, value_error
 from tiebreak.proofs.recession.watch import NoMinimum
 from tiebreak.sets.domains import has_projection, projected
 
-ROUNDINGS = 1e3  # times the error of a value: a gap below this is one of rounding
 NOTHING = (math.inf, math.inf)  # the gaps where nothing is proved
 
 
@@ -342,7 +342,7 @@ class Run:
         if standing.price > 0.0 or self.values[0] < self.start_values[0]:
             return True
         error = self.certifier.value_errors(self.state.x, *self.values, self.report.reach)[1]
-        return standing.lower_gap <= ROUNDINGS * error
+        return standing.lower_gap <= TOL.clear_units * error
 
     def is_proved(self, proof: Certificate) -> bool:
         """The same of a certificate of this step's point, which may have been rounded."""

@@ -19,14 +19,14 @@ from tiebreak.conic.chain import (
 from tiebreak.conic.method import NOT_SURE, WHY, ConicFindings
 from tiebreak.conic.program import ConicProgram, Objective
 from tiebreak.conic.representation import compile_levels
-from tiebreak.conic.stage import ROUNDINGS
 from tiebreak.driver.console import stopping_on_ctrl_c
 from tiebreak.driver.levels_result import LevelReport, LevelsResult, lower_interval
 from tiebreak.driver.result import Result, assumptions, descriptions, promises
 from tiebreak.exact.method import ExactFindings
 from tiebreak.levels import ConicLevels, Levels, Slack
 from tiebreak.linalg import arrays, checks, deadline
-from tiebreak.proofs.gate import DOUBT, FALLS, UNKNOWN, Ended, LevelClaim, ResultClaim, judge
+from tiebreak.linalg.tolerances import TOL
+from tiebreak.proofs.gate import DOUBT, FALLS, Ended, LevelClaim, ResultClaim, judge
 from tiebreak.proofs.recession.direction import settled_direction
 from tiebreak.rational import solve_exactly
 
@@ -196,7 +196,7 @@ def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: floa
         problem=levels.model,
         x=x,
         ended=ended,
-        levels=(*claims, *[UNKNOWN] * (len(names) - len(claims))),
+        levels=(*claims, *[LevelClaim()] * (len(names) - len(claims))),
         fall=None if direction is None else (number, direction),
         is_shown=found.status in ("unbounded", "infeasible"),
         assumed=" and ".join(levels.promises),
@@ -234,12 +234,12 @@ def _claim(
 ) -> LevelClaim:
     """What is proved of a level whose value at x is this, and what is asked: not below rounding."""
     if level.word != "proved":
-        return UNKNOWN
+        return LevelClaim()
     scale = max(abs(value), abs(h.value(np.zeros(len(h.linear)))))
     high = level.best + level.error
     off = max(high, value - level.slack) - level.bound + rounding
     return LevelClaim(
-        off, max(off, high - value + rounding), max(rtol * scale, ROUNDINGS * rounding)
+        off, max(off, high - value + rounding), max(rtol * scale, TOL.clear_units * rounding)
     )
 
 

@@ -13,13 +13,14 @@ from tiebreak.conic.bounds import value_error
 from tiebreak.conic.chain import ChainSolution
 from tiebreak.display.plotting import tradeoff_curve
 from tiebreak.display.views import View
-from tiebreak.driver.levels_result import PROBE, is_sensitive
+from tiebreak.driver.levels_result import is_sensitive
 from tiebreak.driver.result import number_or_none
 from tiebreak.driver.shown import Shown
 from tiebreak.driver.solve_levels import CompiledLevels, chain, report
 from tiebreak.levels import ConicLevels, Level, Levels, Slack
 from tiebreak.linalg import checks
 from tiebreak.linalg.arrays import Array
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 
 RELATIVE = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1)  # of g*, or of the fall from x0 where g* is 0
@@ -189,13 +190,13 @@ def tradeoff(
     scale = scale or max(asked) or 1.0  # where g* and g(x0) are 0, nothing else has its units
     found = {0.0: base}
     with contextlib.suppress(TimeoutError):  # what there is of the curve survives
-        for slack in (*asked, PROBE * scale):
+        for slack in (*asked, TOL.solver * scale):
             found[slack] = found[slack] if slack in found else solved(slack)
     ends = (base.levels[0].bound, base.levels[0].best + base.levels[0].error)
-    coefficient, slope = _start_of(base, found.get(PROBE * scale), PROBE * scale)
+    coefficient, slope = _start_of(base, found.get(TOL.solver * scale), TOL.solver * scale)
     reached = [slack for slack in asked if slack in found]
     points = tuple(_point(slack, found[slack], base, levels, slope) for slack in reached)
-    price = coefficient / (2.0 * math.sqrt(PROBE * scale)) if math.isinf(slope) else slope
+    price = coefficient / (2.0 * math.sqrt(TOL.solver * scale)) if math.isinf(slope) else slope
     return Tradeoff(
         points=points,
         lower=ends if levels.signs[0] > 0 else (-ends[1], -ends[0]),
@@ -244,7 +245,9 @@ def _numbers(
             "tradeoff: slacks must be given where the best value of the first level is 0, got None"
         )
     if slacks is None:
-        return [share * (abs(best) if abs(best) > PROBE * scale else scale) for share in RELATIVE]
+        return [
+            share * (abs(best) if abs(best) > TOL.solver * scale else scale) for share in RELATIVE
+        ]
     if not isinstance(slacks, Iterable):
         got = checks.what_it_is(slacks)
         raise TypeError(f"tradeoff: slacks must be several numbers, got {got}")

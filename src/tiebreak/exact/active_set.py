@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.exact.constants import ACTIVE, INDEPENDENT, PARALLEL
 from tiebreak.exact.faces import Face, face_of
 from tiebreak.exact.interior_point import Hint, interior_point
 from tiebreak.functions.parts.parts import Slope
@@ -20,12 +19,13 @@ from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.linear_programs import linear_program
 from tiebreak.linalg.spectra import EPS
+from tiebreak.linalg.tolerances import TOL
 
+TALL_SET = 1.5  # times as many rows as columns: then fewer do
 FACE_CHANGES = 40  # changes of the face before a general solver is asked where to go on:
 # its 60 factorisations at most then cost less than the search has
 LARGE, FACE_CHANGES_IF_LARGE = 2**12, 6  # of more than LARGE entries each change costs as much
 # as a few of its steps: there it is asked first, and then again
-TALL = 1.5  # times as many rows as columns: then fewer do
 KEPT_FACES = 4  # faces whose factors are kept, for the next step of Newton's method
 
 
@@ -105,7 +105,7 @@ class QuadraticProgram(NamedTuple):
 
     def is_met(self, v: Host) -> Host:
         """Which inequalities hold with equality at v, up to rounding?"""
-        return np.asarray(self.room(v) <= self.least + ACTIVE * norm(v))
+        return np.asarray(self.room(v) <= self.least + TOL.met * norm(v))
 
     def descend_within(self, v: Host, face: Host) -> tuple[Host, Host, bool]:
         """One step on the face: where it ends, on which face, and is that its lowest point?"""
@@ -151,7 +151,7 @@ class QuadraticProgram(NamedTuple):
         if hint is None:
             return v, face
         point = hint.point
-        least = self.least + 1e3 * ACTIVE * norm(point)
+        least = self.least + 1e3 * TOL.met * norm(point)
         for pressed in hint.guesses:
             snapped = point - self.faces.face(pressed).onto(B[pressed] @ point - slack[pressed])
             if np.all(B @ snapped <= slack + least):
@@ -188,7 +188,7 @@ class PolyhedronSlice:
         self.equal, self.paired, self.was_asked = equal, paired, False
         moving = _products(rows, N)
         lengths = np.sqrt(np.sum(moving * moving, axis=1))
-        moves = lengths > PARALLEL
+        moves = lengths > TOL.touching
         self.rows, self.offset, self.N = rows[moves], offset[moves], N
         self.lengths, self.extent = lengths[moves], norm(offset[moves])
         self.B = moving[moves] / self.lengths[:, None]  # inequalities in v, rows of length 1
@@ -204,7 +204,7 @@ class PolyhedronSlice:
             del self._kept[next(iter(self._kept))]
         return found
 
-    def slack(self, x: Host, share: float = ACTIVE) -> tuple[Host, Host]:
+    def slack(self, x: Host, share: float = TOL.met) -> tuple[Host, Host]:
         """How far each inequality is from equality, in v, and up to what that counts as 0."""
         slack = (self.offset - self.rows @ x) / self.lengths
         least = share * (norm(x) + np.abs(self.offset)) / self.lengths
@@ -261,7 +261,7 @@ class PolyhedronSlice:
 
     def balance(self, slope: Host, x: Host) -> tuple[Host, Host]:
         """The multipliers of all inequalities at x, and what they leave of the slope."""
-        on = self.slack(x, 1e3 * ACTIVE)[0] == 0.0
+        on = self.slack(x, 1e3 * TOL.met)[0] == 0.0
         weights = np.zeros(len(on))
         weights[on], rest = self.multipliers(on, self.N.T @ slope)
         return weights / self.lengths, rest
@@ -315,7 +315,7 @@ def _products(rows: Host, N: Host) -> Host:
 
 def _reduced(M: Host) -> Host:
     """A matrix with the same M'M, of no more rows than columns where M has many more."""
-    if len(M) < TALL * M.shape[1]:
+    if len(M) < TALL_SET * M.shape[1]:
         return M
     deadline.check(0.5 * deadline.svd_work(*M.shape))
     return np.asarray(np.linalg.qr(M, mode="r"))
@@ -329,7 +329,7 @@ def can_be_strict(B: Host) -> Host | None:
     """
     m, k = B.shape
     v = face_of(B).onto(np.full(m, -1.0))
-    if np.all(B @ v <= -0.5) and np.max(np.abs(v), initial=0.0) < 1.0 / INDEPENDENT:
+    if np.all(B @ v <= -0.5) and np.max(np.abs(v), initial=0.0) < 1.0 / TOL.independent:
         return np.ones(m, dtype=bool)  # as where the rows are independent
     known = np.zeros(m, dtype=bool)
     while not known.all():

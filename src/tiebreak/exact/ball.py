@@ -6,15 +6,15 @@ import math
 
 import numpy as np
 
-from tiebreak.exact.constants import ACTIVE
 from tiebreak.functions.parts.parts import Slope
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.spectra import EPS, singular
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets import Domain, described
 
-SMALLEST = 1e-300  # multipliers below this are not sought: just above the denormal numbers
+LEAST_MULTIPLIER = 1e-300  # multipliers below this are not sought: just above the denormal numbers
 
 
 def ball_of(domain: Domain, n: int) -> tuple[Host, float] | None:
@@ -49,7 +49,7 @@ class BallSlice:
         s, vt = self._singular(R, rows)
         a, w = vt @ (self.N.T @ slope.vector), vt @ (self.N.T @ (x - self.center))
         flat = s == 0.0
-        a[flat & (np.abs(a) <= ACTIVE * slope.size)] = 0.0
+        a[flat & (np.abs(a) <= TOL.met * slope.size)] = 0.0
         square = s * s
         with np.errstate(divide="ignore", invalid="ignore"):
             free = np.where(flat, 0.0, w - a / square)  # the minimiser next to the center
@@ -103,16 +103,16 @@ class BallSlice:
         while excess(high) < 0.0:
             high *= 1.0 + 1e-6
         low = high
-        while excess(low) > 0.0 and low > SMALLEST:
+        while excess(low) > 0.0 and low > LEAST_MULTIPLIER:
             low *= 0.1
         if low == high or excess(low) > 0.0:  # at an end, up to rounding
             return low
-        return float(brentq(excess, low, high, xtol=SMALLEST, rtol=4 * EPS))
+        return float(brentq(excess, low, high, xtol=LEAST_MULTIPLIER, rtol=4 * EPS))
 
     def multiplier(self, slope: Host, x: Host) -> float:
         """mu >= 0 with slope + mu (x - center) = 0 along the slice, in the least-squares sense."""
         w = self.N.T @ (x - self.center)
-        if norm(w) < self.radius * (1.0 - ACTIVE) or not w.any():
+        if norm(w) < self.radius * (1.0 - TOL.met) or not w.any():
             return 0.0
         return max(-float(w / norm(w) @ (self.N.T @ slope)) / norm(w), 0.0)
 

@@ -15,18 +15,16 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.exact.active_set import PolyhedronSlice
-from tiebreak.exact.constants import TOUCHING
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import Sliced, norm, product
 from tiebreak.linalg.linear_programs import highs
 from tiebreak.linalg.rank import Rank, null_basis
 from tiebreak.linalg.spectra import EPS
+from tiebreak.linalg.tolerances import TOL
 
-FEASIBLE = 1e-12  # relative: equations met to this are met
 ZERO_SHARES = (1e-13, 1e-11, 1e-9, 1e-7)  # entries below this share of the largest are taken for 0,
 # as long as the equations can still be met: HiGHS's own tolerance is the last of them
-REFINEMENTS = 4  # rounds of iterative refinement: each gains the digits of one solution
 
 
 class SparsestPoint(NamedTuple):
@@ -92,7 +90,7 @@ def face_of_sparsest(program: BasisPursuit, found: SparsestPoint, center: Host) 
     where the subgradient is less than the price, of its sign elsewhere, and with the same product
     with the normal.
     """
-    free = np.flatnonzero(np.abs(found.sign) >= (1.0 - TOUCHING) * program.prices)
+    free = np.flatnonzero(np.abs(found.sign) >= (1.0 - TOL.touching) * program.prices)
     inside = null_basis(np.vstack([program.basis, found.normal])[:, free])
     N, signs = np.zeros((len(center), inside.shape[1])), np.zeros((len(free), len(center)))
     N[free], signs[np.arange(len(free)), free] = inside, -np.sign(found.sign[free])
@@ -112,14 +110,14 @@ def _snapped(program: BasisPursuit, guess: Host) -> tuple[Host, Host]:
         touches = program.offset - program.rows @ guess <= share * (size + np.abs(program.offset))
         matrix = np.vstack([program.basis, program.rows[touches]])
         x = np.where(kept, guess, 0.0)
-        for _ in range(REFINEMENTS):
+        for _ in range(TOL.refinements):
             off = program.offset[touches] - product(program.rows[touches], x)
             right = np.concatenate([program.misfit(x), off])
             deadline.check(0.5 * deadline.svd_work(*matrix.shape))
             x[kept] += np.linalg.lstsq(matrix[:, kept], right, rcond=64 * EPS)[0]
         off = program.offset - program.rows @ x
         worst = max(norm(program.misfit(x)), norm(off[touches]), -float(np.min(off, initial=0.0)))
-        fits = worst <= FEASIBLE * (norm(x) + norm(program.offset[touches]))
+        fits = worst <= TOL.met * (norm(x) + norm(program.offset[touches]))
         fits &= bool(np.all(x * guess >= 0.0))
         if has_fit and not fits:
             break
@@ -140,7 +138,7 @@ def _proved(program: BasisPursuit, x: Host, touches: Host, multipliers: Host) ->
     for exact in (sign != 0.0, (sign != 0.0) | (np.abs(slope) > (1.0 - 1e-7) * program.prices)):
         wanted = (program.prices * np.where(sign != 0.0, sign, np.sign(slope)))[exact]
         m = multipliers
-        for _ in range(REFINEMENTS):
+        for _ in range(TOL.refinements):
             off = wanted - product(matrix.T[exact], m)
             deadline.check(0.5 * deadline.svd_work(*matrix.shape))
             m = m + np.linalg.lstsq(matrix.T[exact], off, rcond=64 * EPS)[0]

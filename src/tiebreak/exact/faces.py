@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tiebreak.exact.constants import ACTIVE, INDEPENDENT, PARALLEL
 from tiebreak.linalg import Host, deadline
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import singular
+from tiebreak.linalg.tolerances import TOL
 
 
 def face_of(fixed: Host) -> Face:
@@ -27,12 +27,12 @@ class Face:
         self.count, self._order = len(fixed), np.arange(len(fixed))
         deadline.check(0.5 * deadline.svd_work(k, self.count, whole=True))
         Q, triangle = np.linalg.qr(fixed.T, mode="complete")
-        if self.count > k or np.min(np.abs(np.diag(triangle)), initial=1.0) < INDEPENDENT:
+        if self.count > k or np.min(np.abs(np.diag(triangle)), initial=1.0) < TOL.independent:
             from scipy.linalg import qr  # takes several times as long
 
             deadline.check(deadline.svd_work(k, self.count, whole=True))
             Q, triangle, self._order = qr(fixed.T, pivoting=True)
-        rank = int(np.count_nonzero(np.abs(np.diag(triangle)) > PARALLEL))
+        rank = int(np.count_nonzero(np.abs(np.diag(triangle)) > TOL.touching))
         self._span, self._triangle = Q[:, :rank], triangle[:rank, :rank]
         self._first = self._order[:rank]  # rows that all others depend on
         self.T = Q[:, rank:]  # an orthonormal basis of the face
@@ -78,7 +78,7 @@ class Face:
         across = vt @ q
         rest = q - vt.T @ across
         rest -= vt.T @ (vt @ rest)
-        ray = -rest if norm(rest) > ACTIVE * size else 0.0 * rest
+        ray = -rest if norm(rest) > TOL.met * size else 0.0 * rest
         return self.T @ (vt.T @ (-across / s / s)), self.T @ ray
 
 

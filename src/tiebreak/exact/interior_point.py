@@ -14,12 +14,11 @@ import numpy as np
 
 from tiebreak.linalg import Host, arrays, deadline
 from tiebreak.linalg.host import norm
+from tiebreak.linalg.tolerances import TOL
 
-MAX_STEPS = 60  # 10 to 30 are usual
-CENTRAL_PATH_END = 1e-12  # mean product of slack and multiplier: more than M'M has digits for
+MOST_INTERIOR_STEPS = 60  # 10 to 30 are usual
+NOT_HALVED = 5  # steps that do not halve the mean product, if that is small, are rounding
 SHARE_OF_WAY = 0.995  # to the boundary, as is usual for this method
-STALLED = 5  # steps that do not halve the mean product, if that is small, are rounding
-IMPOSSIBLE = 1e-8  # weights of the inequalities with B'z = 0, relative, but slack'z < 0: Farkas
 REGULARISATION = 1e-14  # of |M|², added to all curvatures so that the matrix can be factorised
 
 
@@ -38,7 +37,7 @@ def interior_point(
     equal: Host | None = None,
     *,
     paired: bool = False,
-    end: float = CENTRAL_PATH_END,
+    end: float | None = None,
 ) -> Hint | None:
     """A point close to the minimiser; None where the method finds nothing, or that there is none.
 
@@ -66,21 +65,22 @@ def interior_point(
     if both > 0.0:
         s, z = s + 0.5 * both / float(np.sum(z)), z + 0.5 * both / float(np.sum(s))
     s, z = np.maximum(s, 1e-8), np.maximum(z, 1e-8)
-    found, before = None, [np.inf] * STALLED
+    found, before = None, [np.inf] * NOT_HALVED
     with arrays.quiet():  # a slack that underflows makes NaN, which ends the search
-        for _ in range(MAX_STEPS):
+        for _ in range(MOST_INTERIOR_STEPS):
             pull = B.back(z)
             rest = H.times(v) + q + pull, B.times(v) + s - slack
             mu = float(s @ z) / len(s)
             if not np.isfinite(norm(v) + mu):
                 break
-            if norm(pull - E.T @ (E @ pull)) <= IMPOSSIBLE * float(np.sum(z)) and slack @ z < 0.0:
+            if norm(pull - E.T @ (E @ pull)) <= TOL.half * float(np.sum(z)) and slack @ z < 0.0:
                 return None
             # Slacks of 0 without a multiplier are about sqrt(mu). First all small slacks, for a row
             # too many is let go with all others at once; then those smaller than their multipliers.
             found = Hint(unit * v, (s <= mu**0.25, z > s))
             system = NormalEquations(H, B, z / s, E)
-            if mu <= end or 1e-6 > mu > 0.5 * before[-STALLED] or not system.is_sound:
+            is_stalled = TOL.small_change > mu > 0.5 * before[-NOT_HALVED]
+            if mu <= (end or TOL.met) or is_stalled or not system.is_sound:
                 break
             before.append(mu)
             _, ds, dz = _direction(system, rest, s, z, s * z)

@@ -17,7 +17,6 @@ import numpy as np
 from tiebreak.exact.active_set import PolyhedronSlice, can_be_strict
 from tiebreak.exact.ball import BallSlice, ball_of
 from tiebreak.exact.basis_pursuit import BasisPursuit, face_of_sparsest, sparsest
-from tiebreak.exact.constants import INDEPENDENT, TOUCHING
 from tiebreak.exact.newton import SetSlice, minimise, refine
 from tiebreak.exact.polyhedra import PolyhedralRows, whole_space
 from tiebreak.exact.reductions.outliers import NOT_L1, NOT_ON_BALL, shared_rows
@@ -37,6 +36,7 @@ from tiebreak.linalg.rank import (
     null_basis,
 )
 from tiebreak.linalg.spectra import EPS
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.proofs.recession.programs import HARDLY_FALLS, recession
 
 NO_ROOM = 3e-7  # of the radius: a slice of a ball this small is a point, for its distance from the
@@ -102,7 +102,7 @@ def _on_ball(
         g = g.magnified(x)
         slope = g.slope(x)
         mu = whole.multiplier(slope.vector, x)
-        is_bound = mu * radius > TOUCHING * slope.size
+        is_bound = mu * radius > TOL.touching * slope.size
         pressing, mu = (np.eye(p.n), mu) if is_bound else (N[:, :0].T, 0.0)
         doubt = _doubt(p, g, x, settled, whole, pressing, mu)
         residual = _residual(g, whole, x, x0, basis)
@@ -134,7 +134,7 @@ def _inside_ball(
     g = g.magnified(u)
     w = free.units * u - center
     w = w - N @ (N.T @ w)
-    if not norm(w) <= (1.0 - TOUCHING) * radius:
+    if not norm(w) <= (1.0 - TOL.touching) * radius:
         return None
     doubt = _doubt(free, g, u, settled, whole, none)
     return center + w, _residual(g, whole, u, start, basis), doubt
@@ -160,7 +160,8 @@ def _on_polyhedron(p: ScaledProblem, x0: Host, Z: PolyhedralRows, doubtful: bool
     weights, _ = whole.balance(slope.vector, u)
     doubt = _doubt(p, g, u, settled, whole, np.vstack([whole.rows[weights > 0.0], Z.equal]))
     # 2. The set of its solutions.
-    presses = weights > max(TOUCHING * slope.size, INDEPENDENT * float(np.max(weights, initial=0)))
+    most = float(np.max(weights, initial=0.0))
+    presses = weights > max(TOL.touching * slope.size, TOL.independent * most)
     pressing = whole.rows[presses]
     shared = shared_rows(g, rows, Z, pressing, u, p.epsilon)
     is_whole, doubt = shared.rows is rows, doubt or shared.doubt
@@ -211,7 +212,7 @@ def _solution_set(
     if len(pressing):
         N = _common_null_basis(equations, pressing, p.epsilon, doubtful)
         faces, equations = PolyhedronSlice(Z.rows, Z.offset, N), np.vstack([equations, pressing])
-    met = faces.slack(u, TOUCHING)[0] == 0.0
+    met = faces.slack(u, TOL.touching)[0] == 0.0
     can_move = can_be_strict(faces.B[met])
     if can_move is None:
         return faces, equations, None
@@ -319,7 +320,7 @@ def _moves(unseen: Host, N: Host, lift: Host | None) -> int:
         return int(unseen.shape[1])
     deadline.check(0.5 * deadline.svd_work(len(lift), unseen.shape[1]))
     moves = np.linalg.svd(lift @ (N @ unseen), compute_uv=False)
-    return int(np.count_nonzero(moves > TOUCHING))
+    return int(np.count_nonzero(moves > TOL.touching))
 
 
 def _least_norm(

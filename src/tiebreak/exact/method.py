@@ -44,6 +44,7 @@ from tiebreak.linalg.host import host
 from tiebreak.linalg.rank import Rank
 from tiebreak.linalg.refusals import Refusal, refusal_of
 from tiebreak.linalg.spectra import EPS
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals, StepEvidence
 from tiebreak.proofs.gate import ANSWER, DOUBT, FALLS, Ended
@@ -68,7 +69,6 @@ READINGS = (  # doubts that are about the data, and not about how far a computat
     *map(HARDLY_FALLS.format, (NO_LOWER, NO_UPPER)), *map(DROWNED.format, "fg"), LARGE_MARGINS,
     AT_DELTA, NO_RANK,
 )  # fmt: skip
-ACCURATE = 1e-9  # the conditions of optimality hold to this, or there is no answer
 
 
 @in_files("ExactFindings")
@@ -95,7 +95,7 @@ class ExactFindings(NamedTuple):
         """Does f depend on a rank that rounding decides?"""
         low, high = self.upper_range
         apart, size = abs(high - low), max(abs(low), abs(high))
-        return low != high and not (math.isfinite(size) and apart <= ACCURATE * size)
+        return low != high and not (math.isfinite(size) and apart <= TOL.accurate * size)
 
     def lines(self) -> list[tuple[str, str]]:
         """For the report."""
@@ -287,7 +287,7 @@ def _on_small_side(problem: Problem, x0: Array) -> DirectState | None:
             residual=residual,
             left_open=gram.shape[1] - rank - wide.reduced.rank if wide.reduced else 0,
         )
-        if residual <= ACCURATE:  # the numbers, as stored, have another rank where rest > 0
+        if residual <= TOL.accurate:  # the numbers, as stored, have another rank where rest > 0
             return _solved(end, findings, None if wide.rest > 0.0 else intervals)
     end_of_tall = _by_second_derivatives(problem, x0)
     proved = None if end_of_tall is None else end_of_tall.evidence.intervals
@@ -308,7 +308,7 @@ def _by_second_derivatives(problem: Problem, x0: Array) -> DirectState | None:
     if tall is None:
         return None
     intervals, residual = prove_tall(tall)
-    if not residual <= ACCURATE:
+    if not residual <= TOL.accurate:
         return None
     end = _state(problem, 1, arrays.like(tall.x, x0))
     n, value = len(tall.x), end.upper_value
@@ -385,7 +385,7 @@ def _doubt(
         return SEEN_OR_NOT.format(*findings.upper_range)
     if not is_minimum:
         return HARDLY_FALLS.format(NO_LOWER)
-    if not answer.doubt and not answer.residual <= ACCURATE:
+    if not answer.doubt and not answer.residual <= TOL.accurate:
         return f"the conditions of optimality hold to {answer.residual:.2g} only, relative"
     return answer.doubt
 

@@ -18,16 +18,10 @@ from tiebreak.exact.faces import face_of
 from tiebreak.functions import LinearPart, Parts
 from tiebreak.linalg import EPS, Host, deadline
 from tiebreak.linalg.host import norm
+from tiebreak.linalg.tolerances import TOL
 
-MAX_NEWTON_STEPS = 100  # ten or so are usual; margins that grow with every step gain 1 each
 PATIENCE = 3  # refinements of a quadratic's minimiser that do not halve the step: all is rounding
-NOTHING = 2.0**-200  # of the start: what is left of x by refining again and again where it is 0
-SMALL_CHANGE = 1e-6  # of margins, and of x relative: steps below it are quadratically convergent,
-# so that one which no longer shrinks is rounding
-
-TALL = 2  # times as many rows as columns: then fewer do
-WELL_CONDITIONED = 1e-10  # the smallest of the eigenvalues of R'R over the largest: it errs by less
-# than 1e-5, relative, in all directions, and so much is left of the error of x in each step
+LEFT_BY_REFINING = 2.0**-200  # of the start: what is left of x by refining again where it is 0
 
 SetSlice = BallSlice | PolyhedronSlice
 
@@ -95,10 +89,10 @@ def _newton(
             cancel; then what is left is known to more digits.
     """
     before, stalled, far = math.inf, 0, not h.is_quadratic and balanced is None
-    least = max(NOTHING * norm(x), 2.0**-1022)
+    least = max(LEFT_BY_REFINING * norm(x), 2.0**-1022)
     R: Host | None = None
     rows = 0
-    for _ in range(MAX_NEWTON_STEPS):
+    for _ in range(TOL.newton_steps):
         deadline.check()
         near = h if far or balanced is not None else h.magnified(x)
         slope = (balanced or near).slope(x)
@@ -117,8 +111,8 @@ def _newton(
             continue
         x = x + (d if h.is_quadratic else _line_search(near, x, d) * d)
         x[np.abs(x) < least] = 0.0
-        stalls = length > 0.5 * before and length <= SMALL_CHANGE * norm(x)
-        if change <= SMALL_CHANGE and (stalls or length <= 2.0 * EPS * norm(x)):
+        stalls = length > 0.5 * before and length <= TOL.small_change * norm(x)
+        if change <= TOL.small_change and (stalls or length <= 2.0 * EPS * norm(x)):
             return x, True
         stalled += length > 0.5 * before
         if h.is_quadratic and stalled >= PATIENCE:
@@ -136,13 +130,13 @@ def _small_root(R: Host, basis: Host | None, keeps_digits: bool) -> Host:
     serve for all steps (``keeps_digits``); otherwise by a factorisation of R.
     """
     m, n = R.shape
-    if m < TALL * n:
+    if m < TOL.tall * n:
         return R if basis is None else (R @ basis) @ basis.T
     V = np.eye(n) if basis is None else basis
     if not keeps_digits:
         deadline.check(0.1 * deadline.svd_work(m, n))
         values, vectors = np.linalg.eigh(V.T @ (R.T @ R) @ V)
-        if len(values) and values[0] > WELL_CONDITIONED * values[-1]:
+        if len(values) and values[0] > TOL.touching * values[-1]:
             return np.asarray(np.sqrt(values)[:, None] * (V @ vectors).T)
     deadline.check(0.5 * deadline.svd_work(m, n))
     _, sigma, vt = np.linalg.svd((np.linalg.qr(R, mode="r") @ V) @ V.T)

@@ -9,13 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.exact.constants import ACTIVE
 from tiebreak.linalg import Host, arrays
 from tiebreak.linalg.host import host, norm
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets import Domain, described, has_projection, polyhedra
 
-CLEAR = 1e-6  # a start that is so far inside, in units of the set, needs no care
-NEARLY = 1e-7  # slacks up to this may be 0 where HiGHS says so
 NO_START = (
     "Polyhedron: the constraints must have a point in common up to rounding, got one that misses "
     "some by {:.1g}"
@@ -56,7 +54,7 @@ class PolyhedralRows(NamedTuple):
     def point(self, u: Host) -> Host:
         """lift u, where entries of u that are on their bounds up to rounding are put there."""
         rows, offset = self.rows[self.bounds], self.offset[self.bounds]
-        near = np.abs(offset - rows @ u) <= ACTIVE * (norm(u) + np.abs(offset))
+        near = np.abs(offset - rows @ u) <= TOL.met * (norm(u) + np.abs(offset))
         which, sign = np.nonzero(rows[near])[1], np.sum(rows[near], axis=1)
         u = u.copy()
         u[which] = sign * offset[near] + 0.0  # no -0
@@ -115,7 +113,7 @@ def _without_twins(Z: PolyhedralRows) -> PolyhedralRows:
     for (group, sign), i in strictest.items():
         other = strictest.get((group, -sign))
         room = 1 if other is None else _level(Z, i) + _level(Z, other)
-        if room < -Fraction(ACTIVE) * abs(_level(Z, i)):
+        if room < -Fraction(TOL.met) * abs(_level(Z, i)):
             raise polyhedra.no_point()
         if room != 0:  # below 0 by rounding: then nothing will be proved
             kept.append(i)
@@ -133,7 +131,7 @@ def _different(equal: Host, right: Host) -> list[int]:
     for i, (group, _) in enumerate(_directions(equal)):
         level = Fraction(right[i]) / Fraction(equal[i, np.argmax(np.abs(equal[i]))])
         off = abs(level - seen.setdefault(group, level))
-        if off > Fraction(ACTIVE) * abs(level):
+        if off > Fraction(TOL.met) * abs(level):
             raise polyhedra.no_point()
         if group == i or off:  # the same up to rounding: then nothing will be proved
             found.append(i)
@@ -185,11 +183,11 @@ def start(domain: Domain, n: int) -> Host:
     x, room = polyhedra.deepest_point(Z.rows, Z.offset / size, Z.equal, Z.right / size)
     x = size * x
     missed = math.inf
-    for point in _candidates(Z, x, NEARLY * size if room < CLEAR else None):
+    for point in _candidates(Z, x, TOL.solver * size if room < TOL.independent else None):
         off = [np.maximum(Z.rows @ point - Z.offset, 0.0), abs(Z.equal @ point - Z.right)]
         most = float(np.max(np.concatenate(off), initial=0.0))
         missed = min(missed, most / (size + norm(point)))
-        if missed <= ACTIVE:
+        if missed <= TOL.met:
             return Z.point(point)
     raise polyhedra.EmptySet(NO_START.format(missed))
 

@@ -15,7 +15,8 @@ from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.rank import Rank, decide_rank, in_units
-from tiebreak.linalg.spectra import ALIKE_EXPONENTS, equilibrate
+from tiebreak.linalg.spectra import equilibrate
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.sets.domains import Space, described
 
@@ -132,6 +133,6 @@ def _units(columns: Host, rows: Host, f: Parts) -> Host:
         products = columns[in_both] * sizes[in_both]
         scale = np.median(np.log2(products)) if in_both.any() else 0.0
         exponents = np.round(scale - np.log2(sizes[in_f_alone]))
-        if np.any(columns != 1.0) or np.max(np.abs(exponents)) > ALIKE_EXPONENTS:
+        if np.any(columns != 1.0) or np.max(np.abs(exponents)) > math.log2(TOL.alike):
             units[in_f_alone] = np.exp2(exponents)
     return units

@@ -26,7 +26,7 @@ from tiebreak.experiments.scenes import (
     scenes_of,
 )
 
-MARGIN = 1.01  # "smaller" means by at least one per cent: less is a matter of the machine
+SMALLER = 1.01  # "smaller" means by at least one per cent: less is a matter of the machine
 CLEARLY = 2.0  # "significantly", "keeps reducing", "inconsistent": at least by this factor
 
 AGM, ACCELERATED = "AGM-BiO", ("AGM-BiO", "R-APM", "PB-APG")
@@ -73,7 +73,7 @@ def _listed(errors: Mapping[str, float]) -> str:
 
 
 def _ahead(
-    column: Column, methods: Sequence[str], factor: float = MARGIN, ours: Sequence[str] = (AGM,)
+    column: Column, methods: Sequence[str], factor: float = SMALLER, ours: Sequence[str] = (AGM,)
 ) -> Judge:
     """The errors of ``ours`` (AGM-BiO) are smaller than all others, by a factor."""
 
@@ -124,7 +124,7 @@ def _gap_grows(seen: Evidence) -> Finding:
     numbers = ", ".join(
         f"{ratios[name]:.3g} at {name} (difference {differences[name]:.1e})" for name in ratios
     )
-    return ratios["n = 3"] * MARGIN < ratios["n = 100"], f"R-APM/AGM-BiO: {numbers}"
+    return ratios["n = 3"] * SMALLER < ratios["n = 100"], f"R-APM/AGM-BiO: {numbers}"
 
 
 def _fall(seen: Evidence, method: str, column: Column) -> float:

@@ -21,9 +21,9 @@ from tiebreak.linalg import checks
 from tiebreak.problem import Problem
 from tiebreak.sets import Ball, Space
 
-LEVELS = tuple(10.0**-digits for digits in range(1, 9))  # the accuracies asked for
 POLYHEDRAL = 300  # up to so many variables Exact is quick on every domain
 PENALISED = 1000  # and on R^n with a penalty
+TO_REACH = tuple(10.0**-digits for digits in range(1, 9))  # the accuracies asked for
 
 Contestant = str | Method | tuple[str, Method]
 
@@ -97,8 +97,8 @@ class Comparison(Shown):
         """For every accuracy what each method took to arrive; the best one is marked."""
         cells = arrivals(self, what, form, marks=("*", " ", "-"))
         return _table(
-            [f"{what} to reach", *(f"{level:.0e}" for level in LEVELS)],
-            [[method, *(cells[method, level] for level in LEVELS)] for method in self.methods],
+            [f"{what} to reach", *(f"{level:.0e}" for level in TO_REACH)],
+            [[method, *(cells[method, level] for level in TO_REACH)] for method in self.methods],
         )
 
     def plot(self, path: str | Path | None = None) -> Any:
@@ -123,7 +123,7 @@ def arrivals(
     """
     least, other, never = marks
     cells = {}
-    for level in LEVELS:
+    for level in TO_REACH:
         found = {method: race.first(method, level) for method in race.methods}
         costs = {m: getattr(row, what) for m, row in found.items() if row is not None}
         best = min(costs.values(), default=math.nan)
@@ -337,7 +337,9 @@ def _arrivals(race: Comparison) -> list[Table]:
     tables = []
     for what, form in (("gradients", ",d"), ("seconds", ".3g")):
         cells = arrivals(race, what, form, marks=(" ★", "", NEVER))
-        reached = [level for level in LEVELS if any(cells[m, level] != NEVER for m in race.methods)]
+        reached = [
+            level for level in TO_REACH if any(cells[m, level] != NEVER for m in race.methods)
+        ]
         rows = [[name, *(cells[name, level] for level in reached)] for name in race.methods]
         header = ["method", *(f"{level:.0e}" for level in reached)]
         words = f"{what.capitalize()} until both levels stay within an accuracy (★ the fewest)"

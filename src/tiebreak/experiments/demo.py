@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 TRAIN, CHOOSE, RADIUS = 50, 260, 10.0
-STEPS = 1000  # of each first-order method: a second or two
-DRAWS = 1000  # best fits at random, to show where most of them lie
+DEMO_STEPS = 1000  # of each first-order method: a second or two
+RANDOM_FITS = 1000  # best fits at random, to show where most of them lie
 METHODS = ("agm-bio", "adaptive", "r-apm", "bi-sg")  # the paper's, its successor here, two rivals
 PROOF = "adaptive"  # whose proved bounds are drawn
 
@@ -127,7 +127,7 @@ def demo() -> Demo:
     ]
     points = _best_fits(features[fitted], standard, np.random.default_rng(0))
     drawn = np.array([problem.upper.value(x) for x in points])
-    runs = {name: solve(problem, name, rtol=1e-3, max_iter=STEPS) for name in METHODS}
+    runs = {name: solve(problem, name, rtol=1e-3, max_iter=DEMO_STEPS) for name in METHODS}
     return Demo(problem, result, standard, drawn, (wrong[0], wrong[1]), len(judging), runs)
 
 
@@ -135,8 +135,8 @@ def _best_fits(A: Numbers, shortest: Numbers, rng: np.random.Generator) -> Numbe
     """Best fits drawn evenly from the ball: the shortest one plus a vector of A's null space."""
     free = np.linalg.svd(A)[2][A.shape[0] :]
     room = math.sqrt(max(RADIUS**2 - float(shortest @ shortest), 0.0))
-    directions = rng.standard_normal((DRAWS, free.shape[0]))
-    length = room * rng.random(DRAWS) ** (1.0 / free.shape[0])
+    directions = rng.standard_normal((RANDOM_FITS, free.shape[0]))
+    length = room * rng.random(RANDOM_FITS) ** (1.0 / free.shape[0])
     directions *= (length / np.linalg.norm(directions, axis=1))[:, None]
     return np.asarray(shortest + directions @ free)
 
@@ -200,7 +200,7 @@ def _draw_infeasibility(ax: Axes, shown: Demo) -> None:
     _draw_methods(ax, shown, lambda row: row.lower_value - best)
     said = f"band above: from the bound\nproved by {PROOF} to $f^*$"
     ax.fill_between([], [], facecolor=BAND, edgecolor=GREY, label=said)
-    ax.set(xscale="log", yscale="log", xlim=(2, STEPS), xlabel="step $k$")
+    ax.set(xscale="log", yscale="log", xlim=(2, DEMO_STEPS), xlabel="step $k$")
     ax.set_ylabel("$g(x_k) - g^*$", fontsize=11)
     ax.legend(frameon=False, fontsize=10, loc="lower left", handlelength=3.2)
 

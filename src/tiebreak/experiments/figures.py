@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tiebreak.display.plotting import new_figure, saved
+from tiebreak.display.svg import DEPTH
 from tiebreak.experiments.claims import CUTS
 from tiebreak.experiments.race import Record
 from tiebreak.experiments.scenes import (
     PULLS,
     RATES,
-    ROUNDING,
     Axis,
     Column,
     Facts,
@@ -27,6 +27,7 @@ from tiebreak.experiments.scenes import (
     measured_slopes,
     scenes_of,
 )
+from tiebreak.linalg.tolerances import TOL
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,8 +43,7 @@ ERRORS: dict[Column, str] = {
     "lower_error": "infeasibility $g(x_k) - g^*$",
     "upper_error": "suboptimality $|f(x_k) - f^*|$",
 }
-DEPTH = 1e-17  # errors below this part of the largest one are not shown
-ZERO = 1e-300  # where an error of 0 is drawn: below the picture
+DRAWN_ZERO = 1e-300  # where an error of 0 is drawn: below the picture
 STEEPEST = -4.5  # steeper slopes, and errors of zero, are drawn at the rim
 FACES = ("black", "0.75", "white")  # of the measured rates: full, weak, no pull
 BOTH: tuple[Column, Column] = ("lower_error", "upper_error")
@@ -231,7 +231,7 @@ def _points(rows: Sequence[Record], column: Column, axis: Axis) -> tuple[Numbers
     at = np.array([getattr(row, axis) for row in used], dtype=float)
     errors = np.array([getattr(row, column) for row in used], dtype=float)
     values = np.array([getattr(row, column.removesuffix("_error")) for row in used], dtype=float)
-    return at, np.where(errors > ROUNDING * np.abs(values), errors, ZERO)
+    return at, np.where(errors > TOL.rounding * np.abs(values), errors, DRAWN_ZERO)
 
 
 def _summary(curves: list[tuple[Numbers, Numbers]]) -> tuple[Numbers, Numbers, Numbers, Numbers]:

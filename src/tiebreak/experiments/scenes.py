@@ -14,9 +14,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from tiebreak.experiments.race import Record
+from tiebreak.linalg.tolerances import TOL
 
 TAIL = 0.1  # the part of the way over which the largest error counts
-ROUNDING = 16 * 2.0**-52  # of a value of f or g: no error is known more precisely
 
 Axis = Literal["iteration", "gradients", "seconds"]
 Column = Literal["upper_error", "lower_error"]
@@ -73,7 +73,7 @@ def error_of(row: Record, column: Column) -> float:
     )
     if not math.isfinite(error):
         raise UnknownHere(f"{row.method} has no finite {column} at step {row.iteration}")
-    return max(error, ROUNDING * abs(value))
+    return max(error, TOL.rounding * abs(value))
 
 
 def last_tenth(run: Curves, method: str, axis: Axis, share: float) -> list[Record]:
@@ -201,8 +201,8 @@ def measured_slopes(scene: Scene, row: PublishedRate) -> dict[str, float]:
         raise UnknownHere(f"there are no rows of {row.label}")
     k = [getattr(r, row.axis) for r in rows]
     best = scene.facts.upper_optimum
-    floor_f = ROUNDING * max(abs(r.upper) for r in every)
-    floor_g = ROUNDING * max(abs(r.lower) for r in every)
+    floor_f = TOL.rounding * max(abs(r.upper) for r in every)
+    floor_g = TOL.rounding * max(abs(r.lower) for r in every)
     return {
         "upper": slope(k, [r.upper - best for r in rows], DECADES, floor_f),
         "lower": slope(k, [r.lower_error for r in rows], DECADES, floor_g),

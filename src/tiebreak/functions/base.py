@@ -24,9 +24,6 @@ from tiebreak.functions.parts.quadratic_parts import Part
 from tiebreak.linalg import Array, FromData, Host, Image, Matrix, arrays, in_files
 from tiebreak.linalg.conic_form import ConicForm, Cost
 
-SMALL = 256  # up to this size eigenvalues are computed exactly, beyond it bounded by Lanczos
-SPECTRUM_LIMIT = 2048  # largest smaller side for which a whole spectrum is computed: seconds
-
 
 class PointWithImage(NamedTuple):
     """A point with its image under one function's matrix."""

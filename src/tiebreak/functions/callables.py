@@ -12,8 +12,7 @@ import numpy as np
 
 from tiebreak.functions.base import Projection, SmoothFunction
 from tiebreak.linalg import Array, arrays, checks, rounding_unit
-
-PROBE = 1e-4  # distance from the start at which gradients are compared, relative to |x0|
+from tiebreak.linalg.tolerances import TOL
 
 
 class StartSizes(NamedTuple):
@@ -115,7 +114,7 @@ class Smooth(SmoothFunction, keyword=""):
             return self
         slope, value = self.gradient(x0), abs(self.value(x0))
         steepness, size = arrays.norm(slope), arrays.norm(x0)
-        length = PROBE * (size or (value / steepness if steepness > 0.0 else 0.0) or 1.0)
+        length = TOL.away * (size or (value / steepness if steepness > 0.0 else 0.0) or 1.0)
         count = np.arange(1.0, x0.shape[0] + 1.0)
         directions = (x0, slope, arrays.like(np.cos(count * count), x0))
         changes = [self._change(x0, project, slope, d, length) for d in directions]

@@ -12,7 +12,7 @@ from tiebreak.linalg import EPS, Host, Matrix, arrays
 from tiebreak.linalg.host import host
 from tiebreak.linalg.host_rows import HostRows
 
-CLEAR = 2.0**10  # times its rounding error: a product is not 0
+CLEAR_SLOPE = 2.0**10  # times its rounding error: a product is not 0
 
 
 class LossRows(NamedTuple):
@@ -70,5 +70,5 @@ def are_clear(matrix: Matrix, margins: Callable[[Host], Host], d: Host) -> bool:
     Rounding errors are taken from the largest product, for the terms of the others are not known.
     """
     products = host(matrix.forward(arrays.like(d, matrix.prototype))[0])
-    least = CLEAR * (len(d) + 4) * EPS * float(np.max(np.abs(products)))
+    least = CLEAR_SLOPE * (len(d) + 4) * EPS * float(np.max(np.abs(products)))
     return bool(np.all(margins(products) > least))

@@ -25,7 +25,7 @@ from tiebreak.sets import Domain, projected
 
 Value = Callable[[Any], float]  # of a NumPy vector
 
-STEPS = (1 / 2, 3 / 8, 1 / 4, 1 / 8)  # powers of epsilon, times a length: some step is a good one
+POWERS = (1 / 2, 3 / 8, 1 / 4, 1 / 8)  # powers of epsilon, times a length: some step is a good one
 LINE = 6  # points on either side of the one where the rounding errors are measured
 MOVES = (1.0, 1e-3, 1e-6)  # how far from x0, relative to x0: far away it may overflow or be flat
 
@@ -140,7 +140,7 @@ def _wrong_coordinates(
         return []
     center, wrong = value(at), []
     for j, got in enumerate(slope.tolist()):
-        steps = [float(scale[j]) * epsilon**power for power in STEPS]
+        steps = [float(scale[j]) * epsilon**power for power in POWERS]
         low, high = _enclosure(value, center, rounding, at, j, steps)
         slack = epsilon**0.375 * abs(got)
         # Differences that contradict each other (low > high) prove nothing.
@@ -179,7 +179,7 @@ def _rounding(value: Value, at: Any, scale: Any, epsilon: float) -> Rounding | N
     units are added for errors that all points of the line share.
     """
     direction = np.random.default_rng(1).uniform(-1.0, 1.0, len(at)) * scale
-    for power in STEPS[1:]:
+    for power in POWERS[1:]:
         places = np.arange(-LINE, LINE + 1)[:, None] * epsilon**power * direction
         line = np.array([value((at + place).astype(at.dtype)) for place in places])
         if len(set(line.tolist())) == len(line):  # else they are too coarse for so short a line

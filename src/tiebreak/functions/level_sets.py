@@ -20,13 +20,14 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from tiebreak.functions.base import SPECTRUM_LIMIT, Function
+from tiebreak.functions.base import Function
 from tiebreak.functions.elementary import Linear, SquaredNorm
 from tiebreak.functions.losses.least_squares import LeastSquares
 from tiebreak.functions.quadratic import Quadratic
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array, Host, dot, like, norm, to_numpy, zeros_like
+from tiebreak.linalg.sizes import LARGE_SIDE
 from tiebreak.sets import Domain, Space, argmin_cut
 from tiebreak.sets.roots import middle
 
@@ -56,7 +57,7 @@ def find(f: Function, domain: Domain) -> LevelSets | None:
         return Halfspaces(simple.slope, domain)
     (weight, h), *others = summands(f.bare)
     if isinstance(domain, Space) and isinstance(h, Quadratic | LeastSquares) and not others:
-        is_small = min(h.matrix.shape) <= SPECTRUM_LIMIT and h.matrix.is_explicit
+        is_small = min(h.matrix.shape) <= LARGE_SIDE and h.matrix.is_explicit
         return Ellipsoids(weight, h) if is_small else None
     return None
 

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 
 from tiebreak.functions.base import (
-    SMALL,
-    SPECTRUM_LIMIT,
     PendingEvaluation,
     PointWithImage,
     SmoothFunction,
@@ -39,6 +37,7 @@ from tiebreak.linalg import (
 from tiebreak.linalg.conic_form import ConicForm, Cost, add_quadratic
 from tiebreak.linalg.host import host
 from tiebreak.linalg.host_rows import HostRows
+from tiebreak.linalg.sizes import LARGE_SIDE, SMALL_SIDE
 
 
 class Quadratic(SmoothFunction):
@@ -174,7 +173,7 @@ class Quadratic(SmoothFunction):
     @property
     def _has_spectrum(self) -> bool:
         """Are the entries of Q there, and few enough for all eigenvalues?"""
-        return self.matrix.is_explicit and self.matrix.shape[0] <= SPECTRUM_LIMIT
+        return self.matrix.is_explicit and self.matrix.shape[0] <= LARGE_SIDE
 
     @cached_property
     def _extremes(self) -> tuple[float, float]:
@@ -212,7 +211,7 @@ class Quadratic(SmoothFunction):
         Rounding cannot tell an eigenvalue 0 from 1e-17, but exact arithmetic tells the rank.
         """
         n = self.matrix.shape[0]
-        if not self._has_spectrum or n > SMALL:
+        if not self._has_spectrum or n > SMALL_SIDE:
             return 0.0
         Q = self.matrix.dense()
         values, rank = np.linalg.eigvalsh(Q), spectra.exact_rank(Q)

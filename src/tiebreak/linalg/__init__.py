@@ -12,12 +12,11 @@ from tiebreak.linalg.matrices import DENSE_LIMIT, Dense, Matrix, Operator, RowBl
 from tiebreak.linalg.rank import Rank, as_it_is, decide_rank, null_basis
 from tiebreak.linalg.refusals import Refusal, refusal_of
 from tiebreak.linalg.registry import in_files
-from tiebreak.linalg.spectra import EPS, GAP, cleaned, clear_rank, equilibrate
+from tiebreak.linalg.spectra import EPS, cleaned, clear_rank, equilibrate
 
 __all__ = [
     "DENSE_LIMIT",
     "EPS",
-    "GAP",
     "TINY",
     "Array",
     "DeferredImage",

@@ -26,6 +26,9 @@ T = TypeVar("T")
 ONE_THREAD = 2**13  # entries of vectors whose product BLAS leaves to one thread
 MANY_THREADS = 2**17  # entries from which threads are faster
 TINY = 2.0**-1000  # covers underflow, which relative errors do not
+SAFE = 1.0 + 1e-12  # more than the rounding errors of a sum of thousands of positive numbers
+MOST_EXPONENT = 256  # of two, for numbers of ordinary size: no square of a square overflows
+HUGE = 1e150  # factors beyond this drown everything else in rounding errors; squares are numbers
 
 _NAMESPACES: dict[type, Namespace] = {}
 _UNITS: dict[tuple[type, Any], float] = {}  # by type and dtype

@@ -15,10 +15,10 @@ import numpy as np
 from tiebreak.linalg import arrays, matrices, tables
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.matrices import Matrix
-from tiebreak.linalg.matrices.base import DENSE_LIMIT
 from tiebreak.linalg.matrices.operators import Operator, is_operator
 from tiebreak.linalg.matrices.row_sources import is_source
 from tiebreak.linalg.matrices.streamed import Streamed
+from tiebreak.linalg.sizes import DENSE_LIMIT
 
 ADJOINT_MISMATCH = (
     1e4  # units of rounding by which <A x, r> and <x, A' r> of an operator may differ

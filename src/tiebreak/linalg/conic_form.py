@@ -14,13 +14,11 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.arrays import SAFE, Host
 from tiebreak.linalg.spectra import EPS, semidefinite_root
 
 RANK_SLACK = 8.0  # eigenvalues of Q up to so many units of rounding per variable are taken as 0
 Kind = Literal["zero", "nonnegative", "second-order", "exponential"]  # of a cone
-
-ROUND_UP = 1.0 + 1e-12  # more than the rounding errors of sums of thousands of terms
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +148,7 @@ class ConicForm:
     def __init__(self, lower: Host, upper: Host, radius: float = math.inf) -> None:
         self.lower, self.upper = lower, upper
         farthest = np.maximum(np.abs(lower), np.abs(upper))
-        self.radius: float = min(radius, arrays.norm(farthest) * ROUND_UP)
+        self.radius: float = min(radius, arrays.norm(farthest) * SAFE)
         self._reach = [np.minimum(farthest, self.radius)]
         self.n = self.size = len(lower)
         self._constraints: dict[Kind, list[Affine]] = {kind: [] for kind in get_args(Kind)}
@@ -209,7 +207,7 @@ class ConicForm:
                 squares = block.multiply(block) if arrays.is_sparse(block) else block * block
                 most = np.minimum(most, np.sqrt(squares.sum(axis=1)) * self.radius)
             total = total + most
-        return np.asarray(total * ROUND_UP)
+        return np.asarray(total * SAFE)
 
     def signs(self, terms: Affine) -> Host:
         """1 for numbers that are >= 0 on the whole feasible set, -1 for <= 0, 0 for others.
@@ -225,7 +223,7 @@ class ConicForm:
                 up, down = _positive(block), _positive(-block)
                 least = least + _product(up, near) - _product(down, far)
                 sizes = sizes + _product(up, np.abs(near)) + _product(down, np.abs(far))
-            sure = least >= (ROUND_UP - 1.0) * sizes
+            sure = least >= (SAFE - 1.0) * sizes
             found[sure & (found == 0.0)] = sign
         return found
 
@@ -243,11 +241,11 @@ class ConicForm:
 
     def length(self, terms: Affine) -> Affine:
         """One number that is |terms|, the Euclidean norm, where it is minimised."""
-        most = arrays.norm(self.bound(terms)) * ROUND_UP
+        most = arrays.norm(self.bound(terms)) * SAFE
         is_of_x = all(first == 0 for first, _ in terms.blocks)
         if is_of_x and self.radius < math.inf:
             of_matrix = sum(_norm_bound(block) for _, block in terms.blocks)
-            most = min(most, (of_matrix * self.radius + arrays.norm(terms.offset)) * ROUND_UP)
+            most = min(most, (of_matrix * self.radius + arrays.norm(terms.offset)) * SAFE)
         size = self.variables(1, most)
         self.second_order(size, terms)
         return size

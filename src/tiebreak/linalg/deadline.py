@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import TypeVar
 
+SPEED = 5e8  # of the work that `svd_work` counts, in a second: a core of today does twice as much
 T = TypeVar("T")
 
 GRACE = 1.0  # seconds for what is done after the end: the last row, the certificate
 IN_CACHE = 0.25  # of the time of an entry read once: a unit of `svd_work`, whose blocks are cached
-SPEED = 5e8  # of the work that `svd_work` counts, in a second: a core of today does twice as much
 
 
 class Over(Exception):

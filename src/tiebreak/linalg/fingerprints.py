@@ -31,7 +31,7 @@ from tiebreak.linalg.arrays import Array, Host
 from tiebreak.linalg.registry import in_files
 
 PIECE = 2**20  # bytes that one checksum is of: enough work for a thread, small changes are found
-DEVICE_PIECE = 2**18  # the same on a device, in words of 32 bits
+DEVICE_PIECE = PIECE // np.dtype(np.uint32).itemsize  # the same on a device, in words
 PIECES_AT_ONCE = 2**5  # on a device: few calls, and little memory for products
 
 Self = TypeVar("Self", bound="FromData")

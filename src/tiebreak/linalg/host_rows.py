@@ -11,7 +11,7 @@ import numpy as np
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.matrices import Matrix
-from tiebreak.linalg.matrices.base import DENSE_LIMIT
+from tiebreak.linalg.sizes import DENSE_LIMIT
 from tiebreak.linalg.spectra import EPS
 
 

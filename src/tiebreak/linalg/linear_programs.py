@@ -8,10 +8,7 @@ import numpy as np
 
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
-
-# With presolve or without, and the tolerance: without presolve HiGHS knows what it is that fails,
-# and a tolerance may be too strict for it.
-ATTEMPTS = ((True, 1e-10), (False, 1e-10), (False, 1e-7))
+from tiebreak.linalg.tolerances import TOL
 
 
 def linear_program(
@@ -37,7 +34,9 @@ def last_attempt(cost: Host, presolve: bool = True, **program: Any) -> Any:
     from scipy.optimize import linprog
 
     found = None
-    for with_presolve, tolerance in ATTEMPTS:
+    # Without presolve HiGHS knows what it is that fails; and a tolerance may be too strict for it.
+    tolerances = (TOL.touching, TOL.touching, TOL.solver)
+    for with_presolve, tolerance in zip((True, False, False), tolerances, strict=True):
         if with_presolve and not presolve:
             continue
         deadline.check()

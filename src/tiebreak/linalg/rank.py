@@ -11,10 +11,7 @@ from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import CAREFUL, Sliced, norm
 from tiebreak.linalg.spectra import EPS, clear_rank, eigenvalues, equilibrate
-
-CLEARLY_SEEN = (
-    1e-8  # the least eigenvalue of M'M, relative to the terms: with more there is no doubt
-)
+from tiebreak.linalg.tolerances import TOL
 
 
 class Rank(NamedTuple):
@@ -202,7 +199,7 @@ def directions(
     M, size = row_units[:, None] * (rows @ N) * units, norm(row_units[:, None] * terms * units)
     if len(M) >= k > 0:
         deadline.check(0.2 * deadline.svd_work(*M.shape))
-        if eigenvalues(M.T @ M)[0] > CLEARLY_SEEN * size * size:
+        if eigenvalues(M.T @ M)[0] > TOL.half * size * size:
             return Directions(np.eye(k), np.zeros((k, 0)))
     deadline.check(deadline.svd_work(len(M), k, whole=len(M) < k))
     _, sigma, vt = np.linalg.svd(M, full_matrices=len(M) < k)

@@ -18,7 +18,8 @@ from tiebreak.linalg.arrays import Host, rounding_unit
 from tiebreak.linalg.host import host, norm, top_exponent
 from tiebreak.linalg.matrices import RowBlocks
 from tiebreak.linalg.matrices.base import Matrix
-from tiebreak.linalg.spectra import EPS, GAP, rounding_level
+from tiebreak.linalg.spectra import EPS, rounding_level
+from tiebreak.linalg.tolerances import TOL
 
 
 class RowGram:
@@ -44,13 +45,15 @@ class RowGram:
     def clear_rank(self, epsilon: float = EPS) -> int:
         """How many eigenvalues are surely more than rounding, for data of this unit of rounding.
 
-        Those above GAP times their rounding errors, whose roots are above GAP times the rounding
-        level of singular values. The first implies the second where epsilon = EPS: of
-        s² > GAP EPS (64 + max(m, n)/2) |S|² follows s > GAP EPS max(m, n) |S|, for that squared
-        is GAP² EPS² max² |S|² <= GAP EPS max/2 |S|² where max(m, n) <= 1/(2 GAP EPS) ~ 2e12.
+        Those above c = `TOL.clear_units` times their rounding errors, whose roots are above c
+        times the rounding level of singular values. The first implies the second where
+        epsilon = EPS: of s² > c EPS (64 + max(m, n)/2) |S|² follows s > c EPS max(m, n) |S|, for
+        that squared is c² EPS² max² |S|² <= c EPS max/2 |S|² where max(m, n) <= 1/(2 c EPS) ~ 2e12.
         """
-        level = GAP * rounding_level(self.shape, math.sqrt(max(self.largest, 0.0)), epsilon)
-        return int(np.count_nonzero(self.values > max(GAP * self.noise, level * level)))
+        level = TOL.clear_units * rounding_level(
+            self.shape, math.sqrt(max(self.largest, 0.0)), epsilon
+        )
+        return int(np.count_nonzero(self.values > max(TOL.clear_units * self.noise, level * level)))
 
     @property
     def largest(self) -> float:

@@ -12,14 +12,13 @@ import numpy as np
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array, Host
 from tiebreak.linalg.host import power_of_two
+from tiebreak.linalg.tolerances import TOL
 
 EPS = 2.0**-52
-GAP = 1e3  # singular values that are so many times larger than rounding leave no doubt
-ALIKE_EXPONENTS = 5  # rows and columns within 2^5 ~ sqrt(GAP) of one another are left as they are
 FEW_UNITS = 64  # rounding errors are a few units in the last place of the numbers they come from
 ELIMINATION_LIMIT = 2**30  # products of residues: a few seconds in NumPy
 PANEL = 32  # columns that are eliminated together: sums of 32 products below 2^47 are exact
-TALL = 8  # times as many rows as columns: most rows are combinations of a few
+TALL_FOR_RANK = 8  # times as many rows as columns: most rows are combinations of a few
 CHUNK = 4096  # rows that are combined together
 WHOLE_BITS = 30  # integers up to 2^30 are their own residues modulo larger primes
 
@@ -125,7 +124,7 @@ def equilibrate(A: Host) -> tuple[Host, Host]:
         r, c = r - 0.5 * rows, c - 0.5 * columns
     seen = np.isfinite(size)
     if all(
-        np.ptp(part) <= ALIKE_EXPONENTS
+        np.ptp(part) <= math.log2(TOL.alike)
         for part in (r[seen.any(axis=1)], c[seen.any(axis=0)])
         if len(part)
     ):
@@ -190,7 +189,8 @@ def rounding_level(shape: tuple[int, int], largest: float, epsilon: float) -> fl
 def clear_rank(sigma: Host, shape: tuple[int, int], epsilon: float) -> tuple[int, int]:
     """How many singular values are certainly more than rounding, and how many may be."""
     noise = rounding_level(shape, float(np.max(sigma, initial=0.0)), epsilon)
-    return int(np.count_nonzero(sigma > GAP * noise)), int(np.count_nonzero(sigma > noise))
+    clear = int(np.count_nonzero(sigma > TOL.clear_units * noise))
+    return clear, int(np.count_nonzero(sigma > noise))
 
 
 def exact_rank(A: Host) -> int | None:
@@ -258,7 +258,7 @@ def _rank_modulo(A: Host, prime: int) -> int:
     deadline.check()
     if A.shape[0] < A.shape[1]:
         A = A.T
-    if len(A) > TALL * A.shape[1]:
+    if len(A) > TALL_FOR_RANK * A.shape[1]:
         return _tall_rank(A, prime)
     return _square_rank(_residues(A, prime), prime)
 

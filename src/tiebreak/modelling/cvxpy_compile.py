@@ -18,6 +18,7 @@ import numpy as np
 from tiebreak.conic.program import Objective
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.spectra import EPS, semidefinite_root
+from tiebreak.linalg.tolerances import TOL
 
 
 class CompiledLevel:
@@ -202,9 +203,6 @@ def same_matrix(one: Any, other: Any) -> bool:
     return bool((one != other).nnz == 0)
 
 
-RANK = 1e-12  # eigenvalues below this times the largest of their block are rounding
-
-
 def square_root(P: Any) -> Any:
     """F with F'F = P, sparse, no rows where P does nothing.
 
@@ -226,7 +224,7 @@ def square_root(P: Any) -> Any:
     pieces = []
     for block in range(blocks):
         columns = used[block_of == block]
-        slack = max(RANK, columns.size * EPS)
+        slack = max(TOL.met, columns.size * EPS)
         roots, basis, units = semidefinite_root(P[columns][:, columns].toarray(), slack)
         factor = roots[:, None] * basis * units
         row, column = np.nonzero(factor)

@@ -13,8 +13,7 @@ import numpy as np
 
 from tiebreak.conic.program import Cone, Objective
 from tiebreak.linalg.arrays import Host
-
-STEADY = 1e-6  # a coefficient below this, relative to its row, defines nothing
+from tiebreak.linalg.tolerances import TOL
 
 
 class Definitions:
@@ -42,7 +41,7 @@ class Definitions:
         columns = np.flatnonzero(alone)
         where, size = rows.indices[rows.indptr[columns]], rows.data[rows.indptr[columns]]
         largest = abs(rows).max(axis=1).toarray().ravel() if len(columns) else np.zeros(m)
-        good = (where < equations) & (np.abs(size) > STEADY * largest[where])
+        good = (where < equations) & (np.abs(size) > TOL.independent * largest[where])
         self._where, first = np.unique(where[good], return_index=True)
         self.defined, self._pivot = columns[good][first], size[good][first]
         self.kept = np.delete(np.arange(n), self.defined)

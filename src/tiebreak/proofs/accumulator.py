@@ -22,8 +22,10 @@ from functools import cached_property
 
 from tiebreak.functions import Function, Minorant, split
 from tiebreak.linalg import TINY, Array, arrays, deadline, rounding_unit
+from tiebreak.linalg.arrays import HUGE
+from tiebreak.linalg.spectra import EPS
 from tiebreak.problem import Problem
-from tiebreak.proofs.bounds import HUGE, Block, Bound, Known, Search, Sums, best_of
+from tiebreak.proofs.bounds import Block, Bound, Known, Search, Sums, best_of
 from tiebreak.proofs.evidence import (
     EvidenceQueue,
     Intervals,
@@ -33,7 +35,7 @@ from tiebreak.proofs.evidence import (
     minorant_errors,
     value_error,
 )
-from tiebreak.proofs.models import UNIT, Model
+from tiebreak.proofs.models import Model
 from tiebreak.sets import described, distance_bound
 
 
@@ -200,7 +202,7 @@ class BoundAccumulator:
             slope = arrays.plus(slope, at, -sigma)
             constant += 0.5 * sigma * size * size
         # Of a sum over the variables, and the sum over the steps rounds too.
-        slack = rounding_unit(UNIT, int(slope.shape[0])) + 0.5 * UNIT * self._sums.steps
+        slack = rounding_unit(EPS, int(slope.shape[0])) + 0.5 * EPS * self._sums.steps
         of_value += of_slope * size + slack * (
             abs(minorant.value) + steepness * size + abs(sigma) * size * size
         )

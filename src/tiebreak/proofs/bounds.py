@@ -19,17 +19,18 @@ import numpy as np
 
 from tiebreak.functions import Function, split
 from tiebreak.linalg import TINY, Array, arrays, in_files, rounding_unit
+from tiebreak.linalg.arrays import HUGE
+from tiebreak.linalg.spectra import EPS
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.proofs.concave import Concave, largest
-from tiebreak.proofs.models import UNIT, Low, Model
+from tiebreak.proofs.models import Low, Model
 from tiebreak.proofs.regions import SolutionRegion
 from tiebreak.sets import Domain, Set
 
-HUGE = 1e150  # multipliers beyond this drown everything else in rounding errors
-MIXTURES = 4  # how many mixtures of a minorant with a constant one are tried
 MARGINS = (1e-13, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)  # how far inside a dual ball is surely inside
-GUARDED = 4.0  # how much less well g may be known, for the guard: see `certificate.Standing`
 NEARBY = 2**16  # entries of a vector that is copied to the host, where the search asks a lot
+LESS_KNOWN = 4.0  # how much less well g may be known, for the guard: see `certificate.Standing`
 
 
 @in_files("Bound")
@@ -133,7 +134,7 @@ class Search:
         self._copies: dict[int, tuple[Model, Model]] = {}  # a model and its copy, by the model's id
         if self._is_far:
             zero, domain = np.zeros(n), _on_the_host(domain)
-        self._slack = rounding_unit(UNIT, n)  # of a sum over the variables
+        self._slack = rounding_unit(EPS, n)  # of a sum over the variables
         self._zero = zero
         self._region = SolutionRegion(*problem.penalties, domain, problem.radius, zero)
         self._floors = tuple(self._floor(h) for h in (problem.upper, problem.lower))
@@ -270,7 +271,9 @@ class Search:
         """The best bound of t model + (1 - t) floor: both are minorants, and all between."""
         if floor is None or model is None:
             return -math.inf
-        return largest(self._along(floor, model.plus(floor, -1.0)), 1.0, MIXTURES, ceiling=1.0)[0]
+        return largest(
+            self._along(floor, model.plus(floor, -1.0)), 1.0, TOL.refinements, ceiling=1.0
+        )[0]
 
     def _along(self, base: Model, move: Model) -> Concave:
         """t -> min_Z of base + t move, a concave function, and its derivative: see `_lowest`."""
@@ -313,7 +316,7 @@ def _on_the_host(domain: Domain) -> Domain:
 def _with_bounds(s: Sums, bounds: Sequence[Bound]) -> Sums:
     """The best bound on f*, and the one that is best where g is a few times less well known."""
     bounds = [bound for bound in bounds if math.isfinite(bound.value)]
-    level = s.ghat + GUARDED * max(s.ghat - s.lower_bound, 0.0)
+    level = s.ghat + LESS_KNOWN * max(s.ghat - s.lower_bound, 0.0)
     guard = max((s.guard, *bounds), key=lambda bound: (bound.at(level), bound.value))
     best = best_of(s.upper_bound, *(bound.value for bound in bounds))
     return s._replace(upper_bound=best, guard=guard)

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 from tiebreak import theory
 from tiebreak.functions import Minorant
 from tiebreak.linalg import EPS, TINY, Array, arrays, deadline, in_files
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.proofs.accumulator import BoundAccumulator
 from tiebreak.proofs.evidence import minorant_errors, value_error
 from tiebreak.sets.domains import described, distance_bound, distance_from, projection_error
 
 UNDERFLOW = 1e-290  # a gap below this is 0, a tolerance that is no larger is none
-PROMISING = 1e-6  # growth of less than this share of L_g is as good as none
 BY_GROWTH = "the distance from x to a minimiser of g, by how g grows"
 NOWHERE = (-math.inf, math.inf)  # the interval of what is not known
 
@@ -306,7 +306,7 @@ class Certifier:
         error = self.value_errors(x, 0.0, lower_value)[1]
         excess = max(lower_value - g.lower_bound, 0.0) + error
         # The growth of a matrix costs a factorisation: only where it can help.
-        if not 0.5 * depth * depth * PROMISING * g.known_lipschitz > excess:
+        if not 0.5 * depth * depth * TOL.independent * g.known_lipschitz > excess:
             return math.inf
         growth = deadline.unless_too_long(lambda: g.growth, 0.0)
         d = math.sqrt(2.0 * excess / growth) if growth > 0.0 else math.inf

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from tiebreak.linalg.arrays import HUGE
+from tiebreak.linalg.tolerances import TOL
+
 Tangent = tuple[float, float, float]  # t, value and derivative
 Concave = Callable[[float], Tangent]  # at t, or at the next t where it is finite
 
 STRIDES = 4.0, 1e8  # the first and the largest factor on t, until the maximum is bracketed
-FACTORS = 1e-150, 1e150  # t stays between these: beyond them rounding errors drown the rest
-CLOSE = 1e-3  # relative: a bracket this narrow is narrow enough, every value being a valid bound
-MARGIN = 0.05  # of a bracket: so far from its ends at least, for tangents may be inexact
+FROM_ENDS = 0.05  # of a bracket: so far from its ends at least, for tangents may be inexact
 
 
 def largest(
@@ -43,13 +44,13 @@ def largest(
         if is_end or not abs(derivative) > 0.0:  # the end of the interval, or t, is best
             break
         if left is not None and right is not None:
-            if right[0] - left[0] <= CLOSE * right[0]:
+            if right[0] - left[0] <= TOL.settled * right[0]:
                 break
             t = _between(left, right)
         else:
             t = t / stride if left is None else t * stride
             stride = min(stride * stride, longest)
-            if not FACTORS[0] < t < FACTORS[1]:
+            if not 1.0 / HUGE < t < HUGE:
                 break
     return best
 
@@ -60,5 +61,5 @@ def _between(left: Tangent, right: Tangent) -> float:
     meet = (at_b - at_a + up * a - down * b) / (up - down)
     if not math.isfinite(meet):  # nothing bounds the model at a
         meet = 0.5 * (a + b)
-    margin = MARGIN * (b - a)
+    margin = FROM_ENDS * (b - a)
     return min(max(meet, a + margin), b - margin)

@@ -45,7 +45,10 @@ HOPES = (MET, ANSWER, RULE)
 LIMITS = ("max_iter", "max_time", "stopped")
 KNOWN = (*HOPES, DOUBT, FALLS, EMPTY, BROKEN, *LIMITS)
 
-INSIDE = 1e-9  # of a constraint's own terms: how far outside of Z a point may be called feasible
+# Of a constraint's own terms: how far outside of Z a point may be called feasible. Every certified
+# word means this, and no proof corrects it: it is a promise of the interface and nothing to tune,
+# a hundred times stricter than solvers of linear programs are by default (1e-7).
+NEARLY_IN_Z = 1e-9
 WEAK = "f(x) - f* and g(x) - g* are proved to be within the tolerance (weak: f(x) may be below f*)"
 GUARDED = (
     "f(x) - f* and g(x) - g* are proved to be within the tolerance; that f(x) is not far below f* "
@@ -83,12 +86,9 @@ class Constrained(Protocol):
 class LevelClaim(NamedTuple):
     """What is proved of one level at x: all of it is about the value that was computed there."""
 
-    gap: float  # its value less the best one is at most this
-    error: float  # and differs from it by at most this
-    asked: float  # the tolerance
-
-
-UNKNOWN = LevelClaim(math.inf, math.inf, 0.0)  # a level of which nothing is proved
+    gap: float = math.inf  # its value less the best one is at most this
+    error: float = math.inf  # and differs from it by at most this
+    asked: float = 0.0  # the tolerance
 
 
 class ResultClaim(NamedTuple):
@@ -144,7 +144,7 @@ def judge(claim: ResultClaim) -> Word:
 def violated(problem: Constrained, x: Array) -> Violation | None:
     """The constraint that x violates most relative to its own terms; None where x is in Z."""
     unit = math.prod(x.shape) * arrays.epsilon(x)
-    found = [one for one in problem.violations(x) if one.exceeds(INSIDE, unit)]
+    found = [one for one in problem.violations(x) if one.exceeds(NEARLY_IN_Z, unit)]
     return max(found, key=lambda one: one.amount / (one.size or 1.0), default=None)
 
 

@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from tiebreak.linalg import Array, arrays, in_files
 
-UNIT = 2.0**-52  # models are kept in float64 whatever the problem's own precision
-
 
 @in_files("model")
 class Model(NamedTuple):

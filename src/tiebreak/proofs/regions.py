@@ -26,14 +26,14 @@ from collections.abc import Callable, Sequence
 
 from tiebreak.functions import Joint, Penalty, Terms, Zero, joint
 from tiebreak.linalg import Array, arrays, rounding_unit
-from tiebreak.proofs.models import UNIT, Low, Model
+from tiebreak.linalg.spectra import EPS
+from tiebreak.linalg.tolerances import TOL
+from tiebreak.proofs.models import Low, Model
 from tiebreak.sets import Ball
 from tiebreak.sets.domains import Domain, Space, described, projection_error
 
-SMALLEST = 2.0**-500  # a radius below this is as good as 0
+SMALLEST_RADIUS = 2.0**-500  # a radius below this is as good as 0
 WEIGHTS = 8  # multipliers of the constraint |x| <= R that are tried
-SHRINKING = 1e-3  # the least factor from one of them to the next
-ON_SPHERE = 1e-9  # relative: |x| this close to R is as good as R
 
 
 class SolutionRegion:
@@ -56,10 +56,10 @@ class SolutionRegion:
     def narrow(self, steps: int, radius: float) -> None:
         """For models that are sums over so many steps, and |x*| <= radius too is known by now."""
         if radius < self._size:
-            self._radius = max(radius, SMALLEST)
-        slack = rounding_unit(UNIT, int(self._zero.shape[0]))  # of a sum over the variables
+            self._radius = max(radius, SMALLEST_RADIUS)
+        slack = rounding_unit(EPS, int(self._zero.shape[0]))  # of a sum over the variables
         # The weights are sums, which round; smaller ones are safe.
-        self._safe = 1.0 - slack - UNIT * steps
+        self._safe = 1.0 - slack - EPS * steps
         plain: BallRegion | SetRegion = (
             BallRegion(self._size, self._zero, slack, steps)
             if self._is_round
@@ -114,7 +114,7 @@ class BallRegion:
 
     def minimum(self, model: Model) -> Low:
         """min of constant - |slope| r + q/2 r² over r <= R."""
-        lost = self.slack + 0.5 * UNIT * self.steps  # the curvature is a sum over the steps
+        lost = self.slack + 0.5 * EPS * self.steps  # the curvature is a sum over the steps
         q, R, length = model.curvature * (1.0 - lost), self.radius, arrays.norm(model.slope)
         steepness = length * (1.0 + self.slack) + model.slope_error  # which may point anywhere
         r = min(steepness / q, R) if q > 0.0 else R
@@ -122,7 +122,7 @@ class BallRegion:
             return Low()
         fall = steepness * r + model.value_error + self.slack * abs(model.constant)
         x = arrays.stretched(model.slope, length, -r) if length > 0.0 else self.zero
-        return Low(model.constant - fall * (1.0 + 8.0 * UNIT) + 0.5 * q * r * r, x)
+        return Low(model.constant - fall * (1.0 + 8.0 * EPS) + 0.5 * q * r * r, x)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,7 +207,7 @@ class SetRegion:
         good.
         """
         q, size = model.curvature, arrays.norm(p)
-        rounding = 4.0 * UNIT * (arrays.norm(model.slope) + q * size)
+        rounding = 4.0 * EPS * (arrays.norm(model.slope) + q * size)
         return model._replace(
             constant=model.constant - 0.5 * q * size * size,
             slope=model.slope + q * p,
@@ -351,8 +351,8 @@ def _by_weights(
         best = _highest(best, low)
         if low.at is None:
             break
-        longer = max(arrays.norm(low.at) / radius, SHRINKING)
-        if abs(longer - 1.0) < ON_SPHERE:
+        longer = max(arrays.norm(low.at) / radius, TOL.settled)
+        if abs(longer - 1.0) < TOL.accurate:
             break
-        weight = max((curvature + weight) * longer - curvature, SHRINKING * weight)
+        weight = max((curvature + weight) * longer - curvature, TOL.settled * weight)
     return best

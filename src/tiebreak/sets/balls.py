@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 
 from tiebreak.linalg import arrays, assign, checks, remember, tables
-from tiebreak.linalg.arrays import Array, dot, like, norm, zeros_like
-from tiebreak.linalg.conic_form import ROUND_UP, ConicForm, constants
+from tiebreak.linalg.arrays import SAFE, Array, dot, like, norm, zeros_like
+from tiebreak.linalg.conic_form import ConicForm, constants
 from tiebreak.linalg.elementwise import moved, shrunk
 from tiebreak.linalg.host import host
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.base import Set
 from tiebreak.sets.cuts import CutProjection, Products
 from tiebreak.sets.descriptions import Bounds
-from tiebreak.sets.faces import TOUCHING, ActiveFace, face_across
+from tiebreak.sets.faces import ActiveFace, face_across
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -62,8 +63,8 @@ class Ball(Set):
 
     def bounds_in(self, n: int) -> Bounds:
         center = np.zeros(n) if self.center is None else host(self.center)
-        away = self.radius + (ROUND_UP - 1.0) * (np.abs(center) + self.radius)
-        return Bounds(center - away, center + away, (norm(center) + self.radius) * ROUND_UP)
+        away = self.radius + (SAFE - 1.0) * (np.abs(center) + self.radius)
+        return Bounds(center - away, center + away, (norm(center) + self.radius) * SAFE)
 
     @property
     def as_ball(self) -> tuple[Any, float]:
@@ -78,7 +79,7 @@ class Ball(Set):
     def face_at(self, x: Array) -> ActiveFace | None:
         """The sphere counts as a face too, with the directions that touch it."""
         away = self._centred(x)
-        if norm(away) < self.radius * (1.0 - TOUCHING):
+        if norm(away) < self.radius * (1.0 - TOL.met):
             return None
         # |slope|/radius, for x + d lies |d|²/(2 radius) below the tangent plane of a sphere.
         return face_across(self.project, away)._replace(

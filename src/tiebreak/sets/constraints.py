@@ -13,18 +13,17 @@ from typing import Any
 import numpy as np
 
 from tiebreak.linalg import Refusal, arrays, checks, tables
-from tiebreak.linalg.arrays import Array, norm, to_numpy
-from tiebreak.linalg.conic_form import ROUND_UP, ConicForm
+from tiebreak.linalg.arrays import SAFE, Array, norm, to_numpy
+from tiebreak.linalg.conic_form import ConicForm
 from tiebreak.linalg.fingerprints import assign, known, remember
 from tiebreak.linalg.host import host
+from tiebreak.linalg.sizes import QUICK_SIDE
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.base import INFINITY, Set, Violation
 from tiebreak.sets.boxes import Box
 from tiebreak.sets.descriptions import Bounds, LinearRows, RecessionDirections, stacked
 from tiebreak.sets.domains import Constraints, Domain, Space, distance_bound, distance_from
 from tiebreak.sets.polyhedra import host_matrix, row_lengths
-
-SMALL = 2**18  # entries of a matrix whose singular values are computed for a bound
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -96,12 +95,12 @@ class SecondOrderCone(Constraints):
     def bounds_in(self, n: int) -> Bounds:
         """s |x| - |b| <= |A x + b| <= |c| |x| + d; s, the least singular value, is above |c|."""
         radius = INFINITY
-        if self.A.shape[0] >= n and self.A.shape[0] * n <= SMALL:
+        if self.A.shape[0] >= n and self.A.shape[0] * n <= QUICK_SIDE**2:
             A = self.A.toarray() if arrays.is_sparse(self.A) else self.A
             sizes = np.linalg.svd(A, compute_uv=False)
-            spare = sizes[-1] - (ROUND_UP - 1.0) * sizes[0] - norm(self.c) * ROUND_UP
+            spare = sizes[-1] - (SAFE - 1.0) * sizes[0] - norm(self.c) * SAFE
             if spare > 0.0:
-                radius = max(self.d + norm(self.b), 0.0) / float(spare) * ROUND_UP
+                radius = max(self.d + norm(self.b), 0.0) / float(spare) * SAFE
         return Bounds(-radius, radius, radius)
 
     @cached_property

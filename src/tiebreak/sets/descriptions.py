@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.conic_form import ROUND_UP, ConicForm, entries
+from tiebreak.linalg.arrays import SAFE, Host
+from tiebreak.linalg.conic_form import ConicForm, entries
 from tiebreak.linalg.fingerprints import assign
+
+BOUND_SWEEPS = 10  # over all rows, for bounds that follow from others
 
 if TYPE_CHECKING:
     from tiebreak.sets.base import Set
-
-SWEEPS = 10  # over all rows, for bounds that follow from others
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -123,7 +123,7 @@ def _tightened(lower: Host, upper: Host, rows: Any, offset: Host) -> tuple[Host,
     A row bounds one variable where all others in it are bounded: x >= 0 and sum x <= 1 are
     0 <= x <= 1. All are rounded outwards.
     """
-    for _ in range(SWEEPS):
+    for _ in range(BOUND_SWEEPS):
         with arrays.quiet():  # a bound that overflows is none
             before, (lower, upper) = (lower, upper), _swept(lower, upper, rows, offset)
         if np.array_equal(before, (lower, upper)):
@@ -140,7 +140,7 @@ def _swept(lower: Host, upper: Host, rows: Any, offset: Host) -> tuple[Host, Hos
     unknown = np.bincount(i, ~is_known, len(offset))[i] - ~is_known  # among the others
     alone = np.bincount(i, known != 0.0, len(offset))[i] - (known != 0.0) == 0  # exactly
     rest, size = (np.where(alone, 0.0, sums) for sums in (total[i] - known, size[i]))
-    slack = (ROUND_UP - 1.0) * (size + np.abs(offset[i]))
+    slack = (SAFE - 1.0) * (size + np.abs(offset[i]))
     bound = (offset[i] - rest + np.where(alone, 0.0, slack)) / a
     lower, upper = lower.copy(), upper.copy()
     for end, better, some in ((upper, np.minimum, a > 0.0), (lower, np.maximum, a < 0.0)):
@@ -151,4 +151,4 @@ def _swept(lower: Host, upper: Host, rows: Any, offset: Host) -> tuple[Host, Hos
 
 def _outwards(bound: Host, sign: float) -> Host:
     """Bounds with the rounding error of their quotients; 0 has none."""
-    return np.where(bound == 0.0, 0.0, bound + sign * (ROUND_UP - 1.0) * np.abs(bound))
+    return np.where(bound == 0.0, 0.0, bound + sign * (SAFE - 1.0) * np.abs(bound))

@@ -18,11 +18,12 @@ from tiebreak.linalg.arrays import Array, Host, dot, like, norm, zeros_like
 from tiebreak.linalg.elementwise import ldexp, moved
 from tiebreak.linalg.fingerprints import assign, remember
 from tiebreak.linalg.host import host
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.base import INFINITY, Set
 from tiebreak.sets.boxes import Box
 from tiebreak.sets.cuts import CutProjection, Products, ProjectionPath
 from tiebreak.sets.descriptions import LinearRows
-from tiebreak.sets.faces import TOUCHING, ActiveFace, face_across
+from tiebreak.sets.faces import ActiveFace, face_across
 
 
 @runtime_checkable
@@ -219,7 +220,7 @@ class Halfspace(Set):
         """The plane, where x is on it."""
         normal = like(self.normal, x)
         reach = norm(normal) * norm(x) + abs(self.offset)
-        is_on = self.offset - dot(normal, x) <= TOUCHING * reach
+        is_on = self.offset - dot(normal, x) <= TOL.met * reach
         return face_across(self.project, normal) if is_on else None
 
     def project(self, x: Array) -> Array:

@@ -9,8 +9,6 @@ from typing import NamedTuple
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array
 
-TOUCHING = 1e-12  # relative: closer to a bound than this is on it, whatever rounding has done
-
 
 class ActiveFace(NamedTuple):
     """The directions along a face, and an array that tells it from others."""

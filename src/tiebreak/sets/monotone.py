@@ -9,10 +9,11 @@ import numpy as np
 
 from tiebreak.linalg import arrays, moved
 from tiebreak.linalg.arrays import Array, Host, dot, like, norm, to_numpy, zeros_like
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.base import INFINITY, Set, Violation, violations_of
 from tiebreak.sets.cuts import ProjectionPath
 from tiebreak.sets.descriptions import LinearRows, RecessionDirections
-from tiebreak.sets.faces import TOUCHING, ActiveFace
+from tiebreak.sets.faces import ActiveFace
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Monotone(Set):
     def face_at(self, x: Array) -> ActiveFace:
         """Where x is constant in blocks: the means over them."""
         values = to_numpy(x)
-        apart = np.diff(values) > TOUCHING * float(np.max(np.abs(values), initial=0.0))
+        apart = np.diff(values) > TOL.met * float(np.max(np.abs(values), initial=0.0))
         block = np.append(0, np.cumsum(apart))
         count = np.bincount(block)
 

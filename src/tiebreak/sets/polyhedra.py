@@ -15,12 +15,10 @@ from tiebreak.linalg.fingerprints import assign, remember
 from tiebreak.linalg.host import host
 from tiebreak.linalg.linear_programs import last_attempt
 from tiebreak.linalg.spectra import EPS
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.base import INFINITY, Violation, violations_of
 from tiebreak.sets.descriptions import LinearRows
 from tiebreak.sets.domains import Constraints
-
-ROUNDINGS = 1e3  # times the rounding of one operation: what multipliers of a solver are off
-MISSED = 1e-9  # of its terms: a point that misses a row by less counts as one that meets it
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -217,9 +215,9 @@ def contradicts(A: Any, b: Host, A_eq: Any, b_eq: Host, y: Host, y_eq: Host) -> 
     """
     slope, terms = A.T @ y + A_eq.T @ y_eq, abs(A).T @ np.abs(y) + abs(A_eq).T @ np.abs(y_eq)
     right, size = b @ y + b_eq @ y_eq, np.abs(b) @ np.abs(y) + np.abs(b_eq) @ np.abs(y_eq)
-    unit = ROUNDINGS * EPS * (len(y) + len(y_eq) + 8)
+    unit = TOL.clear_units * EPS * (len(y) + len(y_eq) + 8)
     is_balanced = np.all(y >= 0.0) and np.all(np.abs(slope) <= unit * terms)
-    return bool(is_balanced and right < -MISSED * size)
+    return bool(is_balanced and right < -TOL.accurate * size)
 
 
 # -- rows -----------------------------------------------------------------------------------------

@@ -12,10 +12,11 @@ from tiebreak.linalg.arrays import Array, Host, dot, namespace, norm
 from tiebreak.linalg.conic_form import ConicForm
 from tiebreak.linalg.elementwise import into, masked, moved, negligible, shrunk, smallest_normal
 from tiebreak.linalg.host import host
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.base import Set, Violation, violations_of
 from tiebreak.sets.cuts import ProjectionPath
 from tiebreak.sets.descriptions import Bounds, LinearRows, identity
-from tiebreak.sets.faces import TOUCHING, ActiveFace, face_of_signs
+from tiebreak.sets.faces import ActiveFace, face_of_signs
 
 
 class _WithVertices(Set):
@@ -78,7 +79,7 @@ class Simplex(_WithVertices):
         return Bounds(0.0, self.total, self.total)
 
     def face_at(self, x: Array) -> ActiveFace:
-        is_on = namespace(x).astype(x > TOUCHING * self.total, x.dtype)
+        is_on = namespace(x).astype(x > TOL.met * self.total, x.dtype)
         return face_of_signs(self.project, x, is_on)
 
     def project(self, x: Array) -> Array:
@@ -164,9 +165,9 @@ class L1Ball(_WithVertices):
 
     def face_at(self, x: Array) -> ActiveFace | None:
         xp = namespace(x)
-        if float(xp.sum(xp.abs(x))) < self.radius * (1.0 - TOUCHING):
+        if float(xp.sum(xp.abs(x))) < self.radius * (1.0 - TOL.met):
             return None
-        is_on = xp.abs(x) > TOUCHING * self.radius
+        is_on = xp.abs(x) > TOL.met * self.radius
         return face_of_signs(self.project, x, xp.where(is_on, xp.sign(x), arrays.zeros_like(x)))
 
     def project(self, x: Array) -> Array:

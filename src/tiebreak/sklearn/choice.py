@@ -13,11 +13,12 @@ from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.matrices import Dense
-from tiebreak.linalg.matrices.base import DENSE_LIMIT, Matrix
+from tiebreak.linalg.matrices.base import Matrix
 from tiebreak.linalg.row_gram import column_gram, row_gram
+from tiebreak.linalg.sizes import DENSE_LIMIT
 from tiebreak.linalg.spectra import EPS
 
-POINTS = 21  # on the line: a smooth curve
+CURVE_POINTS = 21  # on the line: a smooth curve
 
 
 class ChoiceCurve(NamedTuple):
@@ -31,7 +32,7 @@ class ChoiceCurve(NamedTuple):
     def draw(self, axes: Any, preferred: str, title: str) -> None:
         """What is preferred, and the loss on an axis of its own, from 0 to what no model has."""
         axes.plot(self.steps, self.upper, color="C0", label=f"{preferred} (left)")
-        axes.plot(0.0, self.upper[POINTS // 2], "o", color="C0", label="the choice")
+        axes.plot(0.0, self.upper[CURVE_POINTS // 2], "o", color="C0", label="the choice")
         axes.set_xlabel("steps among equally good fits (1: as long as the coefficients)")
         axes.set_ylabel(preferred)
         other = axes.twinx()
@@ -57,7 +58,7 @@ def choice_curve(problem: tb.Problem, x: Host, ties: int | None) -> ChoiceCurve 
     if unseen is None:
         return None
     d[moves] = unseen
-    steps = np.linspace(-1.0, 1.0, POINTS)
+    steps = np.linspace(-1.0, 1.0, CURVE_POINTS)
     upper, lower = (_along(h, x, d, steps) for h in (problem.upper, problem.lower))
     return ChoiceCurve(steps, upper, lower, problem.lower.value(np.zeros_like(x)))
 

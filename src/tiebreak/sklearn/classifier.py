@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from tiebreak.functions.base import Function
 from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.sklearn.design import (
     Data,
     Layout,
@@ -25,8 +26,6 @@ from tiebreak.sklearn.design import (
 )
 from tiebreak.sklearn.fitting import Task, fit
 from tiebreak.sklearn.model import FLOATS, SPARSE, TieBreakModel
-
-ROUNDING = 1e-9  # margins below this share of the largest one are 0, as far as a direction tells
 
 
 class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
@@ -183,7 +182,7 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         def separated(x: Host) -> Host:
             coef, intercept = layout.split(x)
             margins = _margins(safe_sparse_dot(training.X, coef.T) + intercept, codes)
-            return np.asarray(margins > ROUNDING * np.max(np.abs(margins)))
+            return np.asarray(margins > TOL.accurate * np.max(np.abs(margins)))
 
         classes, loss = self.classes_ if outputs > 1 else None, self._loss(training, codes, layout)
         task = Task(layout, loss, penalty, upper, separated, classes)

@@ -20,13 +20,13 @@ from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.functions.sums import matrices_of
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import host
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.proofs.recession.watch import NoMinimum
 from tiebreak.sklearn.choice import ChoiceCurve, choice_curve
 from tiebreak.sklearn.design import Layout
 from tiebreak.sklearn.slack import (
     FIT,
-    NOTHING,
-    PERFECT,
+    NO_SLACK,
     is_used_up,
     refitted,
     solve_with_slack,
@@ -149,7 +149,7 @@ def fit(task: Task, settings: Settings, x0: Host | None, names: Sequence[str] | 
     if settings.slack is not None:
         constant = with_best_intercepts(task.loss, task.layout, 0.0 * ending.x)
         allowed = settings.slack(first.lower_value, task.loss.value(constant))
-        if allowed > NOTHING * task.loss.value(0.0 * constant):
+        if allowed > NO_SLACK * task.loss.value(0.0 * constant):
             result = _loosened(task, settings, settings.slack, first, constant, allowed)
             ending = _with_slack(ending, result)
     if not result.success:
@@ -165,7 +165,7 @@ def _is_interpolated(problem: tb.Problem, x: Host) -> bool:
     smooth, penalty = problem.smooth_parts[0], problem.penalties[0]
     loss = penalty if isinstance(penalty, EstimatorLoss) else smooth
     least, has_data = loss.lower_bound, loss is penalty or bool(matrices_of(smooth))
-    most = PERFECT * (loss.value(0.0 * x) - least)
+    most = TOL.touching * (loss.value(0.0 * x) - least)
     return has_data and math.isfinite(least) and loss.value(x) - least < most
 
 

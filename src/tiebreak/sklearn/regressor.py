@@ -16,7 +16,7 @@ from tiebreak.functions.base import EstimatorLoss, Function
 from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.functions.sums import matrices_of
 from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.matrices.base import DENSE_LIMIT
+from tiebreak.linalg.sizes import DENSE_LIMIT
 from tiebreak.linalg.spectra import EPS
 from tiebreak.sklearn.design import (
     Centred,

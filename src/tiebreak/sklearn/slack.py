@@ -15,12 +15,11 @@ from tiebreak.functions.base import Function
 from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.refusals import Refusal
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.sklearn.design import Layout
 
+NO_SLACK = 1e-22  # a slack of this share of the loss without any model is none either
 FIT, PREFERENCE = "fit", "preference"  # the names of both levels
-PERFECT = 1e-10  # a loss of this share of the constant model's is none: rounding
-USED_UP = 1e-6  # a slack of which no more than this share is left is used up
-NOTHING = 1e-22  # a slack of this share of the loss without any model is none either
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class OfBestFit(tb.Slack):
 
     def __call__(self, best: float, before: float) -> float:
         """As a number; ``before`` is the loss of the constant model."""
-        return self.relative * (best if best > PERFECT * before else before)
+        return self.relative * (best if best > TOL.touching * before else before)
 
 
 def slack_rule(owner: str, slack: object) -> tb.Slack | None:
@@ -87,7 +86,7 @@ def solve_with_slack(
 def is_used_up(result: tb.LevelsResult) -> bool:
     """Has the fit given up all that it may?"""
     fit = result.levels[FIT]
-    return result.success and fit.value >= fit.best[0] + (1.0 - USED_UP) * fit.slack
+    return result.success and fit.value >= fit.best[0] + (1.0 - TOL.faint) * fit.slack
 
 
 def with_slack_to_spare(

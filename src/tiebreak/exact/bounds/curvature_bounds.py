@@ -6,17 +6,18 @@ import math
 
 import numpy as np
 
-from tiebreak.exact.constants import SAFE, UNDERFLOW_ROOT
 from tiebreak.functions import Parts
-from tiebreak.linalg import EPS, GAP, Host, deadline, rounding_unit, spectra
+from tiebreak.linalg import EPS, Host, deadline, rounding_unit, spectra
+from tiebreak.linalg.arrays import HUGE, SAFE
 from tiebreak.linalg.host import norm
+from tiebreak.linalg.tolerances import TOL
 
 
 def is_convex(h: Parts) -> bool:
     """Is it proved? Of a form that as many eigenvalues are positive as its rank has."""
     for part in h.forms:
         noise = rounding_unit(EPS, h.n) * norm(part.rows)
-        positive = int(np.count_nonzero(np.linalg.eigvalsh(part.rows) > GAP * noise))
+        positive = int(np.count_nonzero(np.linalg.eigvalsh(part.rows) > TOL.clear_units * noise))
         if positive < h.n and spectra.exact_rank(part.rows) != positive:
             return False
     return True
@@ -89,7 +90,7 @@ def combined(rows: Host, target: Host) -> Host:
     from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
     m, n = rows.shape
-    if norm(rows) < UNDERFLOW_ROOT:  # next to nothing adds up to nothing
+    if norm(rows) < 1.0 / HUGE:  # next to nothing adds up to nothing
         return np.zeros(m)
     deadline.check(0.2 * deadline.svd_work(m, n))
     square, weights, rest = rows @ rows.T if m < n else rows.T @ rows, np.zeros(m), target

@@ -9,16 +9,15 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.exact.bounds.curvature_bounds import least_stretch
-from tiebreak.exact.constants import ACTIVE, SAFE, TOUCHING
 from tiebreak.exact.interior_point import interior_point
 from tiebreak.exact.polyhedra import PolyhedralRows, exact_rows, scaled_rows
 from tiebreak.functions.parts.parts import product_error
 from tiebreak.linalg import EPS, Host, deadline, rounding_unit
+from tiebreak.linalg.arrays import SAFE
 from tiebreak.linalg.host import Sliced, norm
 from tiebreak.linalg.linear_programs import highs
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets import Domain
-
-ABOUT = 1e-8  # a direction to four digits is as good as any
 
 
 class FeasiblePoint(NamedTuple):
@@ -40,7 +39,7 @@ def exact_polyhedron(domain: Domain, n: int) -> PolyhedralRows:
 
 def feasible_point(Z: PolyhedralRows, v: Host) -> FeasiblePoint | None:
     """A point of Z next to v, which is on its bounds of single variables already."""
-    near = np.where(Z.bounds, 0.0, ACTIVE * (norm(v) + abs(Z.offset)))
+    near = np.where(Z.bounds, 0.0, TOL.met * (norm(v) + abs(Z.offset)))
     return point_on_rows(Z, v, Z.offset - Z.rows @ v <= near)
 
 
@@ -86,7 +85,7 @@ def multiples_of_rows(Z: PolyhedralRows, normal: Host, x: Host) -> tuple[Host, f
     """
     from scipy.optimize import nnls
 
-    met = Z.offset - Z.rows @ x <= TOUCHING * (norm(x) + np.abs(Z.offset))
+    met = Z.offset - Z.rows @ x <= TOL.touching * (norm(x) + np.abs(Z.offset))
     single = np.count_nonzero(Z.rows, axis=1) == 1
     dense = np.vstack([Z.rows[met & ~single], Z.equal, -Z.equal])
     rows = np.vstack([dense, Z.rows[met & single]])
@@ -176,7 +175,7 @@ def _candidates(G: Host, span: Host, null: Host | None) -> Iterator[Host]:
     if near.any() and lengths.all():
         slack = -(1.0 + G @ near) / lengths
         rows = G / lengths[:, None]
-        short = interior_point(np.ones(k), near, rows, slack, span, end=ABOUT)
+        short = interior_point(np.ones(k), near, rows, slack, span, end=TOL.half)
         if short is None:  # some combination of the rows is 0: no direction is clear of all
             return
         d = near + short.point

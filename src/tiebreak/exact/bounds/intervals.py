@@ -29,16 +29,15 @@ from tiebreak.exact.bounds.loss_bounds import (
 )
 from tiebreak.exact.bounds.multipliers import RowMultipliers
 from tiebreak.exact.bounds.nearest_minimiser import NearestMinimiser, nearest_minimiser
-from tiebreak.exact.constants import SAFE
 from tiebreak.functions import Parts, decompose
 from tiebreak.linalg import EPS, Array, Host, Rank, rounding_unit
+from tiebreak.linalg.arrays import SAFE
 from tiebreak.linalg.host import host, norm
+from tiebreak.linalg.sizes import SECOND
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import ALL_WITHIN, WITHIN, Intervals
 from tiebreak.proofs.models import Model
 from tiebreak.sets import described, distance_bound, has_projection
-
-MAX_MULTIPLICATIONS = 2**31  # of a factorisation for a proof: some seconds
 
 
 def prove(
@@ -123,7 +122,7 @@ def prove_at(problem: Problem, x: Array) -> Intervals | None:
         f_parts = decompose("prove_at", "upper", problem.upper, n)
     except ValueError:  # numbers that are not at hand
         return None
-    if n * n * sum(len(part.rows) for part in g_parts.parts) > MAX_MULTIPLICATIONS:
+    if n * n * sum(len(part.rows) for part in g_parts.parts) > 4 * SECOND:  # some seconds
         return None
     f, g = evaluate_with_errors(problem.upper, x), evaluate_with_errors(problem.lower, x, g_parts)
     found = _on_space(problem, host(x), (f, g), (f_parts, g_parts), np.zeros(n))

@@ -24,14 +24,13 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.exact.bounds.curvature_bounds import curvature_error, largest_fall, largest_rho
-from tiebreak.exact.constants import SAFE
 from tiebreak.functions.parts.parts import Parts, product_error
 from tiebreak.linalg import EPS, TINY, Host, deadline, rounding_unit, spectra
+from tiebreak.linalg.arrays import SAFE
 from tiebreak.linalg.host import Sliced, norm
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.sets import described
-
-MAX_CURVATURE_ERROR = 1e-2  # relative: with more than this there is no bound worth having
 
 
 class Span(NamedTuple):
@@ -83,7 +82,7 @@ def span(R: Host, *rows: Host) -> Span | None:
     if not 0 < rank <= len(sigma):
         return None
     least = float(sigma[rank - 1]) - noise
-    if not least > noise / MAX_CURVATURE_ERROR:
+    if not least > noise / TOL.percent:
         return None
     return Span(R, left[:, :rank], sigma[:rank], right[:rank], least, noise / least)
 
@@ -137,7 +136,7 @@ def nearby_minimisers(h: Parts, x: Host) -> NearbyMinimisers | None:
     if not _contains(found, rows, h.c, *kinks.outliers):
         return None
     doubt = curvature_error(h, x, R, found.least)
-    if not doubt <= MAX_CURVATURE_ERROR:
+    if not doubt <= TOL.percent:
         return None
     more = (1.0 + doubt) * SAFE
     y, left, error = found.balance(slope.vector)
@@ -167,7 +166,7 @@ def _by_residual(h: Parts, x: Host, R: Host, rows: tuple[Host, ...]) -> NearbyMi
     which need not be good to be valid.
     """
     left, sigma, right = np.linalg.svd(R, full_matrices=False)
-    clear = sigma > rounding_unit(EPS, *R.shape) * norm(R) / MAX_CURVATURE_ERROR
+    clear = sigma > rounding_unit(EPS, *R.shape) * norm(R) / TOL.percent
     change = _largest_residual(h, x) * SAFE
     seen = Span(R, left[:, clear], sigma[clear], right[clear], 0.0, math.inf)
     return NearbyMinimisers(0.5 * change * change * SAFE, change, math.inf, seen, rows)
@@ -244,7 +243,7 @@ def flattest(
     if both is None or not _contains(both, every, *tilts):
         return math.inf
     doubt = curvature_error(f, x, both.R, both.least)
-    if not doubt <= MAX_CURVATURE_ERROR:
+    if not doubt <= TOL.percent:
         return math.inf
     tau = both.least / (1.0 + 4.0 * doubt)
     rho = largest_rho(f, x) * (1.0 + 4.0 * doubt)

@@ -14,13 +14,12 @@ from tiebreak.exact.bounds.curvature_bounds import is_convex
 from tiebreak.exact.bounds.feasible_points import exact_polyhedron, feasible_point, point_on_rows
 from tiebreak.exact.bounds.polyhedral_bounds import AroundPoint, ProvedDistance
 from tiebreak.exact.bounds.reasons import DEGENERATE, NOT_CONVEX, TOO_FAR
-from tiebreak.exact.constants import SAFE
 from tiebreak.functions import Parts, Slope
 from tiebreak.linalg import TINY, Host
+from tiebreak.linalg.arrays import SAFE
 from tiebreak.linalg.host import ldexp_or_inf, norm
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets import Domain
-
-MAX_MOVES = 4  # how often p is moved onto constraints that turned out to hold with equality
 
 
 class NearestMinimiser(NamedTuple):
@@ -52,7 +51,7 @@ def nearest_minimiser(domain: Domain, g: Parts, x: Host) -> NearestMinimiser:
     lifted = g if Z.lift is None else g.composed(Z.lift)
     start = Z.lifted(x)
     point = feasible_point(Z, Z._replace(lift=None).point(start))
-    for _ in range(MAX_MOVES):
+    for _ in range(TOL.refinements):
         if point is None:
             return NearestMinimiser(why=DEGENERATE)
         slope = g.slope(point.at) if Z.lift is None else _lifted(g.slope(Z.lift @ point.at), Z.lift)

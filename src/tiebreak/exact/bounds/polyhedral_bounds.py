@@ -66,11 +66,12 @@ from tiebreak.exact.bounds.reasons import (
     TOO_FAR,
     VANISHED,
 )
-from tiebreak.exact.constants import SAFE, UNDERFLOW_ROOT
 from tiebreak.exact.polyhedra import PolyhedralRows
 from tiebreak.functions import Parts, Slope
-from tiebreak.linalg import EPS, GAP, TINY, Host, deadline, rounding_unit, spectra
+from tiebreak.linalg import EPS, TINY, Host, deadline, rounding_unit, spectra
+from tiebreak.linalg.arrays import HUGE, SAFE
 from tiebreak.linalg.host import ldexp_or_inf, norm
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets import Domain
 
 MAX_GROWTHS = 40  # how often R is made 4 times larger or more: 1e24 times what was hoped for
@@ -131,7 +132,7 @@ class AroundPoint:
         self.g, self.outliers, self.kink = g, kinks.outliers, kinks.radius()
         self.C = np.vstack([np.zeros((0, self.n)), *(part.curvature_rows(at) for part in g.parts)])
         squares = curvature_diagonal(g, at)
-        self.columns = np.sqrt(squares) + UNDERFLOW_ROOT  # squares that underflow count as well
+        self.columns = np.sqrt(squares) + 1.0 / HUGE  # squares that underflow count as well
         # Along d the slope of losses and squares is at most this times the root of the curvature.
         ratios = (part.slope_ratio(at, point.off) for part in g.parts)
         self.slope_ratio = math.hypot(*ratios) * SAFE
@@ -228,7 +229,7 @@ class AroundPoint:
         if not kappa > 0.0:
             return TOO_FAR
         off = self.off_image / kappa
-        moved = min(_root(kappa, eta + off, r * R) for eta, r in self.residuals) + UNDERFLOW_ROOT
+        moved = min(_root(kappa, eta + off, r * R) for eta, r in self.residuals) + 1.0 / HUGE
         delta = kappa * moved * moved * SAFE
         if not math.isfinite(delta):
             return TOO_FAR
@@ -296,7 +297,7 @@ class AroundPoint:
         noise = rounding_unit(EPS, *B.shape) * norm(B)
         rank = min(B.shape)
         if not s[rank - 1] > 2.0 * noise:
-            rank = int(np.count_nonzero(s > GAP * noise))
+            rank = int(np.count_nonzero(s > TOL.clear_units * noise))
             if not rank or spectra.exact_rank(raw) != rank:
                 return NO_RANK
         if rank < B.shape[1] and len(tilts) > 1:  # their sum is known up to rounding only

@@ -28,14 +28,14 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.exact.bounds.evaluations import EvaluationWithErrors
-from tiebreak.exact.constants import SAFE
 from tiebreak.exact.reductions.tall import TallAnswer, TallLevel
 from tiebreak.linalg import EPS, Host, deadline, rounding_unit
+from tiebreak.linalg.arrays import SAFE
 from tiebreak.linalg.host import norm
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.proofs.evidence import WITHIN, Intervals
+from tiebreak.proofs.recession.programs import ROUGH
 
-LARGEST_ERROR = 1e-2  # of H, relative to its least eigenvalue: with more there is no bound
-FAR = 0.5  # rho lambda beyond this: x is too far away for a bound worth having
 NEARLY_SQUARE = 0.68  # see above; with ½ it would be that of squares
 
 
@@ -107,7 +107,7 @@ def _near(
     """What is known of the minimisers of g; None: nothing is."""
     units, error, least = answer.units, of_g.error, float(kept[0])
     room = least - 2.0 * error
-    if not (room > 0.0 and error <= LARGEST_ERROR * room):
+    if not (room > 0.0 and error <= TOL.percent * room):
         return None
     angle = error / room if W.shape[1] < len(units) else 0.0
     more = SAFE / math.sqrt(1.0 - error / room)
@@ -117,7 +117,7 @@ def _near(
     dual = answer.lower.largest_product(units[:, None] * (W / roots))
     rho = (dual + answer.lower.bend * of_g.longest * angle / math.sqrt(room)) * more
     far = rho * decrement
-    if not far < FAR:
+    if not far < ROUGH:
         return None
     change = decrement * (1.0 if far < 1e-9 else -math.log1p(-far) / far) * (1.0 + 1e-9)
     return _Near(decrement * change * SAFE, change, change / math.sqrt(room) * SAFE)

@@ -17,10 +17,10 @@ import math
 import numpy as np
 
 from tiebreak.exact.bounds.evaluations import change_within, evaluate_with_errors
-from tiebreak.exact.constants import SAFE
 from tiebreak.exact.reductions.wide import WideAnswer
 from tiebreak.functions import Minorant
 from tiebreak.linalg import EPS, Host, rounding_unit
+from tiebreak.linalg.arrays import SAFE
 from tiebreak.linalg.host import host, norm
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import WITHIN, Intervals

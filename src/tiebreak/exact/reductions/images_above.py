@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from tiebreak.exact.reductions.reduction import Reduction, is_at_hand, squares_of
-from tiebreak.exact.reductions.wide import MOST_ROWS
 from tiebreak.functions import L1, LeastSquares, Linear, SmoothFunction, SquaredNorm, Substitution
 from tiebreak.functions.base import Squares
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import DENSE_LIMIT, EPS, Host, Refusal
 from tiebreak.linalg.host import host
 from tiebreak.linalg.row_gram import row_rank
+from tiebreak.linalg.sizes import DENSE_SIDE
 from tiebreak.problem import Problem
 from tiebreak.sets import described
 
@@ -91,7 +91,7 @@ def residuals_above(problem: Problem) -> tuple[Squares, Squares, Squares] | None
     if f.rows is None or norm.rows is not None or g.rows is None:
         return None
     (rows, n), more = g.rows.shape, f.rows.shape[0]
-    is_small = 0 < rows <= n and rows + more <= MOST_ROWS
+    is_small = 0 < rows <= n and rows + more <= DENSE_SIDE
     is_small = is_small and (rows + more) * (n + more) <= DENSE_LIMIT
     parts = [part for h in problem.smooth_parts for _, part in summands(h.bare)]
     is_ready = all(is_at_hand(part) for part in parts if part.matrix is not None)

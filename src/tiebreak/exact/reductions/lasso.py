@@ -29,18 +29,18 @@ import numpy as np
 
 from tiebreak.exact.active_set import PolyhedronSlice
 from tiebreak.exact.bounds.evaluations import evaluate_with_errors
-from tiebreak.exact.constants import SAFE
 from tiebreak.exact.newton import minimise
 from tiebreak.exact.reductions.reduction import Reduction
 from tiebreak.functions import Linear, Parts, SquaredNorm, decompose
 from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart, LinearPart
 from tiebreak.functions.substitution import Substitution
 from tiebreak.linalg import EPS, TINY, Host, Refusal, arrays, deadline, rounding_unit
+from tiebreak.linalg.arrays import SAFE
 from tiebreak.linalg.host import host, norm
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.sets import Box, described
 
-SETTLED = 1e-12  # relative to the weights: slopes that are balanced to this are balanced
 NOT_SETTLED = "no minimiser of the lower level, with its l1 penalty, was found to rounding"
 
 
@@ -157,7 +157,7 @@ def approximate_minimiser(h: Parts, w: Host) -> Host | None:
         slope = h.slope(z).vector
         over = np.abs(slope) / bound - 1.0
         over[which[signs * slope[which] < 0.0]] = 0.0  # they are in, and what is left is rounding
-        new = np.flatnonzero((over > SETTLED) & (over >= 0.5 * np.max(over)))
+        new = np.flatnonzero((over > TOL.met) & (over >= 0.5 * np.max(over)))
         if not len(new):
             return z
         which, signs = np.append(which, new), np.append(signs, -np.sign(slope[new]))

@@ -11,7 +11,7 @@ import math
 from tiebreak.exact.reductions.reduction import Reduction
 from tiebreak.problem import Problem
 
-UNIT = 2.0**-48  # more than the rounding errors of a root and two products, relative
+ROOT_UNIT = 2.0**-48  # more than the rounding errors of a root and two products, relative
 
 
 def in_squares(problem: Problem, n: int = 0) -> Reduction | None:
@@ -24,4 +24,4 @@ def in_squares(problem: Problem, n: int = 0) -> Reduction | None:
     def value(of_square: float) -> float:
         return weight * math.sqrt(2.0 * max(of_square, 0.0))
 
-    return Reduction(dataclasses.replace(problem, upper=square), value=value, unit=UNIT)
+    return Reduction(dataclasses.replace(problem, upper=square), value=value, unit=ROOT_UNIT)

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.exact.constants import ACTIVE, INDEPENDENT, PARALLEL, TOUCHING
 from tiebreak.exact.polyhedra import PolyhedralRows
 from tiebreak.functions import Parts
 from tiebreak.functions.parts.clipped_part import ClippedPart
 from tiebreak.linalg import Host, decide_rank, null_basis
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.linear_programs import linear_program
+from tiebreak.linalg.tolerances import TOL
 
 AT_DELTA = (
     "which rows are outliers is not determined: some residuals are delta up to rounding, and the "
@@ -56,7 +56,7 @@ class Outliers(NamedTuple):
             if isinstance(part, ClippedPart):
                 kinks, lengths = part.kinks(x), part.lengths
                 sizes = lengths * norm(x) + np.abs(part.target)
-                touches = kinks.room <= ACTIVE * sizes + TOUCHING * part.unit
+                touches = kinks.room <= TOL.met * sizes + TOL.touching * part.unit
                 outside = (kinks.is_outlier | touches) & (lengths > 0.0)
                 length = lengths[outside]
                 sign = kinks.side[outside] / length
@@ -74,7 +74,7 @@ class Outliers(NamedTuple):
         none touches, along the rows ``held``: a point with the same slope of g.
         """
         # Rows that touch to half the digits leave no room for a step, unless it loosens them too.
-        half = TOUCHING**0.5 * (norm(x) + np.abs(self.offset))
+        half = TOL.touching**0.5 * (norm(x) + np.abs(self.offset))
         is_near = self.offset - self.rows @ x <= half
         ways = (self.touches, self.touches | is_near)
         return not self.touches.any() or any(self._leaves(g, x, Z, held, way) for way in ways)
@@ -84,22 +84,22 @@ class Outliers(NamedTuple):
         N = null_basis(held)
         rows, offset = np.vstack([Z.rows, self.rows]), np.append(Z.offset, self.offset)
         slack, rates = offset - rows @ x, rows @ N
-        moves = np.sqrt(np.sum(rates * rates, axis=1)) > PARALLEL
-        on = np.append(slack[: len(Z.rows)] <= TOUCHING * (norm(x) + np.abs(Z.offset)), touches)
+        moves = np.sqrt(np.sum(rates * rates, axis=1)) > TOL.touching
+        on = np.append(slack[: len(Z.rows)] <= TOL.touching * (norm(x) + np.abs(Z.offset)), touches)
         on &= moves
         # The direction in which all of these inequalities are loosened at the same rate at least.
         B, k = np.hstack([rates[on], np.ones((int(on.sum()), 1))]), N.shape[1]
         box = [(-1.0, 1.0)] * k + [(0.0, 1.0)]
         v = linear_program(np.append(np.zeros(k), -1.0), B, np.zeros(len(B)), box)
-        if v is None or not v[k] > INDEPENDENT:
+        if v is None or not v[k] > TOL.independent:
             return False
         rate = rates @ v[:k]
         ahead = moves & ~on & (rate > 0.0)
         step = float(np.min(slack[ahead] / rate[ahead], initial=1.0 + norm(x)))
         away = x + 0.5 * step * (N @ v[:k])
         before, after = g.slope(x), g.slope(away)
-        is_same = norm(after.vector - before.vector) <= TOUCHING * max(before.size, after.size)
-        loose = (offset - rows @ away)[on] > TOUCHING * (norm(away) + np.abs(offset[on]))
+        is_same = norm(after.vector - before.vector) <= TOL.touching * max(before.size, after.size)
+        loose = (offset - rows @ away)[on] > TOL.touching * (norm(away) + np.abs(offset[on]))
         return bool(is_same and loose.all())
 
 

@@ -24,19 +24,18 @@ from tiebreak.functions import LinearLoss, SmoothFunction, summands
 from tiebreak.linalg import TINY, Array, Host, deadline, rounding_unit
 from tiebreak.linalg.host import host, norm, power_of_two
 from tiebreak.linalg.row_gram import column_gram, is_even
-from tiebreak.linalg.spectra import EPS, GAP, exact_rank
+from tiebreak.linalg.sizes import SIDE
+from tiebreak.linalg.spectra import EPS, exact_rank
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.sets import described
 
 TALL = 4  # times as many rows as variables: then n x n is much less than all rows
-MOST_VARIABLES = 1024  # a factorisation of n x n then takes a fraction of a second
-MAX_STEPS = 60  # ten or so are usual; where there is no minimiser they never end
-WHOLE, MOST_WHOLE = 1e-6, 2.0**20  # so close to whole numbers, no larger than this, ties may be
-KEEPS = 1e-2  # a step that changes no margin by more leaves the second derivative as it is
+MOST_TALL_STEPS = 60  # ten or so are usual; where there is no minimiser they never end
 FULL_STEP = 0.2  # below this change of margins Newton's step needs no check: it descends
 ENOUGH = 0.25  # of what the slope promises: the usual rule of a line search
+MOST_WHOLE = 2.0**20  # no larger than this, ties next to whole numbers may be
 LEAST_SQUARE = 1e-290  # of a column: smaller ones have lost digits to underflow
-SETTLED = 1e-6  # a step that changes no margin by more, and no longer shrinks, is rounding
 
 
 class TallLevel:
@@ -190,7 +189,7 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
     units = power_of_two(np.maximum(np.diag(gram), 0.0), -0.5)  # the diagonal is about 1
     values, vectors = np.linalg.eigh(_in_units(gram, units))
     noise = rounding_unit(EPS, g.rows, g.n) * float(np.sum(np.maximum(values, 0.0)))
-    rank = int(np.count_nonzero(values > GAP * noise))
+    rank = int(np.count_nonzero(values > TOL.clear_units * noise))
     # With a linear term g may fall along the ties for ever, however slowly.
     is_slanted = rank < g.n and g.linear.any()
     if not rank or is_slanted or np.any(values[: g.n - rank] > noise):
@@ -213,7 +212,7 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
 def is_tall(problem: Problem) -> bool:
     """Is it a problem for this way?"""
     n = problem.dimension or 0
-    if not described(problem.domain).is_space or not problem.is_smooth or n > MOST_VARIABLES:
+    if not described(problem.domain).is_space or not problem.is_smooth or n > SIDE:
         return False
     if sum(part.matrix.shape[0] for part in _losses(problem.lower.bare)) < TALL * n:
         return False
@@ -249,7 +248,7 @@ def _has_whole_ties(g: TallLevel, N: Host) -> bool:
     whole = np.round(ties)
     if (
         g.constant.any()
-        or np.max(np.abs(ties - whole)) > WHOLE
+        or np.max(np.abs(ties - whole)) > TOL.small_change
         or np.max(np.abs(whole)) > MOST_WHOLE
     ):
         return False
@@ -302,7 +301,7 @@ class _Newton:
             except (LinAlgError, ValueError):
                 return None
         factor, scale = self._factor
-        if not np.min(np.diag(factor[0])) ** 2 > GAP * len(scale) * EPS:
+        if not np.min(np.diag(factor[0])) ** 2 > TOL.clear_units * len(scale) * EPS:
             return None
         gradient = self.level.gradient(x)
         slope = self.basis.T @ (self.units * gradient)
@@ -319,15 +318,15 @@ class _Newton:
 def _settled(x: Host, units: Host, newton: _Newton, *others: _Newton) -> Host | None:
     """Steps until they are rounding; None where they do not end, or a level is flat."""
     fresh, before = True, math.inf
-    for _ in range(MAX_STEPS):
+    for _ in range(MOST_TALL_STEPS):
         steps = [one.step(x, fresh and one is newton) for one in (newton, *others)]
         found = [step for step in steps if step is not None]
         if len(found) < len(steps):
             return None
         d, change = sum(d for d, _ in found), found[0][1]
-        x, length, fresh = x + d, norm(d / units), change > KEEPS
+        x, length, fresh = x + d, norm(d / units), change > TOL.percent
         is_rounding = length > 0.5 * before or length <= 2.0 * EPS * norm(x / units)
-        if change <= SETTLED and is_rounding:
+        if change <= TOL.small_change and is_rounding:
             return x
-        before = length if change <= SETTLED else math.inf
+        before = length if change <= TOL.small_change else math.inf
     return None

@@ -19,24 +19,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.exact.constants import SAFE
 from tiebreak.exact.reductions.reduction import squares_of
 from tiebreak.functions.base import Squares
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays, checks, deadline
-from tiebreak.linalg.arrays import Array, Host, rounding_unit
+from tiebreak.linalg.arrays import MOST_EXPONENT, SAFE, Array, Host, rounding_unit
 from tiebreak.linalg.host import CAREFUL, Sliced, host, norm, top_exponent
-from tiebreak.linalg.matrices.base import DENSE_LIMIT, Matrix
+from tiebreak.linalg.matrices.base import Matrix
 from tiebreak.linalg.matrices.scaled_rows import with_scaled_rows
 from tiebreak.linalg.row_gram import RowGram, RowRank, row_gram, row_rank, scaled
-from tiebreak.linalg.spectra import EPS, GAP
+from tiebreak.linalg.sizes import DENSE_LIMIT, DENSE_SIDE
+from tiebreak.linalg.spectra import EPS
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.sets.descriptions import stacked
 from tiebreak.sets.domains import described
 
-MOST_ROWS = 2896  # whose A A' has as many entries as the largest matrix that is factorised
-MAX_STEPS = 20  # of refinement: three are usual
-MOST_EXPONENT = 256  # of the data and of x: no square is too large or too small
 ORTHOGONAL = 0.1  # the cosine between what M and A see of a variable is at most this
 
 
@@ -113,7 +111,7 @@ class WideProblem(NamedTuple):
             return None
         if any(part.rows is None or not _is_wide(part.rows) for part in below):
             return None
-        if sum(part.rows.shape[0] for part in below) > MOST_ROWS:
+        if sum(part.rows.shape[0] for part in below) > DENSE_SIDE:
             return None
         (f,), strength = above, problem.upper.strong_convexity
         if f.rows is None:
@@ -142,7 +140,7 @@ def _is_wide(matrix: Matrix, most: int = 1) -> bool:
     There may be ``most`` rows to a variable.
     """
     rows, n = matrix.shape
-    if not 0 < rows <= min(most * n, MOST_ROWS) or matrix.size > DENSE_LIMIT:
+    if not 0 < rows <= min(most * n, DENSE_SIDE) or matrix.size > DENSE_LIMIT:
         return False
     return matrix.is_at_hand
 
@@ -232,7 +230,7 @@ def _refined(
     next one is known before it is computed.
     """
     before, S = 0.0, equations.S
-    for _ in range(MAX_STEPS):
+    for _ in range(TOL.sweeps):
         deadline.check()
         if isinstance(more, Metric):
             d = more.step(equations.left(x), S, rank)
@@ -281,7 +279,7 @@ def _reduced(f: Squares, g: ScaledEquations, gram: RowGram, rank: int) -> Reduce
     error = rounding_unit(EPS, k, n) * (equations.size + norm(Y) * g.size)
     unit = 2.0**of_M.exponent
     s = unit * math.sqrt(max(of_M.least(full), 0.0)) - error
-    if not (of_M.values[k - full] > GAP * of_M.noise and s > GAP * error):
+    if not (of_M.values[k - full] > TOL.clear_units * of_M.noise and s > TOL.clear_units * error):
         return None
     across = norm(np.asarray(M @ g.S.T)) + (rounding_unit(EPS, n) * norm(M) + error) * g.size
     cosine = across / (s * math.sqrt(gram.least(rank)))

@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from tiebreak.functions.base import SPECTRUM_LIMIT, PendingEvaluation, PointWithImage, Squares
+from tiebreak.functions.base import PendingEvaluation, PointWithImage, Squares
 from tiebreak.functions.far_slopes import FarRows
 from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart, Part
 from tiebreak.functions.quadratic import Quadratic
 from tiebreak.linalg import (
     DENSE_LIMIT,
-    GAP,
     Array,
     Dense,
     Host,
@@ -34,9 +33,8 @@ from tiebreak.linalg.host import host, top_exponent
 from tiebreak.linalg.host_rows import HostRows
 from tiebreak.linalg.matrices.scaled_rows import with_scaled_rows
 from tiebreak.linalg.row_gram import column_gram, row_gram, row_rank
-
-GRAM_LIMIT = 1024  # largest number of columns for which a Gram matrix is formed unasked
-DIMENSION_LIMIT = 1024  # largest smaller side of A for which solutions in a ball are looked for
+from tiebreak.linalg.sizes import LARGE_SIDE, SIDE
+from tiebreak.linalg.tolerances import TOL
 
 
 class LeastSquares(LinearLoss):
@@ -189,7 +187,7 @@ class LeastSquares(LinearLoss):
         is_plain = type(self.matrix) is Dense  # dense and in memory
         wanted = self._use_gram
         if wanted is None:
-            is_tall = n <= rows and n <= GRAM_LIMIT
+            is_tall = n <= rows and n <= SIDE
             wanted = (is_plain or self._is_streamed) and is_tall and self._gram_is_safe()
         if not wanted or rows == 0:
             return None
@@ -273,7 +271,7 @@ class LeastSquares(LinearLoss):
     def _row_rank(self) -> int | None:
         """The rank of A by A A', where that tells exactly and A has few rows; otherwise None."""
         rows, n = self.matrix.shape
-        is_small = 0 < rows <= min(n, SPECTRUM_LIMIT) and rows * n <= DENSE_LIMIT
+        is_small = 0 < rows <= min(n, LARGE_SIDE) and rows * n <= DENSE_LIMIT
         if not (is_small and self.matrix.is_explicit):
             return None
         found = row_rank(self.given_matrix, self._epsilon)
@@ -283,7 +281,7 @@ class LeastSquares(LinearLoss):
     def singular_values(self) -> np.ndarray[Any, Any] | None:
         """The singular values of A, descending; None where the matrix is too large."""
         rows, n = self.matrix.shape
-        if min(rows, n) > SPECTRUM_LIMIT or rows * n > DENSE_LIMIT or not self.matrix.is_explicit:
+        if min(rows, n) > LARGE_SIDE or rows * n > DENSE_LIMIT or not self.matrix.is_explicit:
             return None
         deadline.check(0.5 * deadline.svd_work(rows, n))
         return np.linalg.svd(self.matrix.dense(), compute_uv=False)
@@ -339,13 +337,15 @@ class LeastSquares(LinearLoss):
     def _distance_from(self, center: Any, rank: int) -> float:
         """Of the nearest solution from a point; nan where that is not known."""
         shape = self.matrix.shape
-        if min(shape) > DIMENSION_LIMIT:
+        if min(shape) > SIDE:
             return math.nan
         A = self.matrix.dense()
         offset = np.zeros(shape[1]) if center is None else host(arrays.like(center, self.b))
         deadline.check(deadline.svd_work(*shape))
         u, s, vt = np.linalg.svd(A, full_matrices=False)
-        if rank and s[rank - 1] <= GAP * spectra.rounding_level(shape, float(s[0]), spectra.EPS):
+        if rank and s[rank - 1] <= TOL.clear_units * spectra.rounding_level(
+            shape, float(s[0]), spectra.EPS
+        ):
             return math.nan  # in the units of x it cannot be solved
         rhs = host(self.b) - A @ offset
         return float(np.linalg.norm(vt[:rank].T @ ((u[:, :rank].T @ rhs) / s[:rank])))

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from tiebreak.functions.base import (
-    SMALL,
     EstimatorLoss,
     PendingEvaluation,
     PointWithImage,
@@ -42,9 +41,7 @@ from tiebreak.linalg.host_rows import HostRows
 from tiebreak.linalg.matrices.dense import Fused
 from tiebreak.linalg.matrices.scaled_rows import taken, with_scaled_rows, without_rows
 from tiebreak.linalg.row_gram import column_gram, row_gram
-
-FEW_ROWS = 512  # a matrix with more columns: eigenvalues cost as much as a bound by Lanczos
-FEW_PRODUCTS = 2**29  # the same for A A': multiplications
+from tiebreak.linalg.sizes import QUICK_SIDE, SECOND, SMALL_SIDE
 
 
 class LossesAndSlopes(NamedTuple):
@@ -496,8 +493,8 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         matrix = self._spectral_matrix
         rows, n = matrix.shape
         is_there = matrix.is_explicit or matrix.is_sparse
-        is_cheap = rows <= n and rows <= FEW_ROWS and rows * matrix.size <= FEW_PRODUCTS
-        return is_there and (min(rows, n) <= SMALL or is_cheap)
+        is_cheap = rows <= n and rows <= QUICK_SIDE and rows * matrix.size <= SECOND
+        return is_there and (min(rows, n) <= SMALL_SIDE or is_cheap)
 
     @cached_property
     def _eigenvalues(self) -> np.ndarray[Any, Any]:
@@ -508,7 +505,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
             found = deadline.unless_too_long(lambda: row_gram(matrix), None)
             if found is not None:
                 return np.asarray(np.ldexp(found.values, 2 * found.exponent))
-            deadline.check(0.0 if rows <= SMALL else deadline.svd_work(rows, rows) / 4)
+            deadline.check(0.0 if rows <= SMALL_SIDE else deadline.svd_work(rows, rows) / 4)
         if n < rows:
             return np.linalg.eigvalsh(column_gram(matrix))
         A = matrix.on_host()

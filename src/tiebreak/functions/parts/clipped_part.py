@@ -21,10 +21,10 @@ import numpy as np
 from tiebreak.functions.parts.quadratic_parts import Part
 from tiebreak.linalg import EPS, Host, rounding_unit
 from tiebreak.linalg.host import norm, top_exponent
+from tiebreak.linalg.tolerances import TOL
 
 # Outliers have no curvature. This share of that of a quadratic above them keeps steps of Newton's
 # method finite where outliers alone see a direction; x gains six digits with a step all the same.
-OUTLIER_CURVATURE = 1e-6
 
 
 class Kinks(NamedTuple):
@@ -114,7 +114,7 @@ class ClippedPart(Part):
         bend = self.high / np.maximum(np.abs(r), self.high) if self.kink else np.ones(len(r))
         if not above:
             is_inside = (r > self.low) & (r < self.high)
-            bend = np.where(is_inside, 1.0, OUTLIER_CURVATURE * bend)
+            bend = np.where(is_inside, 1.0, TOL.small_change * bend)
         return np.asarray(np.sqrt(self.weight * self.weights * bend)[:, None] * self.rows)
 
     def along(self, x: Host, d: Host) -> Callable[[float], float]:

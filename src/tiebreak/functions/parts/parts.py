@@ -25,13 +25,13 @@ from tiebreak.functions.parts.quadratic_parts import (
 from tiebreak.functions.sums import summands
 from tiebreak.linalg.arrays import Host, rounding_unit
 from tiebreak.linalg.host import norm, power_of_two, top_exponent, total
-from tiebreak.linalg.matrices.base import DENSE_LIMIT
 from tiebreak.linalg.refusals import Refusal
+from tiebreak.linalg.sizes import DENSE_LIMIT
 from tiebreak.linalg.spectra import EPS, cleaned
 
 Kind = TypeVar("Kind", bound=Part)
 
-KEPT = 4  # slopes that a function remembers: as many points are compared at a time
+KEPT_SLOPES = 4  # slopes that a function remembers: as many points are compared at a time
 
 
 class Slope(NamedTuple):
@@ -133,7 +133,7 @@ class Parts:
         """The gradient at x; the last ones are kept, for the same are needed several times."""
         key = x.tobytes()
         if key not in self._slopes:
-            while len(self._slopes) >= KEPT:
+            while len(self._slopes) >= KEPT_SLOPES:
                 del self._slopes[next(iter(self._slopes))]
             self._slopes[key] = self._slope(x)
         return self._slopes[key]

@@ -14,9 +14,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tiebreak.linalg import EPS, GAP, Host
+from tiebreak.linalg import EPS, Host
 from tiebreak.linalg.host import Sliced, norm, top_exponent
 from tiebreak.linalg.spectra import semidefinite_root
+from tiebreak.linalg.tolerances import TOL
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,7 @@ class QuadraticPart(Part):
         return self.weight * norm(x)
 
     def curvature(self, x: Host, above: bool = False) -> Host:
-        roots, basis, units = semidefinite_root(self.rows, GAP * len(self.rows) * EPS)
+        roots, basis, units = semidefinite_root(self.rows, TOL.clear_units * len(self.rows) * EPS)
         return np.asarray((math.sqrt(self.weight) * roots)[:, None] * basis * units)
 
     def second(self, x: Host) -> Host:

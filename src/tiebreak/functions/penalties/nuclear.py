@@ -16,8 +16,9 @@ from tiebreak.linalg.arrays import Array, norm
 from tiebreak.linalg.conic_form import ConicForm, Cost
 from tiebreak.linalg.fingerprints import assign
 from tiebreak.linalg.host import host
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets import INFINITY
-from tiebreak.sets.faces import TOUCHING, ActiveFace
+from tiebreak.sets.faces import ActiveFace
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -54,7 +55,7 @@ class NuclearTerms(Terms):
     def subgradient(self, x: Array) -> Array:
         """The shortest one at x."""
         u, s, vt = self._svd(x)
-        is_on = (s > TOUCHING * s[0]).astype(np.float64)
+        is_on = (s > TOL.met * s[0]).astype(np.float64)
         return self._made(u, self.nuclear * is_on, vt, x) + self.square * x
 
     def prox(self, x: Array) -> Array:
@@ -79,7 +80,7 @@ class NuclearTerms(Terms):
     def face_at(self, x: Array) -> tuple[ActiveFace, Array]:
         """The matrices of the rank of x, and the slope along them."""
         u, s, vt = self._svd(x)
-        rank = int(np.sum(s > TOUCHING * s[0]))
+        rank = int(np.sum(s > TOL.met * s[0]))
         u, vt = u[:, :rank], vt[:rank]
 
         def along(v: Array) -> Array:

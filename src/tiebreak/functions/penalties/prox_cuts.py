@@ -26,7 +26,7 @@ from tiebreak.linalg.arrays import Array, dot, namespace, norm, zeros_like
 from tiebreak.sets import INFINITY, Ball, Box
 from tiebreak.sets.roots import PathPoint, root
 
-FAR = 2.0**300  # multipliers of problems of ordinary size are smaller
+FAR_MULTIPLIER = 2.0**300  # multipliers of problems of ordinary size are smaller
 
 # --- step 6
 
@@ -124,7 +124,7 @@ def _solved(
     f: Terms, g: Terms, v: Array, c: Array, beta: float, guess: float
 ) -> tuple[Array, float]:
     path = _Path(f, g, v, c, beta)
-    mu, exact = root(path, guess if 0.0 < guess < FAR else 0.0)
+    mu, exact = root(path, guess if 0.0 < guess < FAR_MULTIPLIER else 0.0)
     if path.beta > beta:  # no point meets the cut
         mu, exact = root(path, path.ordinary())
     z = path.point()
@@ -290,7 +290,7 @@ class _Path:
         if tries == 4 and self._accept_the_least():
             return point
         ordinary = self.ordinary()
-        far = min(2.0**50 * ordinary, FAR)
+        far = min(2.0**50 * ordinary, FAR_MULTIPLIER)
         if point.mu >= far and tries > 4:
             return point
         step = point.newton - point.mu if point.slope > 0.0 else max(point.mu, ordinary)

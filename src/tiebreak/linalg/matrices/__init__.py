@@ -7,12 +7,13 @@ memory; the rows of those in `streamed` come block by block, from `row_sources`.
 from typing import Any
 
 from tiebreak.linalg import arrays
-from tiebreak.linalg.matrices.base import DENSE_LIMIT, Matrix
+from tiebreak.linalg.matrices.base import Matrix
 from tiebreak.linalg.matrices.dense import FLOAT64_COPY_LIMIT, Dense, Fused, dense_matrix
 from tiebreak.linalg.matrices.differences import Differences
 from tiebreak.linalg.matrices.operators import Operator
 from tiebreak.linalg.matrices.sparse import Sparse
 from tiebreak.linalg.matrices.streamed import RowBlocks, Streamed
+from tiebreak.linalg.sizes import DENSE_LIMIT
 
 __all__ = [
     "DENSE_LIMIT",

@@ -14,7 +14,6 @@ from tiebreak.linalg.arrays import Array, Host, rounding_unit
 
 BLOCK = 2**19  # bytes of rows that are worked on at a time: a part of a core's cache
 THREADED_BLOCK = 2**25  # the same where threads share a product, which small ones are not worth
-DENSE_LIMIT = 2**23  # most entries of a matrix that is factorised or copied as a whole
 LANCZOS_STEPS = 100
 EXPENSIVE_LANCZOS_STEPS = 30  # where a data pass is expensive: the bound is a fifth too large or so
 

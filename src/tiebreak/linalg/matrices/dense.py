@@ -11,12 +11,11 @@ import numpy as np
 
 from tiebreak.linalg import arrays, threads
 from tiebreak.linalg.arrays import Array, Host, namespace, rounding_unit
-from tiebreak.linalg.matrices.base import Matrix, RowBlock, block_bytes, rounded_up_roots
+from tiebreak.linalg.matrices.base import BLOCK, Matrix, RowBlock, block_bytes, rounded_up_roots
 from tiebreak.linalg.matrices.streamed import Float64Rows
 
 CACHED_BYTES = 2**24  # of a matrix that stays in a cache anyhow, so that no pass need be shared
 CACHED_PAIR_BYTES = 2**21  # the same with `has_small_products`: shared passes are faster from it
-LONGEST_ROW = 2**18  # bytes of a row, so that some of them are in a core's cache together
 FEWEST_ROWS = 16  # of a block: with fewer, adding up the sums of blocks would count
 DEVICE_BLOCK = 2**28  # bytes of a matrix on a device that are converted to float64 at a time
 FLOAT64_COPY_LIMIT = 2**25  # most entries in single precision that are kept in float64 too
@@ -32,7 +31,7 @@ class Dense(Matrix):
         self._prototype = self._zeros(0)
         # Threads want the whole matrix: in blocks they take up to six times as long.
         is_plain = type(entries) is np.ndarray and entries.flags.c_contiguous
-        if is_plain and entries.strides[0] <= LONGEST_ROW and threads.allowed() == 1:
+        if is_plain and entries.strides[0] <= BLOCK // 2 and threads.allowed() == 1:
             cached = CACHED_PAIR_BYTES if self.multiplies_pairs else CACHED_BYTES
             self.shares_passes: bool = entries.nbytes > cached
 

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from tiebreak.linalg.arrays import Array, Host, namespace, rounding_unit
-from tiebreak.linalg.matrices.base import DENSE_LIMIT, Matrix, Weigh
+from tiebreak.linalg.matrices.base import Matrix, Weigh
 from tiebreak.linalg.matrices.dense import Fused
+from tiebreak.linalg.sizes import DENSE_LIMIT
 
 
 class Repeated(Matrix):

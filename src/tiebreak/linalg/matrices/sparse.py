@@ -12,7 +12,8 @@ import numpy as np
 
 from tiebreak.linalg import threads
 from tiebreak.linalg.arrays import Array, Host, rounding_unit
-from tiebreak.linalg.matrices.base import DENSE_LIMIT, Matrix, rounded_up_roots
+from tiebreak.linalg.matrices.base import Matrix, rounded_up_roots
+from tiebreak.linalg.sizes import DENSE_LIMIT
 
 COPY_LIMIT = 2**27  # most non-zeros of a sparse matrix that is kept a second time, transposed
 THREAD_NONZEROS = 2**18  # non-zeros of a sparse matrix that are worth a thread

@@ -15,15 +15,9 @@ import numpy as np
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array, Host
 from tiebreak.linalg.fingerprints import FromData, checksums, stamps
-from tiebreak.linalg.matrices.base import (
-    BLOCK,
-    DENSE_LIMIT,
-    Matrix,
-    RowBlock,
-    block_bytes,
-    random_pair,
-)
+from tiebreak.linalg.matrices.base import BLOCK, Matrix, RowBlock, block_bytes, random_pair
 from tiebreak.linalg.matrices.row_sources import RowSource, open_source
+from tiebreak.linalg.sizes import DENSE_LIMIT
 
 
 class RowBlocks(Matrix):

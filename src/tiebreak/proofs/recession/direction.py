@@ -14,12 +14,13 @@ from tiebreak.levels import Levels
 from tiebreak.linalg.arrays import Array, Host
 from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.host_rows import HostRows
-from tiebreak.linalg.matrices.base import DENSE_LIMIT
+from tiebreak.linalg.sizes import DENSE_LIMIT
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.proofs.recession.level import RecessionCone, RecessionLevel
-from tiebreak.proofs.recession.proof import MEANT, SLIGHT, proved_direction
+from tiebreak.proofs.recession.proof import proved_direction
 
-LARGEST = 12  # directions with whole numbers up to this are tried: their products are exact
+LARGEST_WHOLE = 12  # directions with whole numbers up to this are tried: their products are exact
 
 
 def is_direction_of_descent(problem: Problem | Levels, level: int, direction: Array) -> bool:
@@ -61,21 +62,21 @@ def as_meant(level: RecessionLevel, d: Host) -> Iterator[Host]:
     Entries that are small beside others are no rounding errors where variables have other units.
     """
     given, d = d, d / float(np.max(np.abs(d)))
-    d = np.where(np.abs(d) <= MEANT, 0.0, d)
-    for most in range(1, LARGEST + 1):
+    d = np.where(np.abs(d) <= TOL.solver, 0.0, d)
+    for most in range(1, LARGEST_WHOLE + 1):
         whole = np.round(most * d)
-        if np.all(np.abs(whole - most * d) <= MEANT * most):
+        if np.all(np.abs(whole - most * d) <= TOL.solver * most):
             yield whole
             break
     moves, near, c = d != 0.0, [], level.linear.c
     for some in (*level.all_rows, level.cone.rows, *([HostRows(c[None])] if c.any() else [])):
-        is_near = np.abs(some.along(d).product) <= MEANT * some.sizes * norm(d)
+        is_near = np.abs(some.along(d).product) <= TOL.solver * some.sizes * norm(d)
         near.append(some.some(is_near)[:, moves])
     E = np.vstack(near)
     E = E[np.any(E != 0.0, axis=1)]
     if len(E) and E.size <= DENSE_LIMIT:
         E = E / np.sqrt(np.sum(E * E, axis=1))[:, None]
         for _ in range(2):
-            d[moves] -= np.linalg.lstsq(E, E @ d[moves], rcond=SLIGHT)[0]
+            d[moves] -= np.linalg.lstsq(E, E @ d[moves], rcond=TOL.touching)[0]
     yield d
     yield given

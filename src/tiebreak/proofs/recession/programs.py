@@ -14,16 +14,15 @@ from tiebreak.linalg.host import norm
 from tiebreak.linalg.host_rows import HostRows
 from tiebreak.linalg.linear_programs import linear_program
 from tiebreak.linalg.rank import as_it_is, decide_rank
+from tiebreak.linalg.sizes import QUICK_SIDE
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.proofs.recession.direction import as_meant, level_of
 from tiebreak.proofs.recession.level import RecessionLevel
-from tiebreak.proofs.recession.proof import MEANT, SLIGHT, proved_direction
+from tiebreak.proofs.recession.proof import proved_direction
 
-NEWTON_LIMIT = 512  # variables: a Newton step on more of them costs more than a linear program
 LONG = 2**28  # multiplications of a factorisation: beyond this a linear program takes minutes
-ROUGH = 0.5  # of 1: a Newton step that changes no margin by more shows that there is a minimiser
-SURE_ZERO = 1e-9  # a slope of unit vectors above this, as HiGHS finds it, is surely 0
-NO_SLOPE = 1e-12  # relative: a slope that is left of a vector and is smaller is rounding
+ROUGH = 0.5  # of a margin: if it changes by less than 1, second derivatives say something there
 LEAST = float(np.finfo(float).tiny)  # in the place of 0 below a fraction bar
 HARDLY_FALLS = "whether {} is not determined: it hardly falls, if at all"
 
@@ -81,7 +80,7 @@ def _in_own_units(level: RecessionLevel) -> tuple[RecessionLevel, Host | None]:
     Only on R^n, and where that does not take long; otherwise the level itself and None.
     """
     n = len(level.linear.c)
-    if not level.cone.is_space or n > NEWTON_LIMIT or is_long(level):
+    if not level.cone.is_space or n > QUICK_SIDE or is_long(level):
         return level, None
     rows = np.vstack([some.some(np.ones(some.shape[0])) for some in level.all_rows])
     rows = rows / np.maximum(np.sqrt(np.sum(rows * rows, axis=1)), LEAST)[:, None]
@@ -97,7 +96,7 @@ def _in_own_units(level: RecessionLevel) -> tuple[RecessionLevel, Host | None]:
     losses = [loss._replace(rows=turned(loss.rows)) for loss in level.losses]
     fixed = [turned(some) for some in level.fixed]
     c = W.T @ level.linear.c
-    c = np.where(sees | (np.abs(c) > NO_SLOPE * norm(level.linear.c)), c, 0.0)
+    c = np.where(sees | (np.abs(c) > TOL.met * norm(level.linear.c)), c, 0.0)
     linear = level.linear._replace(c=c)
     return level._replace(fixed=fixed, losses=losses, linear=linear), W
 
@@ -118,8 +117,8 @@ def _projections(level: RecessionLevel) -> Iterator[Host]:
     c = level.linear.c
     E = np.vstack([np.zeros((0, len(c))), *(r.some(np.ones(r.shape[0])) for r in level.fixed)])
     d = -c / norm(c)
-    d -= np.linalg.lstsq(E, E @ d, rcond=SLIGHT)[0]
-    if norm(d) > NO_SLOPE:
+    d -= np.linalg.lstsq(E, E @ d, rcond=TOL.touching)[0]
+    if norm(d) > TOL.met:
         yield from as_meant(level, d)
 
 
@@ -157,12 +156,12 @@ def _programs(level: RecessionLevel) -> Iterator[Host]:
     total = np.asarray(moved[np.flatnonzero(which)].sum(axis=0)).reshape(-1)
     more, one = sp.csr_array((within.shape[0], m)), sp.eye_array(m)
     if not c.any():
-        found = [*solved(-total, sp.vstack([-moved, within], format="csr"), bounds, MEANT)]
+        found = [*solved(-total, sp.vstack([-moved, within], format="csr"), bounds, TOL.solver)]
         yield from found
         if found:  # once more, for a direction along which all losses that can fall do so clearly
             rows = sp.vstack([sp.hstack([-moved, one]), sp.hstack([within, more])], format="csr")
             box = np.vstack([np.stack([cone.low, cone.high], 1), np.tile([0.0, 1.0], (m, 1))])
-            yield from solved(np.append(np.zeros(n), -np.ones(m)), rows, box, MEANT)
+            yield from solved(np.append(np.zeros(n), -np.ones(m)), rows, box, TOL.solver)
         return
     weights = np.concatenate([np.zeros(0), *(loss.slopes for loss in level.losses)])
     is_hard, weights = np.isinf(weights), np.where(np.isinf(weights), 0.0, weights)
@@ -171,11 +170,11 @@ def _programs(level: RecessionLevel) -> Iterator[Host]:
     rows = sp.vstack([losses, sp.hstack([within, more])], format="csr")
     box = np.vstack([bounds, np.tile([0.0, math.inf], (m, 1))])
     box[n:, 1][is_hard] = 0.0
-    yield from solved(cost, rows, box, SURE_ZERO)
+    yield from solved(cost, rows, box, TOL.accurate)
     if m:  # where the slope is 0 at best, something must move
         box[n:, 1] = np.where(is_hard, 0.0, float(n))
         flat = sp.vstack([rows, sp.csr_array(cost[None])], format="csr")
-        yield from solved(-np.concatenate([total, 2.0 * np.ones(m)]), flat, box, MEANT)
+        yield from solved(-np.concatenate([total, 2.0 * np.ones(m)]), flat, box, TOL.solver)
 
 
 def _stacked(rows: Sequence[HostRows], n: int) -> Any:
@@ -213,13 +212,13 @@ def has_minimum_near(level: RecessionLevel, x: Host, slope: Host) -> bool:
     proves nothing to anybody, it spares a linear program.
     """
     n = len(x)
-    if level.hidden or not (level.cone.is_space and n <= NEWTON_LIMIT):
+    if level.hidden or not (level.cone.is_space and n <= QUICK_SIDE):
         return False
     H = sum((rows.gram() for rows in level.fixed), np.zeros((n, n)))
     for loss in level.losses:
         H = H + loss.rows.gram(loss.curvature(x))
-    v = np.linalg.pinv(H, rcond=SLIGHT, hermitian=True) @ -slope
-    if not norm(H @ v + slope) <= MEANT * norm(H) * norm(v):
+    v = np.linalg.pinv(H, rcond=TOL.touching, hermitian=True) @ -slope
+    if not norm(H @ v + slope) <= TOL.solver * norm(H) * norm(v):
         return False
     changes = (np.max(np.abs(loss.rows.entries @ v), initial=0.0) for loss in level.losses)
     return float(max(changes, default=0.0)) <= ROUGH

@@ -10,13 +10,11 @@ from tiebreak.linalg import spectra
 from tiebreak.linalg.arrays import Host, rounding_unit
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.host_rows import HostRows
-from tiebreak.linalg.matrices.base import DENSE_LIMIT
 from tiebreak.linalg.rank import decide_rank
+from tiebreak.linalg.sizes import DENSE_LIMIT
 from tiebreak.linalg.spectra import EPS
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.proofs.recession.level import RecessionLevel, is_power_of_two
-
-SLIGHT = 1e-10  # relative: slopes this small are rounding errors of what they were computed from
-MEANT = 1e-7  # relative: where a linear program means 0
 
 
 def proved_direction(level: RecessionLevel, d: Host) -> Host | None:
@@ -45,7 +43,7 @@ class _Products:
         self._linear = HostRows(level.linear.c[None]).along(d)
         self._steepest = level.linear.size * norm(d)
         # Is the linear term 0 along d but for rounding?
-        self._is_flat = abs(self._linear.product[0]) <= SLIGHT * self._steepest
+        self._is_flat = abs(self._linear.product[0]) <= TOL.touching * self._steepest
 
     def prove_a_fall(self) -> bool:
         """Does the level fall along d, or along some d' so near that nothing tells them apart?"""
@@ -64,7 +62,7 @@ class _Products:
             return any(tails) and all(np.all(sign >= 0.0) for sign in signs)
         slope, error = self._slope(reach)
         is_zero = slope == error == 0.0 and any(tails)
-        return is_zero or slope + error < -SLIGHT * self._steepest
+        return is_zero or slope + error < -TOL.touching * self._steepest
 
     def _is_in_cone(self, reach: float) -> bool:
         """Are all within ``reach`` of d, with the same zeros, directions of Z?"""
@@ -101,7 +99,9 @@ class _Products:
         that are 0 stay 0.
         """
         d, length, linear = self._d, norm(self._d), self._linear
-        if any(np.any(np.abs(a.product) > MEANT * (a.rows.sizes * length)) for a in self._fixed):
+        if any(
+            np.any(np.abs(a.product) > TOL.solver * (a.rows.sizes * length)) for a in self._fixed
+        ):
             return math.inf
         is_zeroed = linear.is_open & self._is_flat
         if is_zeroed[0] and not self._level.linear.is_exact:
