@@ -11,6 +11,7 @@ import numpy as np
 from tiebreak.conic.program import Cone, Objective
 from tiebreak.conic.solver import clarabel_solve
 from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.rational.active_set import Conditions, Feasible, Form, Optimum, minimise
 from tiebreak.rational.arithmetic import Unproved, Vector, independent, over_one_unit
 
@@ -82,7 +83,7 @@ def _active_rows(objective: Objective, Z: Feasible) -> tuple[Host, list[int]]:
     G, h = in_floats(Z.rows, Z.limits, Z.n)
     cones = (Cone("zero", len(e)),) * bool(len(e)) + (Cone("nonnegative", len(h)),) * bool(len(h))
     every = np.vstack([E, G]), np.concatenate([e, h])
-    found = clarabel_solve(objective, *every, cones)
+    found = clarabel_solve(objective, *every, cones, TOL.met)
     if not np.isfinite(found.z).all():
         raise Unproved("floating point finds no start")
     y, s = found.y[len(e) :], found.s[len(e) :]
