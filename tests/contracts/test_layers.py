@@ -44,6 +44,7 @@ FLOORS = [
     "algorithms",
     "exact",
     "conic",
+    "rational",
     "auto",
     "display",
     "driver",

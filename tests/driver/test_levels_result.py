@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tiebreak as tb
+from tiebreak.rational import certificate
 
 
 def test_a_maximised_level_gives_up_what_it_lost():
@@ -131,3 +132,24 @@ def test_what_does_not_apply_to_chains_is_refused_even_where_it_is_true(name):
     levels = tb.Levels(tb.LeastSquares(np.eye(2, 4), np.ones(2)), tb.SquaredNorm(), tb.L1())
     with pytest.raises(ValueError, match=f"^solve: {name} does not apply"):
         tb.solve(levels, **{name: True})
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_estimated_end_counts_what_x_lacks_to_be_in_the_domain(seed):
+    """x is outside by rounding, so that g(x) may be below g*, here computed in fractions."""
+    draw = np.random.default_rng(seed)
+    A = draw.integers(-3, 4, (12, 24)) * (draw.random((12, 24)) < 0.3)
+    at = draw.integers(0, 4, 24) * (draw.random(24) < 0.5)
+    C, d = draw.integers(-2, 3, (8, 24)), draw.integers(-3, 4, 8)
+    rows = tb.Polyhedron(A[4:], A[4:] @ at, A[:4], A[:4] @ at)
+    levels = tb.Levels(
+        tb.LeastSquares(C, d), tb.SquaredNorm(center=at + 1.0), domain=tb.Box(0.0, 5.0) & rows
+    )
+    exact = certificate(levels)
+    assert exact is not None
+    residuals = [
+        sum(int(a) * v for a, v in zip(row, exact.levels[0].x, strict=True)) - int(b)
+        for row, b in zip(C, d, strict=True)
+    ]
+    low, high = tb.solve(levels, "exact").levels["level 1"].best
+    assert Fraction(low) <= sum(v * v for v in residuals) / 2 <= Fraction(high)

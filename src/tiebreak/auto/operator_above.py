@@ -1,4 +1,4 @@
-"""PrimalDual with a penalty of D x above, which ends by its own estimate: nothing else would tell."""
+"""PrimalDual with a penalty of D x above, which ends by its own estimate: nobody else can tell."""
 
 from __future__ import annotations
 

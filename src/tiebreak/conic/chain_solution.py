@@ -12,6 +12,7 @@ from tiebreak.linalg.deferred import resolved
 
 SlackRule = Callable[[float, float], float]  # of the best value and of that before this level
 
+METHOD = "conic, images and faces held"
 LEAST = "all levels leave directions of x open: there x is the point of least norm"
 
 
@@ -72,6 +73,7 @@ class ChainSolution(NamedTuple):
     direction: Host | None = None  # where it is unbounded
     contradiction: Host | None = None  # where it is infeasible: multipliers of the program's rows
     is_least: bool = False  # did the least norm of x choose among points that all levels leave?
+    method: str = METHOD
 
 
 def cut_short(over: deadline.Over, number: int) -> tuple[str, str]:

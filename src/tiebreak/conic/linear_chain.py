@@ -42,6 +42,7 @@ from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.polyhedra import single_entries
 
+METHOD = "linear programs by HiGHS, faces held by reduced costs"
 LINEAR = ("zero", "nonnegative")
 SOLVER = "HiGHS"
 
@@ -369,7 +370,7 @@ class _LinearChain:
         z = self.z
         if z is None or not self._is_kept(z):
             return None
-        return ChainSolution(z, self.valued(z), "solved", is_least=self.is_least)
+        return ChainSolution(z, self.valued(z), "solved", is_least=self.is_least, method=METHOD)
 
 
 def _value_error(h: Objective, z: Host) -> float:

@@ -13,7 +13,8 @@ from tiebreak.conic.chain_solution import estimate
 from tiebreak.display.views import View
 from tiebreak.driver.result import Outcome, Result, number_or_none
 from tiebreak.driver.shown import Shown
-from tiebreak.linalg import in_files
+from tiebreak.functions import split
+from tiebreak.linalg import arrays, in_files
 from tiebreak.linalg.archive import save
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.deferred import deferring
@@ -116,11 +117,18 @@ def lower_interval(result: Result) -> tuple[Interval, str, str]:
     """An interval for g*, its word, and why it is an estimate, of two levels without slack.
 
     That of the certificate counts rounding. Where its upper end is farther off than was asked, as
-    on constraints that no computed point meets to the last bit, g(x) is one up to rounding.
+    on constraints that no computed point meets to the last bit, it is estimated: g(x), what its
+    rounding errors are at most, and what g may rise on the way from x to Z.
     """
     (low, high), value = result.lower_optimum, result.lower_value
     if high <= value + result.tolerance[1] and math.isfinite(low):
         return (low, high), "proved", ""
+    if math.isfinite(gap := result.lower_gap) and math.isfinite(low):
+        value = max(value, low + gap)
+    if off := result.certificate.distance:
+        smooth, penalty = split(result.problem.lower)
+        rise = penalty.terms.steepness(len(result.x), arrays.norm(result.x))
+        value += off * (arrays.norm(smooth.gradient(result.x)) + rise)
     return (low, value), "estimated", "inside"
 
 
@@ -134,7 +142,7 @@ class LevelsResult(Outcome, Shown):
         status, success, proved, message: how it ended, in the words of `Result`.
         time: seconds.
         method: how it was solved.
-        result: of two levels without slack the `Result` of the same `Problem`, otherwise None.
+        result: the `Result` of two levels without slack that were solved as a `Problem`, or None.
         direction: along which a level has no minimum, None where all have one.
         assumed: what the bounds rely on and nobody has checked, in sentences.
         note: what decided where all levels leave something open.

@@ -32,7 +32,9 @@ from tiebreak.driver.registry import find_method
 from tiebreak.driver.result import Result, promises
 from tiebreak.driver.run import NOTHING, Counts, Intermediate, Run, Saved
 from tiebreak.driver.solve_levels import (
+    CompiledLevels,
     of_problem,
+    proved_exactly,
     solve_chained,
 )
 from tiebreak.driver.trace import Row, Trace
@@ -120,8 +122,9 @@ def solve(
 
     Args:
         problem: the Problem; or Levels, of which three or more, and such with slacks, are solved by
-            the method "conic" and give a LevelsResult with one row for each. They take x0 (for
-            slacks that are a share), rtol and max_time, and no callback or checkpoint.
+            the method "conic", or in rational arithmetic if "auto" can prove them so, and give a
+            LevelsResult with one row for each. They take x0 (for slacks that are a share), rtol and
+            max_time, and no callback or checkpoint.
         method: a method or its name; "auto" chooses.
         x0: where to start; the origin if None. The Result of a former call, of this problem or one
             like it, is a warm start: with its point and its multipliers; tolerances are relative to
@@ -242,7 +245,15 @@ def _solve_levels(
     levels = levels.current() if isinstance(levels, Levels) else levels
     if isinstance(levels, Levels) and levels.is_plain:
         result = solve(levels.problem(), method, x0=x0, rtol=rtol, max_time=max_time, **options)
-        return of_problem(levels, result)
+        exact = None
+        is_double = isinstance(result.x, np.ndarray) and result.x.dtype == np.float64
+        if method == "auto" and result.status == "solved" and is_double:
+            with contextlib.suppress(deadline.Interrupted):  # an answer is there
+                exact = proved_exactly(
+                    levels, math.nan, min(tolerances("rtol", rtol)), max_time, began,
+                    lambda: CompiledLevels(levels, x0),
+                )  # fmt: skip
+        return of_problem(levels, result) if exact is None else exact
     for name, default in inspect.signature(solve).parameters.items():
         if name == "max_iter" or (name == "progress" and options[name] is True):
             continue  # harmless: there are no steps to count or to show

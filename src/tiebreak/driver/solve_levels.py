@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tiebreak.conic.chain import solve_chain
-from tiebreak.conic.chain_solution import LEAST, ChainSolution, LevelSolution, cut_short
+from tiebreak.conic.chain_solution import LEAST, METHOD, ChainSolution, LevelSolution, cut_short
 from tiebreak.conic.method import NOT_SURE, WHY, ConicFindings
 from tiebreak.conic.program import ConicProgram, Objective
 from tiebreak.conic.representation import compile_levels
@@ -23,9 +23,9 @@ from tiebreak.linalg.deferred import Deferred
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.proofs.gate import DOUBT, FALLS, Ended, LevelClaim, ResultClaim, judge
 from tiebreak.proofs.recession.direction import settled_direction
+from tiebreak.rational import solve_exactly
 
 CHAINED = ("auto", "conic")
-METHOD = "conic, images and faces held"
 
 
 def of_problem(levels: Levels, result: Result) -> LevelsResult:
@@ -100,6 +100,10 @@ def solve_chained(
         with deadline.limited(max_time, began):
             levels = CompiledLevels(given, x0) if isinstance(given, Levels) else given
             program = levels.program()
+        if method == "auto" and isinstance(given, Levels):
+            exact = proved_exactly(given, levels.before, rtol, max_time, began, lambda: levels)
+            if exact is not None:
+                return exact
     except deadline.Over as over:
         return _out_of_time(given, x0, over, time.perf_counter() - began)
     found = chain(program, levels.rules, levels.before, max_time, began)
@@ -107,6 +111,23 @@ def solve_chained(
     if result.success:
         levels.assign(found.z)
     return result
+
+
+def proved_exactly(
+    levels: Levels,
+    before: float,
+    rtol: float,
+    max_time: float | None,
+    began: float,
+    compiled: Callable[[], ConicLevels],
+) -> LevelsResult | None:
+    """By rational arithmetic, to all digits; None where that does not get so far."""
+    with deadline.limited(max_time, began) as limit, stopping_on_ctrl_c(limit), arrays.quiet():
+        found = solve_exactly(levels, before)
+    if found is None:
+        return None
+    result = report(found, compiled(), rtol, time.perf_counter() - began)
+    return result if result.proved else None
 
 
 def _out_of_time(
@@ -185,7 +206,7 @@ def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: floa
         status=status,
         reason=reason,
         time=seconds,
-        method=METHOD,
+        method=found.method,
         skipped=names[len(found.levels) :],
         direction=direction,
         assumed=levels.assumed,
@@ -211,8 +232,11 @@ def _claim(
     if level.word != "proved":
         return LevelClaim()
     scale = max(abs(value), abs(h.value(np.zeros(len(h.linear)))))
-    off = max(level.best + level.error, value - level.slack) - level.bound + rounding
-    return LevelClaim(off, off, max(rtol * scale, TOL.clear_units * rounding))
+    high = level.best + level.error
+    off = max(high, value - level.slack) - level.bound + rounding
+    return LevelClaim(
+        off, max(off, high - value + rounding), max(rtol * scale, TOL.clear_units * rounding)
+    )
 
 
 def _level(name: str, level: LevelSolution, value: float, sign: int) -> LevelReport:

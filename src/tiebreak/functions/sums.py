@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any, TypeVar
 
 from tiebreak.functions.base import (
@@ -20,6 +21,7 @@ from tiebreak.linalg import Array, Image, Matrix, arrays, checks, tables
 from tiebreak.linalg.fingerprints import known, remember
 
 F = TypeVar("F", bound=Function)
+N = TypeVar("N", float, Fraction)
 
 
 def _weighted(name: str) -> Any:
@@ -217,10 +219,10 @@ def in_one_precision(who: str, first: F, second: F) -> tuple[F, F]:
     return found[0], found[1]  # type: ignore[return-value]
 
 
-def summands(h: Function, weight: float = 1.0) -> list[tuple[float, Function]]:
-    """The functions that h is a weighted sum of, with their weights."""
+def summands(h: Function, weight: N = 1.0) -> list[tuple[N, Function]]:  # type: ignore[assignment]
+    """The functions that h is a weighted sum of, with their weights: numbers of the kind given."""
     if isinstance(h, Scaled):
-        return summands(h.function, weight * h.weight)
+        return summands(h.function, weight * type(weight)(h.weight))
     if isinstance(h, Sum):
         return summands(h.first, weight) + summands(h.second, weight)
     return [(weight, h)]

@@ -1,0 +1,5 @@
+"""Chains of linear and quadratic levels in rational arithmetic, proved to all digits."""
+
+from tiebreak.rational.chain import certificate, solve_exactly
+
+__all__ = ["certificate", "solve_exactly"]

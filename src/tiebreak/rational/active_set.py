@@ -1,0 +1,201 @@
+"""One level in rational arithmetic: a primal active set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import NamedTuple
+
+from tiebreak.linalg import deadline
+from tiebreak.rational.arithmetic import (
+    Row,
+    Unproved,
+    Vector,
+    independent,
+    pivot_columns,
+    product,
+    solve,
+)
+
+
+@dataclass(frozen=True)
+class Form:
+    """(½x'Hx + <c, x>) / scale + constant, H and c of integers, H semidefinite."""
+
+    hessian: tuple[Row, ...]  # of H; none where it is 0
+    linear: Row
+    scale: Fraction
+    constant: Fraction = Fraction(0)
+
+    def slope(self, x: Vector) -> Vector:
+        """scale times the gradient."""
+        found = [x.unit * self.linear.get(j, 0) for j in range(len(x.numbers))]
+        for j, row in enumerate(self.hessian):
+            found[j] += product(row, x.numbers)
+        return Vector(found, x.unit)
+
+    def value(self, x: Vector) -> Fraction:
+        """At a point."""
+        half = sum(
+            v * product(row, x.numbers) for v, row in zip(x.numbers, self.hessian, strict=False)
+        )
+        total = Fraction(half, 2 * x.unit**2) + Fraction(product(self.linear, x.numbers), x.unit)
+        return total / self.scale + self.constant
+
+
+@dataclass(frozen=True)
+class Feasible:
+    """{x : rows x <= limits, equal x = values}; of the equations those that are independent."""
+
+    n: int
+    rows: tuple[Row, ...] = ()
+    limits: tuple[Fraction, ...] = ()
+    equal: tuple[Row, ...] = ()
+    values: tuple[Fraction, ...] = ()
+    needed: tuple[int, ...] = field(default=())  # the equations that are independent
+
+    def within(self, equal: Sequence[Row], values: Sequence[Fraction]) -> Feasible:
+        """With more equations."""
+        every = (*self.equal, *equal)
+        needed = [*self.needed, *range(len(self.equal), len(every))]
+        kept = [needed[i] for i in independent([every[i] for i in needed], self.n)]
+        return replace(self, equal=every, values=(*self.values, *values), needed=tuple(kept))
+
+    def room(self, x: Vector) -> list[int]:
+        """Of each row, times the unit of x and the denominator of its limit."""
+        return [
+            v.numerator * x.unit - v.denominator * product(row, x.numbers)
+            for row, v in zip(self.rows, self.limits, strict=True)
+        ]
+
+    def contains(self, x: Vector) -> bool:
+        """Are all rows and all equations satisfied?"""
+        return min(self.room(x), default=0) >= 0 and all(
+            v.numerator * x.unit == v.denominator * product(row, x.numbers)
+            for row, v in zip(self.equal, self.values, strict=True)
+        )
+
+    def tight(self, working: Sequence[int]) -> tuple[list[Row], list[Fraction]]:
+        """The equations, and these rows as equations."""
+        rows = [*(self.equal[i] for i in self.needed), *(self.rows[i] for i in working)]
+        limits = [*(self.values[i] for i in self.needed), *(self.limits[i] for i in working)]
+        return rows, limits
+
+    def step(self, x: Vector, room: list[int], along: Vector) -> tuple[Fraction, int] | None:
+        """How far x may go, and the first row that ends it; None where none does."""
+        best: tuple[int, int, int] | None = None
+        for i, (row, left) in enumerate(zip(self.rows, room, strict=True)):
+            rise = product(row, along.numbers) * self.limits[i].denominator
+            if rise > 0 and (best is None or left * best[1] < best[0] * rise):
+                best = left, rise, i
+        if best is None:
+            return None
+        return Fraction(best[0] * along.unit, best[1] * x.unit), best[2]
+
+
+class Optimum(NamedTuple):
+    """A minimiser, and multipliers that prove it: of rows by number, of all equations."""
+
+    x: Vector
+    rows: dict[int, Fraction]
+    equal: dict[int, Fraction]
+
+
+def minimise(form: Form, Z: Feasible, x: Vector, working: list[int]) -> Optimum:
+    """A minimiser on Z, from a point of Z and independent rows that are tight there.
+
+    A primal active set. The row with the most negative multiplier leaves; as long as x stays where
+    it is, the first one does (Bland's rule), so that it cannot go round in circles.
+    """
+    search = _Search(form, Z, x, working)
+    while (found := search.pivot()) is None:
+        pass
+    return found
+
+
+class _Search:
+    """A point, its working set, and the next pivot."""
+
+    def __init__(self, form: Form, Z: Feasible, x: Vector, working: list[int]) -> None:
+        self.form, self.Z, self.x, self.working = form, Z, x, working
+        self.room = Z.room(x)
+        self.has_moved = True
+
+    def pivot(self) -> Optimum | None:
+        """One step; the optimum once it is reached."""
+        deadline.check(1e6)  # a millisecond at least, so that an end is sure
+        n, held = self.Z.n, self.Z.tight(self.working)[0]
+        conditions = Conditions(self.form.hessian, held, n)
+        slope = self.form.slope(self.x)
+        step, pull = conditions.solve(Vector([-v for v in slope.numbers], slope.unit))
+        pinned = next((k for k in range(len(held), len(pull.numbers)) if pull.numbers[k]), None)
+        if pinned is not None:  # along a direction without curvature it falls
+            self._go(conditions.along(pinned, 1 if pull.numbers[pinned] > 0 else -1))
+            return None
+        if any(step.numbers) and self._go(step, Fraction(1)):
+            return None
+        first = len(self.Z.needed)
+        wrong = [k for k in range(len(self.working)) if pull.numbers[first + k] < 0]
+        if not wrong:
+            each = [v / self.form.scale for v in pull.fractions()]
+            of_rows = dict(zip(self.working, each[first:], strict=False))
+            return Optimum(self.x, of_rows, dict(zip(self.Z.needed, each, strict=False)))
+        leaves = min(wrong, key=lambda k: pull.numbers[first + k])
+        if not self.has_moved:
+            leaves = min(wrong, key=self.working.__getitem__)
+        del self.working[leaves]
+        if not self.form.hessian:
+            self._go(conditions.along(first + leaves, -1))
+        return None
+
+    def _go(self, along: Vector, most: Fraction | None = None) -> bool:
+        """Move, at most so far; does a row end it, which is then in the working set?"""
+        end = self.Z.step(self.x, self.room, along)
+        if end is None and most is None:
+            raise Unproved("a level falls without end")
+        step = most
+        if end is not None and (most is None or end[0] < most):
+            step = end[0]
+            self.working.append(end[1])
+        assert step is not None
+        self.has_moved = step > 0
+        if self.has_moved:
+            self.x = self.x.moved(step, along)
+            self.room = self.Z.room(self.x)
+        return step is not most
+
+
+class Conditions:
+    """H x + R'y = a, R x = b; R has rows that are independent, and pins where H x and R x stay.
+
+    Pins are single variables; without them a direction would be open.
+    """
+
+    def __init__(self, hessian: Sequence[Row], held: Sequence[Row], n: int) -> None:
+        seen = set(pivot_columns([*held, *hessian], n))
+        self.pins = [j for j in range(n) if j not in seen]
+        self.hessian, self.n = hessian, n
+        self.rows: list[Row] = [*held, *({j: 1} for j in self.pins)]
+        self.columns: list[Row] = [{} for _ in range(n)]
+        for k, row in enumerate(self.rows):
+            for j, a in row.items():
+                self.columns[j][k] = a
+
+    def solve(self, a: Vector, b: Vector | None = None) -> tuple[Vector, Vector]:
+        """x and y, each by its own equations where H is 0; b is 0 if None."""
+        n, k = self.n, len(self.rows)
+        b = Vector([0] * k) if b is None else b
+        if not self.hessian:
+            return solve(self.rows, b), solve(self.columns, a)
+        shifted = [{n + i: v for i, v in column.items()} for column in self.columns]
+        upper = [row | column for row, column in zip(self.hessian, shifted, strict=True)]
+        right = [*(v * b.unit for v in a.numbers), *(v * a.unit for v in b.numbers)]
+        found = solve([*upper, *self.rows], Vector(right, a.unit * b.unit))
+        return Vector(found.numbers[:n], found.unit), Vector(found.numbers[n:], found.unit)
+
+    def along(self, k: int, change: int) -> Vector:
+        """The direction in which row k alone changes, by so much, and no slope does."""
+        ends = [0] * len(self.rows)
+        ends[k] = change
+        return self.solve(Vector([0] * self.n), Vector(ends))[0]

@@ -1,0 +1,253 @@
+"""Levels in order in rational arithmetic: every value to all digits, with the proof of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from tiebreak.conic.chain_solution import ChainSolution, LevelSolution
+from tiebreak.conic.program import Objective
+from tiebreak.levels import Levels, Slack
+from tiebreak.linalg import deadline
+from tiebreak.linalg.rank import decide_rank
+from tiebreak.rational.active_set import Feasible, Form, Optimum, minimise
+from tiebreak.rational.arithmetic import Row, Unproved, Vector, flint, independent, product
+from tiebreak.rational.description import REACH, data_epsilon, feasible_set, level_data
+from tiebreak.rational.guess import in_floats, solve_level
+
+METHOD = "rational arithmetic, an exact active set"
+
+
+class LevelProof(NamedTuple):
+    """A minimiser of one level, and multipliers that prove it, in the units of the data."""
+
+    x: list[Fraction]
+    rows: list[Fraction]  # of the inequalities of the set, then of the cuts so far
+    equal: list[Fraction]  # of its equations, then of what the levels before have fixed
+
+
+class ChainProof(NamedTuple):
+    """The answer, and for every level its proof.
+
+    All minimisers of a level share its image and the rows that have multipliers: these become
+    equations for the levels after it, the rows first. With a slack the level becomes a row instead.
+    """
+
+    x: list[Fraction]
+    levels: list[LevelProof]
+    found: list[LevelSolution]
+    is_least: bool
+
+
+def certificate(levels: Levels, before: float = math.nan) -> ChainProof | None:
+    """The levels solved and proved; None where exact arithmetic does not get that far in time.
+
+    ``before``: the first level at the start, for a slack that is a share of what it gains.
+
+    Costs 0.1 * 3 and 0.3 are no tie as they are stored, and are meant as one. Where rounding may
+    have undone a tie the levels are solved in both readings, and nothing is claimed unless the
+    answers agree. Right sides need no second reading: minimisers move as little as they do.
+    """
+    work = REACH[flint() is not None].work
+    try:
+        with deadline.half(), deadline.metered(work) as meter:
+            stored = _Levels(levels)
+            found = stored.solve(before)
+            if stored.has_doubt:
+                meter.allowed = min(work, meter.spent + work / 8.0)  # some seconds, not more
+                meant = _Levels(levels, is_tied=True).solve(before)
+                most = 1e-9 * max(1.0, *(abs(float(v)) for v in found.x))
+                pairs = zip(found.x, meant.x, strict=True)
+                if any(abs(float(a - b)) > most for a, b in pairs):
+                    return None
+            return found
+    except (Unproved, deadline.TimeIsUp, OverflowError):
+        return None
+
+
+def solve_exactly(levels: Levels, before: float) -> ChainSolution | None:
+    """The same as the solution of a chain; x is rounded, once."""
+    found = certificate(levels, before)
+    if found is None:
+        return None
+    x = np.array([float(v) for v in found.x])
+    return ChainSolution(x, tuple(found.found), "solved", is_least=found.is_least, method=METHOD)
+
+
+class _Levels:
+    """What the levels so far have left; ``is_tied``: multipliers of rounding's size count as 0."""
+
+    def __init__(self, levels: Levels, is_tied: bool = False) -> None:
+        n = levels.dimension
+        assert n is not None
+        self.Z, below, equal = feasible_set(levels.domain, n)
+        self.of_rows, self.of_equal = list(below.scales), list(equal.scales)
+        self.rules = [level.rule for level in levels.levels]
+        self.levels = [level_data(level.objective, n) for level in levels.levels]
+        self.epsilon = max(data_epsilon(level.objective) for level in levels.levels)
+        self.x: Vector | None = None
+        self.proofs: list[LevelProof] = []
+        self.found: list[LevelSolution] = []
+        self.is_tied, self.has_doubt = is_tied, False
+
+    def solve(self, before: float) -> ChainProof:
+        """All levels, then what they leave open by the least norm."""
+        for number, rule in enumerate(self.rules):
+            self._level(number, rule, before)
+        assert self.x is not None
+        n = self.Z.n
+        for number, level in enumerate(self.found):
+            if level.slack > 0.0 and self._dimension:  # a slack that no level needed
+                self._hold(number, self._solved(*self.levels[number][::2]))
+        is_least = self._dimension > 0
+        if is_least:
+            norm = Form(tuple({j: 1} for j in range(n)), {}, Fraction(1))
+            self._solved(norm, Objective(np.eye(n), np.zeros(n), np.zeros(n)))
+        self._check_rank()
+        return ChainProof(self.x.fractions(), self.proofs, self.found, is_least)
+
+    def _check_rank(self, image: Sequence[Row] = ()) -> None:
+        """Equations that depend on each other up to rounding have two readings: no claim."""
+        rows = [*(self.Z.equal[i] for i in self.Z.needed), *image]
+        floats = in_floats(rows, [0] * len(rows), self.Z.n)[0]
+        if decide_rank(floats, self.epsilon).low < len(independent(rows, self.Z.n)):
+            raise Unproved("rounding decides how many of the equations are independent")
+
+    @property
+    def _dimension(self) -> int:
+        """Of what is left to choose."""
+        return self.Z.n - len(self.Z.needed)
+
+    def _solved(self, form: Form, objective: Objective) -> Optimum:
+        """A level on what is left, checked."""
+        if self._dimension or self.x is None:
+            found = solve_level(form, objective, self.Z, self.x)
+        else:
+            found = minimise(form, self.Z, self.x, [])
+        if not is_proof(form, self.Z, found):
+            raise Unproved("the conditions of optimality do not hold")
+        self.x = found.x
+        return found
+
+    def _level(self, number: int, rule: Slack, before: float) -> None:
+        form, _, objective = self.levels[number]
+        previous = Fraction(before) if math.isfinite(before) else None
+        if number:
+            assert self.x is not None
+            previous = form.value(self.x)
+        is_fixed = self.x is not None and not self._dimension
+        found = self._solved(form, objective)
+        best = form.value(found.x)
+        self._price(number, found)
+        slack = Fraction(rule.absolute) + Fraction(rule.relative) * abs(best)
+        gain = Fraction(0) if previous is None else max(previous - best, Fraction(0))
+        slack += Fraction(rule.share) * gain
+        self.proofs.append(
+            LevelProof(
+                found.x.fractions(),
+                [found.rows.get(i, 0) * scale for i, scale in enumerate(self.of_rows)],
+                [found.equal.get(i, 0) * scale for i, scale in enumerate(self.of_equal)],
+            )
+        )
+        if slack:
+            if form.hessian:
+                raise Unproved("a quadratic level has a slack")
+            limit = form.scale * (best + slack - form.constant)
+            self.Z = replace(
+                self.Z, rows=(*self.Z.rows, form.linear), limits=(*self.Z.limits, limit)
+            )
+            self.of_rows.append(form.scale)
+            held = "cut"
+        else:
+            held = self._hold(number, found)
+            held = "point" if is_fixed else held
+        value = float(best)
+        error = 0.0 if Fraction(value) == best else math.ulp(value)
+        self.found.append(
+            LevelSolution(
+                best=value,
+                bound=value - error,
+                error=error,
+                value=value,
+                slack=float(slack),
+                dimension=self._dimension,
+                held=held,
+                word="proved",
+                price=None,
+                solver="",
+                residual=0.0,
+                is_bound_proved=True,
+            )
+        )
+
+    def _price(self, number: int, found: Optimum) -> None:
+        """What the slack of the level before is worth to this one."""
+        if number and self.found[-1].held == "cut":
+            last = len(self.Z.rows) - 1
+            price = float(found.rows.get(last, 0) * self.of_rows[last])
+            self.found[-1] = self.found[-1]._replace(price=price)
+
+    def _hold(self, number: int, found: Optimum) -> str:
+        """Keep the face and the image of a level; in words."""
+        form, image, _ = self.levels[number]
+        self._check_rank(image.rows)
+        small = self._of_rounding(form, image.rows, found)
+        self.has_doubt |= bool(small)
+        tight = sorted(i for i, v in found.rows.items() if v and not (self.is_tied and i in small))
+        values = [Fraction(product(row, found.x.numbers), found.x.unit) for row in image.rows]
+        self.Z = self.Z.within(
+            [*(self.Z.rows[i] for i in tight), *image.rows],
+            [*(self.Z.limits[i] for i in tight), *values],
+        )
+        self.of_equal += [*(self.of_rows[i] for i in tight), *image.scales]
+        names = ["image"] * bool(image.rows) + ["face"] * bool(tight)
+        return " and ".join(names) or "nothing"
+
+    def _of_rounding(self, form: Form, image: Sequence[Row], found: Optimum) -> set[int]:
+        """Rows whose multipliers are of the size that rounding makes of zero.
+
+        They are sums that cancel: in each column, of the slope and of what other rows pull. None
+        counts where the minimisers are all points of the image, whatever the multipliers are.
+        """
+        Z, scale = self.Z, form.scale
+        others = [*(Z.equal[i] for i in Z.needed), *image]
+        if not form.linear or len(others) not in independent([*others, form.linear], Z.n):
+            return set()
+        x = [abs(v) for v in found.x.numbers]
+        sizes = [float(abs(form.linear.get(j, 0))) for j in range(Z.n)]
+        counts = [1] * Z.n
+        for j, row in enumerate(form.hessian):
+            sizes[j] += sum(abs(a) * x[k] for k, a in row.items()) / found.x.unit
+            counts[j] += len(row)
+        pulls = [(Z.equal[i], v) for i, v in found.equal.items() if v]
+        pulls += [(Z.rows[i], v) for i, v in found.rows.items() if v]
+        for row, v in pulls:
+            for j, a in row.items():
+                sizes[j] += float(abs(a * v) * scale)
+                counts[j] += 1
+        unit = 2.0 * self.epsilon  # a few roundings of each term
+        return {
+            i
+            for i, v in found.rows.items()
+            for j, a in Z.rows[i].items()
+            if v and float(abs(a) * v * scale) < unit * counts[j] * sizes[j]
+        }
+
+
+def is_proof(form: Form, Z: Feasible, found: Optimum) -> bool:
+    """Do the conditions of optimality hold, as they stand?"""
+    if not Z.contains(found.x):
+        return False
+    room, total = Z.room(found.x), [v / form.scale for v in form.slope(found.x).fractions()]
+    pulls: list[tuple[Row, Fraction]] = [(Z.equal[i], v) for i, v in found.equal.items()]
+    pulls += [(Z.rows[i], v) for i, v in found.rows.items()]
+    for row, v in pulls:
+        for j, a in row.items():
+            total[j] += a * v
+    signs = all(v >= 0 and not (v and room[i]) for i, v in found.rows.items())
+    return signs and not any(total)

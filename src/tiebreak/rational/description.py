@@ -1,0 +1,202 @@
+"""Levels and sets as rational numbers, from what they say of themselves; nothing is rounded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tiebreak.conic.program import Objective
+from tiebreak.functions.base import Function
+from tiebreak.functions.parts.parts import Parts
+from tiebreak.functions.penalties.composite import split
+from tiebreak.functions.penalties.penalties import Penalty
+from tiebreak.functions.sums import summands
+from tiebreak.linalg import arrays
+from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.spectra import EPS
+from tiebreak.rational.active_set import Feasible, Form
+from tiebreak.rational.arithmetic import (
+    Row,
+    Unproved,
+    Vector,
+    as_integers,
+    as_row,
+    flint,
+    is_semidefinite,
+    over_one_unit,
+)
+from tiebreak.sets import Domain, described
+
+
+class Reach(NamedTuple):
+    """How far exact arithmetic goes."""
+
+    variables: int
+    digits: int  # variables times the bits of the data
+    entries: int  # of a matrix
+    work: float  # of all pivots together, as `deadline.spend` counts it
+
+
+REACH = {True: Reach(200, 8_000, 50_000, 2e9), False: Reach(40, 2_500, 5_000, 1e9)}  # flint or not
+OTHER = "a level is not linear or quadratic, or the set is not one of linear rows"
+NOT_CONVEX = "a quadratic form as it is stored cannot be proved to be semidefinite"
+
+
+@dataclass(frozen=True)
+class IntegerRows:
+    """Rows of integers, each a positive multiple of what was given."""
+
+    rows: tuple[Row, ...]
+    limits: tuple[Fraction, ...]
+    scales: tuple[Fraction, ...]
+
+
+def integer_rows(matrix: Any, limits: Sequence[Any]) -> IntegerRows:
+    """Rows of numbers as rows of integers."""
+    dense = matrix.toarray() if arrays.is_sparse(matrix) else matrix
+    pairs = [as_integers(list(map(float, row))) for row in dense]
+    scales = tuple(scale for _, scale in pairs)
+    right = tuple(scale * Fraction(v) for scale, v in zip(scales, limits, strict=True))
+    return IntegerRows(tuple(as_row(row) for row, _ in pairs), right, scales)
+
+
+def check_reach(n: int, *parts: Any) -> None:
+    """`Unproved` where there are too many variables or entries."""
+    reach = REACH[flint() is not None]
+    if n > reach.variables or any(rows.shape[0] * n > reach.entries for rows in parts):
+        raise Unproved("there are too many variables or rows for exact arithmetic")
+    for rows in parts:
+        some = rows.data if arrays.is_sparse(rows) else np.asarray(rows)
+        if n * _bits(some[some != 0.0]) > reach.digits:
+            raise Unproved("the numbers have too many digits for exact arithmetic")
+
+
+def _bits(values: Host) -> int:
+    """From the highest bit of the largest number to the lowest one of all."""
+    mantissa, exponent = np.frexp(values)
+    if not values.size:
+        return 0
+    whole = np.ldexp(mantissa, 53).astype(np.int64)
+    lowest = exponent - 53 + np.log2((whole & -whole).astype(float)).astype(int)
+    return int(np.max(exponent) - np.min(lowest))
+
+
+def data_epsilon(h: Function | Penalty) -> float:
+    """The unit of rounding of the data of a level."""
+    smooth = split(h)[0]
+    given = EPS if smooth.prototype is None else arrays.epsilon(smooth.prototype)
+    return max(given, smooth.data_epsilon)
+
+
+def feasible_set(domain: Domain, n: int) -> tuple[Feasible, IntegerRows, IntegerRows]:
+    """The set; with its inequalities, and its equations."""
+    given = described(domain).linear_rows(n)
+    if given is None:
+        raise Unproved(OTHER)
+    check_reach(n, given.A, given.A_eq)
+    below, equal = integer_rows(given.A, given.b), integer_rows(given.A_eq, given.b_eq)
+    Z = Feasible(n, below.rows, below.limits).within(equal.rows, equal.limits)
+    return Z, below, equal
+
+
+class LevelData(NamedTuple):
+    """A level; the rows whose products with x its minimisers share; the same in floating point."""
+
+    form: Form
+    image: IntegerRows
+    objective: Objective
+
+
+def level_data(h: Function | Penalty, n: int) -> LevelData:
+    """What a level says of itself; `Unproved` where that is no quadratic function."""
+    smooth = split(h)[0]
+    if smooth is not h:
+        raise Unproved(OTHER)
+    pieces: list[tuple[Any, Fraction]] = []  # bordered matrices [Q c; c' 2 constant], their scales
+    image: list[Host] = []
+    roots: list[Host] = []
+    for weight, part in summands(smooth.bare, Fraction(1)):
+        parts = _parts(part, n)
+        roots.append(float(weight) ** 0.5 * parts.curvature(np.zeros(n)))
+        for squares in parts.squares:
+            weights = np.ones(len(squares.rows)) if squares.w is None else squares.w
+            pieces.append(_gram(squares.rows, squares.target, weights, weight, squares.weight))
+            image.append(squares.rows)
+        for quadratic in parts.forms:
+            numbers, scale = _integers(quadratic.rows)
+            if not is_semidefinite(numbers.tolist()):
+                raise Unproved(NOT_CONVEX)
+            pieces.append((np.pad(numbers, (0, 1)), scale / (weight * Fraction(quadratic.weight))))
+            image.append(quadratic.rows)
+        for tilt in parts.tilts:
+            pieces.append(_tilt(tilt.rows, tilt.weights, weight * Fraction(tilt.weight)))
+        if not parts.squares:  # only squares have a constant of their own
+            zero = np.zeros(n)
+            at = zero if part.prototype is None else arrays.like(zero, part.prototype)
+            constant = weight * Fraction(float(part.value(at)))
+            corner = np.zeros((n + 1, n + 1), dtype=object)
+            corner[n, n] = 2 * constant.numerator
+            pieces.append((corner, Fraction(constant.denominator)))
+    form, rows = _form(pieces, n), np.vstack([np.zeros((0, n)), *image])
+    root, slope = np.vstack([np.zeros((0, n)), *roots]), form.slope(Vector([0] * n)).numbers
+    linear = np.array([float(v / form.scale) for v in slope])
+    objective = Objective(root, np.zeros(len(root)), linear)
+    return LevelData(form, integer_rows(rows, [0] * len(rows)), objective)
+
+
+def _parts(part: Function, n: int) -> Parts:
+    """What a function is made of; `Unproved` where that is not quadratic, or not at hand."""
+    matrix = part.matrix
+    if matrix is not None:
+        if not matrix.is_explicit:
+            raise Unproved(OTHER)
+        check_reach(n, np.empty((matrix.shape[0], 0)))
+    found = part.parts(1.0, n)
+    parts = None if found is None else Parts(n, tuple(found))
+    if parts is None or not parts.is_quadratic:
+        raise Unproved(OTHER)
+    check_reach(n, *(one.rows for one in parts.parts))
+    return parts
+
+
+def _integers(rows: Host) -> tuple[Any, Fraction]:
+    """A matrix of Python integers, and the scale with integers = scale rows."""
+    numbers, scale = as_integers([float(v) for v in rows.ravel()])
+    return np.array([*numbers, None], dtype=object)[:-1].reshape(rows.shape), scale
+
+
+def _gram(rows: Host, target: Host, weights: Host, *factors: Any) -> tuple[Any, Fraction]:
+    """weight/2 times the sum of w_i (A x - b)_i², bordered."""
+    whole, scale = _integers(np.hstack([rows, -target[:, None]]))
+    each, of_weights = _integers(weights)
+    total = scale * scale * of_weights
+    for factor in factors:
+        total /= Fraction(factor)
+    return whole.T @ (each[:, None] * whole), total
+
+
+def _tilt(rows: Host, weights: Host, factor: Fraction) -> tuple[Any, Fraction]:
+    """weight times the sum of the rows, each times its weight, bordered."""
+    (numbers, scale), (each, of_weights) = _integers(rows), _integers(weights)
+    n = rows.shape[1]
+    bordered = np.zeros((n + 1, n + 1), dtype=object)
+    bordered[:n, n] = bordered[n, :n] = each @ numbers
+    return bordered, scale * of_weights / factor
+
+
+def _form(pieces: list[tuple[Any, Fraction]], n: int) -> Form:
+    """The sum of bordered matrices over their scales."""
+    shares = over_one_unit([1 / scale for _, scale in pieces])
+    total = sum(
+        (share * M for share, (M, _) in zip(shares.numbers, pieces, strict=True)),
+        np.zeros((n + 1, n + 1), dtype=object),
+    )
+    numbers, scale = as_integers([Fraction(int(v), shares.unit) for v in total[:n].ravel()])
+    rows = [as_row(numbers[i * (n + 1) : (i + 1) * (n + 1)]) for i in range(n)]
+    linear = {i: c for i, row in enumerate(rows) if (c := row.pop(n, 0))}
+    constant = Fraction(int(total[n, n]), 2 * shares.unit)
+    return Form(tuple(rows) if any(rows) else (), linear, scale, constant)
