@@ -727,9 +727,9 @@ REFUSED = [
     (
         BisecBiO(),
         {"upper": tb.LeastSquares(np.eye(2), np.ones(2))},
-        "BisecBiO: upper must have an easy projection onto {upper <= c} ∩ domain, which "
-        "SquaredNorm of one weight and Linear have on every domain, Quadratic and LeastSquares on "
-        "Space, got LeastSquares on Ball",
+        "BisecBiO: upper must have an easy projection onto {upper <= c} ∩ domain, which the "
+        "distance from a point and linear functions have on every domain, quadratic ones on R^n, "
+        "got LeastSquares on Ball",
     ),
     (
         BisecBiO(),

@@ -155,8 +155,8 @@ class BisecBiO(Method):
         sets = level_sets.find(f, problem.domain)
         if sets is None:
             needed = (
-                "must have an easy projection onto {upper <= c} ∩ domain, which SquaredNorm of "
-                "one weight and Linear have on every domain, Quadratic and LeastSquares on Space"
+                "must have an easy projection onto {upper <= c} ∩ domain, which the distance "
+                "from a point and linear functions have on every domain, quadratic ones on R^n"
             )
             return Refusal("BisecBiO", "upper", needed, f"{type(f).__name__} on {domain}")
         if f.prototype is not None:

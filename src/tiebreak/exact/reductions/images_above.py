@@ -46,10 +46,10 @@ def refuse(problem: Problem) -> None:
         needed = "must be one norm alone, or a sum over rows, where it has a penalty"
         raise Refusal("Exact", "upper", needed, repr(penalty))
     if described(problem.domain).extended(n, np.zeros(0)) is None:
-        needed = "must be Space, Orthant, Box or Halfspace where upper is L1 with an operator"
+        needed = "must be R^n, bounds or a half-space where upper is an l1 norm with an operator"
         raise Refusal("Exact", "domain", needed, type(problem.domain).__name__)
     if problem.penalties[1].terms.has_weights:
-        needed = "must be without a penalty where upper is L1 with an operator"
+        needed = "must be without a penalty where upper is an l1 norm with an operator"
         raise Refusal("Exact", "lower", needed, repr(problem.lower.bare))
 
 
