@@ -48,9 +48,11 @@ class Slack:
             checks.at_least("Slack", name, getattr(self, name))
 
     def __call__(self, best: float, before: float) -> float:
-        """As a number, once the best value is known."""
-        gain = max(before - best, 0.0) if math.isfinite(before) else 0.0
-        return self.absolute + self.relative * abs(best) + self.share * gain
+        """As a number, once the best value is known; of fractions, a fraction."""
+        kind = type(best)
+        gain = kind(max(before - best, 0.0)) if math.isfinite(before) else kind(0.0)
+        relative, share = kind(self.relative) * abs(best), kind(self.share) * gain
+        return kind(self.absolute) + relative + share
 
     @property
     def is_none(self) -> bool:

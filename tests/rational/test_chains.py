@@ -247,3 +247,18 @@ def test_ctrl_c_ends_the_call(monkeypatch):
 
     monkeypatch.setattr(guess, "minimise", interrupted)
     assert tb.solve(plan()).status == "stopped"
+
+
+class Half(tb.Slack):
+    """A rule of one's own: half of the value at the start."""
+
+    def __call__(self, best, before):
+        return 0.5 * before
+
+
+def test_a_slack_of_ones_own_is_what_it_says():
+    cost = tb.Level(tb.Linear([1.0, 2.0]), slack=Half(relative=1.0))
+    levels = tb.Levels(cost, tb.Linear([1.0, 0.0]), domain=tb.Simplex())
+    result = tb.solve(levels, x0=[0.0, 1.0])
+    assert result.levels["level 1"].slack == 1.0
+    assert result.x.tolist() == [0.0, 1.0]

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tiebreak.conic.chain_solution import ChainSolution, LevelSolution
 from tiebreak.conic.program import Objective
-from tiebreak.levels import Levels, Slack
+from tiebreak.levels import Levels
 from tiebreak.linalg import deadline
 from tiebreak.linalg.rank import decide_rank
 from tiebreak.rational.active_set import Feasible, Form, Optimum, minimise
@@ -134,9 +134,9 @@ class _Levels:
         self.x = found.x
         return found
 
-    def _level(self, number: int, rule: Slack, before: float) -> None:
+    def _level(self, number: int, rule: Callable[[Any, Any], Any], before: float) -> None:
         form, _, objective = self.levels[number]
-        previous = Fraction(before) if math.isfinite(before) else None
+        previous = Fraction(before) if math.isfinite(before) else math.nan
         if number:
             assert self.x is not None
             previous = form.value(self.x)
@@ -144,9 +144,7 @@ class _Levels:
         found = self._solved(form, objective)
         best = form.value(found.x)
         self._price(number, found)
-        slack = Fraction(rule.absolute) + Fraction(rule.relative) * abs(best)
-        gain = Fraction(0) if previous is None else max(previous - best, Fraction(0))
-        slack += Fraction(rule.share) * gain
+        slack = Fraction(rule(best, previous))  # as the rule says, which may be anybody's
         self.proofs.append(
             LevelProof(
                 found.x.fractions(),
