@@ -21,7 +21,13 @@ from tiebreak.conic.bounds import (
     value_error,
     value_inside,
 )
-from tiebreak.conic.chain_solution import ChainSolution, LevelSolution, SlackRule, cut_short
+from tiebreak.conic.chain_solution import (
+    ChainSolution,
+    LevelSolution,
+    SlackRule,
+    cut_short,
+    word_of,
+)
 from tiebreak.conic.cones import Active, Blocks, of_inequalities, outside
 from tiebreak.conic.cuts import Cut, sublevel
 from tiebreak.conic.direct import Fall, least_squares, on_equations
@@ -368,8 +374,7 @@ class _Chain:
         is_bound_proved = self.is_proved and is_known
         rounding = value_error(objective, z)
         gap = max(best - bound, 0.0) + rounding + self._above(found)  # which decides is_proved
-        word = "proved" if self.is_proved and is_known else "estimated"
-        why = "size" if not is_known else "inside" if self.is_whole else "held"
+        word, why = word_of(self.is_proved and is_known, is_known, self.is_whole)
         slack = self._slack(number, best, z, before)
         self._price(number, at)
         held = self._keep(number, objective, found, gap, slack)
@@ -388,7 +393,7 @@ class _Chain:
                 solver=found.solver,
                 residual=found.residual,
                 is_bound_proved=is_bound_proved,
-                why="" if word == "proved" else why,
+                why=why,
             )
         )
 

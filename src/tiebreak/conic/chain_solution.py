@@ -63,6 +63,16 @@ class LevelSolution(_LevelSolution):
         )
 
 
+def word_of(is_proved: bool, is_known: bool, is_whole: bool) -> tuple[str, str]:
+    """The word of a level, and why it is no better: see `LevelSolution`.
+
+    ``is_known``: how long solutions are at most; ``is_whole``: no level before it is held.
+    """
+    if is_proved:
+        return "proved", ""
+    return "estimated", "size" if not is_known else "inside" if is_whole else "held"
+
+
 class ChainSolution(NamedTuple):
     """All levels solved, or those before a limit."""
 

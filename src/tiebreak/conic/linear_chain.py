@@ -26,6 +26,7 @@ from tiebreak.conic.chain_solution import (
     LevelSolution,
     SlackRule,
     cut_short,
+    word_of,
 )
 from tiebreak.conic.cones import Blocks
 from tiebreak.conic.program import Cone, ConicProgram, Objective
@@ -150,7 +151,7 @@ class _LinearChain:
         size = float(np.abs(h.linear) @ np.abs(z) + _largest(h.linear))
         if not gap <= 1e3 * TOL.accurate * size:  # its multipliers are not to be trusted
             return False
-        why = "size" if not is_known else "inside" if self.is_whole else "held"
+        word, why = word_of(self.is_proved, is_known, self.is_whole)
         slack = self._slack(number, best, z, before)
         if number - 1 in self.cuts and self.found[-1].slack > 0.0:
             price = max(-float(duals[self.cuts[number - 1]]), 0.0)
@@ -170,12 +171,12 @@ class _LinearChain:
                 slack=slack,
                 dimension=self._dimension(),
                 held=held,
-                word="proved" if self.is_proved else "estimated",
+                word=word,
                 price=None,
                 solver=SOLVER,
                 residual=gap / (size or 1.0),
                 is_bound_proved=is_bound_proved,
-                why="" if self.is_proved else why,
+                why=why,
             )
         )
         return True
@@ -188,10 +189,11 @@ class _LinearChain:
 
     def _bound(self, h: Objective, duals: Host, slopes: Host, most: Host) -> float:
         """A lower bound on the level over all points that the levels before it leave."""
-        cost, rest, given = h.linear, 0.0, abs(h.constant)
+        cost, of_cost, rest, given = h.linear, np.abs(h.linear), 0.0, abs(h.constant)
         for level in reversed(self.held):
             if (share := level.share(duals, slopes)) > 0.0:
                 cost, duals = cost + share * level.cost, duals + share * level.duals
+                of_cost = of_cost + share * np.abs(level.cost)  # a sum that may cancel
                 slopes = cost - self.turned @ duals
                 rest, given = rest + share * level.most, given + abs(share * level.most)
         low, high = np.maximum(self.whole.low, -most), np.minimum(self.whole.high, most)
@@ -199,7 +201,7 @@ class _LinearChain:
         terms = _least(duals, self.whole.least, self.whole.most), _least(slopes, low, high)
         # Of the slopes, one sum of few terms for each; costs are sums of one term for each level.
         count = np.diff(self.turned.indptr) + len(self.held) + 4
-        sizes = np.abs(cost) + self.turned_sizes @ np.abs(duals)
+        sizes = of_cost + self.turned_sizes @ np.abs(duals)
         off = EPS * float((count * sizes) @ np.maximum(np.abs(low), np.abs(high)))
         size = sum(float(np.sum(np.abs(part))) for part in terms) + given
         total = math.fsum(np.concatenate(terms)) + h.constant - rest

@@ -18,7 +18,7 @@ def exact_products(rows: Any, x: Host) -> Host | None:
     if not rows.nnz:
         return np.zeros(rows.shape[0])
     values, factors = rows.data, x[rows.indices]
-    (first, one), (second, other) = _digits(values), _digits(factors)
+    (first, one), (second, other) = binary_digits(values), binary_digits(factors)
     if np.any(one + other > 53):
         return None
     unit = int(np.min(first - one + second - other))
@@ -28,7 +28,7 @@ def exact_products(rows: Any, x: Host) -> Host | None:
     return np.asarray(rows @ x)
 
 
-def _digits(values: Host) -> tuple[Host, Host]:
+def binary_digits(values: Host) -> tuple[Host, Host]:
     """Exponents and the numbers of binary digits of values that are in [½, 1) times 2^exponent."""
     mantissa, exponent = np.frexp(values)
     whole = np.ldexp(mantissa, 53).astype(np.int64)

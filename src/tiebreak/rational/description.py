@@ -17,6 +17,7 @@ from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.exact_sums import binary_digits
 from tiebreak.linalg.spectra import EPS
 from tiebreak.rational.active_set import Feasible, Form
 from tiebreak.rational.arithmetic import (
@@ -77,12 +78,10 @@ def check_reach(n: int, *parts: Any) -> None:
 
 def _bits(values: Host) -> int:
     """From the highest bit of the largest number to the lowest one of all."""
-    mantissa, exponent = np.frexp(values)
     if not values.size:
         return 0
-    whole = np.ldexp(mantissa, 53).astype(np.int64)
-    lowest = exponent - 53 + np.log2((whole & -whole).astype(float)).astype(int)
-    return int(np.max(exponent) - np.min(lowest))
+    exponent, digits = binary_digits(values)
+    return int(np.max(exponent) - np.min(exponent - digits))
 
 
 def data_epsilon(h: Function | Penalty) -> float:
