@@ -11,6 +11,7 @@ from tiebreak.algorithms.base import (
     StepEvidence,
     no_projection,
 )
+from tiebreak.algorithms.facts import Rate
 from tiebreak.algorithms.levels import FixedLevels, GivenLevels, OnlineLevels
 from tiebreak.algorithms.p_agm_bio import PAGMBiO
 from tiebreak.algorithms.primal_dual import PrimalDual
@@ -41,6 +42,7 @@ __all__ = [
     "OnlineLevels",
     "PAGMBiO",
     "PrimalDual",
+    "Rate",
     "StateReport",
     "StepEvidence",
     "no_projection",

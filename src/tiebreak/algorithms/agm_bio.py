@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from tiebreak.algorithms.accelerated import Accelerated, GradientStep
 from tiebreak.algorithms.common import need_smooth
+from tiebreak.algorithms.facts import Rate
 from tiebreak.linalg import Array, Refusal
 from tiebreak.problem import Problem
 from tiebreak.sets import Set
@@ -54,6 +55,11 @@ class AGMBiO(Accelerated):
     guarantee: ClassVar[str] = (
         "f - f* <= O(1/k²); g - g* <= O(1/k) on a bounded Z, "
         "both O(K^(-2r/(2r-1))) up to a logarithm under an error bound of order r"
+    )
+    cites: ClassVar[tuple[str, ...]] = ("cao2024",)
+    rates: ClassVar[tuple[Rate, ...]] = (
+        Rate("f above", 2.0),
+        Rate("g", 1.0, assuming="Z bounded"),
     )
 
     def check(self, problem: Problem) -> Refusal | None:

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
+from tiebreak.algorithms.facts import Rate
 from tiebreak.linalg import Array, Refusal, in_files
 from tiebreak.problem import Problem
 from tiebreak.proofs.certificate import Proved
@@ -136,6 +137,9 @@ class Method(ABC):
     paper: ClassVar[str] = ""
     assumptions: ClassVar[str] = ""
     guarantee: ClassVar[str] = ""
+    cites: ClassVar[tuple[str, ...]] = ()  # the keys of its papers in field.bib
+    rates: ClassVar[tuple[Rate, ...]] = ()
+    output: ClassVar[str] = "the last iterate"  # the point that its theorem is about
     needs_projection: ClassVar[bool] = True  # does it project onto Z in its steps?
     adapts: ClassVar[bool] = False  # does it want to be told what is proved? see `adapt`
     remedy: ClassVar[str] = ""  # what else to try where the gaps hardly shrink, after "relax rtol"
@@ -178,6 +182,10 @@ class Method(ABC):
     def history(self, problem: Problem, state: Any) -> str:
         """The way that a run went, for a method that decides on the way."""
         return self.describe(problem)
+
+    def points(self, state: Any) -> dict[str, Array]:
+        """Other points worth measuring, by what they are ("the average"), besides the answer."""
+        return {}
 
     def report(self, state: Any) -> StateReport:
         """What there is to say about a state besides its point, its values and its evidence."""
