@@ -88,7 +88,7 @@ def _one_sided(run: Run, proof: Certificate, asked: float) -> str:
     width = f" ({estimate})" if math.isfinite(proof.upper_estimate) else ""
     why = run.report.one_sided
     return (
-        f"That f(x) does not lie below f* by more than was asked for is not proved{width}: "
+        f"Not proved: that f(x) is at most one tolerance below f*{width}: "
         f"{why}{'; ' if why else ''}{REMEDIES.get().one_sided}"
     )
 

@@ -20,33 +20,34 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "g*": "the least value of g on the domain.",
         "f*": "the least value of f among all minimisers of g.",
         "gap": "a proved upper bound on f(x) - f*, or on g(x) - g*. A negative gap of f proves "
-        "that f(x) < f*: x is not quite a minimiser of g.",
+        "that f(x) < f*: x is not exactly a minimiser of g.",
         "ties": "the minimisers of g, the set that f chooses from.",
     },
     "The status": {
         "certified": "|f(x) - f*| and g(x) - g* are proved to be within the tolerance, at a point "
-        "of the domain; with criterion='weak' f(x) - f* and g(x) - g*. Where radius= or "
-        "error_bound= was given, the first line says that it is assumed.",
-        "solved": "an answer was found, and not all of it is proved: the optimality conditions of "
-        "both levels hold to rounding, or the stopping rule that the report names was met. The "
+        "of the domain; with criterion='weak', f(x) - f* and g(x) - g*. If you gave radius= or "
+        "error_bound=, the first line says that the proof assumes it.",
+        "solved": "an answer was found, but not all of it is proved: the optimality conditions of "
+        "both levels hold to rounding, or the stopping rule named in the report was met. The "
         "report says which half is proved, how wide the rest is, and what would close it.",
-        "unbounded": "there is no minimiser: g falls without end along a direction of the domain, "
-        "or f does among the minimisers of g. Separable labels are the usual case.",
+        "unbounded": "there is no minimiser: g decreases forever along a direction of the domain, "
+        "or f does so among the minimisers of g. The usual case is separable labels.",
         "infeasible": "no point meets the constraints; the message names rows that contradict each "
         "other.",
-        "undetermined": "the method can vouch for no answer, and the message says why; as a rule "
-        "the data allow two readings, a rank that rounding decides, and the "
-        "answers differ; both are shown.",
+        "undetermined": "the method cannot vouch for an answer, and the message says why. Usually "
+        "rounding decides the rank of the data, so two readings are possible and their answers "
+        "differ; both are shown.",
         "max_iter, max_time, stopped": "a limit, or Ctrl-C, came before both levels were within "
-        "the tolerance; x is the last point, or that of the least g seen where that is clearly "
+        "the tolerance; x is the last point, or the one with the least g seen if that is clearly "
         "better.",
         "failed": "no answer: a value was not finite, or a promise (convexity, a gradient, a "
         "constant) was seen to be false.",
     },
     "print(result)": {
-        "upper": "f(x), what is proved of f(x) - f* or |f(x) - f*|, and the tolerance asked for.",
-        "lower": "the same of g.",
-        "ties": "the dimension of the set of minimisers of g, by the rank that was decided: 0 "
+        "upper": "f(x), what is proved about f(x) - f* or |f(x) - f*|, and the tolerance you "
+        "asked for.",
+        "lower": "g(x), what is proved about g(x) - g*, and the tolerance you asked for.",
+        "ties": "the dimension of the set of minimisers of g, by the rank that was decided; 0 "
         "means that there was nothing to choose.",
         "note": "what is not proved, why, and the one argument that would close the gap; and what "
         "the proof assumes.",
@@ -55,47 +56,48 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "optimum": "proved intervals that contain f* and g*.",
         "rests on": "why f* is not above the upper end of its interval: a minimiser of g that is "
         "proved to be near x.",
-        "suboptimal": "how far g(x) is above g* at most, also as a share of the way from g(x0).",
-        "secured": "how f(x) is known not to lie far below f*: by a proof of |f(x) - f*|; or by "
-        "the guard, a test which makes |f(x) - f*| at most two tolerances where g grows "
-        "quadratically, in no direction very slowly, and x is not close to f's own minimiser.",
-        "non-zeros": "how many entries or groups of x are not small, where a penalty wants zeros.",
-        "rank": "of the data below, with the singular values on both sides of the decision.",
-        "backward": "backward error: x is the exact answer for data that differ from yours by so "
+        "suboptimal": "how far g(x) is above g* at most, also as a share of g(x0) - g*.",
+        "secured": "why f(x) cannot lie far below f*: |f(x) - f*| is proved; or the guard, a "
+        "stopping test, holds. It keeps |f(x) - f*| within two tolerances if g grows "
+        "quadratically, not too slowly in any direction, and x is not close to f's own minimiser.",
+        "non-zeros": "how many entries or groups of x are not small, if a penalty asks for zeros.",
+        "rank": "the rank of the lower level's data, with the singular values on both sides of the "
+        "decision.",
+        "backward": "backward error: x is the exact answer for data that differ from yours by this "
         "much, in units of the singular values.",
-        "residual": "by how much the conditions of optimality are violated, relative.",
-        "f by rank": "f* by both readings, where rounding decides the rank.",
-        "left open": "f is the same for many minimisers of g, or for all: the one of least norm.",
-        "one-sided": "why f* is not proved from above, where it is not.",
-        "g bound, f bound": "of the method conic: the optimum, its error, and what the bound rests "
-        "on (proved or estimated, see below).",
-        "held": "of the method conic: how the minimisers of the level were kept for the next one.",
-        "solver": "of the method conic: how the interior-point solver ended, level by level.",
-        "bisection": "of the method bisec-bio: where its own tests have enclosed f*.",
+        "residual": "the relative violation of the optimality conditions.",
+        "f by rank": "f* for both readings, if rounding decides the rank.",
+        "left open": "f takes its least value at many minimisers of g; x is the one of least norm.",
+        "one-sided": "why there is no proved upper bound on f*.",
+        "g bound, f bound": "method conic: the optimum, its error, and what the bound rests on "
+        "(proved or estimated, see below).",
+        "held": "method conic: how the minimisers of the level were kept for the next one.",
+        "solver": "method conic: how the interior-point solver ended, level by level.",
+        "bisection": "method bisec-bio: the interval in which its own tests locate f*.",
         "method": "which method found x, and how its steps were chosen.",
         "message": "how the run ended in words, with what to do next.",
         "assumed": "what the proofs rely on and nobody has checked.",
     },
     "Levels, one row each": {
-        "best value": "the least value of the level, all more important ones being kept: ± half "
-        "the width of an interval that is proved to contain it; or, after about, the digits that "
-        "an estimate leaves.",
-        "at x": "the value of the level at the answer, by the objective's own value.",
+        "best value": "the least value of the level while all more important ones are kept: ± half "
+        "the width of an interval proved to contain it; or, after 'about', the digits that are "
+        "certain by an estimate.",
+        "at x": "the value of the level's objective at the answer.",
         "given up (allowed)": "how far the value at x is above the best one, for the sake of the "
-        "less important levels; in brackets the slack that you allowed.",
-        "ties": "the dimension of what is left to choose from after this level.",
+        "less important levels; in brackets, the slack that you allowed.",
+        "ties": "the dimension of the set that this level leaves to the next one.",
         "price": "how fast the next level's best value falls as this level's slack grows: a slope, "
-        "so that one unit more of slack gains at most this.",
+        "so one more unit of slack gains at most this much.",
         "proved": "the interval is a theorem, rounding errors included.",
-        "estimated": "a bound from duality that assumes something, which a line below names.",
+        "estimated": "a bound from duality that rests on an assumption, named in a line below.",
         "held": "how a level's minimisers were kept: exactly, by its face or image, or by a cut at "
         "its best value + slack.",
-        "image, face, cut": "the image of a loss of A x: the products A x, the same for all its "
-        "minimisers; the face: those constraints that hold with equality at all minimisers of a "
-        "linear level; a cut: the level's value is at most its best one + slack.",
-        "proof": "in which sense the bounds hold, and why a level is estimated and not proved.",
-        "sensitive": "a tiny slack changes the next level a lot: do not trust its digits.",
-        "rest": "levels that were not reached.",
+        "image, face, cut": "the image of a loss of A x is the vector A x that all its minimisers "
+        "share; the face of a linear level is the set of constraints that hold with equality at "
+        "all its minimisers; a cut keeps the level's value at most its best one + slack.",
+        "proof": "in which sense the bounds hold, and why a level is estimated rather than proved.",
+        "sensitive": "a tiny slack changes the next level a lot, so do not trust its digits.",
+        "rest": "the levels that were not reached.",
     },
 }
 

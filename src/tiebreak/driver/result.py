@@ -206,7 +206,7 @@ class Result(Outcome, Shown):
             return f"{value}, proved |f(x) - f*| <= {proof.upper_error:.3g}{_asked(asked)}"
         if proof.upper_gap < 0.0:
             below = f"proved f(x) <= f* - {-proof.upper_gap:.3g}"
-            return f"{value}, {below}{_asked(asked)}: x is not quite optimal below"
+            return f"{value}, {below}{_asked(asked)}: x is slightly suboptimal for g"
         said = f"{value}, {_gap('f', proof.upper_gap, asked)}"
         if self.is_guarded and math.isfinite(proof.upper_estimate):
             said += f", |f(x) - f*| about {proof.upper_estimate:.2g} (an estimate)"

@@ -85,9 +85,7 @@ class Sums(NamedTuple):
     last_ratio: float  # of the weights of the last cut and the last minorant of f; 0: there is none
     ghat: float  # the smallest proved value of g at a point of Z, rounding included
     upper_bound: float  # f* is at least this
-    guard: (
-        Bound  # the one of those bounds that says most of points that are not quite optimal below
-    )
+    guard: Bound  # the one of those bounds that says most of points slightly suboptimal for g
     upper_ceiling: float  # f* is at most this, by a method's own proof
     lower_bound: float  # g* is at least this
     tail: int  # the block that the best sum for f* began with, and its best factor on the cuts

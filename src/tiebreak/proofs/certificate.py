@@ -23,7 +23,7 @@ NOWHERE = (-math.inf, math.inf)  # the interval of what is not known
 class Standing(NamedTuple):
     """How a point stands: the proved gaps, and how far below f* its value may be.
 
-    The gaps alone let f(x) lie far below f*, where x is not quite optimal below. With the bound
+    The gaps alone let f(x) lie far below f*, if x is slightly suboptimal for g. With the bound
     min { f : g <= c } >= L - mu (c - ghat), where f(x) <= L + eps/2 and mu (g(x) - g*) <= eps/8,
     f cannot fall by more than eps between the levels of x and of four times its excess over g*.
     So if f falls at least half as much from the second to the fourth of these excesses as from
