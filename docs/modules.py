@@ -1,4 +1,4 @@
-"""Writes the tables of docs/map.md, docs/glossary.md and docs/gallery.md: `make docs`."""
+"""Writes the tables of docs/map.md, docs/statuses.md and docs/gallery.md: `make docs`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tiebreak.driver import glossary
 
 PAGE = Path(__file__).with_name("map.md")
 SOURCE = PAGE.parents[1] / "src" / "tiebreak"
+WORDS = "<!-- words: `make docs` writes the rest from driver/glossary.py -->"
 PLACE = re.compile(r"(<!-- modules of (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -40,13 +41,13 @@ def table(folder: Path) -> str:
 
 
 def examples() -> str:
-    """The page of the examples: what each is, in its first sentence."""
+    """The page of the examples, each with its first sentence."""
     rows = [
         "# Gallery",
         "",
-        "Jobs that somebody has, each a program that ends in a picture and checks",
+        "Worked examples, one per task: each is a program that draws a picture and checks",
     ]
-    rows += ["what it claims. `make docs` runs them all.", "", "| example | the job |", "|---|---|"]
+    rows += ["what it claims. `make docs` runs them all.", "", "| example | the task |", "|---|---|"]
     for path in sorted(gallery.EXAMPLES.glob("plot_*.py")):
         title, text, _ = gallery.parts(path)
         job = re.split(r"(?<=[.?!])\s", " ".join(text.split()), maxsplit=1)[0].replace("|", "\\|")
@@ -55,7 +56,7 @@ def examples() -> str:
 
 
 def main() -> None:
-    """Rewrite the map in place, the glossary, and the list of examples."""
+    """Rewrite the map in place, the tables of words, and the list of examples."""
     page = PAGE.read_text(encoding="utf-8")
 
     def filled(place: re.Match[str]) -> str:
@@ -63,7 +64,9 @@ def main() -> None:
         return f"{place[1]}\n{table(folder)}\n{place[3]}"
 
     PAGE.write_text(PLACE.sub(filled, page), encoding="utf-8")
-    PAGE.with_name("glossary.md").write_text(glossary.page(), encoding="utf-8")
+    statuses = PAGE.with_name("statuses.md")
+    prose = statuses.read_text(encoding="utf-8").split(WORDS)[0]
+    statuses.write_text(f"{prose}{WORDS}\n\n{glossary.tables()}", encoding="utf-8")
     PAGE.with_name("gallery.md").write_text(examples(), encoding="utf-8")
 
 

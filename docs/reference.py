@@ -24,7 +24,7 @@ MEMBERS = {
     "TieBreakClassifier": "fit predict predict_proba decision_function score",
 }
 # What a docstring gets when the library is imported, and the pages do not see.
-AFTER = {"tiebreak.solve": "[Every word of a report, explained](../glossary.md)\n"}
+AFTER = {"tiebreak.solve": "[Every word of a report, explained](../statuses.md)\n"}
 
 
 class Group(NamedTuple):

@@ -1,6 +1,6 @@
-"""What every word of a report means: the end of ``help(tiebreak.solve)``, and docs/glossary.md.
+"""What every word of a report means: for ``help(tiebreak.solve)`` and docs/statuses.md.
 
-`make docs` writes that page.
+`make docs` writes the tables of that page.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "max_iter, max_time, stopped": "a limit, or Ctrl-C, came before both levels were within "
         "the tolerance; x is the last point, or the one with the least g seen if that is clearly "
         "better.",
-        "failed": "no answer: a value was not finite, or a promise (convexity, a gradient, a "
-        "constant) was seen to be false.",
+        "failed": "no answer: a value was not finite; a promise (convexity, a gradient, a constant) "
+        "turned out to be false; or one of several levels seems to have no minimiser, because its "
+        "answer keeps growing as the tolerance is tightened (min x on {xy >= 1}).",
     },
     "print(result)": {
         "upper": "f(x), what is proved about f(x) - f* or |f(x) - f*|, and the tolerance you "
@@ -103,7 +104,7 @@ GLOSSARY: dict[str, dict[str, str]] = {
 
 
 def with_glossary(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, its help ending in the glossary."""
+    """Append the glossary to the help of a function."""
     # Under `python -OO` there is no docstring to lengthen.
     if function.__doc__ is not None:
         function.__doc__ = f"{inspect.cleandoc(function.__doc__)}\n\n{plain()}"
@@ -123,18 +124,14 @@ def plain() -> str:
     return "\n".join(lines)
 
 
-def page() -> str:
-    """The glossary as a page of the documentation."""
-    lines = [
-        "# Glossary: every word of a report",
-        "",
-        "`help(tb.solve)` ends with the same words. With examples:",
-        "[reading a report](reading-a-report.md). What the proofs need: [statuses](statuses.md).",
-    ]
+def tables() -> str:
+    """The glossary as tables for the documentation."""
+    lines: list[str] = []
     for title, terms in GLOSSARY.items():
-        lines += ["", f"## {title}", "", "| word | meaning |", "|---|---|"]
+        lines += [f"## {title}", "", "| word | meaning |", "|---|---|"]
         lines += [f"| {_escaped(term)} | {_escaped(text)} |" for term, text in terms.items()]
-    return "\n".join(lines) + "\n"
+        lines.append("")
+    return "\n".join(lines)
 
 
 def _escaped(text: str) -> str:
