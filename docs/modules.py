@@ -47,7 +47,8 @@ def examples() -> str:
         "",
         "Worked examples, one per task: each is a program that draws a picture and checks",
     ]
-    rows += ["what it claims. `make docs` runs them all.", "", "| example | the task |", "|---|---|"]
+    rows += ["what it claims. `make docs` runs them all.", ""]
+    rows += ["| example | the task |", "|---|---|"]
     for path in sorted(gallery.EXAMPLES.glob("plot_*.py")):
         title, text, _ = gallery.parts(path)
         job = re.split(r"(?<=[.?!])\s", " ".join(text.split()), maxsplit=1)[0].replace("|", "\\|")

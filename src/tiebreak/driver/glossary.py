@@ -40,9 +40,9 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "max_iter, max_time, stopped": "a limit, or Ctrl-C, came before both levels were within "
         "the tolerance; x is the last point, or the one with the least g seen if that is clearly "
         "better.",
-        "failed": "no answer: a value was not finite; a promise (convexity, a gradient, a constant) "
-        "turned out to be false; or one of several levels seems to have no minimiser, because its "
-        "answer keeps growing as the tolerance is tightened (min x on {xy >= 1}).",
+        "failed": "no answer: a value was not finite; a promise (convexity, a gradient, a "
+        "constant) turned out to be false; or one of several levels seems to have no minimiser, "
+        "because its answer keeps growing as the tolerance is tightened (min x on {xy >= 1}).",
     },
     "print(result)": {
         "upper": "f(x), what is proved about f(x) - f* or |f(x) - f*|, and the tolerance you "
