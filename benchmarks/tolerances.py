@@ -7,7 +7,7 @@ Every entry of `tiebreak.linalg.tolerances.Tolerances` is multiplied and divided
 the draws of `tests/truth`, whose answers are known as fractions, and the problems of
 `race/real.py` that take less than S seconds are solved again. A row says how many statuses differ
 from those of the library as it is, how many words are false, and how many answers are right.
---write puts the table into docs/tolerances.md, row by row. False words are shown in full.
+--write puts the table into docs/development/tolerances.md, row by row. False words are shown.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tiebreak.linalg.tolerances import TOL
 FACTOR = 10
 FIRST_SEED = 2_000_000  # other draws than those of the tests
 RTOL = 1e-6
-PAGE = Path(__file__).parents[1] / "docs" / "tolerances.md"
+PAGE = Path(__file__).parents[1] / "docs" / "development" / "tolerances.md"
 BEGIN, END = "<!-- table of benchmarks/tolerances.py -->", "<!-- end -->"
 HEAD = (
     "| entry | value | times 10: changed | false | right | divided by 10: changed | false | right |"

@@ -1,4 +1,4 @@
-"""Writes the tables of docs/map.md, docs/statuses.md and docs/gallery.md: `make docs`."""
+"""Writes tables of development/map.md, statuses.md and gallery.md: `make docs`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import gallery
 
 from tiebreak.driver import glossary
 
-PAGE = Path(__file__).with_name("map.md")
-SOURCE = PAGE.parents[1] / "src" / "tiebreak"
+HERE = Path(__file__).parent
+MAP = HERE / "development" / "map.md"
+SOURCE = HERE.parent / "src" / "tiebreak"
 WORDS = "<!-- words: `make docs` writes the rest from driver/glossary.py -->"
 PLACE = re.compile(r"(<!-- modules of (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -33,7 +34,7 @@ def table(folder: Path) -> str:
     paths = sorted(folder.rglob("*.py")) if folder != SOURCE else sorted(folder.glob("*.py"))
     names = [path.relative_to(SOURCE).as_posix() for path in paths]
     rows = [
-        f"| [{name}](../src/tiebreak/{name}) | {first_sentence(path)} |"
+        f"| [{name}](../../src/tiebreak/{name}) | {first_sentence(path)} |"
         for name, path in zip(names, paths, strict=True)
         if not path.name.startswith("__")
     ]
@@ -58,17 +59,17 @@ def examples() -> str:
 
 def main() -> None:
     """Rewrite the map in place, the tables of words, and the list of examples."""
-    page = PAGE.read_text(encoding="utf-8")
+    page = MAP.read_text(encoding="utf-8")
 
     def filled(place: re.Match[str]) -> str:
         folder = SOURCE if place[2] == "tiebreak" else SOURCE / place[2]
         return f"{place[1]}\n{table(folder)}\n{place[3]}"
 
-    PAGE.write_text(PLACE.sub(filled, page), encoding="utf-8")
-    statuses = PAGE.with_name("statuses.md")
+    MAP.write_text(PLACE.sub(filled, page), encoding="utf-8")
+    statuses = HERE / "statuses.md"
     prose = statuses.read_text(encoding="utf-8").split(WORDS)[0]
     statuses.write_text(f"{prose}{WORDS}\n\n{glossary.tables()}", encoding="utf-8")
-    PAGE.with_name("gallery.md").write_text(examples(), encoding="utf-8")
+    (HERE / "gallery.md").write_text(examples(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -33,8 +33,10 @@ FORMULA = re.compile(r"^\$\$(.*?)\$\$$", re.DOTALL | re.MULTILINE)
 def sources() -> dict[Path, str]:
     """The files of the repository that have a place in the site, and that place."""
     docs = ROOT / "docs"
-    places = {path: path.name for path in [*docs.glob("*.md"), *docs.glob("*.png")]}
-    places |= {path: path.name for path in docs.glob("*.svg")}
+    kinds = ("*.md", "*.png", "*.svg")
+    places = {
+        path: path.relative_to(docs).as_posix() for kind in kinds for path in docs.rglob(kind)
+    }
     places |= {ROOT / name: name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")}
     places |= {ROOT / "README.md": "index.md", docs / "README.md": "contents.md"}
     places[docs / "gallery.md"] = "gallery/index.md"  # the one with pictures takes its place

@@ -44,7 +44,7 @@ def filled(page: str) -> str:
 
 def main() -> None:
     """Rewrite every page that has such a table."""
-    for path in sorted(PAGES.glob("*.md")):
+    for path in sorted(PAGES.rglob("*.md")):
         page = path.read_text(encoding="utf-8")
         path.write_text(filled(page), encoding="utf-8")
 

@@ -16,7 +16,7 @@ from tiebreak import cli
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
-PAGES = (README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
 every_page = pytest.mark.parametrize(
     "page", PAGES, ids=[page.relative_to(ROOT).as_posix() for page in PAGES]
@@ -66,11 +66,11 @@ def agree(said: str, printed: str) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    "name", [p.name for p in PAGES[2:] if blocks("python", p) and p.name != "cluster.md"]
+    "page", [p for p in PAGES[2:] if blocks("python", p) and p.name != "cluster.md"], ids=str
 )  # those of CONTRIBUTING.md: contracts/test_recipes.py; of cluster.md: distributed/
-def test_the_examples_of_the_docs_run(name, tmp_path, monkeypatch):
+def test_the_examples_of_the_docs_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    run_examples(ROOT / "docs" / name)
+    run_examples(page)
 
 
 def test_the_example_has_at_most_twelve_lines_of_code():
@@ -120,7 +120,8 @@ def test_every_page_is_in_the_navigation_of_the_site():
     listed = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:\n")[1]
     others = {"README.md": ": contents.md", "gallery.md": " gallery/index.md"}
     for page in PAGES[1:]:
-        assert f"{others.get(page.name, f': {page.name}')}\n" in listed, page.name
+        place = page.relative_to(ROOT).as_posix().removeprefix("docs/")
+        assert f"{others.get(page.name, f': {place}')}\n" in listed, place
 
 
 def titles(page: Path) -> list[str]:
@@ -166,11 +167,11 @@ def test_the_gallery_names_every_example():
 
 def test_the_map_names_every_module_with_its_first_sentence():
     """`make docs` writes the tables."""
-    text = (ROOT / "docs" / "map.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "development" / "map.md").read_text(encoding="utf-8")
     source = ROOT / "src" / "tiebreak"
     for path in source.rglob("*.py"):
         if path.name not in ("__init__.py", "__main__.py"):
             said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
             assert said, path
             name = path.relative_to(source).as_posix()
-            assert f"[{name}](../src/tiebreak/{name})" in text, f"{name}: run `make docs`"
+            assert f"[{name}](../../src/tiebreak/{name})" in text, f"{name}: run `make docs`"

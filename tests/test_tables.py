@@ -18,7 +18,7 @@ def tables():
     return module
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted((ROOT / "docs").rglob("*.md")), ids=lambda path: path.name)
 def test_a_page_shows_the_rows(tables, path):
     page = path.read_text(encoding="utf-8")
     assert tables.filled(page) == page, "run `python docs/tables.py`"
@@ -33,7 +33,7 @@ def test_rows_say_when_and_on_what_they_were_measured(tables, path):
 
 
 def test_every_file_of_rows_is_shown(tables):
-    pages = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md"))
+    pages = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md"))
     assert {path.stem for path in RESULTS} == {place[1] for place in tables.PLACE.findall(pages)}
 
 

@@ -1,4 +1,4 @@
-"""docs/paper-to-code.md: every name on the page exists."""
+"""docs/development/paper-to-code.md: every name on the page exists."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import tiebreak
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "paper-to-code.md").read_text()
+PAGE = (ROOT / "docs" / "development" / "paper-to-code.md").read_text()
 QUOTED = sorted(set(re.findall(r"`([^`\n]+)`", PAGE)))
 FILES = [quoted for quoted in QUOTED if quoted.endswith(".py")]
 DOTTED = [q for q in QUOTED if re.fullmatch(r"[a-z]\w*(\.[A-Za-z]\w*)+", q) and q not in FILES]
