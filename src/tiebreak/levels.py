@@ -87,6 +87,11 @@ class Level(FromData):
             raise TypeError(f"Level: objective must be {FUNCTION}, got {got}")
         if self.name is not None and not isinstance(self.name, str):
             raise TypeError(f"Level: name must be a text, got {checks.what_it_is(self.name)}")
+        if isinstance(self.slack, str):
+            raise TypeError(
+                "Level: slack must be a number in the level's own units or a Slack, such as "
+                f"Slack(relative=0.01) for 1 % of its best value, got {self.slack!r}"
+            )
         if not isinstance(self.slack, Slack):
             checks.at_least("Level", "slack", self.slack)
             assign(self, "slack", Slack(absolute=float(self.slack)))
