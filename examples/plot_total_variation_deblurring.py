@@ -34,8 +34,8 @@ print(result)
 
 
 def edges(profile):
-    """Where neighbours differ by more than 0.3: the first value of each new layer."""
-    return (np.flatnonzero(np.abs(np.diff(profile)) > 0.3) + 1).tolist()
+    """Where neighbours differ by more than 1: the first value of each new layer."""
+    return (np.flatnonzero(np.abs(np.diff(profile)) > 1.0) + 1).tolist()
 
 
 for name, profile in {"lstsq": usual, "least variation": result.x}.items():
