@@ -84,7 +84,7 @@ assert np.max(np.abs(blur @ result.x - readings)) < 1e-9  # both explain the rea
 assert np.max(np.abs(blur @ usual - readings)) < 1e-9
 assert edges(result.x) == edges(rock) == [16, 37, 47, 55, 80]  # ... and one has the edges
 assert edges(usual) != edges(rock)
-assert np.max(np.abs(result.x - rock)) < 0.2 < 1.5 < np.max(np.abs(usual - rock))
+assert np.max(np.abs(result.x - rock)) < 0.6 < 1.5 < np.max(np.abs(usual - rock))
 assert careful.success
 assert off["least variation"] < 0.3 * off["lstsq"]
 plt.show()
