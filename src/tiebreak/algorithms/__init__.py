@@ -16,34 +16,62 @@ from tiebreak.algorithms.levels import FixedLevels, GivenLevels, OnlineLevels
 from tiebreak.algorithms.p_agm_bio import PAGMBiO
 from tiebreak.algorithms.primal_dual import PrimalDual
 from tiebreak.algorithms.rivals.a_irg import AIRG
+from tiebreak.algorithms.rivals.ada_bim import AdaBiM
 from tiebreak.algorithms.rivals.bi_sg import BiSG
 from tiebreak.algorithms.rivals.bisec_bio import BisecBiO
 from tiebreak.algorithms.rivals.cg_bio import CGBiO
+from tiebreak.algorithms.rivals.diagonal import (
+    IREAPG,
+    IREPG,
+    SEDM,
+    BiFISTA,
+    BiPG,
+    Diagonal,
+    FBiPG,
+    StaBiM,
+)
+from tiebreak.algorithms.rivals.fiba import FIBA
+from tiebreak.algorithms.rivals.level_newton import LevelNewton
 from tiebreak.algorithms.rivals.pb_apg import PBAPG
 from tiebreak.algorithms.rivals.r_apm import RAPM
+from tiebreak.algorithms.rivals.r_vfista import RVFISTA
 from tiebreak.algorithms.rivals.sea import SEA
+from tiebreak.algorithms.rivals.tikhonov import Tikhonov
 
 __all__ = [
     "AIRG",
+    "FIBA",
+    "IREAPG",
+    "IREPG",
     "PBAPG",
     "RAPM",
+    "RVFISTA",
     "SEA",
+    "SEDM",
     "AGMBiO",
+    "AdaBiM",
     "AdaptiveAGMBiO",
+    "BiFISTA",
+    "BiPG",
     "BiSG",
     "BisecBiO",
     "CGBiO",
+    "Diagonal",
     "DirectState",
+    "FBiPG",
     "Findings",
     "FixedLevels",
     "GivenLevels",
+    "LevelNewton",
     "Method",
     "Multipliers",
     "OnlineLevels",
     "PAGMBiO",
     "PrimalDual",
     "Rate",
+    "StaBiM",
     "StateReport",
     "StepEvidence",
+    "Tikhonov",
     "no_projection",
 ]

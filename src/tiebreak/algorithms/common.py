@@ -84,6 +84,22 @@ def need_short_step(owner: str, name: str, step: float | None, smoothness: float
     return None
 
 
+def need_unit(owner: str, problem: Problem, given: float | None) -> Refusal | None:
+    """Refuse an f without a gradient if no unit of its weight is given: see `unit_of`."""
+    if given is not None or not problem.smooth_parts[0].bare.is_zero:
+        return None
+    needed = "must be given if the upper level has no gradient (otherwise it is L_g/L_f)"
+    return Refusal(owner, "unit", needed, "none", f"give {owner}(unit=...)")
+
+
+def unit_of(problem: Problem, given: float | None, f_0: Minorant, g_0: Minorant) -> float:
+    """The unit of a weight of f in g + e f: the one given, or L_g/L_f."""
+    if given is not None:
+        return float(given)
+    L_g = positive_smoothness(problem, problem.lower, g_0, g_0)
+    return L_g / positive_smoothness(problem, problem.upper, f_0, g_0)
+
+
 def typical_length(problem: Problem, g_0: Minorant) -> float:
     """A length in the units of x: the domain's diameter, or twice the promised radius.
 

@@ -106,6 +106,19 @@ def advance(
     this step, without another evaluation (y_{k+1} = x_{k+1}, t_{k+1} = 1). The images of x are
     multiplied at every step, so that they do not drift.
     """
+    x = moved(problem, run, upper_weight, lower_weight, step, project)
+    return extrapolated(problem, run, x, upper_weight, None if restart else next_t(run.t))
+
+
+def moved(
+    problem: Problem,
+    run: Fista,
+    upper_weight: float,
+    lower_weight: float,
+    step: float,
+    project: Callable[[Array], Array] | None = None,
+) -> Point:
+    """x_{k+1}, the first half of `advance`, for a method with a momentum of its own."""
     slope = lower_weight * run.g_y.slope
     if run.f_y is not None:
         slope = slope + upper_weight * run.f_y.slope
@@ -113,11 +126,22 @@ def advance(
     (x,) = problem.forward(
         project(v) if project else problem.prox(v, step * upper_weight, step * lower_weight)
     )
-    t = 1.0 if restart else 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * run.t * run.t))
-    y = x if restart else mixed(run.x, x, 1.0 + (run.t - 1.0) / t)
+    return x
+
+
+def next_t(t: float) -> float:
+    """FISTA's t_{k+1}, with t_{k+1}² - t_{k+1} = t_k²."""
+    return 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * t * t))
+
+
+def extrapolated(
+    problem: Problem, run: Fista, x: Point, upper_weight: float, t: float | None
+) -> Fista:
+    """The second half: x_{k+1} is ``x``, t_{k+1} is ``t``; None: the momentum ends there."""
+    y = x if t is None else mixed(run.x, x, 1.0 + (run.t - 1.0) / t)
     f_y, f_x = _upper(problem, x, y, upper_weight)
     (g_y,), (g_x,) = problem.lower.evaluate([y.g], [x.g])
-    return Fista(0 if restart else run.k + 1, t, x, y, f_y, g_y, f_x, g_x)
+    return Fista(0 if t is None else run.k + 1, t or 1.0, x, y, f_y, g_y, f_x, g_x)
 
 
 def step_size(problem: Problem, run: Fista, upper_weight: float, lower_weight: float) -> float:

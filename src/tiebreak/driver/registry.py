@@ -6,17 +6,29 @@ from dataclasses import dataclass
 
 from tiebreak.algorithms import (
     AIRG,
+    FIBA,
+    IREAPG,
+    IREPG,
     PBAPG,
     RAPM,
+    RVFISTA,
     SEA,
+    SEDM,
+    AdaBiM,
     AdaptiveAGMBiO,
     AGMBiO,
+    BiFISTA,
+    BiPG,
     BisecBiO,
     BiSG,
     CGBiO,
+    FBiPG,
+    LevelNewton,
     Method,
     PAGMBiO,
     PrimalDual,
+    StaBiM,
+    Tikhonov,
 )
 from tiebreak.auto.selection import choose
 from tiebreak.conic.method import Conic
@@ -29,6 +41,8 @@ METHODS = {
     for method in (
         *(AGMBiO, PAGMBiO, AdaptiveAGMBiO, PrimalDual, Exact, Conic),
         *(AIRG, BiSG, SEA, CGBiO, RAPM, PBAPG, BisecBiO),
+        *(IREPG, StaBiM, SEDM, BiPG, FBiPG, BiFISTA, IREAPG),
+        *(Tikhonov, LevelNewton, AdaBiM, RVFISTA, FIBA),
     )
 }
 

@@ -1,0 +1,186 @@
+"""AdaBiM: proximal gradient steps on g + e_k f, their sizes found from the last two gradients.
+
+Latafat, Themelis, Villa, Patrinos: On the convergence of proximal gradient methods for convex
+simple bilevel optimization, J. Optim. Theory Appl. 2025, arXiv 2305.03559.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from tiebreak.algorithms.base import Method
+from tiebreak.algorithms.common import (
+    check_positive,
+    check_within,
+    first_curvature,
+    need_unit,
+    typical_length,
+)
+from tiebreak.algorithms.fista import need_joint_prox
+from tiebreak.functions import Minorant, SmoothFunction
+from tiebreak.linalg import Array, Refusal, arrays, checks, in_files
+from tiebreak.problem import Problem
+from tiebreak.proofs.evidence import StepEvidence
+
+
+@in_files("ada-bim")
+class State(NamedTuple):
+    """Everything a run needs to go on; arrays and numbers only."""
+
+    k: int
+    f_x: Minorant  # of f1 and g1 at x_k
+    g_x: Minorant
+    upper_value: float
+    lower_value: float
+    unit: float  # u
+    weight: float  # e_k
+    fall: float  # e_k/e_{k-1}
+    step_size: float  # s_k
+    growth: float  # s_k/s_{k-1}
+    most: float  # no step is longer
+    curvatures: tuple[float, float, float]  # c, l of g1 + e_k f1 and l of g1, on the last step
+    evidence: StepEvidence
+
+    @property
+    def x(self) -> Array:
+        """The last iterate."""
+        return self.f_x.at
+
+
+@dataclass(frozen=True)
+class AdaBiM(Method):
+    """Adaptive Bilevel Method: no Lipschitz constant is needed.
+
+        x_{k+1} = prox of s_k (g2 + e_k f2) on Z at x_k - s_k (grad g1(x_k) + e_k grad f1(x_k))
+        e_0 = u,   e_k = min(max(u/k, 3 e_{k-1}/4), e_{k-1})
+
+    With dx and dh the last changes of x and of grad h1, h1 = g1 + e f1, let l = <dh, dx>/|dx|² and
+    c = |dh|²/<dh, dx>, l_g the same as l for g1 alone, tau_k = e_k/e_{k-1} and a = s_k e_k mu/2.
+    Then s_{k+1} is s_k/tau_{k+1} times the smaller of
+
+        sqrt((1 + tau_k s_k/s_{k-1}) tau_k)
+        sqrt(1 + 4 a - 4 (1 - tau_k) s_k l_g) / (2 sqrt(s_k l (s_k c - 1) - a))
+
+    halved until s (l - e mu/2) <= nu with the l of the new step. f and g are smooth + penalty each.
+    The output is the last iterate. Its theorem says that x_k converges to a solution if the
+    gradients are locally Lipschitz, without a rate; nothing more is proved here.
+
+    A negative number under a root above counts as 0, and a step that would be 0 is halved.
+
+    Args:
+        mu: strong convexity of f; 0 is always right.
+        nu: in (0, 1).
+        unit: u; the ratio of the curvatures of g1 and f1 at the start if None, estimated on a short
+            way down. It must be given if f has no gradient.
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 2]], [4])
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(), domain=tb.Ball(4))
+        >>> tb.solve(problem, tb.AdaBiM(), rtol=1e-2, criterion="weak").status
+        'certified'
+    """
+
+    mu: float = 0.0
+    nu: float = 0.98
+    unit: float | None = None
+
+    name: ClassVar[str] = "ada-bim"
+    paper: ClassVar[str] = (
+        "Latafat, Themelis, Villa, Patrinos: On the convergence of proximal gradient methods for "
+        "convex simple bilevel optimization, J. Optim. Theory Appl. 2025, arXiv 2305.03559"
+    )
+    assumptions: ClassVar[str] = (
+        "f, g convex, each smooth + penalty, gradients locally Lipschitz; Z closed, joint prox "
+        "with both penalties"
+    )
+    guarantee: ClassVar[str] = "x_k converges to a solution"
+    cites: ClassVar[tuple[str, ...]] = ("latafat2025",)
+
+    def __post_init__(self) -> None:
+        checks.at_least("AdaBiM", "mu", self.mu)
+        check_within(self, "nu", "a number in (0, 1)", lambda nu: 0.0 < nu < 1.0)
+        check_positive(self, "unit")
+
+    def check(self, problem: Problem) -> Refusal | None:
+        return need_joint_prox("AdaBiM", problem) or need_unit("AdaBiM", problem, self.unit)
+
+    def describe(self, problem: Problem) -> str:
+        unit = "" if self.unit is None else f", unit {self.unit:g}"
+        return f"AdaBiM, weights 1/k{unit}, steps from the last two gradients"
+
+    def init(self, problem: Problem, x0: Array) -> State:
+        """x_0, the start, and a tenth of the step that the curvature of g there allows."""
+        f_x, g_x, f_value, g_value = _evaluated(problem, problem.domain.project(x0))
+        f1, g1 = problem.smooth_parts
+        L_g, unit = _curvature(problem, g1, g_x, f_x, g_x), self.unit
+        if unit is None:
+            unit = L_g / _curvature(problem, f1, f_x, g_x, g_x)
+        return State(
+            0, f_x, g_x, f_value, g_value, float(unit), float(unit), 1.0, 0.1 / L_g, 1.0,
+            1e9 / L_g,  # reached only where f and g are linear
+            (0.0, 0.0, 0.0), StepEvidence(values=((g_value, g_x.at, g_x),)),
+        )  # fmt: skip
+
+    def step(self, problem: Problem, state: State) -> State:
+        """One step, its size from the last two, halved until it is short enough."""
+        k, f, g, e, tau = state.k, state.f_x, state.g_x, state.weight, 1.0
+        s = state.step_size
+        if k:
+            e = min(max(state.unit / k, 0.75 * e), e)
+            tau = e / state.weight
+            s = self._step_size(state, tau)
+        slope = g.slope + e * f.slope
+        while True:
+            x = problem.prox(f.at - s * slope, s * e, s)
+            f_x, g_x, f_value, g_value = _evaluated(problem, x)
+            dx, dg = x - f.at, g_x.slope - g.slope
+            dh = dg + e * (f_x.slope - f.slope)
+            square, size, inner, turn, inner_g = arrays.dots(
+                (dx, dx), (x, x), (dh, dx), (dh, dh), (dg, dx)
+            )
+            is_rounding = square <= (64.0 * arrays.epsilon(x)) ** 2 * size
+            if is_rounding or not s * (inner / square - 0.5 * e * self.mu) > self.nu:
+                break
+            s *= 0.5
+        curvatures = (0.0, 0.0, 0.0)
+        if not is_rounding and inner > 0.0:
+            curvatures = turn / inner, inner / square, inner_g / square
+        return state._replace(
+            k=k + 1, f_x=f_x, g_x=g_x, upper_value=f_value, lower_value=g_value,
+            weight=e, fall=tau, step_size=s, growth=s / state.step_size, curvatures=curvatures,
+            evidence=StepEvidence(
+                upper=((s * e, f),),
+                cuts=((s, g),),
+                lower=((s, g),),
+                values=((g_value, x, g_x),),
+            ),
+        )  # fmt: skip
+
+    def _step_size(self, state: State, tau: float) -> float:
+        """s_{k+1}, before it is halved."""
+        s, e, fall = state.step_size, state.weight, state.fall
+        c, of_h, of_g = state.curvatures
+        longest = math.sqrt((1.0 + fall * state.growth) * fall)
+        curved = s * of_h * (s * c - 1.0) - 0.5 * s * e * self.mu
+        if curved > 0.0:
+            root = max(1.0 + 2.0 * self.mu * e * s - 4.0 * (1.0 - fall) * s * of_g, 0.0)
+            longest = min(longest, math.sqrt(root) / (2.0 * math.sqrt(curved)))
+        return min(s / tau * longest, state.most) or 0.5 * s
+
+
+def _evaluated(problem: Problem, x: Array) -> tuple[Minorant, Minorant, float, float]:
+    """f1 and g1 at x, and the values of f and g there."""
+    (x_,) = problem.forward(x)
+    (f_x,), (f_value,) = problem.upper.evaluate([x_.f], [x_.f])
+    (g_x,), (g_value,) = problem.lower.evaluate([x_.g], [x_.g])
+    return f_x, g_x, f_value, g_value
+
+
+def _curvature(
+    problem: Problem, h: SmoothFunction, here: Minorant, other: Minorant, g_0: Minorant
+) -> float:
+    """An estimate of the curvature of h at the start; a stand-in if h is linear."""
+    length = typical_length(problem, g_0)
+    return first_curvature(problem, h, here, other)[0] or arrays.norm(here.slope) / length or 1.0

@@ -1,0 +1,121 @@
+"""FIBA: a step of FISTA on g, then a gradient step on f whose size falls like 1/k.
+
+Helou, Simões: epsilon-subgradient algorithms for bilevel convex optimization, Inverse Problems
+2017.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from tiebreak.algorithms import fista
+from tiebreak.algorithms.base import Method
+from tiebreak.algorithms.common import (
+    check_positive,
+    need_lipschitz,
+    need_smooth,
+    positive_smoothness,
+)
+from tiebreak.algorithms.fista import Fista
+from tiebreak.functions import PointWithImage
+from tiebreak.linalg import Array, Refusal, in_files
+from tiebreak.problem import Problem
+from tiebreak.proofs.evidence import StepEvidence
+
+
+@in_files("fiba")
+class State(NamedTuple):
+    """Everything a run needs to go on; arrays and numbers only."""
+
+    k: int
+    run: Fista  # of g alone: f is evaluated elsewhere
+    upper_step: float  # mu_0/L_f
+    lower_step: float  # 1/L_g
+    evidence: StepEvidence
+
+    @property
+    def x(self) -> Array:
+        """The last iterate."""
+        return self.run.x.x
+
+    @property
+    def upper_value(self) -> float:
+        """f(x)."""
+        return self.run.f_x
+
+    @property
+    def lower_value(self) -> float:
+        """g(x)."""
+        return self.run.g_x
+
+
+@dataclass(frozen=True)
+class FIBA(Method):
+    """Fast Iterative Bilevel Algorithm.
+
+        y_k     = x_k + (t_k - 1)/t_{k+1} (x_k - x_{k-1}),   t_k as FISTA's
+        z_k     = y_k - grad g(y_k)/L_g
+        x_{k+1} = projection of z_k - (mu_0/(L_f k)) grad f(z_k) onto Z,   k = 1, 2, ...
+
+    The output is the last iterate. Its theorem is asymptotic: f and g tend to f* and g*. Nothing
+    more is proved here; measured, it is close to `IREAPG`, both weigh f like 1/k.
+
+    Args:
+        mu_0: size of the upper steps, in units of 1/L_f.
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 2]], [4])
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(), domain=tb.Ball(4))
+        >>> tb.solve(problem, tb.FIBA(), rtol=1e-2, criterion="weak").status
+        'certified'
+    """
+
+    mu_0: float = 1.0
+
+    name: ClassVar[str] = "fiba"
+    paper: ClassVar[str] = (
+        "Helou, Simões: epsilon-subgradient algorithms for bilevel convex optimization, Inverse "
+        "Problems 2017"
+    )
+    assumptions: ClassVar[str] = "f, g convex and smooth; Z closed, with an easy projection"
+    guarantee: ClassVar[str] = "f -> f*, g -> g*"
+    cites: ClassVar[tuple[str, ...]] = ("helousimoes2017",)
+
+    def __post_init__(self) -> None:
+        check_positive(self, "mu_0")
+
+    def check(self, problem: Problem) -> Refusal | None:
+        refusal = need_smooth("FIBA", problem)
+        return refusal or need_lipschitz("FIBA", problem, "upper", "lower")
+
+    def describe(self, problem: Problem) -> str:
+        return f"FIBA, upper steps {self.mu_0:g}/(L_f k), lower steps 1/L_g with momentum"
+
+    def init(self, problem: Problem, x0: Array) -> State:
+        """y_1 = x_1, the start."""
+        (x,) = problem.forward(problem.domain.project(x0))
+        run = fista.begin(problem, x, 1.0)
+        assert run.f_y is not None
+        upper = float(self.mu_0) / positive_smoothness(problem, problem.upper, run.f_y, run.g_y)
+        lower = 1.0 / positive_smoothness(problem, problem.lower, run.g_y, run.g_y)
+        first = StepEvidence(values=((run.g_x, x.x, run.g_y),))
+        return State(0, run._replace(t=fista.next_t(1.0), f_y=None), upper, lower, first)
+
+    def step(self, problem: Problem, state: State) -> State:
+        """A step on g from y_k to z_k, one on f from there, and the projection."""
+        run, lower = state.run, state.lower_step
+        upper = state.upper_step / (state.k + 1)
+        z = run.y.x - lower * run.g_y.slope
+        (f_z,), _ = problem.upper.evaluate([PointWithImage(z, problem.upper.forward(z)[0])])
+        (x,) = problem.forward(problem.domain.project(z - upper * f_z.slope))
+        after = fista.extrapolated(problem, run, x, 0.0, fista.next_t(run.t))
+        return state._replace(
+            k=state.k + 1, run=after,
+            evidence=StepEvidence(
+                upper=((upper, f_z),),
+                cuts=((lower, run.g_y),),
+                lower=((run.t, run.g_y),),
+                values=((after.g_x, x.x, after.g_y),),
+            ),
+        )  # fmt: skip

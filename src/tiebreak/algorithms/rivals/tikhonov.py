@@ -1,0 +1,159 @@
+"""Tikhonov's path: minimisers of g + eta f for smaller and smaller eta, each from the last one.
+
+Tikhonov, Arsenin: Solutions of ill-posed problems, Winston 1977; Friedlander, Tseng: Exact
+regularization of convex programs, SIAM J. Optim. 2008.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from tiebreak.algorithms import fista
+from tiebreak.algorithms.base import Method
+from tiebreak.algorithms.common import (
+    check_positive,
+    check_within,
+    need_lipschitz,
+    need_unit,
+    unit_of,
+)
+from tiebreak.algorithms.fista import Fista
+from tiebreak.linalg import Array, Refusal, arrays, in_files
+from tiebreak.problem import Problem
+from tiebreak.proofs.evidence import StepEvidence
+
+
+@in_files("tikhonov.phase")
+class Phase(NamedTuple):
+    """The end of a phase."""
+
+    eta: float
+    upper_value: float
+    lower_value: float
+
+
+@in_files("tikhonov")
+class State(NamedTuple):
+    """Everything a run needs to go on; arrays and numbers only."""
+
+    k: int
+    run: Fista
+    unit: float  # u
+    eta: float
+    step_size: float  # 1/(L_g + eta L_f)
+    first_map: float  # the length of the first gradient map
+    least: float  # g* is at least this, as far as it is known
+    evidence: StepEvidence
+    ended: tuple[Phase, ...] = ()  # the last two phases
+
+    @property
+    def x(self) -> Array:
+        """The last iterate."""
+        return self.run.x.x
+
+    @property
+    def upper_value(self) -> float:
+        """f(x)."""
+        return self.run.f_x
+
+    @property
+    def lower_value(self) -> float:
+        """g(x)."""
+        return self.run.g_x
+
+
+@dataclass(frozen=True)
+class Tikhonov(Method):
+    """The regularisation path, followed by FISTA with restarts.
+
+        x_j = argmin over Z of g + eta_j f, about,   eta_j = eta_0 u q^j
+
+    Each phase is a run of FISTA from the last point, with steps 1/(L_g + eta_j L_f), that forgets
+    its momentum where <y_k - x_{k+1}, x_{k+1} - x_k> > 0. It ends when the gradient map |y_k -
+    x_{k+1}|/s is at most delta (eta_j/u)^1.5 times the first one of the run, so that its error
+    delta_j in g + eta_j f falls faster than eta_j. f and g are smooth + penalty each.
+
+    Proved: f(x_j) - f* <= delta_j/eta_j and g(x_j) - g* <= delta_j + eta_j (f* - f(x_j)). If g
+    grows quadratically with modulus alpha and M bounds the slope of f, then for delta_j = 0 g - g*
+    <= 2 eta_j² M²/alpha and f* - f <= 2 eta_j M²/alpha. The output is the last iterate.
+
+    Args:
+        q: factor of eta from phase to phase, below 1.
+        eta_0: the first eta, in units of u.
+        delta: how accurately a phase is solved, relative to the first gradient map.
+        unit: u; L_g/L_f if None. It must be given if f has no gradient.
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 2]], [4])
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(), domain=tb.Ball(4))
+        >>> tb.solve(problem, tb.Tikhonov(), rtol=1e-2, criterion="weak").status
+        'certified'
+    """
+
+    q: float = 0.25
+    eta_0: float = 0.1
+    delta: float = 0.3
+    unit: float | None = None
+
+    name: ClassVar[str] = "tikhonov"
+    paper: ClassVar[str] = "Tikhonov, Arsenin: Solutions of ill-posed problems, Winston 1977"
+    assumptions: ClassVar[str] = (
+        "f, g convex, each smooth + penalty; Z closed, joint prox with both penalties"
+    )
+    guarantee: ClassVar[str] = (
+        "f - f* <= delta_j/eta_j, g - g* <= delta_j + eta_j (f* - f) after phase j"
+    )
+    cites: ClassVar[tuple[str, ...]] = ("tikhonov1977",)
+
+    def __post_init__(self) -> None:
+        check_within(self, "q", "a number in (0, 1)", lambda q: 0.0 < q < 1.0)
+        check_positive(self, "eta_0", "delta", "unit")
+
+    def check(self, problem: Problem) -> Refusal | None:
+        owner = type(self).__name__
+        refusal = fista.need_joint_prox(owner, problem) or need_unit(owner, problem, self.unit)
+        return refusal or need_lipschitz(owner, problem, "upper", "lower")
+
+    def describe(self, problem: Problem) -> str:
+        unit = "L_g/L_f" if self.unit is None else f"{self.unit:g}"
+        return f"{self.name}, eta = {self.eta_0:g} {unit} at first, falling from phase to phase"
+
+    def init(self, problem: Problem, x0: Array) -> State:
+        """y_0 = x_0, the start."""
+        (x,) = problem.forward(problem.domain.project(x0))
+        run = fista.begin(problem, x, 1.0)
+        assert run.f_y is not None
+        unit = unit_of(problem, self.unit, run.f_y, run.g_y)
+        eta = float(self.eta_0) * unit
+        return State(
+            0, run, unit, eta, fista.step_size(problem, run, eta, 1.0), 0.0,
+            problem.lower.lower_bound, StepEvidence(values=((run.g_x, x.x, run.g_y),)),
+        )  # fmt: skip
+
+    def step(self, problem: Problem, state: State) -> State:
+        """One step of FISTA; at the end of a phase a smaller eta."""
+        run, eta, s = state.run, state.eta, state.step_size
+        x = fista.moved(problem, run, eta, 1.0, s)
+        back = run.y.x - x.x
+        turned, square = arrays.dots((back, x.x - run.x.x), (back, back))
+        map_length = arrays.norm(back, square) / s
+        first = state.first_map if state.k else map_length
+        # Once f does not count beside the rounding of g, a smaller eta changes nothing.
+        is_last = eta <= arrays.epsilon(back) * state.unit
+        ends = map_length <= self.delta * first * (eta / state.unit) ** 1.5 and not is_last
+        t = None if ends or turned > 0.0 else fista.next_t(run.t)
+        after = fista.extrapolated(problem, run, x, eta, t)
+        state = state._replace(
+            k=state.k + 1, run=after, first_map=first,
+            evidence=fista.evidence(run, after, eta, 1.0),
+        )  # fmt: skip
+        if not ends:
+            return state
+        state = state._replace(ended=(*state.ended[-1:], Phase(eta, after.f_x, after.g_x)))
+        eta = self._next(state)
+        return state._replace(eta=eta, step_size=fista.step_size(problem, after, eta, 1.0))
+
+    def _next(self, state: State) -> float:
+        """The eta of the next phase."""
+        return float(self.q) * state.eta
