@@ -90,7 +90,8 @@ GROUPS = (
         'An object or its name: `tb.solve(problem, "agm-bio")` takes the defaults. '
         "What they assume and guarantee: [methods](../methods.md).",
         "AGMBiO PAGMBiO AdaptiveAGMBiO Exact Conic PrimalDual RAPM PBAPG BiSG AIRG CGBiO BisecBiO "
-        "SEA OnlineLevels FixedLevels GivenLevels",
+        "SEA Diagonal IREPG StaBiM SEDM BiPG FBiPG BiFISTA IREAPG Tikhonov LevelNewton AdaBiM "
+        "RVFISTA FIBA OnlineLevels FixedLevels GivenLevels",
     ),
     Group(
         "Estimators",

@@ -398,7 +398,7 @@ TWO_SIDED = ("ire-pg", *PATHS, "r-vfista")
 @named
 def test_no_certificate_is_wrong_and_the_share_is_reported(count, name):
     """With criterion="weak" and rtol=1e-2, on planted problems of every kind."""
-    found = share(name, range(count(NAMES.index(name), 0), 208, count(26, 1)), count(150, 1000))
+    found = share(name, range(count(NAMES.index(name), 0), 208, count(26, 1)), count(100, 300))
     print(f"\n{name}: {found}")
     assert not found.wrong
     if name in TWO_SIDED and found.accepted >= 50:
@@ -640,6 +640,11 @@ def test_ada_bim_needs_no_constants():
         (
             lambda: tb.BiFISTA(momentum=(1.0, 3.0)),
             "BiFISTA: momentum must be (alpha, shift) with alpha > 1 and shift >= alpha - 1, got ",
+        ),
+        (lambda: tb.BiFISTA(momentum=3.0), "BiFISTA: momentum must be (alpha, shift) with"),
+        (
+            lambda: tb.SEDM(momentum=(3.0, 3.0)),
+            "SEDM: momentum must be None with armijo, got (3.0, 3.0)",
         ),
         (lambda: tb.Tikhonov(q=1.0), "Tikhonov: q must be a number in (0, 1), got 1.0"),
         (lambda: tb.Tikhonov(delta=-1.0), "Tikhonov: delta must be a positive finite number"),

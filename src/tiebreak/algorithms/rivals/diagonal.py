@@ -80,7 +80,7 @@ class Diagonal(Method):
         slowest: e_k is at least this times e_{k-1}.
         momentum: (alpha, shift); None: m_k = 0.
         step_factor: s = step_factor/(L_g + e_0 L_f). Factors above 1 are for L_f = 0, such as a
-            penalty alone, whose prox is taken; otherwise they count as 1.
+            penalty alone, whose prox is taken, and no momentum; otherwise they count as 1.
         follows: s_k = step_factor/(L_g + e_k L_f) instead, longer as e_k falls.
         armijo: theta. Steps are step_factor/L_g, halved until h = g + e_k f falls by theta times
             what its slope promises; for smooth f and g.
@@ -122,10 +122,14 @@ class Diagonal(Method):
         if self.armijo is not None:
             check_within(self, "armijo", "a number in (0, 1)", lambda theta: 0.0 < theta < 1.0)
         if self.momentum is not None:
-            alpha, shift = (checks.finite(owner, "momentum", value) for value in self.momentum)
+            needed, pair = "(alpha, shift) with alpha > 1 and shift >= alpha - 1", self.momentum
+            if not (checks.is_sequence(pair) and len(pair) == 2):
+                raise TypeError(f"{owner}: momentum must be {needed}, got {pair}")
+            alpha, shift = (checks.finite(owner, "momentum", value) for value in pair)
             if not (alpha > 1.0 and shift >= alpha - 1.0):
-                needed = "(alpha, shift) with alpha > 1 and shift >= alpha - 1"
-                raise ValueError(f"{owner}: momentum must be {needed}, got {self.momentum}")
+                raise ValueError(f"{owner}: momentum must be {needed}, got {pair}")
+            if self.armijo is not None:
+                raise ValueError(f"{owner}: momentum must be None with armijo, got {pair}")
 
     def check(self, problem: Problem) -> Refusal | None:
         owner = type(self).__name__
@@ -191,11 +195,11 @@ class Diagonal(Method):
         )  # fmt: skip
 
     def _weight(self, unit: float, k: int) -> float:
-        """E_k; with offset 0 the first two are equal."""
+        """The weight e_k; with offset 0 the first two are equal."""
         return float(self.c * unit * max(k + self.offset, 1.0) ** -self.power)
 
     def _t(self, k: int) -> float | None:
-        """T_k with m_k = (t_{k-1} - 1)/t_k."""
+        """The t_k with m_k = (t_{k-1} - 1)/t_k."""
         if self.momentum is None:
             return None
         alpha, shift = self.momentum
@@ -206,7 +210,8 @@ class Diagonal(Method):
         (L_f, L_g), e, factor = state.smoothness, state.weight, float(self.step_factor)
         if self.armijo is not None:
             return self._searched(problem, state.run, e, factor / L_g, L_g + e * L_f)
-        factor = min(factor, 1.0) if L_f > 0.0 else factor
+        if L_f > 0.0 or self.momentum is not None:
+            factor = min(factor, 1.0)
         s = factor / (L_g + (e if self.follows else self._weight(state.unit, 0)) * L_f)
         return fista.moved(problem, state.run, e, 1.0, s), s
 
