@@ -104,7 +104,7 @@ class Tikhonov(Method):
     guarantee: ClassVar[str] = (
         "f - f* <= delta_j/eta_j, g - g* <= delta_j + eta_j (f* - f) after phase j"
     )
-    cites: ClassVar[tuple[str, ...]] = ("tikhonov1977",)
+    cites: ClassVar[tuple[str, ...]] = ("tikhonov1977", "friedlandertseng2008")
 
     def __post_init__(self) -> None:
         check_within(self, "q", "a number in (0, 1)", lambda q: 0.0 < q < 1.0)
