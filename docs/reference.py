@@ -90,6 +90,7 @@ GROUPS = (
         'An object or its name: `tb.solve(problem, "agm-bio")` takes the defaults. '
         "What they assume and guarantee: [methods](../methods.md).",
         "AGMBiO PAGMBiO AdaptiveAGMBiO Exact Conic PrimalDual RAPM PBAPG BiSG AIRG CGBiO BisecBiO "
+        "BiGSAM MNG DBGD FCBiO IRCG BregmanIteration "
         "SEA OnlineLevels FixedLevels GivenLevels",
     ),
     Group(

@@ -9,20 +9,26 @@ and proves how close the answer is.
 
 from tiebreak.algorithms import (
     AIRG,
+    DBGD,
+    IRCG,
+    MNG,
     PBAPG,
     RAPM,
     SEA,
     AdaptiveAGMBiO,
     AGMBiO,
+    BiGSAM,
     BisecBiO,
     BiSG,
     CGBiO,
+    FCBiO,
     FixedLevels,
     GivenLevels,
     OnlineLevels,
     PAGMBiO,
     PrimalDual,
 )
+from tiebreak.auto.bregman import BregmanIteration
 from tiebreak.catalog.instances import instance, instances
 from tiebreak.conic.method import Conic
 from tiebreak.driver.certify import certify
@@ -83,8 +89,11 @@ __version__ = "0.2.0"
 
 __all__ = [
     "AIRG",
+    "DBGD",
+    "IRCG",
     "L1",
     "L2",
+    "MNG",
     "PBAPG",
     "RAPM",
     "SEA",
@@ -92,9 +101,11 @@ __all__ = [
     "AdaptiveAGMBiO",
     "Answer",
     "Ball",
+    "BiGSAM",
     "BiSG",
     "BisecBiO",
     "Box",
+    "BregmanIteration",
     "CGBiO",
     "Certificate",
     "Comparison",
@@ -102,6 +113,7 @@ __all__ = [
     "ElasticNet",
     "ErrorBound",
     "Exact",
+    "FCBiO",
     "FixedLevels",
     "GivenLevels",
     "GroupL2",

@@ -17,23 +17,33 @@ from tiebreak.algorithms.p_agm_bio import PAGMBiO
 from tiebreak.algorithms.primal_dual import PrimalDual
 from tiebreak.algorithms.rivals.a_irg import AIRG
 from tiebreak.algorithms.rivals.bi_sg import BiSG
+from tiebreak.algorithms.rivals.big_sam import BiGSAM
 from tiebreak.algorithms.rivals.bisec_bio import BisecBiO
 from tiebreak.algorithms.rivals.cg_bio import CGBiO
+from tiebreak.algorithms.rivals.dbgd import DBGD
+from tiebreak.algorithms.rivals.fc_bio import FCBiO
+from tiebreak.algorithms.rivals.ir_cg import IRCG
+from tiebreak.algorithms.rivals.mng import MNG
 from tiebreak.algorithms.rivals.pb_apg import PBAPG
 from tiebreak.algorithms.rivals.r_apm import RAPM
 from tiebreak.algorithms.rivals.sea import SEA
 
 __all__ = [
     "AIRG",
+    "DBGD",
+    "IRCG",
+    "MNG",
     "PBAPG",
     "RAPM",
     "SEA",
     "AGMBiO",
     "AdaptiveAGMBiO",
+    "BiGSAM",
     "BiSG",
     "BisecBiO",
     "CGBiO",
     "DirectState",
+    "FCBiO",
     "Findings",
     "FixedLevels",
     "GivenLevels",

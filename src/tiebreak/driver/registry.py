@@ -6,18 +6,24 @@ from dataclasses import dataclass
 
 from tiebreak.algorithms import (
     AIRG,
+    DBGD,
+    IRCG,
+    MNG,
     PBAPG,
     RAPM,
     SEA,
     AdaptiveAGMBiO,
     AGMBiO,
+    BiGSAM,
     BisecBiO,
     BiSG,
     CGBiO,
+    FCBiO,
     Method,
     PAGMBiO,
     PrimalDual,
 )
+from tiebreak.auto.bregman import BregmanIteration
 from tiebreak.auto.selection import choose
 from tiebreak.conic.method import Conic
 from tiebreak.exact.method import Exact
@@ -29,6 +35,7 @@ METHODS = {
     for method in (
         *(AGMBiO, PAGMBiO, AdaptiveAGMBiO, PrimalDual, Exact, Conic),
         *(AIRG, BiSG, SEA, CGBiO, RAPM, PBAPG, BisecBiO),
+        *(BiGSAM, MNG, DBGD, FCBiO, IRCG, BregmanIteration),
     )
 }
 
