@@ -12,7 +12,7 @@ import array_api_strict as xps
 import cvxpy as cp
 import numpy as np
 import pytest
-from helpers.rivals import Vector, states
+from helpers.rivals import EPS, Vector, states
 from planted.certified_share import share
 from planted.smooth import Planted, planted
 
@@ -35,8 +35,8 @@ def accepted(method: Any, seeds: range, number: int) -> Iterator[tuple[Planted, 
 # --- the recursions, in a few lines of NumPy -----------------------------------------------------
 
 
-def plain_big_sam(m: Any, first: Any, p: Planted, problem: tb.Problem, x: Vector) -> Any:
-    t, L, sigma = first.lower_step, problem.upper.lipschitz, problem.upper.strong_convexity
+def plain_big_sam(m: Any, run: Any, p: Planted, problem: tb.Problem, x: Vector) -> Any:
+    t, L, sigma = run[0].lower_step, problem.upper.lipschitz, problem.upper.strong_convexity
     s = 2 / (L + sigma)
     beta = math.sqrt(max(1 - 2 * s * sigma * L / (sigma + L), 0))
     old = x
@@ -44,30 +44,37 @@ def plain_big_sam(m: Any, first: Any, p: Planted, problem: tb.Problem, x: Vector
         a = min(2 * m.gamma / (k * (1 - beta)), 1)
         w = x
         if m.inertia and np.any(x != old):
-            far = first.length * a / k**0.01 / np.linalg.norm(x - old)
+            far = run[0].length * a / k**0.01 / np.linalg.norm(x - old)
             w = x + min((k - 1) / (k + 2), far) * (x - old)
         y = problem.domain.project(w - t * p.grad_g(w))
         old, x = x, a * (w - s * p.grad_f(w)) + (1 - a) * y
         yield y
 
 
-def plain_mng(m: Any, first: Any, p: Planted, problem: tb.Problem, x: Vector) -> Any:
-    """With the projection onto both half-spaces by least squares: the shortest z - c."""
+def plain_mng(m: Any, run: Any, p: Planted, problem: tb.Problem, x: Vector) -> Any:
+    """With the projection onto both half-spaces by least squares: the shortest z - c.
+
+    Each step from our own iterate: an error about doubles from step to step, whoever computes.
+    """
     c = x = -p.grad_f(0 * x) / problem.upper.lipschitz
-    while True:
-        T = problem.domain.project(x - first.step_size * p.grad_g(x))
+    for state in run:
+        assert np.abs(x - state.inner).max() <= 1e-9 * (np.abs(x).max() + p.unit)
+        x = state.inner
+        T = problem.domain.project(x - run[0].step_size * p.grad_g(x))
         yield T
         r, d = x - T, x - c
         u = min(r @ d - 0.75 * (r @ r), 0) / (r @ r or 1) * r  # the first alone
-        if d @ u < d @ d:
+        noise = (64 + p.n / 2) * EPS * (np.linalg.norm(x) + np.linalg.norm(c))
+        if d @ u < d @ d - noise * np.linalg.norm(d):
             sides = np.array([r, d]) / np.array([[np.linalg.norm(r) or 1], [np.linalg.norm(d)]])
             right = sides[0] @ d - 0.75 * np.linalg.norm(r), np.linalg.norm(d)
-            u = np.linalg.lstsq(sides, np.array(right), rcond=None)[0] if r.any() else d
+            u = np.linalg.lstsq(sides, np.array(right), rcond=None)[0]
+            u = u if np.linalg.norm(r - (r @ d) / (d @ d) * d) > noise else d
         x = c + u
 
 
-def plain_dbgd(m: Any, first: Any, p: Planted, problem: tb.Problem, x: Vector) -> Any:
-    (L_f, L_g), ghat = first.smoothness, problem.lower.lower_bound
+def plain_dbgd(m: Any, run: Any, p: Planted, problem: tb.Problem, x: Vector) -> Any:
+    (L_f, L_g), ghat = run[0].smoothness, problem.lower.lower_bound
     for k in range(50):
         a, b = p.grad_f(x), p.grad_g(x)
         lam = 0.0
@@ -79,8 +86,8 @@ def plain_dbgd(m: Any, first: Any, p: Planted, problem: tb.Problem, x: Vector) -
         yield x
 
 
-def plain_ir_cg(m: Any, first: Any, p: Planted, problem: tb.Problem, x: Vector) -> Any:
-    e = [first.unit * (t + 1) ** -m.p for t in range(51)]
+def plain_ir_cg(m: Any, run: Any, p: Planted, problem: tb.Problem, x: Vector) -> Any:
+    e = [run[0].unit * (t + 1) ** -m.p for t in range(51)]
     points = [x]
     for t in range(50):
         v = problem.domain.argmin(p.grad_g(x) + e[t] * p.grad_f(x))
@@ -104,15 +111,15 @@ def balanced(project: Project, y: Vector, a: Vector, b: Vector, gap: float, L: f
     return x
 
 
-def plain_fc_bio(m: Any, first: Any, p: Planted, problem: tb.Problem, x: Vector) -> Any:
+def plain_fc_bio(m: Any, run: Any, p: Planted, problem: tb.Problem, x: Vector) -> Any:
     project, rho, k = problem.domain.project, m.eps_f / m.eps_g, 0
     L_f, L_g = problem.upper.lipschitz, problem.lower.lipschitz
-    y, t, s = x, 1.0, first.step_size
+    y, t, s = x, 1.0, run[0].step_size
 
     def gap(slope: Vector, x: Vector) -> float:
         return float(slope @ (x - problem.domain.argmin(slope)))
 
-    while first.first is not None and (is_due := True):
+    while run[0].first is not None and (is_due := True):
         new, later = project(y - s * p.grad_g(y)), (1 + math.sqrt(1 + 4 * t * t)) / 2
         has_risen, k = p.g(new) > p.g(x), k + 1
         y, t, x = new + (t - 1) / later * (new - x), later, new
@@ -124,7 +131,7 @@ def plain_fc_bio(m: Any, first: Any, p: Planted, problem: tb.Problem, x: Vector)
             break
     ghat, high = p.g(x), p.f(x)
     low = max(problem.upper.lower_bound, high - gap(p.grad_f(x), x))
-    L, N = max(L_f, rho * L_g), first.steps
+    L, N = max(L_f, rho * L_g), run[0].steps
     while high - low > m.eps_f / 2:
         level, z, y, t = (low + high) / 2, x, x, 1.0
         for i in range(1, N + 1):
@@ -142,13 +149,13 @@ def plain_fc_bio(m: Any, first: Any, p: Planted, problem: tb.Problem, x: Vector)
         yield x
 
 
-def plain_subgradients(m: Any, first: Any, p: Planted, problem: tb.Problem, x: Vector) -> Any:
+def plain_subgradients(m: Any, run: Any, p: Planted, problem: tb.Problem, x: Vector) -> Any:
     rho, level, ghat = m.eps_f / m.eps_g, math.inf, problem.lower.lower_bound
-    step = problem.domain.diameter_in(p.n) / (first.size * math.sqrt(first.steps))
+    step = problem.domain.diameter_in(p.n) / (run[0].size * math.sqrt(run[0].steps))
     low = high = math.nan
     while not high - low <= m.eps_f / 2:
         y, seen = x, []
-        for i in range(1, first.steps + 1):
+        for i in range(1, run[0].steps + 1):
             seen.append(y)
             is_f = p.f(y) - level >= rho * (p.g(y) - ghat)
             y = problem.domain.project(y - step * (p.grad_f(y) if is_f else rho * p.grad_g(y)))
@@ -156,7 +163,7 @@ def plain_subgradients(m: Any, first: Any, p: Planted, problem: tb.Problem, x: V
             is_good = max(p.f(z) - level, rho * (p.g(z) - ghat)) <= m.eps_f / 2
             if is_good or level == math.inf:
                 x = z
-            if is_good or i == first.steps:
+            if is_good or i == run[0].steps:
                 break
             yield x
         if level == math.inf:
@@ -209,7 +216,7 @@ def test_the_recursion_is_that_of_a_few_lines_of_numpy(count, given, plain):
     for p, problem in accepted(given, range(0, 1400, count(13, 1)), count(5, 50)):
         method, x0 = fitting(given, p, problem), problem.domain.project(p.x0)
         run = list(states(method, problem, p.x0, 50))
-        steps = plain(method, run[0], p, problem, x0)
+        steps = plain(method, run, p, problem, x0)
         run, problems = run if plain is plain_mng else run[1:], problems + 1
         for state, x in zip(run, steps, strict=False):
             size = float(np.abs(x).max()) + p.unit

@@ -6,6 +6,7 @@ problems, Math. Program. 147, 2014.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -124,22 +125,26 @@ class MNG(Method):
     def step(self, problem: Problem, state: State) -> State:
         """The point of both half-spaces nearest to the center."""
         x, center = state.inner, state.center
-        moved = _nearest(x - center, x - state.answer.x)
+        unit = arrays.rounding_unit(arrays.epsilon(x), int(x.shape[0]))
+        noise = unit * (arrays.norm(x) + arrays.norm(center))
+        moved = _nearest(x - center, x - state.answer.x, noise)
         return _arrived(problem, state._replace(k=state.k + 1), center + moved)
 
 
-def _nearest(d: Array, r: Array) -> Array:
+def _nearest(d: Array, r: Array, noise: float) -> Array:
     """The shortest u with <r, u> <= <r, d> - 3/4 |r|² and <d, u> >= |d|²; r = x - T(x), d = x - c.
 
     If the first binds alone, it is a multiple of r; otherwise d less a multiple of r's part across.
+    Both are known up to ``noise``: a part across that is not larger says nothing, and would lead
+    far away.
     """
     rr, rd, dd = arrays.dots((r, r), (r, d), (d, d))
     share = (rd - 0.75 * rr) / rr if rr > 0.0 else 0.0
-    if share < 0.0 and share * rd >= dd:
+    if share < 0.0 and share * rd >= dd - noise * math.sqrt(dd):
         return share * r
     across = r - (rd / dd) * d if dd > 0.0 else r
-    square = arrays.dot(across, across)
-    return d - (0.75 * rr / square) * across if square > 0.0 else d
+    length = arrays.norm(across)
+    return d - (0.75 * (rr / length) / length) * across if length > noise else d
 
 
 def _arrived(problem: Problem, state: State, at: Array) -> State:
