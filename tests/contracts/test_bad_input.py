@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 import tiebreak as tb
+from tiebreak.driver.registry import METHODS
 from tiebreak.linalg.refusals import Refusal
 
 I2 = np.eye(2)
@@ -1055,7 +1056,7 @@ WRONG = {
     "solve method": (
         lambda: tb.solve(small(), "newton"),
         ValueError,
-        "solve: unknown method 'newton', known are auto, agm-bio, p-agm-bio, adaptive, primal-dual, exact, conic, a-irg, bi-sg, sea, cg-bio, r-apm, pb-apg, bisec-bio",
+        f"solve: unknown method 'newton', known are {', '.join(['auto', *METHODS])}",
     ),
     "solve method misspelt": (
         lambda: tb.solve(small(), "AGM_BIO"),
