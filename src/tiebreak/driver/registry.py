@@ -68,8 +68,8 @@ def find_method(method: str | Method, problem: Problem, owner: str = "solve") ->
             return choose(problem)
         if method in METHODS:
             return METHODS[method]()
-        known = ["auto", *METHODS]
-        meant = checks.did_you_mean(method, known) or f", known are {', '.join(known)}"
+        meant = checks.did_you_mean(method, ["auto", *METHODS])
+        meant = meant or ', known are "auto" and all that tb.methods() lists'
         raise ValueError(f"{owner}: unknown method {method!r}{meant}")
     if not isinstance(method, Method):
         raise TypeError(
