@@ -56,7 +56,7 @@ GROUPS = (
     Group(
         "Solving",
         "From a problem to an answer, to what is proved about a point, or to a race of methods.",
-        "solve minimize certify compare methods",
+        "solve minimize certify compare methods register",
     ),
     Group(
         "Results",
@@ -91,7 +91,8 @@ GROUPS = (
         "What they assume and guarantee: [methods](../methods.md).",
         "AGMBiO PAGMBiO AdaptiveAGMBiO Exact Conic PrimalDual RAPM PBAPG BiSG AIRG CGBiO BisecBiO "
         "SEA Diagonal IREPG StaBiM SEDM BiPG FBiPG BiFISTA IREAPG Tikhonov LevelNewton AdaBiM "
-        "RVFISTA FIBA OnlineLevels FixedLevels GivenLevels",
+        "RVFISTA FIBA BiGSAM MNG DBGD FCBiO IRCG BregmanIteration "
+        "OnlineLevels FixedLevels GivenLevels",
     ),
     Group(
         "Estimators",

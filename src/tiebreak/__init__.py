@@ -9,9 +9,12 @@ and proves how close the answer is.
 
 from tiebreak.algorithms import (
     AIRG,
+    DBGD,
     FIBA,
+    IRCG,
     IREAPG,
     IREPG,
+    MNG,
     PBAPG,
     RAPM,
     RVFISTA,
@@ -21,12 +24,14 @@ from tiebreak.algorithms import (
     AdaptiveAGMBiO,
     AGMBiO,
     BiFISTA,
+    BiGSAM,
     BiPG,
     BisecBiO,
     BiSG,
     CGBiO,
     Diagonal,
     FBiPG,
+    FCBiO,
     FixedLevels,
     GivenLevels,
     LevelNewton,
@@ -36,6 +41,7 @@ from tiebreak.algorithms import (
     StaBiM,
     Tikhonov,
 )
+from tiebreak.auto.bregman import BregmanIteration
 from tiebreak.catalog.instances import instance, instances
 from tiebreak.conic.method import Conic
 from tiebreak.driver.certify import certify
@@ -96,11 +102,14 @@ __version__ = "0.2.0"
 
 __all__ = [
     "AIRG",
+    "DBGD",
     "FIBA",
+    "IRCG",
     "IREAPG",
     "IREPG",
     "L1",
     "L2",
+    "MNG",
     "PBAPG",
     "RAPM",
     "RVFISTA",
@@ -112,10 +121,12 @@ __all__ = [
     "Answer",
     "Ball",
     "BiFISTA",
+    "BiGSAM",
     "BiPG",
     "BiSG",
     "BisecBiO",
     "Box",
+    "BregmanIteration",
     "CGBiO",
     "Certificate",
     "Comparison",
@@ -125,6 +136,7 @@ __all__ = [
     "ErrorBound",
     "Exact",
     "FBiPG",
+    "FCBiO",
     "FixedLevels",
     "GivenLevels",
     "GroupL2",

@@ -215,6 +215,56 @@ def test_a_claimed_optimum_is_the_one_a_conic_solver_finds(name, parameters):
     assert made.lower_optimum == pytest.approx(g_star, rel=1e-6, abs=1e-7)
 
 
+@pytest.mark.parametrize(
+    "parameters", [{}, {"n": 3, "rows": 2, "center": -4.0}, {"n": 2, "rows": 2}]
+)
+def test_the_chain_is_tied_to_one_and_the_rest_to_the_center(parameters):
+    made = instance("nemirovsky", **parameters)
+    x = cp.Variable(made.variables)
+    A, b = made.problem.lower.matrix.dense(), made.problem.lower.b
+    center = {"center": 50.0, **parameters}["center"]
+    best = cp.Problem(cp.Minimize(cp.norm1(x - center)), [A @ x == b]).solve(solver="CLARABEL")
+    assert made.upper_optimum == pytest.approx(best, rel=1e-7)
+    largest = np.linalg.norm(A, 2) ** 2
+    assert largest == pytest.approx(4 * np.cos(np.pi / (2 * len(A) + 1)) ** 2)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_squared_hinge_is_flat_around_its_solution(seed):
+    made = instance("squared-hinge", seed=seed)
+    A, c = made.problem.lower.matrix.dense(), made.problem.upper.center
+    x = cp.Variable(made.variables)
+    cp.Problem(cp.Minimize(cp.sum_squares(x - c)), [A @ x >= 1]).solve(solver="CLARABEL")
+    np.testing.assert_allclose(x.value, made.solution, atol=1e-6)
+    assert np.count_nonzero(A @ made.solution == 1.0) == 8
+    assert np.all(A @ (1.1 * made.solution) > 1.0)  # inside, and g is 0 all around
+    assert made.problem.lower.value(1.1 * made.solution) == 0.0
+    assert 1.1 * np.linalg.norm(made.solution) < made.problem.domain.radius
+
+
+def test_the_example_of_cg_bio_by_two_conic_programs():
+    made, x = instance("cg-bio-toy"), cp.Variable(2)
+    inside = [x >= 0, x[0] + x[1] <= 1, 4 * x[0] + 6 * x[1] <= 5]
+    assert cp.Problem(cp.Maximize(cp.sum(x)), inside).solve() == pytest.approx(1.0)
+    upper = 0.5 * cp.square(x[0]) - 0.5 * x[0] + 0.1 * x[1]
+    best = cp.Problem(cp.Minimize(upper), [*inside, cp.sum(x) == 1]).solve(solver="CLARABEL")
+    assert made.upper_optimum == pytest.approx(best, abs=1e-8)
+    for method in ("exact", "conic", "auto"):
+        assert tb.solve(made.problem, method).x == pytest.approx([0.6, 0.4], abs=1e-7)
+
+
+def test_duffins_gap_gets_no_false_word():
+    made = instance("duffin")
+    f, g = made.problem.upper, made.problem.lower
+    for s in (1.0, 10.0, 1e4):
+        assert f.value(np.array([s, 1.0])) == 0.0
+        assert 0.0 < g.value(np.array([s, 1.0])) < 1.0 / (2.0 * s)
+    result = tb.solve(made.problem, "adaptive", x0=made.x0, max_iter=2000)
+    assert result.status == "max_iter"
+    assert result.upper_optimum[0] <= 1.0 <= result.upper_optimum[1]
+    assert result.lower_optimum[0] <= 0.0 <= result.lower_optimum[1]
+
+
 def test_an_unknown_name_or_parameter_gets_a_sentence():
     with pytest.raises(ValueError, match=r"^instance: unknown name 'nope', known are toy, inverse"):
         instance("nope")

@@ -58,7 +58,7 @@ def false_claims(p: Planted, result: tb.Result) -> list[str]:
     return [f"{p.seed}, {p.kind}: {claim}" for claim, holds in claims.items() if not holds]
 
 
-def share(method: Any, seeds: Iterable[int], steps: int = 300, rtol: float = 1e-2) -> Share:
+def share(method: Any, seeds: Iterable[int], steps: int = 1000, rtol: float = 1e-2) -> Share:
     """Runs of a method, or of one by its name, with criterion="weak"."""
     accepted = certified = 0
     wrong: list[str] = []
@@ -78,7 +78,7 @@ if __name__ == "__main__":
     parser.add_argument("--methods", nargs="+", required=True, help="names that solve() knows")
     parser.add_argument("--seed", type=int, default=0, help="the first planted problem")
     parser.add_argument("--count", type=int, default=208)
-    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--steps", type=int, default=1000)
     given = parser.parse_args()
     seeds = range(given.seed, given.seed + given.count)
     for name in given.methods:

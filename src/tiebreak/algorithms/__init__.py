@@ -18,8 +18,10 @@ from tiebreak.algorithms.primal_dual import PrimalDual
 from tiebreak.algorithms.rivals.a_irg import AIRG
 from tiebreak.algorithms.rivals.ada_bim import AdaBiM
 from tiebreak.algorithms.rivals.bi_sg import BiSG
+from tiebreak.algorithms.rivals.big_sam import BiGSAM
 from tiebreak.algorithms.rivals.bisec_bio import BisecBiO
 from tiebreak.algorithms.rivals.cg_bio import CGBiO
+from tiebreak.algorithms.rivals.dbgd import DBGD
 from tiebreak.algorithms.rivals.diagonal import (
     IREAPG,
     IREPG,
@@ -30,8 +32,11 @@ from tiebreak.algorithms.rivals.diagonal import (
     FBiPG,
     StaBiM,
 )
+from tiebreak.algorithms.rivals.fc_bio import FCBiO
 from tiebreak.algorithms.rivals.fiba import FIBA
+from tiebreak.algorithms.rivals.ir_cg import IRCG
 from tiebreak.algorithms.rivals.level_newton import LevelNewton
+from tiebreak.algorithms.rivals.mng import MNG
 from tiebreak.algorithms.rivals.pb_apg import PBAPG
 from tiebreak.algorithms.rivals.r_apm import RAPM
 from tiebreak.algorithms.rivals.r_vfista import RVFISTA
@@ -40,9 +45,12 @@ from tiebreak.algorithms.rivals.tikhonov import Tikhonov
 
 __all__ = [
     "AIRG",
+    "DBGD",
     "FIBA",
+    "IRCG",
     "IREAPG",
     "IREPG",
+    "MNG",
     "PBAPG",
     "RAPM",
     "RVFISTA",
@@ -52,6 +60,7 @@ __all__ = [
     "AdaBiM",
     "AdaptiveAGMBiO",
     "BiFISTA",
+    "BiGSAM",
     "BiPG",
     "BiSG",
     "BisecBiO",
@@ -59,6 +68,7 @@ __all__ = [
     "Diagonal",
     "DirectState",
     "FBiPG",
+    "FCBiO",
     "Findings",
     "FixedLevels",
     "GivenLevels",

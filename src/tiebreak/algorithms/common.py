@@ -44,10 +44,10 @@ def check_within(method: object, name: str, needed: str, holds: Callable[[float]
         raise ValueError(f"{owner}: {name} must be {needed}, got {value}")
 
 
-def need_smooth(owner: str, problem: Problem) -> Refusal | None:
-    """Refuse a problem with a penalty."""
+def need_smooth(owner: str, problem: Problem, *levels: str) -> Refusal | None:
+    """Refuse a problem with a penalty: on either level, where none is named."""
     for level, h in (("upper", problem.upper), ("lower", problem.lower)):
-        if isinstance(h, Composite):
+        if isinstance(h, Composite) and level in (levels or ("upper", "lower")):
             others = "methods for penalties: adaptive, primal-dual, p-agm-bio, r-apm, pb-apg, bi-sg"
             return Refusal(owner, level, "must be smooth", str(h), others)
     return None

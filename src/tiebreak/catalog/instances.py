@@ -15,6 +15,7 @@ from typing import Any
 from tiebreak.catalog import datasets, hansen
 from tiebreak.catalog.built import Built, in_words
 from tiebreak.catalog.datasets import breast_cancer
+from tiebreak.catalog.field import cg_bio_toy, duffin, nemirovsky, squared_hinge
 from tiebreak.catalog.inverse import hard, inverse, random_inverse, toy
 from tiebreak.catalog.sparse import basis_pursuit, group_pursuit, lasso_duplicates
 from tiebreak.catalog.wikipedia import regression
@@ -244,6 +245,38 @@ INSTANCES = (
         200,
         12,
         lasso_duplicates,
+    ),
+    Instance(
+        "nemirovsky",
+        "a chain, and an l1 norm that pulls away from it",
+        "Bot, Chenchene, Csetnek, Hulett 2025",
+        7,
+        3,
+        nemirovsky,
+    ),
+    Instance(
+        "squared-hinge",
+        "the nearest point of a polyhedron, where the lower level is flat inside",
+        "tiebreak",
+        20,
+        20,
+        squared_hinge,
+    ),
+    Instance(
+        "cg-bio-toy",
+        "two variables on a polyhedron that has no cheap projection",
+        "Jiang, Abolfazli, Mokhtari, Yazdandoost Hamedani 2023",
+        2,
+        1,
+        cg_bio_toy,
+    ),
+    Instance(
+        "duffin",
+        "strong duality fails: weakly optimal points say nothing of f*",
+        "after Duffin 1956",
+        2,
+        1,
+        duffin,
     ),
 )
 

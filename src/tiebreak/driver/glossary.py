@@ -75,6 +75,7 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "held": "method conic: how the minimisers of the level were kept for the next one.",
         "solver": "method conic: how the interior-point solver ended, level by level.",
         "bisection": "method bisec-bio: the interval in which its own tests locate f*.",
+        "own bound": "method mng: a lower bound on f* by its own theorem, not rechecked.",
         "method": "which method found x, and how its steps were chosen.",
         "message": "how the run ended in words, with what to do next.",
         "assumed": "what the proofs rely on and nobody has checked.",

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 
 from tiebreak.algorithms import (
     AIRG,
+    DBGD,
     FIBA,
+    IRCG,
     IREAPG,
     IREPG,
+    MNG,
     PBAPG,
     RAPM,
     RVFISTA,
@@ -18,11 +21,13 @@ from tiebreak.algorithms import (
     AdaptiveAGMBiO,
     AGMBiO,
     BiFISTA,
+    BiGSAM,
     BiPG,
     BisecBiO,
     BiSG,
     CGBiO,
     FBiPG,
+    FCBiO,
     LevelNewton,
     Method,
     PAGMBiO,
@@ -30,6 +35,7 @@ from tiebreak.algorithms import (
     StaBiM,
     Tikhonov,
 )
+from tiebreak.auto.bregman import BregmanIteration
 from tiebreak.auto.selection import choose
 from tiebreak.conic.method import Conic
 from tiebreak.exact.method import Exact
@@ -43,6 +49,7 @@ METHODS = {
         *(AIRG, BiSG, SEA, CGBiO, RAPM, PBAPG, BisecBiO),
         *(IREPG, StaBiM, SEDM, BiPG, FBiPG, BiFISTA, IREAPG),
         *(Tikhonov, LevelNewton, AdaBiM, RVFISTA, FIBA),
+        *(BiGSAM, MNG, DBGD, FCBiO, IRCG, BregmanIteration),
     )
 }
 
@@ -75,8 +82,8 @@ def find_method(method: str | Method, problem: Problem, owner: str = "solve") ->
             return choose(problem)
         if method in METHODS:
             return METHODS[method]()
-        known = ["auto", *METHODS]
-        meant = checks.did_you_mean(method, known) or f", known are {', '.join(known)}"
+        meant = checks.did_you_mean(method, ["auto", *METHODS])
+        meant = meant or ', known are "auto" and all that tb.methods() lists'
         raise ValueError(f"{owner}: unknown method {method!r}{meant}")
     if not isinstance(method, Method):
         raise TypeError(

@@ -12,6 +12,7 @@ from tiebreak.sets.domains import (
     Space,
     described,
     distance_bound,
+    has_argmin,
     has_projection,
     projected,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "argmin_cut",
     "described",
     "distance_bound",
+    "has_argmin",
     "has_projection",
     "intersection",
     "projected",

@@ -68,6 +68,7 @@ class Set(FromData, is_open=True):
 
     names: tuple[Any, ...] | None = None  # of the variables, where a Series of pandas has them
     has_projection: ClassVar[bool] = True  # one that every step of a method can spend the time on
+    has_argmin: ClassVar[bool] = True  # a minimiser of linear functions, where these have one
     describing = ("linear_rows", "conic_form", "recession", "bounds_in")
 
     def without_structure(self, own: tuple[str, ...]) -> Set:

@@ -85,6 +85,11 @@ def has_projection(domain: Domain) -> bool:
     return described(domain).has_projection
 
 
+def has_argmin(domain: Domain) -> bool:
+    """Does the domain minimise linear functions, by a formula or a linear program?"""
+    return described(domain).has_argmin
+
+
 def projected(domain: Domain, x: Array) -> Array:
     """x projected onto the domain; x itself where that has no cheap projection."""
     return domain.project(x) if has_projection(domain) else x
@@ -101,6 +106,7 @@ class Constraints(Set, is_open=True):
     """What the sets without a cheap projection have in common."""
 
     has_projection: ClassVar[bool] = False
+    has_argmin: ClassVar[bool] = False
 
     def project(self, x: Array) -> Array:
         """x itself where it is in the set; elsewhere a ValueError: no projection is computed."""

@@ -40,6 +40,7 @@ class Polyhedron(Constraints):
     b: Any = None
     A_eq: Any = None
     b_eq: Any = None
+    has_argmin: ClassVar[bool] = True
     numbers: ClassVar[Host]  # of the rows of A as the user counts them, those left out included
 
     def __post_init__(self) -> None:

@@ -17,13 +17,13 @@ from tiebreak.algorithms.common import (
     averaged,
     check_positive,
     check_within,
-    is_due,
     need_lipschitz,
     need_smooth,
     positive_smoothness,
 )
 from tiebreak.algorithms.fista import Fista
-from tiebreak.functions import Function, Minorant
+from tiebreak.algorithms.rivals import first_phase
+from tiebreak.functions import Minorant
 from tiebreak.linalg import Array, Image, Refusal, arrays, in_files
 from tiebreak.problem import Point, Problem
 from tiebreak.proofs.evidence import StepEvidence
@@ -56,10 +56,8 @@ class State(NamedTuple):
 class CGBiO(Method):
     """Conditional Gradient method for Bilevel Optimization, for a bounded Z.
 
-    First phase: FISTA on g, begun anew wherever g has risen, until the Frank-Wolfe gap
-    max_{s in Z} <grad g(x), x - s> is at most eps_g/2, which proves g(x) - g* <= eps_g/2. The gap
-    needs a gradient at x itself, so it is computed only where FISTA begins anew and when the
-    number of steps has grown by about a tenth. From that x_0 on,
+    First phase: FISTA on g until the Frank-Wolfe gap max_{s in Z} <grad g(x), x - s> is at most
+    eps_g/2, which proves g(x) - g* <= eps_g/2: see `first_phase`. From that x_0 on,
 
         s_k     = argmin of <grad f(x_k), s> over
                   { s in Z : g(x_k) + <grad g(x_k), s - x_k> <= g(x_0) }
@@ -126,16 +124,22 @@ class CGBiO(Method):
             upper_value=run.f_x, lower_value=run.g_x, first=run,
             step_size=1.0 / positive_smoothness(problem, g, run.g_y, run.g_y),
             f_x=None, g_x=None, level=math.inf,
-            upper_tolerance=self.eps_f or TOLERANCE * _size(problem, f, f_x),
-            lower_tolerance=self.eps_g or TOLERANCE * _size(problem, g, run.g_y),
+            upper_tolerance=self.eps_f or TOLERANCE * first_phase.size(problem, f, f_x),
+            lower_tolerance=self.eps_g or TOLERANCE * first_phase.size(problem, g, run.g_y),
             finished=NOT_ENDED, evidence=StepEvidence(values=((run.g_x, x.x, run.g_y),)),
         )  # fmt: skip
-        return _second_phase_if_ready(problem, state, x, run.g_y)
+        if not first_phase.is_minimal(problem, run.g_y, 0.5 * state.lower_tolerance):
+            return state
+        return _second_phase(problem, state, x, run.g_y)
 
     def step(self, problem: Problem, state: State) -> State:
         """One step of the phase that the run is in."""
         if state.first is not None:
-            return _first_phase_step(problem, state, state.first)
+            half = 0.5 * state.lower_tolerance
+            state, g_x = first_phase.step(problem, state, state.first, half)
+            if g_x is None:
+                return state
+            return _second_phase(problem, state, Point(state.x, *state.images), g_x)
         f_x, g_x = state.f_x, state.g_x
         assert f_x is not None
         assert g_x is not None
@@ -168,35 +172,7 @@ class CGBiO(Method):
         )  # fmt: skip
 
 
-def _first_phase_step(problem: Problem, state: State, before: Fista) -> State:
-    """FISTA on g, and now and then a test whether g(x) is good enough."""
-    run = fista.advance(problem, before, 0.0, 1.0, state.step_size)
-    has_risen = run.g_x > before.g_x
-    state = state._replace(
-        first_steps=state.first_steps + 1, first=run,
-        x=run.x.x, images=run.x[1:], upper_value=run.f_x, lower_value=run.g_x,
-        evidence=fista.evidence(before, run, 0.0, 1.0),
-    )  # fmt: skip
-    if not (has_risen or is_due(state.first_steps)):
-        return state
-    (g_x,), _ = problem.lower.evaluate([run.x.g])
-    if has_risen:  # without momentum, and the gradient at x is known already
-        state = state._replace(first=run._replace(k=0, t=1.0, y=run.x, g_y=g_x))
-    return _second_phase_if_ready(problem, state, run.x, g_x)
-
-
-def _second_phase_if_ready(problem: Problem, state: State, x: Point, g_x: Minorant) -> State:
+def _second_phase(problem: Problem, state: State, x: Point, g_x: Minorant) -> State:
     """The second phase begins where the Frank-Wolfe gap of g is at most eps_g/2."""
-    gap = arrays.dot(g_x.slope, g_x.at - problem.domain.argmin(g_x.slope))
-    if not gap <= 0.5 * state.lower_tolerance:
-        return state
     (f_x,), _ = problem.upper.evaluate([x.f])
     return state._replace(first=None, f_x=f_x, g_x=g_x, level=g_x.value)
-
-
-def _size(problem: Problem, h: Function, h_0: Minorant) -> float:
-    """The first of |h(x0)|, |grad h(x0)| D, L D²/2 and 1 that is not 0."""
-    diameter = problem.domain.diameter_in(int(h_0.at.shape[0]))
-    curve = 0.5 * h.lipschitz * diameter * diameter
-    sizes = (abs(h_0.value), arrays.norm(h_0.slope) * diameter, curve)
-    return next((size for size in sizes if 0.0 < size < math.inf), 1.0)

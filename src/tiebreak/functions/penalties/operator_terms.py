@@ -170,6 +170,10 @@ class TermsSum(OnlyConic):
     def value(self, x: Array) -> float:
         return sum(part.value(x) for part in self.parts)
 
+    def subgradient(self, x: Array) -> Array:
+        first, second = self.parts
+        return first.subgradient(x) + second.subgradient(x)
+
     def add_to_conic(self, form: ConicForm, cost: Cost) -> bool:
         return all(part.add_to_conic(form, cost) for part in self.parts)
 

@@ -116,6 +116,16 @@ class Terms:
             total += 0.5 * (self.square * length) * length
         return total
 
+    def subgradient(self, x: Array) -> Array:
+        """One at a point x of the domain: 0 of a norm that is 0 there."""
+        y = self.from_center(x)
+        found = _like(self.l1, x) * namespace(x).sign(y) + self.square * x
+        if self.group > 0.0 or self.l2 > 0.0:
+            lengths, layout = self.lengths(y)
+            each = self.group * layout.penalised * _ratio(1.0, lengths)
+            found = found + layout.spread(y, each + float(_ratio(self.l2, norm(y))))
+        return found
+
     def add_to_conic(self, form: ConicForm, cost: Cost) -> bool:
         """Add the value, without the set, to an objective; False: cones do not represent it."""
         off = form.x if self.center is None else form.x - self.center

@@ -1,0 +1,161 @@
+"""BiG-SAM: a lower step and an upper step from the same point, averaged with vanishing weights.
+
+Sabach, Shtern: A first order method for solving convex bilevel optimization problems, SIAM J.
+Optim. 27(2), 2017. With inertia: Shehu, Vuong, Zemkoho: An inertial extrapolation method for convex
+simple bilevel optimization, Optim. Methods Softw. 36, 2021.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from tiebreak.algorithms.base import Method
+from tiebreak.algorithms.common import (
+    check_within,
+    need_lipschitz,
+    need_smooth,
+    positive_smoothness,
+    typical_length,
+    values_at,
+)
+from tiebreak.algorithms.facts import Rate
+from tiebreak.algorithms.fista import need_joint_prox
+from tiebreak.functions import Minorant
+from tiebreak.linalg import Array, Refusal, arrays, checks, in_files
+from tiebreak.problem import Point, Problem, mixed
+from tiebreak.proofs.evidence import StepEvidence
+
+
+@in_files("big-sam")
+class State(NamedTuple):
+    """Everything a run needs to go on; arrays and numbers only."""
+
+    k: int
+    answer: Point  # y_k, in Z
+    inner: Point  # x_k, outside
+    f_w: Minorant  # f and g1 where the next step begins: at x_k, with inertia a little further on
+    g_w: Minorant
+    lower_step: float  # t
+    upper_step: float  # s
+    contraction: float  # beta
+    length: float  # in the units of x
+    upper_value: float  # f and g at y_k
+    lower_value: float
+    evidence: StepEvidence
+
+    @property
+    def x(self) -> Array:
+        """y_k, the point of Z; the paper's x_k is outside."""
+        return self.answer.x
+
+
+@dataclass(frozen=True)
+class BiGSAM(Method):
+    """Bi-level Gradient Sequential Averaging Method, for a strongly convex f.
+
+        y_k = prox of t g2 on Z at x_{k-1} - t grad g1(x_{k-1}),     t = 1/L_g
+        z_k = x_{k-1} - s grad f(x_{k-1}),                          s = 2/(L_f + sigma)
+        x_k = a_k z_k + (1 - a_k) y_k,         a_k = min{2 gamma/(k (1 - beta)), 1}
+
+    where g = g1 + g2, smooth + penalty, f has curvature at least sigma > 0, and
+    beta² = 1 - 2 s sigma L_f/(sigma + L_f) makes z a contraction. The output is y_k: x_k lies
+    outside Z. With ``inertia`` both steps begin at w = x_{k-1} + th (x_{k-1} - x_{k-2}), where
+    th = min{(k-1)/(k+2), D a_k/(k^0.01 |x_{k-1} - x_{k-2}|)} and D is a length in the units of x
+    (the factor D is ours).
+
+    The paper proves x_k -> x*, and g(y_k) - g* = O(1/k); there is no rate for f. Proved here for
+    gamma = 1 without inertia: with C = max{|x_0 - u|, |s grad f(u)|/(1 - beta)}, u any minimiser of
+    g, and J = floor(2/(1 - beta)),
+
+        g(y_k) - g* <= 2 C² (J + 2)/(t (1 - beta) k).
+
+    Args:
+        gamma: in (0, 1]; scales the weights of the upper steps.
+        inertia: extrapolate before both steps.
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 2]], [4])
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(), domain=tb.Ball(4))
+        >>> tb.solve(problem, tb.BiGSAM(), rtol=1e-2).status
+        'certified'
+    """
+
+    gamma: float = 1.0
+    inertia: bool = False
+
+    name: ClassVar[str] = "big-sam"
+    paper: ClassVar[str] = (
+        "Sabach, Shtern: A first order method for solving convex bilevel optimization problems, "
+        "SIAM J. Optim. 2017"
+    )
+    assumptions: ClassVar[str] = (
+        "f strongly convex and smooth; g convex, smooth + penalty; Z closed, joint prox with the "
+        "lower penalty"
+    )
+    guarantee: ClassVar[str] = "g - g* <= O(1/k); x_k -> x* without a rate"
+    cites: ClassVar[tuple[str, ...]] = ("sabachshtern2017", "shehu2021")
+    rates: ClassVar[tuple[Rate, ...]] = (Rate("g", 1.0, "gamma = 1, without inertia"),)
+    output: ClassVar[str] = "the last y_k, the lower step"
+
+    def __post_init__(self) -> None:
+        check_within(self, "gamma", "a number in (0, 1]", lambda gamma: 0.0 < gamma <= 1.0)
+        checks.flag("BiGSAM", "inertia", self.inertia)
+
+    def check(self, problem: Problem) -> Refusal | None:
+        refusal = need_smooth("BiGSAM", problem, "upper")
+        refusal = refusal or need_lipschitz("BiGSAM", problem, "upper", "lower")
+        if not refusal and not problem.upper.strong_convexity > 0.0:
+            hint = "bi-sg takes every convex function"
+            refusal = Refusal("BiGSAM", "upper", "must be strongly convex", "curvature 0", hint)
+        return refusal or need_joint_prox("BiGSAM", problem)
+
+    def describe(self, problem: Problem) -> str:
+        inertial = " with inertia" if self.inertia else ""
+        return f"BiG-SAM{inertial}, upper weights {2.0 * self.gamma:g}/(k (1 - beta))"
+
+    def init(self, problem: Problem, x0: Array) -> State:
+        """x_0 = y_0, the start."""
+        f, g = problem.upper, problem.lower
+        (x,) = problem.forward(problem.domain.project(x0))
+        (f_w,), (f_x,) = f.evaluate([x.f], [x.f])
+        (g_w,), (g_x,) = g.evaluate([x.g], [x.g])
+        sigma, L = f.strong_convexity, f.lipschitz
+        s = 2.0 / (L + sigma)
+        return State(
+            0, x, x, f_w, g_w, 1.0 / positive_smoothness(problem, g, g_w, g_w), s,
+            math.sqrt(max(1.0 - 2.0 * s * sigma * (L / (sigma + L)), 0.0)),
+            typical_length(problem, g_w), f_x, g_x, StepEvidence(values=((g_x, x.x, g_w),)),
+        )  # fmt: skip
+
+    def step(self, problem: Problem, state: State) -> State:
+        """Both steps from one point, and their average."""
+        k, t, s, f, g = state.k + 1, state.lower_step, state.upper_step, state.f_w, state.g_w
+        a = self._weight(state, k)
+        y = problem.prox(g.at - t * g.slope, 0.0, t)
+        y, x = problem.forward(y, a * (f.at - s * f.slope) + (1.0 - a) * y)
+        w = self._ahead(state, x, k) if self.inertia else x
+        (f_w,), (g_w,) = problem.upper.evaluate([w.f])[0], problem.lower.evaluate([w.g])[0]
+        f_y, g_y = values_at(problem, y)
+        return state._replace(
+            k=k, answer=y, inner=x, f_w=f_w, g_w=g_w, upper_value=f_y, lower_value=g_y,
+            evidence=StepEvidence(
+                upper=((a * s, f),),
+                cuts=(((1.0 - a) * t, g),) if a < 1.0 else (),
+                lower=((t, g),),
+                values=((g_y, y.x, g_w),),
+            ),
+        )  # fmt: skip
+
+    def _weight(self, state: State, k: int) -> float:
+        """a_k."""
+        return min(2.0 * float(self.gamma) / (k * (1.0 - state.contraction)), 1.0)
+
+    def _ahead(self, state: State, x: Point, k: int) -> Point:
+        """w, for step k + 1, which begins at x_k."""
+        moved = arrays.norm(x.x - state.inner.x)
+        share = k / (k + 3.0)
+        if moved > 0.0:
+            share = min(share, state.length * self._weight(state, k + 1) / (k + 1) ** 0.01 / moved)
+        return mixed(state.inner, x, 1.0 + share)

@@ -1,0 +1,55 @@
+"""FISTA on g until a proof says that g(x) is good enough: the first phase of CG-BiO and FC-BiO.
+
+Begun anew wherever g has risen, until the Frank-Wolfe gap max_{s in Z} <grad g(x), x - s>, which
+bounds g(x) - g*, is as small as was asked. The gap needs a gradient at x itself, so it is computed
+only where FISTA begins anew and when the number of steps has grown by about a tenth.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeVar
+
+from tiebreak.algorithms import fista
+from tiebreak.algorithms.common import is_due
+from tiebreak.algorithms.fista import Fista
+from tiebreak.functions import Function, Minorant
+from tiebreak.linalg import arrays
+from tiebreak.problem import Problem
+
+S = TypeVar("S", bound=Any)  # a state with first, first_steps, step_size, its point and values
+
+
+def step(problem: Problem, state: S, before: Fista, tolerance: float) -> tuple[S, Minorant | None]:
+    """One step of FISTA; g at x, where it is proved to be within the tolerance of g*."""
+    run = fista.advance(problem, before, 0.0, 1.0, state.step_size)
+    has_risen = run.g_x > before.g_x
+    state = state._replace(
+        first_steps=state.first_steps + 1, first=run,
+        x=run.x.x, images=run.x[1:], upper_value=run.f_x, lower_value=run.g_x,
+        evidence=fista.evidence(before, run, 0.0, 1.0),
+    )  # fmt: skip
+    if not (has_risen or is_due(state.first_steps)):
+        return state, None
+    (g_x,), _ = problem.lower.evaluate([run.x.g])
+    if has_risen:  # without momentum, and the gradient at x is known already
+        state = state._replace(first=run._replace(k=0, t=1.0, y=run.x, g_y=g_x))
+    return state, g_x if is_minimal(problem, g_x, tolerance) else None
+
+
+def is_minimal(problem: Problem, h_x: Minorant, tolerance: float) -> bool:
+    """Is the Frank-Wolfe gap at x within the tolerance?"""
+    return frank_wolfe_gap(problem, h_x) <= tolerance
+
+
+def frank_wolfe_gap(problem: Problem, h_x: Minorant) -> float:
+    """max over s in Z of <slope, x - s>, a bound on h(x) - min_Z h."""
+    return arrays.dot(h_x.slope, h_x.at - problem.domain.argmin(h_x.slope))
+
+
+def size(problem: Problem, h: Function, h_0: Minorant) -> float:
+    """The first of |h(x0)|, |grad h(x0)| D, L D²/2 and 1 that is not 0."""
+    diameter = problem.domain.diameter_in(int(h_0.at.shape[0]))
+    curve = 0.5 * h.lipschitz * diameter * diameter
+    sizes = (abs(h_0.value), arrays.norm(h_0.slope) * diameter, curve)
+    return next((size for size in sizes if 0.0 < size < math.inf), 1.0)

@@ -1,0 +1,158 @@
+"""IR-CG: conditional gradients on g + e_t f with falling weights e_t; only linear minimisation.
+
+Giang-Tran, Ho-Nguyen, Lee: A projection-free method for solving convex bilevel optimization
+problems, Math. Program. 213, 2025, arXiv 2311.09738.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from tiebreak.algorithms.base import Method, StateReport
+from tiebreak.algorithms.common import (
+    averaged,
+    check_positive,
+    check_within,
+    need_bounded,
+    need_lipschitz,
+    need_smooth,
+    positive_smoothness,
+    values_at,
+)
+from tiebreak.algorithms.facts import Rate
+from tiebreak.functions import Minorant
+from tiebreak.linalg import Array, Refusal, in_files
+from tiebreak.problem import Point, Problem, mixed
+from tiebreak.proofs.evidence import StepEvidence
+from tiebreak.sets import has_argmin, projected
+
+
+@in_files("ir-cg")
+class State(NamedTuple):
+    """Everything a run needs to go on; arrays and numbers only."""
+
+    k: int
+    iterate: Point  # x_t
+    f_x: Minorant  # both levels there
+    g_x: Minorant
+    unit: float  # c L_g/L_f
+    total: float  # the sum of the weights of x_1 ... x_{t-1} in z_t
+    average: Point  # their average, so weighted
+    answer: Point  # z_t
+    upper_value: float  # f and g at z_t
+    lower_value: float
+    evidence: StepEvidence
+
+    @property
+    def x(self) -> Array:
+        """z_t, the point of the bound on f."""
+        return self.answer.x
+
+
+@dataclass(frozen=True)
+class IRCG(Method):
+    """Iteratively Regularized Conditional Gradient method, for a bounded Z.
+
+        v_t     = argmin over Z of <grad g(x_t) + e_t grad f(x_t), v>,    e_t = c u/(t+1)^p
+        x_{t+1} = x_t + 2/(t+2) (v_t - x_t),                              u = L_g/L_f
+        z_T     = [ T (T+1) e_{T-1} x_T + sum_{0<t<T} t (t+1) (e_{t-1} - e_t) x_t ]/W_T
+
+    with W_T the sum of the weights. The output is z_T. Z needs no projection: a polyhedron will do,
+    whose linear minimisation is a linear program. The unit u is ours.
+
+    Proved here, with L = L_g + e_0 L_f, D the diameter of Z and any f_low <= min_Z f:
+
+        f(z_T) - f* <= 2 L D² T/W_T = O(T^-(1-p))
+        g(x_T) - g* <= [ 2 L D² T + 2 (f* - f_low) sum_{t<T} (t+1) e_t ]/(T (T+1)) = O(T^-p),
+
+    as the paper has them; the certificate gets the minorants at x_t with the weights (t+1) e_t and
+    t+1 of that proof.
+
+    Args:
+        p: in (0, 1), how fast the weight of f falls.
+        c: its size.
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 2]], [4])
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(center=[3, 0]), domain=tb.Ball(4))
+        >>> tb.solve(problem, tb.IRCG(), rtol=1e-1, criterion="weak").status
+        'certified'
+    """
+
+    p: float = 0.5
+    c: float = 1.0
+
+    name: ClassVar[str] = "ir-cg"
+    paper: ClassVar[str] = (
+        "Giang-Tran, Ho-Nguyen, Lee: A projection-free method for solving convex bilevel "
+        "optimization problems, Math. Program. 2025, arXiv 2311.09738"
+    )
+    assumptions: ClassVar[str] = "f, g convex and smooth; Z bounded, with easy linear minimisation"
+    guarantee: ClassVar[str] = "f - f* <= O(T^-(1-p)); g - g* <= O(T^-p), at the last iterate"
+    cites: ClassVar[tuple[str, ...]] = ("giangtran2025ircg",)
+    rates: ClassVar[tuple[Rate, ...]] = (
+        Rate("f above", 0.5, "p = 1/2"),
+        Rate("g", 0.5, "p = 1/2", at="the last iterate"),
+    )
+    output: ClassVar[str] = "z_T, the average with the weights of the proof"
+    needs_projection: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_within(self, "p", "a number in (0, 1)", lambda p: 0.0 < p < 1.0)
+        check_positive(self, "c")
+
+    def check(self, problem: Problem) -> Refusal | None:
+        refusal = need_smooth("IRCG", problem) or need_bounded("IRCG", problem)
+        if not refusal and not has_argmin(problem.domain):
+            needed = "must have an easy linear minimisation"
+            refusal = Refusal("IRCG", "domain", needed, type(problem.domain).__name__)
+        return refusal or need_lipschitz("IRCG", problem, "upper", "lower")
+
+    def describe(self, problem: Problem) -> str:
+        return f"IR-CG, weight of f {self.c:g} L_g/L_f (t+1)^-{self.p:g}, averaged"
+
+    def report(self, state: State) -> StateReport:
+        """The reach of the average."""
+        return StateReport(reach=state.answer.reach)
+
+    def points(self, state: State) -> dict[str, Array]:
+        """The point of the bound on g."""
+        return {"the last iterate": state.iterate.x}
+
+    def init(self, problem: Problem, x0: Array) -> State:
+        """The start, which may lie outside where there is no projection: v_0 takes its place."""
+        f, g = problem.upper, problem.lower
+        (x,) = problem.forward(projected(problem.domain, x0))
+        (f_x,), (g_x,) = f.evaluate([x.f])[0], g.evaluate([x.g])[0]
+        unit = float(self.c) * (
+            positive_smoothness(problem, g, g_x, g_x) / positive_smoothness(problem, f, f_x, g_x)
+        )
+        first = StepEvidence(values=((g_x.value, x.x, g_x),))
+        return State(0, x, f_x, g_x, unit, 0.0, x, x, f_x.value, g_x.value, first)
+
+    def step(self, problem: Problem, state: State) -> State:
+        """One conditional gradient, and the average."""
+        t, f_x, g_x = state.k, state.f_x, state.g_x
+        e, before = (state.unit / max(j, 1) ** float(self.p) for j in (t + 1, t))
+        (v,) = problem.forward(problem.domain.argmin(g_x.slope + e * f_x.slope))
+        x = averaged(problem, state.iterate, v, 2.0 / (t + 2), t + 1)
+        total, average = state.total, state.average
+        if weight := t * (t + 1) * (before - e):
+            total += weight
+            average = averaged(problem, average, state.iterate, weight / total, t + 1)
+        last = (t + 1) * (t + 2) * e
+        answer = mixed(average, x, last / (total + last))
+        (f_new,), (g_new,) = problem.upper.evaluate([x.f])[0], problem.lower.evaluate([x.g])[0]
+        f_z, g_z = values_at(problem, answer)
+        weight = t + 1.0
+        evidence = StepEvidence(
+            upper=((weight * e, f_x),),
+            cuts=((weight, g_x),),
+            lower=((weight, g_x),),
+            values=((g_new.value, x.x, g_new), (g_z, answer.x, g_new)),
+        )
+        return state._replace(
+            k=t + 1, iterate=x, f_x=f_new, g_x=g_new, total=total, average=average, answer=answer,
+            upper_value=f_z, lower_value=g_z, evidence=evidence,
+        )  # fmt: skip
