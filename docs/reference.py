@@ -56,7 +56,7 @@ GROUPS = (
     Group(
         "Solving",
         "From a problem to an answer, to what is proved about a point, or to a race of methods.",
-        "solve minimize certify compare methods",
+        "solve minimize certify compare methods register",
     ),
     Group(
         "Results",

@@ -12,7 +12,7 @@ import numpy as np
 
 from tiebreak.algorithms import Method, PAGMBiO, no_projection
 from tiebreak.display.views import Card, Curve, Group, Panel, Table, View, number
-from tiebreak.driver.registry import METHODS, find_method
+from tiebreak.driver.registry import find_method, known_methods
 from tiebreak.driver.shown import Shown
 from tiebreak.driver.solve import solve
 from tiebreak.exact.method import Exact
@@ -222,7 +222,7 @@ def _entrants(
     """Who takes part, and who refuses with which sentence."""
     if methods is None:
         left_out = (Exact, PAGMBiO) if problem.is_smooth else (Exact,)
-        chosen = [Entrant(m.name, m()) for m in METHODS.values() if m not in left_out]
+        chosen = [Entrant(m.name, m()) for m in known_methods().values() if m not in left_out]
     elif isinstance(methods, str | dict) or not isinstance(methods, Iterable):
         raise TypeError(f"compare: methods must be a list of names or methods, got {methods!r}")
     else:

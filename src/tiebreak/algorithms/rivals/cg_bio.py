@@ -22,6 +22,7 @@ from tiebreak.algorithms.common import (
     need_smooth,
     positive_smoothness,
 )
+from tiebreak.algorithms.facts import Rate
 from tiebreak.algorithms.fista import Fista
 from tiebreak.functions import Function, Minorant
 from tiebreak.linalg import Array, Image, Refusal, arrays, in_files
@@ -96,6 +97,8 @@ class CGBiO(Method):
     )
     assumptions: ClassVar[str] = "f, g convex and smooth; Z bounded, with easy linear minimisation"
     guarantee: ClassVar[str] = "f - f* <= O(1/k); g - g* <= O(1/k) + eps_g/2"
+    cites: ClassVar[tuple[str, ...]] = ("jiang2023",)
+    rates: ClassVar[tuple[Rate, ...]] = (Rate("f above", 1.0), Rate("g", 1.0))
 
     def __post_init__(self) -> None:
         check_positive(self, "eps_f", "eps_g")
