@@ -17,9 +17,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from planting import Huber, Vector
 
 import tiebreak as tb
+from tiebreak.experiments.planting import Huber, Vector
 from tiebreak.functions.base import Function, SmoothFunction
 from tiebreak.functions.elementary import Flat, Linear, SquaredNorm
 from tiebreak.functions.penalties.composite import Composite

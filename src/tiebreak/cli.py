@@ -22,13 +22,13 @@ import numpy as np
 import tiebreak as tb
 from tiebreak import problem_files
 from tiebreak.catalog.instances import table
-from tiebreak.display.page import open_in_browser
+from tiebreak.display.page import open_in_browser, write_page
 from tiebreak.driver.levels_result import LevelsResult
 from tiebreak.driver.registry import from_file
 from tiebreak.driver.shown import Shown
-from tiebreak.experiments import reproduce
+from tiebreak.experiments import field, reproduce
 from tiebreak.experiments.demo import demo
-from tiebreak.experiments.race import write_rows
+from tiebreak.experiments.race import known_answer, write_rows
 from tiebreak.functions import Composite, Flat, Function, Penalty
 from tiebreak.levels import Levels
 from tiebreak.linalg import to_numpy
@@ -142,6 +142,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     reproduced.add_argument("--quick", action="store_true", help="fewer steps")
     reproduced.set_defaults(run=_reproduce)
+
+    raced = commands.add_parser(
+        "race",
+        help="all methods on all instances, by the same rules",
+        description="Race every method of the literature on 24 fixed instances and six drawn ones, "
+        "by the rules on the page. Writes rows.csv, instances.csv, refused.csv and race.html.",
+    )
+    raced.add_argument("--quick", action="store_true", help="a small budget: minutes, not an hour")
+    raced.add_argument(
+        "--seed", type=int, default=0, metavar="S", help="of the drawn instances (0)"
+    )
+    raced.add_argument("--methods", nargs="+", metavar="NAME", default=(), help=METHOD)
+    raced.add_argument("--instances", nargs="+", metavar="NAME", default=(), help="only these")
+    raced.add_argument("--out", default="out/race", metavar="DIR", help="folder (out/race)")
+    raced.set_defaults(run=_race)
 
     methods = commands.add_parser("methods", help="list the methods with their guarantees")
     methods.add_argument("--bibtex", action="store_true", help="their papers, for LaTeX")
@@ -380,8 +395,8 @@ def _contested(what: str) -> tuple[Problem, dict[str, Any]]:
     built = tb.instance(what)
     print(f"{built}\n", flush=True)
     options = {"x0": built.x0}
-    if built.upper_optimum is not None and built.lower_optimum is not None:
-        options["answer"] = tb.Answer(built.upper_optimum, built.lower_optimum, built.solution)
+    if (answer := known_answer(built)) is not None:
+        options["answer"] = answer
     return built.problem, options
 
 
@@ -395,6 +410,23 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     for verdict in made.verdicts:
         print(f"{verdict.outcome:<17} {verdict.claim:<5} {verdict.place}: {verdict.numbers}")
     print(f"\nfiles: {', '.join(map(str, made.files))}")
+    return 0
+
+
+def _race(arguments: argparse.Namespace) -> int:
+    out = Path(arguments.out)
+    _check_folder(out)
+    names = [name for text in arguments.methods for name in text.split(",")]
+    with _folders([out]):
+        outcomes = field.run_field(
+            out, names, quick=arguments.quick, seed=arguments.seed, courses=arguments.instances,
+            say=lambda line: print(line, file=sys.stderr, flush=True),
+        )  # fmt: skip
+    standings = field.standings_of(outcomes)
+    write_page(standings.view(), out / "race.html", "The field side by side")
+    print("\n".join(standings.sentences()))
+    files = ("rows.csv", "instances.csv", "refused.csv", "race.html")
+    print(f"\nfiles: {', '.join(str(out / name) for name in files)}")
     return 0
 
 

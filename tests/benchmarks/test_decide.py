@@ -17,16 +17,16 @@ import pytest
 
 import tiebreak as tb
 from tiebreak.driver.trace import Row
+from tiebreak.experiments import planting
+from tiebreak.experiments.drawn import drawn
 from tiebreak.functions.sums import Scaled, Sum
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "race"))
 
 import decide
-import planting
 import problems
 import rivals_outside
 import scores
-from drawn import drawn
 from scores import Line, Mark
 
 OPEN = ("callables", "groups", "isotonic", "large")

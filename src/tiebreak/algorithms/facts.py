@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple
 Error = Literal["f above", "|f|", "g"]
 
 BOUNDED = "Z bounded"
-ORDER_1 = "an error bound of order 1"
-ORDER_2 = "an error bound of order 2"
+ORDER_1 = "weak sharpness of g"
+ORDER_2 = "quadratic growth of g"
 
 
 class Rate(NamedTuple):

@@ -169,7 +169,7 @@ class PrimalDual(Method):
         return need_joint_prox("PrimalDual", problem)
 
     def points(self, state: State) -> dict[str, Array]:
-        return {"the average": state.s.x}
+        return {"the average s_k": state.s.x}
 
     def describe(self, problem: Problem) -> str:
         ratio = "adaptive ratio" if self.ratio is None else f"ratio {self.ratio:g}"

@@ -130,7 +130,8 @@ def from_file(text: str) -> str:
     spec.loader.exec_module(module)
     if not hasattr(module, kind):
         raise ValueError(f"method: FILE.py:CLASS must name a class of that file, got {text!r}")
-    return register(getattr(module, kind)).name
+    found: type[Method] = getattr(module, kind)
+    return register(found).name
 
 
 def find_method(method: str | Method, problem: Problem, owner: str = "solve") -> Method:

@@ -1,0 +1,320 @@
+"""Who arrives where in a race, and at what cost: tables, profiles, rates, sentences, the page.
+
+All of it is made from the rows of the race. benchmarks/race/recompute.py makes it again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from statistics import median
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from tiebreak.algorithms import Rate
+from tiebreak.algorithms.facts import BOUNDED, ORDER_1, ORDER_2
+from tiebreak.display.views import Card, Curve, Group, Panel, Table, View
+from tiebreak.driver.registry import known_methods
+from tiebreak.experiments.race import Record
+from tiebreak.experiments.scenes import DECADES, slope
+from tiebreak.linalg.tolerances import TOL
+
+ACCURACIES = (1e-2, 1e-3, 1e-4, 1e-6)
+CRITERIA = ("weak", "absolute")
+TARGETS = tuple((criterion, accuracy) for criterion in CRITERIA for accuracy in ACCURACIES)
+OURS = ("agm-bio", "p-agm-bio")  # the paper's method: the second one where there are penalties
+NEVER = "–"
+
+
+class Course(NamedTuple):
+    """A row of instances.csv: what the rows of an instance are measured by."""
+
+    instance: str
+    variables: int
+    upper: float  # the errors of f and g are relative to these
+    lower: float
+    f: float  # f*
+    g: float  # g*
+    order: float  # of the growth of g, where it is stated
+    is_bounded: int
+    counts: int  # 0: only false claims are counted
+    passes: int  # the budget
+    source: str  # of f* and g*
+
+
+class Refused(NamedTuple):
+    """A row of refused.csv: why a method did not run, or what it said where only claims count."""
+
+    instance: str
+    method: str
+    why: str
+
+
+class Measure(Protocol):
+    """Scale or Course."""
+
+    @property
+    def upper(self) -> float: ...
+    @property
+    def lower(self) -> float: ...
+    @property
+    def f(self) -> float: ...
+
+
+def arrival(
+    rows: Sequence[Record], scale: Measure, criterion: str, accuracy: float
+) -> Record | None:
+    """The first row from which on both levels stay within the accuracy, to the end of the run."""
+    found = None
+    for row in rows:
+        error = row.upper_error if criterion == "absolute" else row.upper - scale.f
+        within = error <= accuracy * scale.upper and row.lower_error <= accuracy * scale.lower
+        found = (found or row) if within else None
+    return found
+
+
+def is_official(label: str) -> bool:
+    """With the parameters and at the point of the theorem?"""
+    return ":" not in label and "," not in label
+
+
+@dataclass(frozen=True)
+class Standings:
+    """The rows of a race, and what follows from them."""
+
+    rows: Sequence[Record]
+    courses: Sequence[Course]
+    refused: Sequence[Refused]
+    rules: Sequence[tuple[str, str]] = field(default=())
+
+    @cached_property
+    def runs(self) -> dict[tuple[str, str], list[Record]]:
+        """By instance and method."""
+        found: dict[tuple[str, str], list[Record]] = {}
+        for row in self.rows:
+            found.setdefault((row.instance, row.method), []).append(row)
+        return found
+
+    @cached_property
+    def raced(self) -> list[Course]:
+        """The instances on which somebody may arrive."""
+        return [course for course in self.courses if course.counts]
+
+    @cached_property
+    def methods(self) -> list[str]:
+        """All labels, in the order of their first rows."""
+        return list(dict.fromkeys(row.method for row in self.rows))
+
+    @cached_property
+    def arrivals(self) -> dict[tuple[str, float], dict[tuple[str, str], Record]]:
+        """By criterion and accuracy: by instance and method, the row at which it arrived."""
+        scales = {course.instance: course for course in self.courses}
+        return {
+            target: {
+                key: row
+                for key, rows in self.runs.items()
+                if (row := arrival(rows, scales[key[0]], *target)) is not None
+            }
+            for target in TARGETS
+        }
+
+    def best(self, target: tuple[str, float], instance: str, what: str) -> float:
+        """The least cost of the official rows on an instance, inf where none of them arrives."""
+        met = self.arrivals[target].items()
+        costs = (getattr(row, what) for (at, m), row in met if at == instance and is_official(m))
+        return max(min(costs, default=math.inf), 1e-9)  # nothing costs nothing
+
+    def ratios(self, target: tuple[str, float], method: str, what: str) -> list[float]:
+        """The costs of a method where it arrives, each over the best one's."""
+        met = self.arrivals[target].items()
+        return sorted(
+            getattr(row, what) / self.best(target, at, what) for (at, m), row in met if m == method
+        )
+
+    # -- tables -------------------------------------------------------------------------------
+
+    def overview(self, what: str) -> Table:
+        """How often each method arrives, and its median cost there over that of the best."""
+        rows = []
+        for method in self.methods:
+            cells = []
+            for target in TARGETS:
+                found = self.ratios(target, method, what)
+                finite = [ratio for ratio in found if math.isfinite(ratio) and ratio > 0.0]
+                typical = f" ({median(finite):.3g})" if finite else ""
+                cells.append(f"{len(found)}{typical}")
+            rows.append([method, *cells])
+        words = f"Instances on which a method arrives, of {len(self.raced)} (median {what} there, "
+        return Table(f"{words}as a multiple of the best)", ["method", *map(_name, TARGETS)], rows)
+
+    def details(self, target: tuple[str, float]) -> Table:
+        """Passes of each method on each instance."""
+        found = self.arrivals[target]
+        names = [course.instance for course in self.raced]
+        rows = []
+        for method in self.methods:
+            cells = [
+                f"{found[at, method].passes:,}"
+                if (at, method) in found
+                else (NEVER if (at, method) in self.runs else "")
+                for at in names
+            ]
+            rows.append([method, *cells])
+        words = f"Passes to {_name(target)} ({NEVER}: never; empty: refused)"
+        return Table(words, ["method", *names], rows)
+
+    def rates(self) -> Table:
+        """Published exponents beside the slopes along the runs, the median over the instances."""
+        rows, known = [], known_methods()
+        for method in self.methods:
+            if method not in known or not is_official(method):
+                continue
+            kind = known[method]
+            for rate in kind.rates:
+                slopes = self._slopes(method, rate)
+                shown = f"{median(slopes):.3g}" if slopes else NEVER
+                note = "plans for a horizon" if hasattr(kind(), "horizon") else ""
+                rows.append(
+                    [method, str(rate), f"{rate.exponent:.3g}", shown, str(len(slopes)), note]
+                )
+        words = "Published rates and the exponents along the runs (inf: no error left to fit)"
+        header = ["method", "rate", "published", "measured", "instances", "remark"]
+        return Table(words, header, rows)
+
+    def _slopes(self, method: str, rate: Rate) -> list[float]:
+        label = f"{method}: {rate.at}" if rate.at else method
+        found = []
+        for course in self.raced:
+            rows = [row for row in self.runs.get((course.instance, label), ()) if row.iteration]
+            if not rows or not _holds(rate.assuming, course):
+                continue
+            errors = {
+                "f above": [row.upper - course.f for row in rows],
+                "|f|": [row.upper_error for row in rows],
+                "g": [row.lower_error for row in rows],
+            }[rate.error]
+            size = max(abs(row.lower if rate.error == "g" else row.upper) for row in rows)
+            found.append(
+                -slope([row.iteration for row in rows], errors, DECADES, TOL.rounding * size)
+            )
+        return [value for value in found if not math.isnan(value)]
+
+    # -- sentences ----------------------------------------------------------------------------
+
+    def sentences(self) -> list[str]:
+        """What the rows say, and where AGM-BiO is first and where last."""
+        officials = [method for method in self.methods if is_official(method)]
+        said = [
+            f"{len(officials)} methods on {len(self.courses)} instances, "
+            f"{self.courses[0].passes:,} passes each."
+        ]
+        for target in TARGETS:
+            counts = {m: len(self.ratios(target, m, "passes")) for m in officials}
+            order = sorted(officials, key=lambda m: -counts[m])[:3]
+            leaders = ", ".join(f"{m} on {counts[m]}" for m in order)
+            said.append(f"{_name(target)}: {leaders} arrive most often; {self.place(target)}.")
+        claims = [r for r in self.refused if self._only_claims(r.instance)]
+        if claims:
+            wrong = sum("FALSE" in claim.why for claim in claims)
+            said.append(f"{claims[0].instance}: {len(claims)} methods, {wrong} false claims.")
+        return said
+
+    def _only_claims(self, name: str) -> bool:
+        return any(course.instance == name and not course.counts for course in self.courses)
+
+    def place(self, target: tuple[str, float]) -> str:
+        """Where AGM-BiO needs the fewest passes, and where the most of those that arrive."""
+        first, last, arrived = [], [], 0
+        for course in self.raced:
+            met = self.arrivals[target].items()
+            costs = {
+                m: row.passes for (at, m), row in met if at == course.instance and is_official(m)
+            }
+            mine = [costs[m] for m in OURS if m in costs]
+            if mine:
+                arrived += 1
+                first += [course.instance] * (mine[0] == min(costs.values()))
+                last += [course.instance] * (mine[0] == max(costs.values()) and len(costs) > 1)
+        listed = [", ".join(names) or "nowhere" for names in (first, last)]
+        return f"AGM-BiO arrives on {arrived}, is first on {listed[0]} and last on {listed[1]}"
+
+    # -- profiles and the page ----------------------------------------------------------------
+
+    def profiles(self) -> tuple[list[Group], list[Panel]]:
+        """Performance profiles (Dolan, Moré 2002) and data profiles (Moré, Wild 2009), in passes.
+
+        Both have the same numbers on their horizontal axis, from 1 to the budget.
+        """
+        last = max(course.passes for course in self.courses)
+        x = 2.0 ** (np.arange(4 * math.ceil(math.log2(last)) + 1) / 4.0)
+        panels, groups = [], []
+        for kind in ("Performance", "Data"):
+            for target in TARGETS:
+                key = f"{kind.lower()} {_name(target)}"
+                panels.append(Panel(key, f"{kind} profile, {_name(target)}", [Curve(key, "")]))
+        for method in filter(is_official, self.methods):
+            columns = {"x": x}
+            for target in TARGETS:
+                ratios = np.array(self.ratios(target, method, "passes"))
+                met = self.arrivals[target].items()
+                passes = np.array([row.passes for (_, m), row in met if m == method])
+                for kind, costs in (("performance", ratios), ("data", passes)):
+                    counted = (costs[:, None] <= x).sum(axis=0) if costs.size else 0.0 * x
+                    columns[f"{kind} {_name(target)}"] = counted / len(self.raced)
+            groups.append(Group(method, columns))
+        return groups, panels
+
+    def view(self) -> View:
+        """The page."""
+        groups, panels = self.profiles()
+        said = self.sentences()
+        tables = [
+            *map(self.overview, ("passes", "gradients", "seconds")),
+            *map(self.details, TARGETS),
+            self.rates(),
+            Table("Rules", ["rule", "what it says"], self.rules),
+            Table("Instances", ["instance", *Course._fields[1:]], [
+                [course.instance, *map(_cell, course[1:])] for course in self.courses
+            ]),
+            Table("Refusals, and claims where only these count", ["method", "instance", "why"], [
+                [r.method, r.instance, r.why] for r in self.refused
+            ]),
+        ]  # fmt: skip
+        return View(
+            kind="race",
+            status="raced",
+            tone="good",
+            heading="The field side by side",
+            sentence=said[0],
+            assumed=said[1:],
+            details="\n".join(said),
+            cards=[
+                Card("methods", str(len(groups)), "with the theorem's parameters"),
+                Card("instances", str(len(self.courses)), "the same start for all"),
+                Card("rows", f"{len(self.rows):,}", "in rows.csv"),
+            ],
+            tables=tables,
+            panels=panels,
+            groups=groups,
+            axes=[("x", "multiple of the best (performance), passes (data)")],
+            readout=[("x", "at"), *((panel.key, panel.title) for panel in panels)],
+        )
+
+
+def _holds(assuming: str, course: Course) -> bool:
+    """Does an instance satisfy what a rate assumes, as far as it states that?"""
+    order = {ORDER_1: 1.0, ORDER_2: 2.0}.get(assuming)
+    if order is not None:
+        return course.order == order
+    return assuming == "" or (assuming == BOUNDED and bool(course.is_bounded))
+
+
+def _name(target: tuple[str, float]) -> str:
+    return f"{target[0]} {target[1]:.0e}".replace("e-0", "e-")
+
+
+def _cell(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
