@@ -240,8 +240,8 @@ def ready(name: str, seed: int, passes: int) -> Ready:
         answer, source = reference(problem) if known is None else (known, "in closed form")
     scale = Scale.of(problem, x0, answer)
     course = Course(
-        name, len(x0), *scale[:4], order or math.nan, int(problem.is_bounded),
-        int(name not in UNATTAINED), passes, source,
+        name, len(x0), *scale[:4], order or math.nan, int(name not in UNATTAINED),
+        passes, source,
     )  # fmt: skip
     return Ready(_informed(problem, order), x0, answer, course)
 

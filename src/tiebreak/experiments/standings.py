@@ -14,13 +14,9 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from tiebreak.algorithms import Rate
-from tiebreak.algorithms.facts import BOUNDED, ORDER_1, ORDER_2
 from tiebreak.display.views import Card, Curve, Group, Panel, Table, View
 from tiebreak.driver.registry import known_methods
 from tiebreak.experiments.race import Record
-from tiebreak.experiments.scenes import DECADES, slope
-from tiebreak.linalg.tolerances import TOL
 
 ACCURACIES = (1e-2, 1e-3, 1e-4, 1e-6)
 CRITERIA = ("weak", "absolute")
@@ -39,7 +35,6 @@ class Course(NamedTuple):
     f: float  # f*
     g: float  # g*
     order: float  # of the growth of g, where it is stated
-    is_bounded: int
     counts: int  # 0: only false claims are counted
     passes: int  # the budget
     source: str  # of f* and g*
@@ -143,11 +138,13 @@ class Standings:
             cells = []
             for target in TARGETS:
                 found = self.ratios(target, method, what)
-                finite = [ratio for ratio in found if math.isfinite(ratio) and ratio > 0.0]
+                finite = [ratio for ratio in found if ratio > 0.0]  # somebody official is there
                 typical = f" ({median(finite):.3g})" if finite else ""
                 cells.append(f"{len(found)}{typical}")
             rows.append([method, *cells])
-        words = f"Instances on which a method arrives, of {len(self.raced)} (median {what} there, "
+        words = (
+            f"On how many of {len(self.raced)} instances a method arrives (median {what} there, "
+        )
         return Table(f"{words}as a multiple of the best)", ["method", *map(_name, TARGETS)], rows)
 
     def details(self, target: tuple[str, float]) -> Table:
@@ -167,40 +164,49 @@ class Standings:
         return Table(words, ["method", *names], rows)
 
     def rates(self) -> Table:
-        """Published exponents beside the slopes along the runs, the median over the instances."""
+        """Published exponents beside those of the last decade of the runs, the median of all."""
         rows, known = [], known_methods()
         for method in self.methods:
-            if method not in known or not is_official(method):
-                continue
-            kind = known[method]
-            for rate in kind.rates:
-                slopes = self._slopes(method, rate)
-                shown = f"{median(slopes):.3g}" if slopes else NEVER
-                note = "plans for a horizon" if hasattr(kind(), "horizon") else ""
-                rows.append(
-                    [method, str(rate), f"{rate.exponent:.3g}", shown, str(len(slopes)), note]
-                )
-        words = "Published rates and the exponents along the runs (inf: no error left to fit)"
-        header = ["method", "rate", "published", "measured", "instances", "remark"]
-        return Table(words, header, rows)
+            published: dict[tuple[str, str], list[str]] = {}
+            for rate in known[method].rates if method in known else ():
+                words = f"{rate.exponent:.3g}" + (f" ({rate.assuming})" if rate.assuming else "")
+                published.setdefault((rate.error, rate.at), []).append(words)
+            for (error, at), words in published.items():
+                label = f"{method}: {at}" if at else method
+                here = [course for course in self.raced if (course.instance, label) in self.runs]
+                found = [self.exponent(course, label, error) for course in here]
+                finite = [exponent for exponent in found if not math.isnan(exponent)]
+                shown = f"{median(finite):.3g}" if finite else NEVER
+                rows.append([method, error, at, "; ".join(words), shown, str(len(finite))])
+        words = (
+            "Published rates beside the exponents of the last decade of steps, the median over all "
+            "instances on which it ran (inf: nothing is left of the error)"
+        )
+        return Table(words, ["method", "error", "at", "published", "measured", "instances"], rows)
 
-    def _slopes(self, method: str, rate: Rate) -> list[float]:
-        label = f"{method}: {rate.at}" if rate.at else method
-        found = []
-        for course in self.raced:
-            rows = [row for row in self.runs.get((course.instance, label), ()) if row.iteration]
-            if not rows or not _holds(rate.assuming, course):
-                continue
-            errors = {
-                "f above": [row.upper - course.f for row in rows],
-                "|f|": [row.upper_error for row in rows],
-                "g": [row.lower_error for row in rows],
-            }[rate.error]
-            size = max(abs(row.lower if rate.error == "g" else row.upper) for row in rows)
-            found.append(
-                -slope([row.iteration for row in rows], errors, DECADES, TOL.rounding * size)
-            )
-        return [value for value in found if not math.isnan(value)]
+    def exponent(self, course: Course, label: str, error: str) -> float:
+        """p where the error falls like k^-p in the last decade, by the largest of (k/2, k].
+
+        nan where there is no row that early, or none above rounding there; inf where nothing is
+        left at the end.
+        """
+        rows = self.runs[course.instance, label]
+        last = rows[-1].iteration
+        floor = 1e-14 * (course.lower if error == "g" else course.upper)  # of rounding
+
+        def largest(k: float) -> float:
+            near = [row for row in rows if k / 2 < row.iteration <= k]
+            values = {
+                "f above": [row.upper - course.f for row in near],
+                "|f|": [row.upper_error for row in near],
+                "g": [row.lower_error for row in near],
+            }[error]
+            return max(values, default=math.nan)
+
+        before, after = largest(last / 10), largest(last)
+        if not before > floor:
+            return math.nan
+        return math.log10(before / after) if after > floor else math.inf
 
     # -- sentences ----------------------------------------------------------------------------
 
@@ -276,9 +282,6 @@ class Standings:
             *map(self.details, TARGETS),
             self.rates(),
             Table("Rules", ["rule", "what it says"], self.rules),
-            Table("Instances", ["instance", *Course._fields[1:]], [
-                [course.instance, *map(_cell, course[1:])] for course in self.courses
-            ]),
             Table("Refusals, and claims where only these count", ["method", "instance", "why"], [
                 [r.method, r.instance, r.why] for r in self.refused
             ]),
@@ -304,17 +307,5 @@ class Standings:
         )
 
 
-def _holds(assuming: str, course: Course) -> bool:
-    """Does an instance satisfy what a rate assumes, as far as it states that?"""
-    order = {ORDER_1: 1.0, ORDER_2: 2.0}.get(assuming)
-    if order is not None:
-        return course.order == order
-    return assuming == "" or (assuming == BOUNDED and bool(course.is_bounded))
-
-
 def _name(target: tuple[str, float]) -> str:
     return f"{target[0]} {target[1]:.0e}".replace("e-0", "e-")
-
-
-def _cell(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
