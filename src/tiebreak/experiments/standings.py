@@ -20,6 +20,7 @@ from tiebreak.experiments.race import Record
 
 ACCURACIES = (1e-2, 1e-3, 1e-4, 1e-6)
 CRITERIA = ("weak", "absolute")
+COSTS = ("passes", "gradients", "seconds")
 TARGETS = tuple((criterion, accuracy) for criterion in CRITERIA for accuracy in ACCURACIES)
 OURS = ("agm-bio", "p-agm-bio")  # the paper's method: the second one where there are penalties
 NEVER = "–"
@@ -116,18 +117,22 @@ class Standings:
             for target in TARGETS
         }
 
-    def best(self, target: tuple[str, float], instance: str, what: str) -> float:
-        """The least cost of the official rows on an instance, inf where none of them arrives."""
-        met = self.arrivals[target].items()
-        costs = (getattr(row, what) for (at, m), row in met if at == instance and is_official(m))
-        return max(min(costs, default=math.inf), 1e-9)  # nothing costs nothing
+    @cached_property
+    def best(self) -> dict[tuple[tuple[str, float], str, str], float]:
+        """By target, instance and cost: the least of the official rows that arrive there."""
+        found: dict[tuple[tuple[str, float], str, str], float] = {}
+        for target, met in self.arrivals.items():
+            for (at, method), row in met.items():
+                for what in COSTS if is_official(method) else ():
+                    cost = max(getattr(row, what), 1e-9)  # even at the start
+                    found[target, at, what] = min(found.get((target, at, what), math.inf), cost)
+        return found
 
     def ratios(self, target: tuple[str, float], method: str, what: str) -> list[float]:
-        """The costs of a method where it arrives, each over the best one's."""
-        met = self.arrivals[target].items()
-        return sorted(
-            getattr(row, what) / self.best(target, at, what) for (at, m), row in met if m == method
-        )
+        """The costs of a method where it arrives, each over the best; 0 where none is official."""
+        mine = [(at, row) for (at, m), row in self.arrivals[target].items() if m == method]
+        best = [self.best.get((target, at, what), math.inf) for at, _ in mine]
+        return [getattr(row, what) / least for (_, row), least in zip(mine, best, strict=True)]
 
     # -- tables -------------------------------------------------------------------------------
 
@@ -278,7 +283,7 @@ class Standings:
         groups, panels = self.profiles()
         said = self.sentences()
         tables = [
-            *map(self.overview, ("passes", "gradients", "seconds")),
+            *map(self.overview, COSTS),
             *map(self.details, TARGETS),
             self.rates(),
             Table("Rules", ["rule", "what it says"], self.rules),
