@@ -1,4 +1,4 @@
-"""Writes tables of development/map.md, methods.md, statuses.md and gallery.md: `make docs`."""
+"""Writes tables of development/map.md, methods, race, statuses and gallery: `make docs`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ import gallery
 
 from tiebreak.driver import glossary
 from tiebreak.driver.registry import METHODS
+from tiebreak.experiments.field import RULES as FAIRNESS
 
 HERE = Path(__file__).parent
 MAP = HERE / "development" / "map.md"
 SOURCE = HERE.parent / "src" / "tiebreak"
 WORDS = "<!-- words: `make docs` writes the rest from driver/glossary.py -->"
+RULES = re.compile(r"(<!-- rules -->\n).*?(<!-- end -->)", re.DOTALL)
 FACTS = re.compile(r"(<!-- methods -->\n).*?(<!-- end -->)", re.DOTALL)
 PLACE = re.compile(r"(<!-- modules of (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -87,6 +89,13 @@ def main() -> None:
     MAP.write_text(PLACE.sub(filled, page), encoding="utf-8")
     facts = HERE / "methods.md"
     facts.write_text(methods(facts.read_text(encoding="utf-8")), encoding="utf-8")
+    race = HERE / "race.md"
+    rules = "\n".join(
+        f"- **{name}**: {text.replace('*', chr(92) + '*')}" for name, text in FAIRNESS
+    )
+    page = race.read_text(encoding="utf-8")
+    filled_in = RULES.sub(lambda place: f"{place[1]}\n{rules}\n\n{place[2]}", page)
+    race.write_text(filled_in, encoding="utf-8")
     statuses = HERE / "statuses.md"
     prose = statuses.read_text(encoding="utf-8").split(WORDS)[0]
     statuses.write_text(f"{prose}{WORDS}\n\n{glossary.tables()}", encoding="utf-8")
