@@ -174,15 +174,15 @@ class Standings:
         for method in self.methods:
             published: dict[tuple[str, str], list[str]] = {}
             for rate in known[method].rates if method in known else ():
-                words = f"{rate.exponent:.3g}" + (f" ({rate.assuming})" if rate.assuming else "")
-                published.setdefault((rate.error, rate.at), []).append(words)
-            for (error, at), words in published.items():
+                said = f"{rate.exponent:.3g}" + (f" ({rate.assuming})" if rate.assuming else "")
+                published.setdefault((rate.error, rate.at), []).append(said)
+            for (error, at), exponents in published.items():
                 label = f"{method}: {at}" if at else method
                 here = [course for course in self.raced if (course.instance, label) in self.runs]
                 found = [self.exponent(course, label, error) for course in here]
                 finite = [exponent for exponent in found if not math.isnan(exponent)]
                 shown = f"{median(finite):.3g}" if finite else NEVER
-                rows.append([method, error, at, "; ".join(words), shown, str(len(finite))])
+                rows.append([method, error, at, "; ".join(exponents), shown, str(len(finite))])
         words = (
             "Published rates beside the exponents of the last decade of steps, the median over all "
             "instances on which it ran (inf: nothing is left of the error)"
