@@ -22,7 +22,7 @@ import numpy as np
 import tiebreak as tb
 from tiebreak import problem_files
 from tiebreak.catalog.instances import table
-from tiebreak.display.page import open_in_browser, write_page
+from tiebreak.display.page import open_in_browser
 from tiebreak.driver.levels_result import LevelsResult
 from tiebreak.driver.registry import from_file
 from tiebreak.driver.shown import Shown
@@ -418,12 +418,11 @@ def _race(arguments: argparse.Namespace) -> int:
     _check_folder(out)
     names = [name for text in arguments.methods for name in text.split(",")]
     with _folders([out]):
-        outcomes = field.run_field(
-            out, names, quick=arguments.quick, seed=arguments.seed, courses=arguments.instances,
+        standings = field.run_field(
+            out, names, passes=500 if arguments.quick else 5000, seed=arguments.seed,
+            courses=arguments.instances,
             say=lambda line: print(line, file=sys.stderr, flush=True),
         )  # fmt: skip
-    standings = field.standings_of(outcomes)
-    write_page(standings.view(), out / "race.html", "The field side by side")
     print("\n".join(standings.sentences()))
     files = ("rows.csv", "instances.csv", "refused.csv", "race.html")
     print(f"\nfiles: {', '.join(str(out / name) for name in files)}")

@@ -16,7 +16,7 @@ from tiebreak.driver.registry import find_method, known_methods
 from tiebreak.driver.shown import Shown
 from tiebreak.driver.solve import solve
 from tiebreak.exact.method import Exact
-from tiebreak.experiments.race import Answer, Entrant, Record, race
+from tiebreak.experiments.race import Answer, Entrant, Record, arrival, race
 from tiebreak.linalg import checks
 from tiebreak.problem import Problem
 from tiebreak.sets import Ball, Space
@@ -58,18 +58,9 @@ class Comparison(Shown):
         return list(dict.fromkeys(row.method for row in self.rows))
 
     def first(self, method: str, accuracy: float) -> Record | None:
-        """The first row of a method from which on both levels stay within the accuracy.
-
-        |f(x) - f*| <= accuracy scale_f and g(x) - g* <= accuracy scale_g, up to the end of the run:
-        a run that passes through f* by chance has not arrived.
-        """
-        arrived = None
-        for row in self.rows:
-            if row.method == method:
-                errors = (row.upper_error, row.lower_error)
-                within = all(e <= accuracy * s for e, s in zip(errors, self.scales, strict=True))
-                arrived = (arrived or row) if within else None
-        return arrived
+        """The first row of a method from which on both levels stay within the accuracy."""
+        mine = (row for row in self.rows if row.method == method)
+        return arrival(mine, self.answer.upper, self.scales, accuracy, is_weak=False)
 
     def last(self, method: str) -> Record:
         """The last row of a method."""

@@ -5,14 +5,14 @@ The page is made from these rows and from nothing else: see `standings`.
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
+from itertools import starmap
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -21,6 +21,7 @@ import numpy as np
 
 from tiebreak.algorithms import Method, PAGMBiO
 from tiebreak.catalog.instances import instance, instances
+from tiebreak.display.page import write_page
 from tiebreak.driver.registry import from_file, known_methods
 from tiebreak.driver.run import Run
 from tiebreak.driver.solve import solve
@@ -37,9 +38,8 @@ from tiebreak.experiments.race import (
     race,
     write_rows,
 )
-from tiebreak.experiments.standings import TARGETS, Course, Refused, Standings, arrival
+from tiebreak.experiments.standings import TARGETS, Course, Refused, Standings
 from tiebreak.linalg import arrays
-from tiebreak.linalg.archive import write_atomically
 from tiebreak.problem import ErrorBound, Problem
 
 BUILT_IN = (
@@ -50,7 +50,6 @@ BUILT_IN = (
 FROM_PAPERS = ("nemirovsky", "squared-hinge", "cg-bio-toy", "duffin")
 UNATTAINED = ("duffin",)  # no first-order method can tell: raced only for false claims
 DRAWN = tuple(f"drawn {i}" for i in range(1, 7))
-FULL, QUICK = 5000, 500  # passes over the data that a run may take
 Say = Callable[[str], None]
 
 
@@ -131,24 +130,24 @@ def run_field(
     out: Path,
     names: Sequence[str] = (),
     *,
-    quick: bool = False,
+    passes: int = 5000,
     seed: int = 0,
     courses: Sequence[str] = (),
     workers: int = 2,
     say: Say = lambda _: None,
-) -> list[Outcome]:
-    """Race all methods (or these) on all instances (or these), and write the rows.
+) -> Standings:
+    """Race all methods (or these) on all instances (or these); write the rows and their page.
 
     Args:
-        out: the folder for rows.csv, instances.csv and refused.csv.
+        out: the folder for rows.csv, instances.csv, refused.csv and race.html.
         names: of methods, or FILE.py:CLASS.
-        quick: a small budget.
+        passes: over the data that a run may take.
         seed: of the six drawn instances.
         courses: names of instances.
         workers: processes; each has one thread, so that nobody's products depend on the others.
         say: is told what is being done.
     """
-    raced, passes = contestants([from_file(name) for name in names]), QUICK if quick else FULL
+    raced = contestants([from_file(name) for name in names])
     here = {one.name for one in instances()}
     everything = (*BUILT_IN, *SEEDS, *(name for name in FROM_PAPERS if name in here), *DRAWN)
     for name in courses:
@@ -157,7 +156,7 @@ def run_field(
             raise ValueError(f"race: unknown instance {name!r}, known are {known}")
     chosen = list(courses or everything)
     outcomes = []
-    with _Workers(workers, names) as run_all:
+    with _workers(workers, names) as run_all:
         say(f"tuning {len(raced)} methods on three other draws")
         tasks = [(name, seed, passes // 2) for name in raced if name in TUNED]
         found = dict(zip((name for name, *_ in tasks), run_all(_tune, tasks), strict=True))
@@ -165,51 +164,36 @@ def run_field(
         for outcome in run_all(_run_course, each):
             outcomes.append(outcome)
             say(f"{outcome.course.instance}: {len(outcome.rows)} rows")
-    write_rows(out / "rows.csv", [row for outcome in outcomes for row in outcome.rows])
-    _write(out / "instances.csv", Course._fields, [outcome.course for outcome in outcomes])
-    _write(out / "refused.csv", Refused._fields, [r for o in outcomes for r in o.refused])
-    return outcomes
+    standings = Standings(
+        [row for outcome in outcomes for row in outcome.rows],
+        [outcome.course for outcome in outcomes],
+        [one for outcome in outcomes for one in outcome.refused],
+        RULES,
+    )
+    write_rows(out / "rows.csv", standings.rows)
+    write_rows(out / "instances.csv", standings.courses, Course._fields)
+    write_rows(out / "refused.csv", standings.refused, Refused._fields)
+    write_page(standings.view(), out / "race.html")
+    return standings
 
 
-def standings_of(outcomes: Sequence[Outcome]) -> Standings:
-    """What follows from the rows."""
-    rows = [row for outcome in outcomes for row in outcome.rows]
-    refused = [one for outcome in outcomes for one in outcome.refused]
-    return Standings(rows, [outcome.course for outcome in outcomes], refused, RULES)
-
-
-class _Workers:
-    """Processes with one thread each, or this one; methods in files are loaded by each."""
-
-    def __init__(self, count: int, names: Sequence[str]) -> None:
-        self.count, self.files = count, tuple(names)
-
-    def __enter__(self) -> Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], Any]:
-        if self.count <= 1:
-            return lambda task, each: (task(*arguments) for arguments in each)
-        threads = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-        os.environ.update(dict.fromkeys(threads, "1"))  # read when a new process imports NumPy
-        self.pool = ProcessPoolExecutor(
-            self.count, get_context("spawn"), initializer=_load, initargs=(self.files,)
-        )
-        return lambda task, each: self.pool.map(task, *zip(*each, strict=True)) if each else []
-
-    def __exit__(self, *_: object) -> None:
-        if self.count > 1:
-            self.pool.shutdown(cancel_futures=True)
+@contextmanager
+def _workers(count: int, files: Sequence[str]) -> Iterator[Callable[..., Iterable[Any]]]:
+    """How to call a function for each tuple of arguments: in processes, or in this one."""
+    if count <= 1:
+        yield starmap
+        return
+    threads = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+    os.environ.update(dict.fromkeys(threads, "1"))  # read when a new process imports NumPy
+    ready = partial(_load, files)
+    with ProcessPoolExecutor(count, get_context("spawn"), initializer=ready) as pool:
+        yield lambda task, each: pool.map(task, *zip(*each, strict=True))
 
 
 def _load(names: Iterable[str]) -> None:
+    """Methods in files are to be loaded by every process."""
     for name in names:
         from_file(name)
-
-
-def _write(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(header)
-    table.writerows(rows)
-    write_atomically(path, lambda file: file.write(text.getvalue().encode()))
 
 
 # -- instances ------------------------------------------------------------------------------------
@@ -338,7 +322,7 @@ def _tune(name: str, seed: int, passes: int) -> float:
             at = ready(f"drawn {number}", seed + 1_000_003, passes)  # none of the race's
             method = _with_value(known_methods()[name](), value, at.problem)
             rows = [row for row in _raced(at, name, method)[0] if row.method == name]
-            met += [arrival(rows, at.course, *target) for target in TARGETS]
+            met += [at.course.arrival(rows, target) for target in TARGETS]
         arrived = [row.passes for row in met if row is not None]
         scores.append((-len(arrived), sum(arrived), value))
     return min(scores)[2]

@@ -28,9 +28,6 @@ Vector = np.ndarray[Any, Any]
 Matrix = Any  # a NumPy array or a scipy.sparse one
 Generator = np.random.Generator
 
-MODULUS = 1e-20  # of an error bound of which only the order is known
-ROUNDING = 1e-11  # what the conditions of optimality may be off by, relative to their terms
-
 
 @dataclass(frozen=True, eq=False)
 class Case:
@@ -75,7 +72,7 @@ class Case:
         if self.order is None or not problem.is_smooth:
             return problem
         slope = float(np.linalg.norm(problem.upper.gradient(self.answer.solution)))
-        return replace(problem, error_bound=ErrorBound(self.order, MODULUS, slope))
+        return replace(problem, error_bound=ErrorBound(self.order, 1e-20, slope))
 
 
 def _hidden(h: Function, informed: bool) -> Function:
@@ -143,7 +140,7 @@ def checked(
     pairs = ((problem.upper, problem.upper, above), (problem.lower, smooth, below))
     for level, h, wanted in pairs:
         miss = float(np.linalg.norm(h.gradient(x) - wanted)) * float(np.linalg.norm(x))
-        if not miss <= ROUNDING * max(abs(level.value(np.zeros(len(x)))), abs(level.value(x))):
+        if not miss <= 1e-11 * max(abs(level.value(np.zeros(len(x)))), abs(level.value(x))):
             raise ArithmeticError(f"{name}: the conditions of optimality fail by {miss:.2g}")
     if not problem.domain.contains(x, 1e-12 * float(np.linalg.norm(x))):
         raise ArithmeticError(f"{name}: x* lies outside the domain")

@@ -96,6 +96,22 @@ class Record(NamedTuple):
 READERS = (str, str, str, int, int, *[float] * 6, int)  # a cell of rows.csv -> part of a Record
 
 
+def arrival(
+    rows: Iterable[Record], f: float, scales: tuple[float, float], accuracy: float, is_weak: bool
+) -> Record | None:
+    """The first row from which on both levels stay within the accuracy, to the end of the run.
+
+    |f(x) - f*| <= accuracy scale_f, weakly f(x) - f*, and g(x) - g* <= accuracy scale_g: a run that
+    passes through f* by chance has not arrived.
+    """
+    found = None
+    for row in rows:
+        errors = (row.upper - f if is_weak else row.upper_error, row.lower_error)
+        is_within = all(e <= accuracy * scale for e, scale in zip(errors, scales, strict=True))
+        found = (found or row) if is_within else None
+    return found
+
+
 def race(
     problem: Problem,
     entrants: Iterable[Entrant],
@@ -185,11 +201,13 @@ def _graded(run: Run, problem: Problem, row: Record, answer: Answer) -> Iterator
 # -- rows.csv -------------------------------------------------------------------------------------
 
 
-def write_rows(path: Path, rows: Sequence[Record]) -> None:
+def write_rows(
+    path: Path, rows: Sequence[Sequence[Any]], fields: Sequence[str] = Record._fields
+) -> None:
     """The rows as a table, atomically; numbers with all their digits."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(Record._fields)
+    table.writerow(fields)
     table.writerows(rows)
     write_atomically(path, lambda file: file.write(text.getvalue().encode()))
 

@@ -6,17 +6,17 @@ All of it is made from the rows of the race. benchmarks/race/recompute.py makes 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import median
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from tiebreak.display.views import Card, Curve, Group, Panel, Table, View
 from tiebreak.driver.registry import known_methods
-from tiebreak.experiments.race import Record
+from tiebreak.experiments.race import Record, arrival
 
 ACCURACIES = (1e-2, 1e-3, 1e-4, 1e-6)
 CRITERIA = ("weak", "absolute")
@@ -40,6 +40,11 @@ class Course(NamedTuple):
     passes: int  # the budget
     source: str  # of f* and g*
 
+    def arrival(self, rows: Iterable[Record], target: tuple[str, float]) -> Record | None:
+        """Where a run of this instance arrives, by a criterion and an accuracy."""
+        scales = (self.upper, self.lower)
+        return arrival(rows, self.f, scales, target[1], is_weak=target[0] == "weak")
+
 
 class Refused(NamedTuple):
     """A row of refused.csv: why a method did not run, or what it said where only claims count."""
@@ -47,29 +52,6 @@ class Refused(NamedTuple):
     instance: str
     method: str
     why: str
-
-
-class Measure(Protocol):
-    """Scale or Course."""
-
-    @property
-    def upper(self) -> float: ...
-    @property
-    def lower(self) -> float: ...
-    @property
-    def f(self) -> float: ...
-
-
-def arrival(
-    rows: Sequence[Record], scale: Measure, criterion: str, accuracy: float
-) -> Record | None:
-    """The first row from which on both levels stay within the accuracy, to the end of the run."""
-    found = None
-    for row in rows:
-        error = row.upper_error if criterion == "absolute" else row.upper - scale.f
-        within = error <= accuracy * scale.upper and row.lower_error <= accuracy * scale.lower
-        found = (found or row) if within else None
-    return found
 
 
 def is_official(label: str) -> bool:
@@ -112,7 +94,7 @@ class Standings:
             target: {
                 key: row
                 for key, rows in self.runs.items()
-                if (row := arrival(rows, scales[key[0]], *target)) is not None
+                if (row := scales[key[0]].arrival(rows, target)) is not None
             }
             for target in TARGETS
         }
