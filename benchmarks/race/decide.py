@@ -52,7 +52,7 @@ from tiebreak.driver.result import Result
 from tiebreak.driver.trace import Row
 from tiebreak.experiments.drawn import drawn
 from tiebreak.experiments.planting import Case
-from tiebreak.experiments.race import Scale as Relative
+from tiebreak.experiments.race import RelativeScale
 
 SUBSET = ("simplex", "callables", "lasso", "drawn 1")
 QUICK, FULL = 2.0, 60.0  # seconds for each method, of the subset and of everything
@@ -69,7 +69,7 @@ IMPORTED = ("scipy.linalg", "scipy.optimize", "scipy.sparse.linalg", "clarabel",
 CONIC = {"cvxpy, 0": 0.0, "cvxpy, 1e-8": 1e-8}
 
 
-class Scale(Relative):
+class Scale(RelativeScale):
     """What errors are relative to, and what a proof is."""
 
     def is_proved(self, row: Any) -> bool:

@@ -28,17 +28,17 @@ from tiebreak.driver.solve import solve
 from tiebreak.experiments.compare import reference
 from tiebreak.experiments.drawn import drawn
 from tiebreak.experiments.planted import SEEDS, planted
-from tiebreak.experiments.planting import Huber
+from tiebreak.experiments.planting import HuberOfRows
 from tiebreak.experiments.race import (
     Answer,
     Entrant,
     Record,
-    Scale,
+    RelativeScale,
     known_answer,
     race,
     write_rows,
 )
-from tiebreak.experiments.standings import TARGETS, Course, Refused, Standings
+from tiebreak.experiments.standings import TARGETS, Course, Declined, Standings
 from tiebreak.linalg import arrays
 from tiebreak.problem import ErrorBound, Problem
 
@@ -109,12 +109,12 @@ RULES = (
 )  # fmt: skip
 
 
-class Outcome(NamedTuple):
+class CourseRows(NamedTuple):
     """Of one instance."""
 
     course: Course
     rows: list[Record]
-    refused: list[Refused]
+    refused: list[Declined]
 
 
 def contestants(names: Sequence[str] = ()) -> list[str]:
@@ -172,7 +172,7 @@ def run_field(
     )
     write_rows(out / "rows.csv", standings.rows)
     write_rows(out / "instances.csv", standings.courses, Course._fields)
-    write_rows(out / "refused.csv", standings.refused, Refused._fields)
+    write_rows(out / "refused.csv", standings.refused, Declined._fields)
     write_page(standings.view(), out / "race.html")
     return standings
 
@@ -214,7 +214,7 @@ def ready(name: str, seed: int, passes: int) -> Ready:
     if name in SEEDS or name.startswith("drawn "):
         case = planted(name) if name in SEEDS else drawn(seed, int(name.removeprefix("drawn ")))
         problem, x0, order = case.make(), np.zeros(case.variables), case.order
-        if isinstance(problem.lower, Huber):  # no more than callables
+        if isinstance(problem.lower, HuberOfRows):  # no more than callables
             problem = case.problem(informed=True)
         answer, source = case.answer, "planted"
     else:
@@ -222,7 +222,7 @@ def ready(name: str, seed: int, passes: int) -> Ready:
         problem, x0, order = built.problem, built.x0, built.order
         known = known_answer(built)
         answer, source = reference(problem) if known is None else (known, "in closed form")
-    scale = Scale.of(problem, x0, answer)
+    scale = RelativeScale.of(problem, x0, answer)
     course = Course(
         name, len(x0), *scale[:4], order or math.nan, int(name not in UNATTAINED),
         passes, source,
@@ -283,23 +283,23 @@ def _raced(at: Ready, label: str, method: Method) -> tuple[list[Record], str]:
 
 def _run_course(
     name: str, seed: int, names: Sequence[str], values: Sequence[tuple[str, float]], passes: int
-) -> Outcome:
+) -> CourseRows:
     """All methods on one instance, each with the theorem's parameters and then with the tuned."""
     at = ready(name, seed, passes)
     rows: list[Record] = []
-    refused: list[Refused] = []
+    refused: list[Declined] = []
     chosen = dict(values)
     for method in (known_methods()[each]() for each in names):
         if not at.course.counts:
-            refused.append(Refused(name, method.name, _claim(at, method)))
+            refused.append(Declined(name, method.name, _claim(at, method)))
             continue
         found, sentence = _raced(at, method.name, method)
         rows += found
-        refused += [Refused(name, method.name, sentence)] if sentence else []
+        refused += [Declined(name, method.name, sentence)] if sentence else []
         if found and method.name in chosen:
             tuned = _with_value(method, chosen[method.name], at.problem)
             rows += _raced(at, f"{method.name}, tuned", tuned)[0]
-    return Outcome(at.course, rows, refused)
+    return CourseRows(at.course, rows, refused)
 
 
 def _claim(at: Ready, method: Method) -> str:

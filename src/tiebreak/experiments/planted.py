@@ -10,7 +10,7 @@ import numpy as np
 from tiebreak.experiments.planting import (
     Case,
     Generator,
-    Huber,
+    HuberOfRows,
     Vector,
     checked,
     fitted,
@@ -135,7 +135,7 @@ def isotonic(rng: Generator, n: int = 300, rows: int = 120) -> Case:
     center, b = x - slope / 1e-2, A @ x - residual
 
     def make() -> Problem:
-        return Problem(upper=SquaredNorm(1e-2, center), lower=Huber(A, b), domain=Monotone())
+        return Problem(upper=SquaredNorm(1e-2, center), lower=HuberOfRows(A, b), domain=Monotone())
 
     what = f"isotonic: Huber's loss as callables below, {rows} x {n}, norm above"
     return checked("isotonic", what, make, x, -nu, slope, callables=(False, True))

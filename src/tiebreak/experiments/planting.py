@@ -80,7 +80,7 @@ def _hidden(h: Function, informed: bool) -> Function:
     return Smooth(h.value, h.gradient, h.lipschitz if informed else None)
 
 
-class Huber(SmoothFunction, keyword=""):
+class HuberOfRows(SmoothFunction, keyword=""):
     """The sum of Huber's function of Ax - b: t²/2 up to 1, then |t| - 1/2; for callables."""
 
     def __init__(self, A: Vector, b: Vector) -> None:

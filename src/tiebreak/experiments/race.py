@@ -41,7 +41,7 @@ def known_answer(built: Built) -> Answer | None:
     return Answer(built.upper_optimum, built.lower_optimum, built.solution)
 
 
-class Scale(NamedTuple):
+class RelativeScale(NamedTuple):
     """What errors are relative to, and what they are measured from."""
 
     upper: float

@@ -46,7 +46,7 @@ class Course(NamedTuple):
         return arrival(rows, self.f, scales, target[1], is_weak=target[0] == "weak")
 
 
-class Refused(NamedTuple):
+class Declined(NamedTuple):
     """A row of refused.csv: why a method did not run, or what it said where only claims count."""
 
     instance: str
@@ -65,7 +65,7 @@ class Standings:
 
     rows: Sequence[Record]
     courses: Sequence[Course]
-    refused: Sequence[Refused]
+    refused: Sequence[Declined]
     rules: Sequence[tuple[str, str]] = field(default=())
 
     @cached_property
