@@ -65,9 +65,9 @@ for target in met:
     top = [f"{m} on {count[m]}" for m in sorted(official, key=count.get, reverse=True)[:3]]
     every = {i: sorted((r["passes"], m) for m, r in best[target][i].items()) for i in raced}
     ours = {i: n for i, c in every.items() for n, m in c if m in ("agm-bio", "p-agm-bio")}
-    first = ", ".join(i for i, n in ours.items() if n == every[i][0][0]) or "nowhere"
+    first = ", ".join(i for i, n in ours.items() if n == every[i][0][0]) or "none"
     last = ", ".join(i for i, n in ours.items() if n == every[i][-1][0] and every[i][1:])
-    place = f"AGM-BiO arrives on {len(ours)}, is first on {first} and last on {last or 'nowhere'}"
+    place = f"AGM-BiO arrives on {len(ours)}, is first on {first} and last on {last or 'none'}"
     pairs.append((True, f"{target}: {', '.join(top)} arrive most often; {place}" in page))
 for group in json.loads(re.search('id="data">(.*?)</script>', page)[1])["groups"]:
     for t, (name, y) in ((t, column) for t in met for column in group["columns"].items()):

@@ -103,22 +103,26 @@ checkpoint = "run.npz"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL to send to a process")
-def test_the_method_in_a_file_is_killed_and_resumed_to_the_same_bits(tmp_path):
+def test_the_method_in_a_file_is_raced_killed_and_resumed_to_the_same_bits(tmp_path):
     section = PAGE.read_text(encoding="utf-8").split("\n## Add a method\n")[1]
     code = re.findall(r"^```python\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)[0]
     assert len(code.splitlines()) <= 80
 
-    def run(folder: Path) -> subprocess.Popen[bytes]:
+    def run(folder: Path, *words: str) -> subprocess.Popen[bytes]:
         folder.mkdir(exist_ok=True)
         (folder / "explicit.py").write_text(code)
         (folder / "p.toml").write_text(PROBLEM)
-        words = ("solve", "p.toml", "--method", "explicit.py:ExplicitDescent")
+        words = words or ("solve", "p.toml", "--method", "explicit.py:ExplicitDescent")
         return subprocess.Popen(
             [sys.executable, "-m", "tiebreak", *words], cwd=folder, stdout=subprocess.DEVNULL,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         )  # fmt: skip
 
     plain, killed = tmp_path / "plain", tmp_path / "killed"
+    words = ("race", "--quick", "--instances", "toy", "--methods", "explicit.py:ExplicitDescent")
+    raced = run(plain, *words)
+    assert raced.wait(timeout=300) == 0
+    assert ",toy,explicit-descent," in (plain / "out" / "race" / "rows.csv").read_text()
     assert run(plain).wait(timeout=300) == 1  # all steps taken, which is no success
     process = run(killed)
     began = time.monotonic()

@@ -231,7 +231,7 @@ class Standings:
                 arrived += 1
                 first += [course.instance] * (mine[0] == min(costs.values()))
                 last += [course.instance] * (mine[0] == max(costs.values()) and len(costs) > 1)
-        listed = [", ".join(names) or "nowhere" for names in (first, last)]
+        listed = [", ".join(names) or "none" for names in (first, last)]
         return f"AGM-BiO arrives on {arrived}, is first on {listed[0]} and last on {listed[1]}"
 
     # -- profiles and the page ----------------------------------------------------------------
@@ -246,8 +246,9 @@ class Standings:
         panels, groups = [], []
         for kind in ("Performance", "Data"):
             for target in TARGETS:
-                key = f"{kind.lower()} {_name(target)}"
-                panels.append(Panel(key, f"{kind} profile, {_name(target)}", [Curve(key, "")]))
+                title, key = f"{kind} profile, {_name(target)}", f"p{len(panels)}"
+                column = f"{kind.lower()} {_name(target)}"
+                panels.append(Panel(key, title, [Curve(column, "")]))
         for method in filter(is_official, self.methods):
             columns = {"x": x}
             for target in TARGETS:
@@ -290,7 +291,7 @@ class Standings:
             panels=panels,
             groups=groups,
             axes=[("x", "multiple of the best (performance), passes (data)")],
-            readout=[("x", "at"), *((panel.key, panel.title) for panel in panels)],
+            readout=[("x", "at"), *((panel.curves[0].column, panel.title) for panel in panels)],
         )
 
 
