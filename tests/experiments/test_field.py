@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import tiebreak as tb
+from tiebreak.driver import registry
 from tiebreak.experiments import field
 from tiebreak.experiments.race import Record, read_rows
 from tiebreak.experiments.standings import Course, Standings
@@ -142,3 +144,13 @@ def test_the_rules_are_on_the_page_and_in_the_docs_in_at_most_400_words(raced):
     for name, rule in field.RULES:
         assert f"- **{name}**: {rule}" in text.replace("\\", ""), "run `make docs`"
     assert raced[1].rules == field.RULES
+
+
+def test_what_is_tuned_is_a_parameter_of_the_method_and_has_five_values():
+    for name, tuned in field.TUNED.items():
+        assert len(set(tuned.values)) == 5
+        if name in registry.METHODS:
+            fields = {one.name for one in dataclasses.fields(registry.METHODS[name])}
+            assert tuned.name in fields, name
+            for value in tuned.values:
+                registry.METHODS[name](**{tuned.name: value})
