@@ -11,7 +11,7 @@ from tiebreak.algorithms.base import (
     StepEvidence,
     no_projection,
 )
-from tiebreak.algorithms.facts import Rate, bibtex
+from tiebreak.algorithms.facts import Rate
 from tiebreak.algorithms.levels import FixedLevels, GivenLevels, OnlineLevels
 from tiebreak.algorithms.p_agm_bio import PAGMBiO
 from tiebreak.algorithms.primal_dual import PrimalDual
@@ -45,6 +45,5 @@ __all__ = [
     "Rate",
     "StateReport",
     "StepEvidence",
-    "bibtex",
     "no_projection",
 ]

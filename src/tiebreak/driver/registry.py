@@ -25,9 +25,8 @@ from tiebreak.algorithms import (
     Method,
     PAGMBiO,
     PrimalDual,
-    Rate,
-    bibtex,
 )
+from tiebreak.algorithms.facts import Rate, bibtex
 from tiebreak.auto.selection import choose
 from tiebreak.conic.method import Conic
 from tiebreak.exact.method import Exact
