@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tiebreak import cli
+from tiebreak.driver.registry import METHODS
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -175,3 +176,14 @@ def test_the_map_names_every_module_with_its_first_sentence():
             assert said, path
             name = path.relative_to(source).as_posix()
             assert f"[{name}](../../src/tiebreak/{name})" in text, f"{name}: run `make docs`"
+
+
+def test_the_page_of_the_methods_has_the_facts_of_all():
+    """`make docs` writes the table."""
+    text = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
+    ours = [kind for kind in METHODS.values() if kind.__module__.startswith("tiebreak.")]
+    for method in ours:
+        row = next(line for line in text.splitlines() if line.startswith(f'| [`"{method.name}"`]'))
+        said = row.replace("\\", "")
+        for fact in (method.paper, method.assumptions, *map(str, method.rates), method.output):
+            assert fact in said, f"{method.name}: run `make docs`"

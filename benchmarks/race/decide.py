@@ -44,14 +44,15 @@ import numpy as np
 import problems
 import rivals_outside as outside
 import scores
-from drawn import drawn
-from planting import Case
 from scores import FINE, ROUGH, TARGETS, Line, Mark
 
 import tiebreak as tb
 from tiebreak.driver.registry import METHODS
 from tiebreak.driver.result import Result
 from tiebreak.driver.trace import Row
+from tiebreak.experiments.drawn import drawn
+from tiebreak.experiments.planting import Case
+from tiebreak.experiments.race import RelativeScale
 
 SUBSET = ("simplex", "callables", "lasso", "drawn 1")
 QUICK, FULL = 2.0, 60.0  # seconds for each method, of the subset and of everything
@@ -68,21 +69,8 @@ IMPORTED = ("scipy.linalg", "scipy.optimize", "scipy.sparse.linalg", "clarabel",
 CONIC = {"cvxpy, 0": 0.0, "cvxpy, 1e-8": 1e-8}
 
 
-class Scale(NamedTuple):
-    """What errors are relative to, and what they are measured from."""
-
-    upper: float
-    lower: float
-    f: float  # f*
-    g: float  # g*
-    start: tuple[float, float]  # f(x0), g(x0)
-
-    def errors(self, upper_value: float, lower_value: float) -> tuple[float, float]:
-        """|f - f*| and g - g*, relative."""
-        return abs(upper_value - self.f) / self.upper, (lower_value - self.g) / self.lower
-
-    def is_within(self, accuracy: float, upper_value: float, lower_value: float) -> bool:
-        return max(self.errors(upper_value, lower_value)) <= accuracy
+class Scale(RelativeScale):
+    """What errors are relative to, and what a proof is."""
 
     def is_proved(self, row: Any) -> bool:
         """Are both gaps of a Row or an Intermediate within the default tolerance?"""
@@ -95,10 +83,7 @@ class Scale(NamedTuple):
 
 
 def scale_of(case: Case) -> Scale:
-    problem, (f, g, _) = case.make(), case.answer
-    x0 = problem.start(np.zeros(case.variables))
-    start = (problem.upper.value(x0), problem.lower.value(x0))
-    return Scale(max(abs(f), abs(start[0] - f)), start[1] - g, f, g, start)
+    return Scale.of(case.make(), np.zeros(case.variables), case.answer)
 
 
 # --- methods of tiebreak --------------------------------------------------------------------------

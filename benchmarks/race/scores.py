@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from planting import Case
+
+from tiebreak.experiments.planting import Case
 
 ROUGH, FINE = 1e-3, 1e-6
 CERTIFICATE = "proof"

@@ -29,10 +29,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from planting import Generator, Vector
 from rivals_outside import missing
 
 import tiebreak as tb
+from tiebreak.experiments.planting import Generator, Vector
 
 ROWS, COLUMNS, HELD = 250, 500, 40  # HELD variables are on a bound in all minimisers, if g* > 0
 SMALL_DATA, LARGE_DATA = (8_000, 110), (32_000, 120)

@@ -47,7 +47,7 @@ from tiebreak.conic.method import Conic
 from tiebreak.driver.certify import certify
 from tiebreak.driver.levels_result import LevelReport, LevelsResult
 from tiebreak.driver.minimize import minimize
-from tiebreak.driver.registry import methods
+from tiebreak.driver.registry import methods, register
 from tiebreak.driver.result import Result
 from tiebreak.driver.solve import solve
 from tiebreak.driver.trace import Trace
@@ -190,6 +190,7 @@ __all__ = [
     "load",
     "methods",
     "minimize",
+    "register",
     "register_cvxpy",
     "solve",
     "tradeoff",

@@ -24,15 +24,18 @@ from tiebreak import problem_files
 from tiebreak.catalog.instances import table
 from tiebreak.display.page import open_in_browser
 from tiebreak.driver.levels_result import LevelsResult
+from tiebreak.driver.registry import from_file
 from tiebreak.driver.shown import Shown
-from tiebreak.experiments import reproduce
+from tiebreak.experiments import field, reproduce
 from tiebreak.experiments.demo import demo
-from tiebreak.experiments.race import write_rows
+from tiebreak.experiments.race import known_answer, write_rows
 from tiebreak.functions import Composite, Flat, Function, Penalty
 from tiebreak.levels import Levels
 from tiebreak.linalg import to_numpy
 from tiebreak.linalg.archive import npz_path, write_atomically
 from tiebreak.problem import Problem
+
+METHOD = "see: tiebreak methods; or FILE.py:CLASS, a method of your own, whose file is run"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -91,6 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     solve.add_argument("--out", default="out", metavar="DIR", help="folder for the files (out)")
     solve.add_argument("--save", metavar="RUN.npz", help="save the result, for tiebreak.load")
     _add_page(solve)
+    solve.add_argument("--method", metavar="NAME", help=f"in place of the file's; {METHOD}")
     solve.add_argument("--max-iter", type=int, metavar="N", help="the most steps")
     solve.add_argument("--max-time", type=float, metavar="S", help="the most seconds")
     solve.add_argument("--details", action="store_true", help="print the whole report")
@@ -111,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
         "counts, or a problem saved as .npz",
     )
     compare.add_argument(
-        "--methods", nargs="+", metavar="NAME", help="see: tiebreak methods (all that take it)"
+        "--methods", nargs="+", metavar="NAME", help=f"{METHOD} (all that take it)"
     )
     compare.add_argument(
         "--budget", type=float, default=10.0, metavar="S", help="seconds for each method (10)"
@@ -139,7 +143,23 @@ def _parser() -> argparse.ArgumentParser:
     reproduced.add_argument("--quick", action="store_true", help="fewer steps")
     reproduced.set_defaults(run=_reproduce)
 
+    raced = commands.add_parser(
+        "race",
+        help="all methods on all instances, by the same rules",
+        description="Race every method of the literature on 24 fixed instances and six drawn ones, "
+        "by the rules on the page. Writes rows.csv, instances.csv, refused.csv and race.html.",
+    )
+    raced.add_argument("--quick", action="store_true", help="a small budget: minutes, not an hour")
+    raced.add_argument(
+        "--seed", type=int, default=0, metavar="S", help="of the drawn instances (0)"
+    )
+    raced.add_argument("--methods", nargs="+", metavar="NAME", default=(), help=METHOD)
+    raced.add_argument("--instances", nargs="+", metavar="NAME", default=(), help="only these")
+    raced.add_argument("--out", default="out/race", metavar="DIR", help="folder (out/race)")
+    raced.set_defaults(run=_race)
+
     methods = commands.add_parser("methods", help="list the methods with their guarantees")
+    methods.add_argument("--bibtex", action="store_true", help="their papers, for LaTeX")
     methods.set_defaults(run=_methods)
     instances = commands.add_parser("instances", help="list the built-in problems")
     instances.set_defaults(run=_instances)
@@ -174,6 +194,8 @@ def _solve(arguments: argparse.Namespace) -> int:
     page = _page_path(arguments)
     save = None if arguments.save is None else npz_path("tiebreak solve", "--save", arguments.save)
     problem, options, names = _problem(arguments.file)
+    if arguments.method is not None:
+        options["method"] = from_file(arguments.method)
     for limit in ("max_iter", "max_time"):
         if getattr(arguments, limit) is not None:
             options[limit] = getattr(arguments, limit)
@@ -336,7 +358,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     _check_folder(out)
     page = _page_path(arguments)
     problem, options = _contested(arguments.what)
-    chosen = arguments.methods and [name for text in arguments.methods for name in text.split(",")]
+    chosen = arguments.methods and _names(arguments.methods)
     with _folders([out] if page is None else [out, page.parent]):
         outcome = tb.compare(
             problem, chosen, arguments.budget, max_iter=arguments.max_iter, name=arguments.what,
@@ -356,6 +378,11 @@ def _compare(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _names(texts: Sequence[str]) -> list[str]:
+    """The methods of --methods, separated by spaces or commas; those of a file are loaded."""
+    return [from_file(name) for text in texts for name in text.split(",")]
+
+
 def _contested(what: str) -> tuple[Problem, dict[str, Any]]:
     """The problem of a race, its start and, where it is known, its answer; says what it is."""
     if what.endswith((".toml", ".npz")):
@@ -368,8 +395,8 @@ def _contested(what: str) -> tuple[Problem, dict[str, Any]]:
     built = tb.instance(what)
     print(f"{built}\n", flush=True)
     options = {"x0": built.x0}
-    if built.upper_optimum is not None and built.lower_optimum is not None:
-        options["answer"] = tb.Answer(built.upper_optimum, built.lower_optimum, built.solution)
+    if (answer := known_answer(built)) is not None:
+        options["answer"] = answer
     return built.problem, options
 
 
@@ -386,17 +413,40 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _race(arguments: argparse.Namespace) -> int:
+    out = Path(arguments.out)
+    _check_folder(out)
+    names = [name for text in arguments.methods for name in text.split(",")]
+    with _folders([out]):
+        standings = field.run_field(
+            out, names, passes=500 if arguments.quick else 5000, seed=arguments.seed,
+            courses=arguments.instances,
+            say=lambda line: print(line, file=sys.stderr, flush=True),
+        )  # fmt: skip
+    print("\n".join(standings.sentences()))
+    files = ("rows.csv", "instances.csv", "refused.csv", "race.html")
+    print(f"\nfiles: {', '.join(str(out / name) for name in files)}")
+    return 0
+
+
 # -- tiebreak methods, tiebreak instances ---------------------------------------------------------
 
 
 def _methods(arguments: argparse.Namespace) -> int:
+    known = tb.methods()
+    if arguments.bibtex:
+        entries = (entry for method in known for entry in method.bibtex.splitlines())
+        print("\n".join(dict.fromkeys(entries)))
+        return 0
     width = min(shutil.get_terminal_size().columns, 100)
     words = "auto is exact where that is quick, else adaptive and then a refinement; all by name:"
     print(textwrap.fill(words, width))
-    for method in tb.methods():
+    for method in known:
         print(f"\n{method.name}")
-        for what in ("assumptions", "guarantee", "paper"):
+        rates = "; ".join(map(str, method.rates)) or "none published"
+        for what in ("assumptions", "guarantee", "rates", "output", "paper"):
             text, head, below = getattr(method, what), f"  {what:<13}", " " * 15
+            text = rates if what == "rates" else text
             print(textwrap.fill(text, width, initial_indent=head, subsequent_indent=below))
     return 0
 

@@ -62,7 +62,7 @@ import numpy as np
 
 from tiebreak.algorithms import AGMBiO, PAGMBiO
 from tiebreak.array_files import column_names, read_array
-from tiebreak.driver.registry import METHODS
+from tiebreak.driver.registry import METHODS, known_methods
 from tiebreak.driver.solve import solve
 from tiebreak.functions import Function, Penalty
 from tiebreak.levels import Level, Levels, Slack
@@ -100,7 +100,7 @@ def read_problem(path: str | Path) -> tuple[Problem | Levels, Table, dict[str, s
         if "method" in content:
             if "method" in options:
                 raise ValueError("[method] excludes the keys 'method' and 'gamma' of [solve]")
-            known = {method.__name__: method for method in METHODS.values()}
+            known = {method.__name__: method for method in known_methods().values()}
             options["method"] = _object("method", content["method"], known, folder)
         return problem, options, _output(content.get("output", {}))
     except (ValueError, TypeError) as error:

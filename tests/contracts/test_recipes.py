@@ -5,9 +5,14 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
+import os
 import re
+import signal
+import subprocess
 import sys
+import time
 import types
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +23,7 @@ from functions import test_functions
 from sets import test_domains
 
 import tiebreak as tb
+from tiebreak.driver.registry import METHODS
 from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.functions.substitution import Substitution
 
@@ -25,7 +31,7 @@ PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 
 
 @pytest.fixture(scope="module")
-def recipe() -> Any:
+def recipe() -> Iterator[Any]:
     """All names of the recipe of that title, once its code has run: ``recipe("Add a set")``."""
     done: dict[str, dict[str, Any]] = {}
 
@@ -43,7 +49,8 @@ def recipe() -> Any:
                     exec(code, done[title])
         return done[title]
 
-    return names
+    yield names
+    METHODS.pop("explicit-descent", None)
 
 
 # --- a method ------------------------------------------------------------------------------------
@@ -76,6 +83,56 @@ def test_the_method_races_against_the_others(recipe):
     names = recipe("Add a method")
     race = tb.compare(names["problem"], [names["ExplicitDescent"](), "agm-bio"], max_iter=20)
     assert "explicit-descent" in str(race)
+
+
+PROBLEM = """
+[upper]
+kind = "SquaredNorm"
+[lower]
+kind = "LeastSquares"
+A = [[1.0, 2.0, 3.0, -1.0], [0.5, -1.0, 0.0, 2.0]]
+b = [4.0, 1.0]
+[domain]
+kind = "Ball"
+radius = 4.0
+[solve]
+rtol = 0.0
+max_iter = 6000
+checkpoint = "run.npz"
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL to send to a process")
+def test_the_method_in_a_file_is_raced_killed_and_resumed_to_the_same_bits(tmp_path):
+    section = PAGE.read_text(encoding="utf-8").split("\n## Add a method\n")[1]
+    code = re.findall(r"^```python\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)[0]
+    assert len(code.splitlines()) <= 80
+
+    def run(folder: Path, *words: str) -> subprocess.Popen[bytes]:
+        folder.mkdir(exist_ok=True)
+        (folder / "explicit.py").write_text(code)
+        (folder / "p.toml").write_text(PROBLEM)
+        words = words or ("solve", "p.toml", "--method", "explicit.py:ExplicitDescent")
+        return subprocess.Popen(
+            [sys.executable, "-m", "tiebreak", *words], cwd=folder, stdout=subprocess.DEVNULL,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        )  # fmt: skip
+
+    plain, killed = tmp_path / "plain", tmp_path / "killed"
+    words = ("race", "--quick", "--instances", "toy", "--methods", "explicit.py:ExplicitDescent")
+    raced = run(plain, *words)
+    assert raced.wait(timeout=300) == 0
+    assert ",toy,explicit-descent," in (plain / "out" / "race" / "rows.csv").read_text()
+    assert run(plain).wait(timeout=300) == 1  # all steps taken, which is no success
+    process = run(killed)
+    began = time.monotonic()
+    while not (killed / "run.npz").exists() and time.monotonic() - began < 100.0:
+        time.sleep(0.001)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    assert run(killed).wait(timeout=300) == 1
+    x, expected = (np.load(folder / "out" / "x.npy") for folder in (killed, plain))
+    np.testing.assert_array_equal(x, expected)
 
 
 def test_every_step_of_the_method_leaves_its_inputs_alone(recipe):

@@ -8,6 +8,7 @@ from typing import ClassVar, NamedTuple
 
 from tiebreak.algorithms.base import Method, StateReport
 from tiebreak.algorithms.common import first_curvature, with_violations
+from tiebreak.algorithms.facts import Rate
 from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.algorithms.momentum import Momentum, advance, begin, run_together
 from tiebreak.linalg import Array, Refusal, arrays, in_files
@@ -87,6 +88,8 @@ class AdaptiveAGMBiO(Method):
     )
     adapts: ClassVar[bool] = True
     guarantee: ClassVar[str] = "with eta held: f - f* <= O(1/k²), g - g* <= O(1/k²) + eta (f* - f)"
+    cites: ClassVar[tuple[str, ...]] = ("cao2024",)
+    rates: ClassVar[tuple[Rate, ...]] = (Rate("f above", 2.0, "eta held"),)
 
     def check(self, problem: Problem) -> Refusal | None:
         return need_joint_prox("AdaptiveAGMBiO", problem)

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from tiebreak.algorithms.accelerated import Accelerated, GradientStep
 from tiebreak.algorithms.common import need_smooth
-from tiebreak.algorithms.facts import Rate
+from tiebreak.algorithms.facts import BOUNDED, ORDER_1, ORDER_2, Rate
 from tiebreak.linalg import Array, Refusal
 from tiebreak.problem import Problem
 from tiebreak.sets import Set
@@ -59,7 +59,11 @@ class AGMBiO(Accelerated):
     cites: ClassVar[tuple[str, ...]] = ("cao2024",)
     rates: ClassVar[tuple[Rate, ...]] = (
         Rate("f above", 2.0),
-        Rate("g", 1.0, assuming="Z bounded"),
+        Rate("g", 1.0, BOUNDED),
+        Rate("f above", 2.0, ORDER_1),
+        Rate("g", 2.0, ORDER_1),
+        Rate("f above", 4 / 3, ORDER_2),
+        Rate("g", 4 / 3, ORDER_2),
     )
 
     def check(self, problem: Problem) -> Refusal | None:

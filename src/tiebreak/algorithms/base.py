@@ -137,7 +137,7 @@ class Method(ABC):
     paper: ClassVar[str] = ""
     assumptions: ClassVar[str] = ""
     guarantee: ClassVar[str] = ""
-    cites: ClassVar[tuple[str, ...]] = ()  # the keys of its papers in field.bib
+    cites: ClassVar[tuple[str, ...]] = ()  # keys of field.bib, or entries in BibTeX
     rates: ClassVar[tuple[Rate, ...]] = ()
     output: ClassVar[str] = "the last iterate"  # the point that its theorem is about
     needs_projection: ClassVar[bool] = True  # does it project onto Z in its steps?

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from tiebreak.algorithms.accelerated import Accelerated, GradientStep
 from tiebreak.algorithms.agm_bio import AGMBiO
+from tiebreak.algorithms.facts import Rate
 from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.functions.penalties.prox_cuts import prox_cut
 from tiebreak.linalg import Array, Refusal
@@ -54,6 +55,8 @@ class PAGMBiO(Accelerated):
         "f, g convex, each smooth + penalty; both penalties and Z with a joint prox"
     )
     guarantee: ClassVar[str] = AGMBiO.guarantee
+    cites: ClassVar[tuple[str, ...]] = AGMBiO.cites
+    rates: ClassVar[tuple[Rate, ...]] = AGMBiO.rates
 
     def check(self, problem: Problem) -> Refusal | None:
         for penalty in problem.penalties:

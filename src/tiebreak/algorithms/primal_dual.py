@@ -22,6 +22,7 @@ from tiebreak.algorithms.common import (
     with_fresh_images,
     with_violations,
 )
+from tiebreak.algorithms.facts import Rate
 from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.algorithms.momentum import GROWTH, MOST_GROWTH, TRIES
 from tiebreak.functions import (
@@ -153,6 +154,11 @@ class PrimalDual(Method):
         "iterate x_k converges where g is least squares and a multiplier exists (Condat, Vu), "
         "elsewhere no convergence theorem applies to it"
     )
+    cites: ClassVar[tuple[str, ...]] = ("malitsky2017", "applegate2021")
+    rates: ClassVar[tuple[Rate, ...]] = (
+        Rate("g", 1.0, "a held ratio, f by its prox", at="the average s_k"),
+    )
+    output: ClassVar[str] = "the last iterate (the paper's rate is for the average s_k)"
 
     def __post_init__(self) -> None:
         check_positive(self, "ratio")
@@ -161,6 +167,9 @@ class PrimalDual(Method):
         if isinstance(problem.penalties[0].terms, OperatorTerms):  # whose prox is not needed
             return refusal_of(lambda: problem.lower_joint)
         return need_joint_prox("PrimalDual", problem)
+
+    def points(self, state: State) -> dict[str, Array]:
+        return {"the average s_k": state.s.x}
 
     def describe(self, problem: Problem) -> str:
         ratio = "adaptive ratio" if self.ratio is None else f"ratio {self.ratio:g}"

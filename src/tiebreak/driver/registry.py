@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any, TypeVar
 
 from tiebreak.algorithms import (
     AIRG,
@@ -35,6 +43,7 @@ from tiebreak.algorithms import (
     StaBiM,
     Tikhonov,
 )
+from tiebreak.algorithms.facts import Rate, bibtex
 from tiebreak.auto.bregman import BregmanIteration
 from tiebreak.auto.selection import choose
 from tiebreak.conic.method import Conic
@@ -42,7 +51,7 @@ from tiebreak.exact.method import Exact
 from tiebreak.linalg import checks
 from tiebreak.problem import Problem
 
-METHODS = {
+METHODS: dict[str, type[Method]] = {
     method.name: method
     for method in (
         *(AGMBiO, PAGMBiO, AdaptiveAGMBiO, PrimalDual, Exact, Conic),
@@ -52,6 +61,9 @@ METHODS = {
         *(BiGSAM, MNG, DBGD, FCBiO, IRCG, BregmanIteration),
     )
 }
+GROUP = "tiebreak.methods"  # the entry points under which other packages name their methods
+
+Kind = TypeVar("Kind", bound=type[Method])
 
 
 @dataclass(frozen=True)
@@ -62,6 +74,9 @@ class MethodInfo:
     paper: str
     assumptions: str
     guarantee: str
+    rates: tuple[Rate, ...]  # published
+    output: str  # the point that its theorem is about
+    bibtex: str
 
 
 def methods() -> list[MethodInfo]:
@@ -72,7 +87,71 @@ def methods() -> list[MethodInfo]:
         ...     print(method.name, "|", method.assumptions)
         agm-bio | f, g convex and smooth; Z closed, with an easy projection
     """
-    return [MethodInfo(m.name, m.paper, m.assumptions, m.guarantee) for m in METHODS.values()]
+    return [
+        MethodInfo(m.name, m.paper, m.assumptions, m.guarantee, m.rates, m.output, bibtex(m.cites))
+        for m in known_methods().values()
+    ]
+
+
+def register(kind: Kind) -> Kind:
+    """Let ``solve``, ``compare`` and the command line know a method of your own by its name.
+
+    Args:
+        kind: a subclass of `Method` with a ``name`` that no other method has, and whose parameters
+            all have defaults. Also a decorator: it returns the class.
+
+    Examples:
+        >>> @tb.register
+        ... class Cautious(tb.AGMBiO):
+        ...     name = "cautious"
+        >>> tb.solve(tb.instance("toy").problem, "cautious", rtol=1e-2).success
+        True
+    """
+    if not (isinstance(kind, type) and issubclass(kind, Method)):
+        got = checks.what_it_is(kind)
+        raise TypeError(f"register: kind must be a subclass of Method, got {got}")
+    other: Any = METHODS.get(kind.name, kind)
+    is_same = (other.__module__, other.__qualname__) == (kind.__module__, kind.__qualname__)
+    if kind.name in ("auto", Method.name) or not is_same:  # defined anew, as in a notebook: taken
+        raise ValueError(f"register: name must be its own, got {kind.name!r} of {kind.__name__}")
+    METHODS[kind.name] = kind
+    return kind
+
+
+def known_methods() -> Mapping[str, type[Method]]:
+    """All methods by name: those of the package, the registered ones, those of entry points."""
+    _load_entry_points()
+    return METHODS
+
+
+@cache
+def _load_entry_points() -> None:
+    """Once; a package whose method cannot be taken is named in a warning and left out."""
+    for entry in entry_points(group=GROUP):
+        try:
+            register(entry.load())
+        except Exception as error:  # of a package from outside: anything
+            words = f"the method {entry.value} of the entry point {entry.name!r} is left out"
+            warnings.warn(f"{words}: {error}", RuntimeWarning, stacklevel=4)
+
+
+def from_file(text: str) -> str:
+    """The name of the method that ``text`` stands for: FILE.py:CLASS is loaded and registered.
+
+    Only for a text that the user wrote: the file is run.
+    """
+    path, colon, kind = text.rpartition(":")
+    if not (colon and path.endswith(".py")):
+        return text
+    spec = spec_from_file_location(Path(path).stem, path)
+    if spec is None or spec.loader is None or not Path(path).is_file():
+        raise ValueError(f"method: FILE.py:CLASS must name a file that is there, got {text!r}")
+    module = sys.modules[spec.name] = module_from_spec(spec)  # where dataclasses look for it
+    spec.loader.exec_module(module)
+    if not hasattr(module, kind):
+        raise ValueError(f"method: FILE.py:CLASS must name a class of that file, got {text!r}")
+    found: type[Method] = getattr(module, kind)
+    return register(found).name
 
 
 def find_method(method: str | Method, problem: Problem, owner: str = "solve") -> Method:
@@ -80,9 +159,9 @@ def find_method(method: str | Method, problem: Problem, owner: str = "solve") ->
     if isinstance(method, str):
         if method == "auto":
             return choose(problem)
-        if method in METHODS:
-            return METHODS[method]()
-        meant = checks.did_you_mean(method, ["auto", *METHODS])
+        if method in (found := known_methods()):
+            return found[method]()
+        meant = checks.did_you_mean(method, ["auto", *found])
         meant = meant or ', known are "auto" and all that tb.methods() lists'
         raise ValueError(f"{owner}: unknown method {method!r}{meant}")
     if not isinstance(method, Method):

@@ -12,11 +12,11 @@ import numpy as np
 
 from tiebreak.algorithms import Method, PAGMBiO, no_projection
 from tiebreak.display.views import Card, Curve, Group, Panel, Table, View, number
-from tiebreak.driver.registry import METHODS, find_method
+from tiebreak.driver.registry import find_method, known_methods
 from tiebreak.driver.shown import Shown
 from tiebreak.driver.solve import solve
 from tiebreak.exact.method import Exact
-from tiebreak.experiments.race import Answer, Entrant, Record, race
+from tiebreak.experiments.race import Answer, Entrant, Record, arrival, race
 from tiebreak.linalg import checks
 from tiebreak.problem import Problem
 from tiebreak.sets import Ball, Space
@@ -58,18 +58,9 @@ class Comparison(Shown):
         return list(dict.fromkeys(row.method for row in self.rows))
 
     def first(self, method: str, accuracy: float) -> Record | None:
-        """The first row of a method from which on both levels stay within the accuracy.
-
-        |f(x) - f*| <= accuracy scale_f and g(x) - g* <= accuracy scale_g, up to the end of the run:
-        a run that passes through f* by chance has not arrived.
-        """
-        arrived = None
-        for row in self.rows:
-            if row.method == method:
-                errors = (row.upper_error, row.lower_error)
-                within = all(e <= accuracy * s for e, s in zip(errors, self.scales, strict=True))
-                arrived = (arrived or row) if within else None
-        return arrived
+        """The first row of a method from which on both levels stay within the accuracy."""
+        mine = (row for row in self.rows if row.method == method)
+        return arrival(mine, self.answer.upper, self.scales, accuracy, is_weak=False)
 
     def last(self, method: str) -> Record:
         """The last row of a method."""
@@ -222,7 +213,7 @@ def _entrants(
     """Who takes part, and who refuses with which sentence."""
     if methods is None:
         left_out = (Exact, PAGMBiO) if problem.is_smooth else (Exact,)
-        chosen = [Entrant(m.name, m()) for m in METHODS.values() if m not in left_out]
+        chosen = [Entrant(m.name, m()) for m in known_methods().values() if m not in left_out]
     elif isinstance(methods, str | dict) or not isinstance(methods, Iterable):
         raise TypeError(f"compare: methods must be a list of names or methods, got {methods!r}")
     else:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from tiebreak.algorithms import Method
+from tiebreak.catalog.built import Built
 from tiebreak.driver.run import Run
 from tiebreak.linalg import Array, arrays
 from tiebreak.linalg.archive import write_atomically
@@ -31,6 +32,39 @@ class Answer(NamedTuple):
     upper: float  # f*
     lower: float  # g*
     solution: Array | None = None  # x*, where it is unique
+
+
+def known_answer(built: Built) -> Answer | None:
+    """The answer of a built-in problem, where there is a closed form."""
+    if built.upper_optimum is None or built.lower_optimum is None:
+        return None
+    return Answer(built.upper_optimum, built.lower_optimum, built.solution)
+
+
+class RelativeScale(NamedTuple):
+    """What errors are relative to, and what they are measured from."""
+
+    upper: float
+    lower: float
+    f: float  # f*
+    g: float  # g*
+    start: tuple[float, float]  # f(x0), g(x0)
+
+    @classmethod
+    def of(cls, problem: Problem, x0: Any, answer: Answer) -> Self:
+        """max(|f*|, |f(x0) - f*|) and g(x0) - g*, or |g*| or 1 where that is nothing."""
+        x, (f, g, _) = problem.start(x0), answer
+        start = problem.upper.value(x), problem.lower.value(x)
+        way = start[1] - g
+        return cls(max(abs(f), abs(start[0] - f)), way if way > 0.0 else abs(g) or 1.0, f, g, start)
+
+    def errors(self, upper_value: float, lower_value: float) -> tuple[float, float]:
+        """|f - f*| and g - g*, relative."""
+        return abs(upper_value - self.f) / self.upper, (lower_value - self.g) / self.lower
+
+    def is_within(self, accuracy: float, upper_value: float, lower_value: float) -> bool:
+        """Are both errors within the accuracy?"""
+        return max(self.errors(upper_value, lower_value)) <= accuracy
 
 
 class Entrant(NamedTuple):
@@ -56,9 +90,26 @@ class Record(NamedTuple):
     upper_error: float  # |f(x) - f*|
     lower_error: float  # g(x) - g*, as it is: rounding may make it negative
     distance: float  # |x - x*|
+    passes: int = 0  # over the data of f and g together; a value costs one as a gradient does
 
 
-READERS = (str, str, str, int, int, *[float] * 6)  # a cell of rows.csv -> what a Record holds
+READERS = (str, str, str, int, int, *[float] * 6, int)  # a cell of rows.csv -> part of a Record
+
+
+def arrival(
+    rows: Iterable[Record], f: float, scales: tuple[float, float], accuracy: float, is_weak: bool
+) -> Record | None:
+    """The first row from which on both levels stay within the accuracy, to the end of the run.
+
+    |f(x) - f*| <= accuracy scale_f, weakly f(x) - f*, and g(x) - g* <= accuracy scale_g: a run that
+    passes through f* by chance has not arrived.
+    """
+    found = None
+    for row in rows:
+        errors = (row.upper - f if is_weak else row.upper_error, row.lower_error)
+        is_within = all(e <= accuracy * scale for e, scale in zip(errors, scales, strict=True))
+        found = (found or row) if is_within else None
+    return found
 
 
 def race(
@@ -69,8 +120,11 @@ def race(
     x0: Any = None,
     steps: int,
     seconds: float = math.inf,
+    passes: float = math.inf,
     experiment: str,
     instance: str,
+    every: int = 100,
+    grades: bool = False,
 ) -> list[Record]:
     """Run every method from the same start; the rows of all of them.
 
@@ -79,14 +133,17 @@ def race(
         entrants: who takes part; a method that leaves a horizon open plans for ``steps``.
         answer: what the errors are measured against.
         x0: the common start, the origin if None; projected onto the domain.
-        steps, seconds: where each of them is stopped.
+        steps, seconds, passes: where each of them is stopped.
         experiment, instance: names for the rows.
+        every: there is a row at the first steps, then at every such part of the way.
+        grades: evaluate f and g at its point instead of taking its word, and likewise at all other
+            points of it that are worth measuring; errors are infinite outside of the domain.
 
     Returns:
         Rows at the first steps and then at every hundredth part of the way; the last step always.
     """
     start = problem.start(x0)
-    rows = []
+    rows: list[Record] = []
     for entrant in entrants:
         if refusal := entrant.method.refusal(problem):
             raise ValueError(refusal.sentence)
@@ -99,16 +156,21 @@ def race(
             while going:
                 has_ended = bool(run.report.finished.why)
                 going = run.iteration < steps and run.seconds < seconds and not has_ended
+                going = going and run.counts.passes < passes
                 if run.iteration >= due or not going:
                     with run.paused():
-                        rows.append(_record(run, answer, experiment, instance, entrant))
-                    due = run.iteration + max(1, run.iteration // 100)
+                        row = _record(run, problem, answer, experiment, instance, entrant)
+                        rows += _graded(run, problem, row, answer) if grades else [row]
+                    due = run.iteration + max(1, run.iteration // every)
                 going = going and run.step()  # not finite: its last row was not long ago
     return rows
 
 
-def _record(run: Run, answer: Answer, experiment: str, instance: str, entrant: Entrant) -> Record:
-    state, counts, problem = run.state, run.counts, run.problem
+def _record(
+    run: Run, problem: Problem, answer: Answer, experiment: str, instance: str, entrant: Entrant
+) -> Record:
+    """The row of this step; ``problem`` counts nothing."""
+    state, counts = run.state, run.counts
     x, upper, lower = state.x, state.upper_value, state.lower_value
     gradients = counts.upper_gradients + counts.lower_gradients
     if entrant.point is not None:
@@ -116,19 +178,36 @@ def _record(run: Run, answer: Answer, experiment: str, instance: str, entrant: E
         upper, lower = problem.upper.value(x), problem.lower.value(x)
     distance = math.nan if answer.solution is None else arrays.norm(x - answer.solution)
     return Record(
-        experiment, instance, entrant.label, run.iteration, gradients, run.seconds,
-        upper, lower, abs(upper - answer.upper), lower - answer.lower, distance,
+        experiment, instance, entrant.label, run.iteration, gradients, run.seconds, upper, lower,
+        abs(upper - answer.upper), lower - answer.lower, distance, counts.passes,
     )  # fmt: skip
+
+
+def _graded(run: Run, problem: Problem, row: Record, answer: Answer) -> Iterator[Record]:
+    """The row by our own evaluation, and one for each other point that is worth measuring."""
+    state = run.state
+    for what, x in ({"": state.x} | run.method.points(state)).items():
+        upper, lower = problem.upper.value(x), problem.lower.value(x)
+        errors = abs(upper - answer.upper), lower - answer.lower
+        if not problem.domain.contains(x, 1e-9 * (1.0 + arrays.norm(x))):  # more than rounding
+            errors = math.inf, math.inf
+        label = f"{row.method}: {what}" if what else row.method
+        yield row._replace(
+            method=label, upper=upper, lower=lower, upper_error=errors[0], lower_error=errors[1],
+            distance=math.nan if answer.solution is None else arrays.norm(x - answer.solution),
+        )  # fmt: skip
 
 
 # -- rows.csv -------------------------------------------------------------------------------------
 
 
-def write_rows(path: Path, rows: Sequence[Record]) -> None:
+def write_rows(
+    path: Path, rows: Sequence[Sequence[Any]], fields: Sequence[str] = Record._fields
+) -> None:
     """The rows as a table, atomically; numbers with all their digits."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(Record._fields)
+    table.writerow(fields)
     table.writerows(rows)
     write_atomically(path, lambda file: file.write(text.getvalue().encode()))
 
@@ -151,6 +230,6 @@ def read_rows(path: Path) -> list[Record]:
             except ValueError:
                 raise ValueError(
                     f"{path}: line {number} must hold {len(Record._fields)} cells, three names, "
-                    f"two whole numbers and six numbers, got {','.join(cells)!r}"
+                    f"two whole numbers, six numbers and a whole number, got {','.join(cells)!r}"
                 ) from None
     return rows

@@ -20,6 +20,7 @@ from tiebreak.algorithms.common import (
     positive_smoothness,
     values_at,
 )
+from tiebreak.algorithms.facts import Rate
 from tiebreak.functions import Minorant
 from tiebreak.linalg import Array, Refusal, in_files
 from tiebreak.problem import Point, Problem
@@ -83,6 +84,9 @@ class AIRG(Method):
     )
     assumptions: ClassVar[str] = "f, g convex with bounded gradients; Z closed"
     guarantee: ClassVar[str] = "f - f* <= O(k^-(1/2-b)), g - g* <= O(k^-b); both O(k^(-1/4))"
+    cites: ClassVar[tuple[str, ...]] = ("kaushik2021",)
+    rates: ClassVar[tuple[Rate, ...]] = (Rate("f above", 0.25), Rate("g", 0.25))  # at b = 1/4
+    output: ClassVar[str] = "the average of x_0 ... x_k, weighted by gamma_i^r"
 
     def __post_init__(self) -> None:
         check_positive(self, "gamma_0", "eta_0")
@@ -95,6 +99,9 @@ class AIRG(Method):
             return refusal
         instead = " or AIRG(gamma_0=..., eta_0=...)"
         return need_lipschitz("AIRG", problem, "upper", "lower", instead=instead)
+
+    def points(self, state: State) -> dict[str, Array]:
+        return {"the last iterate": state.f_x.at}
 
     def describe(self, problem: Problem) -> str:
         gamma = "1/(L_g + eta_0 L_f)" if self.gamma_0 is None else f"{self.gamma_0:g}"

@@ -18,6 +18,7 @@ from tiebreak.algorithms.common import (
     positive_smoothness,
     typical_curvature,
 )
+from tiebreak.algorithms.facts import Rate
 from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.algorithms.rivals import alternating
 from tiebreak.algorithms.rivals.alternating import Alternation
@@ -95,6 +96,12 @@ class BiSG(Method):
         "with the lower penalty"
     )
     guarantee: ClassVar[str] = "f - f* <= O(k^-(1-alpha)), g - g* <= O(k^-alpha), 1/2 < alpha < 1"
+    cites: ClassVar[tuple[str, ...]] = ("merchav2023",)
+    rates: ClassVar[tuple[Rate, ...]] = (  # at alpha = 3/4
+        Rate("f above", 0.25, at="the best of y_1 ... y_k"),
+        Rate("g", 0.75),
+    )
+    output: ClassVar[str] = "y_k, the last point of Z"
 
     def __post_init__(self) -> None:
         check_within(self, "alpha", "a number in (1/2, 1)", lambda alpha: 0.5 < alpha < 1.0)

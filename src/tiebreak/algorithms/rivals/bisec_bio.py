@@ -23,6 +23,7 @@ from tiebreak.algorithms.common import (
     need_smooth,
     positive_smoothness,
 )
+from tiebreak.algorithms.facts import Rate
 from tiebreak.algorithms.fista import Fista
 from tiebreak.functions import Minorant, level_sets
 from tiebreak.functions.level_sets import LevelSets
@@ -133,8 +134,8 @@ class BisecBiO(Method):
 
     name: ClassVar[str] = "bisec-bio"
     paper: ClassVar[str] = (
-        "Wang, Shi, Jiang: Near-optimal methods for convex simple bilevel problems, AISTATS 2024, "
-        "arXiv 2402.05415"
+        "Wang, Shi, Jiang: Near-optimal convex simple bilevel optimization with a bisection "
+        "method, AISTATS 2024, arXiv 2402.05415"
     )
     assumptions: ClassVar[str] = (
         "f convex with an easy projection onto Z ∩ {f <= c}; g convex and smooth; Z closed"
@@ -142,6 +143,9 @@ class BisecBiO(Method):
     guarantee: ClassVar[str] = (
         "f - f* <= eps_f and g - g* <= eps_g after O(log(1/eps_f)/sqrt(eps_g)) gradients"
     )
+    cites: ClassVar[tuple[str, ...]] = ("wang2024",)
+    rates: ClassVar[tuple[Rate, ...]] = (Rate("f above", 2.0), Rate("g", 2.0))  # in gradients
+    output: ClassVar[str] = "the point accepted last"
 
     def __post_init__(self) -> None:
         check_positive(self, "eps_f", "eps_g")
@@ -166,6 +170,9 @@ class BisecBiO(Method):
                 got = f"a function that falls for ever on {domain}"
                 return Refusal("BisecBiO", "upper", needed, got)
         return need_lipschitz("BisecBiO", problem, "lower")
+
+    def points(self, state: State) -> dict[str, Array]:
+        return {"the last iterate": state.inner}
 
     def describe(self, problem: Problem) -> str:
         return f"Bisec-BiO, at most {self.gradients} gradients of g in a call"

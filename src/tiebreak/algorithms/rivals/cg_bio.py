@@ -21,6 +21,7 @@ from tiebreak.algorithms.common import (
     need_smooth,
     positive_smoothness,
 )
+from tiebreak.algorithms.facts import Rate
 from tiebreak.algorithms.fista import Fista
 from tiebreak.algorithms.rivals import first_phase
 from tiebreak.functions import Minorant
@@ -94,6 +95,8 @@ class CGBiO(Method):
     )
     assumptions: ClassVar[str] = "f, g convex and smooth; Z bounded, with easy linear minimisation"
     guarantee: ClassVar[str] = "f - f* <= O(1/k); g - g* <= O(1/k) + eps_g/2"
+    cites: ClassVar[tuple[str, ...]] = ("jiang2023",)
+    rates: ClassVar[tuple[Rate, ...]] = (Rate("f above", 1.0), Rate("g", 1.0))
 
     def __post_init__(self) -> None:
         check_positive(self, "eps_f", "eps_g")

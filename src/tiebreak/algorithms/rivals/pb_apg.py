@@ -22,6 +22,7 @@ from tiebreak.algorithms.common import (
     typical_curvature,
     typical_length,
 )
+from tiebreak.algorithms.facts import ORDER_2, Rate
 from tiebreak.algorithms.fista import State
 from tiebreak.functions import Minorant
 from tiebreak.linalg import Array, Refusal, checks
@@ -81,6 +82,8 @@ class PBAPG(Method):
         "bound of order r on g for its theorem"
     )
     guarantee: ClassVar[str] = "|f - f*| <= O(K^(-2/r)), g - g* <= O(K^-2) after K planned steps"
+    cites: ClassVar[tuple[str, ...]] = ("chen2024",)
+    rates: ClassVar[tuple[Rate, ...]] = (Rate("|f|", 1.0, ORDER_2), Rate("g", 2.0, ORDER_2))
 
     def __post_init__(self) -> None:
         check_positive(self, "penalty", "accuracy")

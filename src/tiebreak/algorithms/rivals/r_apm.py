@@ -18,6 +18,7 @@ from tiebreak.algorithms.common import (
     need_lipschitz,
     need_short_step,
 )
+from tiebreak.algorithms.facts import ORDER_1, Rate
 from tiebreak.algorithms.fista import State
 from tiebreak.linalg import Array, Refusal
 from tiebreak.problem import Problem
@@ -59,13 +60,20 @@ class RAPM(Method):
     name: ClassVar[str] = "r-apm"
     paper: ClassVar[str] = (
         "Samadi, Burbano, Yousefian: Achieving optimal complexity guarantees for a class of "
-        "bilevel convex optimization problems, 2023"
+        "bilevel convex optimization problems, ACC 2024"
     )
     assumptions: ClassVar[str] = (
         "f, g convex, each smooth + penalty; Z closed, joint prox with both penalties"
     )
     guarantee: ClassVar[str] = (
         "f - f* and g - g* <= O(1/K) after the K planned steps, O(1/K²) under weak sharpness"
+    )
+    cites: ClassVar[tuple[str, ...]] = ("samadi2024",)
+    rates: ClassVar[tuple[Rate, ...]] = (
+        Rate("f above", 1.0),
+        Rate("g", 1.0),
+        Rate("f above", 2.0, ORDER_1),
+        Rate("g", 2.0, ORDER_1),
     )
 
     def __post_init__(self) -> None:

@@ -23,6 +23,7 @@ from tiebreak.algorithms.common import (
     positive_smoothness,
     values_at,
 )
+from tiebreak.algorithms.facts import Rate
 from tiebreak.algorithms.rivals import alternating
 from tiebreak.algorithms.rivals.alternating import Alternation
 from tiebreak.functions import Minorant
@@ -86,6 +87,9 @@ class SEA(Method):
     )
     assumptions: ClassVar[str] = "f convex, g convex and smooth; Z compact"
     guarantee: ClassVar[str] = "f - f* and g - g* <= O(T^(-1/2)) after the T planned steps"
+    cites: ClassVar[tuple[str, ...]] = ("shen2023",)
+    rates: ClassVar[tuple[Rate, ...]] = (Rate("f above", 0.5), Rate("g", 0.5))
+    output: ClassVar[str] = "the average of x_1 ... x_T"
 
     def __post_init__(self) -> None:
         check_positive(self, "upper_step", "lower_step")
@@ -107,6 +111,9 @@ class SEA(Method):
             instead = " or SEA(lower_step=...)"
             refusal = refusal or need_lipschitz("SEA", problem, "lower", instead=instead)
         return refusal or need_short_step("SEA", "lower_step", step, problem.lower.lipschitz)
+
+    def points(self, state: State) -> dict[str, Array]:
+        return {"the last iterate": state.alternation.x.x}
 
     def describe(self, problem: Problem) -> str:
         s = f"{self.upper_step:g}" if self.upper_step is not None else "D/(G sqrt(T))"

@@ -1,4 +1,4 @@
-"""Bilevel problems with a planted answer, checked: the tools of `problems.py`.
+"""Bilevel problems with a planted answer, checked: the tools of `planted` and of decide.py.
 
 x* comes first, with margins and slopes of every loss there; then matrices such that the conditions
 hold. With N the normal cone of Z at x*, P the subgradients of the penalty of g there and A the rows
@@ -20,18 +20,13 @@ from typing import Any
 
 import numpy as np
 
-import tiebreak as tb
-from tiebreak.catalog.instances import instance
 from tiebreak.experiments.race import Answer
-from tiebreak.functions.base import Function, SmoothFunction
-from tiebreak.functions.penalties.composite import Composite
+from tiebreak.functions import Function, Smooth, SmoothFunction
+from tiebreak.problem import ErrorBound, Problem
 
 Vector = np.ndarray[Any, Any]
 Matrix = Any  # a NumPy array or a scipy.sparse one
 Generator = np.random.Generator
-
-MODULUS = 1e-20  # of an error bound of which only the order is known
-ROUNDING = 1e-11  # what the conditions of optimality may be off by, relative to their terms
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +45,7 @@ class Case:
 
     name: str
     what: str
-    make: Callable[[], tb.Problem]
+    make: Callable[[], Problem]
     answer: Answer
     callables: tuple[bool, bool] = (False, False)
     ties: int | None = None
@@ -62,14 +57,14 @@ class Case:
         assert self.answer.solution is not None
         return int(self.answer.solution.shape[0])
 
-    def problem(self, informed: bool) -> tb.Problem:
+    def problem(self, informed: bool) -> Problem:
         """The problem as a method gets it; callables with their constants only if ``informed``."""
         plain = self.make()
         levels = zip((plain.upper, plain.lower), self.callables, strict=True)
         upper, lower = (_hidden(h, informed) if hide else h for h, hide in levels)
-        return tb.Problem(upper=upper, lower=lower, domain=plain.domain)
+        return Problem(upper=upper, lower=lower, domain=plain.domain)
 
-    def with_order(self, problem: tb.Problem) -> tb.Problem:
+    def with_order(self, problem: Problem) -> Problem:
         """The problem with the order of its error bound, where that is known, for Theorem 2.
 
         Its gamma depends on nothing else of the bound: the modulus is surely small enough.
@@ -77,15 +72,15 @@ class Case:
         if self.order is None or not problem.is_smooth:
             return problem
         slope = float(np.linalg.norm(problem.upper.gradient(self.answer.solution)))
-        return replace(problem, error_bound=tb.ErrorBound(self.order, MODULUS, slope))
+        return replace(problem, error_bound=ErrorBound(self.order, 1e-20, slope))
 
 
 def _hidden(h: Function, informed: bool) -> Function:
     """The same function as two plain callables."""
-    return tb.Smooth(h.value, h.gradient, h.lipschitz if informed else None)
+    return Smooth(h.value, h.gradient, h.lipschitz if informed else None)
 
 
-class Huber(SmoothFunction):
+class HuberOfRows(SmoothFunction, keyword=""):
     """The sum of Huber's function of Ax - b: t²/2 up to 1, then |t| - 1/2; for callables."""
 
     def __init__(self, A: Vector, b: Vector) -> None:
@@ -130,22 +125,10 @@ def squares(A: Vector, x: Vector, dual: Vector, slope: Vector) -> tuple[Vector, 
     return A, A @ x - dual
 
 
-def margins(rng: Generator, rows: int) -> tuple[Vector, Vector]:
-    """Margins of a mean logistic loss with signed rows, and its slopes there."""
-    t = rng.standard_normal(rows) + 0.5
-    return t, -1.0 / (rows * (1.0 + np.exp(t)))
-
-
-def logistic(rng: Generator, signed: Vector) -> tb.Logistic:
-    """The mean of log(1 + exp(-<row, x>)) over signed rows, with labels drawn by lot."""
-    y = rng.choice([-1.0, 1.0], signed.shape[0])
-    return tb.Logistic(y[:, None] * signed, y)
-
-
 def checked(
     name: str,
     what: str,
-    make: Callable[[], tb.Problem],
+    make: Callable[[], Problem],
     x: Vector,
     below: Vector,
     above: Vector,
@@ -157,34 +140,9 @@ def checked(
     pairs = ((problem.upper, problem.upper, above), (problem.lower, smooth, below))
     for level, h, wanted in pairs:
         miss = float(np.linalg.norm(h.gradient(x) - wanted)) * float(np.linalg.norm(x))
-        if not miss <= ROUNDING * max(abs(level.value(np.zeros(len(x)))), abs(level.value(x))):
+        if not miss <= 1e-11 * max(abs(level.value(np.zeros(len(x)))), abs(level.value(x))):
             raise ArithmeticError(f"{name}: the conditions of optimality fail by {miss:.2g}")
     if not problem.domain.contains(x, 1e-12 * float(np.linalg.norm(x))):
         raise ArithmeticError(f"{name}: x* lies outside the domain")
     answer = Answer(problem.upper.value(x), problem.lower.value(x), x)
     return Case(name, what, make, answer, **more)
-
-
-def _again(h: Function) -> Function:
-    """The same least squares (and penalty) from the same data, nothing known about it yet."""
-    if isinstance(h, Composite):
-        again = _again(h.smooth)
-        assert isinstance(again, SmoothFunction)
-        return Composite(again, h.penalty)
-    return tb.LeastSquares(h.matrix.entries, h.b) if isinstance(h, tb.LeastSquares) else h
-
-
-def built(name: str, what: str, kind: str, structured: bool, **parameters: Any) -> Case:
-    """One of tiebreak's own instances, whose builder proves the answer."""
-    known = instance(kind, **parameters)
-    assert known.upper_optimum is not None
-    assert known.lower_optimum is not None
-    answer = Answer(known.upper_optimum, known.lower_optimum, known.solution)
-
-    plain = known.problem
-
-    def make() -> tb.Problem:
-        return tb.Problem(upper=_again(plain.upper), lower=_again(plain.lower), domain=plain.domain)
-
-    order = known.order
-    return Case(name, what, make, answer, ties=known.ties, order=order, is_structured=structured)

@@ -1,4 +1,4 @@
-"""Problems of `decide.py` that are drawn anew, from a seed: nobody can be tuned for them."""
+"""Planted problems that are drawn anew, from a seed: nobody can be tuned for them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from planting import Case, Generator, Vector, checked, spectrum, squares
 
-import tiebreak as tb
-from tiebreak.sets.domains import Domain
+from tiebreak.experiments.planting import Case, Generator, Vector, checked, spectrum, squares
+from tiebreak.functions import L1, LeastSquares, Logistic
+from tiebreak.problem import Problem
+from tiebreak.sets import Ball, Box, Domain, Simplex, Space
 
 
 def drawn(seed: int, number: int) -> Case:
@@ -22,7 +23,7 @@ def drawn(seed: int, number: int) -> Case:
     domain, x, normal = _domain(rng, n, size)
     penalty = number == 3  # one of them has a penalty below, and then no domain
     if penalty:
-        domain, x, normal = tb.Space(), x * (rng.random(n) < 0.3), lambda: np.zeros(n)
+        domain, x, normal = Space(), x * (rng.random(n) < 0.3), lambda: np.zeros(n)
         x[0] = size
     # Lower level: least squares, a penalty perhaps, and a residual.
     weight = 0.1 / size
@@ -37,19 +38,19 @@ def drawn(seed: int, number: int) -> Case:
     rest = slope
     if not_quadratic := bool(rng.random() < 0.5):
         C, y = rng.standard_normal((n, n)) / size, rng.choice([-1.0, 1.0], n)
-        above.append(lambda: tb.Logistic(C, y))
-        rest = slope - tb.Logistic(C, y).gradient(x)
+        above.append(lambda: Logistic(C, y))
+        rest = slope - Logistic(C, y).gradient(x)
     m = round(n * rng.uniform(1.0, 1.5))
     B, c = squares(
         spectrum(rng, m, n, condition**0.5) / size, x, 0.3 * rng.standard_normal(m), rest
     )
-    above.append(lambda: tb.LeastSquares(B, c))
+    above.append(lambda: LeastSquares(B, c))
 
-    def make() -> tb.Problem:
-        g = unit_g * tb.LeastSquares(A, b)
-        return tb.Problem(
+    def make() -> Problem:
+        g = unit_g * LeastSquares(A, b)
+        return Problem(
             upper=unit_f * sum(part() for part in above),
-            lower=g + tb.L1(unit_g * weight) if penalty else g,
+            lower=g + L1(unit_g * weight) if penalty else g,
             domain=domain,
         )
 
@@ -74,7 +75,7 @@ def _domain(rng: Generator, n: int, size: float) -> tuple[Domain, Vector, Callab
         x *= rng.choice([-1.0, 1.0], n)
         radius, binds = float(np.linalg.norm(x)), bool(rng.random() < 0.5)
         outward = x / radius if binds else 0.0 * x
-        ball = tb.Ball(radius if binds else 2.0 * radius)
+        ball = Ball(radius if binds else 2.0 * radius)
         return ball, x, lambda: np.asarray(rng.uniform(0.1, 1.0) / size * outward)
     zero = rng.random(n) < 0.4
     zero[0] = False
@@ -84,5 +85,5 @@ def _domain(rng: Generator, n: int, size: float) -> tuple[Domain, Vector, Callab
         return np.asarray((lift - np.where(zero, rng.uniform(0.01, 0.2, n), 0.0)) / size)
 
     if kind == "Simplex":
-        return tb.Simplex(float(np.sum(x))), x, lambda: cone(0.1 * rng.standard_normal())
-    return tb.Box(0.0, 2.0 * size), x, cone
+        return Simplex(float(np.sum(x))), x, lambda: cone(0.1 * rng.standard_normal())
+    return Box(0.0, 2.0 * size), x, cone

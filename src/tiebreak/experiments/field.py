@@ -1,0 +1,328 @@
+"""`tiebreak race`: every method on the same instances, by the same rules; all it finds are rows.
+
+The page is made from these rows and from nothing else: see `standings`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache, partial
+from itertools import starmap
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from tiebreak.algorithms import Method, PAGMBiO
+from tiebreak.catalog.instances import instance, instances
+from tiebreak.display.page import write_page
+from tiebreak.driver.registry import from_file, known_methods
+from tiebreak.driver.run import Run
+from tiebreak.driver.solve import solve
+from tiebreak.experiments.compare import reference
+from tiebreak.experiments.drawn import drawn
+from tiebreak.experiments.planted import SEEDS, planted
+from tiebreak.experiments.planting import HuberOfRows
+from tiebreak.experiments.race import (
+    Answer,
+    Entrant,
+    Record,
+    RelativeScale,
+    known_answer,
+    race,
+    write_rows,
+)
+from tiebreak.experiments.standings import TARGETS, Course, Declined, Standings
+from tiebreak.linalg import arrays
+from tiebreak.problem import ErrorBound, Problem
+
+BUILT_IN = (
+    *("toy", "inverse", "random-inverse", "regression", "regression-few-rows"),
+    *("phillips-few-rows", "breast-cancer", "diabetes", "digits", "logistic"),
+    *("sparse-logistic-large-ball", "hard", "basis-pursuit", "group-pursuit", "lasso-duplicates"),
+)
+FROM_PAPERS = ("nemirovsky", "squared-hinge", "cg-bio-toy", "duffin")
+UNATTAINED = ("duffin",)  # no first-order method can tell: raced only for false claims
+DRAWN = tuple(f"drawn {i}" for i in range(1, 7))
+Say = Callable[[str], None]
+
+
+class Tuned(NamedTuple):
+    """The one parameter that the second row of a method tunes: five values, times a unit."""
+
+    name: str
+    values: tuple[float, ...]
+    unit: Callable[[float, float], float] = lambda L_f, L_g: 1.0
+
+
+def _powers(first: int) -> tuple[float, ...]:
+    """Five powers of ten."""
+    return tuple(10.0**digits for digits in range(first, first + 5))
+
+
+TUNED = {
+    **dict.fromkeys(("agm-bio", "p-agm-bio"), Tuned("gamma", (1.0, 0.3, 0.1, 0.03, 0.01))),
+    **dict.fromkeys(("ire-pg", "sta-bim", "sedm", "bi-pg", "bi-fista"), Tuned("c", _powers(-2))),
+    **dict.fromkeys(("fbi-pg", "ire-apg"), Tuned("power", (1.0, 1.2, 1.4, 1.6, 1.8))),
+    "primal-dual": Tuned("ratio", _powers(-1)),
+    "a-irg": Tuned("b", (0.05, 0.15, 0.25, 0.35, 0.45)),
+    "bi-sg": Tuned("alpha", (0.55, 0.65, 0.75, 0.85, 0.95)),
+    "sea": Tuned("upper_step", _powers(-4), lambda L_f, L_g: 1.0 / L_f),
+    "cg-bio": Tuned("scale", (2.0, 1.0, 0.5, 0.1, 0.01)),
+    "r-apm": Tuned("eta", _powers(-5), lambda L_f, L_g: L_g / L_f),
+    "pb-apg": Tuned("penalty", _powers(1), lambda L_f, L_g: L_f / L_g),
+    "tikhonov": Tuned("eta_0", _powers(-3)),
+    "level-newton": Tuned("multiplicity", (1.0, 1.5, 2.0, 3.0, 4.0)),
+    "ada-bim": Tuned("unit", _powers(-2), lambda L_f, L_g: L_g / L_f),
+    "r-vfista": Tuned("p", (1.0, 1.5, 2.0, 3.0, 4.0)),
+    "big-sam": Tuned("gamma", (0.1, 0.3, 0.5, 0.7, 1.0)),
+    "fiba": Tuned("mu_0", _powers(-2)),
+    "dbgd": Tuned("xi", _powers(-3)),
+    "ir-cg": Tuned("p", (0.3, 0.4, 0.5, 0.6, 0.7)),
+}
+
+RULES = (
+    ("known to all", "L_f, L_g, sigma, the diameter D of Z, the order of growth of g where the "
+     "instance states it, and the number of steps that the budget pays for. Nobody knows f*, g* or "
+     "a modulus."),
+    ("start and budget", "The same start for all; a run ends after a number of passes over the "
+     "data, never by a clock, so that a second run has the same gradients and passes."),
+    ("costs", "Gradients of f and g together; data passes, in which values count as gradients do; "
+     "seconds, on a clock that stands still while errors are measured."),
+    ("parameters", "As the theorem says. A second row, \"tuned\", has one parameter chosen among "
+     "five values on three other draws, the same value for all instances; methods without a free "
+     "parameter, or that plan for an accuracy, have none."),
+    ("point", "The one that the theorem speaks of. Other points worth measuring are rows of "
+     "their own, after a colon. f and g are evaluated by us; a point outside of Z does not count."),
+    ("accuracy", "Weak: f - f* within eps max(|f*|, |f(x0) - f*|), g - g* within eps (g(x0) - g*). "
+     "Absolute: the same for |f - f*|. A run arrives where both hold from there to its end."),
+    ("answers", "Planted, in closed form, or by exact. exact and conic factorise and take no "
+     "steps; they do not race. Without a penalty P-AGM-BiO is AGM-BiO and does not race."),
+    ("refusals", "A method outside of its assumptions refuses with its own sentence; on Duffin's "
+     "instance, where no method can tell f*, only false claims are counted."),
+)  # fmt: skip
+
+
+class CourseRows(NamedTuple):
+    """Of one instance."""
+
+    course: Course
+    rows: list[Record]
+    refused: list[Declined]
+
+
+def contestants(names: Sequence[str] = ()) -> list[str]:
+    """The methods that race: those asked for, or all that come from a paper and take steps."""
+    known = known_methods()
+    for name in names:
+        if name not in known:
+            raise ValueError(f"race: unknown method {name!r}, known are {', '.join(known)}")
+    return list(names) or [name for name, kind in known.items() if kind.cites]
+
+
+def run_field(
+    out: Path,
+    names: Sequence[str] = (),
+    *,
+    passes: int = 5000,
+    seed: int = 0,
+    courses: Sequence[str] = (),
+    workers: int = 2,
+    say: Say = lambda _: None,
+) -> Standings:
+    """Race all methods (or these) on all instances (or these); write the rows and their page.
+
+    Args:
+        out: the folder for rows.csv, instances.csv, refused.csv and race.html.
+        names: of methods, or FILE.py:CLASS.
+        passes: over the data that a run may take.
+        seed: of the six drawn instances.
+        courses: names of instances.
+        workers: processes; each has one thread, so that nobody's products depend on the others.
+        say: is told what is being done.
+    """
+    raced = contestants([from_file(name) for name in names])
+    here = {one.name for one in instances()}
+    everything = (*BUILT_IN, *SEEDS, *(name for name in FROM_PAPERS if name in here), *DRAWN)
+    for name in courses:
+        if name not in everything:
+            known = ", ".join(everything)
+            raise ValueError(f"race: unknown instance {name!r}, known are {known}")
+    chosen = list(courses or everything)
+    outcomes = []
+    with _workers(workers, names) as run_all:
+        say(f"tuning {len(raced)} methods on three other draws")
+        tasks = [(name, seed, passes // 2) for name in raced if name in TUNED]
+        found = dict(zip((name for name, *_ in tasks), run_all(_tune, tasks), strict=True))
+        each = [(name, seed, tuple(raced), tuple(found.items()), passes) for name in chosen]
+        for outcome in run_all(_run_course, each):
+            outcomes.append(outcome)
+            say(f"{outcome.course.instance}: {len(outcome.rows)} rows")
+    standings = Standings(
+        [row for outcome in outcomes for row in outcome.rows],
+        [outcome.course for outcome in outcomes],
+        [one for outcome in outcomes for one in outcome.refused],
+        RULES,
+    )
+    write_rows(out / "rows.csv", standings.rows)
+    write_rows(out / "instances.csv", standings.courses, Course._fields)
+    write_rows(out / "refused.csv", standings.refused, Declined._fields)
+    write_page(standings.view(), out / "race.html")
+    return standings
+
+
+@contextmanager
+def _workers(count: int, files: Sequence[str]) -> Iterator[Callable[..., Iterable[Any]]]:
+    """How to call a function for each tuple of arguments: in processes, or in this one."""
+    if count <= 1:
+        yield starmap
+        return
+    threads = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+    os.environ.update(dict.fromkeys(threads, "1"))  # read when a new process imports NumPy
+    ready = partial(_load, files)
+    with ProcessPoolExecutor(count, get_context("spawn"), initializer=ready) as pool:
+        yield lambda task, each: pool.map(task, *zip(*each, strict=True))
+
+
+def _load(names: Iterable[str]) -> None:
+    """Methods in files are to be loaded by every process."""
+    for name in names:
+        from_file(name)
+
+
+# -- instances ------------------------------------------------------------------------------------
+
+
+class Ready(NamedTuple):
+    """An instance as it is raced."""
+
+    problem: Problem
+    x0: Any
+    answer: Answer
+    course: Course
+
+
+@cache
+def ready(name: str, seed: int, passes: int) -> Ready:
+    """The instance of this name with its answer; built once in each process."""
+    if name in SEEDS or name.startswith("drawn "):
+        case = planted(name) if name in SEEDS else drawn(seed, int(name.removeprefix("drawn ")))
+        problem, x0, order = case.make(), np.zeros(case.variables), case.order
+        if isinstance(problem.lower, HuberOfRows):  # no more than callables
+            problem = case.problem(informed=True)
+        answer, source = case.answer, "planted"
+    else:
+        built = instance(name)
+        problem, x0, order = built.problem, built.x0, built.order
+        known = known_answer(built)
+        answer, source = reference(problem) if known is None else (known, "in closed form")
+    scale = RelativeScale.of(problem, x0, answer)
+    course = Course(
+        name, len(x0), *scale[:4], order or math.nan, int(name not in UNATTAINED),
+        passes, source,
+    )  # fmt: skip
+    return Ready(_informed(problem, order), x0, answer, course)
+
+
+def _informed(problem: Problem, order: float | None) -> Problem:
+    """The problem with the order of growth, where it is stated, and nothing else of its bound.
+
+    With a bound of 0 on the slope of f no theorem that needs a modulus applies.
+    """
+    if order is None or order <= 1.0 or not problem.is_smooth or problem.error_bound is not None:
+        return problem
+    return replace(problem, error_bound=ErrorBound(order, 1.0, 0.0))
+
+
+def planned(method: Method, problem: Problem, x0: Any, passes: int) -> Method:
+    """The method for as many steps as the passes pay for, by what its first four steps take."""
+    with arrays.quiet():
+        run = Run(problem, method.planned(passes), problem.start(x0), certifies=False)
+        before = run.counts.passes
+        while run.iteration < 4 and not run.report.finished.why and run.step():
+            pass
+        each = (run.counts.passes - before) / max(run.iteration, 1)
+    return method.planned(max(round(passes / max(each, 1.0)), 1))
+
+
+# -- runs -----------------------------------------------------------------------------------------
+
+
+def _with_value(method: Method, value: float, problem: Problem) -> Method:
+    """The method with its tuned parameter, in the units of the problem."""
+    tuned, mine = TUNED[method.name], cast("Any", method)
+    L_f, L_g = (h.lipschitz for h in problem.smooth_parts)
+    if not (0.0 < L_f < math.inf and 0.0 < L_g < math.inf):
+        L_f = L_g = 1.0
+    return cast("Method", replace(mine, **{tuned.name: value * tuned.unit(L_f, L_g)}))
+
+
+def _raced(at: Ready, label: str, method: Method) -> tuple[list[Record], str]:
+    """The rows of one run, or the sentence with which the method refused."""
+    passes = at.course.passes
+    if at.problem.is_smooth and method.name == PAGMBiO.name:
+        return [], "without a penalty P-AGM-BiO is AGM-BiO"
+    try:
+        if refusal := method.refusal(at.problem):
+            return [], refusal.sentence
+        entrant = Entrant(label, planned(method, at.problem, at.x0, passes))
+        rows = race(
+            at.problem, [entrant], at.answer, x0=at.x0, steps=passes, passes=passes, every=20,
+            experiment="race", instance=at.course.instance, grades=True,
+        )  # fmt: skip
+        return rows, ""
+    except (ValueError, TypeError, ArithmeticError) as error:
+        return [], str(error)
+
+
+def _run_course(
+    name: str, seed: int, names: Sequence[str], values: Sequence[tuple[str, float]], passes: int
+) -> CourseRows:
+    """All methods on one instance, each with the theorem's parameters and then with the tuned."""
+    at = ready(name, seed, passes)
+    rows: list[Record] = []
+    refused: list[Declined] = []
+    chosen = dict(values)
+    for method in (known_methods()[each]() for each in names):
+        if not at.course.counts:
+            refused.append(Declined(name, method.name, _claim(at, method)))
+            continue
+        found, sentence = _raced(at, method.name, method)
+        rows += found
+        refused += [Declined(name, method.name, sentence)] if sentence else []
+        if found and method.name in chosen:
+            tuned = _with_value(method, chosen[method.name], at.problem)
+            rows += _raced(at, f"{method.name}, tuned", tuned)[0]
+    return CourseRows(at.course, rows, refused)
+
+
+def _claim(at: Ready, method: Method) -> str:
+    """What a method says of an instance on which only false claims count."""
+    try:
+        result = solve(at.problem, method, x0=at.x0, max_iter=at.course.passes // 4)
+    except (ValueError, TypeError) as error:
+        return str(error)
+    optima = ((result.upper_optimum, at.answer.upper), (result.lower_optimum, at.answer.lower))
+    is_true = all(low - 1e-9 <= true <= high + 1e-9 for (low, high), true in optima)
+    return f"{result.status}: {'no false claim' if is_true else 'A FALSE CLAIM'}"
+
+
+def _tune(name: str, seed: int, passes: int) -> float:
+    """The value that arrives most often on three other draws, then with the fewest passes."""
+    scores = []
+    for value in TUNED[name].values:
+        met = []
+        for number in (1, 2, 3):
+            at = ready(f"drawn {number}", seed + 1_000_003, passes)  # none of the race's
+            method = _with_value(known_methods()[name](), value, at.problem)
+            rows = [row for row in _raced(at, name, method)[0] if row.method == name]
+            met += [at.course.arrival(rows, target) for target in TARGETS]
+        arrived = [row.passes for row in met if row is not None]
+        scores.append((-len(arrived), sum(arrived), value))
+    return min(scores)[2]

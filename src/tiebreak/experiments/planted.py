@@ -1,0 +1,156 @@
+"""Five planted problems, the same each time: of `tiebreak race`, and of decide.py."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from tiebreak.experiments.planting import (
+    Case,
+    Generator,
+    HuberOfRows,
+    Vector,
+    checked,
+    fitted,
+    spectrum,
+    squares,
+)
+from tiebreak.functions import LeastSquares, Logistic, SquaredNorm
+from tiebreak.problem import Problem
+from tiebreak.sets import Ball, Box, Monotone, Simplex
+
+
+def ball(rng: Generator, rows: int = 801, columns: int = 730, rank: int = 500) -> Case:
+    """Validation over training loss in an l2 ball; x* on the sphere, the rank deficient."""
+    A = 100.0 * spectrum(rng, rows, columns, 30.0, rank)
+    x = rng.standard_normal(columns) / math.sqrt(columns)
+    noise = rng.standard_normal(rows)
+    U = np.linalg.svd(A, full_matrices=False)[0][:, :rank]
+    noise -= U @ (U.T @ noise)
+    noise -= U @ (U.T @ noise)
+    b = A @ x + noise
+    slope = A.T @ rng.standard_normal(rows) / 100.0 - 0.5 * x
+    B, dual = 10.0 * spectrum(rng, rows // 3, columns, 30.0), 0.1 * rng.standard_normal(rows // 3)
+    B, c = squares(B, x, dual, slope)
+
+    def make() -> Problem:
+        radius = float(np.linalg.norm(x))
+        return Problem(upper=LeastSquares(B, c), lower=LeastSquares(A, b), domain=Ball(radius))
+
+    what = f"least squares twice, {rows} x {columns} below, rank {rank}, ball that binds"
+    ties = columns - rank
+    return checked("ball", what, make, x, 0.0 * x, slope, ties=ties, order=2.0, is_structured=True)
+
+
+def unique(rng: Generator, rows: int = 300, columns: int = 100, condition: float = 1e3) -> Case:
+    """Ill-conditioned least squares on R^n: a single minimiser, that first-order methods miss."""
+    A = spectrum(rng, rows, columns, condition)
+    x = 10.0 * rng.standard_normal(columns)
+    U = np.linalg.svd(A, full_matrices=False)[0]
+    noise = rng.standard_normal(rows)
+    noise -= U @ (U.T @ noise)
+    noise -= U @ (U.T @ noise)
+    b, B = A @ x + noise, spectrum(rng, 2 * columns, columns, 10.0)
+    c = B @ x + rng.standard_normal(2 * columns)
+
+    def make() -> Problem:
+        return Problem(upper=1e3 * LeastSquares(B, c), lower=LeastSquares(A, b))
+
+    what = f"least squares twice, {rows} x {columns} below, condition {condition:g}, R^n"
+    above = 1e3 * (B.T @ (B @ x - c))
+    return checked("unique", what, make, x, 0.0 * x, above, ties=0, is_structured=True)
+
+
+def simplex(rng: Generator, n: int = 10, rows: int = 3) -> Case:
+    """Ten variables on a simplex, four of them 0 at x*: small enough for any solver."""
+    x = np.zeros(n)
+    x[: n - 4] = rng.dirichlet(np.full(n - 4, 3.0))
+
+    def normal() -> Vector:
+        return rng.standard_normal() - np.where(x == 0.0, rng.uniform(0.1, 1.0, n), 0.0)
+
+    nu = normal()
+    A, b = squares(rng.standard_normal((rows, n)), x, rng.standard_normal(rows), -nu)
+    slope = A.T @ rng.standard_normal(rows) - normal()
+    B, c = squares(rng.standard_normal((n + 2, n)), x, rng.standard_normal(n + 2), slope)
+
+    def make() -> Problem:
+        return Problem(upper=LeastSquares(B, c), lower=LeastSquares(A, b), domain=Simplex(1.0))
+
+    what = f"least squares twice, {n} variables, simplex with 4 of them at 0"
+    ties, order = 6 - rows, 2.0  # one row repeats the sum of the simplex
+    return checked("simplex", what, make, x, -nu, slope, ties=ties, order=order, is_structured=True)
+
+
+def sums(rng: Generator, columns: int = 400) -> Case:
+    """Logistic loss plus least squares, of different matrices, on both levels; a box that binds."""
+    side = rng.choice([-1.0, 0.0, 0.0, 1.0], columns)
+    x = np.where(side == 0.0, rng.uniform(-0.8, 0.8, columns), side)
+
+    def normal() -> Vector:
+        return np.asarray(side * rng.uniform(0.01, 0.1, columns))
+
+    first = 0.3 * rng.standard_normal((80, columns)) / math.sqrt(columns)
+    second, dual, nu = spectrum(rng, 60, columns, 5.0), rng.standard_normal(60), normal()
+    labels = rng.choice([-1.0, 1.0], 80)
+    second, b = squares(second, x, dual, -nu - Logistic(first, labels).gradient(x))
+    slope = first.T @ rng.standard_normal(80) + second.T @ rng.standard_normal(60) - normal()
+    third, marks = rng.standard_normal((300, columns)), rng.choice([-1.0, 1.0], 300)
+    rest = (slope - Logistic(third, marks).gradient(x)) / 0.1
+    fourth, c = squares(spectrum(rng, 200, columns, 10.0), x, rng.standard_normal(200), rest)
+
+    def make() -> Problem:
+        return Problem(
+            upper=Logistic(third, marks) + 0.1 * LeastSquares(fourth, c),
+            lower=Logistic(first, labels) + LeastSquares(second, b),
+            domain=Box(-1.0, 1.0),
+        )
+
+    what = f"logistic + least squares, twice, {columns} variables, box that binds"
+    return checked("sums", what, make, x, -nu, slope, order=2.0, is_structured=True)
+
+
+def isotonic(rng: Generator, n: int = 300, rows: int = 120) -> Case:
+    """Robust isotonic regression: Huber's loss as callables below; above the distance from a guess.
+
+    A tenth of the residuals are outliers, where Huber's loss is flat and allows more minimisers.
+    """
+    x = np.sort(rng.integers(-20, 21, n)) / 4.0
+    steps = (np.eye(n)[:-1] - np.eye(n)[1:])[np.diff(x) == 0.0]
+
+    def normal() -> Vector:
+        return np.asarray(rng.uniform(0.0, 0.3, len(steps)) @ steps)
+
+    residual = rng.uniform(-0.9, 0.9, rows)
+    residual[: rows // 10] = rng.choice([-3.0, 5.0], rows // 10)
+    dual, nu = np.clip(residual, -1.0, 1.0), normal()
+    A = spectrum(rng, rows, n, 10.0)
+    image = A @ x
+    image -= dual * (float(dual @ image) / float(dual @ dual))
+    A = fitted(A, x, image, dual, -nu)
+    bent = A[rows // 10 :]
+    slope = 0.1 * (bent.T @ rng.standard_normal(len(bent)) - normal())
+    center, b = x - slope / 1e-2, A @ x - residual
+
+    def make() -> Problem:
+        return Problem(upper=SquaredNorm(1e-2, center), lower=HuberOfRows(A, b), domain=Monotone())
+
+    what = f"isotonic: Huber's loss as callables below, {rows} x {n}, norm above"
+    return checked("isotonic", what, make, x, -nu, slope, callables=(False, True))
+
+
+SEEDS: dict[str, tuple[Callable[[Generator], Case], int]] = {
+    "ball": (ball, 0),
+    "unique": (unique, 1),
+    "simplex": (simplex, 3),
+    "sums": (sums, 7),
+    "isotonic": (isotonic, 10),
+}
+
+
+def planted(name: str) -> Case:
+    """The problem of this name."""
+    make, seed = SEEDS[name]
+    return make(np.random.default_rng(seed))

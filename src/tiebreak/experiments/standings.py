@@ -1,0 +1,299 @@
+"""Who arrives where in a race, and at what cost: tables, profiles, rates, sentences, the page.
+
+All of it is made from the rows of the race. benchmarks/race/recompute.py makes it again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from statistics import median
+from typing import NamedTuple
+
+import numpy as np
+
+from tiebreak.display.views import Card, Curve, Group, Panel, Table, View
+from tiebreak.driver.registry import known_methods
+from tiebreak.experiments.race import Record, arrival
+
+ACCURACIES = (1e-2, 1e-3, 1e-4, 1e-6)
+CRITERIA = ("weak", "absolute")
+COSTS = ("passes", "gradients", "seconds")
+TARGETS = tuple((criterion, accuracy) for criterion in CRITERIA for accuracy in ACCURACIES)
+OURS = ("agm-bio", "p-agm-bio")  # the paper's method: the second one where there are penalties
+NEVER = "–"
+
+
+class Course(NamedTuple):
+    """A row of instances.csv: what the rows of an instance are measured by."""
+
+    instance: str
+    variables: int
+    upper: float  # the errors of f and g are relative to these
+    lower: float
+    f: float  # f*
+    g: float  # g*
+    order: float  # of the growth of g, where it is stated
+    counts: int  # 0: only false claims are counted
+    passes: int  # the budget
+    source: str  # of f* and g*
+
+    def arrival(self, rows: Iterable[Record], target: tuple[str, float]) -> Record | None:
+        """Where a run of this instance arrives, by a criterion and an accuracy."""
+        scales = (self.upper, self.lower)
+        return arrival(rows, self.f, scales, target[1], is_weak=target[0] == "weak")
+
+
+class Declined(NamedTuple):
+    """A row of refused.csv: why a method did not run, or what it said where only claims count."""
+
+    instance: str
+    method: str
+    why: str
+
+
+def is_official(label: str) -> bool:
+    """With the parameters and at the point of the theorem?"""
+    return ":" not in label and "," not in label
+
+
+@dataclass(frozen=True)
+class Standings:
+    """The rows of a race, and what follows from them."""
+
+    rows: Sequence[Record]
+    courses: Sequence[Course]
+    refused: Sequence[Declined]
+    rules: Sequence[tuple[str, str]] = field(default=())
+
+    @cached_property
+    def runs(self) -> dict[tuple[str, str], list[Record]]:
+        """By instance and method."""
+        found: dict[tuple[str, str], list[Record]] = {}
+        for row in self.rows:
+            found.setdefault((row.instance, row.method), []).append(row)
+        return found
+
+    @cached_property
+    def raced(self) -> list[Course]:
+        """The instances on which somebody may arrive."""
+        return [course for course in self.courses if course.counts]
+
+    @cached_property
+    def methods(self) -> list[str]:
+        """All labels, in the order of their first rows."""
+        return list(dict.fromkeys(row.method for row in self.rows))
+
+    @cached_property
+    def arrivals(self) -> dict[tuple[str, float], dict[tuple[str, str], Record]]:
+        """By criterion and accuracy: by instance and method, the row at which it arrived."""
+        scales = {course.instance: course for course in self.courses}
+        return {
+            target: {
+                key: row
+                for key, rows in self.runs.items()
+                if (row := scales[key[0]].arrival(rows, target)) is not None
+            }
+            for target in TARGETS
+        }
+
+    @cached_property
+    def best(self) -> dict[tuple[tuple[str, float], str, str], float]:
+        """By target, instance and cost: the least of the official rows that arrive there."""
+        found: dict[tuple[tuple[str, float], str, str], float] = {}
+        for target, met in self.arrivals.items():
+            for (at, method), row in met.items():
+                for what in COSTS if is_official(method) else ():
+                    cost = max(getattr(row, what), 1e-9)  # even at the start
+                    found[target, at, what] = min(found.get((target, at, what), math.inf), cost)
+        return found
+
+    def ratios(self, target: tuple[str, float], method: str, what: str) -> list[float]:
+        """The costs of a method where it arrives, each over the best; 0 where none is official."""
+        mine = [(at, row) for (at, m), row in self.arrivals[target].items() if m == method]
+        best = [self.best.get((target, at, what), math.inf) for at, _ in mine]
+        return [getattr(row, what) / least for (_, row), least in zip(mine, best, strict=True)]
+
+    # -- tables -------------------------------------------------------------------------------
+
+    def overview(self, what: str) -> Table:
+        """How often each method arrives, and its median cost there over that of the best."""
+        rows = []
+        for method in self.methods:
+            cells = []
+            for target in TARGETS:
+                found = self.ratios(target, method, what)
+                finite = [ratio for ratio in found if ratio > 0.0]  # somebody official is there
+                typical = f" ({median(finite):.3g})" if finite else ""
+                cells.append(f"{len(found)}{typical}")
+            rows.append([method, *cells])
+        words = (
+            f"On how many of {len(self.raced)} instances a method arrives (median {what} there, "
+        )
+        return Table(f"{words}as a multiple of the best)", ["method", *map(_name, TARGETS)], rows)
+
+    def details(self, target: tuple[str, float]) -> Table:
+        """Passes of each method on each instance."""
+        found = self.arrivals[target]
+        names = [course.instance for course in self.raced]
+        rows = []
+        for method in self.methods:
+            cells = [
+                f"{found[at, method].passes:,}"
+                if (at, method) in found
+                else (NEVER if (at, method) in self.runs else "")
+                for at in names
+            ]
+            rows.append([method, *cells])
+        words = f"Passes to {_name(target)} ({NEVER}: never; empty: refused)"
+        return Table(words, ["method", *names], rows)
+
+    def rates(self) -> Table:
+        """Published exponents beside those of the last decade of the runs, the median of all."""
+        rows, known = [], known_methods()
+        for method in self.methods:
+            published: dict[tuple[str, str], list[str]] = {}
+            for rate in known[method].rates if method in known else ():
+                said = f"{rate.exponent:.3g}" + (f" ({rate.assuming})" if rate.assuming else "")
+                published.setdefault((rate.error, rate.at), []).append(said)
+            for (error, at), exponents in published.items():
+                label = f"{method}: {at}" if at else method
+                here = [course for course in self.raced if (course.instance, label) in self.runs]
+                found = [self.exponent(course, label, error) for course in here]
+                finite = [exponent for exponent in found if not math.isnan(exponent)]
+                shown = f"{median(finite):.3g}" if finite else NEVER
+                rows.append([method, error, at, "; ".join(exponents), shown, str(len(finite))])
+        words = (
+            "Published rates beside the exponents of the last decade of steps, the median over all "
+            "instances on which it ran (inf: nothing is left of the error)"
+        )
+        return Table(words, ["method", "error", "at", "published", "measured", "instances"], rows)
+
+    def exponent(self, course: Course, label: str, error: str) -> float:
+        """p where the error falls like k^-p in the last decade, by the largest of (k/2, k].
+
+        nan where there is no row that early, or none above rounding there; inf where nothing is
+        left at the end.
+        """
+        rows = self.runs[course.instance, label]
+        last = rows[-1].iteration
+        floor = 1e-14 * (course.lower if error == "g" else course.upper)  # of rounding
+
+        def largest(k: float) -> float:
+            near = [row for row in rows if k / 2 < row.iteration <= k]
+            values = {
+                "f above": [row.upper - course.f for row in near],
+                "|f|": [row.upper_error for row in near],
+                "g": [row.lower_error for row in near],
+            }[error]
+            return max(values, default=math.nan)
+
+        before, after = largest(last / 10), largest(last)
+        if not before > floor:
+            return math.nan
+        return math.log10(before / after) if after > floor else math.inf
+
+    # -- sentences ----------------------------------------------------------------------------
+
+    def sentences(self) -> list[str]:
+        """What the rows say, and where AGM-BiO is first and where last."""
+        officials = [method for method in self.methods if is_official(method)]
+        said = [
+            f"{len(officials)} methods on {len(self.courses)} instances, "
+            f"{self.courses[0].passes:,} passes each."
+        ]
+        for target in TARGETS:
+            counts = {m: len(self.ratios(target, m, "passes")) for m in officials}
+            order = sorted(officials, key=lambda m: -counts[m])[:3]
+            leaders = ", ".join(f"{m} on {counts[m]}" for m in order)
+            said.append(f"{_name(target)}: {leaders} arrive most often; {self.place(target)}.")
+        claims = [r for r in self.refused if self._only_claims(r.instance)]
+        if claims:
+            wrong = sum("FALSE" in claim.why for claim in claims)
+            said.append(f"{claims[0].instance}: {len(claims)} methods, {wrong} false claims.")
+        return said
+
+    def _only_claims(self, name: str) -> bool:
+        return any(course.instance == name and not course.counts for course in self.courses)
+
+    def place(self, target: tuple[str, float]) -> str:
+        """Where AGM-BiO needs the fewest passes, and where the most of those that arrive."""
+        first, last, arrived = [], [], 0
+        for course in self.raced:
+            met = self.arrivals[target].items()
+            costs = {
+                m: row.passes for (at, m), row in met if at == course.instance and is_official(m)
+            }
+            mine = [costs[m] for m in OURS if m in costs]
+            if mine:
+                arrived += 1
+                first += [course.instance] * (mine[0] == min(costs.values()))
+                last += [course.instance] * (mine[0] == max(costs.values()) and len(costs) > 1)
+        listed = [", ".join(names) or "none" for names in (first, last)]
+        return f"AGM-BiO arrives on {arrived}, is first on {listed[0]} and last on {listed[1]}"
+
+    # -- profiles and the page ----------------------------------------------------------------
+
+    def profiles(self) -> tuple[list[Group], list[Panel]]:
+        """Performance profiles (Dolan, Moré 2002) and data profiles (Moré, Wild 2009), in passes.
+
+        Both have the same numbers on their horizontal axis, from 1 to the budget.
+        """
+        last = max(course.passes for course in self.courses)
+        x = 2.0 ** (np.arange(4 * math.ceil(math.log2(last)) + 1) / 4.0)
+        panels, groups = [], []
+        for kind in ("Performance", "Data"):
+            for target in TARGETS:
+                title, key = f"{kind} profile, {_name(target)}", f"p{len(panels)}"
+                column = f"{kind.lower()} {_name(target)}"
+                panels.append(Panel(key, title, [Curve(column, "")]))
+        for method in filter(is_official, self.methods):
+            columns = {"x": x}
+            for target in TARGETS:
+                ratios = np.array(self.ratios(target, method, "passes"))
+                met = self.arrivals[target].items()
+                passes = np.array([row.passes for (_, m), row in met if m == method])
+                for kind, costs in (("performance", ratios), ("data", passes)):
+                    counted = (costs[:, None] <= x).sum(axis=0) if costs.size else 0.0 * x
+                    columns[f"{kind} {_name(target)}"] = counted / len(self.raced)
+            groups.append(Group(method, columns))
+        return groups, panels
+
+    def view(self) -> View:
+        """The page."""
+        groups, panels = self.profiles()
+        said = self.sentences()
+        tables = [
+            *map(self.overview, COSTS),
+            *map(self.details, TARGETS),
+            self.rates(),
+            Table("Rules", ["rule", "what it says"], self.rules),
+            Table("Refusals, and claims where only these count", ["method", "instance", "why"], [
+                [r.method, r.instance, r.why] for r in self.refused
+            ]),
+        ]  # fmt: skip
+        return View(
+            kind="race",
+            status="raced",
+            tone="good",
+            heading="The field side by side",
+            sentence=said[0],
+            assumed=said[1:],
+            details="\n".join(said),
+            cards=[
+                Card("methods", str(len(groups)), "with the theorem's parameters"),
+                Card("instances", str(len(self.courses)), "the same start for all"),
+                Card("rows", f"{len(self.rows):,}", "in rows.csv"),
+            ],
+            tables=tables,
+            panels=panels,
+            groups=groups,
+            axes=[("x", "multiple of the best (performance), passes (data)")],
+            readout=[("x", "at"), *((panel.curves[0].column, panel.title) for panel in panels)],
+        )
+
+
+def _name(target: tuple[str, float]) -> str:
+    return f"{target[0]} {target[1]:.0e}".replace("e-0", "e-")
