@@ -23,7 +23,7 @@ from tiebreak.sets.base import Set, Violation, distance_violation
 from tiebreak.sets.constraints import arrays_of, intersection
 from tiebreak.sets.domains import Domain, Space, described, has_projection, projected
 
-DOMAIN = "a set such as Box(0.0, 1.0), Ball(1.0) or Space()"
+DOMAIN = "a set such as Box(0.0, 1.0) or Space()"
 FUNCTION = (
     "a function such as LeastSquares(A, b), Smooth(value, gradient), L1(0.1) or a sum of them"
 )

@@ -724,7 +724,7 @@ WRONG = {
     ),
     "domain": (
         call(domain=(0, 1)), TypeError,
-        "Problem: domain must be a set such as Box(0.0, 1.0), Ball(1.0) or Space(), got tuple",
+        "Problem: domain must be a set such as Box(0.0, 1.0) or Space(), got tuple",
     ),
     "args for a ready function": (
         call(lower=tb.LeastSquares(A, B), jac=(grad_f, None), args=((), (A, B))), ValueError,
