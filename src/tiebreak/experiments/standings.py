@@ -18,10 +18,8 @@ from tiebreak.display.views import Card, Curve, Group, Panel, Table, View
 from tiebreak.driver.registry import known_methods
 from tiebreak.experiments.race import Record, arrival
 
-ACCURACIES = (1e-2, 1e-3, 1e-4, 1e-6)
-CRITERIA = ("weak", "absolute")
 COSTS = ("passes", "gradients", "seconds")
-TARGETS = tuple((criterion, accuracy) for criterion in CRITERIA for accuracy in ACCURACIES)
+TARGETS = tuple((kind, eps) for kind in ("weak", "absolute") for eps in (1e-2, 1e-3, 1e-4, 1e-6))
 OURS = ("agm-bio", "p-agm-bio")  # the paper's method: the second one where there are penalties
 NEVER = "–"
 
