@@ -241,7 +241,8 @@ class Standings:
         """
         last = max(course.passes for course in self.courses)
         x = 2.0 ** (np.arange(4 * math.ceil(math.log2(last)) + 1) / 4.0)
-        panels, groups = [], []
+        panels: list[Panel] = []
+        groups: list[Group] = []
         for kind in ("Performance", "Data"):
             for target in TARGETS:
                 title, key = f"{kind} profile, {_name(target)}", f"p{len(panels)}"
