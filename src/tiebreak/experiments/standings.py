@@ -18,10 +18,8 @@ from tiebreak.display.views import Card, Curve, Group, Panel, Table, View
 from tiebreak.driver.registry import known_methods
 from tiebreak.experiments.race import Record, arrival
 
-ACCURACIES = (1e-2, 1e-3, 1e-4, 1e-6)
-CRITERIA = ("weak", "absolute")
 COSTS = ("passes", "gradients", "seconds")
-TARGETS = tuple((criterion, accuracy) for criterion in CRITERIA for accuracy in ACCURACIES)
+TARGETS = tuple((kind, eps) for kind in ("weak", "absolute") for eps in (1e-2, 1e-3, 1e-4, 1e-6))
 OURS = ("agm-bio", "p-agm-bio")  # the paper's method: the second one where there are penalties
 NEVER = "–"
 
@@ -243,7 +241,8 @@ class Standings:
         """
         last = max(course.passes for course in self.courses)
         x = 2.0 ** (np.arange(4 * math.ceil(math.log2(last)) + 1) / 4.0)
-        panels, groups = [], []
+        panels: list[Panel] = []
+        groups: list[Group] = []
         for kind in ("Performance", "Data"):
             for target in TARGETS:
                 title, key = f"{kind} profile, {_name(target)}", f"p{len(panels)}"
