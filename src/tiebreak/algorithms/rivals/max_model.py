@@ -94,7 +94,8 @@ def minimised(
 
     x = projection of y - (w a + (1-w) b)/L, a and b being the slopes, where both minorants are
     equal unless w is 0 or 1. That is the projection of y - b/L onto the half-space where that of f
-    is no larger, mu = w/L being its multiplier, if that is at most 1/L. The third number is mu.
+    is no larger, mu = w/L being its multiplier, if that is at most 1/L; if no point of Z is in it,
+    w = 1. The third number is mu.
     """
     y, L = f_y.at, psi.size
     of_f, of_g = psi.parts(f_y.value, g_y.value)
@@ -102,7 +103,8 @@ def minimised(
     c = f_y.slope - b
     offset = arrays.dot(c, y) - (of_f - of_g)
     z, mu = problem.domain.project_cut(y - b / L, c, offset, guess)
-    if L * mu < 1.0:
+    above, size = arrays.dot(c, z) - offset, abs(offset) + arrays.norm(c) * arrays.norm(z)
+    if L * mu < 1.0 and above <= math.sqrt(arrays.epsilon(y)) * size:
         return z, L * mu, mu
     return problem.domain.project(y - f_y.slope / L), 1.0, 1.0 / L
 
