@@ -9,6 +9,7 @@ planted answer contradicts: an interval, a gap or a certificate, beyond the roun
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -37,6 +38,12 @@ def promised(p: Planted) -> dict[str, Any]:
     return {"radius": 1.01 * float(np.linalg.norm(p.x_star)) + p.unit} if p.seed % 2 else {}
 
 
+@functools.lru_cache(maxsize=256)  # several methods share what is known of a problem
+def problem_of(seed: int) -> tb.Problem:
+    """Planted problem number ``seed``, with what is promised of it."""
+    return planted(seed).problem(**promised(planted(seed)))
+
+
 def false_claims(p: Planted, result: tb.Result) -> list[str]:
     """What a result says and is not so."""
     f, g = p.f(result.x), p.g(result.x)
@@ -63,7 +70,7 @@ def share(method: Any, seeds: Iterable[int], steps: int = 1000, rtol: float = 1e
     accepted = certified = 0
     wrong: list[str] = []
     for p in map(planted, seeds):
-        problem = p.problem(**promised(p))
+        problem = problem_of(p.seed)
         if find_method(method, problem).refusal(problem):
             continue
         result = tb.solve(problem, method, x0=p.x0, criterion="weak", rtol=rtol, max_iter=steps)
