@@ -32,7 +32,7 @@ def small(**changes):
 # --- certified: |f(x) - f*| is at most two tolerances --------------------------------------------
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("part", range(4))
 def test_the_guard_is_within_two_tolerances_of_the_optimum_where_it_promises_that(part, count):
     """For every method: none above 2, where f* - v(4c) >= 1.5 (f* - v(c)), c = g(x) - g*.

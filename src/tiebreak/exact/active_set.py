@@ -204,7 +204,7 @@ class PolyhedronSlice:
             del self._kept[next(iter(self._kept))]
         return found
 
-    def slack(self, x: Host, share: float = TOL.met) -> tuple[Host, Host]:
+    def slack(self, x: Host, share: float) -> tuple[Host, Host]:
         """How far each inequality is from equality, in v, and up to what that counts as 0."""
         slack = (self.offset - self.rows @ x) / self.lengths
         least = share * (norm(x) + np.abs(self.offset)) / self.lengths
@@ -224,10 +224,11 @@ class PolyhedronSlice:
             return np.asarray(self.N @ whole.step(M, rounding, q, slope.size)[0])
         # First back onto the inequalities that are met: long steps have left them by rounding.
         off = (self.offset - self.rows @ x) / self.lengths
-        on = self.slack(x)[0] == 0.0
+        on = self.slack(x, TOL.met)[0] == 0.0
         back = self.face(on).onto(off[on]) if off[on].any() else np.zeros(len(q))
         here = slope._replace(vector=q + M.T @ (M @ back))
-        program = QuadraticProgram(self, M, norm(R), rounding, here, *self.slack(x + self.N @ back))
+        slack = self.slack(x + self.N @ back, TOL.met)
+        program = QuadraticProgram(self, M, norm(R), rounding, here, *slack)
         return np.asarray(self.N @ (back + search(program)))
 
     def hint(self, M: Host, q: Host, slack: Host) -> Hint | None:
