@@ -434,17 +434,6 @@ def test_python_m_tiebreak_passes_the_exit_code_on(tmp_path, count):
         assert "Traceback" not in done.stderr
 
 
-def test_help_imports_nothing_heavy(tmp_path):
-    heavy = "{'scipy', 'sklearn', 'matplotlib', 'pandas'}"
-    done = run(
-        "-c",
-        "import sys; from tiebreak.cli import _parser; _parser().format_help(); "
-        f"print(sorted({heavy} & sys.modules.keys()))",
-        cwd=tmp_path,
-    )
-    assert done.stdout == "[]\n"
-
-
 # -- what once ended in a traceback ---------------------------------------------------------------
 
 DIGITS = "1" + 400 * "0"
