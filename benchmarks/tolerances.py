@@ -136,7 +136,7 @@ def drawn(number: int) -> list[Callable[[], Answer]]:
         "balls": number // 6,
         "extremes": number // 6,
     }
-    found = []
+    found: list[Callable[[], Answer]] = []
     for kind, share in shares.items():
         for case in cases(STRATEGIES[kind], share, FIRST_SEED):
             found += [partial(of_draw, case, method) for method in case.methods]
@@ -175,7 +175,8 @@ def again(calls: list[Call], name: str, value: float) -> Outcome:
 
 def table(draws: int, problems: list[real.Entry], names: list[str]) -> Iterator[str]:
     """The lines of the table, one by one, and the false words after each."""
-    calls = [first(run) for run in [*drawn(draws), *(partial(of_real, e) for e in problems)]]
+    calls = [first(run) for run in drawn(draws)]
+    calls += [first(partial(of_real, entry)) for entry in problems]
     false = [call.usual.false for call in calls if call.usual.false]
     yield (
         f"{len(calls)} calls: {draws} draws of `tests/truth` and {len(problems)} real "
