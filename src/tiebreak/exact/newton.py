@@ -138,7 +138,7 @@ def _small_root(R: Host, basis: Host | None, keeps_digits: bool) -> Host:
         if len(values) and values[0] > TOL.touching * values[-1]:
             return np.asarray(np.sqrt(values)[:, None] * (V @ vectors).T)
     deadline.check(0.5 * deadline.svd_work(m, n))
-    _, sigma, vt = np.linalg.svd((np.linalg.qr(R, mode="r") @ V) @ V.T)
+    _, sigma, vt = np.linalg.svd((np.linalg.qr(R, mode="r") @ V) @ V.T, full_matrices=False)
     kept = sigma > m * EPS * norm(R)
     return np.asarray(sigma[kept, None] * vt[kept])
 
