@@ -150,7 +150,11 @@ def of_draw(case: Case, method: str) -> Answer:
 
 
 def of_real(entry: real.Entry) -> Answer:
-    result = tb.solve(real.build(entry.spec), rtol=RTOL)
+    try:
+        result = tb.solve(real.build(entry.spec), rtol=RTOL)
+    except Exception as error:  # of another value of an entry: it is shown, and the table goes on
+        print(f"{entry.spec.name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        return Answer("exception", "", False)
     wrong = real.fault(entry, result)
     false = f"{entry.spec.name}: {wrong}" if wrong and result.status != "solved" else ""
     return Answer(result.status, false, real._is_right(entry, result.status, wrong))
