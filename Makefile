@@ -6,6 +6,9 @@ RUNS := .venv/.runs
 TESTS := .venv/.tests
 DOCS := .venv/.docs
 GIB ?= 1
+# Workers and commands that tests start read bytecode: without it each of them compiles NumPy, SciPy and
+# the library anew, which takes longer than most tests.
+export PYTHONDONTWRITEBYTECODE :=
 # One process for each core, and in it one thread: more would wait for each other. Neighbours stay together,
 # so that what a module prepares is prepared once.
 TEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal

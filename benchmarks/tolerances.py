@@ -5,8 +5,9 @@
 
 Every entry of `tiebreak.linalg.tolerances.Tolerances` is multiplied and divided by 10. Each time
 the draws of `tests/truth`, whose answers are known as fractions, and the problems of
-`race/real.py` that take less than S seconds are solved again. A row says how many statuses differ
-from those of the library as it is, how many words are false, and how many answers are right.
+`race/real.py` that take less than S seconds are solved again, as far as they read that entry. A row
+says how many calls do, how many statuses differ from those of the library as it is, how many words
+are false, and how many answers are right.
 --write puts the table into docs/development/tolerances.md, row by row. False words are shown.
 """
 
@@ -17,21 +18,24 @@ import dataclasses
 import datetime
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent / "race"))
 
 import real
 import real_problems
 from real_data import Data
-from truth.count import STRATEGIES, tallied  # type: ignore[import-not-found]
-from truth.judge import Verdict  # type: ignore[import-not-found]
+from truth.cases import Case  # type: ignore[import-not-found]
+from truth.count import STRATEGIES, cases  # type: ignore[import-not-found]
+from truth.judge import Tally, judge  # type: ignore[import-not-found]
 
 import tiebreak as tb
-from tiebreak.linalg.tolerances import TOL
+from tiebreak.linalg.tolerances import TOL, Tolerances
 
 FACTOR = 10
 FIRST_SEED = 2_000_000  # other draws than those of the tests
@@ -39,22 +43,61 @@ RTOL = 1e-6
 PAGE = Path(__file__).parents[1] / "docs" / "development" / "tolerances.md"
 BEGIN, END = "<!-- table of benchmarks/tolerances.py -->", "<!-- end -->"
 HEAD = (
-    "| entry | value | times 10: changed | false | right | divided by 10: changed | false | right |"
+    "| entry | value | read by | times 10: changed | false | right "
+    "| divided by 10: changed | false | right |"
 )
 
 
-class Outcome(NamedTuple):
-    """The statuses of all calls, the false words among them, and how many answers are right."""
+class Answer(NamedTuple):
+    """What one call says: its status, its false word if it has one, and whether it is right."""
 
-    statuses: list[str]
+    status: str
+    false: str
+    is_right: bool
+
+
+@dataclass
+class Call:
+    """A call of solve with a known answer: what it says as the library is, and what it reads."""
+
+    run: Callable[[], Answer]
+    usual: Answer
+    read: frozenset[str]
+
+
+class Outcome(NamedTuple):
+    """How many statuses differ from the usual ones, the false words, how many answers are right."""
+
+    changed: int
     false: list[str]
     right: int
 
-    def row(self, usual: Outcome) -> list[str]:
+    def row(self) -> list[str]:
         """The cells of the table."""
-        pairs = zip(self.statuses, usual.statuses, strict=True)
-        changed = sum(one != other for one, other in pairs)
-        return [str(changed), str(len(self.false)), str(self.right)]
+        return [str(self.changed), str(len(self.false)), str(self.right)]
+
+
+class Recording(Tolerances):
+    """The tolerances, and which of them have been read."""
+
+    names = frozenset(field.name for field in dataclasses.fields(Tolerances))
+    read: ClassVar[set[str]] = set()
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in Recording.names:
+            Recording.read.add(name)
+        return super().__getattribute__(name)
+
+
+@contextmanager
+def recorded() -> Iterator[set[str]]:
+    """Which entries are read meanwhile; everybody has imported this one object."""
+    Recording.read.clear()
+    object.__setattr__(TOL, "__class__", Recording)
+    try:
+        yield Recording.read
+    finally:
+        object.__setattr__(TOL, "__class__", Tolerances)
 
 
 @contextmanager
@@ -86,42 +129,73 @@ def quick(seconds: float) -> list[real.Entry]:
     return found
 
 
-def measured(draws: int, problems: list[real.Entry]) -> Outcome:
-    """All draws and all real problems with the tolerances as they are now."""
-    verdicts: list[Verdict] = []
-    shares = {"polyhedra": draws - 2 * (draws // 6), "balls": draws // 6, "extremes": draws // 6}
-    right = 0
-    for kind, number in shares.items():
-        tally = tallied(STRATEGIES[kind], number, FIRST_SEED, verdicts.append)
-        right += len(tally.right)
-    statuses = [verdict.status for verdict in verdicts]
-    false = [str(verdict) for verdict in verdicts if verdict.false]
-    for entry in problems:
+def drawn(number: int) -> list[Callable[[], Answer]]:
+    """The draws, each with every method that it names; their truths are computed once."""
+    shares = {
+        "polyhedra": number - 2 * (number // 6),
+        "balls": number // 6,
+        "extremes": number // 6,
+    }
+    found: list[Callable[[], Answer]] = []
+    for kind, share in shares.items():
+        for case in cases(STRATEGIES[kind], share, FIRST_SEED):
+            found += [partial(of_draw, case, method) for method in case.methods]
+    return found
+
+
+def of_draw(case: Case, method: str) -> Answer:
+    verdict = judge(case, method)
+    is_right = bool(Tally([verdict]).right)
+    return Answer(verdict.status, str(verdict) if verdict.false else "", is_right)
+
+
+def of_real(entry: real.Entry) -> Answer:
+    try:
         result = tb.solve(real.build(entry.spec), rtol=RTOL)
-        wrong = real.fault(entry, result)
-        statuses.append(result.status)
-        false += [f"{entry.spec.name}: {wrong}"] * (bool(wrong) and result.status != "solved")
-        right += real._is_right(entry, result.status, wrong)
-    return Outcome(statuses, false, right)
+    except Exception as error:  # of another value of an entry: it is shown, and the table goes on
+        print(f"{entry.spec.name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        return Answer("exception", "", False)
+    wrong = real.fault(entry, result)
+    false = f"{entry.spec.name}: {wrong}" if wrong and result.status != "solved" else ""
+    return Answer(result.status, false, real._is_right(entry, result.status, wrong))
+
+
+def first(run: Callable[[], Answer]) -> Call:
+    """As the library is."""
+    with recorded() as read:
+        usual = run()
+    return Call(run, usual, frozenset(read))
+
+
+def again(calls: list[Call], name: str, value: float) -> Outcome:
+    """With another value of one entry; who has not read it would say the same, and is not asked."""
+    with changed(name, value):
+        answers = [call.run() if name in call.read else call.usual for call in calls]
+    pairs = zip(answers, calls, strict=True)
+    differ = sum(answer.status != call.usual.status for answer, call in pairs)
+    false = [answer.false for answer in answers if answer.false]
+    return Outcome(differ, false, sum(answer.is_right for answer in answers))
 
 
 def table(draws: int, problems: list[real.Entry], names: list[str]) -> Iterator[str]:
     """The lines of the table, one by one, and the false words after each."""
-    usual = measured(draws, problems)
+    calls = [first(run) for run in drawn(draws)]
+    calls += [first(partial(of_real, entry)) for entry in problems]
+    false = [call.usual.false for call in calls if call.usual.false]
     yield (
-        f"{len(usual.statuses)} calls: {draws} draws of `tests/truth` and {len(problems)} real "
+        f"{len(calls)} calls: {draws} draws of `tests/truth` and {len(problems)} real "
         f"problems; version {tb.__version__}, {datetime.date.today()}. As it is: "
-        f"{len(usual.false)} false words, {usual.right} right answers."
+        f"{len(false)} false words, {sum(call.usual.is_right for call in calls)} right answers."
     )
     yield ""
     yield HEAD
-    yield "|---|---|---|---|---|---|---|---|"
+    yield "|---|---|---|---|---|---|---|---|---|"
     for name in names:
-        value, cells = getattr(TOL, name), []
+        value = getattr(TOL, name)
+        cells = [str(sum(name in call.read for call in calls))]
         for other in others(value):
-            with changed(name, other):
-                found = measured(draws, problems)
-            cells += found.row(usual)
+            found = again(calls, name, other)
+            cells += found.row()
             for word in found.false:
                 print(f"{name} = {other:g}: {word}", file=sys.stderr, flush=True)
         yield f"| `{name}` | {value:g} | {' | '.join(cells)} |"

@@ -300,7 +300,7 @@ def test_a_saved_problem_is_solved_and_the_result_saved(here, no_drawing, capsys
     result = tb.load(here / "run.npz")
     assert str(result).replace(" (as saved)", "") in said
     assert np.array_equal(result.x, tb.solve(problem).x)
-    assert main(["compare", "p.npz", "--methods", "exact", "adaptive", "--budget", "1"]) == 0
+    assert main(["compare", "p.npz", "--methods", "exact", "adaptive", "--budget", "0.1"]) == 0
 
 
 def test_a_saved_result_is_no_problem_and_save_needs_a_file_of_its_kind(here, capsys):
@@ -426,23 +426,12 @@ def run(*arguments, cwd):
     )  # fmt: skip
 
 
-def test_python_m_tiebreak_passes_the_exit_code_on(tmp_path):
+def test_python_m_tiebreak_passes_the_exit_code_on(tmp_path, count):
     (tmp_path / "p.toml").write_text(SMALL + STEPS)
-    for arguments, code in ((["p.toml", "--max-iter", "1"], 1), (["q.toml"], 2)):
+    for arguments, code in ((["p.toml", "--max-iter", "1"], 1), (["q.toml"], 2))[: count(1, 2)]:
         done = run("-m", "tiebreak", "solve", *arguments, cwd=tmp_path)
         assert done.returncode == code
         assert "Traceback" not in done.stderr
-
-
-def test_help_imports_nothing_heavy(tmp_path):
-    heavy = "{'scipy', 'sklearn', 'matplotlib', 'pandas'}"
-    done = run(
-        "-c",
-        "import sys; from tiebreak.cli import _parser; _parser().format_help(); "
-        f"print(sorted({heavy} & sys.modules.keys()))",
-        cwd=tmp_path,
-    )
-    assert done.stdout == "[]\n"
 
 
 # -- what once ended in a traceback ---------------------------------------------------------------

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.sources import parsed
 
 from tiebreak import cli
 from tiebreak.driver.registry import METHODS
@@ -172,7 +173,7 @@ def test_the_map_names_every_module_with_its_first_sentence():
     source = ROOT / "src" / "tiebreak"
     for path in source.rglob("*.py"):
         if path.name not in ("__init__.py", "__main__.py"):
-            said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+            said = ast.get_docstring(parsed(path))
             assert said, path
             name = path.relative_to(source).as_posix()
             assert f"[{name}](../../src/tiebreak/{name})" in text, f"{name}: run `make docs`"

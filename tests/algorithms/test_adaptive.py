@@ -129,7 +129,7 @@ def gradients(result):
     return result.trace[-1].upper_gradients + result.trace[-1].lower_gradients
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize(
     "units",
     [(1e-6, 1.0, 1.0), (1e6, 1.0, 1.0), (1.0, 1e-6, 1.0), (1.0, 1e6, 1e6), (1.0, 1.0, 1e-6)],

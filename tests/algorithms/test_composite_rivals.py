@@ -289,7 +289,7 @@ RATES = [
 ]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("kind", [RAPM, BiSG, PBAPG])
 def test_the_measured_rate_is_at_least_the_published_one(count, kind):
     cases = [case for case in RATES if type(case[0]) is kind]
@@ -297,7 +297,7 @@ def test_the_measured_rate_is_at_least_the_published_one(count, kind):
         print(f"\n{method} on {name}: {measured_rate(method, INSTANCES[name](), *published)}")
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", INSTANCES)
 @pytest.mark.parametrize("method", [BiSG(), RAPM(), PBAPG(), PBAPG(adaptive=True)], ids=NAMES)
 def test_no_certificate_is_wrong_and_on_a_bounded_set_it_follows_the_method(method, name):
@@ -381,7 +381,7 @@ def test_library_and_dtype_are_kept_and_nothing_given_is_changed(method, dtype, 
         np.testing.assert_array_equal(before, np.asarray(after))
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("method", RIVALS, ids=NAMES)
 def test_a_run_goes_on_from_its_checkpoint_bit_for_bit(tmp_path, method):
     problem, *_, x0 = composite("L1", "GroupL2", tb.Ball(1.5))
@@ -394,7 +394,7 @@ def test_a_run_goes_on_from_its_checkpoint_bit_for_bit(tmp_path, method):
     assert (continued.upper_gap, continued.lower_gap) == (whole.upper_gap, whole.lower_gap)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("method", RIVALS, ids=NAMES)
 def test_one_gradient_of_each_level_per_step(method):
     problem, *_, x0 = composite("L1", "L1", tb.Ball(1.5))

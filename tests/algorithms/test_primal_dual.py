@@ -198,7 +198,7 @@ def test_one_gradient_of_each_level_a_step():
 
 
 def test_certificates_are_never_wrong(count):
-    number, certified = count(8, 600), 0
+    number, certified = count(4, 600), 0
     for seed in range(number):
         p = planted(seed)
         result = tb.solve(p.problem(), "primal-dual", x0=p.x0, rtol=1e-6, max_iter=200)
@@ -207,7 +207,7 @@ def test_certificates_are_never_wrong(count):
 
 
 def test_certificates_with_penalties_are_never_wrong(count):
-    number, certified = count(4, 600), 0
+    number, certified = count(2, 600), 0
     for seed in range(number):
         p = planted_composite(seed)
         problem = p.problem()

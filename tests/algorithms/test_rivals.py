@@ -605,7 +605,7 @@ def test_an_accuracy_gives_its_penalty():
 # --- what every method must do -------------------------------------------------------------------
 
 
-@pytest.mark.sample(9)
+@pytest.mark.sample(18)
 @pytest.mark.parametrize("method", RIVALS, ids=NAMES)
 @pytest.mark.parametrize("domain", [tb.Ball(2.0), tb.Simplex(3.0), tb.Box(-1.0, 2.0)])
 def test_linear_levels_are_no_division_by_zero(method, domain):

@@ -8,6 +8,7 @@ import math
 import re
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -298,10 +299,10 @@ def test_who_is_late_or_fails_has_no_answer(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("delta", [0.0, 1e-8])
-def test_two_stages_by_hand_come_close(delta: float) -> None:
+def test_two_stages_by_hand_come_close(delta: float, count: Callable[[int, int], int]) -> None:
     pytest.importorskip("cvxpy", reason="the conic rival needs CVXPY")
     chosen = small_cases()
-    for case in (chosen[i] for i in (0, 2, 3, 5)):
+    for case in (chosen[i] for i in (0, 3, 2, 5)[: count(2, 4)]):
         found = rivals_outside.limited(rivals_outside.conic(delta), case, 60.0)
         assert found.x is not None, (case.what, found.words)
         problem, scale = case.make(), decide.scale_of(case)

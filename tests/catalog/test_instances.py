@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from itertools import pairwise
-from pathlib import Path
 
 import cvxpy as cp
 import numpy as np
@@ -111,23 +109,6 @@ def test_names_are_unique_and_the_table_has_a_line_for_each():
         assert line.endswith(one.source)
 
 
-def test_listing_imports_and_builds_nothing():
-    script = (
-        "import sys; from tiebreak.catalog.instances import instances, table; "
-        "instances(); table(); list(map(str, instances())); "
-        "print([m for m in ('scipy', 'sklearn', 'matplotlib') if m in sys.modules])"
-    )
-    source = Path(tb.__file__).parents[1]
-    found = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"PYTHONPATH": str(source), "PATH": ""},
-    )
-    assert found.stdout.strip() == "[]"
-
-
 @pytest.mark.parametrize("one", instances(), ids=NAMES)
 def test_an_instance_keeps_the_word_of_its_line(one, built):
     made = built(one.name)
@@ -184,6 +165,7 @@ def test_a_claimed_solution_lies_in_the_domain_and_has_the_claimed_values(name, 
         assert g == pytest.approx(made.lower_optimum, rel=1e-12, abs=1e-28 * made.lower_lipschitz)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
@@ -793,7 +775,7 @@ def test_an_l1_ball_that_binds_keeps_eight_dimensions_of_ties():
 
 # --- sparse problems -----------------------------------------------------------------------------
 
-PURSUITS = [(200, 1000, 20), (1, 2, 1), (1, 9, 1), (2, 3, 1), (20, 21, 8), (40, 400, 4)]
+PURSUITS = [(40, 400, 4), (200, 1000, 20), (1, 2, 1), (1, 9, 1), (2, 3, 1), (20, 21, 8)]
 
 
 @pytest.mark.sample(6)

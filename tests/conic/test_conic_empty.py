@@ -67,7 +67,7 @@ def rows_of(seed: int, is_empty: bool) -> tuple[Any, Any]:
 
 
 def test_planted_contradictions_and_planted_points(count: Any) -> None:
-    for seed in range(count(40, 400)):
+    for seed in range(count(20, 400)):
         A, b = rows_of(seed, is_empty=True)
         program = compile_levels([tb.Linear(np.zeros(A.shape[1]))], tb.Polyhedron(A, b), A.shape[1])
         found = solve_chain(program, [])

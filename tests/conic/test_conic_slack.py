@@ -48,7 +48,7 @@ def best_of(i: int, problem: Leveled, exact: list[float], heights: list[float], 
 
 
 def test_what_a_level_gave_up(count: Count) -> None:
-    total, wrong, failed, slacked, checked, unknown = count(20, 1000), [], [], 0, 0, 0
+    total, wrong, failed, slacked, checked, unknown = count(15, 1000), [], [], 0, 0, 0
     wide = []  # a solver that stalled, and a result that says so by its error
     for seed in range(total):
         problem, exact = with_values(seed)
@@ -97,7 +97,7 @@ def test_a_narrow_cut_is_not_taken_for_a_point() -> None:
 
 
 def test_the_price_of_a_slack(count: Count) -> None:
-    wrong, close, total = [], 0, count(12, 100)
+    wrong, close, total = [], 0, count(8, 100)
     for seed in range(total):
         curve = curves.drawn(seed)
         g, f = curve.problem.levels

@@ -48,7 +48,7 @@ def best_values(A: Any, b: Any, costs: list[Any]) -> list[float]:
 
 
 def test_units_of_columns_and_points_far_away(count: Count) -> None:
-    total, wrong = count(40, 600), []
+    total, wrong = count(20, 600), []
     for seed in range(total):
         A, b, costs = drawn(seed)
         values, n = best_values(A, b, costs), A.shape[1]

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from helpers.sources import naming
 
 import tiebreak as tb
 from tiebreak.algorithms.base import Method, StateReport
@@ -111,8 +112,8 @@ def test_nothing_is_looked_for_by_name_in_the_loop_in_auto_and_in_the_races():
     source = Path(tb.__file__).parent
     found = []
     for package in ("driver", "auto", "experiments"):
-        for path in sorted((source / package).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text())):
+        for path, tree in naming(source / package, "getattr(", "hasattr("):
+            for node in ast.walk(tree):
                 if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
                     continue
                 if node.func.id not in ("getattr", "hasattr") or len(node.args) < 2:

@@ -118,7 +118,7 @@ def test_every_kind_of_trace_can_be_drawn(result, gaps):
     odd.plot().canvas.draw()
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     ("ending", "magic"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")]
 )

@@ -21,7 +21,7 @@ def generous(seed: int) -> list[Any]:
 
 
 def test_a_value_is_the_objectives_own_at_x(count: Any) -> None:
-    for seed in range(count(10, 40)):
+    for seed in range(count(5, 40)):
         levels = generous(seed)
         result = tb.solve(tb.Levels(*levels, domain=tb.Box(-1e9, 1e9)))
         for h, report in zip(levels, result.levels.values(), strict=False):

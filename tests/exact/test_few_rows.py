@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from fractions import Fraction
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 import tiebreak as tb
+from tiebreak.exact import newton
 from tiebreak.exact.bounds.wide_bounds import prove_wide
 from tiebreak.exact.method import Exact, _state
 from tiebreak.exact.reductions.wide import ScaledEquations, WideAnswer, _reduced, solve_wide
@@ -222,3 +224,13 @@ def test_single_precision_is_decided_in_double():
     np.testing.assert_allclose(result.x, truth, rtol=1e-5)
     assert result.success
     assert math.isfinite(result.certificate.upper_error)
+
+
+@pytest.mark.parametrize("keeps_digits", [True, False])
+@pytest.mark.parametrize("rows", [3, 8, 20])
+def test_a_small_root_has_the_same_square_whatever_counts_as_tall(monkeypatch, rows, keeps_digits):
+    """With `tall` below 1, roots of fewer rows than columns are factorised, too."""
+    monkeypatch.setattr(newton, "TOL", dataclasses.replace(newton.TOL, tall=0.1))
+    R = np.random.default_rng(0).standard_normal((rows, 8))
+    root = newton._small_root(R, None, keeps_digits)
+    np.testing.assert_allclose(root.T @ root, R.T @ R, atol=1e-12)

@@ -141,7 +141,7 @@ def within(interval, truth):
 
 
 def test_both_levels_are_proved_without_a_radius(count):
-    number = count(20, 100)
+    number = count(10, 100)
     proved = 0
     for seed in range(number):
         planted = Planted(seed)
@@ -202,7 +202,7 @@ def test_no_claim_where_there_is_no_minimiser_or_the_rank_is_not_sure():
 # --- singular quadratics --------------------------------------------------------------------------
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("seed", range(20))
 def test_a_singular_quadratic_is_proved(seed):
     """g = ½x'Qx - <Q x1, x> + 1, Q = C'C whole: minimisers {Cx = C x1}, g* = 1 - ½|C x1|²."""

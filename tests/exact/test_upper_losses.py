@@ -54,7 +54,7 @@ def set_and_normal(domain, x, rng):
     return tb.Space(), x, normal
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("above", LOSSES)
 @pytest.mark.parametrize("below", ["LeastSquares", "Poisson"])
 @pytest.mark.parametrize("domain", DOMAINS)

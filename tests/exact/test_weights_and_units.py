@@ -15,7 +15,7 @@ from tiebreak.functions import decompose
 PARTS = 10
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("method", ["exact", "conic"])
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_word_is_false(method, part, count):

@@ -286,7 +286,7 @@ def experiment_of(what):
     return paper_runs.Experiment(what, f"Title of {what}", rows, facts)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(  # the many pictures of figure 2 take longest
     "what", [pytest.param(what, marks=pytest.mark.full if what == "fig2" else ()) for what in ALL]
 )

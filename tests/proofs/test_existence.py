@@ -12,7 +12,7 @@ import tiebreak as tb
 
 
 def test_without_a_minimiser_nothing_is_a_success_and_with_one_nothing_is_denied(count):
-    print(figure := existence(count(8, 200), 0))
+    print(figure := existence(count(4, 200), 0))
     assert not figure.misses, figure
 
 

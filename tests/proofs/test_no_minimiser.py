@@ -197,6 +197,7 @@ def test_every_method_says_it(method):
     assert np.min(SEPARABLE.matrix.entries @ result.findings.direction) > 0.0
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("lower", "domain"), NO_LOWER_MINIMUM)
 @pytest.mark.parametrize("method", ["adaptive", "agm-bio", "auto"])
 def test_on_every_domain(lower, domain, method):
@@ -257,7 +258,7 @@ def test_rows_that_are_only_products_and_rows_on_a_disk(tmp_path):
 # --- by a hair ------------------------------------------------------------------------------------
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("size", [1e-3, 1e-6, 1e-9, 1e-12])
 def test_a_hair_on_either_side(size):
     rows = np.array([[0.0, 1.0], [1.0, size], [-1.0, size]])
@@ -286,9 +287,9 @@ def test_rows_opposite_to_each_other_are_held_only_if_they_are_so_exactly():
     assert result.status != "unbounded"
 
 
-def test_a_tilt_that_is_a_rounding_error_is_none():
+def test_a_tilt_that_is_a_rounding_error_is_none(count):
     rng = np.random.default_rng(1)
-    for _ in range(6):
+    for _ in range(count(2, 6)):
         B = rng.standard_normal((3, 6))
         lower = tb.LeastSquares(B, np.ones(3)) + tb.Linear(B.T @ rng.standard_normal(3))
         result = tb.solve(tb.Problem(upper=tb.SquaredNorm(), lower=lower), "adaptive", max_iter=200)

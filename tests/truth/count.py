@@ -38,17 +38,39 @@ def tallied(
     Where it raises and ``shrink`` is true, hypothesis looks for a simpler case that raises, too.
     """
     tally = Tally()
-    is_simplest = True
 
     def run(case: Case) -> None:
-        nonlocal is_simplest
-        if is_simplest:
-            is_simplest = False
-            return
         verdicts = judged(case)
         tally.add(verdicts)
         for verdict in verdicts:
             check(verdict)
+
+    _draw(strategy, number, start, run, shrink)
+    return tally
+
+
+def cases(strategy: SearchStrategy[Case], number: int, start: int) -> list[Case]:
+    """So many draws, from seed ``start`` on."""
+    found: list[Case] = []
+    _draw(strategy, number, start, found.append, shrink=False)
+    return found
+
+
+def _draw(
+    strategy: SearchStrategy[Case],
+    number: int,
+    start: int,
+    run: Callable[[Case], None],
+    shrink: bool,
+) -> None:
+    is_simplest = True
+
+    def run_others(case: Case) -> None:
+        nonlocal is_simplest
+        if is_simplest:
+            is_simplest = False
+        else:
+            run(case)
 
     phases = [Phase.generate, Phase.shrink] if shrink else [Phase.generate]
     for chunk in range(-(-number // CHUNK)):
@@ -60,8 +82,7 @@ def tallied(
             phases=phases,
             suppress_health_check=list(HealthCheck),
         )
-        seed(start + chunk)(options(given(strategy)(run)))()
-    return tally
+        seed(start + chunk)(options(given(strategy)(run_others)))()
 
 
 class Found(Exception):

@@ -18,7 +18,6 @@ from tiebreak.functions import Minorant, PointWithImage, SmoothFunction
 from tiebreak.linalg import Array, Image, arrays, in_files
 from tiebreak.problem import Point, Problem, mixed
 
-LARGEST_A = 2.0**900  # far from overflow, with room for its products with values
 SHRINK = 0.97  # of L after every step, so that it follows the curvature down as well as up
 TRIES = 100  # backtracking steps at most: then rounding is all that is left
 GROWTH = 1.3  # of L at least, if a step turns out to be too long
@@ -44,7 +43,8 @@ class Momentum(NamedTuple):
 
         Or if its step sizes are about to overflow, as they may where h is nearly linear.
         """
-        if (self.value <= before.value or self.steps < 3) and self.A < LARGEST_A:
+        # A stays far from overflow, with room for its products with values.
+        if (self.value <= before.value or self.steps < 3) and self.A < 2.0**900:
             return self
         return begin(self.x, self.smoothness, self.value)
 

@@ -12,9 +12,6 @@ from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.sets.faces import ActiveFace
 
-LENGTH = 1e-6  # of a difference, relative to |x|: between rounding and third derivatives
-ENTRIES_AT_ONCE = 16  # entries in one step, so that a run can be stopped between them
-
 
 @in_files("bregman.hessians")
 class HessianDifferences(NamedTuple):
@@ -34,8 +31,10 @@ class HessianDifferences(NamedTuple):
         """With some more columns: both slopes at points of Z close to x."""
         x = f_x.at
         f, g, known = (np.array(arrays.to_numpy(part)) for part in self)
-        length = LENGTH * (arrays.norm(x) or 1.0)
-        for i in self.missing(face)[:ENTRIES_AT_ONCE]:
+        # The length of a difference lies between rounding and third derivatives.
+        length = 1e-6 * (arrays.norm(x) or 1.0)
+        # A few entries in one step, so that a run can be stopped between them.
+        for i in self.missing(face)[:16]:
             deadline.check()
             unit = np.zeros(len(known))
             unit[i] = length

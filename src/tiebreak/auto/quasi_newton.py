@@ -16,7 +16,6 @@ from tiebreak.sets.faces import ActiveFace
 KEPT_MATRIX = 1000  # variables up to which the matrix is kept: 8 MB in float64
 LEAST_CURVATURE = 1e-14  # of |s| |y|: a smaller <s, y> is rounding
 PAIRS = 12  # how many are kept where it is not
-KEPT = 0.9  # a pair stays where so much of its step is along the new face
 
 
 @in_files("bregman.inverse-hessian")
@@ -67,12 +66,13 @@ class InverseHessian(NamedTuple):
         """
         if self.inverse is None:
             kept = [(after.along(s), after.along(y), arrays.norm(s)) for s, y in self.pairs]
+            # A pair stays if most of its step is along the new face.
             return InverseHessian(
                 None,
                 tuple(
                     (s, y)
                     for s, y, size in kept
-                    if arrays.norm(s) >= KEPT * size
+                    if arrays.norm(s) >= 0.9 * size
                     and arrays.dot(s, y) > LEAST_CURVATURE * arrays.norm(s) * arrays.norm(y)
                 ),
             )

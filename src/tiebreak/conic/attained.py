@@ -31,8 +31,6 @@ from tiebreak.sets.base import Set
 from tiebreak.sets.constraints import SecondOrderCone
 from tiebreak.sets.polyhedra import Polyhedron
 
-MOVED = 0.5  # where the answer is 0 or 1
-
 
 class _Curved(NamedTuple):
     """A curved cone that a direction may move."""
@@ -152,7 +150,8 @@ def _direction(stage: Stage, curved: list[_Curved], dropped: list[_Curved]) -> t
     gain = Objective(np.zeros((0, n + k)), np.zeros(0), np.append(np.zeros(n), -np.ones(k)))
     found = clarabel_solve(gain, sp.hstack([G, T]), offset, tuple(kinds)).z
     w = np.where(np.isfinite(found[:n]), found[:n], 0.0)
-    return w, np.asarray(-(moves @ w) > MOVED)
+    # The answer is 0 or 1, up to rounding.
+    return w, np.asarray(-(moves @ w) > 0.5)
 
 
 def _movement(rows: Any, cone: _Curved) -> Any:

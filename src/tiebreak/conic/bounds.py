@@ -33,8 +33,6 @@ from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.polyhedra import contradicts
 
-BALANCINGS = 3  # each gains the digits of a solution by least squares
-
 
 class HeldLevel(NamedTuple):
     """The equations of a level, and how far its value may be from its bound."""
@@ -174,7 +172,8 @@ def contradiction(constraints: ConicSet) -> Host | None:
     y = answer.y[:m]
     y[zero] -= answer.y[m:-1]
     y[np.abs(y) < TOL.faint * np.max(np.abs(y), initial=0.0)] = 0.0
-    for _ in range(BALANCINGS):
+    # Each round gains the digits of a solution by least squares.
+    for _ in range(3):
         y = dual_point(blocks, y)
         y += np.abs(y) * _smallest_weights(scaled_rows(rows, np.abs(y)), -(rows.T @ y))
     y, rest = dual_point(blocks, y), np.setdiff1d(np.arange(m), one)

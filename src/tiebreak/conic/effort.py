@@ -16,10 +16,6 @@ import numpy as np
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 
-NO_EFFORT = 300  # rows and variables of which a factor takes milliseconds, whatever it is like
-FEW_ENTRIES = 3  # of a row that is left out: a bound, a difference of neighbours, most of a cone
-MANY_NEIGHBOURS = 10.0  # times the root of their number: nodes with more of them come last
-DENSE_PRODUCT = 1 / 16  # of a unit of `deadline.svd_work`: one in a dense part of the factor
 SPARSE_PRODUCT = 4.0  # the same for one that is found by its indices, in the order or in the factor
 
 
@@ -30,10 +26,12 @@ def ask_for_factor(P: Any, rows: Any) -> None:
     """
     import scipy.sparse as sp
 
-    if sum(rows.shape) <= NO_EFFORT:
+    # A factor of so few rows and variables takes milliseconds, whatever it is like.
+    if sum(rows.shape) <= 300:
         return
     data = sp.csr_array(rows)
-    data = data[np.diff(data.indptr) > FEW_ENTRIES]
+    # Rows of at most three entries are left out: bounds, differences, most of a cone.
+    data = data[np.diff(data.indptr) > 3]
     in_rows, in_columns = np.diff(data.indptr), np.bincount(data.indices, minlength=data.shape[1])
     ordering = SPARSE_PRODUCT * _squares(in_columns[in_columns <= _many(sum(rows.shape))])
     deadline.check(ordering)
@@ -61,12 +59,14 @@ def _squares(counts: Host) -> float:
 
 
 def _many(nodes: int) -> float:
-    return MANY_NEIGHBOURS * float(np.sqrt(nodes))
+    # Nodes with more neighbours than ten times the root of their number come last.
+    return 10.0 * float(np.sqrt(nodes))
 
 
 def check_factor(columns: Host, ordering: float) -> None:
     """Is there time and memory for a factor with so many entries in each column?"""
-    deadline.check(ordering + DENSE_PRODUCT * _squares(columns))
+    # A product in a dense part of the factor is 1/16 of a unit of `deadline.svd_work`.
+    deadline.check(ordering + (1 / 16) * _squares(columns))
     entry = np.dtype(np.float64).itemsize + np.dtype(np.int64).itemsize  # a value and its index
     size = entry * int(np.sum(columns))
     try:  # where the system refuses it now, Clarabel's own request would end the process

@@ -12,9 +12,7 @@ from tiebreak.linalg.conic_form import entries
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.tolerances import TOL
 
-SHIFT_ROUNDS = 12  # of taking back what a shift has changed
 FEW_EQUATIONS = 100  # equations that a complete orthogonal factorisation solves in a millisecond
-DENSE_FACTOR_SHARE = 0.1  # of entries that are not 0, from which a dense factorisation is faster
 
 
 def kkt_matrix(F: Any, H: Any, J: Any) -> Any:
@@ -64,7 +62,8 @@ def regularised_solution(K: Any, right: Host, primal: int) -> Host | None:
 
     size = len(right)
     count = K.nnz if sp.issparse(K) else np.count_nonzero(K)
-    is_dense = count >= DENSE_FACTOR_SHARE * size * size
+    # From a tenth of all entries on, a dense factorisation is faster.
+    is_dense = count >= 0.1 * size * size
     if is_dense == sp.issparse(K):
         K = K.toarray() if is_dense else sp.csc_array(K)
     deadline.check()
@@ -92,7 +91,8 @@ def regularised_solution(K: Any, right: Host, primal: int) -> Host | None:
         return None
     x, left = np.zeros(size), d * right
     least = norm(left)
-    for _ in range(SHIFT_ROUNDS):
+    # Rounds of taking back what a shift has changed.
+    for _ in range(12):
         trial = x + solve(left)
         left = d * right - scaled @ trial
         if not norm(left) < 0.5 * least:

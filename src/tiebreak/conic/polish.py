@@ -26,7 +26,6 @@ from tiebreak.linalg.spectra import equilibrate
 from tiebreak.linalg.tolerances import TOL
 
 SMALL_PART = 1e-3  # of a length in the whole program: a solution that is much shorter is 0
-POLISHING_STEPS = 6  # of Newton's method: it doubles the digits, and begins with five or more
 
 
 class PrimalDualPoint(NamedTuple):
@@ -125,7 +124,8 @@ def _newton(
     """
     first = now = start._replace(y=_on_faces(stage, active, start))
     best = Polished(first, active, math.inf)
-    for k in range(POLISHING_STEPS):
+    # Newton's method doubles the digits, and begins with five or more.
+    for k in range(6):
         further = _step(stage, active, now)
         if further is None:
             break

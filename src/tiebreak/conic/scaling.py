@@ -20,9 +20,7 @@ from tiebreak.linalg.conic_form import entries, scaled_rows
 from tiebreak.linalg.host import power_of_two
 from tiebreak.linalg.tolerances import TOL
 
-ALIKE_UNITS = 7.0  # powers of two: units of variables that differ by less are alike
 FARTHEST_UNIT = 200  # units are between 2^-FARTHEST_UNIT and 2^FARTHEST_UNIT
-STEADY = 0.25  # powers of two: units that change by less are found
 
 
 class Units(NamedTuple):
@@ -140,9 +138,11 @@ def _columns(entries: _Entries, group: Host, n: int) -> Host:
         before = units
         rest = (of_rows + np.bincount(rows, units[columns], minlength=groups)) / in_rows
         units = (np.bincount(columns, rest[rows], minlength=n) - of_columns) / in_columns
-        if np.max(np.abs(units - before), initial=0.0) < STEADY:
+        # Units that change by less than 2^(1/4) are found.
+        if np.max(np.abs(units - before), initial=0.0) < 0.25:
             break
-    if np.ptp(units) <= ALIKE_UNITS:
+    # Units that differ by less than 2^7 are alike.
+    if np.ptp(units) <= 7.0:
         return np.ones(n)
     return np.asarray(np.exp2(np.round(units - np.median(units))))
 

@@ -13,7 +13,6 @@ from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.tolerances import TOL
 
-DROWNED_SLOPE = 2.0**-30  # of what cancels in a slope: the least that is looked for near a center
 NEAR_ONE = 2.0**7  # lengths and slopes that differ less from 1 are left as they are
 
 
@@ -65,7 +64,8 @@ def clarabel_solve(
     length = _unit(offset)
     steepest = length * float(abs(gram).max()) if len(q) else 0.0
     # Next to a minimiser slopes may be far smaller than what cancels in them.
-    slope = _unit(np.append(q, steepest if center is None else DROWNED_SLOPE * steepest)) * length
+    # Near a center, nothing smaller than this part of what cancels in a slope is looked for.
+    slope = _unit(np.append(q, steepest if center is None else 2.0**-30 * steepest)) * length
     P = gram * (length / slope * length)
     P = _compressed(np.triu(P) if isinstance(P, np.ndarray) else sp.triu(P))
     rows = _compressed(rows)

@@ -25,7 +25,6 @@ from tiebreak.display.views import Panel, Table, View
 from tiebreak.linalg.archive import write_atomically
 
 MOST = 3000  # rows of all groups together that a page holds: about half a megabyte
-STACKED = 4  # rows of a table whose cells go below each other on a narrow screen
 
 
 def write_page(view: View, path: Path, title: str = "") -> Path:
@@ -165,7 +164,8 @@ def _readout(view: View) -> str:
 
 def _table(table: Table) -> str:
     name = escaped(table.caption)
-    stacked = " stacked" if len(table.rows) <= STACKED else ""  # where the screen is narrow
+    # Cells of a table of few rows go below each other on a narrow screen.
+    stacked = " stacked" if len(table.rows) <= 4 else ""
     return (
         f'<section class="table scroll{stacked}" tabindex="0" aria-label="{name}">'
         f"{table_html(table)}</section>"

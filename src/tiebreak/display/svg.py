@@ -16,8 +16,6 @@ from tiebreak.display.views import Column, Curve, Group, Panel, ProvedGap, View,
 from tiebreak.proofs.certificate import UNDERFLOW
 
 LEAST_DRAWN, MOST_DRAWN = 1e-300, 1e300  # beyond them sums and quotients leave the floats
-FEW_POINTS = 12  # points: each is drawn
-POINTS = 600  # of all lines of a panel together, 110 of one at most
 WIDTH, HEIGHT = 340.0, 190.0  # of one panel
 LEFT, RIGHT, TOP, BOTTOM = 58.0, 10.0, 26.0, 34.0
 FOOT = HEIGHT - BOTTOM
@@ -133,7 +131,8 @@ def _spot(x: float, y: float, fill: str, radius: float = 5.0) -> str:
 
 def _panel(view: View, panel: Panel) -> str:
     axis, name = view.axes[0]
-    most = min(110, POINTS // len(view.groups))
+    # 600 points in all lines of a panel together.
+    most = min(110, 600 // len(view.groups))
     drawn = [_thinned(group, axis, panel, most) for group in view.groups]
     has_below = any(_below(group, panel).any() for group in drawn)
     title = f"{panel.title}; ○ below it" if has_below else panel.title
@@ -275,7 +274,8 @@ def _curve(x: Column, y: Column, curve: Curve, index: int) -> str:
         return f'<path d="{path}" {look}/>'
     hue, dash = HUES[index % len(HUES)], DASHES[index % len(DASHES)]
     # A line of a few points is seen by its points, and one point alone is no line.
-    dotted = [i for piece in pieces if x.size <= FEW_POINTS or piece.size == 1 for i in piece]
+    # Of a dozen points each is drawn.
+    dotted = [i for piece in pieces if x.size <= 12 or piece.size == 1 for i in piece]
     dots = "".join(
         f'<circle cx="{x[i]:.1f}" cy="{y[i]:.1f}" r="2.6" fill="{hue}"/>' for i in dotted
     )

@@ -15,7 +15,6 @@ import numpy as np
 
 TONES = {"certified": "good", "solved": "fair"}  # of a status; all others are "poor"
 WORDS = {"solved": "solved, not proved"}  # where the status itself could mislead
-SHORTEST_CURVE = 3  # rows: no curve
 LETTERS = {"upper": "f", "lower": "g"}
 
 Column = np.ndarray[Any, Any]
@@ -120,7 +119,8 @@ class View:
     @property
     def has_curves(self) -> bool:
         """Are there curves worth drawing?  A direct method has one step: its proofs say more."""
-        return any(group.size > (SHORTEST_CURVE if self.proofs else 1) for group in self.groups)
+        # Three rows are no curve.
+        return any(group.size > (3 if self.proofs else 1) for group in self.groups)
 
 
 def number(value: float | None, digits: int = 9) -> str:

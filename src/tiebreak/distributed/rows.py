@@ -36,9 +36,7 @@ from tiebreak.distributed.shards import (
 from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.linalg import Array, DeferredImage, Host, Image, Matrix, mix
 
-RESTARTS = 8  # of a worker: one that dies more often would do so for ever
 INLINE = 100 * 1024  # bytes: what is larger, Ray puts into its store, and once is enough for all
-RECENT = 8  # mixtures kept to recognise a point to be multiplied anew: a step makes fewer
 
 
 class Traffic(NamedTuple):
@@ -144,11 +142,13 @@ class Rows(Matrix):
         self.kind, self.traffic = kind.__name__, Traffic()
         ray = _ray(self.kind)
         self._lock = threading.Lock()  # for all that changes from round to round
-        self._recent = deque[Remote](maxlen=RECENT)
+        # Mixtures kept to recognise a point to be multiplied anew: a step makes fewer.
+        self._recent = deque[Remote](maxlen=8)
         self._kept: WeakValueDictionary[int, Remote] = WeakValueDictionary()
         self._next_key = 0
+        # A worker that dies more often would do so for ever.
         actor = ray.remote(Worker).options(
-            max_restarts=RESTARTS, max_task_retries=-1, scheduling_strategy="SPREAD"
+            max_restarts=8, max_task_retries=-1, scheduling_strategy="SPREAD"
         )
         if len(ray.cloudpickle.dumps(sources)) > INLINE:
             sources = [Stored(one) if callable(one) else one for one in sources]

@@ -35,7 +35,6 @@ from tiebreak.proofs.gate import (
 Tolerance = float | tuple[float, float]
 
 WIDE = "the bounds have settled, and are wider than the tolerance"
-FIRST_CHECK = 256  # steps before the gaps are compared for the first time; then twice as many
 
 
 def certify(
@@ -136,7 +135,8 @@ def _collected(
             run.accumulator.add(StepEvidence(intervals=intervals))
         runs.append(run)
         proof = run.certificate(x)
-        next_check = FIRST_CHECK
+        # Steps before the gaps are compared for the first time; then twice as many.
+        next_check = 256
         while steps < max_iter and run.step():
             deadline.check()
             steps += 1

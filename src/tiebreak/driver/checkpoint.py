@@ -30,7 +30,6 @@ from tiebreak.proofs.bounds import Sums
 from tiebreak.proofs.models import Model
 from tiebreak.sets import projected
 
-PAUSE = 20.0  # times what saving took: so long until the next time
 HEADER = "checkpoint"  # the name of the JSON text
 RUN_FORMAT = 12  # raised whenever an older file could not be continued faithfully
 SCALES = (1e-2, 1.0, 1e6)  # how far from x0 callables are asked, relative to 1 + |x0|
@@ -67,7 +66,8 @@ class Store:
                 warnings.warn(what, RuntimeWarning, stacklevel=3)
             self._has_warned = True
         ended = time.perf_counter()
-        self._due = ended + PAUSE * (ended - began)
+        # The next save waits 20 times the duration of this one.
+        self._due = ended + 20.0 * (ended - began)
 
     def save_when_due(self, run: Run) -> None:
         """Save the run where that was not done for a while."""

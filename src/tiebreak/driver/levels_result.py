@@ -109,7 +109,6 @@ REASONS = {  # why an interval is estimated, and not proved
     "held": "bounds count how far the held levels may be off",
 }
 HEADER = ("level", "best value", "at x", "given up (allowed)", "ties", "price", "")
-TERMINAL_WIDTH = 100  # columns of a terminal
 CLOCK = "000000.s:"  # in the place of the time, so that lines do not break by it
 
 
@@ -300,7 +299,7 @@ def _and(names: list[str]) -> str:
 def _wrapped(start: str, text: str) -> list[str]:
     """Lines of a terminal, those after the first below the text."""
     indent = " " * (len(start) if start.startswith(" ") else 2)
-    return textwrap.wrap(text, TERMINAL_WIDTH, initial_indent=start, subsequent_indent=indent)
+    return textwrap.wrap(text, 100, initial_indent=start, subsequent_indent=indent)
 
 
 def _table(rows: list[tuple[str, ...]]) -> list[str]:

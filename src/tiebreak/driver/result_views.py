@@ -33,7 +33,6 @@ from tiebreak.driver.tradeoff import Tradeoff
 from tiebreak.linalg import Array, to_numpy
 from tiebreak.proofs.certificate import UNDERFLOW
 
-NO_ROW = (0, 0, 0)
 MOST_ENTRIES = 20  # of x that are shown
 
 
@@ -43,7 +42,7 @@ MOST_ENTRIES = 20  # of x that are shown
 def run_view(result: Result) -> View:
     report, problem = without_trace(result), vars(result).get("problem")  # None: not saved with it
     upper, lower, ties = (line[9:] for line in str(result).splitlines()[1:4])
-    end = [f"{calls:,}" for calls in (result.trace[-1] if result.trace else NO_ROW)[-3:]]
+    end = [f"{calls:,}" for calls in (result.trace[-1] if result.trace else (0, 0, 0))[-3:]]
     steps = _steps_taken(result)
     cards = [
         Card("upper level, f(x)", *_card(upper, "f", result.upper_value)),

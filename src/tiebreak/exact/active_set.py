@@ -21,12 +21,10 @@ from tiebreak.linalg.linear_programs import linear_program
 from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
 
-TALL_SET = 1.5  # times as many rows as columns: then fewer do
 FACE_CHANGES = 40  # changes of the face before a general solver is asked where to go on:
 # its 60 factorisations at most then cost less than the search has
 LARGE, FACE_CHANGES_IF_LARGE = 2**12, 6  # of more than LARGE entries each change costs as much
 # as a few of its steps: there it is asked first, and then again
-KEPT_FACES = 4  # faces whose factors are kept, for the next step of Newton's method
 
 
 # --- the algorithm --------------------------------------------------------------------------------
@@ -200,11 +198,12 @@ class PolyhedronSlice:
         key = on.tobytes()
         found = self._kept.pop(key, None) or face_of(self.B[on])
         self._kept[key] = found  # as the last one
-        if len(self._kept) > KEPT_FACES:
+        # A few faces keep their factors, for the next step of Newton's method.
+        if len(self._kept) > 4:
             del self._kept[next(iter(self._kept))]
         return found
 
-    def slack(self, x: Host, share: float = TOL.met) -> tuple[Host, Host]:
+    def slack(self, x: Host, share: float) -> tuple[Host, Host]:
         """How far each inequality is from equality, in v, and up to what that counts as 0."""
         slack = (self.offset - self.rows @ x) / self.lengths
         least = share * (norm(x) + np.abs(self.offset)) / self.lengths
@@ -224,10 +223,11 @@ class PolyhedronSlice:
             return np.asarray(self.N @ whole.step(M, rounding, q, slope.size)[0])
         # First back onto the inequalities that are met: long steps have left them by rounding.
         off = (self.offset - self.rows @ x) / self.lengths
-        on = self.slack(x)[0] == 0.0
+        on = self.slack(x, TOL.met)[0] == 0.0
         back = self.face(on).onto(off[on]) if off[on].any() else np.zeros(len(q))
         here = slope._replace(vector=q + M.T @ (M @ back))
-        program = QuadraticProgram(self, M, norm(R), rounding, here, *self.slack(x + self.N @ back))
+        slack = self.slack(x + self.N @ back, TOL.met)
+        program = QuadraticProgram(self, M, norm(R), rounding, here, *slack)
         return np.asarray(self.N @ (back + search(program)))
 
     def hint(self, M: Host, q: Host, slack: Host) -> Hint | None:
@@ -315,7 +315,8 @@ def _products(rows: Host, N: Host) -> Host:
 
 def _reduced(M: Host) -> Host:
     """A matrix with the same M'M, of no more rows than columns where M has many more."""
-    if len(M) < TALL_SET * M.shape[1]:
+    # With half as many rows again as columns, fewer rows do.
+    if len(M) < 1.5 * M.shape[1]:
         return M
     deadline.check(0.5 * deadline.svd_work(*M.shape))
     return np.asarray(np.linalg.qr(M, mode="r"))

@@ -16,7 +16,6 @@ from tiebreak.linalg import Host, arrays, deadline
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.tolerances import TOL
 
-MOST_INTERIOR_STEPS = 60  # 10 to 30 are usual
 NOT_HALVED = 5  # steps that do not halve the mean product, if that is small, are rounding
 SHARE_OF_WAY = 0.995  # to the boundary, as is usual for this method
 REGULARISATION = 1e-14  # of |M|², added to all curvatures so that the matrix can be factorised
@@ -67,7 +66,8 @@ def interior_point(
     s, z = np.maximum(s, 1e-8), np.maximum(z, 1e-8)
     found, before = None, [np.inf] * NOT_HALVED
     with arrays.quiet():  # a slack that underflows makes NaN, which ends the search
-        for _ in range(MOST_INTERIOR_STEPS):
+        # 10 to 30 steps are usual.
+        for _ in range(60):
             pull = B.back(z)
             rest = H.times(v) + q + pull, B.times(v) + s - slack
             mu = float(s @ z) / len(s)

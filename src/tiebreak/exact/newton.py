@@ -20,9 +20,6 @@ from tiebreak.linalg import EPS, Host, deadline
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.tolerances import TOL
 
-PATIENCE = 3  # refinements of a quadratic's minimiser that do not halve the step: all is rounding
-LEFT_BY_REFINING = 2.0**-200  # of the start: what is left of x by refining again where it is 0
-
 SetSlice = BallSlice | PolyhedronSlice
 
 
@@ -89,7 +86,8 @@ def _newton(
             cancel; then what is left is known to more digits.
     """
     before, stalled, far = math.inf, 0, not h.is_quadratic and balanced is None
-    least = max(LEFT_BY_REFINING * norm(x), 2.0**-1022)
+    # What is left of x by refining again if it is 0, relative to the start.
+    least = max(2.0**-200 * norm(x), 2.0**-1022)
     R: Host | None = None
     rows = 0
     for _ in range(TOL.newton_steps):
@@ -115,7 +113,8 @@ def _newton(
         if change <= TOL.small_change and (stalls or length <= 2.0 * EPS * norm(x)):
             return x, True
         stalled += length > 0.5 * before
-        if h.is_quadratic and stalled >= PATIENCE:
+        # Three refinements that do not halve the step show that all is rounding.
+        if h.is_quadratic and stalled >= 3:
             return x, True
         before = length
     near = h if balanced is not None else h.magnified(x)
@@ -139,7 +138,7 @@ def _small_root(R: Host, basis: Host | None, keeps_digits: bool) -> Host:
         if len(values) and values[0] > TOL.touching * values[-1]:
             return np.asarray(np.sqrt(values)[:, None] * (V @ vectors).T)
     deadline.check(0.5 * deadline.svd_work(m, n))
-    _, sigma, vt = np.linalg.svd((np.linalg.qr(R, mode="r") @ V) @ V.T)
+    _, sigma, vt = np.linalg.svd((np.linalg.qr(R, mode="r") @ V) @ V.T, full_matrices=False)
     kept = sigma > m * EPS * norm(R)
     return np.asarray(sigma[kept, None] * vt[kept])
 

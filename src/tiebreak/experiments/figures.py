@@ -43,7 +43,6 @@ ERRORS: dict[Column, str] = {
     "lower_error": "infeasibility $g(x_k) - g^*$",
     "upper_error": "suboptimality $|f(x_k) - f^*|$",
 }
-DRAWN_ZERO = 1e-300  # where an error of 0 is drawn: below the picture
 STEEPEST = -4.5  # steeper slopes, and errors of zero, are drawn at the rim
 FACES = ("black", "0.75", "white")  # of the measured rates: full, weak, no pull
 BOTH: tuple[Column, Column] = ("lower_error", "upper_error")
@@ -231,7 +230,8 @@ def _points(rows: Sequence[Record], column: Column, axis: Axis) -> tuple[Numbers
     at = np.array([getattr(row, axis) for row in used], dtype=float)
     errors = np.array([getattr(row, column) for row in used], dtype=float)
     values = np.array([getattr(row, column.removesuffix("_error")) for row in used], dtype=float)
-    return at, np.where(errors > TOL.rounding * np.abs(values), errors, DRAWN_ZERO)
+    # An error of 0 is drawn below the picture.
+    return at, np.where(errors > TOL.rounding * np.abs(values), errors, 1e-300)
 
 
 def _summary(curves: list[tuple[Numbers, Numbers]]) -> tuple[Numbers, Numbers, Numbers, Numbers]:

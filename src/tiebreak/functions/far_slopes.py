@@ -12,8 +12,6 @@ from tiebreak.linalg import EPS, Host, Matrix, arrays
 from tiebreak.linalg.host import host
 from tiebreak.linalg.host_rows import HostRows
 
-CLEAR_SLOPE = 2.0**10  # times its rounding error: a product is not 0
-
 
 class LossRows(NamedTuple):
     """Losses that rise like weights_i max(-<m_i, d>, 0) far out along d.
@@ -70,5 +68,6 @@ def are_clear(matrix: Matrix, margins: Callable[[Host], Host], d: Host) -> bool:
     Rounding errors are taken from the largest product, for the terms of the others are not known.
     """
     products = host(matrix.forward(arrays.like(d, matrix.prototype))[0])
-    least = CLEAR_SLOPE * (len(d) + 4) * EPS * float(np.max(np.abs(products)))
+    # A product that is 2^10 times its rounding error is not 0.
+    least = 2.0**10 * (len(d) + 4) * EPS * float(np.max(np.abs(products)))
     return bool(np.all(margins(products) > least))

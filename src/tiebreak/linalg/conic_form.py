@@ -18,7 +18,6 @@ from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import SAFE, Host
 from tiebreak.linalg.spectra import EPS, semidefinite_root
 
-RANK_SLACK = 8.0  # eigenvalues of Q up to so many units of rounding per variable are taken as 0
 Kind = Literal["zero", "nonnegative", "second-order", "exponential"]  # of a cone
 
 
@@ -364,7 +363,8 @@ def completed_square(Q: Any, c: Host, epsilon: float) -> tuple[Any, Host | None]
         return diags_array(roots).tocsr()[np.flatnonzero(used)], (
             None if falls else c[used] / roots[used]
         )
-    slack = RANK_SLACK * len(c) * epsilon
+    # Eigenvalues of Q up to 8 units of rounding per variable are taken as 0.
+    slack = 8.0 * len(c) * epsilon
     roots, basis, units = semidefinite_root(Q.toarray() if arrays.is_sparse(Q) else Q, slack)
     basis, wanted = np.where(used, basis, 0.0), c / units
     found = basis @ wanted

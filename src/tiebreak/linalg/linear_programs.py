@@ -35,8 +35,9 @@ def last_attempt(cost: Host, presolve: bool = True, **program: Any) -> Any:
 
     found = None
     # Without presolve HiGHS knows what it is that fails; and a tolerance may be too strict for it.
-    tolerances = (TOL.touching, TOL.touching, TOL.solver)
-    for with_presolve, tolerance in zip((True, False, False), tolerances, strict=True):
+    strictest = 1e-10  # of those that HiGHS takes
+    attempts = ((True, strictest), (False, strictest), (False, TOL.solver))
+    for with_presolve, tolerance in attempts:
         if with_presolve and not presolve:
             continue
         deadline.check()

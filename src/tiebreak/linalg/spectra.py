@@ -16,9 +16,7 @@ from tiebreak.linalg.tolerances import TOL
 
 EPS = 2.0**-52
 FEW_UNITS = 64  # rounding errors are a few units in the last place of the numbers they come from
-ELIMINATION_LIMIT = 2**30  # products of residues: a few seconds in NumPy
 PANEL = 32  # columns that are eliminated together: sums of 32 products below 2^47 are exact
-TALL_FOR_RANK = 8  # times as many rows as columns: most rows are combinations of a few
 CHUNK = 4096  # rows that are combined together
 WHOLE_BITS = 30  # integers up to 2^30 are their own residues modulo larger primes
 
@@ -205,7 +203,8 @@ def exact_rank(A: Host) -> int | None:
 
     The answer is kept until the call at work ends, for other units of the columns as well.
     """
-    if A.size * min(A.shape) > ELIMINATION_LIMIT:
+    # 2^30 products of residues take a few seconds in NumPy.
+    if A.size * min(A.shape) > 2**30:
         return None
     deadline.check()
     S = _in_own_units(A)
@@ -258,7 +257,8 @@ def _rank_modulo(A: Host, prime: int) -> int:
     deadline.check()
     if A.shape[0] < A.shape[1]:
         A = A.T
-    if len(A) > TALL_FOR_RANK * A.shape[1]:
+    # With so many rows, most are combinations of a few.
+    if len(A) > 8 * A.shape[1]:
         return _tall_rank(A, prime)
     return _square_rank(_residues(A, prime), prime)
 

@@ -29,8 +29,6 @@ from tiebreak.proofs.regions import SolutionRegion
 from tiebreak.sets import Domain, Set
 
 MARGINS = (1e-13, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)  # how far inside a dual ball is surely inside
-NEARBY = 2**16  # entries of a vector that is copied to the host, where the search asks a lot
-LESS_KNOWN = 4.0  # how much less well g may be known, for the guard: see `certificate.Standing`
 
 
 @in_files("Bound")
@@ -128,7 +126,8 @@ class Search:
     def __init__(self, problem: Problem, zero: Array) -> None:
         self._problem, domain, n = problem, problem.domain, int(zero.shape[0])
         # A set from outside may know only the arrays of its own library.
-        self._is_far = type(zero) is not np.ndarray and n <= NEARBY and isinstance(domain, Set)
+        # Vectors of up to 2^16 entries are copied to the host, where the search asks a lot.
+        self._is_far = type(zero) is not np.ndarray and n <= 2**16 and isinstance(domain, Set)
         self._copies: dict[int, tuple[Model, Model]] = {}  # a model and its copy, by the model's id
         if self._is_far:
             zero, domain = np.zeros(n), _on_the_host(domain)
@@ -314,7 +313,8 @@ def _on_the_host(domain: Domain) -> Domain:
 def _with_bounds(s: Sums, bounds: Sequence[Bound]) -> Sums:
     """The best bound on f*, and the one that is best where g is a few times less well known."""
     bounds = [bound for bound in bounds if math.isfinite(bound.value)]
-    level = s.ghat + LESS_KNOWN * max(s.ghat - s.lower_bound, 0.0)
+    # The guard lets g be known four times less well: see `certificate.Standing`.
+    level = s.ghat + 4.0 * max(s.ghat - s.lower_bound, 0.0)
     guard = max((s.guard, *bounds), key=lambda bound: (bound.at(level), bound.value))
     best = best_of(s.upper_bound, *(bound.value for bound in bounds))
     return s._replace(upper_bound=best, guard=guard)

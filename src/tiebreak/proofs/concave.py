@@ -12,7 +12,6 @@ Tangent = tuple[float, float, float]  # t, value and derivative
 Concave = Callable[[float], Tangent]  # at t, or at the next t where it is finite
 
 STRIDES = 4.0, 1e8  # the first and the largest factor on t, until the maximum is bracketed
-FROM_ENDS = 0.05  # of a bracket: so far from its ends at least, for tangents may be inexact
 
 
 def largest(
@@ -61,5 +60,6 @@ def _between(left: Tangent, right: Tangent) -> float:
     meet = (at_b - at_a + up * a - down * b) / (up - down)
     if not math.isfinite(meet):  # nothing bounds the model at a
         meet = 0.5 * (a + b)
-    margin = FROM_ENDS * (b - a)
+    # Not too close to the ends of the bracket, because tangents may be inexact.
+    margin = 0.05 * (b - a)
     return min(max(meet, a + margin), b - margin)

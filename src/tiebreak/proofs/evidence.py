@@ -13,7 +13,6 @@ from tiebreak.functions import Function, Minorant, PointWithImage, SmoothFunctio
 from tiebreak.linalg import Array, arrays, in_files, rounding_unit
 from tiebreak.problem import Problem
 
-BATCH = 8  # steps that are measured together: see EvidenceQueue
 HOST_LENGTH = 2**14  # entries of a vector that may wait in the host's memory: megabytes in all
 DEVICE_LENGTH = 2**20  # the same on a device, which has gigabytes
 
@@ -107,7 +106,8 @@ class EvidenceQueue:
 
     def __init__(self, x0: Array) -> None:
         limit = HOST_LENGTH if arrays.namespace(x0) is np else DEVICE_LENGTH
-        self._batch = BATCH if x0.shape[0] <= limit else 1
+        # Eight steps are measured together: see EvidenceQueue.
+        self._batch = 8 if x0.shape[0] <= limit else 1
         self._waiting: list[StepEvidence] = []
         self._measured: list[tuple[StepEvidence, Iterator[Measured]]] = []
 

@@ -17,8 +17,6 @@ from tiebreak.linalg.arrays import SAFE, Host
 from tiebreak.linalg.conic_form import ConicForm, entries
 from tiebreak.linalg.fingerprints import assign
 
-BOUND_SWEEPS = 10  # over all rows, for bounds that follow from others
-
 if TYPE_CHECKING:
     from tiebreak.sets.base import Set
 
@@ -128,7 +126,8 @@ def _tightened(lower: Host, upper: Host, rows: Any, offset: Host) -> tuple[Host,
     A row bounds one variable where all others in it are bounded: x >= 0 and sum x <= 1 are
     0 <= x <= 1. All are rounded outwards.
     """
-    for _ in range(BOUND_SWEEPS):
+    # Sweeps over all rows, for bounds that follow from others.
+    for _ in range(10):
         with arrays.quiet():  # a bound that overflows is none
             before, (lower, upper) = (lower, upper), _swept(lower, upper, rows, offset)
         if np.array_equal(before, (lower, upper)):

@@ -35,7 +35,6 @@ from tiebreak.sklearn.slack import (
 )
 
 WEAKER = 16.0  # factor by which the penalty shrinks until it separates what the direction does
-FEW_STEPS = 500  # for what a faster way did not find
 MOST_TRIES = 6  # then it is too weak to be told from none
 FOR_ESTIMATORS = Remedies(
     bound="alpha, or another prefer, gives",
@@ -179,7 +178,8 @@ def _loosened(
         return result
     ways: list[dict[str, Any]] = [{"method": "conic"}] if result.success else []
     if not result.success or isinstance(upper, Function):  # others would take long
-        ways.append({"max_iter": min(settings.max_iter, FEW_STEPS)})
+        # A few steps for what a faster way did not find.
+        ways.append({"max_iter": min(settings.max_iter, 500)})
     for options in ways:
         spare = with_slack_to_spare(lower, upper, first, allowed, rtol=rtol, **options)
         if spare is not None:

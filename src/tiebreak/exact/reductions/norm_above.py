@@ -11,8 +11,6 @@ import math
 from tiebreak.exact.reductions.reduction import Reduction
 from tiebreak.problem import Problem
 
-ROOT_UNIT = 2.0**-48  # more than the rounding errors of a root and two products, relative
-
 
 def in_squares(problem: Problem, n: int = 0) -> Reduction | None:
     """The problem with the square above; None where f is not such a norm alone."""
@@ -24,4 +22,5 @@ def in_squares(problem: Problem, n: int = 0) -> Reduction | None:
     def value(of_square: float) -> float:
         return weight * math.sqrt(2.0 * max(of_square, 0.0))
 
-    return Reduction(dataclasses.replace(problem, upper=square), value=value, unit=ROOT_UNIT)
+    # 2^-48 is more than the rounding errors of a root and two products.
+    return Reduction(dataclasses.replace(problem, upper=square), value=value, unit=2.0**-48)

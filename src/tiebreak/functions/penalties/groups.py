@@ -10,8 +10,6 @@ import numpy as np
 from tiebreak.linalg import FromData, arrays, checks, into, remember, tables
 from tiebreak.linalg.arrays import Array, Host, dot, like, to_numpy
 
-LONG_RUN = 20  # from about this length on, the sums of runs are faster than those by labels
-
 
 class GroupLayout(NamedTuple):
     """The groups in R^n; if there are variables in none, they are one more, the last."""
@@ -93,7 +91,8 @@ class Groups(FromData):
             labels = np.full(n, self.count)
             labels[: len(self.labels)] = np.where(self.labels < 0, self.count, self.labels)
             penalised = np.arange(np.max(labels) + 1) < self.count
-            runs = n >= LONG_RUN * len(penalised) and bool(np.all(labels[1:] >= labels[:-1]))
+            # From about this length on, the sums of runs are faster than those by labels.
+            runs = n >= 20 * len(penalised) and bool(np.all(labels[1:] >= labels[:-1]))
             starts = np.searchsorted(labels, np.arange(len(penalised))) if runs else None
             self._layouts[n] = GroupLayout(labels, penalised.astype(np.float64), starts)
         return self._layouts[n]

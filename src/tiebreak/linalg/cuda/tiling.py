@@ -18,7 +18,6 @@ from tiebreak.linalg.cuda.driver import device_limits
 # columns are faster than many with few; where the rows are short, several blocks hide each other's
 # barriers.
 BLOCK_SIZES = ((96, 12, 4), (224, 12, 2), (224, 24, 1))
-MAX_SLOTS = 8  # more rows ahead than these gain nothing
 
 
 class Tiling(NamedTuple):
@@ -64,7 +63,8 @@ def _tiling(device: int, double: bool, n: int, offset: int) -> Tiling:
         raise ValueError("clusters of blocks need a Hopper GPU or a newer one")
     # Of every block, 1 KiB belongs to the system and up to 8 KiB have the dot products.
     room = (limits.shared + 1024) // blocks - 9 * 1024
-    slots = min(MAX_SLOTS, room // (items * threads * copy))
+    # More than 8 rows ahead gain nothing.
+    slots = min(8, room // (items * threads * copy))
     if slots < 4:
         raise ValueError("the shared memory is too small")
     teams = limits.multiprocessors * blocks // cluster

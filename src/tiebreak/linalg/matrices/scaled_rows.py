@@ -15,8 +15,6 @@ from tiebreak.linalg.matrices.dense import FLOAT64_COPY_LIMIT, Dense, Fused, den
 from tiebreak.linalg.matrices.sparse import Sparse
 from tiebreak.linalg.matrices.streamed import RowBlocks
 
-SUM_SLACK = 1e-6  # relative: more than the rounding errors of a sum of 1e9 squares
-
 
 def without_rows(matrix: Matrix, kept: Host) -> Matrix | None:
     """The rows that are ``kept`` (True or False for each); None where they are not in memory."""
@@ -89,7 +87,8 @@ class ScaledRowBlocks(RowBlocks):
     @cached_property
     def frobenius(self) -> float:
         norms = (arrays.norm(np.ravel(block).astype(np.float64)) for _, block in self.blocks())
-        return arrays.norm(np.array([*norms, 0.0])) * (1.0 + SUM_SLACK)
+        # 1e-6 is more than the rounding errors of a sum of 1e9 squares.
+        return arrays.norm(np.array([*norms, 0.0])) * (1.0 + 1e-6)
 
     @property
     def is_explicit(self) -> bool:

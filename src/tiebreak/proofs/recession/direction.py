@@ -20,8 +20,6 @@ from tiebreak.problem import Problem
 from tiebreak.proofs.recession.level import RecessionCone, RecessionLevel
 from tiebreak.proofs.recession.proof import proved_direction
 
-LARGEST_WHOLE = 12  # directions with whole numbers up to this are tried: their products are exact
-
 
 def is_direction_of_descent(problem: Problem | Levels, level: int, direction: Array) -> bool:
     """Does a level have no minimiser, because it falls along the direction from everywhere?
@@ -63,7 +61,8 @@ def as_meant(level: RecessionLevel, d: Host) -> Iterator[Host]:
     """
     given, d = d, d / float(np.max(np.abs(d)))
     d = np.where(np.abs(d) <= TOL.solver, 0.0, d)
-    for most in range(1, LARGEST_WHOLE + 1):
+    # Directions with small whole numbers are tried: their products are exact.
+    for most in range(1, 13):
         whole = np.round(most * d)
         if np.all(np.abs(whole - most * d) <= TOL.solver * most):
             yield whole
