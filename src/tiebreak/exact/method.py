@@ -19,12 +19,13 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tiebreak.algorithms.base import DirectState, Method, StateReport
+from tiebreak.exact.ball import ball_of
 from tiebreak.exact.bounds.intervals import prove
 from tiebreak.exact.bounds.rescaled import prove_rescaled
 from tiebreak.exact.bounds.tall_bounds import prove_tall
 from tiebreak.exact.bounds.wide_bounds import prove_wide
 from tiebreak.exact.levels import DROWNED, LARGE_MARGINS, ExactSolution, solve
-from tiebreak.exact.polyhedra import start
+from tiebreak.exact.polyhedra import PolyhedralRows, exact_rows, start
 from tiebreak.exact.reductions.images_above import refuse as refuse_operator
 from tiebreak.exact.reductions.images_above import residuals_above, with_images, with_residuals
 from tiebreak.exact.reductions.lasso import on_orthant, smooth_part
@@ -34,6 +35,7 @@ from tiebreak.exact.reductions.reduction import Reduction
 from tiebreak.exact.reductions.tall import is_tall, solve_tall
 from tiebreak.exact.reductions.wide import WideProblem, solve_wide
 from tiebreak.exact.scaled_problem import L1Norm, ScaledProblem
+from tiebreak.functions.base import Minorant
 from tiebreak.functions.parts.parts import Parts, decompose
 from tiebreak.functions.penalties.composite import split
 from tiebreak.functions.penalties.terms import largest
@@ -187,8 +189,10 @@ class Exact(Method):
         """Everything: the first step is the last."""
         if (end := self._reduced(problem, state.x)) is not None:
             return end
-        x0 = start(problem.domain, int(state.x.shape[0]))
-        scaled, rank, exponent = _scaled(problem, state.x)
+        n, is_ball = int(state.x.shape[0]), ball_of(problem.domain, 1) is not None
+        rows = None if is_ball else exact_rows(problem.domain, n)
+        x0, parts = start(problem.domain, n, rows), _parts(problem, n)
+        scaled, rank = _scaled(problem, parts, state.x, rows)
         fall = recession(problem, 0, scaled.n)
         if fall.direction is not None:
             return _unbounded(problem, state.x, rank, NoMinimum("lower", fall.direction))
@@ -207,12 +211,12 @@ class Exact(Method):
         findings, end = _findings(rank, answer, (low, high)), _state(problem, 1, x)
         if doubt := _doubt(findings, rank.is_determined, fall.is_certain, answer):
             findings = findings._replace(dimension=None)
-            return end._replace(findings=findings, finished=Ended(DOUBT, doubt))
+            return _ended(problem, end, Ended(DOUBT, doubt), findings, None)
         intervals = None
         deadline.allow_as_much_again()
         with contextlib.suppress(deadline.Over):  # x is there, whatever can still be proved of it
-            normal = np.ldexp(answer.normal, exponent)
-            intervals = prove(problem, x, normal, answer.sign, answer.rank)
+            normal, seen = np.ldexp(answer.normal, parts[0].exponent), _minorants(end)
+            intervals = prove(problem, x, normal, answer.sign, answer.rank, parts, seen, rows)
             if answer.sign is None:
                 more = prove_rescaled(scaled, problem, host(x), normal)
                 intervals = intervals.both(more)
@@ -264,8 +268,10 @@ def _ended(
     intervals: Intervals | None,
 ) -> DirectState:
     has_promise = problem.radius is not None or problem.error_bound is not None
-    if intervals is not None and intervals.is_two_sided and not has_promise:
-        # One at x, where the slopes balance, has nothing to add, but that a promise may be false.
+    is_proved = intervals is not None and intervals.is_two_sided and not has_promise
+    if is_proved or not has_projection(problem.domain):
+        # One at x, where the slopes balance, has nothing to add, but that a promise may be false;
+        # and it is worth what is known of its minimum over Z: without a projection nothing.
         end = _without_minorants(end)
     evidence = end.evidence._replace(intervals=intervals)
     return end._replace(evidence=evidence, findings=findings, finished=finished)
@@ -276,8 +282,7 @@ def _on_small_side(problem: Problem, x0: Array) -> DirectState | None:
     wide = solve_wide(problem, x0)
     if wide is not None:
         end = _state(problem, 1, wide.x)
-        ((_, f_x),), ((_, g_x),) = end.evidence.upper, end.evidence.lower
-        intervals, residual = prove_wide(problem, wide, f_x, g_x)
+        intervals, residual = prove_wide(problem, wide, *_minorants(end))
         gram, rank = wide.gram, wide.rank
         least, top = (
             math.ldexp(math.sqrt(s), gram.exponent) for s in (gram.value(rank), gram.largest)
@@ -330,22 +335,23 @@ def _by_second_derivatives(problem: Problem, x0: Array) -> DirectState | None:
     return _solved(problem, end, findings, intervals)
 
 
-def _scaled(problem: Problem, x: Array) -> tuple[ScaledProblem, Rank, int]:
-    """The problem in NumPy, its rank in the units of the data, and the exponent that f lost."""
+def _scaled(
+    problem: Problem, parts: tuple[Parts, Parts], x: Array, Z: PolyhedralRows | None
+) -> tuple[ScaledProblem, Rank]:
+    """The problem in NumPy, and its rank in the units of the data."""
     # Where data in single precision were converted to double, the rank is still theirs.
-    parts = (part for h in problem.smooth_parts for _, part in summands(h.bare))
-    epsilon = max(arrays.epsilon(x), *(part.data_epsilon for part in parts))
-    f, g = _parts(problem, int(x.shape[0]))
+    summed = (part for h in problem.smooth_parts for _, part in summands(h.bare))
+    epsilon = max(arrays.epsilon(x), *(part.data_epsilon for part in summed))
+    f, g = parts
     rows, penalty = g.rows(epsilon, f.sizes()), problem.penalties[0].terms
     l1 = None
     if penalty.has_weights:  # up to a factor
         center = np.zeros(f.n) if penalty.center is None else penalty.center
         l1 = L1Norm(np.broadcast_to(penalty.l1 / largest(penalty.l1), f.n), center)
     counted = None if problem.counted is None else host(problem.counted)
-    scaled = ScaledProblem(problem, f.scaled(), g.scaled(), rows, epsilon, l1, counted)
+    scaled = ScaledProblem(problem, f.scaled(), g.scaled(), rows, epsilon, l1, counted, Z)
     rank = scaled.rank_in_x
-    rank = rank._replace(sigma=g.unit * rank.sigma) if rank.is_plain else rank
-    return scaled, rank, f.exponent
+    return scaled, rank._replace(sigma=g.unit * rank.sigma) if rank.is_plain else rank
 
 
 def _parts(problem: Problem, n: int) -> tuple[Parts, Parts]:
@@ -406,9 +412,13 @@ def _state(problem: Problem, k: int, x: Array) -> DirectState:
         lower=((1.0, g_x),),
         values=((g_x.value + g2, g_x.at, g_x),),
     )
-    state = DirectState(k, x, f_x.value + f2, g_x.value + g2, evidence)
-    # A minorant is worth what is known of its minimum over Z: without a projection nothing.
-    return state if has_projection(problem.domain) else _without_minorants(state)
+    return DirectState(k, x, f_x.value + f2, g_x.value + g2, evidence)
+
+
+def _minorants(state: DirectState) -> tuple[Minorant, Minorant]:
+    """Of f and g, as they were evaluated at x."""
+    ((_, f_x),), ((_, g_x),) = state.evidence.upper, state.evidence.lower
+    return f_x, g_x
 
 
 def _without_minorants(state: DirectState) -> DirectState:

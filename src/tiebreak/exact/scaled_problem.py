@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.exact.polyhedra import PolyhedralRows, polyhedron
+from tiebreak.exact.polyhedra import PolyhedralRows, exact_rows
 from tiebreak.functions.parts.parts import Parts
 from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart
 from tiebreak.linalg.arrays import Host
@@ -43,6 +43,7 @@ class ScaledProblem:
         epsilon: the unit of rounding of the data.
         l1: where f is a sum of weights_j |x_j - center_j|, these, the largest weight being 1.
         counted: the weights of the variables in the norm that decides what f leaves open; or all 1.
+        Z: the exact rows of the domain, if they are at hand.
     """
 
     def __init__(
@@ -54,9 +55,10 @@ class ScaledProblem:
         epsilon: float,
         l1: L1Norm | None = None,
         counted: Host | None = None,
+        Z: PolyhedralRows | None = None,
     ) -> None:
         self.counted: Host = np.ones(f.n) if counted is None else np.sqrt(counted)
-        self.problem, self.n, self.epsilon, self.l1 = problem, f.n, epsilon, l1
+        self.problem, self.n, self.epsilon, self.l1, self.Z = problem, f.n, epsilon, l1, Z
         self.domain = domain = problem.domain
         self.is_bounded: bool = math.isfinite(domain.diameter_in(f.n))
         self._f, self._g, self._rows_in_x = f, g, rows
@@ -83,8 +85,8 @@ class ScaledProblem:
 
     def polyhedron(self) -> PolyhedralRows:
         """Z, which is no ball, in the units of u."""
-        Z = polyhedron(self.domain, self.n)
-        return Z.stretched(self.units) if self.is_rescaled else Z
+        Z = self.Z or exact_rows(self.domain, self.n)
+        return Z.stretched(self.units) if self.is_rescaled else Z.of_length_one()
 
     def norm_of_x(self, lift: Host | None = None) -> Parts:
         """Half the square of |x| as a function of u, or of what is lifted to u."""

@@ -29,7 +29,8 @@ from tiebreak.exact.bounds.loss_bounds import (
 )
 from tiebreak.exact.bounds.multipliers import RowMultipliers
 from tiebreak.exact.bounds.nearest_minimiser import NearestMinimiser, nearest_minimiser
-from tiebreak.functions import Parts, decompose
+from tiebreak.exact.polyhedra import PolyhedralRows, exact_rows
+from tiebreak.functions import Minorant, Parts, decompose
 from tiebreak.linalg import EPS, Array, Host, Rank, rounding_unit
 from tiebreak.linalg.arrays import SAFE
 from tiebreak.linalg.host import host, norm
@@ -46,20 +47,27 @@ def prove(
     normal: Host,
     sign: Host | None = None,
     rank: Rank | None = None,
+    parts: tuple[Parts, Parts] | None = None,
+    seen: tuple[Minorant | None, Minorant | None] = (None, None),
+    rows: PolyhedralRows | None = None,
 ) -> Intervals:
     """Proved intervals for f* and g*; ``normal`` of Z at x balances f's slope on the slice.
 
     Where f is weight |x|_1, ``sign`` is the subgradient of |x|_1 that takes part in the balance,
-    and ``rank`` that of the slice's equations, g's `Parts.rows` and then those of Z.
+    and ``rank`` that of the slice's equations, g's `Parts.rows` and then those of Z. If they are at
+    hand: both levels in parts, what was ``seen`` of them at x, the exact rows of a polyhedron Z.
 
     From a distance d: |f* - f(x)| <= |grad f(x)| d + L_f/2 d² where |delta| <= d, and f* is at
     most that much above f(x) where some lower minimiser is within d.
     """
     at = host(x)
     is_l1, n = sign is not None, len(at)
-    f_parts = Parts(n, ()) if is_l1 else decompose("Exact", "upper", problem.upper, n)
-    g_parts = decompose("Exact", "lower", problem.lower, n)
-    f, g = evaluate_with_errors(problem.upper, x), evaluate_with_errors(problem.lower, x, g_parts)
+    f_parts, g_parts = parts or (
+        Parts(n, ()) if is_l1 else decompose("Exact", "upper", problem.upper, n),
+        decompose("Exact", "lower", problem.lower, n),
+    )
+    f = evaluate_with_errors(problem.upper, x, seen=seen[0])
+    g = evaluate_with_errors(problem.lower, x, g_parts, seen[1])
 
     def interval(distance: float, excess: float, fall: float = math.inf) -> Intervals:
         """From bounds on the distance to a lower minimiser, on g(x) - g* and on f(x) - f*."""
@@ -69,6 +77,8 @@ def prove(
 
     near, unmet, is_space = NearestMinimiser(), math.inf, described(problem.domain).is_space
     is_round = described(problem.domain).as_ball is not None
+    if rows is None and (is_space or not is_round):
+        rows = exact_rows(problem.domain, n)
     sphere = _distance_on_sphere(problem, at, g, g_parts)
     apart = change_within(problem, f, sphere, (f_parts, at))
     found = [Intervals((f.value - apart, f.value + apart), rests=ALL_WITHIN.format(sphere))]
@@ -77,7 +87,7 @@ def prove(
     if not g_parts.parts:  # g is constant, and all of Z its minimisers
         found.append(interval(distance_bound(problem.domain, at), 0.0))
     if not found[-1].is_two_sided and (is_space or not is_round):
-        near = nearest_minimiser(problem.domain, g_parts, at)
+        near = nearest_minimiser(problem.domain, g_parts, at, rows)
         sigma = problem.upper.strong_convexity
         fall = math.inf if is_l1 else near.fall(f_parts, sigma, normal)
         found.append(interval(near.distance, near.excess, fall))
@@ -88,7 +98,7 @@ def prove(
     has_more = is_l1 or (has_projection(problem.domain) and not is_space)
     if has_more and len(g_parts.squares) == len(g_parts.curved):
         unmet = min(unmet, max(near.excess, 0.5 * near.image * near.image))
-        multipliers = RowMultipliers(problem, at, g_parts, normal, unmet)
+        multipliers = RowMultipliers(problem, at, g_parts, normal, unmet, rows)
         high = min(some.upper[1] for some in found)
         if sign is None or rank is None:
             low = multipliers.below(f)
