@@ -217,7 +217,7 @@ class Problem(FromData):
         """Raise TypeError if an argument is not of its kind."""
         bound = self.error_bound
         needed = {
-            "domain": (Domain, DOMAIN),
+            "domain": (Set | Domain, DOMAIN),
             "upper": (Function | Penalty, FUNCTION),
             "lower": (Function | Penalty, FUNCTION),
         }

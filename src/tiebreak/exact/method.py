@@ -182,55 +182,34 @@ class Exact(Method):
         )
 
     def init(self, problem: Problem, x0: Array) -> DirectState:
-        """The values at x0, and no minorants: nothing is proved before the step."""
-        return _without_minorants(_state(problem, 0, x0))
+        """The values at x0, and no evidence: nothing is proved before the step."""
+        return DirectState(0, x0, problem.upper.value(x0), problem.lower.value(x0), StepEvidence())
 
     def step(self, problem: Problem, state: DirectState) -> DirectState:
         """Everything: the first step is the last."""
-        if (end := self._reduced(problem, state.x)) is not None:
-            return end
-        n, is_ball = int(state.x.shape[0]), ball_of(problem.domain, 1) is not None
-        rows = None if is_ball else exact_rows(problem.domain, n)
-        x0, parts = start(problem.domain, n, rows), _parts(problem, n)
-        scaled, rank = _scaled(problem, parts, state.x, rows)
-        fall = recession(problem, 0, scaled.n)
-        if fall.direction is not None:
-            return _unbounded(problem, state.x, rank, NoMinimum("lower", fall.direction))
-
-        def solved(doubtful: bool) -> tuple[ExactSolution, Array, float]:
-            answer = solve(scaled, x0, doubtful)
-            x = projected(problem.domain, arrays.like(answer.x, state.x))  # in Z up to rounding
-            return answer, x, -math.inf if answer.direction is not None else problem.upper.value(x)
-
-        answer, x, low = solved(doubtful=False)
-        high = low if rank.is_determined and answer.is_clear else solved(doubtful=True)[2]
-        is_certain = rank.is_determined and fall.is_certain and not answer.doubt
-        if is_certain and answer.direction is not None:
-            found = NoMinimum("upper", answer.direction)
-            return _unbounded(problem, x, rank, found, answer)
-        findings, end = _findings(rank, answer, (low, high)), _state(problem, 1, x)
-        if doubt := _doubt(findings, rank.is_determined, fall.is_certain, answer):
-            findings = findings._replace(dimension=None)
-            return _ended(problem, end, Ended(DOUBT, doubt), findings, None)
-        intervals = None
-        deadline.allow_as_much_again()
-        with contextlib.suppress(deadline.Over):  # x is there, whatever can still be proved of it
-            normal, seen = np.ldexp(answer.normal, parts[0].exponent), _minorants(end)
-            intervals = prove(problem, x, normal, answer.sign, answer.rank, parts, seen, rows)
-            if answer.sign is None:
-                more = prove_rescaled(scaled, problem, host(x), normal)
-                intervals = intervals.both(more)
-            findings = findings._replace(one_sided=intervals.why)
-        return _solved(problem, end, findings, intervals)
-
-    def _reduced(self, problem: Problem, x0: Array) -> DirectState | None:
-        """The step by another problem with the same answer; None where this one is taken."""
-        n = int(x0.shape[0])
+        n = int(state.x.shape[0])
         found: Reduction | str | None = None
         for reduction in REDUCTIONS:
             found = found or reduction(problem, n)
-        if found is None:
-            return _on_small_side(problem, x0)
+        if found is not None:
+            return self._by_reduction(problem, state.x, found)
+        if (end := _by_row_gram(problem, state.x)) is not None:
+            return end
+        end = _by_second_derivatives(problem, state.x)
+        proved = None if end is None else end.evidence.intervals
+        if end is not None and proved is not None and proved.is_two_sided:
+            return end
+        try:
+            parts = _parts(problem, n)
+        except Refusal as too_long:
+            if end is not None:
+                return end
+            end = _without_minorants(_state(problem, 1, state.x))
+            return end._replace(finished=Ended(DOUBT, NO_SQUARES.format(too_long.got)))
+        return _by_rows(problem, state.x, parts)
+
+    def _by_reduction(self, problem: Problem, x0: Array, found: Reduction | str) -> DirectState:
+        """The step by another problem with the same answer, or the doubt that it ends with."""
         if isinstance(found, str):
             end = _without_minorants(_state(problem, 1, x0))
             return end._replace(finished=Ended(DOUBT, found))
@@ -247,6 +226,45 @@ class Exact(Method):
                 findings = findings._replace(dimension=findings.dimension - found.spare)
         intervals = found.proved(inner.evidence.intervals)
         return _ended(problem, _state(problem, 1, x), inner.finished, findings, intervals)
+
+
+def _by_rows(problem: Problem, given: Array, parts: tuple[Parts, Parts]) -> DirectState:
+    """By a factorisation of the rows, which loses half as many digits as others, and proves more.
+
+    The answer is an array like the one given.
+    """
+    n, is_ball = int(given.shape[0]), ball_of(problem.domain, 1) is not None
+    rows = None if is_ball else exact_rows(problem.domain, n)
+    x0, (scaled, rank) = start(problem.domain, n, rows), _scaled(problem, parts, given, rows)
+    fall = recession(problem, 0, n)
+    if fall.direction is not None:
+        return _unbounded(problem, given, rank, NoMinimum("lower", fall.direction))
+
+    def solved(doubtful: bool) -> tuple[ExactSolution, DirectState, float]:
+        answer = solve(scaled, x0, doubtful)
+        x = projected(problem.domain, arrays.like(answer.x, given))  # in Z up to rounding
+        end = _state(problem, 1, x)
+        return answer, end, -math.inf if answer.direction is not None else end.upper_value
+
+    answer, end, low = solved(doubtful=False)
+    high = low if rank.is_determined and answer.is_clear else solved(doubtful=True)[2]
+    is_certain = rank.is_determined and fall.is_certain and not answer.doubt
+    if is_certain and answer.direction is not None:
+        return _unbounded(problem, end.x, rank, NoMinimum("upper", answer.direction), answer)
+    findings = _findings(rank, answer, (low, high))
+    if doubt := _doubt(findings, rank.is_determined, fall.is_certain, answer):
+        findings = findings._replace(dimension=None)
+        return _ended(problem, end, Ended(DOUBT, doubt), findings, None)
+    intervals = None
+    deadline.allow_as_much_again()
+    with contextlib.suppress(deadline.Over):  # x is there, whatever can still be proved of it
+        normal, seen = np.ldexp(answer.normal, parts[0].exponent), _minorants(end)
+        intervals = prove(problem, end.x, normal, answer.sign, answer.rank, parts, seen, rows)
+        if answer.sign is None:
+            more = prove_rescaled(scaled, problem, host(end.x), normal)
+            intervals = intervals.both(more)
+        findings = findings._replace(one_sided=intervals.why)
+    return _solved(problem, end, findings, intervals)
 
 
 def _solved(
@@ -277,39 +295,29 @@ def _ended(
     return end._replace(evidence=evidence, findings=findings, finished=finished)
 
 
-def _on_small_side(problem: Problem, x0: Array) -> DirectState | None:
-    """The end of the step by `solve_wide` or `solve_tall`; None where that is not the way."""
+def _by_row_gram(problem: Problem, x0: Array) -> DirectState | None:
+    """The answer of `solve_wide` with what is proved about it; None where there is none."""
     wide = solve_wide(problem, x0)
-    if wide is not None:
-        end = _state(problem, 1, wide.x)
-        intervals, residual = prove_wide(problem, wide, *_minorants(end))
-        gram, rank = wide.gram, wide.rank
-        least, top = (
-            math.ldexp(math.sqrt(s), gram.exponent) for s in (gram.value(rank), gram.largest)
-        )
-        findings = ExactFindings(
-            dimension=gram.shape[1] - rank,
-            rank=rank,
-            sigma=least if rank else 0.0,
-            sigma_next=wide.rest,
-            backward_error=max(wide.rest, EPS * top),
-            upper_range=(end.upper_value, end.upper_value),
-            residual=residual,
-            left_open=gram.shape[1] - rank - wide.reduced.rank if wide.reduced else 0,
-        )
-        if residual <= TOL.accurate:  # the numbers, as stored, have another rank where rest > 0
-            return _solved(problem, end, findings, None if wide.rest > 0.0 else intervals)
-    end_of_tall = _by_second_derivatives(problem, x0)
-    proved = None if end_of_tall is None else end_of_tall.evidence.intervals
-    if proved is not None and proved.is_two_sided:
-        return end_of_tall
-    too_long = refusal_of(lambda: _parts(problem, int(x0.shape[0])))
-    if too_long is None:
-        return None  # a factorisation of the rows loses half as many digits, and proves more
-    if end_of_tall is not None:
-        return end_of_tall
-    end = _without_minorants(_state(problem, 1, x0))
-    return end._replace(finished=Ended(DOUBT, NO_SQUARES.format(too_long.got)))
+    if wide is None:
+        return None
+    end = _state(problem, 1, wide.x)
+    intervals, residual = prove_wide(problem, wide, *_minorants(end))
+    if not residual <= TOL.accurate:
+        return None
+    gram, rank = wide.gram, wide.rank
+    least, top = (math.ldexp(math.sqrt(s), gram.exponent) for s in (gram.value(rank), gram.largest))
+    findings = ExactFindings(
+        dimension=gram.shape[1] - rank,
+        rank=rank,
+        sigma=least if rank else 0.0,
+        sigma_next=wide.rest,
+        backward_error=max(wide.rest, EPS * top),
+        upper_range=(end.upper_value, end.upper_value),
+        residual=residual,
+        left_open=gram.shape[1] - rank - wide.reduced.rank if wide.reduced else 0,
+    )
+    # The numbers, as stored, have another rank where rest > 0.
+    return _solved(problem, end, findings, None if wide.rest > 0.0 else intervals)
 
 
 def _by_second_derivatives(problem: Problem, x0: Array) -> DirectState | None:

@@ -118,8 +118,14 @@ def known(made: Any) -> Any:
 
 def described_outside(made: FromData) -> bool:
     """Does a class from outside the package say what this object is?  Then proofs assume that."""
-    outside = (c for c in type(made).__mro__ if not c.__module__.startswith("tiebreak."))
-    return any(name in vars(c) for c in outside for name in made.describing)
+    kind: Any = type(made)
+    return _is_described_outside(kind)
+
+
+@lru_cache
+def _is_described_outside(kind: Any) -> bool:
+    outside = (c for c in kind.__mro__ if not c.__module__.startswith("tiebreak."))
+    return any(name in vars(c) for c in outside for name in kind.describing)
 
 
 @lru_cache
