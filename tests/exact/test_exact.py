@@ -779,7 +779,7 @@ def test_every_weight_and_sum_gives_the_slope_of_the_function():
     for _ in range(10):
         x = rng.standard_normal(3)
         np.testing.assert_allclose(found.slope(x).vector, h.gradient(x), rtol=1e-13, atol=1e-14)
-        scaled, lifted = found.scaled(), found.composed(np.hstack([np.eye(3), -np.eye(3)]))
+        scaled, lifted = found.scaled, found.composed(np.hstack([np.eye(3), -np.eye(3)]))
         ratio = scaled.slope(x).vector / found.slope(x).vector
         np.testing.assert_allclose(ratio, ratio[0], rtol=1e-13)
         u = np.concatenate([np.maximum(x, 0), np.maximum(-x, 0)])

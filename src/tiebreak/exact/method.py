@@ -50,7 +50,7 @@ from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals, StepEvidence
 from tiebreak.proofs.gate import ANSWER, DOUBT, FALLS, Ended
-from tiebreak.proofs.recession.programs import HARDLY_FALLS, recession
+from tiebreak.proofs.recession.programs import HARDLY_FALLS, Recession, recession
 from tiebreak.proofs.recession.watch import NoMinimum
 from tiebreak.sets.domains import Domain, described, has_projection, projected
 
@@ -236,7 +236,7 @@ def _by_rows(problem: Problem, given: Array, parts: tuple[Parts, Parts]) -> Dire
     n, is_ball = int(given.shape[0]), ball_of(problem.domain, 1) is not None
     rows = None if is_ball else exact_rows(problem.domain, n)
     x0, (scaled, rank) = start(problem.domain, n, rows), _scaled(problem, parts, given, rows)
-    fall = recession(problem, 0, n)
+    fall = Recession(None) if scaled.is_bounded else recession(problem, 0, n)
     if fall.direction is not None:
         return _unbounded(problem, given, rank, NoMinimum("lower", fall.direction))
 
@@ -357,7 +357,7 @@ def _scaled(
         center = np.zeros(f.n) if penalty.center is None else penalty.center
         l1 = L1Norm(np.broadcast_to(penalty.l1 / largest(penalty.l1), f.n), center)
     counted = None if problem.counted is None else host(problem.counted)
-    scaled = ScaledProblem(problem, f.scaled(), g.scaled(), rows, epsilon, l1, counted, Z)
+    scaled = ScaledProblem(problem, f.scaled, g.scaled, rows, epsilon, l1, counted, Z)
     rank = scaled.rank_in_x
     return scaled, rank._replace(sigma=g.unit * rank.sigma) if rank.is_plain else rank
 

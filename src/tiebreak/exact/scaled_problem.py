@@ -63,14 +63,14 @@ class ScaledProblem:
         self.is_bounded: bool = math.isfinite(domain.diameter_in(f.n))
         self._f, self._g, self._rows_in_x = f, g, rows
         self.row_factors, columns = equilibrate(rows)
-        self.units = np.ones(f.n)
-        if described(domain).in_units(self.units) is not None:
-            self.units, columns = _units(columns, rows, f), np.ones(f.n)
+        self.units, units = np.ones(f.n), _units(columns, rows, f)
+        if not np.any(units != 1.0) or described(domain).in_units(units) is not None:
+            self.units, columns = units, self.units
         self.is_rescaled: bool = bool(np.any(self.units != 1.0))
         self.f, self.g, self.exponent = f, g, 0
         if self.is_rescaled:
             f, g = f.stretched(self.units), g.stretched(self.units)
-            self.f, self.g, self.exponent = f.scaled(), g.scaled(), f.exponent
+            self.f, self.g, self.exponent = f.scaled, g.scaled, f.exponent
         self.rows: Host = rows * self.units
         self.rank: Rank = decide_rank(self.rows, epsilon, (self.row_factors, columns))
         # Of |u_j - center_j/units_j|, up to a factor; and what a slope is divided by in units of x.
@@ -92,7 +92,7 @@ class ScaledProblem:
         """Half the square of |x| as a function of u, or of what is lifted to u."""
         weights = self.counted * self.units
         rows = np.diag(weights) if lift is None else weights[:, None] * lift
-        return Parts(rows.shape[1], (LeastSquaresPart(1.0, rows, np.zeros(self.n)),)).scaled()
+        return Parts(rows.shape[1], (LeastSquaresPart(1.0, rows, np.zeros(self.n)),)).scaled
 
     def basis(self, doubtful: bool) -> Host:
         """The directions in which g varies, as columns."""

@@ -53,7 +53,7 @@ def nearest_minimiser(
     exponent = g.exponent
     if not is_convex(g):
         return NearestMinimiser(why=NOT_CONVEX)
-    Z, g = rows or exact_rows(domain, len(x)), g.scaled()
+    Z, g = rows or exact_rows(domain, len(x)), g.scaled
     lifted = g if Z.lift is None else g.composed(Z.lift)
     start = Z.lifted(x)
     point = feasible_point(Z, Z._replace(lift=None).point(start))
