@@ -52,7 +52,7 @@ from tiebreak.proofs.evidence import Intervals, StepEvidence
 from tiebreak.proofs.gate import ANSWER, DOUBT, FALLS, Ended
 from tiebreak.proofs.recession.programs import HARDLY_FALLS, Recession, recession
 from tiebreak.proofs.recession.watch import NoMinimum
-from tiebreak.sets.domains import Domain, described, has_projection, projected
+from tiebreak.sets.domains import described, has_projection, projected
 
 NEEDED = "must be R^n, a ball, an l1 ball, or a set of linear constraints"
 NO_SQUARES = (
@@ -365,6 +365,7 @@ def _scaled(
 def _parts(problem: Problem, n: int) -> tuple[Parts, Parts]:
     """f and g in parts, or a sentence why they are none; L1 above is no part."""
     (f, penalty), (g, below), Z = split(problem.upper), split(problem.lower), problem.domain
+    name = type(Z).__name__
     if penalty.terms.has_operator:
         refuse_operator(problem)
     terms = penalty.terms
@@ -378,15 +379,11 @@ def _parts(problem: Problem, n: int) -> tuple[Parts, Parts]:
         raise Refusal("Exact", "upper", "must be L1 or L2 alone where it has a penalty", repr(got))
     is_plain = terms.center is None and isinstance(terms.l1, float)
     if not described(Z).is_polyhedral:
-        raise Refusal("Exact", "domain", "must be a polyhedron where upper is an l1 norm", _name(Z))
+        raise Refusal("Exact", "domain", "must be a polyhedron where upper is an l1 norm", name)
     if not (described(Z).is_linear or is_plain):
         needed = "must be no l1 ball where upper is L1 with weights or a center"
-        raise Refusal("Exact", "domain", needed, _name(Z))
+        raise Refusal("Exact", "domain", needed, name)
     return f_parts, g_parts
-
-
-def _name(Z: Domain) -> str:
-    return type(Z).__name__
 
 
 def _doubt(

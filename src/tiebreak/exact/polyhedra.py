@@ -70,16 +70,14 @@ def whole_space(n: int) -> PolyhedralRows:
     return PolyhedralRows(np.zeros((0, n)), np.zeros(0), np.zeros((0, n)))
 
 
-def polyhedron(domain: Domain, n: int) -> PolyhedralRows:
-    """The domain (any but the ball) in R^n as inequalities, perhaps of a u with lift u = x."""
-    return exact_rows(domain, n).of_length_one()
-
-
 # -- exact rows -----------------------------------------------------------------------------------
 
 
 def exact_rows(domain: Domain, n: int) -> PolyhedralRows:
-    """As `polyhedron`, with rows as they are, up to powers of two: lengths above ½ and up to 1."""
+    """The domain (any but the ball) in R^n as inequalities, perhaps of a u with lift u = x.
+
+    Its rows are as they are, up to powers of two: of lengths above ½ and up to 1.
+    """
     lift, found = described(domain).lifted_rows(n)
     rows, equal = (A.toarray() if arrays.is_sparse(A) else A for A in (found.A, found.A_eq))
     rows, offset = _scaled_rows(rows, found.b)

@@ -79,9 +79,8 @@ class ScaledProblem:
 
     def on_space(self) -> ScaledProblem:
         """The same on R^n."""
-        f, g, rows = self._f, self._g, self._rows_in_x
         free = replace(self.problem, domain=Space())
-        return ScaledProblem(free, f, g, rows, self.epsilon, self.l1)
+        return ScaledProblem(free, self._f, self._g, self._rows_in_x, self.epsilon, self.l1)
 
     def polyhedron(self) -> PolyhedralRows:
         """Z, which is no ball, in the units of u."""

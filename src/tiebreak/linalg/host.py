@@ -67,11 +67,6 @@ class Sliced:
         return total([(terms, exponent), (-b[:, None], 0)])
 
 
-def product(A: Host, x: Host, b: Host | None = None) -> Host:
-    """A x - b as if in twice the precision, then rounded (plain products where A is very large)."""
-    return Sliced(A).times(x, b)
-
-
 def total(parts: list[tuple[Host, int]]) -> Host:
     """The sum of all terms, each in units of its power of two, along their last axis."""
     sizes = [(float(np.abs(terms).max(initial=0.0)), exponent) for terms, exponent in parts]

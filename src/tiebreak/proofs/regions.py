@@ -70,11 +70,6 @@ class SolutionRegion:
     def _joints(self) -> Sequence[Joint]:
         return _largest_joint_parts(*self._penalties, self._domain)
 
-    def _region(self, part: Joint) -> BallRegion | SetRegion | PenalisedRegion:
-        if not part.has_norms:
-            return self._plain
-        return PenalisedRegion(part, self._plain, self._size, self._slack, self._safe)
-
     @property
     def _size(self) -> float:
         """|x| is at most this in all of it."""
@@ -101,7 +96,11 @@ class SolutionRegion:
             if not math.isfinite(paid):
                 return Low()
             model = model._replace(curvature=0.0, constant=paid)
-        lows = [self._region(part).minimum(model) for part in self._joints]
+        about = self._plain, self._size, self._slack, self._safe
+        lows = [
+            (PenalisedRegion(part, *about) if part.has_norms else self._plain).minimum(model)
+            for part in self._joints
+        ]
         best = _highest(*lows)
         if best.value == -math.inf:
             return next((low for low in lows if low.fall is not None), best)

@@ -42,9 +42,8 @@ class RowMultipliers(NamedTuple):
         if not math.isfinite(self.unmet):
             return -math.inf
         R, is_linear = self.parts.curvature(self.x), described(self.problem.domain).is_linear
-        rows = np.vstack([R, self.parts.c])
-        if self.rows is not None and is_linear:
-            rows = np.vstack([rows, self.rows.equal])
+        equal = self.rows.equal if self.rows is not None and is_linear else R[:0]
+        rows = np.vstack([R, self.parts.c, equal])
         lengths = np.sqrt(np.sum(rows * rows, axis=1))
         lengths[lengths == 0.0] = 1.0
         weights = combined(rows / lengths[:, None], -f.slope - self.normal) / lengths
