@@ -681,9 +681,9 @@ def test_products_with_zeros_nothing_and_extreme_sizes():
     np.testing.assert_array_equal(
         host.Sliced(np.ones((1, 2))).times(np.zeros(2), np.ones(1)), [-1.0]
     )
-    assert host.product(np.zeros((0, 3)), np.ones(3)).shape == (0,)
-    assert host.product(np.full((1, 1), 1e200), np.full(1, 1e-200))[0] == pytest.approx(1.0)
-    assert host.product(np.full((1, 1), 1e-300), np.full(1, 1e-20), np.ones(1))[0] == -1.0
+    assert host.Sliced(np.zeros((0, 3))).times(np.ones(3)).shape == (0,)
+    assert host.Sliced(np.full((1, 1), 1e200)).times(np.full(1, 1e-200))[0] == pytest.approx(1.0)
+    assert host.Sliced(np.full((1, 1), 1e-300)).times(np.full(1, 1e-20), np.ones(1))[0] == -1.0
 
 
 def planted_program(rng, k, rows, rank, is_strict):
