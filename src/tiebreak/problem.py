@@ -166,6 +166,7 @@ class Problem(FromData):
     counted: Array | None = None
     names: ClassVar[tuple[Any, ...] | None] = None  # of the variables, where pandas has them
     _latest: ClassVar[Problem | None] = None  # with the numbers of the last call
+    original: ClassVar[Problem | None] = None  # whose functions are counted here, in a run
 
     if TYPE_CHECKING:  # a penalty alone is welcome, and becomes a Composite
 
@@ -217,7 +218,7 @@ class Problem(FromData):
         """Raise TypeError if an argument is not of its kind."""
         bound = self.error_bound
         needed = {
-            "domain": (Domain, DOMAIN),
+            "domain": (Set | Domain, DOMAIN),
             "upper": (Function | Penalty, FUNCTION),
             "lower": (Function | Penalty, FUNCTION),
         }
@@ -423,6 +424,7 @@ def with_smooth_parts(problem: Problem, *parts: SmoothFunction) -> Problem:
     vars(twin).update({name: getattr(problem, name) for name in (*_names(problem), "names")})
     for name, h, penalty in zip(("upper", "lower"), parts, problem.penalties, strict=True):
         assign(twin, name, h + penalty if penalty.terms.has_weights else h)
+    assign(twin, "original", problem)
     return twin
 
 

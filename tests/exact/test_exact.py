@@ -652,7 +652,7 @@ def test_products_are_as_if_in_twice_the_precision(count):
             for row, u in zip(A, b, strict=True)
         ]
         eps, size = spectra.EPS, abs(A) @ abs(x) + abs(b)
-        for got, truth, terms in zip(host.product(A, x, b), exact, size, strict=True):
+        for got, truth, terms in zip(host.Sliced(A).times(x, b), exact, size, strict=True):
             assert abs(float(Fraction(got) - truth)) <= eps * abs(got) + (n * eps) ** 2 * terms
 
 
@@ -677,11 +677,13 @@ def test_products_of_larger_matrices_and_their_transposes(count):
 
 
 def test_products_with_zeros_nothing_and_extreme_sizes():
-    np.testing.assert_array_equal(host.product(np.zeros((2, 3)), np.ones(3)), np.zeros(2))
-    np.testing.assert_array_equal(host.product(np.ones((1, 2)), np.zeros(2), np.ones(1)), [-1.0])
-    assert host.product(np.zeros((0, 3)), np.ones(3)).shape == (0,)
-    assert host.product(np.full((1, 1), 1e200), np.full(1, 1e-200))[0] == pytest.approx(1.0)
-    assert host.product(np.full((1, 1), 1e-300), np.full(1, 1e-20), np.ones(1))[0] == -1.0
+    np.testing.assert_array_equal(host.Sliced(np.zeros((2, 3))).times(np.ones(3)), np.zeros(2))
+    np.testing.assert_array_equal(
+        host.Sliced(np.ones((1, 2))).times(np.zeros(2), np.ones(1)), [-1.0]
+    )
+    assert host.Sliced(np.zeros((0, 3))).times(np.ones(3)).shape == (0,)
+    assert host.Sliced(np.full((1, 1), 1e200)).times(np.full(1, 1e-200))[0] == pytest.approx(1.0)
+    assert host.Sliced(np.full((1, 1), 1e-300)).times(np.full(1, 1e-20), np.ones(1))[0] == -1.0
 
 
 def planted_program(rng, k, rows, rank, is_strict):
@@ -779,7 +781,7 @@ def test_every_weight_and_sum_gives_the_slope_of_the_function():
     for _ in range(10):
         x = rng.standard_normal(3)
         np.testing.assert_allclose(found.slope(x).vector, h.gradient(x), rtol=1e-13, atol=1e-14)
-        scaled, lifted = found.scaled(), found.composed(np.hstack([np.eye(3), -np.eye(3)]))
+        scaled, lifted = found.scaled, found.composed(np.hstack([np.eye(3), -np.eye(3)]))
         ratio = scaled.slope(x).vector / found.slope(x).vector
         np.testing.assert_allclose(ratio, ratio[0], rtol=1e-13)
         u = np.concatenate([np.maximum(x, 0), np.maximum(-x, 0)])

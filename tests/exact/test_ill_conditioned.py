@@ -18,7 +18,7 @@ from planted.smooth import fractions
 
 import tiebreak as tb
 from tiebreak.exact.bounds.intervals import prove
-from tiebreak.exact.polyhedra import polyhedron
+from tiebreak.exact.polyhedra import exact_rows
 from tiebreak.functions.parts.parts import decompose
 from tiebreak.linalg.rank import decide_rank
 from tiebreak.proofs.evidence import Intervals
@@ -152,7 +152,7 @@ def test_never_wrong_beside_the_answer(domain: str, multiplier: float, count: Co
         problem, n = p.problem, len(p.x)
         rows = decompose("test", "lower", problem.lower, n).rows()
         if domain not in ("Ball", "L1Ball"):
-            rows = np.vstack([rows, polyhedron(p.domain, n).equal])
+            rows = np.vstack([rows, exact_rows(p.domain, n).of_length_one().equal])
         rank, rng = decide_rank(rows), np.random.default_rng(seed)
         ties = np.linalg.svd(p.A)[2][rank.low :]  # minimisers of g, or nearly, that f likes less
         for error in [*ERRORS, *([1.0] if len(ties) else [])]:

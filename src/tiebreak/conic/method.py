@@ -183,7 +183,8 @@ def _of_held(problem: Problem, like: Array, answer: HeldAnswer) -> DirectState:
 
 
 def _compiled(problem: Problem, domain: Domain, n: int) -> ConicProgram:
-    """Compiled once: a check and the step after it ask for the same program."""
+    """Compiled once: a check and the step of a run after it ask for the same program."""
+    problem = problem.original or problem
     known = COMPILED.get(problem)
     if known is None or known[0] is not domain or known[1] != n:
         levels = (problem.lower, problem.upper)

@@ -405,8 +405,8 @@ def descriptions(problem: Problem) -> list[str]:
         *(part for penalty in problem.penalties for part in penalty.summands),
         *(part for h in problem.smooth_parts for _, part in summands(h.bare)),
     ]
-    outside = dict.fromkeys(type(part).__name__ for part in parts if described_outside(part))
-    return [f"the description of {name}" for name in outside]
+    kinds: dict[Any, None] = dict.fromkeys(type(part) for part in parts)
+    return [f"the description of {kind.__name__}" for kind in kinds if described_outside(kind)]
 
 
 def is_void(result: Result) -> bool:

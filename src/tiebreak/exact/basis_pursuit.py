@@ -17,7 +17,7 @@ import numpy as np
 from tiebreak.exact.active_set import PolyhedronSlice
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.host import Sliced, norm, product
+from tiebreak.linalg.host import Sliced, norm
 from tiebreak.linalg.linear_programs import highs
 from tiebreak.linalg.rank import Rank, null_basis
 from tiebreak.linalg.spectra import EPS
@@ -111,7 +111,7 @@ def _snapped(program: BasisPursuit, guess: Host) -> tuple[Host, Host]:
         matrix = np.vstack([program.basis, program.rows[touches]])
         x = np.where(kept, guess, 0.0)
         for _ in range(TOL.refinements):
-            off = program.offset[touches] - product(program.rows[touches], x)
+            off = program.offset[touches] - Sliced(program.rows[touches]).times(x)
             right = np.concatenate([program.misfit(x), off])
             deadline.check(0.5 * deadline.svd_work(*matrix.shape))
             x[kept] += np.linalg.lstsq(matrix[:, kept], right, rcond=64 * EPS)[0]
@@ -139,7 +139,7 @@ def _proved(program: BasisPursuit, x: Host, touches: Host, multipliers: Host) ->
         wanted = (program.prices * np.where(sign != 0.0, sign, np.sign(slope)))[exact]
         m = multipliers
         for _ in range(TOL.refinements):
-            off = wanted - product(matrix.T[exact], m)
+            off = wanted - Sliced(matrix.T[exact]).times(m)
             deadline.check(0.5 * deadline.svd_work(*matrix.shape))
             m = m + np.linalg.lstsq(matrix.T[exact], off, rcond=64 * EPS)[0]
         candidates.append(m)

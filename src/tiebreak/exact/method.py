@@ -19,12 +19,13 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tiebreak.algorithms.base import DirectState, Method, StateReport
+from tiebreak.exact.ball import ball_of
 from tiebreak.exact.bounds.intervals import prove
 from tiebreak.exact.bounds.rescaled import prove_rescaled
 from tiebreak.exact.bounds.tall_bounds import prove_tall
 from tiebreak.exact.bounds.wide_bounds import prove_wide
 from tiebreak.exact.levels import DROWNED, LARGE_MARGINS, ExactSolution, solve
-from tiebreak.exact.polyhedra import start
+from tiebreak.exact.polyhedra import PolyhedralRows, exact_rows, start
 from tiebreak.exact.reductions.images_above import refuse as refuse_operator
 from tiebreak.exact.reductions.images_above import residuals_above, with_images, with_residuals
 from tiebreak.exact.reductions.lasso import on_orthant, smooth_part
@@ -34,6 +35,7 @@ from tiebreak.exact.reductions.reduction import Reduction
 from tiebreak.exact.reductions.tall import is_tall, solve_tall
 from tiebreak.exact.reductions.wide import WideProblem, solve_wide
 from tiebreak.exact.scaled_problem import L1Norm, ScaledProblem
+from tiebreak.functions.base import Minorant
 from tiebreak.functions.parts.parts import Parts, decompose
 from tiebreak.functions.penalties.composite import split
 from tiebreak.functions.penalties.terms import largest
@@ -48,9 +50,9 @@ from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals, StepEvidence
 from tiebreak.proofs.gate import ANSWER, DOUBT, FALLS, Ended
-from tiebreak.proofs.recession.programs import HARDLY_FALLS, recession
+from tiebreak.proofs.recession.programs import HARDLY_FALLS, Recession, recession
 from tiebreak.proofs.recession.watch import NoMinimum
-from tiebreak.sets.domains import Domain, described, has_projection, projected
+from tiebreak.sets.domains import described, has_projection, projected
 
 NEEDED = "must be R^n, a ball, an l1 ball, or a set of linear constraints"
 NO_SQUARES = (
@@ -180,53 +182,34 @@ class Exact(Method):
         )
 
     def init(self, problem: Problem, x0: Array) -> DirectState:
-        """The values at x0, and no minorants: nothing is proved before the step."""
-        return _without_minorants(_state(problem, 0, x0))
+        """The values at x0, and no evidence: nothing is proved before the step."""
+        return DirectState(0, x0, problem.upper.value(x0), problem.lower.value(x0), StepEvidence())
 
     def step(self, problem: Problem, state: DirectState) -> DirectState:
         """Everything: the first step is the last."""
-        if (end := self._reduced(problem, state.x)) is not None:
-            return end
-        x0 = start(problem.domain, int(state.x.shape[0]))
-        scaled, rank, exponent = _scaled(problem, state.x)
-        fall = recession(problem, 0, scaled.n)
-        if fall.direction is not None:
-            return _unbounded(problem, state.x, rank, NoMinimum("lower", fall.direction))
-
-        def solved(doubtful: bool) -> tuple[ExactSolution, Array, float]:
-            answer = solve(scaled, x0, doubtful)
-            x = projected(problem.domain, arrays.like(answer.x, state.x))  # in Z up to rounding
-            return answer, x, -math.inf if answer.direction is not None else problem.upper.value(x)
-
-        answer, x, low = solved(doubtful=False)
-        high = low if rank.is_determined and answer.is_clear else solved(doubtful=True)[2]
-        is_certain = rank.is_determined and fall.is_certain and not answer.doubt
-        if is_certain and answer.direction is not None:
-            found = NoMinimum("upper", answer.direction)
-            return _unbounded(problem, x, rank, found, answer)
-        findings, end = _findings(rank, answer, (low, high)), _state(problem, 1, x)
-        if doubt := _doubt(findings, rank.is_determined, fall.is_certain, answer):
-            findings = findings._replace(dimension=None)
-            return end._replace(findings=findings, finished=Ended(DOUBT, doubt))
-        intervals = None
-        deadline.allow_as_much_again()
-        with contextlib.suppress(deadline.Over):  # x is there, whatever can still be proved of it
-            normal = np.ldexp(answer.normal, exponent)
-            intervals = prove(problem, x, normal, answer.sign, answer.rank)
-            if answer.sign is None:
-                more = prove_rescaled(scaled, problem, host(x), normal)
-                intervals = intervals.both(more)
-            findings = findings._replace(one_sided=intervals.why)
-        return _solved(problem, end, findings, intervals)
-
-    def _reduced(self, problem: Problem, x0: Array) -> DirectState | None:
-        """The step by another problem with the same answer; None where this one is taken."""
-        n = int(x0.shape[0])
+        n = int(state.x.shape[0])
         found: Reduction | str | None = None
         for reduction in REDUCTIONS:
             found = found or reduction(problem, n)
-        if found is None:
-            return _on_small_side(problem, x0)
+        if found is not None:
+            return self._by_reduction(problem, state.x, found)
+        if (end := _by_row_gram(problem, state.x)) is not None:
+            return end
+        end = _by_second_derivatives(problem, state.x)
+        proved = None if end is None else end.evidence.intervals
+        if end is not None and proved is not None and proved.is_two_sided:
+            return end
+        try:
+            parts = _parts(problem, n)
+        except Refusal as too_long:
+            if end is not None:
+                return end
+            end = _without_minorants(_state(problem, 1, state.x))
+            return end._replace(finished=Ended(DOUBT, NO_SQUARES.format(too_long.got)))
+        return _by_rows(problem, state.x, parts)
+
+    def _by_reduction(self, problem: Problem, x0: Array, found: Reduction | str) -> DirectState:
+        """The step by another problem with the same answer, or the doubt that it ends with."""
         if isinstance(found, str):
             end = _without_minorants(_state(problem, 1, x0))
             return end._replace(finished=Ended(DOUBT, found))
@@ -243,6 +226,45 @@ class Exact(Method):
                 findings = findings._replace(dimension=findings.dimension - found.spare)
         intervals = found.proved(inner.evidence.intervals)
         return _ended(problem, _state(problem, 1, x), inner.finished, findings, intervals)
+
+
+def _by_rows(problem: Problem, given: Array, parts: tuple[Parts, Parts]) -> DirectState:
+    """By a factorisation of the rows, which loses half as many digits as others, and proves more.
+
+    The answer is an array like the one given.
+    """
+    n, is_ball = int(given.shape[0]), ball_of(problem.domain, 1) is not None
+    rows = None if is_ball else exact_rows(problem.domain, n)
+    x0, (scaled, rank) = start(problem.domain, n, rows), _scaled(problem, parts, given, rows)
+    fall = Recession(None) if scaled.is_bounded else recession(problem, 0, n)
+    if fall.direction is not None:
+        return _unbounded(problem, given, rank, NoMinimum("lower", fall.direction))
+
+    def solved(doubtful: bool) -> tuple[ExactSolution, DirectState, float]:
+        answer = solve(scaled, x0, doubtful)
+        x = projected(problem.domain, arrays.like(answer.x, given))  # in Z up to rounding
+        end = _state(problem, 1, x)
+        return answer, end, -math.inf if answer.direction is not None else end.upper_value
+
+    answer, end, low = solved(doubtful=False)
+    high = low if rank.is_determined and answer.is_clear else solved(doubtful=True)[2]
+    is_certain = rank.is_determined and fall.is_certain and not answer.doubt
+    if is_certain and answer.direction is not None:
+        return _unbounded(problem, end.x, rank, NoMinimum("upper", answer.direction), answer)
+    findings = _findings(rank, answer, (low, high))
+    if doubt := _doubt(findings, rank.is_determined, fall.is_certain, answer):
+        findings = findings._replace(dimension=None)
+        return _ended(problem, end, Ended(DOUBT, doubt), findings, None)
+    intervals = None
+    deadline.allow_as_much_again()
+    with contextlib.suppress(deadline.Over):  # x is there, whatever can still be proved of it
+        normal, seen = np.ldexp(answer.normal, parts[0].exponent), _minorants(end)
+        intervals = prove(problem, end.x, normal, answer.sign, answer.rank, parts, seen, rows)
+        if answer.sign is None:
+            more = prove_rescaled(scaled, problem, host(end.x), normal)
+            intervals = intervals.both(more)
+        findings = findings._replace(one_sided=intervals.why)
+    return _solved(problem, end, findings, intervals)
 
 
 def _solved(
@@ -264,47 +286,38 @@ def _ended(
     intervals: Intervals | None,
 ) -> DirectState:
     has_promise = problem.radius is not None or problem.error_bound is not None
-    if intervals is not None and intervals.is_two_sided and not has_promise:
-        # One at x, where the slopes balance, has nothing to add, but that a promise may be false.
+    is_proved = intervals is not None and intervals.is_two_sided and not has_promise
+    if is_proved or not has_projection(problem.domain):
+        # One at x, where the slopes balance, has nothing to add, but that a promise may be false;
+        # and it is worth what is known of its minimum over Z: without a projection nothing.
         end = _without_minorants(end)
     evidence = end.evidence._replace(intervals=intervals)
     return end._replace(evidence=evidence, findings=findings, finished=finished)
 
 
-def _on_small_side(problem: Problem, x0: Array) -> DirectState | None:
-    """The end of the step by `solve_wide` or `solve_tall`; None where that is not the way."""
+def _by_row_gram(problem: Problem, x0: Array) -> DirectState | None:
+    """The answer of `solve_wide` with what is proved about it; None where there is none."""
     wide = solve_wide(problem, x0)
-    if wide is not None:
-        end = _state(problem, 1, wide.x)
-        ((_, f_x),), ((_, g_x),) = end.evidence.upper, end.evidence.lower
-        intervals, residual = prove_wide(problem, wide, f_x, g_x)
-        gram, rank = wide.gram, wide.rank
-        least, top = (
-            math.ldexp(math.sqrt(s), gram.exponent) for s in (gram.value(rank), gram.largest)
-        )
-        findings = ExactFindings(
-            dimension=gram.shape[1] - rank,
-            rank=rank,
-            sigma=least if rank else 0.0,
-            sigma_next=wide.rest,
-            backward_error=max(wide.rest, EPS * top),
-            upper_range=(end.upper_value, end.upper_value),
-            residual=residual,
-            left_open=gram.shape[1] - rank - wide.reduced.rank if wide.reduced else 0,
-        )
-        if residual <= TOL.accurate:  # the numbers, as stored, have another rank where rest > 0
-            return _solved(problem, end, findings, None if wide.rest > 0.0 else intervals)
-    end_of_tall = _by_second_derivatives(problem, x0)
-    proved = None if end_of_tall is None else end_of_tall.evidence.intervals
-    if proved is not None and proved.is_two_sided:
-        return end_of_tall
-    too_long = refusal_of(lambda: _parts(problem, int(x0.shape[0])))
-    if too_long is None:
-        return None  # a factorisation of the rows loses half as many digits, and proves more
-    if end_of_tall is not None:
-        return end_of_tall
-    end = _without_minorants(_state(problem, 1, x0))
-    return end._replace(finished=Ended(DOUBT, NO_SQUARES.format(too_long.got)))
+    if wide is None:
+        return None
+    end = _state(problem, 1, wide.x)
+    intervals, residual = prove_wide(problem, wide, *_minorants(end))
+    if not residual <= TOL.accurate:
+        return None
+    gram, rank = wide.gram, wide.rank
+    least, top = (math.ldexp(math.sqrt(s), gram.exponent) for s in (gram.value(rank), gram.largest))
+    findings = ExactFindings(
+        dimension=gram.shape[1] - rank,
+        rank=rank,
+        sigma=least if rank else 0.0,
+        sigma_next=wide.rest,
+        backward_error=max(wide.rest, EPS * top),
+        upper_range=(end.upper_value, end.upper_value),
+        residual=residual,
+        left_open=gram.shape[1] - rank - wide.reduced.rank if wide.reduced else 0,
+    )
+    # The numbers, as stored, have another rank where rest > 0.
+    return _solved(problem, end, findings, None if wide.rest > 0.0 else intervals)
 
 
 def _by_second_derivatives(problem: Problem, x0: Array) -> DirectState | None:
@@ -330,27 +343,29 @@ def _by_second_derivatives(problem: Problem, x0: Array) -> DirectState | None:
     return _solved(problem, end, findings, intervals)
 
 
-def _scaled(problem: Problem, x: Array) -> tuple[ScaledProblem, Rank, int]:
-    """The problem in NumPy, its rank in the units of the data, and the exponent that f lost."""
+def _scaled(
+    problem: Problem, parts: tuple[Parts, Parts], x: Array, Z: PolyhedralRows | None
+) -> tuple[ScaledProblem, Rank]:
+    """The problem in NumPy, and its rank in the units of the data."""
     # Where data in single precision were converted to double, the rank is still theirs.
-    parts = (part for h in problem.smooth_parts for _, part in summands(h.bare))
-    epsilon = max(arrays.epsilon(x), *(part.data_epsilon for part in parts))
-    f, g = _parts(problem, int(x.shape[0]))
+    summed = (part for h in problem.smooth_parts for _, part in summands(h.bare))
+    epsilon = max(arrays.epsilon(x), *(part.data_epsilon for part in summed))
+    f, g = parts
     rows, penalty = g.rows(epsilon, f.sizes()), problem.penalties[0].terms
     l1 = None
     if penalty.has_weights:  # up to a factor
         center = np.zeros(f.n) if penalty.center is None else penalty.center
         l1 = L1Norm(np.broadcast_to(penalty.l1 / largest(penalty.l1), f.n), center)
     counted = None if problem.counted is None else host(problem.counted)
-    scaled = ScaledProblem(problem, f.scaled(), g.scaled(), rows, epsilon, l1, counted)
+    scaled = ScaledProblem(problem, f.scaled, g.scaled, rows, epsilon, l1, counted, Z)
     rank = scaled.rank_in_x
-    rank = rank._replace(sigma=g.unit * rank.sigma) if rank.is_plain else rank
-    return scaled, rank, f.exponent
+    return scaled, rank._replace(sigma=g.unit * rank.sigma) if rank.is_plain else rank
 
 
 def _parts(problem: Problem, n: int) -> tuple[Parts, Parts]:
     """f and g in parts, or a sentence why they are none; L1 above is no part."""
     (f, penalty), (g, below), Z = split(problem.upper), split(problem.lower), problem.domain
+    name = type(Z).__name__
     if penalty.terms.has_operator:
         refuse_operator(problem)
     terms = penalty.terms
@@ -364,15 +379,11 @@ def _parts(problem: Problem, n: int) -> tuple[Parts, Parts]:
         raise Refusal("Exact", "upper", "must be L1 or L2 alone where it has a penalty", repr(got))
     is_plain = terms.center is None and isinstance(terms.l1, float)
     if not described(Z).is_polyhedral:
-        raise Refusal("Exact", "domain", "must be a polyhedron where upper is an l1 norm", _name(Z))
+        raise Refusal("Exact", "domain", "must be a polyhedron where upper is an l1 norm", name)
     if not (described(Z).is_linear or is_plain):
         needed = "must be no l1 ball where upper is L1 with weights or a center"
-        raise Refusal("Exact", "domain", needed, _name(Z))
+        raise Refusal("Exact", "domain", needed, name)
     return f_parts, g_parts
-
-
-def _name(Z: Domain) -> str:
-    return type(Z).__name__
 
 
 def _doubt(
@@ -406,9 +417,13 @@ def _state(problem: Problem, k: int, x: Array) -> DirectState:
         lower=((1.0, g_x),),
         values=((g_x.value + g2, g_x.at, g_x),),
     )
-    state = DirectState(k, x, f_x.value + f2, g_x.value + g2, evidence)
-    # A minorant is worth what is known of its minimum over Z: without a projection nothing.
-    return state if has_projection(problem.domain) else _without_minorants(state)
+    return DirectState(k, x, f_x.value + f2, g_x.value + g2, evidence)
+
+
+def _minorants(state: DirectState) -> tuple[Minorant, Minorant]:
+    """Of f and g, as they were evaluated at x."""
+    ((_, f_x),), ((_, g_x),) = state.evidence.upper, state.evidence.lower
+    return f_x, g_x
 
 
 def _without_minorants(state: DirectState) -> DirectState:

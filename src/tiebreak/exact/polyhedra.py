@@ -13,6 +13,7 @@ from tiebreak.linalg import Host, arrays
 from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets import Domain, described, has_projection, polyhedra
+from tiebreak.sets.polyhedra import row_lengths
 
 NO_START = (
     "Polyhedron: the constraints must have a point in common up to rounding, got one that misses "
@@ -21,7 +22,7 @@ NO_START = (
 
 
 class PolyhedralRows(NamedTuple):
-    """{x = lift u : rows u <= offset, equal u = right}, rows of length 1; lift None: x = u.
+    """{x = lift u : rows u <= offset, equal u = right}; lift None: x = u.
 
     Without ``right`` the constants are those of any feasible start.
     """
@@ -39,10 +40,13 @@ class PolyhedralRows(NamedTuple):
     def stretched(self, units: Host) -> PolyhedralRows:
         """The same for u / units (lift None): exact for bounds of entries and powers of two."""
         assert self.lift is None
-        rows, equal = self.rows * units, self.equal * units
-        lengths = np.sqrt(np.sum(rows * rows, axis=1))
-        equal = equal / np.sqrt(np.sum(equal * equal, axis=1))[:, None]
-        return PolyhedralRows(rows / lengths[:, None], self.offset / lengths, equal)
+        return self._replace(rows=self.rows * units, equal=self.equal * units).of_length_one()
+
+    def of_length_one(self) -> PolyhedralRows:
+        """The same with rows of length 1."""
+        lengths, others = row_lengths(self.rows), row_lengths(self.equal)
+        rows, equal = self.rows / lengths[:, None], self.equal / others[:, None]
+        return PolyhedralRows(rows, self.offset / lengths, equal, self.lift, self.right / others)
 
     @property
     def bounds(self) -> Host:
@@ -66,41 +70,28 @@ def whole_space(n: int) -> PolyhedralRows:
     return PolyhedralRows(np.zeros((0, n)), np.zeros(0), np.zeros((0, n)))
 
 
-def polyhedron(domain: Domain, n: int) -> PolyhedralRows:
-    """The domain (any but the ball) in R^n as inequalities, perhaps of a u with lift u = x."""
-    found = exact_rows(domain, n)
-    rows, offset = _of_length_one(found.rows, found.offset)
-    equal, right = _of_length_one(found.equal, found.right)
-    return PolyhedralRows(rows, offset, equal, found.lift, right)
-
-
-def _of_length_one(rows: Host, offset: Host) -> tuple[Host, Host]:
-    lengths = np.array([norm(row) for row in rows])
-    return rows / lengths.reshape(-1, 1), offset / lengths
-
-
 # -- exact rows -----------------------------------------------------------------------------------
 
 
 def exact_rows(domain: Domain, n: int) -> PolyhedralRows:
-    """As `polyhedron`, with rows as they are, up to powers of two; those of a user have lengths
-    from ½ to 1."""
+    """The domain (any but the ball) in R^n as inequalities, perhaps of a u with lift u = x.
+
+    Its rows are as they are, up to powers of two: of lengths above ½ and up to 1.
+    """
     lift, found = described(domain).lifted_rows(n)
     rows, equal = (A.toarray() if arrays.is_sparse(A) else A for A in (found.A, found.A_eq))
-    Z = PolyhedralRows(rows, found.b, equal, lift, found.b_eq)
-    if has_projection(domain):
-        return Z
-    rows, offset = scaled_rows(Z.rows, Z.offset)
-    equal, right = scaled_rows(Z.equal, Z.right)
-    return _without_twins(PolyhedralRows(rows, offset, equal, lift, right))
+    rows, offset = _scaled_rows(rows, found.b)
+    equal, right = _scaled_rows(equal, found.b_eq)
+    Z = PolyhedralRows(rows, offset, equal, lift, right)
+    return Z if has_projection(domain) else _without_twins(Z)
 
 
-def scaled_rows(rows: Host, offset: Host) -> tuple[Host, Host]:
-    """By powers of two, to lengths above ½ and up to 1; rows of zeros say nothing."""
+def _scaled_rows(rows: Host, offset: Host) -> tuple[Host, Host]:
+    """By powers of two; rows of zeros say nothing."""
     rows, offset = rows[rows.any(axis=1)], offset[rows.any(axis=1)]
-    mantissas, exponents = np.frexp([norm(row) for row in rows])
+    mantissas, exponents = np.frexp(row_lengths(rows))
     exponents = (exponents - (mantissas == 0.5)).astype(int)
-    return np.ldexp(rows, -exponents.reshape(-1, 1)), np.ldexp(offset, -exponents)
+    return np.ldexp(rows, -exponents[:, None]), np.ldexp(offset, -exponents)
 
 
 def _without_twins(Z: PolyhedralRows) -> PolyhedralRows:
@@ -172,11 +163,11 @@ def _level(Z: PolyhedralRows, i: int) -> Fraction:
 # -- a start --------------------------------------------------------------------------------------
 
 
-def start(domain: Domain, n: int) -> Host:
+def start(domain: Domain, n: int, rows: PolyhedralRows | None) -> Host:
     """A point of the domain up to rounding: next to the origin, or where there is most room."""
-    if has_projection(domain):
+    if rows is None or has_projection(domain):
         return host(domain.project(np.zeros(n)))
-    Z = polyhedron(domain, n)
+    Z = rows.of_length_one()
     if np.all(Z.offset >= 0.0) and not Z.right.any():
         return np.zeros(n)
     size = float(np.max(np.abs(np.append(Z.offset, Z.right)), initial=0.0)) or 1.0

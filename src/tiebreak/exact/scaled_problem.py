@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.exact.polyhedra import PolyhedralRows, polyhedron
+from tiebreak.exact.polyhedra import PolyhedralRows, exact_rows
 from tiebreak.functions.parts.parts import Parts
 from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart
 from tiebreak.linalg.arrays import Host
@@ -43,6 +43,7 @@ class ScaledProblem:
         epsilon: the unit of rounding of the data.
         l1: where f is a sum of weights_j |x_j - center_j|, these, the largest weight being 1.
         counted: the weights of the variables in the norm that decides what f leaves open; or all 1.
+        Z: the exact rows of the domain, if they are at hand.
     """
 
     def __init__(
@@ -54,21 +55,22 @@ class ScaledProblem:
         epsilon: float,
         l1: L1Norm | None = None,
         counted: Host | None = None,
+        Z: PolyhedralRows | None = None,
     ) -> None:
         self.counted: Host = np.ones(f.n) if counted is None else np.sqrt(counted)
-        self.problem, self.n, self.epsilon, self.l1 = problem, f.n, epsilon, l1
+        self.problem, self.n, self.epsilon, self.l1, self.Z = problem, f.n, epsilon, l1, Z
         self.domain = domain = problem.domain
         self.is_bounded: bool = math.isfinite(domain.diameter_in(f.n))
         self._f, self._g, self._rows_in_x = f, g, rows
         self.row_factors, columns = equilibrate(rows)
-        self.units = np.ones(f.n)
-        if described(domain).in_units(self.units) is not None:
-            self.units, columns = _units(columns, rows, f), np.ones(f.n)
+        self.units, units = np.ones(f.n), _units(columns, rows, f)
+        if not np.any(units != 1.0) or described(domain).in_units(units) is not None:
+            self.units, columns = units, self.units
         self.is_rescaled: bool = bool(np.any(self.units != 1.0))
         self.f, self.g, self.exponent = f, g, 0
         if self.is_rescaled:
             f, g = f.stretched(self.units), g.stretched(self.units)
-            self.f, self.g, self.exponent = f.scaled(), g.scaled(), f.exponent
+            self.f, self.g, self.exponent = f.scaled, g.scaled, f.exponent
         self.rows: Host = rows * self.units
         self.rank: Rank = decide_rank(self.rows, epsilon, (self.row_factors, columns))
         # Of |u_j - center_j/units_j|, up to a factor; and what a slope is divided by in units of x.
@@ -77,20 +79,19 @@ class ScaledProblem:
 
     def on_space(self) -> ScaledProblem:
         """The same on R^n."""
-        f, g, rows = self._f, self._g, self._rows_in_x
         free = replace(self.problem, domain=Space())
-        return ScaledProblem(free, f, g, rows, self.epsilon, self.l1)
+        return ScaledProblem(free, self._f, self._g, self._rows_in_x, self.epsilon, self.l1)
 
     def polyhedron(self) -> PolyhedralRows:
         """Z, which is no ball, in the units of u."""
-        Z = polyhedron(self.domain, self.n)
-        return Z.stretched(self.units) if self.is_rescaled else Z
+        Z = self.Z or exact_rows(self.domain, self.n)
+        return Z.stretched(self.units) if self.is_rescaled else Z.of_length_one()
 
     def norm_of_x(self, lift: Host | None = None) -> Parts:
         """Half the square of |x| as a function of u, or of what is lifted to u."""
         weights = self.counted * self.units
         rows = np.diag(weights) if lift is None else weights[:, None] * lift
-        return Parts(rows.shape[1], (LeastSquaresPart(1.0, rows, np.zeros(self.n)),)).scaled()
+        return Parts(rows.shape[1], (LeastSquaresPart(1.0, rows, np.zeros(self.n)),)).scaled
 
     def basis(self, doubtful: bool) -> Host:
         """The directions in which g varies, as columns."""

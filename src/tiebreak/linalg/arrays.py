@@ -204,16 +204,14 @@ def dot(x: Array, y: Array) -> float:
 
 
 def inner(x: Array, y: Array) -> Array:
-    """<x, y> as a number of the library, which need not leave its device."""
-    return _inner(x, y) if type(x) is np.ndarray else x @ y
+    """<x, y> as a number of the library, which need not leave its device.
 
-
-def _inner(x: Any, y: Any) -> Any:
-    """NumPy's, and for long vectors in pieces that BLAS leaves to one thread.
-
-    The other threads of BLAS stay busy for a while after every call, waiting for the next one: they
-    would take the cores from sparse products, or from another process, and gain nothing here.
+    That of long vectors of NumPy in pieces that BLAS leaves to one thread. The other threads of
+    BLAS stay busy for a while after every call, waiting for the next one: they would take the cores
+    from sparse products, or from another process, and gain nothing here.
     """
+    if type(x) is not np.ndarray:
+        return x @ y
     n = x.size
     if not ONE_THREAD < n <= MANY_THREADS or x.shape != y.shape:
         return np.vdot(x, y)
@@ -231,7 +229,7 @@ def dots(*pairs: tuple[Array, Array]) -> list[float]:
 def dots_async(*pairs: tuple[Array, Array]) -> Callable[[], list[float]]:
     """The same, where a device may still be at work on the vectors: a call waits for it."""
     if type(pairs[0][0]) is np.ndarray:
-        found = [float(_inner(x, y)) for x, y in pairs]
+        found = [float(inner(x, y)) for x, y in pairs]
         return lambda: found
     vectors = {id(x): x for pair in pairs for x in pair}
     places = {key: i for i, key in enumerate(vectors)}
@@ -296,7 +294,7 @@ def norm(x: Array, squared: float | None = None) -> float:
 
     ``squared`` is <x, x>, where that is known already.
     """
-    squared = dot(x, x) if squared is None else squared
+    squared = float(inner(x, x)) if squared is None else squared
     if 1e-30 < squared < 1e30:  # nearly always, and safe in every precision
         return math.sqrt(squared)
     if epsilon(x) < 1e-10 and 1e-280 < squared < 1e280:

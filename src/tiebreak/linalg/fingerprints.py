@@ -116,10 +116,11 @@ def known(made: Any) -> Any:
     return made.without_structure(own) if own else made
 
 
-def described_outside(made: FromData) -> bool:
-    """Does a class from outside the package say what this object is?  Then proofs assume that."""
-    outside = (c for c in type(made).__mro__ if not c.__module__.startswith("tiebreak."))
-    return any(name in vars(c) for c in outside for name in made.describing)
+@lru_cache
+def described_outside(kind: Any) -> bool:
+    """Does a class from outside the package say what its objects are?  Then proofs assume it."""
+    outside = (c for c in kind.__mro__ if not c.__module__.startswith("tiebreak."))
+    return any(name in vars(c) for c in outside for name in kind.describing)
 
 
 @lru_cache

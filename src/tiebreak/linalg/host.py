@@ -39,28 +39,25 @@ class Sliced:
     def __init__(self, A: Host) -> None:
         self.shape: tuple[int, ...] = A.shape
         self.exponent: int = top_exponent(A)
+        self.is_plain: bool = A.size > CAREFUL  # is it too large for more than plain products?
         self._bits = (53 - max(*A.shape, 1).bit_length()) // 2
-        self._slices = [A]
-        if A.size <= CAREFUL:
+        self._slices = A[None]
+        if not self.is_plain:
             # In units of 2^exponent: at most 1 in size, so that nothing overflows.
-            self._slices = _slices(np.ldexp(A, -self.exponent), self._bits)
-
-    @property
-    def is_plain(self) -> bool:
-        """Is it too large for more than plain products?"""
-        return math.prod(self.shape) > CAREFUL
+            slices = _slices(np.ldexp(A, -self.exponent), self._bits)
+            self._slices = np.array([part for part in slices if part.any()] or slices[:1])
 
     def terms(self, x: Host, transposed: bool = False) -> tuple[Host, int]:
         """Numbers that add up, along the last axis, to A x (A'x) in units of 2^exponent."""
-        slices = [A.T for A in self._slices] if transposed else self._slices
+        slices = self._slices.transpose(0, 2, 1) if transposed else self._slices
         if self.is_plain:
             return (slices[0] @ x)[..., None], 0
-        top = top_exponent(x)
-        parts = np.stack(_slices(np.ldexp(x, -top), self._bits), axis=-1)
-        rows, width = self.shape[int(transposed)], math.prod(parts.shape[1:])
-        products = [A @ parts.reshape(len(x), width) for A in slices]
-        shape = (rows, *parts.shape[1:])
-        return np.concatenate([p.reshape(shape) for p in products], axis=-1), self.exponent + top
+        top, columns, (count, rows, _) = top_exponent(x), math.prod(x.shape[1:]), slices.shape
+        parts = np.array(_slices(np.ldexp(x, -top), self._bits))
+        parts = parts.reshape(len(parts), len(x), columns)
+        products = slices @ parts.transpose(1, 0, 2).reshape(len(x), len(parts) * columns)
+        by_slices = products.reshape(count, rows, len(parts), columns).transpose(1, 3, 0, 2)
+        return by_slices.reshape(rows, *x.shape[1:], count * len(parts)), self.exponent + top
 
     def times(self, x: Host, b: Host | None = None, transposed: bool = False) -> Host:
         """A x - b (A'x - b), rounded once; x may have several columns, if there is no b."""
@@ -70,22 +67,17 @@ class Sliced:
         return total([(terms, exponent), (-b[:, None], 0)])
 
 
-def product(A: Host, x: Host, b: Host | None = None) -> Host:
-    """A x - b as if in twice the precision, then rounded (plain products where A is very large)."""
-    return Sliced(A).times(x, b)
-
-
 def total(parts: list[tuple[Host, int]]) -> Host:
     """The sum of all terms, each in units of its power of two, along their last axis."""
-    tops = [top_exponent(terms) + exponent for terms, exponent in parts if terms.any()]
-    top = max(tops, default=0)
+    sizes = [(float(np.abs(terms).max(initial=0.0)), exponent) for terms, exponent in parts]
+    top = max((math.frexp(size)[1] + exponent for size, exponent in sizes if size), default=0)
     scaled = [np.ldexp(terms, exponent - top) for terms, exponent in parts]
     return np.ldexp(_sums(np.concatenate(scaled, axis=-1)), top)
 
 
 def top_exponent(x: Host) -> int:
     """The power of two that is just above all entries."""
-    return math.frexp(float(np.max(np.abs(x), initial=0.0)))[1]
+    return math.frexp(float(np.abs(x).max(initial=0.0)))[1]
 
 
 def power_of_two(sizes: Host, power: float) -> Host:
@@ -103,7 +95,7 @@ def _slices(A: Host, bits: int) -> list[Host]:
         head = (A + shift) - shift
         slices.append(head)
         A = A - head
-    return [part for part in (*slices, A) if part.any()] or slices[:1]
+    return [*slices, A] if A.any() else slices
 
 
 def _sums(terms: Host) -> Host:

@@ -23,6 +23,7 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 from tiebreak.functions import Joint, Penalty, Terms, Zero, joint
 from tiebreak.linalg import Array, arrays, rounding_unit
@@ -47,7 +48,6 @@ class SolutionRegion:
         self, f2: Penalty, g2: Penalty, domain: Domain, radius: float | None, zero: Array
     ) -> None:
         self._penalties, self._domain, self._zero = (f2, g2), domain, zero
-        self._joints = _largest_joint_parts(f2, g2, domain)
         self._reach, self._radius = domain.farthest(zero), radius
         ball = described(domain).as_ball
         self._is_round = ball is not None and ball[0] is None
@@ -57,18 +57,18 @@ class SolutionRegion:
         """For models that are sums over so many steps, and |x*| <= radius too is known by now."""
         if radius < self._size:
             self._radius = max(radius, SMALLEST_RADIUS)
-        slack = rounding_unit(EPS, int(self._zero.shape[0]))  # of a sum over the variables
+        self._slack = slack = rounding_unit(EPS, int(self._zero.shape[0]))  # of a sum over these
         # The weights are sums, which round; smaller ones are safe.
         self._safe = 1.0 - slack - EPS * steps
-        plain: BallRegion | SetRegion = (
+        self._plain: BallRegion | SetRegion = (
             BallRegion(self._size, self._zero, slack, steps)
             if self._is_round
             else SetRegion(self._domain, self._reach, self._radius, self._zero, slack)
         )
-        self._parts = [
-            PenalisedRegion(part, plain, self._size, slack, self._safe) if part.has_norms else plain
-            for part in self._joints
-        ]
+
+    @cached_property
+    def _joints(self) -> Sequence[Joint]:
+        return _largest_joint_parts(*self._penalties, self._domain)
 
     @property
     def _size(self) -> float:
@@ -96,7 +96,11 @@ class SolutionRegion:
             if not math.isfinite(paid):
                 return Low()
             model = model._replace(curvature=0.0, constant=paid)
-        lows = [part.minimum(model) for part in self._parts]
+        about = self._plain, self._size, self._slack, self._safe
+        lows = [
+            (PenalisedRegion(part, *about) if part.has_norms else self._plain).minimum(model)
+            for part in self._joints
+        ]
         best = _highest(*lows)
         if best.value == -math.inf:
             return next((low for low in lows if low.fall is not None), best)

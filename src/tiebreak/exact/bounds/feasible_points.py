@@ -10,14 +10,13 @@ import numpy as np
 
 from tiebreak.exact.bounds.curvature_bounds import least_stretch
 from tiebreak.exact.interior_point import interior_point
-from tiebreak.exact.polyhedra import PolyhedralRows, exact_rows, scaled_rows
+from tiebreak.exact.polyhedra import PolyhedralRows
 from tiebreak.functions.parts.parts import product_error
 from tiebreak.linalg import EPS, Host, deadline, rounding_unit
 from tiebreak.linalg.arrays import SAFE
 from tiebreak.linalg.host import Sliced, norm
 from tiebreak.linalg.linear_programs import highs
 from tiebreak.linalg.tolerances import TOL
-from tiebreak.sets import Domain
 
 
 class FeasiblePoint(NamedTuple):
@@ -27,14 +26,6 @@ class FeasiblePoint(NamedTuple):
     off: float
     tight: Host  # G_i p = h_i, exactly
     slack: Host  # h_i - G_i p is at least this
-
-
-def exact_polyhedron(domain: Domain, n: int) -> PolyhedralRows:
-    """As `polyhedron`, with rows that are exact up to powers of two; they are no longer than 1."""
-    Z = exact_rows(domain, n)
-    rows, offset = scaled_rows(Z.rows, Z.offset)
-    equal, right = scaled_rows(Z.equal, Z.right)
-    return Z._replace(rows=rows, offset=offset, equal=equal, right=right)
 
 
 def feasible_point(Z: PolyhedralRows, v: Host) -> FeasiblePoint | None:

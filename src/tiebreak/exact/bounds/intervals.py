@@ -6,7 +6,6 @@ good: a bad x, or bad multipliers, make wide intervals, never wrong ones.
 
 from __future__ import annotations
 
-import functools
 import math
 
 import numpy as np
@@ -29,7 +28,8 @@ from tiebreak.exact.bounds.loss_bounds import (
 )
 from tiebreak.exact.bounds.multipliers import RowMultipliers
 from tiebreak.exact.bounds.nearest_minimiser import NearestMinimiser, nearest_minimiser
-from tiebreak.functions import Parts, decompose
+from tiebreak.exact.polyhedra import PolyhedralRows, exact_rows
+from tiebreak.functions import Minorant, Parts, decompose
 from tiebreak.linalg import EPS, Array, Host, Rank, rounding_unit
 from tiebreak.linalg.arrays import SAFE
 from tiebreak.linalg.host import host, norm
@@ -46,20 +46,27 @@ def prove(
     normal: Host,
     sign: Host | None = None,
     rank: Rank | None = None,
+    parts: tuple[Parts, Parts] | None = None,
+    seen: tuple[Minorant | None, Minorant | None] = (None, None),
+    rows: PolyhedralRows | None = None,
 ) -> Intervals:
     """Proved intervals for f* and g*; ``normal`` of Z at x balances f's slope on the slice.
 
     Where f is weight |x|_1, ``sign`` is the subgradient of |x|_1 that takes part in the balance,
-    and ``rank`` that of the slice's equations, g's `Parts.rows` and then those of Z.
+    and ``rank`` that of the slice's equations, g's `Parts.rows` and then those of Z. If they are at
+    hand: both levels in parts, what was ``seen`` of them at x, the exact rows of a polyhedron Z.
 
     From a distance d: |f* - f(x)| <= |grad f(x)| d + L_f/2 d² where |delta| <= d, and f* is at
     most that much above f(x) where some lower minimiser is within d.
     """
     at = host(x)
     is_l1, n = sign is not None, len(at)
-    f_parts = Parts(n, ()) if is_l1 else decompose("Exact", "upper", problem.upper, n)
-    g_parts = decompose("Exact", "lower", problem.lower, n)
-    f, g = evaluate_with_errors(problem.upper, x), evaluate_with_errors(problem.lower, x, g_parts)
+    f_parts, g_parts = parts or (
+        Parts(n, ()) if is_l1 else decompose("Exact", "upper", problem.upper, n),
+        decompose("Exact", "lower", problem.lower, n),
+    )
+    f = evaluate_with_errors(problem.upper, x, seen=seen[0])
+    g = evaluate_with_errors(problem.lower, x, g_parts, seen[1])
 
     def interval(distance: float, excess: float, fall: float = math.inf) -> Intervals:
         """From bounds on the distance to a lower minimiser, on g(x) - g* and on f(x) - f*."""
@@ -67,35 +74,42 @@ def prove(
         low, least = f.value - f.value_error - fall, g.value - g.value_error - excess
         return Intervals((low, high), least, rests=WITHIN.format(distance))
 
+    def is_open(value: float, error: float, low: float, high: float) -> bool:
+        """Could another proof say more? All of them leave the rounding error of the value."""
+        return not (value - low <= 64.0 * error and high - value <= 64.0 * error)
+
     near, unmet, is_space = NearestMinimiser(), math.inf, described(problem.domain).is_space
     is_round = described(problem.domain).as_ball is not None
+    is_flat = is_space or not is_round
+    rows = exact_rows(problem.domain, n) if is_flat and rows is None else rows
     sphere = _distance_on_sphere(problem, at, g, g_parts)
     apart = change_within(problem, f, sphere, (f_parts, at))
-    found = [Intervals((f.value - apart, f.value + apart), rests=ALL_WITHIN.format(sphere))]
-    if is_round:
-        found.append(_on_space(problem, at, (f, g), (f_parts, g_parts), normal, sign))
+    proved = Intervals((f.value - apart, f.value + apart), rests=ALL_WITHIN.format(sphere))
+    if is_round and is_open(f.value, f.value_error, *proved.upper):
+        more = _on_space(problem, at, (f, g), (f_parts, g_parts), normal, sign)
+        proved = proved.both(more)
     if not g_parts.parts:  # g is constant, and all of Z its minimisers
-        found.append(interval(distance_bound(problem.domain, at), 0.0))
-    if not found[-1].is_two_sided and (is_space or not is_round):
-        near = nearest_minimiser(problem.domain, g_parts, at)
+        proved = proved.both(interval(distance_bound(problem.domain, at), 0.0))
+    if is_flat and not proved.is_two_sided:
+        near = nearest_minimiser(problem.domain, g_parts, at, rows)
         sigma = problem.upper.strong_convexity
         fall = math.inf if is_l1 else near.fall(f_parts, sigma, normal)
-        found.append(interval(near.distance, near.excess, fall))
-    if has_projection(problem.domain):
+        proved = proved.both(interval(near.distance, near.excess, fall))
+    is_f_open = is_open(f.value, f.value_error, *proved.upper)
+    is_g_open = is_open(g.value, g.value_error, proved.lower, g.value)
+    if has_projection(problem.domain) and (is_f_open or is_g_open):
         unmet = _unmet(problem, at, g, g_parts) if g_parts.parts else 0.0
         excess = unmet if problem.is_bounded else math.inf
-        found.append(Intervals(lower=g.value - g.value_error - excess))
+        proved = proved.both(Intervals(lower=g.value - g.value_error - excess))
     has_more = is_l1 or (has_projection(problem.domain) and not is_space)
-    if has_more and len(g_parts.squares) == len(g_parts.curved):
+    if is_f_open and has_more and len(g_parts.squares) == len(g_parts.curved):
         unmet = min(unmet, max(near.excess, 0.5 * near.image * near.image))
-        multipliers = RowMultipliers(problem, at, g_parts, normal, unmet)
-        high = min(some.upper[1] for some in found)
+        multipliers = RowMultipliers(problem, at, g_parts, normal, unmet, rows)
         if sign is None or rank is None:
             low = multipliers.below(f)
         else:
-            low = multipliers.below_l1(sign, rank, high)
-        found.append(Intervals((low, math.inf)))
-    proved = functools.reduce(Intervals.both, found)
+            low = multipliers.below_l1(sign, rank, proved.upper[1])
+        proved = proved.both(Intervals((low, math.inf)))
     if not is_l1 and not f_parts.parts:  # f is constant
         same = f.value - f.value_error, f.value + f.value_error
         proved = proved._replace(upper=same, rests="f being constant")

@@ -9,9 +9,9 @@ import numpy as np
 
 from tiebreak.exact.bounds.curvature_bounds import combined
 from tiebreak.exact.bounds.evaluations import EvaluationWithErrors, least_with_slope
-from tiebreak.exact.bounds.feasible_points import exact_polyhedron, multiples_of_rows
+from tiebreak.exact.bounds.feasible_points import multiples_of_rows
 from tiebreak.exact.bounds.loss_bounds import L1Dual
-from tiebreak.exact.polyhedra import polyhedron, whole_space
+from tiebreak.exact.polyhedra import PolyhedralRows, whole_space
 from tiebreak.functions.parts.parts import Parts, product_error
 from tiebreak.linalg import EPS, Host, Rank, rounding_unit
 from tiebreak.linalg.host import norm, total
@@ -23,6 +23,7 @@ class RowMultipliers(NamedTuple):
     """Lower bounds on f* by multipliers of the rows of g = ½|Rx - s|² + <c, x>.
 
     ``unmet`` bounds ½|R delta|² and the change of g; ``normal`` of Z at x is a part of the balance.
+    ``rows`` are those of Z, if that is a polyhedron.
     """
 
     problem: Problem
@@ -30,6 +31,7 @@ class RowMultipliers(NamedTuple):
     parts: Parts
     normal: Host
     unmet: float
+    rows: PolyhedralRows | None
 
     def below(self, f: EvaluationWithErrors) -> float:
         """f* >= f(x) + min_Z <grad f(x) + R'y + nu c, z - x> - |y| |R delta| - |nu <c, delta>|.
@@ -39,8 +41,8 @@ class RowMultipliers(NamedTuple):
         """
         if not math.isfinite(self.unmet):
             return -math.inf
-        R, Z, n = self.parts.curvature(self.x), described(self.problem.domain), len(self.x)
-        equal = polyhedron(Z, n).equal if Z.is_linear else np.zeros((0, n))
+        R, is_linear = self.parts.curvature(self.x), described(self.problem.domain).is_linear
+        equal = self.rows.equal if self.rows is not None and is_linear else R[:0]
         rows = np.vstack([R, self.parts.c, equal])
         lengths = np.sqrt(np.sum(rows * rows, axis=1))
         lengths[lengths == 0.0] = 1.0
@@ -61,13 +63,13 @@ class RowMultipliers(NamedTuple):
         """
         if not math.isfinite(self.unmet):
             return 0.0
-        x, Z = self.x, self.problem.domain
+        x, rows = self.x, self.rows
         R = self.parts.curvature(x)
-        rows, unit_rows = exact_polyhedron(Z, len(x)), polyhedron(Z, len(x))
-        if rows.lift is not None:  # an l1 ball, which does not cut off what is sparser
-            rows = unit_rows = whole_space(len(x))
+        if rows is None or rows.lift is not None:  # an l1 ball does not cut off what is sparser
+            rows = whole_space(len(x))
         y, nu, others = slice_weights(self.parts, rank, sign + self.normal)
-        q, most, terms = multiples_of_rows(rows, self.normal - unit_rows.equal.T @ others, x)
+        of_equations = rows.of_length_one().equal.T @ others
+        q, most, terms = multiples_of_rows(rows, self.normal - of_equations, x)
         unit, dual = rounding_unit(EPS, len(x)), L1Dual.of(self.problem, len(x))
         s, error = self._combination(y, nu, np.zeros(len(x)))
         w = x if dual.center is None else x - dual.center

@@ -11,9 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.exact.bounds.curvature_bounds import is_convex
-from tiebreak.exact.bounds.feasible_points import exact_polyhedron, feasible_point, point_on_rows
+from tiebreak.exact.bounds.feasible_points import feasible_point, point_on_rows
 from tiebreak.exact.bounds.polyhedral_bounds import AroundPoint, ProvedDistance
 from tiebreak.exact.bounds.reasons import DEGENERATE, NOT_CONVEX, TOO_FAR
+from tiebreak.exact.polyhedra import PolyhedralRows, exact_rows
 from tiebreak.functions import Parts, Slope
 from tiebreak.linalg import TINY, Host
 from tiebreak.linalg.arrays import SAFE
@@ -42,12 +43,17 @@ class NearestMinimiser(NamedTuple):
         return self.around.fall(f, sigma, normal, self.close)
 
 
-def nearest_minimiser(domain: Domain, g: Parts, x: Host) -> NearestMinimiser:
-    """Bounds for the minimisers of g over a polyhedron, from a point x close to them."""
-    n, exponent = len(x), g.exponent
+def nearest_minimiser(
+    domain: Domain, g: Parts, x: Host, rows: PolyhedralRows | None = None
+) -> NearestMinimiser:
+    """Bounds for the minimisers of g over a polyhedron, from a point x close to them.
+
+    ``rows``: those of the domain, if they are at hand.
+    """
+    exponent = g.exponent
     if not is_convex(g):
         return NearestMinimiser(why=NOT_CONVEX)
-    Z, g = exact_polyhedron(domain, n), g.scaled()
+    Z, g = rows or exact_rows(domain, len(x)), g.scaled
     lifted = g if Z.lift is None else g.composed(Z.lift)
     start = Z.lifted(x)
     point = feasible_point(Z, Z._replace(lift=None).point(start))

@@ -378,7 +378,7 @@ class AroundPoint:
         slack_i(z) over K)/tau: with m = |r|/tau, and m <= lambda_i on K, what depends on z is at
         least -½ (m/|F|)² - m |C d|/|C|. Otherwise |d| is at most the diameter of Z.
         """
-        exponent, f = f.exponent, f.scaled()
+        exponent, f = f.exponent, f.scaled
         if self.Z.lift is not None:
             f, normal = f.composed(self.Z.lift), self.Z.lift.T @ normal
         at, Z = self.point.at, self.Z

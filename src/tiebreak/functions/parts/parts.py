@@ -31,7 +31,7 @@ from tiebreak.linalg.spectra import EPS, cleaned
 
 Kind = TypeVar("Kind", bound=Part)
 
-KEPT_SLOPES = 4  # slopes that a function remembers: as many points are compared at a time
+KEPT_SLOPES = 8  # slopes that a function remembers: as many points are compared at a time
 
 
 class Slope(NamedTuple):
@@ -252,6 +252,7 @@ class Parts:
         """The power of two that `scaled` divides by."""
         return max((part.exponent for part in self.parts), default=0)
 
+    @cached_property
     def scaled(self) -> Parts:
         """The same up to a positive factor, with magnitudes near 1: nothing over- or underflows.
 
