@@ -52,7 +52,7 @@ def begin(problem: Problem, state: State) -> State:
     rounding = 2.0 * of_value + of_slope * (length + reach) + state.lower_residual * reach
     t = math.sqrt(2.0 * rounding / curvature) if curvature > 0.0 else 0.0
     if not 0.0 < t < math.inf:
-        t = 1.0 / state.weight
+        t = 1.0 / (state.weight or 1.0)
     t *= T_FALL ** -(T_COUNT // 2)
     if state.hint is not None and state.rounds == 1:  # a warm start at the answer itself
         t, c = state.hint

@@ -444,7 +444,12 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
 
     @property
     def _spectral(self) -> float:
-        """A bound on the largest singular value of A; with weights, of `_matrix_with_weights`."""
+        """A bound on the largest singular value of A; with weights, of `_matrix_with_weights`.
+
+        For rounding errors: the products of Lanczos would take longer than a run on sparse rows.
+        """
+        if self.matrix.is_sparse:
+            return math.sqrt(self._weight_sizes[2]) * self._spectral_matrix.norm_bound
         return math.sqrt(self.known_lipschitz / (self.curvature * self.scale))
 
     @property
