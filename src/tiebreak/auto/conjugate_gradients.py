@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiebreak.auto.quasi_newton import KEPT_MATRIX
-from tiebreak.functions import Minorant, summands
+from tiebreak.functions import Minorant, Squares, summands
 from tiebreak.linalg import Array, arrays, in_files
 from tiebreak.problem import Problem
 from tiebreak.sets import described
@@ -156,18 +156,26 @@ class ShortestWay(NamedTuple):
         )
 
 
+def distance(problem: Problem) -> tuple[float, Squares] | None:
+    """f where it is a sum of squares of variables, and conjugate gradients are taken."""
+    summed = summands(problem.smooth_parts[0].bare)
+    squares = summed[0][1].squares if len(summed) == 1 else None
+    if squares is None or squares.rows is not None or not is_taken(problem):
+        return None
+    return summed[0][0], squares
+
+
 def shortest(problem: Problem, x: Array) -> tuple[Array, ShortestWay] | None:
     """Where it begins, for x of this library, and the first state; None where f is no distance.
 
     Or where g has no curvature along a variable that f does not see.
     """
-    summed = summands(problem.smooth_parts[0].bare)
-    squares = summed[0][1].squares if len(summed) == 1 else None
-    if squares is None or squares.rows is not None or not is_taken(problem):
+    if (found := distance(problem)) is None:
         return None
+    weight, squares = found
     nothing = arrays.zeros_like(x)
     center = nothing if squares.target is None else arrays.like(squares.target, x)
-    inverse: Any = 1.0 / (summed[0][0] * squares.scale)
+    inverse: Any = 1.0 / (weight * squares.scale)
     unseen = np.zeros(0, dtype=int)
     if squares.weights is not None:
         weights = np.asarray(squares.weights, dtype=np.float64)

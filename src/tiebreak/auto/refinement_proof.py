@@ -36,7 +36,10 @@ def begin(problem: Problem, state: State) -> State:
     """The proof begins.
 
     A cut is off by t <c, Hc>/2 and by rounding/t: the t are around the best one, the largest first.
+    Not where no sum of cuts is bounded from below, whatever its slope is but for rounding.
     """
+    if problem.is_open_below and not problem.upper.strong_convexity > 0.0:
+        return _ended(state)
     if arrays.is_single(state.x) and problem.in_float64 is not None:
         problem = problem.in_float64
         state = _in_float64(problem, state)
@@ -190,5 +193,10 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
         return begin(problem, state._replace(hint=None))
     if proof.t_count < T_COUNT:
         return state
-    why = f"f has settled after {state.rounds} rounds of Bregman iteration"
-    return state._replace(finished=Ended(ANSWER, why))
+    return _ended(state)
+
+
+def _ended(state: State) -> State:
+    is_one = state.rounds == 1
+    how = "conjugate gradients" if is_one else f"{state.rounds} rounds of Bregman iteration"
+    return state._replace(finished=Ended(ANSWER, f"f has settled after {how}"))

@@ -264,7 +264,7 @@ class Run:
             scale = max(abs(value), abs(first))
             # At x0 too: a value that drowns in its own terms at x alone is no reason to ask less.
             if scale <= error and abs(first) <= self._rounding_at_start(h, first):
-                L = self.lower.known_lipschitz if asked else 0.0
+                L = self.lower.rough_lipschitz if asked else 0.0
                 way = math.sqrt(2.0 * asked[0] / L) if 0.0 < L < math.inf else 0.0
                 change = way * penalty.terms.steepness(n, way)
                 scale = max(scale, h.magnitude(max(h.extent(x), way), value, 0.0), change)

@@ -122,7 +122,7 @@ class BoundAccumulator:
     def _values_above(self, values: Sequence[tuple[float, Array, Minorant]]) -> list[float]:
         """Upper bounds on the true values of g at points of Z, each with a minorant close by."""
         g, n = self.problem.lower, int(self._nothing.slope.shape[0])
-        terms = split(g)[1].terms
+        lipschitz, terms = g.rough_lipschitz, split(g)[1].terms
         vectors = arrays.doubles(
             [v for _, at, near in values for v in (at, near.slope, at - near.at)]
         )
@@ -134,9 +134,8 @@ class BoundAccumulator:
             size, steepness, distance = next(sizes), next(sizes), next(sizes)
             # The point is in Z up to rounding only: this is about the next one that is.
             outside = distance_bound(self.problem.domain, at, size)
-            away = distance + outside
-            if away > 0.0 and math.isfinite(lipschitz := g.known_lipschitz):
-                steepness += lipschitz * away
+            if math.isfinite(lipschitz):
+                steepness += lipschitz * (distance + outside)
             extent = max(size, reach) if near.reach is not None else g.extent(at)
             error = value_error(g, at, extent, value, near.size, steepness)
             steepness += terms.steepness(n, size + outside)

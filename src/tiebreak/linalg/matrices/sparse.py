@@ -58,7 +58,7 @@ class Sparse(Matrix):
         return Sparse(type(A)((A.data.astype(np.float64), A.indices, A.indptr), shape=A.shape))
 
     @cached_property
-    def norm_bound(self) -> float:  # type: ignore[override]
+    def norm_bound(self) -> float:
         """The root of the largest sums over a row and over a column, or |A|_F if that is less."""
         sizes, unit = abs(self.entries), rounding_unit(2.0**-52, *self.shape)
         across, down = (float(np.max(sizes.sum(axis=axis), initial=0.0)) for axis in (1, 0))
