@@ -83,8 +83,9 @@ class BregmanIteration(Method):
 
     def report(self, state: State) -> StateReport:
         """How it ended, whether f has settled, and what the consistency checks have found."""
-        is_proving = state.proof is not None
+        is_proving, known = state.proof is not None, state.evidence.intervals
         return StateReport(
+            one_sided="" if known is None else known.why,
             finished=state.finished,
             is_good=state.upper_error <= TOL.solver or is_proving,
             is_settling=not is_proving and not state.finished.why,
@@ -207,6 +208,8 @@ class BregmanIteration(Method):
         state = state._replace(x=x, upper_value=f.value, lower_value=g.value, evidence=evidence)
         if not (after is None or after.has_settled):  # only shown
             return state
+        if not arrays.is_single(x):
+            return refinement_proof.at_once(problem, state, f, g, way)
         slopes = -1.0 * f.slope
         return refinement_proof.begin(problem, state._replace(
             here=objective_at(problem, f, g, state.eta, slopes, 0.0), conjugate=None, rounds=1,

@@ -17,11 +17,13 @@ from tiebreak.algorithms import Multipliers
 from tiebreak.algorithms.primal_dual import INSIDE
 from tiebreak.auto.active_face import face_of_terms
 from tiebreak.auto.bregman_state import Proof, State, face_at, minorants_at, objective_at
+from tiebreak.auto.conjugate_gradients import ShortestWay
 from tiebreak.auto.quasi_newton import InverseHessian
 from tiebreak.functions import Minorant
 from tiebreak.linalg import Array, arrays
 from tiebreak.linalg.arrays import HUGE
 from tiebreak.problem import Problem
+from tiebreak.proofs import quadratic_dual
 from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import ANSWER, Ended
 from tiebreak.sets import described
@@ -71,6 +73,16 @@ def begin(problem: Problem, state: State) -> State:
         made=(t, c),
     )  # fmt: skip
     return state._replace(proof=first)
+
+
+def at_once(problem: Problem, state: State, f: Minorant, g: Minorant, way: ShortestWay) -> State:
+    """The proof by c itself, where g is quadratic: see `quadratic_dual`."""
+    (point,) = problem.forward(g.at + way.c)
+    (ahead,), _ = problem.lower.evaluate([point.g])
+    known = quadratic_dual.prove(problem, f, g, ahead, way.gamma)
+    evidence = state.evidence._replace(intervals=known)
+    ended = Ended(ANSWER, "x has settled by conjugate gradients")
+    return state._replace(conjugate=None, upper_error=0.0, evidence=evidence, finished=ended)
 
 
 def multipliers(state: State) -> Multipliers | None:
