@@ -31,7 +31,7 @@ from tiebreak.exact.reductions.lasso import on_orthant, smooth_part
 from tiebreak.exact.reductions.norm_above import in_squares
 from tiebreak.exact.reductions.outliers import AT_DELTA, NO_RANK
 from tiebreak.exact.reductions.reduction import Reduction
-from tiebreak.exact.reductions.tall import is_tall, solve_tall
+from tiebreak.exact.reductions.tall import TallAnswer, is_tall, solve_tall
 from tiebreak.exact.reductions.wide import WideProblem, solve_wide
 from tiebreak.exact.scaled_problem import L1Norm, ScaledProblem
 from tiebreak.functions.parts.parts import Parts, decompose
@@ -294,10 +294,12 @@ def _on_small_side(problem: Problem, x0: Array) -> DirectState | None:
         )
         if residual <= TOL.accurate:  # the numbers, as stored, have another rank where rest > 0
             return _solved(problem, end, findings, None if wide.rest > 0.0 else intervals)
-    end_of_tall = _by_second_derivatives(problem, x0)
-    proved = None if end_of_tall is None else end_of_tall.evidence.intervals
-    if proved is not None and proved.is_two_sided:
-        return end_of_tall
+    tall = solve_tall(problem, x0)
+    end_of_tall = None if tall is None else _by_second_derivatives(problem, tall, x0)
+    if tall is not None and end_of_tall is not None:
+        proved = end_of_tall.evidence.intervals
+        if tall.is_rounded or (proved is not None and proved.is_two_sided):
+            return end_of_tall
     too_long = refusal_of(lambda: _parts(problem, int(x0.shape[0])))
     if too_long is None:
         return None  # a factorisation of the rows loses half as many digits, and proves more
@@ -307,11 +309,8 @@ def _on_small_side(problem: Problem, x0: Array) -> DirectState | None:
     return end._replace(finished=Ended(DOUBT, NO_SQUARES.format(too_long.got)))
 
 
-def _by_second_derivatives(problem: Problem, x0: Array) -> DirectState | None:
-    """The answer of `solve_tall` with what is proved about it; None where there is none."""
-    tall = solve_tall(problem, x0)
-    if tall is None:
-        return None
+def _by_second_derivatives(problem: Problem, tall: TallAnswer, x0: Array) -> DirectState | None:
+    """The answer of `solve_tall` with what is proved about it; None where it is not accurate."""
     intervals, residual = prove_tall(tall)
     if not residual <= TOL.accurate:
         return None
@@ -327,7 +326,7 @@ def _by_second_derivatives(problem: Problem, x0: Array) -> DirectState | None:
         upper_range=(value, value),
         residual=residual,
     )
-    return _solved(problem, end, findings, intervals)
+    return _solved(problem, end, findings, None if tall.is_rounded else intervals)
 
 
 def _scaled(problem: Problem, x: Array) -> tuple[ScaledProblem, Rank, int]:
