@@ -64,7 +64,7 @@ ASKED = {
     "no minimiser": (np.inf, 30.0),
 }
 SIZES: dict[str, tuple[Callable[[np.random.Generator], Case], float]]
-LONGEST = 60  # seconds of one fit; what takes longer is stopped, and its ratio a lower bound
+LONGEST = 60  # seconds of processor time; what takes longer is stopped, its ratio a lower bound
 SHARE = 0.01  # the Lasso's penalty, of the one that leaves no column
 
 
@@ -290,13 +290,13 @@ def _interrupt(signal: int, frame: Any) -> None:
 def seconds(run: Callable[[], Any]) -> tuple[float, Any]:
     """Processor time and what came of it; None where it was stopped."""
     began = time.process_time()
-    signal.alarm(LONGEST)
+    signal.setitimer(signal.ITIMER_PROF, LONGEST)
     try:
         found = run()
     except TooLong:
         found = None
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
     return time.process_time() - began, found
 
 
@@ -337,7 +337,7 @@ def main() -> int:
     options.add_argument("--repeat", type=int, default=3)
     given = options.parse_args()
     warnings.simplefilter("ignore")
-    signal.signal(signal.SIGALRM, _interrupt)
+    signal.signal(signal.SIGPROF, _interrupt)
 
     def is_wanted(*words: str) -> bool:
         text = " ".join(words)
