@@ -93,10 +93,6 @@ def begin(g: Minorant, slope: Array) -> ConjugateGradients:
 
 # -- f is a distance -------------------------------------------------------------------------------
 
-FREE = 8  # variables of weight 0 that conjugate gradients go along first: an intercept, or a few
-MARKS, FIRST_MARK = 1.25, 8  # x is compared with that of a former step each time the number of
-SETTLED = 3e-6  # steps has grown by this factor: it has settled where it changed no more, relative
-
 
 @in_files("bregman.shortest-way")
 class ShortestWay(NamedTuple):
@@ -148,9 +144,10 @@ class ShortestWay(NamedTuple):
             steps=steps,
             has_settled=square <= noise,
         )
-        if steps < MARKS * p.marked:
+        if steps < 1.25 * p.marked:
             return after
-        has_settled = arrays.norm(moved - p.mark) <= SETTLED * arrays.norm(moved)
+        # x to six digits, in a fifth of all steps: f, which is flat there, has twice as many.
+        has_settled = arrays.norm(moved - p.mark) <= 3e-6 * arrays.norm(moved)
         return after._replace(
             mark=moved, marked=steps, has_settled=after.has_settled or has_settled
         )
@@ -182,7 +179,7 @@ def shortest(problem: Problem, x: Array) -> tuple[Array, ShortestWay] | None:
         unseen = np.flatnonzero(weights == 0.0)
         each = np.divide(inverse, weights, out=np.zeros_like(weights), where=weights > 0.0)
         inverse = arrays.like(each, x)
-    if len(unseen) > FREE:
+    if len(unseen) > 8:  # an intercept, or a few: each costs as much as a step
         return None
     g = _lower(problem, center)
     free: list[tuple[Array, Array]] = []
@@ -200,7 +197,7 @@ def shortest(problem: Problem, x: Array) -> tuple[Array, ShortestWay] | None:
     return center, ShortestWay(
         inverse=inverse, free=tuple(free), moved=nothing, residual=residual, direction=direction,
         square=square, first=square, c=nothing, apart=nothing, gamma=0.0, delta=1.0, steps=0,
-        mark=nothing, marked=FIRST_MARK, has_settled=not square > 0.0,
+        mark=nothing, marked=8, has_settled=not square > 0.0,
     )  # fmt: skip
 
 

@@ -26,7 +26,6 @@ from tiebreak.problem import Problem
 from tiebreak.sets import has_projection
 
 FEWEST_STEPS = 100  # of a first-order method, at least: fewer prove nothing, whatever the problem
-PATIENCE = 30.0  # times that for others where conjugate gradients need no rounds
 PASSES = 6  # over the data in a step: both levels, forward and back, and one level alone
 
 
@@ -38,8 +37,8 @@ def choose(problem: Problem) -> Portfolio:
     if not BregmanIteration().refusal(problem):
         title = "exact, by conjugate gradients" if conjugate_gradients.is_taken(problem) else ""
         candidates.append(Candidate(BregmanIteration(), title, steps, refines=True))
-        # No method with gradients is faster on g alone: others only if these do not settle.
-        steps *= PATIENCE if conjugate_gradients.distance(problem) else 1.0
+        # No method with gradients is faster on g alone: others wait for 3000 steps of theirs.
+        steps *= 30.0 if conjugate_gradients.distance(problem) else 1.0
     if not PrimalDual().refusal(problem):
         candidates.append(Candidate(PrimalDual(), "", steps))
     if not first.refusal(problem):

@@ -61,7 +61,8 @@ class Sparse(Matrix):
     def norm_bound(self) -> float:
         """The root of the largest sums over a row and over a column, or |A|_F if that is less."""
         sizes, unit = abs(self.entries), rounding_unit(2.0**-52, *self.shape)
-        across, down = (float(np.max(sizes.sum(axis=axis), initial=0.0)) for axis in (1, 0))
+        sums = (np.asarray(sizes.sum(axis=axis)) for axis in (1, 0))
+        across, down = (float(np.max(some, initial=0.0)) for some in sums)
         return min(math.sqrt(across) * math.sqrt(down) * (1.0 + unit), self.frobenius)
 
     @cached_property
