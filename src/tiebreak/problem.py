@@ -15,7 +15,7 @@ from tiebreak.functions.penalties.composite import split
 from tiebreak.functions.penalties.joint_prox import Joint, joint
 from tiebreak.functions.penalties.penalties import Penalty, Zero
 from tiebreak.functions.sums import in_one_precision, summands
-from tiebreak.linalg import arrays, checks, in_files, tables
+from tiebreak.linalg import arrays, checks, deadline, in_files, tables
 from tiebreak.linalg.archive import save
 from tiebreak.linalg.arrays import Array, Image
 from tiebreak.linalg.fingerprints import FromData, assign, known, remember
@@ -362,6 +362,14 @@ class Problem(FromData):
     def is_bounded(self) -> bool:
         """Is the domain bounded?"""
         return math.isfinite(self.domain.diameter_in(self.dimension or 1))
+
+    @property
+    def is_open_below(self) -> bool:
+        """Is g smooth on R^n, of unknown growth?  Slopes that are not 0 do not bound it there."""
+        is_free = described(self.domain).is_space and self.radius is None
+        if not is_free or self.penalties[1].terms.has_weights:
+            return False
+        return not deadline.unless_too_long(lambda: self.growth, 0.0) > 0.0
 
     @property
     def growth(self) -> float:

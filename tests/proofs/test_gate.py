@@ -170,6 +170,7 @@ def test_intervals_are_made_by_the_provers_alone_and_say_on_what_they_rest():
         "proofs/accumulator.py",
         "proofs/evidence.py",
         "proofs/operator_dual.py",
+        "proofs/quadratic_dual.py",
     }
 
 

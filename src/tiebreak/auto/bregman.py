@@ -23,7 +23,7 @@ from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.auto import conjugate_gradients, refinement_proof
 from tiebreak.auto.active_face import face_of_terms
 from tiebreak.auto.bregman_state import RoundObjective, State, face_at, minorants_at, objective_at
-from tiebreak.auto.conjugate_gradients import ConjugateGradients
+from tiebreak.auto.conjugate_gradients import ConjugateGradients, ShortestWay
 from tiebreak.auto.hessian_differences import no_columns
 from tiebreak.auto.quasi_newton import KEPT_MATRIX, InverseHessian
 from tiebreak.functions import Minorant, Terms
@@ -97,8 +97,9 @@ class BregmanIteration(Method):
 
     def report(self, state: State) -> StateReport:
         """How it ended, whether f has settled, and what the consistency checks have found."""
-        is_proving = state.proof is not None
+        is_proving, known = state.proof is not None, state.evidence.intervals
         return StateReport(
+            one_sided="" if known is None else known.why,
             finished=state.finished,
             is_good=state.upper_error <= TOL.solver or is_proving,
             is_settling=not is_proving and not state.finished.why,
@@ -109,6 +110,15 @@ class BregmanIteration(Method):
         )
 
     def init(self, problem: Problem, x0: Array) -> State:
+        """The first round; where f is a distance, the shortest way instead of all rounds."""
+        state = self._first_round(problem, x0)
+        found = conjugate_gradients.shortest(problem, state.x)
+        if found is None:
+            return state
+        x, way = found
+        return state._replace(here=_objective_at(problem, state, x), conjugate=way)
+
+    def _first_round(self, problem: Problem, x0: Array) -> State:
         """Both curvatures along the slopes, and the eta that makes them comparable."""
         x = problem.prox(x0, 0.0, 0.0)
         f_x, g_x = minorants_at(problem, x)
@@ -135,7 +145,8 @@ class BregmanIteration(Method):
 
     def init_from(self, problem: Problem, x0: Array, multipliers: Multipliers) -> State:
         """The round that has ended there; where x0 still ends it, the proof comes next."""
-        state, (eta, slopes, weight, points, t, c, inverse) = self.init(problem, x0), multipliers
+        state = self._first_round(problem, x0)
+        eta, slopes, weight, points, t, c, inverse = multipliers
         if not 0.0 < eta < math.inf:
             return state
         slopes, points, c = (arrays.like(vector, state.x) for vector in (slopes, points, c))
@@ -153,6 +164,8 @@ class BregmanIteration(Method):
             return refinement_proof.next_cut(problem.in_precision_of(state.x), state, state.proof)
         if not 0.0 < state.eta < math.inf:
             return _gave_up(state, "there is no slope to follow")
+        if isinstance(state.conjugate, ShortestWay):
+            return self._shortest_step(problem, state, state.conjugate)
         if state.conjugate is not None:
             return self._cg_step(problem, state, state.conjugate)
         face = face_at(problem, state, state.here.x)
@@ -185,6 +198,37 @@ class BregmanIteration(Method):
         if arrays.norm(here.slope) < RELEASE * left:
             return _prox_step(problem, state, face)
         return _quasi_newton_step(problem, state, face)
+
+    def _shortest_step(self, problem: Problem, state: State, way: ShortestWay) -> State:
+        """One step on the shortest way to a minimiser of g; where it has settled, the proof."""
+        after = None if way.has_settled else way.step(problem, state.here.g)
+        if after is not None and not after.has_settled:
+            is_lower = after.square < 0.25 * state.least
+            state = state._replace(
+                conjugate=after,
+                least=after.square if is_lower else state.least,
+                stalled=0 if is_lower else state.stalled + 1,
+            )
+            if state.stalled >= CG_PATIENCE:
+                return _gave_up(state, "conjugate gradients do not settle")
+            if after.steps & (after.steps - 1):
+                return state
+        way = after or way
+        x = state.here.x + way.moved
+        if arrays.norm(x - problem.domain.project(x)) > 0.0:  # the ball binds, or may do so
+            return self._first_round(problem, state.x)._replace(k=state.k, by_cg=False)
+        f, g = minorants_at(problem, x)
+        evidence = StepEvidence(lower=((1.0, g),), values=((g.value, x, g),))
+        state = state._replace(x=x, upper_value=f.value, lower_value=g.value, evidence=evidence)
+        if not (after is None or after.has_settled):  # only shown
+            return state
+        if not arrays.is_single(x):
+            return refinement_proof.at_once(problem, state, f, g, way)
+        slopes = -1.0 * f.slope
+        return refinement_proof.begin(problem, state._replace(
+            here=objective_at(problem, f, g, state.eta, slopes, 0.0), conjugate=None, rounds=1,
+            slope_sum=slopes, weight=0.0, point_sum=way.c, lower_residual=arrays.norm(g.slope),
+        ))  # fmt: skip
 
     def _cg_step(self, problem: Problem, state: State, way: ConjugateGradients) -> State:
         """One step of conjugate gradients; where they end, what they have reached is evaluated."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tiebreak.auto.active_face import face_of_terms
-from tiebreak.auto.conjugate_gradients import ConjugateGradients
+from tiebreak.auto.conjugate_gradients import ConjugateGradients, ShortestWay
 from tiebreak.auto.hessian_differences import HessianDifferences
 from tiebreak.auto.quasi_newton import InverseHessian
 from tiebreak.functions import Minorant
@@ -75,7 +75,7 @@ class State(NamedTuple):
     hessians: HessianDifferences | None  # both Hessians along the face, once they pay
     hessian_age: int  # steps since they were computed
     by_cg: bool  # are rounds solved by conjugate gradients?
-    conjugate: ConjugateGradients | None  # from ``here`` on
+    conjugate: ConjugateGradients | ShortestWay | None  # from ``here`` on
     least: float  # the slope that was not halved for ``stalled`` steps
     stalled: int
     scale: float  # 1/L for the first step of L-BFGS

@@ -195,7 +195,7 @@ class Portfolio(Method):
             lipschitz_violations=(max(a, s), max(b, t)),
             convexity_violations=(max(c, u), max(d, v)),
         )
-        return self._concluded(state)
+        return self._concluded(problem, state)
 
     def _first_state(self, problem: Problem, state: State) -> Any:
         """The first state of the candidate at work, at the best point so far.
@@ -250,7 +250,7 @@ class Portfolio(Method):
             )
         )
 
-    def _concluded(self, state: State) -> State:
+    def _concluded(self, problem: Problem, state: State) -> State:
         """The state after a step, where the method at work may have ended."""
         inner, report = state.runners[state.at].inner, self._report(state)
         why, said = report.finished
@@ -262,19 +262,25 @@ class Portfolio(Method):
         if not why:
             return state
         if is_answer and state.answer == NONE:
-            return self._hold_answer(state)
+            return self._hold_answer(problem, state)
         if why in (FALLS, EMPTY) or not (self._has_others(state) or state.phase != RACING):
             return state._replace(best=state.at, phase=OVER)
         note = f"ended without an answer: {said}" if state.answer == NONE else ENDED
         return self._next(state.with_runner(state.at, note=note))
 
-    def _hold_answer(self, state: State) -> State:
-        """The one at work has its answer; now for the proof, by which the others are measured."""
+    def _hold_answer(self, problem: Problem, state: State) -> State:
+        """The one at work has its answer; now for the proof, by which the others are measured.
+
+        Unless nobody can prove it: no minorant bounds g* from below.
+        """
         for number in range(len(self.candidates)):
             state = state.with_runner(number, error=math.inf, marks=())
         state = state.with_runner(state.at, note=ENDED)
         state = state._replace(best=state.at, answer=state.at, phase=PROVING, since=state.work)
-        return state if self._has_others(state) else state._replace(phase=OVER)
+        is_proved_by_value = state.lower_value - problem.lower.lower_bound <= state.allowed
+        can_be_proved = is_proved_by_value or not problem.is_open_below
+        has_others = can_be_proved and self._has_others(state)
+        return state if has_others else state._replace(phase=OVER)
 
     def _left(self, state: State) -> float:
         """The work that may still be done in this phase: see the head of the file."""

@@ -17,11 +17,13 @@ from tiebreak.algorithms import Multipliers
 from tiebreak.algorithms.primal_dual import INSIDE
 from tiebreak.auto.active_face import face_of_terms
 from tiebreak.auto.bregman_state import Proof, State, face_at, minorants_at, objective_at
+from tiebreak.auto.conjugate_gradients import ShortestWay
 from tiebreak.auto.quasi_newton import InverseHessian
 from tiebreak.functions import Minorant
 from tiebreak.linalg import Array, arrays
 from tiebreak.linalg.arrays import HUGE
 from tiebreak.problem import Problem
+from tiebreak.proofs import quadratic_dual
 from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import ANSWER, Ended
 from tiebreak.sets import described
@@ -36,7 +38,10 @@ def begin(problem: Problem, state: State) -> State:
     """The proof begins.
 
     A cut is off by t <c, Hc>/2 and by rounding/t: the t are around the best one, the largest first.
+    Not where no sum of cuts is bounded from below, whatever its slope is but for rounding.
     """
+    if problem.is_open_below and not problem.upper.strong_convexity > 0.0:
+        return _ended(state)
     if arrays.is_single(state.x) and problem.in_float64 is not None:
         problem = problem.in_float64
         state = _in_float64(problem, state)
@@ -52,7 +57,7 @@ def begin(problem: Problem, state: State) -> State:
     rounding = 2.0 * of_value + of_slope * (length + reach) + state.lower_residual * reach
     t = math.sqrt(2.0 * rounding / curvature) if curvature > 0.0 else 0.0
     if not 0.0 < t < math.inf:
-        t = 1.0 / state.weight
+        t = 1.0 / (state.weight or 1.0)
     t *= T_FALL ** -(T_COUNT // 2)
     if state.hint is not None and state.rounds == 1:  # a warm start at the answer itself
         t, c = state.hint
@@ -68,6 +73,16 @@ def begin(problem: Problem, state: State) -> State:
         made=(t, c),
     )  # fmt: skip
     return state._replace(proof=first)
+
+
+def at_once(problem: Problem, state: State, f: Minorant, g: Minorant, way: ShortestWay) -> State:
+    """The proof by c itself, where g is quadratic: see `quadratic_dual`."""
+    (point,) = problem.forward(g.at + way.c)
+    (ahead,), _ = problem.lower.evaluate([point.g])
+    known = quadratic_dual.prove(problem, f, g, ahead, way.gamma)
+    evidence = state.evidence._replace(intervals=known)
+    ended = Ended(ANSWER, "x has settled by conjugate gradients")
+    return state._replace(conjugate=None, upper_error=0.0, evidence=evidence, finished=ended)
 
 
 def multipliers(state: State) -> Multipliers | None:
@@ -190,5 +205,10 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
         return begin(problem, state._replace(hint=None))
     if proof.t_count < T_COUNT:
         return state
-    why = f"f has settled after {state.rounds} rounds of Bregman iteration"
-    return state._replace(finished=Ended(ANSWER, why))
+    return _ended(state)
+
+
+def _ended(state: State) -> State:
+    is_one = state.rounds == 1
+    how = "conjugate gradients" if is_one else f"{state.rounds} rounds of Bregman iteration"
+    return state._replace(finished=Ended(ANSWER, f"f has settled after {how}"))

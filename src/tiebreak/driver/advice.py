@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from contextvars import ContextVar
@@ -56,8 +57,10 @@ def what_next(
         )
     if status in ("solved", "max_iter", "max_time", "stopped"):
         gaps = proof.upper_gap, proof.lower_gap
-        if any(map(math.isinf, gaps)):
-            parts.append(_missing_bounds(run, gaps))
+        is_open = gaps[1] > tolerance[1] and run.problem.is_open_below
+        if any(map(math.isinf, gaps)) or (is_open and status == "solved"):
+            missing = [math.isinf(gap) for gap in gaps]
+            parts.append(_missing_bounds(run, missing if any(missing) else [False, True]))
         elif any(gap > asked for gap, asked in zip(gaps, tolerance, strict=True)):
             parts.append(_too_wide(run, status, proof, tolerance, max_iter))
         else:
@@ -65,13 +68,11 @@ def what_next(
     return ". ".join(filter(None, parts))
 
 
-def _missing_bounds(run: Run, gaps: tuple[float, float]) -> str:
+def _missing_bounds(run: Run, is_missing: Sequence[bool]) -> str:
     """The levels that nothing bounds from below, and what would."""
     or_penalty = "" if run.problem.is_smooth else _OR_PENALTY
-    names = " or ".join(_levels([math.isinf(gap) for gap in gaps]))
-    letters = " or ".join(
-        letter for letter, gap in zip(("f*", "g*"), gaps, strict=True) if math.isinf(gap)
-    )
+    names = " or ".join(_levels(is_missing))
+    letters = " or ".join(itertools.compress(("f*", "g*"), is_missing))
     if math.isfinite(run.problem.domain.diameter_in(int(run.state.x.shape[0]))):
         return f"This method has no proof that bounds {letters} from below on these constraints"
     return (

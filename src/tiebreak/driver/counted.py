@@ -119,7 +119,7 @@ class Counted(SmoothFunction, keyword=""):
 
 # What needs no counting is the function's own.
 for _name in (
-    *("bare", "lipschitz", "known_lipschitz", "strong_convexity", "defect", "lower_bound"),
-    *("growth", "shares_passes", "rounding", "extent", "magnitude", "turning"),
+    *("bare", "lipschitz", "known_lipschitz", "rough_lipschitz", "strong_convexity", "defect"),
+    *("lower_bound", "growth", "shares_passes", "rounding", "extent", "magnitude", "turning"),
 ):
     setattr(Counted, _name, property(attrgetter(f"function.{_name}")))

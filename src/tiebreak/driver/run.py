@@ -101,7 +101,8 @@ class Run:
         self.least: Least | None = saved.least if saved else None
         # The last state of which all was proved that was asked for, and how it stood then.
         self.certified = saved.certified if saved else None
-        self._standings: tuple[int, Standing] | None = None  # of this iteration
+        self._news = 0  # how often there was a new point, or evidence
+        self._standings: tuple[int, Standing] | None = None  # since the last of these
         self._met: tuple[Any, bool] = (None, False)  # a state; is all proved that was asked for?
         self._reported: tuple[Any, StateReport] = (None, StateReport())  # a state, and its report
         # A state with the tolerances that were given, and its own; a point with the step, and what
@@ -221,6 +222,7 @@ class Run:
         self._note_violations()
         if self.certifies:
             self._note_least()
+        self._news += any(self.state.evidence) or self.state.x is not before.x
         self.iteration += 1
         return True
 
@@ -254,7 +256,7 @@ class Run:
         for underflow.
         """
         values, n, size = (upper_value, lower_value), int(x.shape[0]), arrays.norm(x)
-        asked, way = [], 0.0  # the lower level first
+        asked: list[float] = []  # the lower level first
         for h, penalty, value, first, error, a, r in reversed(list(zip(
             (self.upper, self.lower), self.problem.penalties, values, self.start_values,
             self.certifier.value_errors(x, *values), self.absolute, self.relative, strict=True,
@@ -262,6 +264,8 @@ class Run:
             scale = max(abs(value), abs(first))
             # At x0 too: a value that drowns in its own terms at x alone is no reason to ask less.
             if scale <= error and abs(first) <= self._rounding_at_start(h, first):
+                L = self.lower.rough_lipschitz if asked else 0.0
+                way = math.sqrt(2.0 * asked[0] / L) if 0.0 < L < math.inf else 0.0
                 change = way * penalty.terms.steepness(n, way)
                 scale = max(scale, h.magnitude(max(h.extent(x), way), value, 0.0), change)
             wanted = a + r * scale
@@ -270,8 +274,6 @@ class Run:
                 unit = rounding_unit(arrays.epsilon(x), n)
                 wanted = max(wanted, error + unit * size * penalty.terms.steepness(n, size))
             asked.append(wanted + UNDERFLOW)
-            L = h.known_lipschitz
-            way = math.sqrt(2.0 * wanted / L) if 0.0 < L < math.inf else 0.0
         return asked[1], asked[0]
 
     def _measure_from_origin(self) -> None:
@@ -303,13 +305,13 @@ class Run:
 
     @property
     def standing(self) -> Standing:
-        """How this point stands, by the bounds of this step; found once for each."""
-        if self._standings is None or self._standings[0] != self.iteration:
+        """How this point stands, by the bounds of this step; found once for each that has news."""
+        if self._standings is None or self._standings[0] != self._news:
             # A run that goes on has searched for the bounds of a recorded step before it was saved.
             effort = 0 if self._standings is None and self.is_recorded else 5
             x, reach = self.state.x, self.report.reach
             standing = self.certifier.standing(x, *self.values, effort, reach)
-            self._standings = self.iteration, standing
+            self._standings = self._news, standing
         return self._standings[1]
 
     @property
@@ -362,7 +364,7 @@ class Run:
             return False
         before = self.state, self._standings
         self.state, standing = self.certified
-        self._standings = self.iteration, standing
+        self._standings = self._news, standing
         if self.is_proved(self.certificate(self.state.x)):
             return True
         self.state, self._standings = before

@@ -195,9 +195,8 @@ class Exact(Method):
             return self._by_reduction(problem, state.x, found)
         if (end := _by_row_gram(problem, state.x)) is not None:
             return end
-        end = _by_second_derivatives(problem, state.x)
-        proved = None if end is None else end.evidence.intervals
-        if end is not None and proved is not None and proved.is_two_sided:
+        end, is_last = _by_second_derivatives(problem, state.x)
+        if end is not None and is_last:
             return end
         try:
             parts = _parts(problem, n)
@@ -320,14 +319,17 @@ def _by_row_gram(problem: Problem, x0: Array) -> DirectState | None:
     return _solved(problem, end, findings, None if wide.rest > 0.0 else intervals)
 
 
-def _by_second_derivatives(problem: Problem, x0: Array) -> DirectState | None:
-    """The answer of `solve_tall` with what is proved about it; None where there is none."""
+def _by_second_derivatives(problem: Problem, x0: Array) -> tuple[DirectState | None, bool]:
+    """The answer of `solve_tall`, None where there is none, and whether rows have nothing to add.
+
+    They have not where all is proved, nor where the columns depend by rounding alone.
+    """
     tall = solve_tall(problem, x0)
     if tall is None:
-        return None
+        return None, False
     intervals, residual = prove_tall(tall)
     if not residual <= TOL.accurate:
-        return None
+        return None, False
     end = _state(problem, 1, arrays.like(tall.x, x0))
     n, value = len(tall.x), end.upper_value
     sigma = np.sqrt(np.maximum(tall.values[::-1], 0.0))
@@ -340,7 +342,9 @@ def _by_second_derivatives(problem: Problem, x0: Array) -> DirectState | None:
         upper_range=(value, value),
         residual=residual,
     )
-    return _solved(problem, end, findings, intervals)
+    is_last = tall.is_rounded or (intervals is not None and intervals.is_two_sided)
+    known = None if tall.is_rounded else intervals
+    return _solved(problem, end, findings, known), is_last
 
 
 def _scaled(

@@ -6,6 +6,7 @@ from tiebreak.functions.base import (
     PendingEvaluation,
     PointWithImage,
     SmoothFunction,
+    Squares,
 )
 from tiebreak.functions.callables import Smooth
 from tiebreak.functions.elementary import Flat, Linear, SquaredNorm
@@ -80,6 +81,7 @@ __all__ = [
     "SmoothFunction",
     "SquaredHinge",
     "SquaredNorm",
+    "Squares",
     "Substitution",
     "Sum",
     "Terms",

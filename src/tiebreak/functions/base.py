@@ -182,6 +182,11 @@ class Function(FromData, is_open=True):
         """An upper bound on ``lipschitz`` without a data pass where these are expensive."""
         return self.lipschitz
 
+    @property
+    def rough_lipschitz(self) -> float:
+        """An upper bound where it need not be close: no more products than a step takes."""
+        return self.known_lipschitz
+
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
@@ -218,7 +223,7 @@ class Function(FromData, is_open=True):
 
     def turning(self, reach: float, slope: float) -> float:
         """How far a slope of norm ``slope`` turns within ``reach``; a guess where L is unknown."""
-        known = self.known_lipschitz
+        known = self.rough_lipschitz
         return known * reach if math.isfinite(known) else slope
 
     # --- what it says of itself; "unknown" is the default ---

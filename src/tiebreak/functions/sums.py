@@ -61,6 +61,7 @@ class Scaled(SmoothFunction, in_tables=False):
     solution_dimension = delegated("function.solution_dimension")
     lipschitz = _weighted("lipschitz")
     known_lipschitz = _weighted("known_lipschitz")
+    rough_lipschitz = _weighted("rough_lipschitz")
     strong_convexity = _weighted("strong_convexity")
     defect = _weighted("defect")
     lower_bound = _weighted("lower_bound")
@@ -131,6 +132,7 @@ class Sum(SmoothFunction, in_tables=False):
 
     lipschitz = _added("lipschitz")
     known_lipschitz = _added("known_lipschitz")
+    rough_lipschitz = _added("rough_lipschitz")
     strong_convexity = _added("strong_convexity")
     defect = _added("defect")
     lower_bound = _added("lower_bound")

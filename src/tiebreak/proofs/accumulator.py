@@ -122,7 +122,7 @@ class BoundAccumulator:
     def _values_above(self, values: Sequence[tuple[float, Array, Minorant]]) -> list[float]:
         """Upper bounds on the true values of g at points of Z, each with a minorant close by."""
         g, n = self.problem.lower, int(self._nothing.slope.shape[0])
-        lipschitz, terms = g.known_lipschitz, split(g)[1].terms
+        lipschitz, terms = g.rough_lipschitz, split(g)[1].terms
         vectors = arrays.doubles(
             [v for _, at, near in values for v in (at, near.slope, at - near.at)]
         )

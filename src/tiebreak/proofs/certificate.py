@@ -306,7 +306,7 @@ class Certifier:
         error = self.value_errors(x, 0.0, lower_value)[1]
         excess = max(lower_value - g.lower_bound, 0.0) + error
         # The growth of a matrix costs a factorisation: only where it can help.
-        if not 0.5 * depth * depth * TOL.independent * g.known_lipschitz > excess:
+        if not 0.5 * depth * depth * TOL.independent * g.rough_lipschitz > excess:
             return math.inf
         growth = deadline.unless_too_long(lambda: g.growth, 0.0)
         d = math.sqrt(2.0 * excess / growth) if growth > 0.0 else math.inf

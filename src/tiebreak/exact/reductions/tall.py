@@ -25,7 +25,7 @@ from tiebreak.linalg import TINY, Array, Host, deadline, rounding_unit
 from tiebreak.linalg.host import host, norm, power_of_two
 from tiebreak.linalg.row_gram import column_gram, is_even
 from tiebreak.linalg.sizes import SIDE
-from tiebreak.linalg.spectra import EPS, exact_rank
+from tiebreak.linalg.spectra import EPS, clear_rank, exact_rank
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.sets import described
@@ -173,6 +173,7 @@ class TallAnswer(NamedTuple):
     units: Host
     rank: int
     is_exact: bool  # is that the rank of the numbers as they are stored?
+    is_rounded: bool  # do they have another one, by rounding alone?  Then nothing is proved
     values: Host  # the eigenvalues of g's A'A in these units, ascending
 
 
@@ -196,9 +197,11 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
         return None
     N, V = vectors[:, : g.n - rank], vectors[:, g.n - rank :]
     stored = rank if _has_whole_ties(g, units[:, None] * N) else _stored_rank(g)
-    if stored is not None and stored != rank:
+    kept = values[g.n - rank :]
+    N = _unseen(g, units, N, V, kept)
+    is_rounded = stored is not None and stored != rank
+    if is_rounded and not _is_rounding(g, units[:, None] * N, np.sqrt(kept)):
         return None
-    N = _unseen(g, units, N, V, values[g.n - rank :])
     below, above = _Newton(g, units, V), _Newton(f, units, N)
     x = _better(problem, host(start))
     answer = _settled(units * (V @ (V.T @ (x / units))), units, below)
@@ -206,7 +209,7 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
         answer = _settled(answer, units, above, below)
     if answer is None:
         return None
-    return TallAnswer(answer, f, g, units, rank, stored is not None, values)
+    return TallAnswer(answer, f, g, units, rank, stored == rank, is_rounded, values)
 
 
 def is_tall(problem: Problem) -> bool:
@@ -268,6 +271,17 @@ def _stored_rank(g: TallLevel) -> int | None:
         return None
     (A,) = g.given_rows()
     return exact_rank(A if isinstance(A, np.ndarray) else A.toarray())
+
+
+def _is_rounding(g: TallLevel, N: Host, others: Host) -> bool:
+    """Are the rows' products with all columns of N rounding, beside their other singular values?
+
+    A'A alone cannot tell: its eigenvalues are squares.
+    """
+    (A,) = g.given_rows()
+    deadline.check(deadline.svd_work(A.shape[0], N.shape[1]))
+    sigma = np.append(np.sort(others)[::-1], np.linalg.svd(A @ N, compute_uv=False))
+    return clear_rank(sigma, A.shape, EPS) == (len(others), len(others))
 
 
 def _unseen(g: TallLevel, units: Host, N: Host, V: Host, values: Host) -> Host:

@@ -29,7 +29,7 @@ from tiebreak.linalg import (
     spectra,
 )
 from tiebreak.linalg.conic_form import Affine, ConicForm, Cost
-from tiebreak.linalg.host import host, top_exponent
+from tiebreak.linalg.host import host, power_of_two, top_exponent
 from tiebreak.linalg.host_rows import HostRows
 from tiebreak.linalg.matrices.scaled_rows import with_scaled_rows
 from tiebreak.linalg.row_gram import column_gram, row_gram, row_rank
@@ -361,6 +361,8 @@ class LeastSquares(LinearLoss):
             square = max(gram.least(by_rows), 0.0)  # of weights far apart rounding leaves nothing
             least = math.ldexp(math.sqrt(square) * (1.0 - 1e-3), gram.exponent)
             return self.scale * least * least
+        if self._depends_by_rounding:
+            return 0.0
         rank, smaller = self.rank, min(self.matrix.shape)
         if not rank or self.singular_values is None or self._equilibrated is None:
             return 0.0
@@ -370,6 +372,22 @@ class LeastSquares(LinearLoss):
         noise = max(self.matrix.shape) * spectra.EPS * float(self.singular_values[0])
         s = max(float(self.singular_values[rank - 1]) - noise, share * float(alike[rank - 1]))
         return self.scale * (s * (1.0 - 1e-3)) ** 2  # 1e3 units of rounding are safe
+
+    @property
+    def _depends_by_rounding(self) -> bool:
+        """Do columns depend on others by A'A, for a tall A, and not as the numbers are stored?
+
+        Then the least singular value is next to 0 and bounds nothing: no SVD has to say so.
+        """
+        rows, n = self.matrix.shape
+        if not (rows >= 4 * n > 0 and n <= SIDE and self.matrix.is_explicit):
+            return False
+        gram = column_gram(self.matrix)
+        units = power_of_two(np.maximum(np.diag(gram), 0.0), -0.5)
+        values = np.linalg.eigvalsh(units[:, None] * gram * units)
+        noise = rounding_unit(spectra.EPS, rows, n) * float(np.sum(np.abs(values)))
+        rank = int(np.count_nonzero(values > TOL.clear_units * noise))
+        return rank < n and spectra.exact_rank(self.given_matrix.dense()) not in (None, rank)
 
     @cached_property
     def strong_convexity(self) -> float:  # type: ignore[override]

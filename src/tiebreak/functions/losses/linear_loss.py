@@ -435,17 +435,23 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     def known_lipschitz(self) -> float:
         if "lipschitz" in vars(self):
             return self.lipschitz
-        rough = (
-            self.curvature * self.scale * self._weight_sizes[2] * self._spectral_matrix.frobenius**2
-        )
         if self.matrix.is_lanczos_cheap:
-            return deadline.unless_too_long(lambda: self.lipschitz, rough)
-        return rough
+            return deadline.unless_too_long(lambda: self.lipschitz, self._lipschitz_by_entries)
+        return self._lipschitz_by_entries
+
+    @property
+    def rough_lipschitz(self) -> float:
+        return self._lipschitz_by_entries if self.matrix.is_sparse else self.known_lipschitz
+
+    @property
+    def _lipschitz_by_entries(self) -> float:
+        norm_bound = self._spectral_matrix.norm_bound
+        return self.curvature * self.scale * self._weight_sizes[2] * norm_bound * norm_bound
 
     @property
     def _spectral(self) -> float:
         """A bound on the largest singular value of A; with weights, of `_matrix_with_weights`."""
-        return math.sqrt(self.known_lipschitz / (self.curvature * self.scale))
+        return math.sqrt(self.rough_lipschitz / (self.curvature * self.scale))
 
     @property
     def _matrix_spectral(self) -> float:

@@ -152,6 +152,10 @@ class Poisson(LinearLoss):
     def known_lipschitz(self) -> float:
         return self.lipschitz
 
+    @property
+    def rough_lipschitz(self) -> float:
+        return self.lipschitz
+
     def _of_matrix(self, matrix: object) -> Poisson:
         return Poisson(matrix, arrays.double(self.y))
 

@@ -56,6 +56,7 @@ class Composite(Function, in_tables=False):
 
     lipschitz = delegated("smooth.lipschitz")
     known_lipschitz = delegated("smooth.known_lipschitz")
+    rough_lipschitz = delegated("smooth.rough_lipschitz")
     strong_convexity = delegated("smooth.strong_convexity")
     defect = delegated("smooth.defect")
     lower_bound = delegated("smooth.lower_bound")  # penalties are never negative

@@ -58,6 +58,14 @@ class Sparse(Matrix):
         return Sparse(type(A)((A.data.astype(np.float64), A.indices, A.indptr), shape=A.shape))
 
     @cached_property
+    def norm_bound(self) -> float:
+        """The root of the largest sums over a row and over a column, or |A|_F if that is less."""
+        sizes, unit = abs(self.entries), rounding_unit(2.0**-52, *self.shape)
+        sums = (np.asarray(sizes.sum(axis=axis)) for axis in (1, 0))
+        across, down = (float(np.max(some, initial=0.0)) for some in sums)
+        return min(math.sqrt(across) * math.sqrt(down) * (1.0 + unit), self.frobenius)
+
+    @cached_property
     def column_shares(self) -> Host | None:
         scaled = self.entries.data / (self.frobenius or 1.0)
         squares = np.bincount(self.entries.indices, scaled * scaled, minlength=self.shape[1])
