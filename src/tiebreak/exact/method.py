@@ -30,7 +30,7 @@ from tiebreak.exact.reductions.images_above import residuals_above, with_images,
 from tiebreak.exact.reductions.lasso import on_orthant, smooth_part
 from tiebreak.exact.reductions.norm_above import in_squares
 from tiebreak.exact.reductions.outliers import AT_DELTA, NO_RANK
-from tiebreak.exact.reductions.reduction import Reduction
+from tiebreak.exact.reductions.reduction import Reduction, l1_above
 from tiebreak.exact.reductions.tall import is_tall, solve_tall
 from tiebreak.exact.reductions.wide import WideProblem, solve_wide
 from tiebreak.exact.scaled_problem import L1Norm, ScaledProblem
@@ -290,7 +290,7 @@ def _on_small_side(problem: Problem, x0: Array) -> DirectState | None:
             backward_error=max(wide.rest, EPS * top),
             upper_range=(end.upper_value, end.upper_value),
             residual=residual,
-            left_open=gram.shape[1] - rank - wide.reduced.rank if wide.reduced else 0,
+            left_open=wide.left_open,
         )
         if residual <= TOL.accurate:  # the numbers, as stored, have another rank where rest > 0
             return _solved(problem, end, findings, None if wide.rest > 0.0 else intervals)
@@ -359,7 +359,7 @@ def _parts(problem: Problem, n: int) -> tuple[Parts, Parts]:
     g_parts = smooth_part(problem, n) if has_penalty else decompose("Exact", "lower", g, n)
     if not terms.has_weights:
         return f_parts, g_parts
-    if not f.bare.is_zero or any(terms.weights[1:]) or not terms.norms[0]:
+    if l1_above(problem) is None:
         got = penalty if f.bare.is_zero else problem.upper.bare
         raise Refusal("Exact", "upper", "must be L1 or L2 alone where it has a penalty", repr(got))
     is_plain = terms.center is None and isinstance(terms.l1, float)
