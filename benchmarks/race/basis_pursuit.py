@@ -108,8 +108,8 @@ def main() -> int:
             began = time.process_time()
             value, bound = column_generation(few, means)
             rival = time.process_time() - began
-            problem = tb.Problem(lower=tb.LeastSquares(A, b), upper=tb.L1())
             began = time.process_time()
+            problem = tb.Problem(lower=tb.LeastSquares(A, b), upper=tb.L1())
             result = tb.solve(problem, given.method, max_time=given.max_time)
             own = time.process_time() - began
             rows.append(own / rival)

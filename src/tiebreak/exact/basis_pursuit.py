@@ -12,6 +12,7 @@ whose sum is a combination of the equations. The prices are 1 in the units of th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -219,9 +220,12 @@ def _snapped(program: BasisPursuit, guess: Host, slope: Host) -> tuple[Host, Hos
     tight = np.abs(slope) > (1.0 - TOL.solver) * program.prices
     x, _, fits = _refined(program, guess, ZERO_SHARES[0], tight)
     guess = x if fits and np.all(x * slope >= 0.0) else guess
-    best, has_fit = None, False
+    best, has_fit, known = None, False, None
     for share in ZERO_SHARES:
-        x, touches, fits = _refined(program, guess, share)
+        above = np.abs(guess) > share * np.max(np.abs(guess))
+        if known is not None and np.array_equal(above, known) and not len(program.rows):
+            continue
+        known, (x, touches, fits) = above, _refined(program, guess, share)
         fits &= bool(np.all(x * guess >= 0.0))
         if has_fit and not fits:
             break
@@ -240,33 +244,45 @@ def _refined(
     touches = program.offset - program.rows @ guess <= share * (size + np.abs(program.offset))
     matrix, x = program.matrix(kept, touches), np.zeros(len(guess))
     x[kept] = guess[kept]
+    solve, right = _least_squares(matrix), program.offset[touches]
     for _ in range(TOL.refinements):
-        off = program.offset[touches] - product(program.rows[touches], x)
-        right = np.concatenate([misfit(x), off])
-        deadline.check(0.5 * deadline.svd_work(*matrix.shape))
-        x[kept] += np.linalg.lstsq(matrix, right, rcond=64 * EPS)[0]
+        off = right - product(program.rows[touches], x) if len(right) else right
+        x[kept] += solve(np.append(misfit(x), off))
     off = program.offset - program.rows @ x
     worst = max(norm(misfit(x)), norm(off[touches]), -float(np.min(off, initial=0.0)))
     return x, touches, worst <= TOL.met * (norm(x) + norm(program.offset[touches]))
 
 
+def _least_squares(matrix: Host) -> Callable[[Host], Host]:
+    """right -> the smallest x with matrix x = right in the least-squares sense, often."""
+    deadline.check(deadline.svd_work(*matrix.shape))
+    left, sigma, right = np.linalg.svd(matrix, full_matrices=False)
+    rank = int(np.count_nonzero(sigma > 64 * EPS * np.max(sigma, initial=0.0)))
+    left, sigma, right = left[:, :rank], sigma[:rank], right[:rank]
+    return lambda b: np.asarray(right.T @ ((left.T @ b) / sigma))
+
+
 def _proved(
     program: BasisPursuit, x: Host, touches: Host, multipliers: Host, slope: Host
 ) -> SparsestPoint:
-    """x with the best of some multipliers: HiGHS's, with this slope, and two corrected ones.
+    """x with the first good multipliers, or the best: HiGHS's, with this slope, corrected or not.
 
     With s = V'y - rows' mu: s is to be +-price by the sign of x where x is not 0, or also where it
     nearly is, as at a corner of the set of all multipliers.
     """
-    sign, candidates, tight = np.sign(x), [], (1.0 - TOL.solver) * program.prices
-    for exact in (sign != 0.0, (sign != 0.0) | (np.abs(slope) > tight)):
-        wanted = (program.prices * np.where(sign != 0.0, sign, np.sign(slope)))[exact]
-        m, matrix = multipliers, program.matrix(np.flatnonzero(exact), touches).T
-        for _ in range(TOL.refinements):
-            deadline.check(0.5 * deadline.svd_work(*matrix.shape))
-            m = m + np.linalg.lstsq(matrix, wanted - product(matrix, m), rcond=64 * EPS)[0]
-        candidates.append(m)
-    answers = [_answer(program, x, touches, m) for m in (*candidates, multipliers)]
+    sign, tight = np.sign(x), np.abs(slope) > (1.0 - TOL.solver) * program.prices
+    answers = []
+    for exact in (sign != 0.0, (sign != 0.0) | tight, None):
+        m = multipliers
+        if exact is not None:
+            wanted = (program.prices * np.where(sign != 0.0, sign, np.sign(slope)))[exact]
+            matrix = program.matrix(np.flatnonzero(exact), touches).T
+            solve, rows = _least_squares(matrix), Sliced(matrix)
+            for _ in range(TOL.refinements):
+                m = m - solve(rows.times(m, wanted))
+        answers.append(_answer(program, x, touches, m))
+        if answers[-1].residual <= TOL.rounding:
+            break
     return min(answers, key=lambda answer: answer.residual)
 
 

@@ -76,12 +76,13 @@ def _below_l1(
 ) -> float:
     """A lower bound on f*, an l1 norm, where b - S x = left, |S delta| <= unmet and f* <= high.
 
-    <y, S x> = <y, b - left>, and <S'y, center> is taken from it; entries of S are at most 1.
+    <y, S x> = <y, b - left>, and <S'y, center> is taken from it.
     """
     equations, y, (m, n) = answer.equations, answer.dual, answer.equations.S.shape
     assert y is not None
     unit, dual = rounding_unit(EPS, m), L1Dual.of(problem, n)
-    s, error = equations.S.T @ y, unit * math.sqrt(m) * norm(y)
+    longest = math.sqrt(answer.gram.largest + answer.gram.noise) * SAFE  # of the columns, at most
+    s, error = equations.S.T @ y, unit * longest * norm(y)
     gain = float(y @ equations.b) - float(y @ left)
     lost = unmet + equations.error(x, left) + unit * (norm(equations.b) + norm(left))
     if dual.center is not None:

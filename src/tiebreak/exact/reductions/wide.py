@@ -27,7 +27,7 @@ from tiebreak.functions.penalties.terms import largest
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays, checks, deadline
 from tiebreak.linalg.arrays import MOST_EXPONENT, SAFE, Array, Host, rounding_unit
-from tiebreak.linalg.host import CAREFUL, Sliced, host, norm, top_exponent
+from tiebreak.linalg.host import CAREFUL, Sliced, host, norm, product, top_exponent
 from tiebreak.linalg.matrices import FLOAT64_COPY_LIMIT
 from tiebreak.linalg.matrices.base import Matrix
 from tiebreak.linalg.matrices.scaled_rows import with_scaled_rows
@@ -43,27 +43,33 @@ ORTHOGONAL = 0.1  # the cosine between what M and A see of a variable is at most
 
 
 class ScaledEquations:
-    """S x = b, the rows and the target of a least-squares loss in units of its largest entry."""
+    """S x = b, the rows and the target of a least-squares loss in units of `scaled`."""
 
     def __init__(self, matrix: Matrix, b: Array) -> None:
         self.S, self.exponent = scaled(matrix.on_host())
         self.b: Host = np.ldexp(host(b), -self.exponent)
-        is_careful = isinstance(self.S, np.ndarray) and self.S.size <= CAREFUL
-        self._sliced = Sliced(self.S) if is_careful else None
-        self.size: float = norm(self.S if isinstance(self.S, np.ndarray) else self.S.data)
+        self.is_dense = isinstance(self.S, np.ndarray)
+        self._sliced = Sliced(self.S) if self.is_dense and self.S.size <= CAREFUL else None
+        self.size: float = norm(self.S if self.is_dense else self.S.data)
+
+    def _is_careful(self, x: Host) -> bool:
+        """Is S x computed in twice the precision? Columns whose entry of x is 0 do not count."""
+        return self.is_dense and len(self.b) * np.count_nonzero(x) <= CAREFUL
 
     def left(self, x: Host) -> Host:
         """b - S x, in twice the precision where S is not very large or sparse."""
         if not x.any():
             return self.b
-        if self._sliced is None:
+        if not self._is_careful(x):
             return np.asarray(self.b - self.S @ x)
+        if self._sliced is None:
+            return -product(self.S[:, x != 0.0], x[x != 0.0], self.b)
         return -self._sliced.times(x, self.b)
 
     def error(self, x: Host, left: Host) -> float:
         """A bound on the rounding error of ``left``."""
         terms = self.size * norm(x) + norm(self.b)
-        if self._sliced is None:
+        if not self._is_careful(x):
             return rounding_unit(EPS, *self.S.shape) * terms
         unit: float = EPS * max(self.S.shape)
         return 2.0 * EPS * norm(left) + 4.0 * unit * unit * terms
