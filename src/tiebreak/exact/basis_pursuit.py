@@ -131,17 +131,25 @@ def sparsest(program: BasisPursuit) -> SparsestPoint | None:
     target, zero = program.equations.target, np.zeros(len(program.prices))
     if not target.any() and np.all(program.offset >= 0.0):
         return SparsestPoint(zero, zero, zero, target, 0.0)
-    found = _by_columns(program)
-    if found is None:
-        return None
-    y, weights = np.split(found[1], [len(target)])
-    slope = program.equations.slopes(y) + program.rows.T @ weights
-    x, touches = _snapped(program, found[0], slope)
-    return _proved(program, x, touches, np.append(y, weights[touches]), slope)
+    best = None
+    for _ in range(2):
+        found = _by_columns(program, zero if best is None else best[0])
+        if found is None:
+            break
+        y, weights = np.split(found[1], [len(target)])
+        slope = program.equations.slopes(y) + program.rows.T @ weights
+        x, touches, fits = _snapped(program, found[0], slope)
+        best = x, touches, np.append(y, weights[touches]), slope
+        if fits:
+            break
+    return None if best is None else _proved(program, *best)
 
 
-def _by_columns(program: BasisPursuit) -> tuple[Host, Host] | None:
+def _by_columns(program: BasisPursuit, base: Host) -> tuple[Host, Host] | None:
     """About the minimiser, and the multipliers of all rows, by HiGHS.
+
+    From a ``base`` that misses the equations by no more than HiGHS's tolerances, the program of
+    what is to be added, in units of what is missing: entries of the base keep their signs.
 
     With inequalities all columns take part. On R^n a few may not meet the equations, but with unit
     vectors for each equation and sign they do. The dual y of all columns has |V'y| <= prices, and
@@ -150,15 +158,17 @@ def _by_columns(program: BasisPursuit) -> tuple[Host, Host] | None:
     from scipy.sparse import csc_array, csr_array
 
     V, prices, every = program.equations, program.prices, np.arange(len(program.rows))
-    r, n, size = len(V.target), len(prices), norm(V.target) or 1.0
+    target = V.misfit(base) if base.any() else V.target
+    r, n, size = len(target), len(prices), norm(target) or 1.0
     unit = float(power_of_two(np.array([n / max(r, 1)]), 0.5)[0])  # of V's columns, about
-    ends = np.full(len(every), -np.inf), program.offset / size
-    least, most = (np.append(V.target * (unit / size), end) for end in ends)
+    ends = np.full(len(every), -np.inf), (program.offset - program.rows @ base) / size
+    least, most = (np.append(target * (unit / size), end) for end in ends)
     spare = np.hstack([np.eye(r), -np.eye(r)])[:, : 0 if len(every) else None]
     cost = np.full(spare.shape[1], 2.0 * norm(prices) / unit)
     programs = linear_programs(csr_array(np.vstack([spare, np.zeros((len(every), len(cost)))])))
-    taken = np.tile(prices == 0.0, (2, 1)) | (len(every) > 0)  # columns, and their negatives
-    new = taken | _largest(V.slopes(V.target), -1.0, taken, 2 * r)
+    # Columns, and their negatives:
+    taken = np.tile((prices == 0.0) | (base != 0.0), (2, 1)) | (len(every) > 0)
+    new = taken | _largest(V.slopes(target), -1.0, taken, 2 * r)
     taken, signs, places = new, np.zeros(0), np.zeros(0, dtype=int)
     while new.any():
         sign, place = np.nonzero(new)
@@ -166,7 +176,9 @@ def _by_columns(program: BasisPursuit) -> tuple[Host, Host] | None:
         columns = program.matrix(place, every) * np.append(np.full(r, unit), every >= 0)[:, None]
         programs.append(csc_array(sign * columns))
         signs, places = np.append(signs, sign), np.append(places, place)
-        cost = np.append(cost, prices[place])
+        cost = np.append(
+            cost, prices[place] * np.where(base[place], sign * np.sign(base[place]), 1.0)
+        )
         ranges = Ranges(np.zeros(len(cost)), np.full(len(cost), np.inf), least, most)
         if (vertex := programs.minimise(cost, ranges)) is None:
             return None
@@ -176,7 +188,7 @@ def _by_columns(program: BasisPursuit) -> tuple[Host, Host] | None:
     spares, u = np.split(u, [spare.shape[1]])
     if np.max(spares, initial=0.0) > TOL.solver:
         return None
-    return size * np.bincount(places, signs * u, n), np.append(y, others)
+    return base + size * np.bincount(places, signs * u, n), np.append(y, others)
 
 
 def _largest(slopes: Host, prices: Host | float, taken: Host, count: int) -> Host:
@@ -211,8 +223,8 @@ def least_norm(
     return x, N.shape[1]
 
 
-def _snapped(program: BasisPursuit, guess: Host, slope: Host) -> tuple[Host, Host]:
-    """The guess to rounding, and which inequalities it meets with equality.
+def _snapped(program: BasisPursuit, guess: Host, slope: Host) -> tuple[Host, Host, bool]:
+    """The guess to rounding, which inequalities it meets with equality, and are they all met?
 
     With as few entries and as many equalities as the equations allow. Entries that HiGHS's
     tolerance has swallowed are among those whose ``slope`` reaches their price.
@@ -232,7 +244,7 @@ def _snapped(program: BasisPursuit, guess: Host, slope: Host) -> tuple[Host, Hos
         if best is None or fits:
             best, has_fit = (x, touches), fits
     assert best is not None
-    return best
+    return *best, has_fit
 
 
 def _refined(

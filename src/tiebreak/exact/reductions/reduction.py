@@ -24,10 +24,10 @@ def squares_of(h: Function) -> list[Squares]:
 
 
 def l1_above(problem: Problem) -> Terms | None:
-    """f where it is the sum of weights_j |x_j - center_j| and nothing else."""
+    """f where it is a sum of weights_j |x_j - center_j|, or of entries of D x, and no more."""
     terms = problem.penalties[0].terms
     is_alone = problem.smooth_parts[0].bare.is_zero and not any(terms.weights[1:])
-    return terms if is_alone and terms.norms[0] and not terms.has_operator else None
+    return terms if is_alone and terms.norms[0] else None
 
 
 def is_at_hand(h: Function) -> bool:

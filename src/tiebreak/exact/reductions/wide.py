@@ -54,7 +54,7 @@ class ScaledEquations:
 
     def _is_careful(self, x: Host) -> bool:
         """Is S x computed in twice the precision? Columns whose entry of x is 0 do not count."""
-        return self.is_dense and len(self.b) * np.count_nonzero(x) <= CAREFUL
+        return self.is_dense and len(self.b) * int(np.count_nonzero(x)) <= CAREFUL
 
     def left(self, x: Host) -> Host:
         """b - S x, in twice the precision where S is not very large or sparse."""
@@ -120,7 +120,7 @@ class WideProblem(NamedTuple):
     def of(cls, problem: Problem) -> WideProblem | None:
         """None where the problem is another one, or too large."""
         above, below = squares_of(problem.upper), squares_of(problem.lower)
-        is_l1 = l1_above(problem) is not None
+        is_l1 = (terms := l1_above(problem)) is not None and not terms.has_operator
         if not described(problem.domain).is_space or len(above) != 1 - is_l1 or not below:
             return None
         if any(part.rows is None or not _is_wide(part.rows) for part in below):
