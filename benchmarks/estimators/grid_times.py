@@ -21,6 +21,7 @@ import statistics
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from tiebreak.sklearn import TieBreakRegressor
 
 Host = np.ndarray[Any, Any]
+Case = tuple[str, float, Callable[[], Any], Callable[[], Any]]  # name, limit, ours, theirs
 
 
 def seconds(run: Callable[[], Any]) -> float:
@@ -51,8 +53,8 @@ def grid(model: Any, X: Host, y: Host) -> list[Any]:
     return proved
 
 
-def cases(seed: int) -> list[tuple[str, float, Callable[[], Any], Callable[[], Any]]]:
-    """Name, limit, ours, theirs."""
+def cases(seed: int) -> list[Case]:
+    """All of them, drawn with this seed."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(500, 50))
     Y = X @ rng.normal(size=(50, 20)) + rng.normal(size=(500, 20))
@@ -61,19 +63,14 @@ def cases(seed: int) -> list[tuple[str, float, Callable[[], Any], Callable[[], A
     D, d = load_diabetes(return_X_y=True)
     D = StandardScaler().fit_transform(PolynomialFeatures(2, include_bias=False).fit_transform(D))
     ours, theirs = TieBreakRegressor(), LinearRegression()
-    found = [("20 targets, 500 x 50", 10.0, lambda: ours.fit(X, Y), lambda: theirs.fit(X, Y))]
+    found: list[Case] = [
+        ("20 targets, 500 x 50", 10.0, lambda: ours.fit(X, Y), lambda: theirs.fit(X, Y))
+    ]
     for what, A, b in (("drawn 500 x 100", W, w), ("diabetes 442 x 65", D, d)):
         for is_warm in (False, True):
             own = TieBreakRegressor(alpha=1.0, warm_start=is_warm)
-            other = Lasso(warm_start=is_warm)
-            found.append(
-                (
-                    f"grid, {what}, warm_start={is_warm}",
-                    4.0,
-                    lambda own=own, A=A, b=b: grid(own, A, b),
-                    lambda other=other, A=A, b=b: grid(other, A, b),
-                )
-            )
+            runs = [partial(grid, model, A, b) for model in (own, Lasso(warm_start=is_warm))]
+            found.append((f"grid, {what}, warm_start={is_warm}", 4.0, runs[0], runs[1]))
     return found
 
 

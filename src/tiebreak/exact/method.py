@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from tiebreak.algorithms.base import DirectState, Method, StateReport
-from tiebreak.exact.bounds.intervals import prove
+from tiebreak.exact.bounds.evaluations import evaluate_with_errors
+from tiebreak.exact.bounds.intervals import prove, prove_within
 from tiebreak.exact.bounds.rescaled import prove_rescaled
 from tiebreak.exact.bounds.tall_bounds import prove_tall
 from tiebreak.exact.bounds.wide_bounds import prove_wide
@@ -27,10 +27,10 @@ from tiebreak.exact.levels import DROWNED, LARGE_MARGINS, ExactSolution, solve
 from tiebreak.exact.polyhedra import start
 from tiebreak.exact.reductions.images_above import refuse as refuse_operator
 from tiebreak.exact.reductions.images_above import residuals_above, with_images, with_residuals
-from tiebreak.exact.reductions.lasso import on_orthant, smooth_part
+from tiebreak.exact.reductions.lasso import OnlyMinimiser, on_orthant, smooth_part
 from tiebreak.exact.reductions.norm_above import in_squares
 from tiebreak.exact.reductions.outliers import AT_DELTA, NO_RANK
-from tiebreak.exact.reductions.reduction import Reduction, l1_above
+from tiebreak.exact.reductions.reduction import l1_above
 from tiebreak.exact.reductions.tall import is_tall, solve_tall
 from tiebreak.exact.reductions.wide import WideProblem, solve_wide
 from tiebreak.exact.scaled_problem import L1Norm, ScaledProblem
@@ -60,9 +60,6 @@ NO_SQUARES = (
 SEEN_OR_NOT = (
     "whether f changes along some of the lower minimisers is not determined: what it changes is "
     "not clear of rounding by 1e3; f is {:.6g} if it is rounding, {:.6g} if not"
-)
-REDUCTIONS: tuple[Callable[[Problem, int], Reduction | str | None], ...] = (
-    *(with_images, in_squares, on_orthant, with_residuals),  # the first that applies
 )
 NO_LOWER, NO_UPPER = "g has a minimiser", "f has a minimum"
 READINGS = (  # doubts that are about the data, and not about how far a computation came
@@ -222,11 +219,12 @@ class Exact(Method):
     def _reduced(self, problem: Problem, x0: Array) -> DirectState | None:
         """The step by another problem with the same answer; None where this one is taken."""
         n = int(x0.shape[0])
-        found: Reduction | str | None = None
-        for reduction in REDUCTIONS:
-            found = found or reduction(problem, n)
+        found = with_images(problem, n) or in_squares(problem) or on_orthant(problem, n, x0)
+        found = found or with_residuals(problem, n)
         if found is None:
             return _on_small_side(problem, x0)
+        if isinstance(found, OnlyMinimiser):
+            return _without_ties(problem, x0, found)
         if isinstance(found, str):
             end = _without_minorants(_state(problem, 1, x0))
             return end._replace(finished=Ended(DOUBT, found))
@@ -269,6 +267,24 @@ def _ended(
         end = _without_minorants(end)
     evidence = end.evidence._replace(intervals=intervals)
     return end._replace(evidence=evidence, findings=findings, finished=finished)
+
+
+def _without_ties(problem: Problem, x0: Array, only: OnlyMinimiser) -> DirectState:
+    """The end of the step where nothing is left to choose."""
+    x = arrays.like(only.x, x0)
+    end, g = _state(problem, 1, x), evaluate_with_errors(problem.lower, x)
+    findings = ExactFindings(
+        dimension=0,
+        rank=only.rank,
+        sigma=only.sigma,
+        sigma_next=0.0,
+        backward_error=EPS * only.size,
+        upper_range=(end.upper_value, end.upper_value),
+        residual=only.residual,
+    )
+    proved = prove_within(problem, x, only.distance)
+    proved = proved._replace(lower=g.value - g.value_error - only.gap, has_minimiser=True)
+    return _solved(problem, end, findings, proved)
 
 
 def _on_small_side(problem: Problem, x0: Array) -> DirectState | None:
