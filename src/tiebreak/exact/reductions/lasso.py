@@ -128,7 +128,7 @@ def on_orthant(
 def _only_minimiser(
     h: Parts, w: Host, kept: Host, signs: Host, z: Host, epsilon: float
 ) -> OnlyMinimiser | None:
-    """See above; None where the columns that are kept are not clearly independent."""
+    """See above; None where the columns that are kept are not clearly independent, or z is far."""
     R = h.curvature(z)[:, kept]
     size, k = norm(R), R.shape[1]
     if not h.is_squares or len(R) < k or not size > 0.0:
@@ -144,6 +144,8 @@ def _only_minimiser(
     steep = (norm(rest) + slope.error + 4.0 * EPS * (norm(w[kept]) + norm(slope.vector))) * SAFE
     away = (steep + TINY) / square * SAFE
     terms = slope.size + norm(w[kept])
+    if away > TOL.small_change * (norm(x) + terms / size / size):  # a better x can be proved better
+        return None
     residual = norm(rest) / terms
     return OnlyMinimiser(x, away, steep * away * SAFE, residual, k, math.sqrt(square), size)
 
