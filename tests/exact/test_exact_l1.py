@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from dataclasses import replace
 from fractions import Fraction
 
@@ -11,6 +12,8 @@ import array_api_strict as xps
 import cvxpy as cp
 import numpy as np
 import pytest
+import scipy.optimize
+import scipy.sparse as sp
 from helpers.exact import CVXPY_WORDS, hilbert, solved, wrong_intervals
 from planted import smooth as planted
 from planted import structured as planted_exact
@@ -264,7 +267,7 @@ def test_a_lower_level_without_minimiser_is_named_with_its_direction():
 
 
 def test_a_failed_linear_program_is_no_answer(monkeypatch):
-    monkeypatch.setattr("tiebreak.exact.basis_pursuit.highs", lambda *_, **__: None)
+    monkeypatch.setattr("tiebreak.exact.basis_pursuit._by_columns", lambda *_: None)
     state = solved(tb.Problem(upper=tb.L1(), lower=tb.LeastSquares([[1.0, 2.0]], [1.0])))
     assert state.finished.why == "doubt"
     assert "HiGHS found no solution" in state.finished[1]
@@ -349,3 +352,44 @@ def test_a_run_can_be_saved_and_its_first_step_is_its_last(tmp_path):
     assert first.nit == again.nit == 1
     np.testing.assert_array_equal(first.x, again.x)
     assert math.isfinite(again.upper_error)
+
+
+# --- few rows and many columns --------------------------------------------------------------------
+
+
+def least_l1(A, b, weights=1.0):
+    """The least weighted |x|_1 with A x = b, by SciPy with all columns at once."""
+    cost = np.tile(np.broadcast_to(weights, A.shape[1]), 2)
+    return scipy.optimize.linprog(cost, A_eq=np.hstack([A, -A]), b_eq=b, bounds=(0, None)).fun
+
+
+@pytest.mark.parametrize("has_highspy", [True, False])
+@pytest.mark.parametrize("kind", ["dense", "sparse", "weights", "center", "repeated", "copies"])
+def test_column_generation_against_all_columns(kind, has_highspy, monkeypatch):
+    if not has_highspy:
+        monkeypatch.setitem(sys.modules, "highspy", None)
+    rng = np.random.default_rng(4)
+    A, b, upper = rng.standard_normal((12, 900)), rng.standard_normal(12), tb.L1()
+    rows, target, weights, shift = A, b, 1.0, 0.0
+    if kind == "sparse":
+        A = rows = A * (rng.random(A.shape) < 0.2)
+    if kind == "weights":
+        weights = rng.uniform(0.5, 2.0, 900)
+        weights[:3] = 0.0
+        upper = tb.L1(weights)
+    if kind == "center":
+        shift = rng.standard_normal(900)
+        upper, target = tb.L1(center=shift), b - A @ shift
+    if kind == "repeated":  # no x meets both readings of a row: all minimisers meet their mean
+        A, b = np.vstack([A, A[:4]]), np.append(b, b[:4] + 1.0)
+        target = target + np.where(np.arange(12) < 4, 0.5, 0.0)
+    if kind == "copies":
+        A[:, 450:] = A[:, :450]
+    best = least_l1(rows, target, weights)
+    lower = tb.LeastSquares(sp.csr_array(A) if kind == "sparse" else A, b)
+    result = tb.solve(tb.Problem(upper=upper, lower=lower))
+    assert result.status == "certified"
+    assert result.upper_value == pytest.approx(best, rel=1e-9)
+    assert abs(result.upper_value - best) <= result.upper_error + 1e-8 * best  # HiGHS's own
+    if kind == "copies":  # what |x|_1 leaves open is decided by the least norm
+        np.testing.assert_allclose(result.x[:450], result.x[450:], rtol=0, atol=1e-12)

@@ -1,30 +1,103 @@
 """Basis pursuit: the least |x|_1 over an affine slice of a polyhedron, to rounding.
 
-    minimise sum of prices_i |x_i|   over   { x : equations x = equations x0,  rows x <= offset }
+    minimise sum of prices_i |x_i|   over   { x : V x = V x0,  rows x <= offset }
 
-With x = p - q, p and q >= 0, it is a linear program. HiGHS tells which entries are 0 and which
-inequalities are active; with that the point and the multipliers are solutions of equations, which
-are solved to rounding. Optimal is an x with a subgradient s and a normal of the inequalities whose
-sum is a combination of the equations. The prices are 1 in the units of the problem.
+The rows of V are orthonormal. With x = p - q, p and q >= 0, it is a linear program. On R^n it
+begins with few columns, and those are added whose slope |V'y| exceeds their price for the dual y of
+the program so far, until there are none (column generation). HiGHS tells which entries are 0 and
+which inequalities are active; with that the point and the multipliers are solutions of equations,
+which are solved to rounding. Optimal is an x with a subgradient s and a normal of the inequalities
+whose sum is a combination of the equations. The prices are 1 in the units of the problem.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from tiebreak.exact.active_set import PolyhedronSlice
+from tiebreak.exact.newton import minimise
+from tiebreak.exact.polyhedra import PolyhedralRows
+from tiebreak.functions.parts.parts import Parts
+from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.host import Sliced, norm
-from tiebreak.linalg.linear_programs import highs
+from tiebreak.linalg.host import Sliced, norm, power_of_two
+from tiebreak.linalg.linear_programs import Ranges, linear_programs
 from tiebreak.linalg.rank import Rank, null_basis
+from tiebreak.linalg.row_gram import RowGram
 from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
 
 ZERO_SHARES = (1e-13, 1e-11, 1e-9, 1e-7)  # entries below this share of the largest are taken for 0,
 # as long as the equations can still be met: HiGHS's own tolerance is the last of them
+
+
+class Equations(Protocol):
+    """V x = V x0, the rows of V orthonormal."""
+
+    target: Host  # V x0
+
+    def columns(self, which: Host) -> Host:
+        """Some columns of V."""
+
+    def slopes(self, y: Host) -> Host:
+        """V'y."""
+
+    def misfit(self, x: Host) -> Host:
+        """V (x0 - x), as if in twice the precision."""
+
+
+class RankedEquations:
+    """Those of the rows that a `Rank` was decided of."""
+
+    def __init__(self, rows: Host, rank: Rank, start: Host) -> None:
+        self._rows, self._rank, self._start = Sliced(rows), rank, start
+        self._V: Host = rank.basis[:, : rank.low].T
+        self.target: Host = self._V @ start
+
+    def columns(self, which: Host) -> Host:
+        """Some columns of V."""
+        return np.asarray(self._V[:, which])
+
+    def slopes(self, y: Host) -> Host:
+        """V'y."""
+        return np.asarray(self._V.T @ y)
+
+    def misfit(self, x: Host) -> Host:
+        """V (x0 - x), as if in twice the precision."""
+        off = self._rows.times(self._start - x)
+        return np.asarray(self._V @ self._rank.moved(off, self._rank.low))
+
+
+class GramEquations:
+    """S x = b in the least-squares sense by the eigenvalues of S S': V = T S."""
+
+    def __init__(self, S: Any, b: Host, gram: RowGram, rank: int) -> None:
+        first = len(gram.values) - rank
+        self.T: Host = (gram.vectors[:, first:] / np.sqrt(gram.values[first:])).T
+        self._S, self._b = S, b
+        self._by_columns = S if isinstance(S, np.ndarray) else S.tocsc()
+        self.target: Host = self.T @ b
+
+    def _columns(self, which: Host) -> Host:
+        some = self._by_columns[:, which]
+        return some if isinstance(some, np.ndarray) else np.asarray(some.toarray())
+
+    def columns(self, which: Host) -> Host:
+        """Some columns of V."""
+        return np.asarray(self.T @ self._columns(which))
+
+    def slopes(self, y: Host) -> Host:
+        """V'y."""
+        return np.asarray(self._S.T @ (self.T.T @ y))
+
+    def misfit(self, x: Host) -> Host:
+        """V (x0 - x), as if in twice the precision."""
+        seen = np.flatnonzero(x)
+        return np.asarray(-self.T @ Sliced(self._columns(seen)).times(x[seen], self._b))
 
 
 class SparsestPoint(NamedTuple):
@@ -33,127 +106,205 @@ class SparsestPoint(NamedTuple):
     x: Host
     sign: Host  # a subgradient at x
     normal: Host  # of the inequalities at x
-    residual: float  # what the equations leave of both, relative to their size
+    multipliers: Host  # y: V'y is about the sum of both
+    residual: float  # by how much it is not, relative to the size of both
 
 
 class BasisPursuit(NamedTuple):
-    """|x|_1 over the points with the same ``equations`` as ``start``, and rows x <= offset.
+    """The sum of prices_i |x_i| over the points with V x = V x0 and rows x <= offset.
 
     The rows have length 1.
     """
 
-    equations: Sliced
-    rank: Rank  # of the equations
-    start: Host
+    equations: Equations
     rows: Host
     offset: Host
     prices: Host
 
-    @property
-    def basis(self) -> Host:
-        """Of the equations' row space, orthonormal, as rows."""
-        return self.rank.basis[:, : self.rank.low].T
-
-    def misfit(self, x: Host) -> Host:
-        """How far x is from the equations, in the coordinates of the basis: as lengths in x."""
-        off = self.equations.times(self.start - x)
-        return np.asarray(self.basis @ self.rank.moved(off, self.rank.low))
+    def matrix(self, which: Host, touches: Host) -> Host:
+        """Some columns of the equations and of the active inequalities."""
+        return np.vstack([self.equations.columns(which), self.rows[touches][:, which]])
 
 
 def sparsest(program: BasisPursuit) -> SparsestPoint | None:
     """A minimiser over the slice, to rounding; None where HiGHS finds none."""
-    from scipy import sparse
+    target, zero = program.equations.target, np.zeros(len(program.prices))
+    if not target.any() and np.all(program.offset >= 0.0):
+        return SparsestPoint(zero, zero, zero, target, 0.0)
+    best = None
+    for _ in range(2):
+        found = _by_columns(program, zero if best is None else best[0])
+        if found is None:
+            break
+        y, weights = np.split(found[1], [len(target)])
+        slope = program.equations.slopes(y) + program.rows.T @ weights
+        x, touches, fits = _snapped(program, found[0], slope)
+        best = x, touches, np.append(y, weights[touches]), slope
+        if fits:
+            break
+    return None if best is None else _proved(program, *best)
 
-    n, unit = len(program.start), float(np.max(np.abs(program.start), initial=0.0))
-    if unit == 0.0:  # then 0 is in the slice
-        return SparsestPoint(program.start, program.start, program.start, 0.0)
-    basis, rows = program.basis, sparse.csr_array(program.rows)
-    found = highs(
-        np.concatenate([program.prices, program.prices]),
-        A_eq=np.hstack([basis, -basis]),
-        b_eq=basis @ program.start / unit,
-        A_ub=sparse.hstack([rows, -rows]),
-        b_ub=program.offset / unit,
-        presolve=False,  # which gains nothing on dense rows, and does not look at the clock
-    )
-    if found is None:
+
+def _by_columns(program: BasisPursuit, base: Host) -> tuple[Host, Host] | None:
+    """About the minimiser, and the multipliers of all rows, by HiGHS.
+
+    From a ``base`` that misses the equations by no more than HiGHS's tolerances, the program of
+    what is to be added, in units of what is missing: entries of the base keep their signs.
+
+    With inequalities all columns take part. On R^n a few may not meet the equations, but with unit
+    vectors for each equation and sign they do. The dual y of all columns has |V'y| <= prices, and
+    so |y| <= |prices|: at twice that price no unit vector is worth taking in the end.
+    """
+    from scipy.sparse import csc_array, csr_array
+
+    V, prices, every = program.equations, program.prices, np.arange(len(program.rows))
+    target = V.misfit(base) if base.any() else V.target
+    r, n, size = len(target), len(prices), norm(target) or 1.0
+    unit = float(power_of_two(np.array([n / max(r, 1)]), 0.5)[0])  # of V's columns, about
+    ends = np.full(len(every), -np.inf), (program.offset - program.rows @ base) / size
+    least, most = (np.append(target * (unit / size), end) for end in ends)
+    spare = np.hstack([np.eye(r), -np.eye(r)])[:, : 0 if len(every) else None]
+    cost = np.full(spare.shape[1], 2.0 * norm(prices) / unit)
+    programs = linear_programs(csr_array(np.vstack([spare, np.zeros((len(every), len(cost)))])))
+    # Columns, and their negatives:
+    taken = np.tile((prices == 0.0) | (base != 0.0), (2, 1)) | (len(every) > 0)
+    new = taken | _largest(V.slopes(target), -1.0, taken, 2 * r)
+    taken, signs, places = new, np.zeros(0), np.zeros(0, dtype=int)
+    while new.any():
+        sign, place = np.nonzero(new)
+        sign = np.where(sign, -1.0, 1.0)
+        columns = program.matrix(place, every) * np.append(np.full(r, unit), every >= 0)[:, None]
+        programs.append(csc_array(sign * columns))
+        signs, places = np.append(signs, sign), np.append(places, place)
+        cost = np.append(
+            cost, prices[place] * np.where(base[place], sign * np.sign(base[place]), 1.0)
+        )
+        ranges = Ranges(np.zeros(len(cost)), np.full(len(cost), np.inf), least, most)
+        if (vertex := programs.minimise(cost, ranges)) is None:
+            return None
+        u, y, others = vertex.x, unit * vertex.duals[:r], vertex.duals[r:]
+        new = _largest(V.slopes(y), (1.0 + TOL.accurate) * prices, taken, 2 * r)
+        taken = taken | new
+    spares, u = np.split(u, [spare.shape[1]])
+    if np.max(spares, initial=0.0) > TOL.solver:
         return None
-    x, touches = _snapped(program, unit * (found.x[:n] - found.x[n:]))
-    multipliers = np.concatenate([found.eqlin.marginals, found.ineqlin.marginals[touches]])
-    return _proved(program, x, touches, multipliers)
+    return base + size * np.bincount(places, signs * u, n), np.append(y, others)
 
 
-def face_of_sparsest(program: BasisPursuit, found: SparsestPoint, center: Host) -> PolyhedronSlice:
-    """All minimisers, each plus the center.
+def _largest(slopes: Host, prices: Host | float, taken: Host, count: int) -> Host:
+    """Columns, and negatives of columns, that exceed their prices most, and are not taken."""
+    excess = np.where(taken, -np.inf, np.stack([slopes, -slopes]) - prices)
+    found = excess > 0.0
+    if np.count_nonzero(found) > count:
+        found &= excess >= np.partition(excess, -count, axis=None)[-count]
+    return found
+
+
+def least_norm(
+    program: BasisPursuit, found: SparsestPoint, center: Host, weights: Host
+) -> tuple[Host, int]:
+    """Among all minimisers, each plus the center, that with the least norm; and their dimension.
 
     As for any linear program they are the points that balance with one solution of the dual: 0
     where the subgradient is less than the price, of its sign elsewhere, and with the same product
     with the normal.
     """
+    x = found.x + center
     free = np.flatnonzero(np.abs(found.sign) >= (1.0 - TOL.touching) * program.prices)
-    inside = null_basis(np.vstack([program.basis, found.normal])[:, free])
-    N, signs = np.zeros((len(center), inside.shape[1])), np.zeros((len(free), len(center)))
-    N[free], signs[np.arange(len(free)), free] = inside, -np.sign(found.sign[free])
-    rows, offset = np.vstack([program.rows, signs]), np.append(program.offset, np.zeros(len(free)))
-    return PolyhedronSlice(rows, offset + rows @ center, N)
+    N = null_basis(np.vstack([program.equations.columns(free), found.normal[free]]))
+    if not N.size:
+        return x, 0
+    rows = np.vstack([program.rows[:, free], -np.diag(np.sign(found.sign[free]))])
+    offset = np.append(program.offset, np.zeros(len(free))) + rows @ center[free]
+    size = LeastSquaresPart(1.0, np.diag(weights[free]), np.zeros(len(free)))
+    face = PolyhedronSlice(rows, offset, N)
+    x[free] = minimise(Parts(len(free), (size,)).scaled, face, x[free])[0]
+    x[free] = PolyhedralRows(rows, offset, rows[:0]).point(x[free])
+    return x, N.shape[1]
 
 
-def _snapped(program: BasisPursuit, guess: Host) -> tuple[Host, Host]:
-    """The guess to rounding, and which inequalities it meets with equality.
+def _snapped(program: BasisPursuit, guess: Host, slope: Host) -> tuple[Host, Host, bool]:
+    """The guess to rounding, which inequalities it meets with equality, and are they all met?
 
-    With as few entries and as many equalities as the equations allow.
+    With as few entries and as many equalities as the equations allow. Entries that HiGHS's
+    tolerance has swallowed are among those whose ``slope`` reaches their price.
     """
-    best, has_fit = None, False
+    tight = np.abs(slope) > (1.0 - TOL.solver) * program.prices
+    x, _, fits = _refined(program, guess, ZERO_SHARES[0], tight)
+    guess = x if fits and np.all(x * slope >= 0.0) else guess
+    best, has_fit, known = None, False, None
     for share in ZERO_SHARES:
-        size = float(np.max(np.abs(guess)))
-        kept = np.abs(guess) > share * size
-        touches = program.offset - program.rows @ guess <= share * (size + np.abs(program.offset))
-        matrix = np.vstack([program.basis, program.rows[touches]])
-        x = np.where(kept, guess, 0.0)
-        for _ in range(TOL.refinements):
-            off = program.offset[touches] - Sliced(program.rows[touches]).times(x)
-            right = np.concatenate([program.misfit(x), off])
-            deadline.check(0.5 * deadline.svd_work(*matrix.shape))
-            x[kept] += np.linalg.lstsq(matrix[:, kept], right, rcond=64 * EPS)[0]
-        off = program.offset - program.rows @ x
-        worst = max(norm(program.misfit(x)), norm(off[touches]), -float(np.min(off, initial=0.0)))
-        fits = worst <= TOL.met * (norm(x) + norm(program.offset[touches]))
+        above = np.abs(guess) > share * np.max(np.abs(guess))
+        if known is not None and np.array_equal(above, known) and not len(program.rows):
+            continue
+        known, (x, touches, fits) = above, _refined(program, guess, share)
         fits &= bool(np.all(x * guess >= 0.0))
         if has_fit and not fits:
             break
         if best is None or fits:
             best, has_fit = (x, touches), fits
     assert best is not None
-    return best
+    return *best, has_fit
 
 
-def _proved(program: BasisPursuit, x: Host, touches: Host, multipliers: Host) -> SparsestPoint:
-    """x with the best of some multipliers: HiGHS's, and these corrected in two ways.
+def _refined(
+    program: BasisPursuit, guess: Host, share: float, more: Host | bool = False
+) -> tuple[Host, Host, bool]:
+    """The equations solved with the entries above a share, and ``more``; what x touches; a fit?"""
+    size, misfit = float(np.max(np.abs(guess))), program.equations.misfit
+    kept = np.flatnonzero((np.abs(guess) > share * size) | more)
+    touches = program.offset - program.rows @ guess <= share * (size + np.abs(program.offset))
+    matrix, x = program.matrix(kept, touches), np.zeros(len(guess))
+    x[kept] = guess[kept]
+    solve, right = _least_squares(matrix), program.offset[touches]
+    for _ in range(TOL.refinements):
+        off = right - Sliced(program.rows[touches]).times(x) if len(right) else right
+        x[kept] += solve(np.append(misfit(x), off))
+    off = program.offset - program.rows @ x
+    worst = max(norm(misfit(x)), norm(off[touches]), -float(np.min(off, initial=0.0)))
+    return x, touches, worst <= TOL.met * (norm(x) + norm(program.offset[touches]))
 
-    With s = basis' y - rows' mu: s is to be +-price by the sign of x where x is not 0, or also
-    where it nearly is, as at a corner of the set of all multipliers.
+
+def _least_squares(matrix: Host) -> Callable[[Host], Host]:
+    """right -> the smallest x with matrix x = right in the least-squares sense, often."""
+    deadline.check(deadline.svd_work(*matrix.shape))
+    left, sigma, right = np.linalg.svd(matrix, full_matrices=False)
+    rank = int(np.count_nonzero(sigma > 64 * EPS * np.max(sigma, initial=0.0)))
+    left, sigma, right = left[:, :rank], sigma[:rank], right[:rank]
+    return lambda b: np.asarray(right.T @ ((left.T @ b) / sigma))
+
+
+def _proved(
+    program: BasisPursuit, x: Host, touches: Host, multipliers: Host, slope: Host
+) -> SparsestPoint:
+    """x with the first good multipliers, or the best: HiGHS's, with this slope, corrected or not.
+
+    With s = V'y - rows' mu: s is to be +-price by the sign of x where x is not 0, or also where it
+    nearly is, as at a corner of the set of all multipliers.
     """
-    matrix, sign, candidates = np.vstack([program.basis, program.rows[touches]]), np.sign(x), []
-    slope = matrix.T @ multipliers
-    for exact in (sign != 0.0, (sign != 0.0) | (np.abs(slope) > (1.0 - 1e-7) * program.prices)):
-        wanted = (program.prices * np.where(sign != 0.0, sign, np.sign(slope)))[exact]
+    sign, tight = np.sign(x), np.abs(slope) > (1.0 - TOL.solver) * program.prices
+    answers = []
+    for exact in (sign != 0.0, (sign != 0.0) | tight, None):
         m = multipliers
-        for _ in range(TOL.refinements):
-            off = wanted - Sliced(matrix.T[exact]).times(m)
-            deadline.check(0.5 * deadline.svd_work(*matrix.shape))
-            m = m + np.linalg.lstsq(matrix.T[exact], off, rcond=64 * EPS)[0]
-        candidates.append(m)
-    answers = [_answer(program, x, touches, m) for m in (*candidates, multipliers)]
+        if exact is not None:
+            wanted = (program.prices * np.where(sign != 0.0, sign, np.sign(slope)))[exact]
+            matrix = program.matrix(np.flatnonzero(exact), touches).T
+            solve, rows = _least_squares(matrix), Sliced(matrix)
+            for _ in range(TOL.refinements):
+                m = m - solve(rows.times(m, wanted))
+        answers.append(_answer(program, x, touches, m))
+        if answers[-1].residual <= TOL.rounding:
+            break
     return min(answers, key=lambda answer: answer.residual)
 
 
 def _answer(program: BasisPursuit, x: Host, touches: Host, multipliers: Host) -> SparsestPoint:
     """A true subgradient and a true normal next to the multipliers', and what they leave."""
-    r, rows = len(program.basis), program.rows[touches]
-    normal = rows.T @ np.maximum(-multipliers[r:], 0.0)
-    s = program.basis.T @ multipliers[:r] - normal
-    s = np.where(x == 0.0, np.clip(s, -program.prices, program.prices), program.prices * np.sign(x))
-    both = s + normal
-    rest = both - program.basis.T @ (program.basis @ both)
+    y, weights = np.split(multipliers, [len(program.equations.target)])
+    normal = program.rows[touches].T @ np.maximum(-weights, 0.0)
+    seen = program.equations.slopes(y)
+    s, prices = seen - normal, program.prices
+    s = np.where(x == 0.0, np.clip(s, -prices, prices), prices * np.sign(x))
     size = norm(s) + norm(normal)
-    return SparsestPoint(x, s, normal, norm(rest) / size if size > 0.0 else 0.0)
+    rest = norm(s + normal - seen)
+    return SparsestPoint(x, s, normal, y, rest / size if size > 0.0 else 0.0)

@@ -16,7 +16,7 @@ import numpy as np
 
 from tiebreak.exact.active_set import PolyhedronSlice, can_be_strict
 from tiebreak.exact.ball import BallSlice, ball_of
-from tiebreak.exact.basis_pursuit import BasisPursuit, face_of_sparsest, sparsest
+from tiebreak.exact.basis_pursuit import BasisPursuit, RankedEquations, least_norm, sparsest
 from tiebreak.exact.newton import SetSlice, minimise, refine
 from tiebreak.exact.polyhedra import PolyhedralRows, whole_space
 from tiebreak.exact.reductions.outliers import NOT_L1, NOT_ON_BALL, shared_rows
@@ -25,7 +25,7 @@ from tiebreak.functions.parts.parts import Parts
 from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.host import Sliced, norm
+from tiebreak.linalg.host import norm
 from tiebreak.linalg.rank import (
     Directions,
     Rank,
@@ -353,21 +353,18 @@ def _sparsest(
     """Minimise |x - center|_1 over the slice, from the lower minimiser x."""
     if Z.lift is not None:  # an l1 ball: what is sparser than a point of it is in it too
         Z, x, rank = whole_space(p.n), Z.lift @ x, p.rank
-    equations = Sliced(np.vstack([p.rows, Z.equal]))
     rank = rank._replace(low=rank.high) if doubtful else rank
     center, offset = l1.center / p.units, Z.offset
     if center.any():
         offset = offset - Z.rows @ center
-    program = BasisPursuit(equations, rank, x - center, Z.rows, offset, p.prices)
+    equations = RankedEquations(np.vstack([p.rows, Z.equal]), rank, x - center)
+    program = BasisPursuit(equations, Z.rows, offset, p.prices)
     found = sparsest(program)
     if found is None:
         return ExactSolution(x, dimension, residual, 0.0 * x, doubt=NO_PROGRAM)
     residual, rank = max(residual, found.residual), p.equations_in_x(rank, Z)
-    x, face = found.x + center, face_of_sparsest(program, found, center)
-    if face.N.size:
-        x = minimise(p.norm_of_x(), face, x)[0]
-        x = PolyhedralRows(face.rows, face.offset, face.rows[:0]).point(x)
-    left_open = min(face.N.shape[1], p.n if dimension is None else dimension)
+    x, left_open = least_norm(program, found, center, p.counted * p.units)
+    left_open = min(left_open, p.n if dimension is None else dimension)
     return ExactSolution(
         Z.point(x), dimension, residual, found.normal, None, "", found.sign, rank, left_open
     )

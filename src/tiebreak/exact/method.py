@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -20,7 +19,8 @@ import numpy as np
 
 from tiebreak.algorithms.base import DirectState, Method, StateReport
 from tiebreak.exact.ball import ball_of
-from tiebreak.exact.bounds.intervals import prove
+from tiebreak.exact.bounds.evaluations import evaluate_with_errors
+from tiebreak.exact.bounds.intervals import prove, prove_within
 from tiebreak.exact.bounds.rescaled import prove_rescaled
 from tiebreak.exact.bounds.tall_bounds import prove_tall
 from tiebreak.exact.bounds.wide_bounds import prove_wide
@@ -28,10 +28,10 @@ from tiebreak.exact.levels import DROWNED, LARGE_MARGINS, ExactSolution, solve
 from tiebreak.exact.polyhedra import PolyhedralRows, exact_rows, start
 from tiebreak.exact.reductions.images_above import refuse as refuse_operator
 from tiebreak.exact.reductions.images_above import residuals_above, with_images, with_residuals
-from tiebreak.exact.reductions.lasso import on_orthant, smooth_part
+from tiebreak.exact.reductions.lasso import OnlyMinimiser, on_orthant, smooth_part
 from tiebreak.exact.reductions.norm_above import in_squares
 from tiebreak.exact.reductions.outliers import AT_DELTA, NO_RANK
-from tiebreak.exact.reductions.reduction import Reduction
+from tiebreak.exact.reductions.reduction import Reduction, l1_above
 from tiebreak.exact.reductions.tall import is_tall, solve_tall
 from tiebreak.exact.reductions.wide import WideProblem, solve_wide
 from tiebreak.exact.scaled_problem import L1Norm, ScaledProblem
@@ -62,9 +62,6 @@ NO_SQUARES = (
 SEEN_OR_NOT = (
     "whether f changes along some of the lower minimisers is not determined: what it changes is "
     "not clear of rounding by 1e3; f is {:.6g} if it is rounding, {:.6g} if not"
-)
-REDUCTIONS: tuple[Callable[[Problem, int], Reduction | str | None], ...] = (
-    *(with_images, in_squares, on_orthant, with_residuals),  # the first that applies
 )
 NO_LOWER, NO_UPPER = "g has a minimiser", "f has a minimum"
 READINGS = (  # doubts that are about the data, and not about how far a computation came
@@ -188,9 +185,8 @@ class Exact(Method):
     def step(self, problem: Problem, state: DirectState) -> DirectState:
         """Everything: the first step is the last."""
         n = int(state.x.shape[0])
-        found: Reduction | str | None = None
-        for reduction in REDUCTIONS:
-            found = found or reduction(problem, n)
+        found = with_images(problem, n) or in_squares(problem) or on_orthant(problem, n, state.x)
+        found = found or with_residuals(problem, n)
         if found is not None:
             return self._by_reduction(problem, state.x, found)
         if (end := _by_row_gram(problem, state.x)) is not None:
@@ -207,8 +203,12 @@ class Exact(Method):
             return end._replace(finished=Ended(DOUBT, NO_SQUARES.format(too_long.got)))
         return _by_rows(problem, state.x, parts)
 
-    def _by_reduction(self, problem: Problem, x0: Array, found: Reduction | str) -> DirectState:
+    def _by_reduction(
+        self, problem: Problem, x0: Array, found: Reduction | OnlyMinimiser | str
+    ) -> DirectState:
         """The step by another problem with the same answer, or the doubt that it ends with."""
+        if isinstance(found, OnlyMinimiser):
+            return _without_ties(problem, x0, found)
         if isinstance(found, str):
             end = _without_minorants(_state(problem, 1, x0))
             return end._replace(finished=Ended(DOUBT, found))
@@ -294,6 +294,24 @@ def _ended(
     return end._replace(evidence=evidence, findings=findings, finished=finished)
 
 
+def _without_ties(problem: Problem, x0: Array, only: OnlyMinimiser) -> DirectState:
+    """The end of the step where nothing is left to choose."""
+    x = arrays.like(only.x, x0)
+    end, g = _state(problem, 1, x), evaluate_with_errors(problem.lower, x)
+    findings = ExactFindings(
+        dimension=0,
+        rank=only.rank,
+        sigma=only.sigma,
+        sigma_next=0.0,
+        backward_error=EPS * only.size,
+        upper_range=(end.upper_value, end.upper_value),
+        residual=only.residual,
+    )
+    proved = prove_within(problem, x, only.distance)
+    proved = proved._replace(lower=g.value - g.value_error - only.gap, has_minimiser=True)
+    return _solved(problem, end, findings, proved)
+
+
 def _by_row_gram(problem: Problem, x0: Array) -> DirectState | None:
     """The answer of `solve_wide` with what is proved about it; None where there is none."""
     wide = solve_wide(problem, x0)
@@ -313,7 +331,7 @@ def _by_row_gram(problem: Problem, x0: Array) -> DirectState | None:
         backward_error=max(wide.rest, EPS * top),
         upper_range=(end.upper_value, end.upper_value),
         residual=residual,
-        left_open=gram.shape[1] - rank - wide.reduced.rank if wide.reduced else 0,
+        left_open=wide.left_open,
     )
     # The numbers, as stored, have another rank where rest > 0.
     return _solved(problem, end, findings, None if wide.rest > 0.0 else intervals)
@@ -378,7 +396,7 @@ def _parts(problem: Problem, n: int) -> tuple[Parts, Parts]:
     g_parts = smooth_part(problem, n) if has_penalty else decompose("Exact", "lower", g, n)
     if not terms.has_weights:
         return f_parts, g_parts
-    if not f.bare.is_zero or any(terms.weights[1:]) or not terms.norms[0]:
+    if l1_above(problem) is None:
         got = penalty if f.bare.is_zero else problem.upper.bare
         raise Refusal("Exact", "upper", "must be L1 or L2 alone where it has a penalty", repr(got))
     is_plain = terms.center is None and isinstance(terms.l1, float)

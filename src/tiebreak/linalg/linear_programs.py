@@ -76,6 +76,9 @@ class Vertex(NamedTuple):
 class LinearPrograms(Protocol):
     """Programs on the same rows, one after the other."""
 
+    def append(self, columns: Any) -> None:
+        """Further variables (csc), after the others: from now on every program has them."""
+
     def minimise(self, cost: Host, ranges: Ranges) -> Vertex | None:
         """A minimiser of <cost, x>; None where HiGHS finds none."""
 
@@ -86,6 +89,13 @@ def linear_programs(rows: Any) -> LinearPrograms:
         return _WarmStarted(rows)
     except ImportError:
         return _OneByOne(rows)
+
+
+def appended(rows: Any, columns: Any) -> Any:
+    """The rows with further columns (csr)."""
+    from scipy.sparse import csr_array, hstack
+
+    return csr_array(hstack([rows, columns]))
 
 
 class _WarmStarted:
@@ -107,6 +117,13 @@ class _WarmStarted:
             ("dual_feasibility_tolerance", 1e-9),
         ):
             self._solver.setOptionValue(name, value)
+
+    def append(self, columns: Any) -> None:
+        """Further variables, which are 0 in the last basis."""
+        if self._former is not None:
+            none, parts = np.zeros(columns.shape[1]), (columns.indptr[:-1], columns.indices)
+            self._solver.addCols(len(none), none, none, none, columns.nnz, *parts, columns.data)
+        self._rows = appended(self._rows, columns)
 
     def minimise(self, cost: Host, ranges: Ranges) -> Vertex | None:
         """From the last basis."""
@@ -141,6 +158,10 @@ class _OneByOne:
 
     def __init__(self, rows: Any) -> None:
         self._rows = rows
+
+    def append(self, columns: Any) -> None:
+        """Further variables."""
+        self._rows = appended(self._rows, columns)
 
     def minimise(self, cost: Host, ranges: Ranges) -> Vertex | None:
         """From the beginning."""

@@ -23,7 +23,7 @@ from tiebreak.linalg.tolerances import TOL
 
 
 class RowGram:
-    """S S' = U diag(values) U', values ascending, where S = 2^-exponent A has entries up to 1.
+    """S S' = U diag(values) U', values ascending, for S = 2^-exponent A: see `scaled`.
 
     Args:
         A: a NumPy array, or a SciPy matrix in CSR form, in float64, with no more rows than columns.
@@ -76,9 +76,10 @@ class RowGram:
 
 
 def scaled(A: Any) -> tuple[Any, int]:
-    """A in units of a power of two, so that its entries are at most 1, and the exponent of that."""
-    exponent = top_exponent(A if isinstance(A, np.ndarray) else A.data)
-    if exponent == 0:
+    """A in units of a power of two in which nothing overflows, and the exponent of that."""
+    entries = A if isinstance(A, np.ndarray) else A.data
+    exponent = top_exponent(np.array([np.max(entries, initial=0.0), np.min(entries, initial=0.0)]))
+    if abs(exponent) <= 64:  # nor do products with it as it is, which need no copy
         return A, 0
     if isinstance(A, np.ndarray):
         return np.ldexp(A, -exponent), exponent

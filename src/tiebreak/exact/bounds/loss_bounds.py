@@ -19,7 +19,7 @@ what the rows see of them: |x* - x|_H <= r for every one.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -272,26 +272,26 @@ class L1Dual(NamedTuple):
             terms.l1, terms.center, reach if terms.center is None else reach + abs(terms.center)
         )
 
-    def within(self, R: Host, x: Host, change: float, high: float) -> L1Dual:
+    def within(self, R: Any, x: Host, change: float, high: float) -> L1Dual:
         """The same with a reach for the solutions x*: f* <= high, and |R (x* - x)| <= change.
 
         The variables P with a weight have |x*_P - x_P| <= rho = (f* + f(x))/(their least weight):
-        for the others F, |R_F (x*_F - x_F)| <= change + |R_P| rho.
+        for the others F, |R_F (x*_F - x_F)| <= change + |R| rho.
         """
         if isinstance(self.weights, float) or np.all(self.weights > 0.0):
             return self
         w = self.weights
         free, off = w == 0.0, np.abs(x if self.center is None else x - self.center)
-        F, P = R[:, free], R[:, ~free]
-        if len(F) < F.shape[1]:
+        if R.shape[0] < np.count_nonzero(free):
             return self
+        F, size = (R[:, free], R) if isinstance(R, np.ndarray) else (R[:, free].toarray(), R.data)
         deadline.check(0.5 * deadline.svd_work(*F.shape))
         least = float(np.linalg.svd(F, compute_uv=False)[-1])
         sigma = least - rounding_unit(EPS, *F.shape) * norm(F)
         if not (sigma > 0.0 and math.isfinite(high + change)):
             return self
         rho = (high + float(w @ off)) / float(np.min(w[~free])) * SAFE
-        far = np.where(free, off + (change + norm(P) * rho) / sigma * SAFE, self.reach)
+        far = np.where(free, off + (change + norm(size) * rho) / sigma * SAFE, self.reach)
         return self._replace(reach=np.minimum(self.reach, far))
 
     def length(self, x: Host) -> float:

@@ -8,6 +8,8 @@ All minimisers x* of g share A x*. With delta = x* - x for the solution, in unit
 some minimiser is c/sigma away from x, and g(x) - g* = w/2 4^e |S delta|². For every y
 
     f*  >=  f(x) + <s, delta> - |y| c + (curvature of f along delta),    s = grad f(x) + S'y.
+
+Where f is an l1 norm, and t |S'y| at most its weights, f* >= t <y, S x*> >= t (<y, S x> - |y| c).
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import math
 import numpy as np
 
 from tiebreak.exact.bounds.evaluations import change_within, evaluate_with_errors
+from tiebreak.exact.bounds.loss_bounds import L1Dual
 from tiebreak.exact.reductions.wide import WideAnswer
 from tiebreak.functions import Minorant
 from tiebreak.linalg import EPS, Host, rounding_unit
@@ -51,16 +54,42 @@ def prove_wide(
     high = f.value + change_within(problem, f, unmet / sigma * SAFE)
     more = math.ldexp(unmet, equations.exponent) * SAFE
     excess = 0.5 * answer.weights[1] * more * more
+    own = size * (size * norm(x) + norm(equations.b))
+    residual = back / own if own > 0.0 else 0.0
+    rests = WITHIN.format(unmet / sigma)  # g is a sum of squares: it has minimisers
+    least = g.value - g.value_error - excess
+    if answer.dual is not None:
+        low = _below_l1(problem, answer, x, left, unmet, high)
+        return Intervals((low, high), least, "", True, rests), max(residual, answer.balance)
     y = -gram.solve(S @ f.slope, rank)
     rest = f.slope + S.T @ y
     steep = norm(rest) + f.slope_error + unit * (norm(f.slope) + size * norm(y))
     fall, terms = _fall(answer, x, steep, unmet / sigma)
     fall = (fall + norm(y) * unmet) * (1.0 + unit) * SAFE
     low = f.value - f.value_error - fall - 4.0 * EPS * abs(f.value)
-    own = size * (size * norm(x) + norm(equations.b))
-    residual = max(norm(rest) / terms if terms > 0.0 else 0.0, back / own if own > 0.0 else 0.0)
-    rests = WITHIN.format(unmet / sigma)  # g is a sum of squares: it has minimisers
-    return Intervals((low, high), g.value - g.value_error - excess, "", True, rests), residual
+    residual = max(norm(rest) / terms if terms > 0.0 else 0.0, residual)
+    return Intervals((low, high), least, "", True, rests), residual
+
+
+def _below_l1(
+    problem: Problem, answer: WideAnswer, x: Host, left: Host, unmet: float, high: float
+) -> float:
+    """A lower bound on f*, an l1 norm, where b - S x = left, |S delta| <= unmet and f* <= high.
+
+    <y, S x> = <y, b - left>, and <S'y, center> is taken from it.
+    """
+    equations, y, (m, n) = answer.equations, answer.dual, answer.equations.S.shape
+    assert y is not None
+    unit, dual = rounding_unit(EPS, m), L1Dual.of(problem, n)
+    longest = math.sqrt(answer.gram.largest + answer.gram.noise) * SAFE  # of the columns, at most
+    s, error = equations.S.T @ y, unit * longest * norm(y)
+    gain = float(y @ equations.b) - float(y @ left)
+    lost = unmet + equations.error(x, left) + unit * (norm(equations.b) + norm(left))
+    if dual.center is not None:
+        gain -= float(s @ dual.center)
+        lost += rounding_unit(EPS, m, n) * equations.size * norm(dual.center)
+    dual = dual.within(equations.S, x, unmet, high)
+    return dual.below(gain - norm(y) * lost * (1.0 + unit) * SAFE - 8.0 * EPS * abs(gain), s, error)
 
 
 def _fall(answer: WideAnswer, x: Host, steep: float, away: float) -> tuple[float, float]:

@@ -19,11 +19,17 @@ this one. (A variable of weight 0, such as an intercept, is kept with both signs
 convexity, with |x*_j| <= r_j, which is h(0)/w_j for h >= 0 (see `_reach`),
 
     g(z) - g*  <=  sum of z_j (s_j + w_j sign z_j)  +  sum of max(|s_j| - w_j, 0) r_j.
+
+Where h is squares, and the columns K that are left are independent, there are no ties. With sigma
+the least singular value of these and r the slope of g on K, but 0 where it only keeps a u_j at 0,
+
+    sigma² |x* - z|²  <=  <slope at x* - slope at z, x* - z>  <=  |r| |x* - z|.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,12 +37,14 @@ from tiebreak.exact.active_set import PolyhedronSlice
 from tiebreak.exact.bounds.evaluations import evaluate_with_errors
 from tiebreak.exact.newton import minimise
 from tiebreak.exact.reductions.reduction import Reduction
-from tiebreak.functions import Linear, Parts, SquaredNorm, decompose
+from tiebreak.functions import Linear, Parts, SquaredNorm, decompose, summands
 from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart, LinearPart
 from tiebreak.functions.substitution import Substitution
-from tiebreak.linalg import EPS, TINY, Host, Refusal, arrays, deadline, rounding_unit
+from tiebreak.linalg import EPS, TINY, Array, Host, Refusal, arrays, deadline, rounding_unit
 from tiebreak.linalg.arrays import SAFE
 from tiebreak.linalg.host import host, norm
+from tiebreak.linalg.least_eigenvalue import least_eigenvalue
+from tiebreak.linalg.spectra import rounding_level
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.sets import Box, described
@@ -67,10 +75,25 @@ def smooth_part(problem: Problem, n: int) -> Parts:
     return h
 
 
-def on_orthant(problem: Problem, n: int) -> Reduction | str | None:
+class OnlyMinimiser(NamedTuple):
+    """The lower level has no other, wherever it is: within a distance of x."""
+
+    x: Host
+    distance: float
+    gap: float  # g(x) - g* is at most this
+    residual: float  # of the conditions of optimality, relative
+    rank: int  # of the columns that are left
+    sigma: float  # their least singular value, at least
+    size: float  # their norm
+
+
+def on_orthant(
+    problem: Problem, n: int, x0: Array | None = None
+) -> Reduction | OnlyMinimiser | str | None:
     """The problem of u >= 0, x = signs u on the variables that are kept, 0 on all others.
 
-    None where the lower level has no penalty, a sentence where it was not solved.
+    Or the only minimiser of the lower level. None where that has no penalty, a sentence where it
+    was not solved. The search begins at x0.
     """
     terms, smooth = problem.penalties[1].terms, problem.smooth_parts[1]
     if not terms.has_weights:
@@ -80,7 +103,7 @@ def on_orthant(problem: Problem, n: int) -> Reduction | str | None:
     if terms.square > 0.0:
         ridge = LeastSquaresPart(terms.square, np.eye(n), np.zeros(n))
         h = Parts(n, (*h.parts, ridge))
-    z = approximate_minimiser(h, w)
+    z = approximate_minimiser(h, w, np.zeros(n) if x0 is None else host(x0))
     if z is None:
         return NOT_SETTLED
     slope = h.slope(z)  # which is kept
@@ -97,7 +120,34 @@ def on_orthant(problem: Problem, n: int) -> Reduction | str | None:
     if not kept.any():  # x* = 0: any variable will do, for there is no problem without one
         kept[0] = True
     signs = np.where((w == 0.0) | (slope.vector <= 0.0), 1.0, -1.0)
-    return _in_kept_variables(problem, w, kept, signs)
+    epsilon = max((part.data_epsilon for _, part in summands(smooth.bare)), default=0.0)
+    only = _only_minimiser(h, w, kept, signs, z, max(epsilon, arrays.epsilon(zero)))
+    return only or _in_kept_variables(problem, w, kept, signs)
+
+
+def _only_minimiser(
+    h: Parts, w: Host, kept: Host, signs: Host, z: Host, epsilon: float
+) -> OnlyMinimiser | None:
+    """See above; None where the columns that are kept are not clearly independent, or z is far."""
+    R = h.curvature(z)[:, kept]
+    size, k = norm(R), R.shape[1]
+    if not h.is_squares or len(R) < k or not size > 0.0:
+        return None
+    square = least_eigenvalue(R) - 16.0 * EPS * size * size  # R itself is rounded
+    least = TOL.clear_units * rounding_level(R.shape, size, epsilon)
+    if not square > max(least, TOL.independent * size) ** 2:
+        return None
+    x = np.where(kept & ((w == 0.0) | (signs * z > 0.0)), z, 0.0)
+    slope = h.slope(x)
+    rest = (signs * slope.vector + w)[kept]
+    rest = np.where((x[kept] == 0.0) & (w[kept] > 0.0), np.minimum(rest, 0.0), rest)
+    steep = (norm(rest) + slope.error + 4.0 * EPS * (norm(w[kept]) + norm(slope.vector))) * SAFE
+    away = (steep + TINY) / square * SAFE
+    terms = slope.size + norm(w[kept])
+    if away > TOL.small_change * (norm(x) + terms / size / size):  # a better x can be proved better
+        return None
+    residual = norm(rest) / terms
+    return OnlyMinimiser(x, away, steep * away * SAFE, residual, k, math.sqrt(square), size)
 
 
 def _reach(h: Parts, w: Host, value: float) -> Host:
@@ -133,14 +183,18 @@ def _curvatures(h: Parts) -> Host:
     return np.asarray(np.sqrt(squares) * (1.0 + rounding_unit(EPS, h.n)) + TINY)
 
 
-def approximate_minimiser(h: Parts, w: Host) -> Host | None:
+def approximate_minimiser(h: Parts, w: Host, start: Host | None = None) -> Host | None:
     """A minimiser of h + sum of w_j |x_j|, to rounding; None where none is found.
 
     With a set of variables and a sign for each of them, u >= 0 on that, which grows: those come in
     whose slope is too large for their weight by half as much as the worst.
     """
-    which, bound = np.flatnonzero(w == 0.0), np.where(w > 0.0, w, math.inf)
-    signs, u, z = np.ones(len(which)), np.zeros(len(which)), np.zeros(h.n)
+    guess = np.zeros(h.n)
+    if h.is_squares:
+        guess = _by_proximal_steps(h, w, guess if start is None else start)
+    which, bound = np.flatnonzero((w == 0.0) | (guess != 0.0)), np.where(w > 0.0, w, math.inf)
+    signs = np.where(w[which] == 0.0, 1.0, np.sign(guess[which]))
+    u, z = signs * guess[which], np.zeros(h.n)
     while True:
         deadline.check()
         if k := len(which):
@@ -162,6 +216,29 @@ def approximate_minimiser(h: Parts, w: Host) -> Host | None:
             return z
         which, signs = np.append(which, new), np.append(signs, -np.sign(slope[new]))
         u = np.append(u, np.zeros(len(new)))
+
+
+def _by_proximal_steps(h: Parts, w: Host, x: Host) -> Host:
+    """About the minimiser where h is squares, by FISTA from x, which finds most of the zeros."""
+    R = h.curvature(x)
+    c = sum(part.rows.T @ part.dual(0.0 * x) for part in h.squares)
+    gram = R.T @ R if h.n <= len(R) else None
+    if not R.any():
+        return np.zeros(h.n)
+    steepest = float(np.linalg.eigvalsh(R @ R.T if gram is None else gram)[-1])
+    y, t = x, 1.0
+    for _ in range(300):  # more would cost more than what they leave
+        before, slope = x, c + (R.T @ (R @ y) if gram is None else gram @ y)
+        x = y - slope / steepest
+        x = np.sign(x) * np.maximum(np.abs(x) - w / steepest, 0.0)
+        moved = x - before
+        if float(moved @ moved) <= TOL.met * float(x @ x):
+            break
+        if float((y - x) @ moved) > 0.0:  # it went too far: begin anew
+            t = 1.0
+        t, last = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * t * t)), t
+        y = x + (last - 1.0) / t * moved
+    return x
 
 
 def _in_kept_variables(problem: Problem, w: Host, kept: Host, signs: Host) -> Reduction:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.functions.base import Function, Squares
+from tiebreak.functions.penalties.terms import Terms
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import Host
 from tiebreak.problem import Problem
@@ -20,6 +21,13 @@ def squares_of(h: Function) -> list[Squares]:
     if any(part is None for _, part in found):
         return []
     return [part._replace(scale=weight * part.scale) for weight, part in found if part is not None]
+
+
+def l1_above(problem: Problem) -> Terms | None:
+    """f where it is a sum of weights_j |x_j - center_j|, or of entries of D x, and no more."""
+    terms = problem.penalties[0].terms
+    is_alone = problem.smooth_parts[0].bare.is_zero and not any(terms.weights[1:])
+    return terms if is_alone and terms.norms[0] else None
 
 
 def is_at_hand(h: Function) -> bool:

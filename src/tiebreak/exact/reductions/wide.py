@@ -1,12 +1,13 @@
 """Both levels on R^n where g is least squares with few rows and many variables.
 
 The minimisers of g = w/2 |A x - b|² are the x with A x = b, in the sense of least squares, and f
-is the norm or another sum of squares. All of it is on the small side, by the eigenvalues of A A'
+is a norm or another sum of squares. All of it is on the small side, by the eigenvalues of A A'
 (`RowGram`), so that A may be sparse and long:
 
     f = |x - c|²        x = c + A'q,           A A' q = b - A c
     f = |x - c|²_W      x = c + W⁻¹A'q,        A W⁻¹A' q = b - A c,   weights W > 0
     f = |F x - t|²      x = A'q + M'p,         A A' q = b,   M M' p = t - F A' q
+    f = |x - c|_1       by column generation: see `basis_pursuit`
 
 with M = F - (F A')(A A')^+ A, the rows of F without what the rows of A see of them: A M' = 0. The
 same equations again with what is left of b and t, in twice the precision, are the refinement.
@@ -19,16 +20,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.exact.reductions.reduction import squares_of
+from tiebreak.exact.basis_pursuit import BasisPursuit, GramEquations, least_norm, sparsest
+from tiebreak.exact.reductions.reduction import l1_above, squares_of
 from tiebreak.functions.base import Squares
+from tiebreak.functions.penalties.terms import largest
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays, checks, deadline
 from tiebreak.linalg.arrays import MOST_EXPONENT, SAFE, Array, Host, rounding_unit
 from tiebreak.linalg.host import CAREFUL, Sliced, host, norm, top_exponent
+from tiebreak.linalg.matrices import FLOAT64_COPY_LIMIT
 from tiebreak.linalg.matrices.base import Matrix
 from tiebreak.linalg.matrices.scaled_rows import with_scaled_rows
 from tiebreak.linalg.row_gram import RowGram, RowRank, row_gram, row_rank, scaled
-from tiebreak.linalg.sizes import DENSE_LIMIT, DENSE_SIDE
+from tiebreak.linalg.sizes import DENSE_LIMIT, DENSE_SIDE, SIDE
 from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
@@ -39,36 +43,45 @@ ORTHOGONAL = 0.1  # the cosine between what M and A see of a variable is at most
 
 
 class ScaledEquations:
-    """S x = b, the rows and the target of a least-squares loss in units of its largest entry."""
+    """S x = b, the rows and the target of a least-squares loss in units of `scaled`."""
 
     def __init__(self, matrix: Matrix, b: Array) -> None:
         self.S, self.exponent = scaled(matrix.on_host())
         self.b: Host = np.ldexp(host(b), -self.exponent)
-        is_careful = isinstance(self.S, np.ndarray) and self.S.size <= CAREFUL
-        self._sliced = Sliced(self.S) if is_careful else None
-        self.size: float = norm(self.S if isinstance(self.S, np.ndarray) else self.S.data)
+        self.is_dense = isinstance(self.S, np.ndarray)
+        self._sliced = Sliced(self.S) if self.is_dense and self.S.size <= CAREFUL else None
+        self.size: float = norm(self.S if self.is_dense else self.S.data)
+
+    def _is_careful(self, x: Host) -> bool:
+        """Is S x computed in twice the precision? Columns whose entry of x is 0 do not count."""
+        return self.is_dense and len(self.b) * int(np.count_nonzero(x)) <= CAREFUL
 
     def left(self, x: Host) -> Host:
         """b - S x, in twice the precision where S is not very large or sparse."""
         if not x.any():
             return self.b
-        if self._sliced is None:
+        if not self._is_careful(x):
             return np.asarray(self.b - self.S @ x)
+        if self._sliced is None:
+            return -Sliced(self.S[:, x != 0.0]).times(x[x != 0.0], self.b)
         return -self._sliced.times(x, self.b)
 
     def error(self, x: Host, left: Host) -> float:
         """A bound on the rounding error of ``left``."""
         terms = self.size * norm(x) + norm(self.b)
-        if self._sliced is None:
+        if not self._is_careful(x):
             return rounding_unit(EPS, *self.S.shape) * terms
         unit: float = EPS * max(self.S.shape)
         return 2.0 * EPS * norm(left) + 4.0 * unit * unit * terms
 
 
 class WideProblem(NamedTuple):
-    """f and g, which are squares and no more than that; f is a norm where its rows are None."""
+    """f and g, which are squares and no more than that; f is a norm where its rows are None.
 
-    upper: Squares
+    Or f is the sum of weights_j |x_j - center_j|, and no squares.
+    """
+
+    upper: Squares | None
     lower: list[Squares]
     strength: float  # the least weight of f's squares
     data_epsilon: float
@@ -107,15 +120,16 @@ class WideProblem(NamedTuple):
     def of(cls, problem: Problem) -> WideProblem | None:
         """None where the problem is another one, or too large."""
         above, below = squares_of(problem.upper), squares_of(problem.lower)
-        if not described(problem.domain).is_space or len(above) != 1 or not below:
+        is_l1 = (terms := l1_above(problem)) is not None and not terms.has_operator
+        if not described(problem.domain).is_space or len(above) != 1 - is_l1 or not below:
             return None
         if any(part.rows is None or not _is_wide(part.rows) for part in below):
             return None
         if sum(part.rows.shape[0] for part in below) > DENSE_SIDE:
             return None
-        (f,), strength = above, problem.upper.strong_convexity
-        if f.rows is None:
-            is_fit = strength > 0.0  # with weights of 0 it is for the other way
+        f, strength = above[0] if above else None, problem.upper.strong_convexity
+        if f is None or f.rows is None:
+            is_fit = is_l1 or strength > 0.0  # with weights of 0 it is for the other way
         else:  # x is a combination of the rows of both, so that all variables count in its norm
             # With up to twice as many rows as variables M M' costs no more than other ways.
             is_fit = problem.counted is None and _is_wide(f.rows, 2)
@@ -137,12 +151,12 @@ def _weighted(part: Squares) -> tuple[Matrix, Array]:
 def _is_wide(matrix: Matrix, most: int = 1) -> bool:
     """Are its entries there, and few enough for A A' and its eigenvalues?
 
-    There may be ``most`` rows to a variable.
+    There may be ``most`` rows to a variable. A A' of few rows costs less than of many.
     """
     rows, n = matrix.shape
-    if not 0 < rows <= min(most * n, DENSE_SIDE) or matrix.size > DENSE_LIMIT:
+    if not 0 < rows <= min(most * n, DENSE_SIDE) or matrix.size > FLOAT64_COPY_LIMIT:
         return False
-    return matrix.is_at_hand
+    return rows * matrix.size <= SIDE * DENSE_LIMIT and matrix.is_at_hand
 
 
 class Reduced(NamedTuple):
@@ -187,6 +201,9 @@ class WideAnswer(NamedTuple):
     center: Host  # of f, where that is the norm
     reduced: Reduced | None  # None where f is the norm
     metric: Metric | None = None  # where f is a norm with weights
+    dual: Host | None = None  # where f is an l1 norm: S'dual is a subgradient, up to rounding
+    balance: float = 0.0  # how far that is from one, relative
+    left_open: int = 0  # dimension of what f leaves of the minimisers of g
 
 
 def solve_wide(problem: Problem, start: Array) -> WideAnswer | None:
@@ -198,24 +215,53 @@ def solve_wide(problem: Problem, start: Array) -> WideAnswer | None:
     if (given := wide.equations(epsilon)) is None:
         return None
     A, b, heaviest, (rank, rest) = given
-    gram, equations, n = row_gram(A), ScaledEquations(A, b), int(start.shape[0])
-    reduced, metric, center = None, None, np.zeros(n)
-    if f.rows is not None:
-        reduced = _reduced(f, equations, gram, rank)
-        if reduced is None:
-            return None
-    else:
-        center = center if f.target is None else host(f.target)
-        metric = None if f.weights is None else Metric.of(f.weights, equations.S)
-        if metric is not None and metric.gram.clear_rank() != rank:
-            return None
-    x = _refined(center, equations, gram, rank, reduced or metric)
-    exponents = [some.exponent for some in (equations, reduced and reduced.equations) if some]
-    if x is None or max(map(abs, exponents)) > MOST_EXPONENT:
+    at, n = ScaledEquations(A, b), int(start.shape[0])
+    strength = wide.strength if f is None or f.rows is None else f.scale
+    none = WideAnswer(start, (strength, heaviest), at, row_gram(A), rank, rest, np.zeros(n), None)
+    answer = _sparsest(problem, none) if f is None else _least_squares(f, none)
+    if answer is None:
         return None
-    weights = wide.strength if f.rows is None else f.scale, heaviest
-    return WideAnswer(
-        arrays.like(x, start), weights, equations, gram, rank, rest, center, reduced, metric
+    of_f = answer.reduced.equations.exponent if answer.reduced else 0
+    if max(abs(at.exponent), abs(of_f)) > MOST_EXPONENT:
+        return None
+    return answer._replace(x=arrays.like(answer.x, start))
+
+
+def _least_squares(f: Squares, answer: WideAnswer) -> WideAnswer | None:
+    """The answer where f is a norm or squares; None where that is not clear."""
+    equations, gram, rank = answer.equations, answer.gram, answer.rank
+    if f.rows is not None:
+        if (reduced := _reduced(f, equations, gram, rank)) is None:
+            return None
+        left_open = gram.shape[1] - rank - reduced.rank
+        answer = answer._replace(reduced=reduced, left_open=left_open)
+    else:
+        if f.target is not None:
+            answer = answer._replace(center=host(f.target))
+        if f.weights is not None:
+            answer = answer._replace(metric=Metric.of(f.weights, equations.S))
+        if answer.metric is not None and answer.metric.gram.clear_rank() != rank:
+            return None
+    x = _refined(answer.center, equations, gram, rank, answer.reduced or answer.metric)
+    return None if x is None else answer._replace(x=x)
+
+
+def _sparsest(problem: Problem, answer: WideAnswer) -> WideAnswer | None:
+    """The answer where f is an l1 norm; None where HiGHS finds none."""
+    terms, n = problem.penalties[0].terms, len(answer.center)
+    top, equations = largest(terms.l1), answer.equations
+    center = answer.center if terms.center is None else terms.center
+    rows = GramEquations(equations.S, equations.left(center), answer.gram, answer.rank)
+    prices = np.broadcast_to(terms.l1, n) / top
+    program = BasisPursuit(rows, np.zeros((0, n)), np.zeros(0), prices)
+    found = sparsest(program)
+    if found is None:
+        return None
+    counted = np.ones(n) if problem.counted is None else np.sqrt(host(problem.counted))
+    x, left_open = least_norm(program, found, center, counted)
+    dual = top * (rows.T.T @ found.multipliers)
+    return answer._replace(
+        x=x, center=center, dual=dual, balance=found.residual, left_open=left_open
     )
 
 
