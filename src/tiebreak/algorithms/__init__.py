@@ -22,6 +22,7 @@ from tiebreak.algorithms.rivals.cg_bio import CGBiO
 from tiebreak.algorithms.rivals.pb_apg import PBAPG
 from tiebreak.algorithms.rivals.r_apm import RAPM
 from tiebreak.algorithms.rivals.sea import SEA
+from tiebreak.algorithms.svrg import BregmanSVRG
 
 __all__ = [
     "AIRG",
@@ -32,6 +33,7 @@ __all__ = [
     "AdaptiveAGMBiO",
     "BiSG",
     "BisecBiO",
+    "BregmanSVRG",
     "CGBiO",
     "DirectState",
     "Findings",

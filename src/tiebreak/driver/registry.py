@@ -13,6 +13,7 @@ from tiebreak.algorithms import (
     AGMBiO,
     BisecBiO,
     BiSG,
+    BregmanSVRG,
     CGBiO,
     Method,
     PAGMBiO,
@@ -27,7 +28,7 @@ from tiebreak.problem import Problem
 METHODS = {
     method.name: method
     for method in (
-        *(AGMBiO, PAGMBiO, AdaptiveAGMBiO, PrimalDual, Exact, Conic),
+        *(AGMBiO, PAGMBiO, AdaptiveAGMBiO, PrimalDual, BregmanSVRG, Exact, Conic),
         *(AIRG, BiSG, SEA, CGBiO, RAPM, PBAPG, BisecBiO),
     )
 }

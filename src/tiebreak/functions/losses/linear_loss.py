@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeGuard
 
 import numpy as np
 
 from tiebreak.functions.base import (
     EstimatorLoss,
+    Function,
     PendingEvaluation,
     PointWithImage,
     SmoothFunction,
@@ -38,6 +39,7 @@ from tiebreak.linalg import (
 from tiebreak.linalg.conic_form import Affine, ConicForm, Cost
 from tiebreak.linalg.host import host
 from tiebreak.linalg.host_rows import HostRows
+from tiebreak.linalg.matrices.base import RowSlice
 from tiebreak.linalg.matrices.dense import Fused
 from tiebreak.linalg.matrices.scaled_rows import taken, with_scaled_rows, without_rows
 from tiebreak.linalg.row_gram import column_gram, row_gram
@@ -302,6 +304,28 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         """weight times the sum of weights_i phi_i(<row_i, x>) as a part; None: not known."""
         return None
 
+    # --- a few rows at a time: see `has_slices` ---
+
+    @cached_property
+    def row_lipschitz(self) -> float:
+        """The largest curvature of the loss of one row, times the number of rows; to rounding."""
+        squares = self._matrix_with_weights.row_squares
+        return self.curvature * self.scale * len(squares) * float(np.max(squares, initial=0.0))
+
+    def slopes_in_image(self, image: Image) -> Array:
+        """The gradient of phi in an image: of all rows, to be compared with that of a slice."""
+        return self._loss_and_slope(settled(image))[1]
+
+    def slope_of(self, some: RowSlice, x: Array, before: Array | None = None) -> Array:
+        """What a slice has of the slope at x, as if all rows were like it.
+
+        Less what it had where the slopes of all rows were these ``before``.
+        """
+        slopes = self._slopes((some.entries @ x)[None], some.rows)[0]
+        if before is not None:
+            slopes = slopes - before[some.rows]
+        return (self.scale * len(self.target) / some.entries.shape[0]) * (some.transposed @ slopes)
+
     @property
     def shares_passes(self) -> bool:  # type: ignore[override]
         return self.matrix.shares_passes
@@ -511,3 +535,8 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         A = matrix.on_host()
         product: Any = A @ A.T
         return np.linalg.eigvalsh(product.toarray() if matrix.is_sparse else product)
+
+
+def has_slices(part: Function) -> TypeGuard[LinearLoss]:
+    """Is it a loss whose rows can be read a few at a time, and is there anything to gain by it?"""
+    return isinstance(part, LinearLoss) and part.matrix.has_slices and part.passes(1, 1, 1) > 0

@@ -133,9 +133,9 @@ class Logistic(LinearLoss):
         return arrays.namespace(margin).logaddexp(self._zeros, -margin)
 
     def _slopes(self, images: Array, rows: slice) -> Array:
-        y = self.y[rows]
+        y, xp = self.y[rows], arrays.namespace(images)
         # Where the power overflows, that is 0 as it should.
-        return self._weighted(-y / (1.0 + np.exp(y * images)), rows)
+        return self._weighted(-y / (1.0 + xp.exp(y * images)), rows)
 
     def second(self, image: Host) -> Host:
         tail = np.exp(-np.abs(image))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +11,15 @@ import numpy as np
 
 from tiebreak.linalg import arrays, threads
 from tiebreak.linalg.arrays import Array, Host, namespace, rounding_unit
-from tiebreak.linalg.matrices.base import BLOCK, Matrix, RowBlock, block_bytes, rounded_up_roots
+from tiebreak.linalg.matrices.base import (
+    BLOCK,
+    Matrix,
+    RowBlock,
+    RowSlice,
+    block_bytes,
+    rounded_up_roots,
+    row_slices,
+)
 from tiebreak.linalg.matrices.streamed import Float64Rows
 
 CACHED_BYTES = 2**24  # of a matrix that stays in a cache anyhow, so that no pass need be shared
@@ -57,6 +65,11 @@ class Dense(Matrix):
         size = max(FEWEST_ROWS, block_bytes() // (self.entries.itemsize * n))
         parts = (slice(i, i + size) for i in range(0, rows, size))
         return [(here, self.entries[here]) for here in parts]
+
+    has_slices = True
+
+    def slices(self, size: int, order: np.random.Generator | None = None) -> Iterator[RowSlice]:
+        return row_slices(self.entries, size, order)
 
     @property
     def stored(self) -> Array:
