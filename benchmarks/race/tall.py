@@ -122,14 +122,18 @@ def drawn(seed: int, index: int, over: str, kind: str) -> Instance:
         d = C @ (truth + rng.standard_normal(n)) + 0.5 * rng.standard_normal(ABOVE)
         H, h = C.T @ C / ABOVE, C.T @ d / ABOVE
         upper: Any = tb.LeastSquares(C, d, mean=True)
-        value: Callable[[Host], float] = lambda x: 0.5 * float(np.mean((C @ x - d) ** 2))
     else:
         h = rng.standard_normal(n)
         H, upper = np.eye(n), tb.SquaredNorm(center=h)
-        value = lambda x: 0.5 * float((x - h) @ (x - h))
     N = np.linalg.svd(V.T, full_matrices=True)[2][rank:].T
     image = np.asarray(A @ V)
-    loss: Callable[[Host], float] = lambda x: float(np.mean(np.logaddexp(0.0, -y * (A @ x))))
+
+    def value(x: Host) -> float:
+        return 0.5 * float(np.mean((C @ x - d) ** 2) if shape["is_fit"] else (x - h) @ (x - h))
+
+    def loss(x: Host) -> float:
+        return float(np.mean(np.logaddexp(0.0, -y * (A @ x))))
+
     z, hessian = newton(image, y)
     domain: Any = tb.Space()
     x = V @ z + N @ _least(N.T @ H @ N, N.T @ (h - H @ (V @ z)))
@@ -176,8 +180,9 @@ def _least(K: Host, k: Host) -> Host:
 
 def _in_box(V: Host, z: Host, H: Host, h: Host, x: Host) -> tuple[Host, Any]:
     """Between what the nearest minimiser of g to the origin needs, and the answer on R^n."""
-    import cvxpy as cp
+    import cvxpy
 
+    cp: Any = cvxpy
     v = cp.Variable(len(x))
     side = cp.Problem(cp.Minimize(cp.norm(v, "inf")), [V.T @ v == z]).solve(solver="CLARABEL")
     width = 0.5 * (float(side) + float(np.max(np.abs(x))))
@@ -199,9 +204,9 @@ class Readings:
 
     def __init__(self, matrix: Any) -> None:
         self.rows, self._inside = 0, False
-        total = matrix.shape[0]
+        self.total: int = matrix.shape[0]
         for name in ("forward", "adjoint", "sweep", "normal"):
-            setattr(matrix, name, self._counted(getattr(matrix, name), total))
+            setattr(matrix, name, self._counted(getattr(matrix, name), self.total))
         slices = matrix.slices
 
         def counted_slices(*args: Any) -> Iterator[Any]:
@@ -210,7 +215,6 @@ class Readings:
                 yield some
 
         matrix.slices = counted_slices
-        self.total = total
 
     def _counted(self, product: Callable[..., Any], rows: int) -> Callable[..., Any]:
         def counted(*args: Any, **named: Any) -> Any:
@@ -243,7 +247,7 @@ class Reached(NamedTuple):
 
 
 def run(instance: Instance, method: Any, budget: int, readings: Readings) -> Reached:
-    """A method by its steps, within a budget of readings."""
+    """A method by its steps, within a budget of readings; to stay is to stay as long again."""
     problem, start = instance.problem, instance.problem.start()
     method = method.planned(budget)
     method.init(problem, start)  # constants are found once, for all
@@ -251,13 +255,14 @@ def run(instance: Instance, method: Any, budget: int, readings: Readings) -> Rea
     at, error = Reached(math.inf, math.inf, math.inf), math.inf
     with arrays.quiet():
         work = Run(problem, method, start, certifies=False)
-        while (readings.rows - before) / readings.total < budget and work.step():
-            now = time.process_time()
+        count = 0.0
+        while count < min(budget, 2.0 * at.readings + 100.0) and work.step():
+            count, now = (readings.rows - before) / readings.total, time.process_time()
             error = instance.errors(work.state.upper_value, work.state.lower_value)
             if error > ACCURACY:
                 at = Reached(math.inf, math.inf, math.inf)
             elif math.isinf(at.readings):
-                at = Reached((readings.rows - before) / readings.total, now - began, 0.0)
+                at = Reached(count, now - began, 0.0)
     return at._replace(error=error)
 
 

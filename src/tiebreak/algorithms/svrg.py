@@ -319,8 +319,7 @@ def _slices(weight: float, loss: LinearLoss, L: float, batch: int | None) -> Sli
     """With as many rows in a slice as make its noise as small as the curvature, or more."""
     rows, most = max(len(loss.target), 1), weight * loss.row_lipschitz
     enough = most / L if L > 0.0 else 1.0
-    # The calls for a slice take as long as the products with so many entries in a cache.
-    calls = 2**14 * rows / max(loss.matrix.size, 1)
+    calls = loss.matrix.entries_per_call * rows / max(loss.matrix.size, 1)  # as rows
     size = batch or math.ceil(max(enough, math.sqrt(enough * calls)))
     size = min(max(size, 1), rows)
     return Slices(weight, loss, size, most / size)

@@ -260,8 +260,8 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         loss, slopes = self._loss_and_slope(image)
         return float(loss), np.abs(slopes)
 
-    def second(self, image: Host) -> Host:
-        """The second derivatives of phi at an image on the host, one for each row."""
+    def second(self, image: Host, rows: Any = None) -> Host:
+        """The second derivatives of phi at an image on the host, of some rows or of all."""
         raise NotImplementedError
 
     def row_weights(self, weight: float = 1.0) -> Host:
@@ -316,15 +316,28 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         """The gradient of phi in an image: of all rows, to be compared with that of a slice."""
         return self._loss_and_slope(settled(image))[1]
 
+    def slopes_of_rows(self, image: Array, rows: Any) -> Array:
+        """The same of some rows alone, from their part of an image."""
+        return self._slopes(image[None], rows)[0]
+
     def slope_of(self, some: RowSlice, x: Array, before: Array | None = None) -> Array:
         """What a slice has of the slope at x, as if all rows were like it.
 
         Less what it had where the slopes of all rows were these ``before``.
         """
-        slopes = self._slopes((some.entries @ x)[None], some.rows)[0]
+        slopes = self.slopes_of_rows(some.entries @ x, some.rows)
         if before is not None:
             slopes = slopes - before[some.rows]
         return (self.scale * len(self.target) / some.entries.shape[0]) * (some.transposed @ slopes)
+
+    def gram_of(self, some: RowSlice, image: Host) -> Host:
+        """A_I' phi''(A_I x) A_I of a slice on the host, whose part of A x is ``image``."""
+        roots = np.sqrt(self.second(image, some.rows))[:, None]
+        if isinstance(some.entries, np.ndarray):
+            B = roots * some.entries
+            return np.asarray(B.T @ B)
+        B = some.entries.multiply(roots).tocsr()
+        return np.asarray((B.T @ B).toarray())
 
     @property
     def shares_passes(self) -> bool:  # type: ignore[override]

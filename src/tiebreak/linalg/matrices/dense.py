@@ -37,6 +37,8 @@ class Dense(Matrix):
         self.transposed = entries.T
         self.shape = (int(entries.shape[0]), int(entries.shape[1]))
         self._prototype = self._zeros(0)
+        if type(entries) is not np.ndarray:
+            self.entries_per_call = 2**23
         # Threads want the whole matrix: in blocks they take up to six times as long.
         is_plain = type(entries) is np.ndarray and entries.flags.c_contiguous
         if is_plain and entries.strides[0] <= BLOCK // 2 and threads.allowed() == 1:

@@ -40,6 +40,7 @@ class Repeated(Matrix):
         self._prototype = block.prototype
         # A GPU's pass has kernels for one vector of targets: there plain products are made.
         self.shares_passes: bool = block.shares_passes and not isinstance(block, Fused)
+        self.entries_per_call = block.entries_per_call
         self.has_slices, self.is_pass_expensive = block.has_slices, block.is_pass_expensive
         self.is_lanczos_cheap: bool = block.is_lanczos_cheap
 
