@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
