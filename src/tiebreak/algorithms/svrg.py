@@ -19,7 +19,7 @@ from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tiebreak.algorithms.base import Method, StateReport
+from tiebreak.algorithms.base import NOT_ENDED, Method, StateReport
 from tiebreak.algorithms.common import (
     check_positive,
     check_whole,
@@ -41,6 +41,7 @@ from tiebreak.linalg.matrices.base import RowSlice
 from tiebreak.problem import Point, Problem
 from tiebreak.proofs.certificate import Proved
 from tiebreak.proofs.evidence import StepEvidence
+from tiebreak.proofs.gate import ANSWER, Ended
 from tiebreak.sets import described
 
 Slope: TypeAlias = Callable[[Array], Array]
@@ -69,9 +70,10 @@ class State(NamedTuple):
     weight: float  # the sum of 1/eta_j, and that of w_j/eta_j
     points: Array
     residual: float  # of g at the end of the last round
-    level: float  # g there
+    former: tuple[float, float]  # f and g there
     proof: Proof | None
     tries: int  # proofs that were begun
+    finished: Ended
     wanted: float  # the tolerance on f; 0: nobody asks
     upper_value: float  # f(w) and g(w)
     lower_value: float
@@ -160,11 +162,21 @@ class BregmanSVRG(Method):
         return Refusal("BregmanSVRG", "lower", needed, type(lower).__name__, hint)
 
     def describe(self, problem: Problem) -> str:
-        slices = self._sampled(problem)[1].steps
+        slices = self.slices(problem)
         return f"Bregman rounds with variance-reduced steps, {slices} slices of rows in an epoch"
 
+    def slices(self, problem: Problem) -> int:
+        """In how many slices the rows of g are read."""
+        return self._sampled(problem)[1].steps
+
     def report(self, state: State) -> StateReport:
-        return StateReport(is_milestone=True)
+        """How it ended; every step is one worth a row."""
+        return StateReport(
+            state.finished,
+            is_good=state.proof is not None or bool(state.finished.why),
+            is_settling=not state.finished.why,
+            is_milestone=True,
+        )
 
     def adapt(self, state: State, proved: Proved) -> State:
         return state._replace(wanted=proved.asked[0])
@@ -186,13 +198,16 @@ class BregmanSVRG(Method):
         nothing, value = arrays.zeros_like(w.x), g_w.value + g2.value(w.x)
         return State(
             k=0, w=w, f_w=f_w, g_w=g_w, eta=eta, slopes=nothing, weight=0.0, points=nothing,
-            residual=math.inf, level=value, proof=None, tries=0, wanted=0.0,
+            residual=math.inf, former=(math.inf, value), proof=None, tries=0, finished=NOT_ENDED,
+            wanted=0.0,
             upper_value=f_w.value + f2.value(w.x), lower_value=value,
             evidence=StepEvidence(values=((value, w.x, g_w),)),
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
         """An epoch, and a full reading at its end: of a round, or of the proof."""
+        if state.finished.why:
+            return state
         f, g = self._sampled(problem)
         state = state._replace(k=state.k + 1)
         order = np.random.default_rng([self.seed, state.k])
@@ -223,7 +238,24 @@ class BregmanSVRG(Method):
             eta=0.5 * eta if residual > 0.5 * state.residual else eta,
             residual=residual,
         )
-        return _with_proof(problem, after, state)
+        after = _with_proof(problem, after)
+        is_settled = _error(after, lower) <= max(1e-11, 32.0 * arrays.epsilon(x))
+        after = after._replace(former=(after.upper_value, after.lower_value))
+        if not (is_settled and self.ends(problem)):
+            return after
+        rounds = f"f has settled after {after.k} epochs of Bregman rounds"
+        return after._replace(finished=Ended(ANSWER, rounds))
+
+    def ends(self, problem: Problem) -> bool:
+        """Does it end by itself?  On R^n, where the loss of a row is strictly convex.
+
+        Elsewhere Bregman rounds may settle at a point that is none of the answer.
+        """
+        parts = [part for _, part in summands(problem.smooth_parts[1].bare)]
+        is_strict = all(
+            part.bend is not None if has_slices(part) else part.degree <= 2 for part in parts
+        )
+        return is_strict and problem.is_smooth and described(problem.domain).is_space
 
 
 def _at_snapshot(problem: Problem, state: State, x: Array) -> State:
@@ -343,14 +375,21 @@ def _epoch(
 # -- the proof ------------------------------------------------------------------------------------
 
 
-def _with_proof(problem: Problem, state: State, before: State) -> State:
+def _error(state: State, lower: Array) -> float:
+    """About |f(w) - f*|, relative: by the multipliers, and by what f has changed in a round."""
+    c = state.points - state.weight * state.x
+    size = abs(state.upper_value) + arrays.norm(state.f_w.slope) * arrays.norm(state.x)
+    gain = max(abs(arrays.dot(c, lower)), abs(state.upper_value - state.former[0]))
+    return gain / size if size > 0.0 else gain
+
+
+def _with_proof(problem: Problem, state: State) -> State:
     """At the end of a round: begin the proof, if f has settled as far as can be told.
 
     Its bound lacks t/2 |<c, grad f>| with c = sum_j (w_j - w)/eta_j, and (g(w) - g*)/t; g has
     fallen in the last round by about as much as it has still to fall.
     """
-    x, fall = state.x, before.level - state.lower_value
-    state = state._replace(level=state.lower_value)
+    x, fall = state.x, state.former[1] - state.lower_value
     c = state.points - state.weight * x
     pull = abs(arrays.dot(c, state.f_w.slope))
     is_bounded = problem.is_bounded or problem.radius is not None
