@@ -14,8 +14,8 @@ from tiebreak.linalg.matrices.streamed import Float64Rows
 def tied(seed, m=600, n=12, rank=6):
     """Rows of a smaller rank than they have columns, with labels that no plane separates."""
     rng = np.random.default_rng(seed)
-    A = rng.standard_normal((m, rank)) @ rng.standard_normal((rank, n))
-    return A, np.where(A @ rng.standard_normal(n) + 4 * rng.logistic(size=m) > 0, 1.0, -1.0), rng
+    A = rng.standard_normal((m, rank)) @ np.linalg.qr(rng.standard_normal((n, rank)))[0].T
+    return A, np.where(A @ rng.standard_normal(n) + rng.logistic(size=m) > 0, 1.0, -1.0), rng
 
 
 def kinds(A, tmp_path) -> dict[str, Matrix]:
@@ -106,24 +106,26 @@ def test_it_finds_the_answer(which, over):
     A, y, rng = tied(3)
     upper, free = uppers(rng, 12)[which], tb.Problem
     lower = tb.Logistic(A, y, weights=rng.uniform(0.5, 2.0, len(y)))
-    answer = tb.solve(free(upper=upper, lower=lower))
-    size = np.linalg.norm(answer.x)
-    domain = {"space": tb.Space(), "ball": tb.Ball(0.95 * size), "box": tb.Box(-size, size)}[over]
+    ends = [tb.solve(free(upper=f, lower=lower)).x for f in (tb.SquaredNorm(), upper)]
+    radius, side = (0.5 * sum(map(size, ends)) for size in (np.linalg.norm, lambda x: max(abs(x))))
+    domain = {"space": tb.Space(), "ball": tb.Ball(radius), "box": tb.Box(-side, side)}[over]
     problem = tb.Problem(upper=upper, lower=lower, domain=domain)
     answer = tb.solve(problem, rtol=1e-9)
-    found = tb.solve(problem, tb.BregmanSVRG(), rtol=0, max_iter=400)
+    found = tb.solve(problem, tb.BregmanSVRG(), rtol=1e-9, max_iter=80)
     scale = abs(answer.upper_value)
-    assert abs(found.upper_value - answer.upper_value) <= 1e-4 * scale
-    assert found.lower_value - answer.lower_value <= 1e-6
+    assert abs(found.upper_value - answer.upper_value) <= 1e-3 * scale
+    assert found.lower_value - answer.lower_value <= 1e-5
 
 
 def test_sums_of_losses_and_of_other_terms():
-    A, y, rng = tied(4)
-    B = rng.standard_normal((300, 6)) @ rng.standard_normal((6, 12))
+    rng = np.random.default_rng(4)
+    turn = np.linalg.qr(rng.standard_normal((12, 12)))[0]
+    A, B = (rng.standard_normal((m, 5)) @ turn[k : k + 5] for m, k in ((800, 0), (300, 5)))
+    y = np.where(A[:, 0] + rng.logistic(size=800) > 0, 1.0, -1.0)
     lower = tb.Logistic(A, y) + 0.5 * tb.LeastSquares(B, B[:, 0], mean=True, gram=False)
     problem = tb.Problem(upper=tb.SquaredNorm(center=np.ones(12)), lower=lower, domain=tb.Ball(9))
     answer = tb.solve(problem)
-    found = tb.solve(problem, "br-svrg", rtol=1e-4, max_iter=300)
+    found = tb.solve(problem, "br-svrg", rtol=1e-4, max_iter=60)
     assert abs(found.upper_value - answer.upper_value) <= 1e-3 * abs(answer.upper_value)
 
 

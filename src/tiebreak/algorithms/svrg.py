@@ -101,9 +101,9 @@ class BregmanSVRG(Method):
 
     Slices are neighbouring rows, which cost no more than reading them, in a random order, which is
     as good as rows at random also where these are sorted. b = L_max/L_g makes the noise as large as
-    the curvature; fewer rows would take shorter steps. But a call costs as much as some thousand
-    entries: where it costs more than the rows, b is the geometric mean of both numbers of rows, for
-    the readings to the answer grow with b and the calls of a reading fall with it.
+    the curvature; with fewer, steps are shorter. But the calls for a slice cost as much as some
+    thousand entries: b is so large that they do not cost more than its rows, unless fewer than 500
+    slices would be left; with fewer, the readings to the answer grow as fast as the calls fall.
 
     The first eta = 20 (L_g + V)/(N L_f), N slices: then an epoch settles a round.
 
@@ -352,7 +352,7 @@ def _slices(weight: float, loss: LinearLoss, L: float, batch: int | None) -> Sli
     rows, most = max(len(loss.target), 1), weight * loss.row_lipschitz
     enough = most / L if L > 0.0 else 1.0
     calls = loss.matrix.entries_per_call * rows / max(loss.matrix.size, 1)  # as rows
-    size = batch or math.ceil(max(enough, math.sqrt(enough * calls)))
+    size = batch or math.ceil(max(enough, min(calls, rows / 500)))
     size = min(max(size, 1), rows)
     return Slices(weight, loss, size, most / size)
 
@@ -361,13 +361,15 @@ def _epoch(
     problem: Problem, x: Array, steps: int, s: float, slope: Slope, weights: tuple[float, float]
 ) -> Array:
     """All slices once, from x: prox-gradient steps of length s with these weights of f2 and g2."""
-    is_free = problem.is_smooth and described(problem.domain).is_space
+    is_free = described(problem.domain).is_space
     with arrays.quiet():
         for _ in range(steps):
             deadline.check()
             x = x - s * slope(x)
-            if not is_free:
+            if not problem.is_smooth:
                 x = problem.prox(x, s * weights[0], s * weights[1])
+            elif not is_free:
+                x = problem.domain.project(x)
     problem.lower.note_reading()
     return x
 
