@@ -48,7 +48,7 @@ Slope: TypeAlias = Callable[[Array], Array]
 
 
 @in_files("br-svrg.proof")
-class Proof(NamedTuple):
+class CutProof(NamedTuple):
     """Where the proof is: the minorant of g at u, with the multiplier 1/t, and that of f at w."""
 
     t: float
@@ -71,7 +71,7 @@ class State(NamedTuple):
     points: Array
     residual: float  # of g at the end of the last round
     former: tuple[float, float]  # f and g there
-    proof: Proof | None
+    proof: CutProof | None
     tries: int  # proofs that were begun
     finished: Ended
     wanted: float  # the tolerance on f; 0: nobody asks
@@ -402,7 +402,7 @@ def _with_proof(problem: Problem, state: State) -> State:
         return state
     u, g_u = _cut_at(problem, x + t * c)
     return state._replace(
-        proof=Proof(t, u, g_u, state.k), evidence=_evidence(state, t, g_u), tries=state.tries + 1
+        proof=CutProof(t, u, g_u, state.k), evidence=_evidence(state, t, g_u), tries=state.tries + 1
     )
 
 
@@ -420,7 +420,7 @@ def _evidence(state: State, t: float, g_u: Minorant) -> StepEvidence:
 
 
 def _proof_step(
-    problem: Problem, state: State, proof: Proof, g: Sampled, order: np.random.Generator
+    problem: Problem, state: State, proof: CutProof, g: Sampled, order: np.random.Generator
 ) -> State:
     """An epoch on g + t <grad f(w), .>, and the cut at its end."""
     t, pull = proof.t, proof.t * state.f_w.slope

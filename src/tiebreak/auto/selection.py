@@ -39,8 +39,8 @@ def choose(problem: Problem) -> Portfolio:
         candidates.append(Candidate(BregmanIteration(), title, steps, refines=True))
     if _is_worth_slices(problem):
         # A hundred epochs and as many full readings: whatever the problem, fewer settle nothing.
-        least = 2 * FEWEST_STEPS * sum(map(_entries, problem.smooth_parts))
-        candidates.append(Candidate(BregmanSVRG(), "", least, refines=True))
+        readings = 2.0 * FEWEST_STEPS * sum(map(_entries, problem.smooth_parts))
+        candidates.append(Candidate(BregmanSVRG(), "", readings, refines=True))
     if not PrimalDual().refusal(problem):
         candidates.append(Candidate(PrimalDual(), "", steps))
     if not first.refusal(problem):
