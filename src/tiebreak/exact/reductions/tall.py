@@ -53,6 +53,10 @@ class Seen(NamedTuple):
     images: list[Host]  # of its losses
 
 
+def _has_rows(matrix: Matrix) -> bool:
+    return matrix.has_slices and matrix.are_slices_here
+
+
 class TallLevel:
     """A sum of losses, squares and linear terms, with its second derivative."""
 
@@ -78,7 +82,7 @@ class TallLevel:
     def is_known(h: SmoothFunction) -> bool:
         """Is it nothing but that, with numbers at hand, and second derivatives that are tame?"""
         return all(
-            is_plain(part) and part.bend is not None and part.matrix.has_slices
+            is_plain(part) and part.bend is not None and _has_rows(part.matrix)
             if isinstance(part, LinearLoss)
             else part.degree <= 2 and (part.matrix is None or part.matrix.is_explicit)
             for _, part in summands(h)

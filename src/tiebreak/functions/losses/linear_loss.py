@@ -309,7 +309,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     @cached_property
     def row_lipschitz(self) -> float:
         """The largest curvature of the loss of one row, times the number of rows; to rounding."""
-        squares = self._matrix_with_weights.row_squares
+        squares = self._each_weight * self._spectral_matrix.row_squares
         return self.curvature * self.scale * len(squares) * float(np.max(squares, initial=0.0))
 
     def slopes_in_image(self, image: Image) -> Array:

@@ -80,6 +80,7 @@ class Matrix:
 
     is_sparse = False
     has_slices: bool = False  # may ``slices`` be called?
+    are_slices_here: bool = True  # their entries, and not only their products?
     # A slice of rows costs a dozen calls, 10 microseconds in NumPy: as much as its products with so
     # many entries in a cache. On a device a dozen launches cost as much as far more entries.
     entries_per_call: int = 2**12
