@@ -144,6 +144,18 @@ def test_a_run_goes_on_bit_by_bit(tmp_path):
     assert rest.upper_optimum == whole.upper_optimum
 
 
+def test_arrays_of_another_library():
+    xp = pytest.importorskip("array_api_strict")
+    A, y, rng = tied(9, 200)
+    center = rng.standard_normal(12)
+    found = []
+    for kind in (np.asarray, xp.asarray):
+        upper, lower = tb.SquaredNorm(center=kind(center)), tb.Logistic(kind(A), kind(y))
+        problem = tb.Problem(upper=upper, lower=lower, domain=tb.Ball(9))
+        found.append(np.asarray(tb.solve(problem, "br-svrg", max_iter=8).x))
+    np.testing.assert_allclose(*found, rtol=1e-6, atol=1e-8)
+
+
 @pytest.mark.sample(8)
 @pytest.mark.parametrize("seed", range(200))
 def test_a_certificate_is_never_wrong(seed):

@@ -286,7 +286,7 @@ class Slices(NamedTuple):
     @property
     def steps(self) -> int:
         """The number of slices."""
-        return max(1, round(len(self.loss.target) / self.size))
+        return max(1, round(self.loss.row_count / self.size))
 
     def change(self, image: Image, order: np.random.Generator) -> Slope:
         """x -> what the slope has changed since a snapshot, by another slice every time."""
@@ -349,7 +349,7 @@ class Sampled:
 
 def _slices(weight: float, loss: LinearLoss, L: float, batch: int | None) -> Slices:
     """With as many rows in a slice as make its noise as small as the curvature, or more."""
-    rows, most = max(len(loss.target), 1), weight * loss.row_lipschitz
+    rows, most = max(loss.row_count, 1), weight * loss.row_lipschitz
     enough = most / L if L > 0.0 else 1.0
     calls = loss.matrix.entries_per_call * rows / max(loss.matrix.size, 1)  # as rows
     size = batch or math.ceil(max(enough, min(calls, rows / 500)))

@@ -186,7 +186,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return arrays.inner(self.weights, losses)
 
     @property
-    def _row_count(self) -> int:
+    def row_count(self) -> int:
         """How many losses are added up."""
         return self.matrix.shape[0]
 
@@ -199,7 +199,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     @property
     def _each_weight(self) -> Host:
         """The weight of every row, on the host."""
-        return np.ones(self._row_count) if self.weights is None else host(self.weights)
+        return np.ones(self.row_count) if self.weights is None else host(self.weights)
 
     @cached_property
     def _target_size(self) -> float:
@@ -318,7 +318,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
 
     def slopes_of_rows(self, image: Array, rows: Any) -> Array:
         """The same of some rows alone, from their part of an image."""
-        return self._slopes(image[None], rows)[0]
+        return self._slopes(image[None, :], rows)[0, :]
 
     def slope_of(self, some: RowSlice, x: Array, before: Array | None = None) -> Array:
         """What a slice has of the slope at x, as if all rows were like it.
@@ -328,7 +328,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         slopes = self.slopes_of_rows(some.entries @ x, some.rows)
         if before is not None:
             slopes = slopes - before[some.rows]
-        return (self.scale * len(self.target) / some.entries.shape[0]) * (some.transposed @ slopes)
+        return (self.scale * self.row_count / some.entries.shape[0]) * (some.transposed @ slopes)
 
     def gram_of(self, some: RowSlice, image: Host) -> Host:
         """A_I' phi''(A_I x) A_I of a slice on the host, whose part of A x is ``image``."""

@@ -37,7 +37,7 @@ def row_slices(
     """Dense rows in slices of about ``size``, as equal as they can be: see `Matrix.slices`."""
     ends = slice_ends(int(entries.shape[0]), size)
     for i in slice_order(len(ends) - 1, order):
-        here = entries[ends[i] : ends[i + 1]]
+        here = entries[ends[i] : ends[i + 1], :]
         yield RowSlice(slice(first + ends[i], first + ends[i + 1]), here, here.T)
 
 
