@@ -89,8 +89,8 @@ GROUPS = (
         "Methods",
         'An object or its name: `tb.solve(problem, "agm-bio")` takes the defaults. '
         "What they assume and guarantee: [methods](../methods.md).",
-        "AGMBiO PAGMBiO AdaptiveAGMBiO Exact Conic PrimalDual RAPM PBAPG BiSG AIRG CGBiO BisecBiO "
-        "SEA OnlineLevels FixedLevels GivenLevels",
+        "AGMBiO PAGMBiO AdaptiveAGMBiO Exact Conic PrimalDual BregmanSVRG RAPM PBAPG BiSG AIRG "
+        "CGBiO BisecBiO SEA OnlineLevels FixedLevels GivenLevels",
     ),
     Group(
         "Estimators",

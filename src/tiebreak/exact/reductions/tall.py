@@ -24,7 +24,7 @@ import numpy as np
 
 from tiebreak.exact.bounds.evaluations import EvaluationWithErrors
 from tiebreak.exact.reductions.reduction import is_plain
-from tiebreak.functions import Function, LinearLoss, SmoothFunction, summands
+from tiebreak.functions import Function, LinearLoss, SmoothFunction, has_slices, summands
 from tiebreak.linalg import TINY, Array, Host, Matrix, deadline, rounding_unit
 from tiebreak.linalg.host import host, norm, power_of_two
 from tiebreak.linalg.matrices.base import RowSlice
@@ -53,8 +53,11 @@ class Seen(NamedTuple):
     images: list[Host]  # of its losses
 
 
-def _has_rows(matrix: Matrix) -> bool:
-    return matrix.has_slices and matrix.are_slices_here
+def _has_rows(loss: LinearLoss) -> bool:
+    """Are its rows to be had?  Not from a disk, if nobody else needs to read them any more."""
+    if not (loss.matrix.has_slices and loss.matrix.are_slices_here):
+        return False
+    return has_slices(loss) or not loss.matrix.is_pass_expensive
 
 
 class TallLevel:
@@ -82,7 +85,7 @@ class TallLevel:
     def is_known(h: SmoothFunction) -> bool:
         """Is it nothing but that, with numbers at hand, and second derivatives that are tame?"""
         return all(
-            is_plain(part) and part.bend is not None and _has_rows(part.matrix)
+            is_plain(part) and part.bend is not None and _has_rows(part)
             if isinstance(part, LinearLoss)
             else part.degree <= 2 and (part.matrix is None or part.matrix.is_explicit)
             for _, part in summands(h)
