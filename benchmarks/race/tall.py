@@ -73,7 +73,7 @@ def sigmoid(t: Host) -> Host:
 def newton(B: Host, y: Host, tilt: float = 0.0) -> tuple[Host, Host]:
     """The minimiser of the mean logistic loss of B z and tilt/2 |z|², and its Hessian there."""
     z, m = np.zeros(B.shape[1]), len(y)
-    for _ in range(100):
+    for _ in range(50):
         p = sigmoid(B @ z)
         slope = B.T @ (p - (y > 0.0)) / m + tilt * z
         H = (B * (p * (1.0 - p))[:, None]).T @ B / m + tilt * np.eye(len(z))
@@ -86,7 +86,7 @@ def newton(B: Host, y: Host, tilt: float = 0.0) -> tuple[Host, Host]:
 
 def bisected(side: Callable[[float], float], low: float, high: float) -> float:
     """Where a decreasing function of a positive number is 0, to rounding."""
-    for _ in range(200):
+    for _ in range(60):
         middle = math.sqrt(low * high)
         low, high = (middle, high) if side(middle) > 0.0 else (low, middle)
     return math.sqrt(low * high)
