@@ -89,9 +89,9 @@ GROUPS = (
         "Methods",
         'An object or its name: `tb.solve(problem, "agm-bio")` takes the defaults. '
         "What they assume and guarantee: [methods](../methods.md).",
-        "AGMBiO PAGMBiO AdaptiveAGMBiO Exact Conic PrimalDual RAPM PBAPG BiSG AIRG CGBiO BisecBiO "
-        "SEA Diagonal IREPG StaBiM SEDM BiPG FBiPG BiFISTA IREAPG Tikhonov LevelNewton AdaBiM "
-        "RVFISTA FIBA BiGSAM MNG DBGD FCBiO IRCG BregmanIteration "
+        "AGMBiO PAGMBiO AdaptiveAGMBiO Exact Conic PrimalDual BregmanSVRG RAPM PBAPG BiSG AIRG "
+        "CGBiO BisecBiO SEA Diagonal IREPG StaBiM SEDM BiPG FBiPG BiFISTA IREAPG "
+        "Tikhonov LevelNewton AdaBiM RVFISTA FIBA BiGSAM MNG DBGD FCBiO IRCG BregmanIteration "
         "OnlineLevels FixedLevels GivenLevels",
     ),
     Group(

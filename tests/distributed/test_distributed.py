@@ -701,3 +701,20 @@ def test_both_levels_are_under_way_at_the_same_time(cluster, data, monkeypatch):
     tb.solve(problem, tb.AGMBiO(gamma=0.1), rtol=0, max_iter=3)
     steps = "".join("fg"[is_g] if name == "_send" else "FG"[is_g] for name, is_g in events)
     assert steps.count("fgGF") >= 3, steps
+
+
+def test_a_few_rows_of_workers_at_a_time(cluster, tmp_path):
+    rng = np.random.default_rng(8)
+    A = rng.normal(size=(400, 5)) @ rng.normal(size=(5, 8))
+    y = np.where(A[:, 0] + rng.logistic(size=400) > 0, 1.0, -1.0)
+    upper = tb.SquaredNorm(center=rng.normal(size=8))
+    local = tb.Logistic(A, y)
+    there = distributed.Logistic(saved(tmp_path, A, y), lipschitz=local.lipschitz)
+    losses = there, tb.Logistic(A, y, lipschitz=local.lipschitz)
+    method = tb.BregmanSVRG(batch=50)
+    found = [
+        tb.solve(tb.Problem(upper=upper, lower=g, domain=tb.Ball(9)), method, max_iter=10)
+        for g in losses
+    ]
+    np.testing.assert_allclose(found[0].x, found[1].x, rtol=1e-9, atol=1e-9)
+    assert losses[0].row_lipschitz == pytest.approx(losses[1].row_lipschitz)

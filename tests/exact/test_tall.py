@@ -194,8 +194,8 @@ def test_a_start_close_by_saves_steps(monkeypatch):
     problem = tb.Problem(
         upper=tb.SquaredNorm(), lower=tb.Logistic(A, np.sign(rng.normal(size=400)))
     )
-    cold, calls, hessian = tb.solve(problem, "exact"), [], tall.TallLevel.hessian
-    monkeypatch.setattr(tall.TallLevel, "hessian", lambda *a: (calls.append(1), hessian(*a))[1])
+    cold, calls, at = tb.solve(problem, "exact"), [], tall.TallLevel.at
+    monkeypatch.setattr(tall.TallLevel, "at", lambda *a: (calls.append(1), at(*a))[1])
     tb.solve(problem, "exact", x0=np.zeros(11))
     from_zero = len(calls)
     warm = tb.solve(problem, "exact", x0=cold.x)

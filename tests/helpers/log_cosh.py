@@ -43,9 +43,9 @@ class LogCosh(LinearLoss, keyword="LogCosh", in_tables=False):
     ) -> tuple[float, float]:
         """Slopes are at most 1, and so is the curvature; a value has log 2 subtracted."""
         unit, of_image, of_adjoint = self.matrix.errors(epsilon, self._spectral)
-        error, root = of_image * reach + unit * arrays.norm(self.target), math.sqrt(self._row_count)
+        error, root = of_image * reach + unit * arrays.norm(self.target), math.sqrt(self.row_count)
         return (
-            self.scale * (error * root + 4.0 * unit * self._row_count) + 4.0 * unit * abs(value),
+            self.scale * (error * root + 4.0 * unit * self.row_count) + 4.0 * unit * abs(value),
             self.scale * (self._spectral * (error + 4.0 * unit * root) + of_adjoint * root),
         )
 

@@ -42,6 +42,7 @@ from tiebreak.algorithms.rivals.r_apm import RAPM
 from tiebreak.algorithms.rivals.r_vfista import RVFISTA
 from tiebreak.algorithms.rivals.sea import SEA
 from tiebreak.algorithms.rivals.tikhonov import Tikhonov
+from tiebreak.algorithms.svrg import BregmanSVRG
 
 __all__ = [
     "AIRG",
@@ -64,6 +65,7 @@ __all__ = [
     "BiPG",
     "BiSG",
     "BisecBiO",
+    "BregmanSVRG",
     "CGBiO",
     "Diagonal",
     "DirectState",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tiebreak.algorithms import AdaptiveAGMBiO, BiSG, PrimalDual
+from tiebreak.algorithms import AdaptiveAGMBiO, BiSG, BregmanSVRG, PrimalDual
 from tiebreak.auto import conjugate_gradients
 from tiebreak.auto.bregman import BregmanIteration
 from tiebreak.auto.candidates import Candidate
@@ -21,7 +21,7 @@ from tiebreak.exact.method import Exact
 from tiebreak.functions import Function, matrices_of, summands
 from tiebreak.linalg import EPS, arrays, cleaned, clear_rank, deadline, equilibrate
 from tiebreak.linalg.matrices import DENSE_LIMIT, FLOAT64_COPY_LIMIT, Matrix
-from tiebreak.linalg.sizes import QUICK_SIDE
+from tiebreak.linalg.sizes import QUICK_SIDE, SECOND
 from tiebreak.problem import Problem
 from tiebreak.sets import has_projection
 
@@ -39,6 +39,10 @@ def choose(problem: Problem) -> Portfolio:
         candidates.append(Candidate(BregmanIteration(), title, steps, refines=True))
         # No method with gradients is faster on g alone: others wait for 3000 steps of theirs.
         steps *= 30.0 if conjugate_gradients.distance(problem) else 1.0
+    if _is_worth_slices(problem):
+        # A hundred epochs and as many full readings: whatever the problem, fewer settle nothing.
+        readings = 2.0 * FEWEST_STEPS * sum(map(_entries, problem.smooth_parts))
+        candidates.append(Candidate(BregmanSVRG(), "", readings, refines=True))
     if not PrimalDual().refusal(problem):
         candidates.append(Candidate(PrimalDual(), "", steps))
     if not first.refusal(problem):
@@ -112,6 +116,19 @@ def first_order(problem: Problem) -> AdaptiveAGMBiO | BiSG:
     """The first-order method: the adaptive one; Bi-SG where the penalties have no joint prox."""
     adaptive, other = AdaptiveAGMBiO(), BiSG()
     return other if adaptive.refusal(problem) and not other.refusal(problem) else adaptive
+
+
+def _is_worth_slices(problem: Problem) -> bool:
+    """Are there so many rows that an epoch of a few rows a step gets far?
+
+    At least 500 slices; a slice has about as many rows as there are columns, unless some rows are
+    much longer than others. What that is exactly takes a data pass: only if there are enough rows.
+    """
+    n = problem.dimension or 1
+    rows = max((matrix.shape[0] for matrix in matrices_of(problem.smooth_parts[1])), default=0)
+    if rows < 100 * n or rows * n < SECOND or not BregmanSVRG().ends(problem):
+        return False
+    return not BregmanSVRG().refusal(problem) and BregmanSVRG().slices(problem) >= 500
 
 
 # -- sizes ----------------------------------------------------------------------------------------

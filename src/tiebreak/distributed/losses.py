@@ -64,6 +64,7 @@ class OnWorkers(LinearLoss, is_open=True):
         columns = {"target": target, "weights": weights}
         rows = Rows(self.kind, *_checked(self.kind.__name__, shards, workers, columns), parameters)
         b, w = rows.targets()
+        rows.has_slices = len(b) == rows.shape[0]  # one number of an image for every row
         given = {"mean": mean, "weights": w, "lipschitz": lipschitz}
         known = {name: value for name, value in given.items() if value is not None}
         # All that does not depend on the matrix, labels and scale included, is that of zeros.
@@ -93,6 +94,10 @@ class OnWorkers(LinearLoss, is_open=True):
         reply = functools.cache(self.matrix.evaluate(plan.images, slopes))
         pulled = functools.cache(lambda: self._scaled_slopes(list(reply().slopes)))
         return LossesAndSlopes(lambda: self._scaled_losses(reply().losses), pulled)
+
+    def slopes_in_image(self, image: Image) -> Array:
+        (products,) = self.matrix.forward(self.matrix.remote(image).point)
+        return super().slopes_in_image(products)
 
     @functools.cached_property
     def lipschitz(self) -> float:  # type: ignore[override]

@@ -17,7 +17,8 @@ import math
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -35,6 +36,7 @@ from tiebreak.distributed.shards import (
 )
 from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.linalg import Array, DeferredImage, Host, Image, Matrix, mix
+from tiebreak.linalg.matrices.base import RowSlice, slice_ends, slice_order
 
 INLINE = 100 * 1024  # bytes: what is larger, Ray puts into its store, and once is enough for all
 
@@ -124,10 +126,26 @@ class Remote(DeferredImage):
         return self.point
 
 
+class RemoteRows:
+    """A few rows of a worker, or their transpose, to be multiplied there."""
+
+    def __init__(self, times: Any, rows: slice, is_transposed: bool = False) -> None:
+        self._times, self._rows, self._is_transposed = times, rows, is_transposed
+        self.shape = (rows.stop - rows.start,)  # as far as anybody asks
+
+    def __matmul__(self, v: Array) -> Array:
+        import ray
+
+        product: Array = ray.get(self._times(self._rows, self._is_transposed, v))
+        return product
+
+
 class Rows(Matrix):
     """A matrix whose rows are in Ray workers: what the driver knows of it, and how it asks them."""
 
-    shares_passes = is_pass_expensive = True
+    shares_passes = is_pass_expensive = has_slices = True
+    are_slices_here = False
+    entries_per_call = 2**20  # a slice is asked twice, about a millisecond each time
     is_lanczos_cheap = is_explicit = False
     in_float64 = None  # the workers compute in the precision of their rows
 
@@ -158,7 +176,13 @@ class Rows(Matrix):
             actor.remote(kind, {i: sources[i] for i in range(first, last)}, **columns, **parameters)
             for first, last in itertools.pairwise(ends)
         ]
-        facts = [one for reply in self._ask("facts") for one in reply]
+        replies = self._ask("facts")
+        facts = [one for reply in replies for one in reply]
+        self._shards = [
+            (partial(worker.times.remote, i), one.rows)
+            for worker, reply in zip(self.workers, replies, strict=True)
+            for i, one in enumerate(reply)
+        ]
         check_alike(self.kind, facts)
         self.shape = (sum(one.rows for one in facts), facts[0].columns)
         self.dtype = np.dtype(facts[0].dtype)
@@ -170,6 +194,22 @@ class Rows(Matrix):
 
     def dense(self) -> np.ndarray[Any, Any]:
         raise ValueError(f"{self.kind}: A must be in this process, got rows in Ray workers")
+
+    def forward(self, *xs: Array) -> list[Array]:
+        return [np.concatenate(self._ask("products", x)) for x in xs]
+
+    @cached_property
+    def row_squares(self) -> Host:
+        return np.concatenate(self._ask("row_squares"))
+
+    def slices(self, size: int, order: np.random.Generator | None = None) -> Iterator[RowSlice]:
+        found, first = [], 0
+        for times, rows in self._shards:
+            for start, stop in itertools.pairwise(slice_ends(rows, size)):
+                pair = (RemoteRows(times, slice(start, stop), way) for way in (False, True))
+                found.append(RowSlice(slice(first + start, first + stop), *pair))
+            first += rows
+        return (found[i] for i in slice_order(len(found), order))
 
     def normal(self, x: Array) -> Array:
         return summed(self._ask("normal", x))

@@ -14,7 +14,7 @@ import numpy as np
 
 from tiebreak.functions import PointWithImage
 from tiebreak.functions.losses.linear_loss import LinearLoss
-from tiebreak.linalg import Array, DeferredImage, DeferredProduct, Dense, arrays, checks, mix
+from tiebreak.linalg import Array, DeferredImage, DeferredProduct, Dense, Host, arrays, checks, mix
 from tiebreak.linalg.fingerprints import digest
 from tiebreak.linalg.matrices.row_sources import ParquetRows
 from tiebreak.linalg.matrices.scaled_rows import without_rows
@@ -225,6 +225,18 @@ class Worker:
     def normal(self, x: Array) -> Array:
         """A'A x."""
         return summed(shard.normal(x) for shard in self.shards)
+
+    def products(self, x: Array) -> Array:
+        """A x, which travels."""
+        return np.concatenate([shard.loss.matrix.forward(x)[0] for shard in self.shards])
+
+    def row_squares(self) -> Host:
+        return np.concatenate([shard.loss.matrix.row_squares for shard in self.shards])
+
+    def times(self, shard: int, rows: slice, is_transposed: bool, v: Array) -> Array:
+        """The product of some rows of a shard with x, or of their transpose with slopes."""
+        some = self.shards[shard].loss.matrix.entries[rows]
+        return (some.T if is_transposed else some) @ v
 
     def lipschitz(self) -> float:
         return sum(shard.loss.lipschitz for shard in self.shards)

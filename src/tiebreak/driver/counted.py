@@ -43,6 +43,10 @@ class Counted(SmoothFunction, keyword=""):
         self._counter.passed += passes
         deadline.spend(passes * self._entries)
 
+    def note_reading(self) -> None:
+        self._counter.passed += 1
+        deadline.spend(self._entries)
+
     def _for(self, x: Array) -> Counted:
         """This function, or the one in float64 where x is more precise than the data."""
         if self._single is None or x.dtype == self._single or arrays.is_single(x):

@@ -33,6 +33,7 @@ from tiebreak.algorithms import (
     BiPG,
     BisecBiO,
     BiSG,
+    BregmanSVRG,
     CGBiO,
     FBiPG,
     FCBiO,
@@ -54,7 +55,7 @@ from tiebreak.problem import Problem
 METHODS: dict[str, type[Method]] = {
     method.name: method
     for method in (
-        *(AGMBiO, PAGMBiO, AdaptiveAGMBiO, PrimalDual, Exact, Conic),
+        *(AGMBiO, PAGMBiO, AdaptiveAGMBiO, PrimalDual, BregmanSVRG, Exact, Conic),
         *(AIRG, BiSG, SEA, CGBiO, RAPM, PBAPG, BisecBiO),
         *(IREPG, StaBiM, SEDM, BiPG, FBiPG, BiFISTA, IREAPG),
         *(Tikhonov, LevelNewton, AdaBiM, RVFISTA, FIBA),

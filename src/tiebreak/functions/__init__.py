@@ -12,7 +12,7 @@ from tiebreak.functions.callables import Smooth
 from tiebreak.functions.elementary import Flat, Linear, SquaredNorm
 from tiebreak.functions.losses.huber import Huber
 from tiebreak.functions.losses.least_squares import LeastSquares
-from tiebreak.functions.losses.linear_loss import LinearLoss
+from tiebreak.functions.losses.linear_loss import LinearLoss, has_slices
 from tiebreak.functions.losses.logistic import Logistic
 from tiebreak.functions.losses.multinomial import Multinomial
 from tiebreak.functions.losses.poisson import Poisson
@@ -40,7 +40,7 @@ from tiebreak.functions.penalties.row_penalties import Hinge, Quantile
 from tiebreak.functions.penalties.terms import Terms
 from tiebreak.functions.quadratic import Quadratic
 from tiebreak.functions.substitution import Substitution
-from tiebreak.functions.sums import Scaled, Sum, matrices_of, summands
+from tiebreak.functions.sums import Scaled, Sum, images_of, matrices_of, summands
 
 __all__ = [
     "L1",
@@ -88,6 +88,8 @@ __all__ = [
     "TotalVariation",
     "Zero",
     "decompose",
+    "has_slices",
+    "images_of",
     "joint",
     "matrices_of",
     "split",

@@ -173,6 +173,9 @@ class Function(FromData, is_open=True):
 
         return PendingEvaluation(end)
 
+    def note_reading(self) -> None:
+        """Once more all data were read, without an evaluation: for whoever counts."""
+
     def passes(self, forwards: int, slopes: int, values: int) -> int:
         """How many data passes so many forward products, slopes and values cost."""
         return 0

@@ -230,6 +230,15 @@ def summands(h: Function, weight: N = 1.0) -> list[tuple[N, Function]]:  # type:
     return [(weight, h)]
 
 
+def images_of(h: Function, image: Image) -> list[Image]:
+    """Those of the functions that h is a weighted sum of, from one of h."""
+    if isinstance(h, Scaled):
+        return images_of(h.function, image)
+    if isinstance(h, Sum):
+        return images_of(h.first, image[0]) + images_of(h.second, image[1])
+    return [image]
+
+
 def matrices_of(h: Function) -> list[Matrix]:
     """The matrices of the functions that h is a weighted sum of."""
     return [part.matrix for _, part in summands(h.bare) if part.matrix is not None]

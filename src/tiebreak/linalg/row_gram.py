@@ -169,10 +169,15 @@ def is_even(A: Any, epsilon: float = EPS) -> bool:
     for axis in (0, 1):
         ends = A.max(axis=axis), -A.min(axis=axis)
         top = np.maximum(*(some if isinstance(A, np.ndarray) else some.toarray() for some in ends))
-        top = top[top > 0.0]
-        if top.size and top.min() <= 2.0 * spectra.FEW_UNITS * epsilon * top.max():
+        if not are_even(top, epsilon):
             return False
     return True
+
+
+def are_even(tops: Host, epsilon: float = EPS) -> bool:
+    """Is every one of the largest entries, of rows or of columns, 0 or clearly larger than that?"""
+    tops = tops[tops > 0.0]
+    return not tops.size or bool(tops.min() > 2.0 * spectra.FEW_UNITS * epsilon * tops.max())
 
 
 def sparse_rank(A: Any) -> int | None:

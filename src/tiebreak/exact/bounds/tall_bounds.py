@@ -49,7 +49,7 @@ class _Curvature(NamedTuple):
 
     @classmethod
     def of(cls, level: TallLevel, x: Host, units: Host) -> _Curvature:
-        H = np.asarray(units[:, None] * level.hessian(x) * units)
+        H = np.asarray(units[:, None] * level.at(x).hessian * units)
         longest = level.longest_row(units)
         # Margins err by rounding, second derivatives by as much, relative, and by their own.
         margin = rounding_unit(EPS, level.n) * longest * norm(x / units)
@@ -97,7 +97,7 @@ def prove_tall(answer: TallAnswer) -> tuple[Intervals, float]:
 
 def _relative(slope: Host, level: TallLevel, of: _Curvature, x: Host, units: Host) -> float:
     """What is left of a slope, relative to the terms that cancel in it."""
-    terms = norm(units * level.gradient(np.zeros(level.n))) + of.top * norm(x / units)
+    terms = norm(units * level.at(np.zeros(level.n), False).slope) + of.top * norm(x / units)
     return norm(slope) / terms if terms > 0.0 else 0.0
 
 

@@ -30,11 +30,16 @@ def l1_above(problem: Problem) -> Terms | None:
     return terms if is_alone and terms.norms[0] else None
 
 
-def is_at_hand(h: Function) -> bool:
-    """Are the entries of its matrix NumPy's or SciPy's, and in float64?"""
-    is_plain = type(h.prototype) is np.ndarray and h.prototype.dtype == np.float64
+def is_plain(h: Function) -> bool:
+    """Are its numbers NumPy's or SciPy's, and in float64?"""
     # Of data in single precision the rank would be that of rounded numbers.
-    return is_plain and h.data_epsilon == 0.0 and h.matrix is not None and h.matrix.is_at_hand
+    is_ours = type(h.prototype) is np.ndarray and h.prototype.dtype == np.float64
+    return is_ours and h.data_epsilon == 0.0
+
+
+def is_at_hand(h: Function) -> bool:
+    """Are the entries of its matrix in memory, too?"""
+    return is_plain(h) and h.matrix is not None and h.matrix.is_at_hand
 
 
 class Reduction(NamedTuple):

@@ -9,21 +9,26 @@ always descends (Sun and Tran-Dinh, Math. Program. 2019), and becomes Newton's a
 Newton's own step descends enough, that is taken. The eigenvectors of A'A split R^n into what the
 rows of g see and what they do not: g is minimised along the first, f along the others. All of it in
 units in which the columns of g are alike.
+
+The rows are read in slices, from memory or from a disk, and none of them is kept: one reading gives
+value, slope, second derivative and margins at the next point, and so whether the step was good.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tiebreak.exact.bounds.evaluations import EvaluationWithErrors
-from tiebreak.exact.reductions.reduction import is_at_hand
-from tiebreak.functions import LinearLoss, SmoothFunction, summands
-from tiebreak.linalg import TINY, Array, Host, deadline, rounding_unit
+from tiebreak.exact.reductions.reduction import is_plain
+from tiebreak.functions import Function, LinearLoss, SmoothFunction, has_slices, summands
+from tiebreak.linalg import TINY, Array, Host, Matrix, deadline, rounding_unit
 from tiebreak.linalg.host import host, norm, power_of_two
-from tiebreak.linalg.row_gram import column_gram, is_even
+from tiebreak.linalg.matrices.base import RowSlice
+from tiebreak.linalg.row_gram import are_even, column_gram
 from tiebreak.linalg.sizes import SIDE
 from tiebreak.linalg.spectra import EPS, clear_rank, exact_rank
 from tiebreak.linalg.tolerances import TOL
@@ -38,21 +43,40 @@ MOST_WHOLE = 2.0**20  # no larger than this, ties next to whole numbers may be
 LEAST_SQUARE = 1e-290  # of a column: smaller ones have lost digits to underflow
 
 
+class Seen(NamedTuple):
+    """A level at a point, by one reading of its rows."""
+
+    x: Host
+    value: float
+    slope: Host
+    hessian: Host | None  # None where nobody asked
+    images: list[Host]  # of its losses
+
+
+def _has_rows(loss: LinearLoss) -> bool:
+    """Are its rows to be had?  Not from a disk, if nobody else needs to read them any more."""
+    if not (loss.matrix.has_slices and loss.matrix.are_slices_here):
+        return False
+    return has_slices(loss) or not loss.matrix.is_pass_expensive
+
+
 class TallLevel:
     """A sum of losses, squares and linear terms, with its second derivative."""
 
     def __init__(self, h: SmoothFunction, n: int) -> None:
         self.function: SmoothFunction = h
         self.n: int = n
-        self.losses: list[tuple[float, LinearLoss, Any]] = []  # weight, loss, rows
+        self.losses: list[tuple[float, LinearLoss]] = []
+        self.others: list[tuple[float, Function]] = []
         self.constant: Host = np.zeros((n, n))  # the second derivative of all else
         self.linear: Host = np.zeros(n)  # the sizes of the linear terms in its slope
         self._longest: tuple[bytes, float] | None = None  # of its rows, in some units
         origin = np.zeros(n)
         for weight, part in summands(h):
             if isinstance(part, LinearLoss):
-                self.losses.append((weight * part.scale, part, part.matrix.on_host()))
+                self.losses.append((weight * part.scale, part))
                 continue
+            self.others.append((weight, part))
             for piece in part.parts(weight, n) or ():
                 self.constant += piece.second(origin)
             self.linear += weight * np.abs(host(part.gradient(origin)))
@@ -61,7 +85,7 @@ class TallLevel:
     def is_known(h: SmoothFunction) -> bool:
         """Is it nothing but that, with numbers at hand, and second derivatives that are tame?"""
         return all(
-            is_at_hand(part) and part.bend is not None and not part.matrix.is_pass_expensive
+            is_plain(part) and part.bend is not None and _has_rows(part)
             if isinstance(part, LinearLoss)
             else part.degree <= 2 and (part.matrix is None or part.matrix.is_explicit)
             for _, part in summands(h)
@@ -69,99 +93,101 @@ class TallLevel:
 
     @property
     def rows(self) -> int:
-        return sum(A.shape[0] for _, _, A in self.losses)
+        return sum(loss.matrix.shape[0] for _, loss in self.losses)
 
-    def given_rows(self) -> list[Any]:
-        """Those of the losses without weights, whose ties are the same."""
-        return [loss.given_matrix.on_host() for _, loss, _ in self.losses]
+    @property
+    def is_expensive(self) -> bool:
+        """Are there rows that are not in memory?"""
+        return any(loss.matrix.is_pass_expensive for _, loss in self.losses)
 
     @property
     def bend(self) -> float:
         """|phi'''| <= bend phi'' for all losses."""
-        return max((loss.bend or 0.0 for _, loss, _ in self.losses), default=0.0)
+        return max((loss.bend or 0.0 for _, loss in self.losses), default=0.0)
 
-    def gradient(self, x: Host) -> Host:
-        return host(self.function.gradient(x))
+    def slices(self, matrix: Matrix) -> Iterator[RowSlice]:
+        """Rows that are worth a product n x n, and few megabytes of them."""
+        return matrix.slices(max(4 * self.n, 2**19 // self.n))
 
-    def hessian(self, x: Host) -> Host:
-        """The second derivative at x."""
-        total = self.constant.copy()
-        for weight, loss, A in self.losses:
-            deadline.check(deadline.svd_work(*A.shape) / 16)
-            total += _gram(A, weight * loss.second(np.asarray(A @ x)))
-        return total
+    def at(self, x: Host, is_curved: bool = True) -> Seen:
+        """All of it at x, in one reading; the second derivative only where it ``is_curved``."""
+        value, slope = 0.0, np.zeros(self.n)
+        H, images = self.constant.copy() if is_curved else None, []
+        for weight, loss in self.losses:
+            rows, n = loss.matrix.shape
+            deadline.check(deadline.svd_work(rows, n) / 16 if is_curved else float(rows * n))
+            image = np.empty(rows)
+            for some in self.slices(loss.matrix):
+                deadline.check()
+                here = image[some.rows] = some.entries @ x
+                slope += weight * (some.transposed @ loss.slopes_of_rows(here, some.rows))
+                if H is not None:
+                    H += weight * loss.gram_of(some, here)
+            value += weight * float(loss.evaluate_image(image)[0])
+            images.append(image)
+        for weight, part in self.others:
+            value, slope = value + weight * part.value(x), slope + weight * host(part.gradient(x))
+        return Seen(x, value, slope, H, images)
+
+    def change(self, before: Seen, after: Seen) -> float:
+        """bend times the largest change of a margin."""
+        changes = (
+            (loss.bend or 0.0) * float(np.max(np.abs(new - old), initial=0.0))
+            for (_, loss), old, new in zip(self.losses, before.images, after.images, strict=True)
+        )
+        return max(changes, default=0.0)
 
     def gram(self) -> Host:
         """A'A of all rows, and the second derivative of all else: the null space is the same."""
-        return self.constant + sum(column_gram(loss.matrix) for _, loss, _ in self.losses)
-
-    def change(self, d: Host) -> float:
-        """bend times the largest change of a margin along d."""
-        changes = (
-            (loss.bend or 0.0) * float(np.max(np.abs(A @ d), initial=0.0))
-            for _, loss, A in self.losses
-        )
-        return max(changes, default=0.0)
+        return self.constant + sum(column_gram(loss.matrix) for _, loss in self.losses)
 
     def evaluate(self, x: Host, units: Host) -> EvaluationWithErrors:
         """Value and slope at x in the units u = x/units, with bounds on their rounding errors.
 
         Columns of very different sizes are alike there, so that none hides behind another.
         """
-        u, unit = norm(x / units), rounding_unit(EPS, self.n)
-        value, slope, off, turned = 0.0, np.zeros(self.n), 0.0, 0.0
-        for weight, loss, A in self.losses:
-            t, size = np.asarray(A @ x), math.sqrt(float(np.sum(_squares(A) @ (units * units))))
+        u, unit, seen = norm(x / units), rounding_unit(EPS, self.n), self.at(x, False)
+        off, turned = 0.0, 0.0
+        for (weight, loss), t in zip(self.losses, seen.images, strict=True):
+            size = math.sqrt(float(np.diag(column_gram(loss.matrix)) @ (units * units)))
             far = unit * self.longest_row(units) * u  # the error of a margin
-            own = rounding_unit(EPS, A.shape[0]) + EPS * float(np.max(np.abs(t), initial=0.0))
+            own = rounding_unit(EPS, len(t)) + EPS * float(np.max(np.abs(t), initial=0.0))
             bend = (loss.bend or 0.0) * far  # where that is large nothing is known of the margin
-            here, slopes = (host(some) for some in loss.evaluate_image(t))
+            slopes = host(loss.evaluate_image(t)[1])
             whole, each = loss.sizes_in_image(t)
             second = math.exp(bend) * norm(loss.second(t)) * far if bend <= 1.0 else math.inf
             pull = float(np.sum(np.abs(slopes)))
-            value, slope = value + weight * float(here), slope + weight * (A.T @ slopes)
             off += weight * (far * (pull + len(t) * second) + own * whole)
             turned += weight * size * (second + own * norm(each))
-        for weight, part in summands(self.function):
-            if isinstance(part, LinearLoss):
-                continue
-            value, slope = value + weight * part.value(x), slope + weight * host(part.gradient(x))
+        for weight, part in self.others:
             off += 4.0 * unit * weight * part.magnitude(norm(x), 0.0, 0.0)
         terms = norm(units * self.linear) + norm(_in_units(self.constant, units)) * u
-        off, turned = off + EPS * abs(value), turned + unit * terms
-        return EvaluationWithErrors(value, units * slope, off + TINY, turned + TINY, 0.0)
+        off, turned = off + EPS * abs(seen.value), turned + unit * terms
+        return EvaluationWithErrors(seen.value, units * seen.slope, off + TINY, turned + TINY, 0.0)
 
     def longest_row(self, units: Host) -> float:
         """The length of the longest row of a loss, at most, in these units."""
         key = units.tobytes()
         if self._longest is None or self._longest[0] != key:
-            lengths = [_squares(A) @ (units * units) for _, _, A in self.losses]
-            most = max((float(np.max(some, initial=0.0)) for some in lengths), default=0.0)
-            self._longest = key, math.sqrt(most) * (1.0 + rounding_unit(EPS, self.n))
+            scaled = np.diag(units)
+            longest = max(
+                (self._longest_product(loss, scaled) for _, loss in self.losses), default=0.0
+            )
+            self._longest = key, longest * (1.0 + rounding_unit(EPS, self.n))
         return self._longest[1]
 
     def largest_product(self, M: Host) -> float:
         """The length of the longest row of bend A M, at most."""
+        products = ((loss.bend or 0.0) * self._longest_product(loss, M) for _, loss in self.losses)
+        return max(products, default=0.0) * (1.0 + rounding_unit(EPS, *M.shape))
+
+    def _longest_product(self, loss: LinearLoss, M: Host) -> float:
+        """The length of the longest row of A M."""
         most = 0.0
-        for _, loss, A in self.losses:
-            products = np.asarray(A @ M)
-            longest = math.sqrt(float(np.max(np.sum(products * products, axis=1), initial=0.0)))
-            most = max(most, (loss.bend or 0.0) * longest)
-        return most * (1.0 + rounding_unit(EPS, *M.shape))
-
-
-def _squares(A: Any) -> Any:
-    return A * A if isinstance(A, np.ndarray) else A.multiply(A)
-
-
-def _gram(A: Any, weights: Host) -> Host:
-    """A' diag(weights) A."""
-    roots = np.sqrt(weights)
-    if isinstance(A, np.ndarray):
-        B = roots[:, None] * A
-        return np.asarray(B.T @ B)
-    B = A.multiply(roots[:, None]).tocsr()
-    return np.asarray((B.T @ B).toarray())
+        for some in self.slices(loss.matrix):
+            products = np.asarray(some.entries @ M)
+            most = max(most, float(np.max(np.sum(products * products, axis=1), initial=0.0)))
+        return math.sqrt(most)
 
 
 class TallAnswer(NamedTuple):
@@ -185,7 +211,7 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
     gram = g.gram()
     squares = np.diag(gram)
     is_ordinary = np.isfinite(gram).all() and np.all((squares == 0.0) | (squares > LEAST_SQUARE))
-    if not is_ordinary or not all(is_even(A) for _, _, A in g.losses):
+    if not is_ordinary or not all(_is_even(g, loss.matrix) for _, loss in g.losses):
         return None
     units = power_of_two(np.maximum(np.diag(gram), 0.0), -0.5)  # the diagonal is about 1
     values, vectors = np.linalg.eigh(_in_units(gram, units))
@@ -217,13 +243,12 @@ def is_tall(problem: Problem) -> bool:
     n = problem.dimension or 0
     if not described(problem.domain).is_space or not problem.is_smooth or n > SIDE:
         return False
-    if sum(part.matrix.shape[0] for part in _losses(problem.lower.bare)) < TALL * n:
+    below = [
+        part.matrix for _, part in summands(problem.lower.bare) if isinstance(part, LinearLoss)
+    ]
+    if sum(matrix.shape[0] for matrix in below) < TALL * n:
         return False
     return all(TallLevel.is_known(h.bare) for h in problem.smooth_parts)
-
-
-def _losses(h: Any) -> list[LinearLoss]:
-    return [part for _, part in summands(h) if isinstance(part, LinearLoss)]
 
 
 def _better(problem: Problem, x: Host) -> Host:
@@ -255,7 +280,11 @@ def _has_whole_ties(g: TallLevel, N: Host) -> bool:
         or np.max(np.abs(whole)) > MOST_WHOLE
     ):
         return False
-    return all(_is_whole(A) and not np.any(A @ whole) for A in g.given_rows())
+    return all(
+        _is_whole(some.entries) and not np.any(some.entries @ whole)
+        for _, loss in g.losses
+        for some in g.slices(loss.given_matrix)
+    )
 
 
 def _is_whole(A: Any) -> bool:
@@ -265,12 +294,25 @@ def _is_whole(A: Any) -> bool:
     return bool(size < 2.0**53 and np.all(entries == np.rint(entries)))
 
 
+def _is_even(g: TallLevel, matrix: Matrix) -> bool:
+    """`row_gram.is_even` of rows that come in slices."""
+    rows, columns = [], np.zeros(g.n)
+    for some in g.slices(matrix):
+        sizes = np.abs(some.entries) if isinstance(some.entries, np.ndarray) else abs(some.entries)
+        tops = (sizes.max(axis=axis) for axis in (1, 0))
+        row, column = (
+            top if isinstance(top, np.ndarray) else top.toarray().ravel() for top in tops
+        )
+        rows.append(row)
+        columns = np.maximum(columns, column)
+    return are_even(np.concatenate(rows)) and are_even(columns)
+
+
 def _stored_rank(g: TallLevel) -> int | None:
     """The rank of the rows as they are stored; None where that is not known."""
-    if g.constant.any() or len(g.losses) != 1:
+    if g.constant.any() or len(g.losses) != 1 or g.is_expensive:
         return None
-    (A,) = g.given_rows()
-    return exact_rank(A if isinstance(A, np.ndarray) else A.toarray())
+    return exact_rank(g.losses[0][1].given_matrix.dense())
 
 
 def _is_rounding(g: TallLevel, N: Host, others: Host) -> bool:
@@ -289,7 +331,10 @@ def _unseen(g: TallLevel, units: Host, N: Host, V: Host, values: Host) -> Host:
     if not N.shape[1]:
         return N
     moved = units[:, None] * N
-    seen = g.constant @ moved + sum(A.T @ (A @ moved) for _, _, A in g.losses)
+    seen = g.constant @ moved
+    for _, loss in g.losses:
+        for some in g.slices(loss.matrix):
+            seen += some.transposed @ (some.entries @ moved)
     return np.asarray(np.linalg.qr(N - V @ ((V.T @ (units[:, None] * seen)) / values[:, None]))[0])
 
 
@@ -300,15 +345,12 @@ class _Newton:
         self.level, self.units, self.basis = level, units, basis
         self._factor: Any = None
 
-    def step(self, x: Host, fresh: bool) -> tuple[Host, float] | None:
-        """A step d along the basis, and the change of margins along it; None: the level is flat.
-
-        Newton's where the slope falls by a quarter of what it promises or more, otherwise shorter.
-        """
+    def direction(self, seen: Seen) -> Host | None:
+        """Newton's step from there, by the last second derivative; None: the level is flat."""
         from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-        if fresh or self._factor is None:
-            H = self.basis.T @ _in_units(self.level.hessian(x), self.units) @ self.basis
+        if seen.hessian is not None:
+            H = self.basis.T @ _in_units(seen.hessian, self.units) @ self.basis
             scale = 1.0 / np.sqrt(np.maximum(np.diag(H), 1e-300))
             try:
                 self._factor = cho_factor(_in_units(H, scale)), scale
@@ -317,28 +359,34 @@ class _Newton:
         factor, scale = self._factor
         if not np.min(np.diag(factor[0])) ** 2 > TOL.clear_units * len(scale) * EPS:
             return None
-        gradient = self.level.gradient(x)
-        slope = self.basis.T @ (self.units * gradient)
+        slope = self.basis.T @ (self.units * seen.slope)
         d = -self.units * (self.basis @ (scale * cho_solve(factor, scale * slope)))
-        if not np.all(np.isfinite(d)):
-            return None
-        change = self.level.change(d)
-        h, promised = self.level.function, ENOUGH * float(gradient @ d)
-        if change > FULL_STEP and not h.value(x + d) <= h.value(x) + promised:
-            d = math.log1p(change) / change * d
-        return d, change
+        return d if np.all(np.isfinite(d)) else None
 
 
 def _settled(x: Host, units: Host, newton: _Newton, *others: _Newton) -> Host | None:
-    """Steps until they are rounding; None where they do not end, or a level is flat."""
-    fresh, before = True, math.inf
+    """Steps until they are rounding; None where they do not end, or a level is flat.
+
+    Newton's, where the slope falls by a quarter of what it promises or more; otherwise shorter.
+    """
+    both, before, level = (newton, *others), math.inf, newton.level
+    here = [one.level.at(x, one is newton) for one in both]  # the others have their factors
     for _ in range(MOST_TALL_STEPS):
-        steps = [one.step(x, fresh and one is newton) for one in (newton, *others)]
+        steps = [one.direction(seen) for one, seen in zip(both, here, strict=True)]
         found = [step for step in steps if step is not None]
         if len(found) < len(steps):
             return None
-        d, change = sum(d for d, _ in found), found[0][1]
-        x, length, fresh = x + d, norm(d / units), change > TOL.percent
+        d = sum(found[1:], found[0])
+        # Margins change by no more than that: then the second derivative need not be computed anew.
+        most = level.bend * level.longest_row(units) * norm(d / units)
+        there = level.at(x + d, most > TOL.percent)
+        change = level.change(here[0], there)
+        promised = ENOUGH * float(here[0].slope @ found[0])
+        if change > FULL_STEP and not there.value <= here[0].value + promised:
+            d = d + (math.log1p(change) / change - 1.0) * found[0]
+            there = level.at(x + d)
+        x, length = x + d, norm(d / units)
+        here = [there, *(one.level.at(x, False) for one in others)]
         is_rounding = length > 0.5 * before or length <= 2.0 * EPS * norm(x / units)
         if change <= TOL.small_change and is_rounding:
             return x

@@ -73,7 +73,8 @@ class Huber(LinearLoss):
         return arrays.inner(weighted, residual - 0.5 * slope), weighted
 
     def _slopes(self, images: Array, rows: slice) -> Array:
-        return self._weighted(np.clip(images - self.b[rows], -self.delta, self.delta), rows)
+        clip = arrays.namespace(images).clip
+        return self._weighted(clip(images - self.b[rows], -self.delta, self.delta), rows)
 
     def _conic_rows(
         self, form: ConicForm, cost: Cost, weights: Host, products: Affine, target: Host

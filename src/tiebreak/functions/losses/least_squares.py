@@ -170,7 +170,7 @@ class LeastSquares(LinearLoss):
         w, scale = np.ldexp(given.weights, -top), math.ldexp(weight * self.scale, top)
         return [LeastSquaresPart(scale, given.rows.dense(), host(given.target), w)]
 
-    def second(self, image: Host) -> Host:
+    def second(self, image: Host, rows: Any = None) -> Host:
         return np.ones(len(image))
 
     @property

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeGuard
 
 import numpy as np
 
 from tiebreak.functions.base import (
     EstimatorLoss,
+    Function,
     PendingEvaluation,
     PointWithImage,
     SmoothFunction,
@@ -38,6 +39,7 @@ from tiebreak.linalg import (
 from tiebreak.linalg.conic_form import Affine, ConicForm, Cost
 from tiebreak.linalg.host import host
 from tiebreak.linalg.host_rows import HostRows
+from tiebreak.linalg.matrices.base import RowSlice
 from tiebreak.linalg.matrices.dense import Fused
 from tiebreak.linalg.matrices.scaled_rows import taken, with_scaled_rows, without_rows
 from tiebreak.linalg.row_gram import column_gram, row_gram
@@ -184,7 +186,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return arrays.inner(self.weights, losses)
 
     @property
-    def _row_count(self) -> int:
+    def row_count(self) -> int:
         """How many losses are added up."""
         return self.matrix.shape[0]
 
@@ -197,7 +199,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     @property
     def _each_weight(self) -> Host:
         """The weight of every row, on the host."""
-        return np.ones(self._row_count) if self.weights is None else host(self.weights)
+        return np.ones(self.row_count) if self.weights is None else host(self.weights)
 
     @cached_property
     def _target_size(self) -> float:
@@ -258,8 +260,8 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         loss, slopes = self._loss_and_slope(image)
         return float(loss), np.abs(slopes)
 
-    def second(self, image: Host) -> Host:
-        """The second derivatives of phi at an image on the host, one for each row."""
+    def second(self, image: Host, rows: Any = None) -> Host:
+        """The second derivatives of phi at an image on the host, of some rows or of all."""
         raise NotImplementedError
 
     def row_weights(self, weight: float = 1.0) -> Host:
@@ -301,6 +303,41 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     def _part(self, weight: float, rows: Host, weights: Host, target: Host) -> Part | None:
         """weight times the sum of weights_i phi_i(<row_i, x>) as a part; None: not known."""
         return None
+
+    # --- a few rows at a time: see `has_slices` ---
+
+    @cached_property
+    def row_lipschitz(self) -> float:
+        """The largest curvature of the loss of one row, times the number of rows; to rounding."""
+        squares = self._each_weight * self._spectral_matrix.row_squares
+        return self.curvature * self.scale * len(squares) * float(np.max(squares, initial=0.0))
+
+    def slopes_in_image(self, image: Image) -> Array:
+        """The gradient of phi in an image: of all rows, to be compared with that of a slice."""
+        return self._loss_and_slope(settled(image))[1]
+
+    def slopes_of_rows(self, image: Array, rows: Any) -> Array:
+        """The same of some rows alone, from their part of an image."""
+        return self._slopes(image[None, :], rows)[0, :]
+
+    def slope_of(self, some: RowSlice, x: Array, before: Array | None = None) -> Array:
+        """What a slice has of the slope at x, as if all rows were like it.
+
+        Less what it had where the slopes of all rows were these ``before``.
+        """
+        slopes = self.slopes_of_rows(some.entries @ x, some.rows)
+        if before is not None:
+            slopes = slopes - before[some.rows]
+        return (self.scale * self.row_count / some.entries.shape[0]) * (some.transposed @ slopes)
+
+    def gram_of(self, some: RowSlice, image: Host) -> Host:
+        """A_I' phi''(A_I x) A_I of a slice on the host, whose part of A x is ``image``."""
+        roots = np.sqrt(self.second(image, some.rows))[:, None]
+        if isinstance(some.entries, np.ndarray):
+            B = roots * some.entries
+            return np.asarray(B.T @ B)
+        B = some.entries.multiply(roots).tocsr()
+        return np.asarray((B.T @ B).toarray())
 
     @property
     def shares_passes(self) -> bool:  # type: ignore[override]
@@ -517,3 +554,8 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         A = matrix.on_host()
         product: Any = A @ A.T
         return np.linalg.eigvalsh(product.toarray() if matrix.is_sparse else product)
+
+
+def has_slices(part: Function) -> TypeGuard[LinearLoss]:
+    """Is it a loss whose rows can be read a few at a time, and is there anything to gain by it?"""
+    return isinstance(part, LinearLoss) and part.matrix.has_slices and part.passes(1, 1, 1) > 0

@@ -133,13 +133,13 @@ class Logistic(LinearLoss):
         return arrays.namespace(margin).logaddexp(self._zeros, -margin)
 
     def _slopes(self, images: Array, rows: slice) -> Array:
-        y = self.y[rows]
+        y, xp = self.y[rows], arrays.namespace(images)
         # Where the power overflows, that is 0 as it should.
-        return self._weighted(-y / (1.0 + np.exp(y * images)), rows)
+        return self._weighted(-y / (1.0 + xp.exp(y * images)), rows)
 
-    def second(self, image: Host) -> Host:
+    def second(self, image: Host, rows: Any = None) -> Host:
         tail = np.exp(-np.abs(image))
-        return np.asarray(self._weighted(tail / (1.0 + tail) ** 2))
+        return np.asarray(self._weighted(tail / (1.0 + tail) ** 2, rows))
 
     def _conic_rows(
         self, form: ConicForm, cost: Cost, weights: Host, products: Affine, target: Host

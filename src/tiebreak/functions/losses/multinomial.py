@@ -191,7 +191,7 @@ class Multinomial(LinearLoss):
         return made
 
     @property
-    def _row_count(self) -> int:
+    def row_count(self) -> int:
         return len(self._labels)
 
     @property
@@ -254,7 +254,7 @@ class Multinomial(LinearLoss):
 
         Of the rows that count. The loss of row i is log(1 + the sum of exp(-margin)).
         """
-        y, m = self._labels, self._row_count
+        y, m = self._labels, self.row_count
         counts = self._each_weight > 0.0
         which, other = np.nonzero((np.arange(self.classes) != y[:, None]) & counts[:, None])
         return products[y[which] * m + which] - products[other * m + which], which

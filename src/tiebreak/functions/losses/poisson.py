@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -178,8 +178,8 @@ class Poisson(LinearLoss):
         each = self._weighted(np.exp(np.minimum(image, self._most)) + self.y)
         return float(each @ (1.0 + np.abs(self._logs))), np.asarray(each)
 
-    def second(self, image: Host) -> Host:
-        return np.asarray(self._weighted(np.exp(np.minimum(image, self._most))))
+    def second(self, image: Host, rows: Any = None) -> Host:
+        return np.asarray(self._weighted(np.exp(np.minimum(image, self._most)), rows))
 
     def _conic_rows(
         self, form: ConicForm, cost: Cost, weights: Host, products: Affine, target: Host

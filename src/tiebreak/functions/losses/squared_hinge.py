@@ -68,7 +68,8 @@ class SquaredHinge(LinearLoss):
 
     def _slopes(self, images: Array, rows: slice) -> Array:
         y = self.y[rows]
-        return self._weighted(-y * np.maximum(1.0 - y * images, 0.0), rows)
+        short = arrays.namespace(images).clip(1.0 - y * images, 0.0, None)
+        return self._weighted(-y * short, rows)
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int

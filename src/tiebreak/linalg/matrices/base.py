@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,35 @@ EXPENSIVE_LANCZOS_STEPS = 30  # where a data pass is expensive: the bound is a f
 # weighted with in sums A' w; of both a matrix, with a row for each x or w
 Weigh = Callable[[Any, Array], Array]
 RowBlock = tuple[slice, Array]  # some rows of A: which, and their entries
+
+
+class RowSlice(NamedTuple):
+    """Neighbouring rows of A, to be multiplied from both sides."""
+
+    rows: Any  # which: a slice, or their places in an image
+    entries: Any  # entries @ x are their products
+    transposed: Any
+
+
+def row_slices(
+    entries: Any, size: int, order: np.random.Generator | None, first: int = 0
+) -> Iterator[RowSlice]:
+    """Dense rows in slices of about ``size``, as equal as they can be: see `Matrix.slices`."""
+    ends = slice_ends(int(entries.shape[0]), size)
+    for i in slice_order(len(ends) - 1, order):
+        here = entries[ends[i] : ends[i + 1], :]
+        yield RowSlice(slice(first + ends[i], first + ends[i + 1]), here, here.T)
+
+
+def slice_ends(rows: int, size: int) -> list[int]:
+    """Where slices of about ``size`` rows begin and end."""
+    count = max(1, round(rows / size))
+    return [rows * i // count for i in range(count + 1)]
+
+
+def slice_order(count: int, order: np.random.Generator | None) -> Iterable[int]:
+    """The numbers of all slices, in the order at random where there is one."""
+    return range(count) if order is None else order.permutation(count).tolist()
 
 
 @cache
@@ -50,6 +79,11 @@ class Matrix:
     _prototype: Array
 
     is_sparse = False
+    has_slices: bool = False  # may ``slices`` be called?
+    are_slices_here: bool = True  # their entries, and not only their products?
+    # A slice of rows costs a dozen calls, 10 microseconds in NumPy: as much as its products with so
+    # many entries in a cache. On a device a dozen launches cost as much as far more entries.
+    entries_per_call: int = 2**12
     takes_any_library = False  # are products those of the vectors' library, whichever that is?
     known_by = "rows not in memory"  # in the words of a refusal, where the entries are not at hand
     shares_passes = False  # do products wait for an evaluation, which does all in one data pass?
@@ -76,6 +110,22 @@ class Matrix:
     def blocks(self) -> Iterable[RowBlock]:
         """All rows of a dense matrix in order, each once."""
         raise NotImplementedError
+
+    def slices(self, size: int, order: np.random.Generator | None = None) -> Iterator[RowSlice]:
+        """All rows, each once, in slices of about ``size`` neighbours: those cost one reading.
+
+        With ``order`` the slices come at random: for sums over rows that is as good as rows at
+        random, however the rows are sorted. Rows that are not in memory come block by block, and
+        only the slices of a block at random.
+        """
+        raise NotImplementedError
+
+    @cached_property
+    def row_squares(self) -> Host:
+        """|a_i|² of every row, to rounding."""
+        size = max(1, block_bytes() // max(1, 8 * self.shape[1]))
+        parts = [_row_squares(some.entries) for some in self.slices(size)]
+        return np.concatenate([*parts, np.empty(0)])
 
     def sweep(
         self,
@@ -188,6 +238,16 @@ class Matrix:
     def signature(self) -> tuple[Any, ...]:
         """Arrays that tell this matrix from every other, for a checkpoint."""
         return (self.entries,)
+
+
+def _row_squares(entries: Any) -> Host:
+    squares = entries.multiply(entries) if arrays.is_sparse(entries) else entries * entries
+    found = (
+        squares.sum(axis=1)
+        if arrays.is_sparse(entries)
+        else arrays.namespace(squares).sum(squares, axis=1)
+    )
+    return np.asarray(arrays.to_numpy(found), dtype=np.float64).reshape(-1)
 
 
 def rounded_up_roots(squares: Host, matrix: Matrix) -> Host | None:

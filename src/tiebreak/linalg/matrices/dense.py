@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +11,15 @@ import numpy as np
 
 from tiebreak.linalg import arrays, threads
 from tiebreak.linalg.arrays import Array, Host, namespace, rounding_unit
-from tiebreak.linalg.matrices.base import BLOCK, Matrix, RowBlock, block_bytes, rounded_up_roots
+from tiebreak.linalg.matrices.base import (
+    BLOCK,
+    Matrix,
+    RowBlock,
+    RowSlice,
+    block_bytes,
+    rounded_up_roots,
+    row_slices,
+)
 from tiebreak.linalg.matrices.streamed import Float64Rows
 
 CACHED_BYTES = 2**24  # of a matrix that stays in a cache anyhow, so that no pass need be shared
@@ -29,6 +37,8 @@ class Dense(Matrix):
         self.transposed = entries.T
         self.shape = (int(entries.shape[0]), int(entries.shape[1]))
         self._prototype = self._zeros(0)
+        if type(entries) is not np.ndarray:
+            self.entries_per_call = 2**23
         # Threads want the whole matrix: in blocks they take up to six times as long.
         is_plain = type(entries) is np.ndarray and entries.flags.c_contiguous
         if is_plain and entries.strides[0] <= BLOCK // 2 and threads.allowed() == 1:
@@ -57,6 +67,11 @@ class Dense(Matrix):
         size = max(FEWEST_ROWS, block_bytes() // (self.entries.itemsize * n))
         parts = (slice(i, i + size) for i in range(0, rows, size))
         return [(here, self.entries[here]) for here in parts]
+
+    has_slices = True
+
+    def slices(self, size: int, order: np.random.Generator | None = None) -> Iterator[RowSlice]:
+        return row_slices(self.entries, size, order)
 
     @property
     def stored(self) -> Array:

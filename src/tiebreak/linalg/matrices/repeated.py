@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from tiebreak.linalg.arrays import Array, Host, namespace, rounding_unit
-from tiebreak.linalg.matrices.base import Matrix, Weigh
+from tiebreak.linalg.matrices.base import Matrix, RowSlice, Weigh
 from tiebreak.linalg.matrices.dense import Fused
 from tiebreak.linalg.sizes import DENSE_LIMIT
+
+
+class _Copies:
+    """A few rows of A in all copies, to be multiplied."""
+
+    def __init__(self, block: Any, copies: int) -> None:
+        self.block, self.copies, self.shape = block, copies, block.shape
+
+    def __matmul__(self, x: Array) -> Array:
+        xp = namespace(x)
+        return xp.reshape((self.block @ xp.reshape(x, (self.copies, -1)).T).T, (-1,))
 
 
 class Repeated(Matrix):
@@ -29,7 +40,8 @@ class Repeated(Matrix):
         self._prototype = block.prototype
         # A GPU's pass has kernels for one vector of targets: there plain products are made.
         self.shares_passes: bool = block.shares_passes and not isinstance(block, Fused)
-        self.is_pass_expensive: bool = block.is_pass_expensive
+        self.entries_per_call = block.entries_per_call
+        self.has_slices, self.is_pass_expensive = block.has_slices, block.is_pass_expensive
         self.is_lanczos_cheap: bool = block.is_lanczos_cheap
 
     def _parts(self, xs: Sequence[Array]) -> list[Array]:
@@ -73,6 +85,13 @@ class Repeated(Matrix):
         inner = None if weigh is None else of_block
         _, sums = self.block.sweep(self._parts(xs), weights * copies, inner, flat)
         return products, sums.reshape(weights, copies * n)
+
+    def slices(self, size: int, order: np.random.Generator | None = None) -> Iterator[RowSlice]:
+        starts = self.block.shape[0] * np.arange(self.copies)[:, None]
+        for some in self.block.slices(size, order):
+            places = (starts + np.arange(some.rows.start, some.rows.stop)).reshape(-1)
+            pair = (_Copies(part, self.copies) for part in some[1:])
+            yield RowSlice(places, *pair)
 
     @property
     def size(self) -> int:

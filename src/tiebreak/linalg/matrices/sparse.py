@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
@@ -12,7 +12,13 @@ import numpy as np
 
 from tiebreak.linalg import threads
 from tiebreak.linalg.arrays import Array, Host, rounding_unit
-from tiebreak.linalg.matrices.base import Matrix, rounded_up_roots
+from tiebreak.linalg.matrices.base import (
+    Matrix,
+    RowSlice,
+    rounded_up_roots,
+    slice_ends,
+    slice_order,
+)
 from tiebreak.linalg.sizes import DENSE_LIMIT
 
 COPY_LIMIT = 2**27  # most non-zeros of a sparse matrix that is kept a second time, transposed
@@ -38,6 +44,22 @@ class Sparse(Matrix):
 
     def adjoint(self, *rs: Array) -> list[Array]:
         return self._columns.products(rs)
+
+    has_slices = True
+    _cut: tuple[int, list[RowSlice]] = (0, [])  # slices of this size, for they take long to make
+
+    def slices(self, size: int, order: np.random.Generator | None = None) -> Iterator[RowSlice]:
+        if self._cut[0] != size:
+            ends = slice_ends(self.shape[0], size)
+            parts = _parts(self.entries, ends)
+            self._cut = (
+                size,
+                [
+                    RowSlice(slice(*pair), part, part.T)
+                    for pair, part in zip(pairwise(ends), parts, strict=True)
+                ],
+            )
+        return (self._cut[1][i] for i in slice_order(len(self._cut[1]), order))
 
     @cached_property
     def _rows(self) -> RowParts:
@@ -136,7 +158,11 @@ def _times(A: Any, xs: Sequence[Array]) -> list[Array]:
 def _split(A: Any, count: int) -> list[Any]:
     """A matrix in CSR form as ``count`` parts, or fewer, of whole rows."""
     inner = np.searchsorted(A.indptr, np.arange(1, count) * (A.nnz / count))
-    ends = np.unique([0, *inner, A.shape[0]])
+    return _parts(A, np.unique([0, *inner, A.shape[0]]))
+
+
+def _parts(A: Any, ends: Sequence[int] | Host) -> list[Any]:
+    """The rows of a matrix in CSR form from each end to the next, as views."""
     parts = []
     for i, j in pairwise(ends):
         here = slice(A.indptr[i], A.indptr[j])

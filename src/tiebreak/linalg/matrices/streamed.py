@@ -15,7 +15,15 @@ import numpy as np
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array, Host
 from tiebreak.linalg.fingerprints import FromData, checksums, stamps
-from tiebreak.linalg.matrices.base import BLOCK, Matrix, RowBlock, block_bytes, random_pair
+from tiebreak.linalg.matrices.base import (
+    BLOCK,
+    Matrix,
+    RowBlock,
+    RowSlice,
+    block_bytes,
+    random_pair,
+    row_slices,
+)
 from tiebreak.linalg.matrices.row_sources import RowSource, open_source
 from tiebreak.linalg.sizes import DENSE_LIMIT
 
@@ -33,6 +41,16 @@ class RowBlocks(Matrix):
     @property
     def in_float64(self) -> Matrix | None:
         return Float64Rows(self)
+
+    has_slices = True
+
+    def slices(self, size: int, order: np.random.Generator | None = None) -> Iterator[RowSlice]:
+        for rows, block in self._read():
+            yield from row_slices(block, size, order, rows.start)
+
+    def _read(self) -> Iterable[RowBlock]:
+        """All rows in order, in blocks as large as they are in memory."""
+        return self.blocks()
 
     def forward(self, *xs: Array) -> list[Array]:
         return [*self.sweep(xs)[0]]

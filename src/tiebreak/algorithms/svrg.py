@@ -1,0 +1,431 @@
+"""BR-SVRG: Bregman rounds with variance-reduced steps, for losses of many rows.
+
+A full gradient of a loss with many rows is expensive, one of a few rows is noisy. With the slopes
+of all rows at a snapshot w, kept as one number per row, the slope of a slice I of rows
+
+    grad g(w) + m/|I| A_I'(phi'(A_I x) - phi'(A_I w))
+
+has a noise that falls with |x - w| (SVRG: Johnson, Zhang 2013). So that few epochs settle it, the
+objective must be strongly convex enough: a round is one of Bregman iteration, which keeps the
+weight eta of f large and leaves the accuracy to the multiplier p.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, TypeAlias
+
+import numpy as np
+
+from tiebreak.algorithms.base import NOT_ENDED, Method, StateReport
+from tiebreak.algorithms.common import (
+    check_positive,
+    check_whole,
+    need_lipschitz,
+    positive_smoothness,
+)
+from tiebreak.algorithms.fista import need_joint_prox
+from tiebreak.functions import (
+    Function,
+    LinearLoss,
+    Minorant,
+    SmoothFunction,
+    has_slices,
+    images_of,
+    summands,
+)
+from tiebreak.linalg import Array, Image, Refusal, arrays, deadline, in_files
+from tiebreak.linalg.matrices.base import RowSlice
+from tiebreak.problem import Point, Problem
+from tiebreak.proofs.certificate import Proved
+from tiebreak.proofs.evidence import StepEvidence
+from tiebreak.proofs.gate import ANSWER, Ended
+from tiebreak.sets import described
+
+Slope: TypeAlias = Callable[[Array], Array]
+
+
+@in_files("br-svrg.proof")
+class CutProof(NamedTuple):
+    """Where the proof is: the minorant of g at u, with the multiplier 1/t, and that of f at w."""
+
+    t: float
+    u: Point
+    g_u: Minorant
+    begun: int  # at which step
+
+
+@in_files("br-svrg")
+class State(NamedTuple):
+    """Everything a run needs to go on; the order of the slices follows from ``k`` and the seed."""
+
+    k: int
+    w: Point  # the snapshot
+    f_w: Minorant
+    g_w: Minorant
+    eta: float
+    slopes: Array  # p, the sum of grad g(w_j)/eta_j over the ends of rounds
+    weight: float  # the sum of 1/eta_j, and that of w_j/eta_j
+    points: Array
+    residual: float  # of g at the end of the last round
+    former: tuple[float, float]  # f and g there
+    proof: CutProof | None
+    tries: int  # proofs that were begun
+    finished: Ended
+    wanted: float  # the tolerance on f; 0: nobody asks
+    upper_value: float  # f(w) and g(w)
+    lower_value: float
+    evidence: StepEvidence
+
+    @property
+    def x(self) -> Array:
+        """The snapshot."""
+        return self.w.x
+
+
+@dataclass(frozen=True)
+class BregmanSVRG(Method):
+    """Bregman iteration whose rounds take variance-reduced steps with a few rows each.
+
+        at a snapshot w: all slopes of rows, grad g(w), grad f(w)          (one reading of the data)
+        if |grad g(w) + eta (grad f(w) + p)| <= accuracy |grad g(w)|, the round ends:
+            p <- p + grad g(w)/eta;  eta <- eta/2 unless |grad g(w)| has been halved
+        for all slices of rows, in a random order:                         (one reading of the data)
+            x <- prox of s eta f2 on Z at x - s (slope of g by the slice + eta (grad f1(x) + p))
+
+    with s = 1/(2 (L_g + V) + eta L_f), where V = L_max/b bounds the curvature of a mean over the b
+    rows of a slice and L_max that of one row. Where Z binds or there are penalties, gradient maps
+    take the place of the gradients in the test; p takes the gradient itself.
+
+    Slices are neighbouring rows, which cost no more than reading them, in a random order, which is
+    as good as rows at random also where these are sorted. b = L_max/L_g makes the noise as large as
+    the curvature; with fewer, steps are shorter. But the calls for a slice cost as much as some
+    thousand entries: b is so large that they do not cost more than its rows, unless fewer than 500
+    slices would be left; with fewer, the readings to the answer grow as fast as the calls fall.
+
+    The first eta = 20 (L_g + V)/(N L_f), N slices: then an epoch settles a round.
+
+    **The proof.** Once p says that f has settled to its tolerance, w is held. The minorant of g at
+    u with the multiplier 1/t proves f(w) where grad g(u) = -t grad f(w), as it does at
+    w + t sum_j (w_j - w)/eta_j but for terms of second order; the same steps on
+    g + t <grad f(w), .> lead from there to u. Only full readings are evidence.
+
+    Args:
+        batch: the number of rows in a slice, from the data if None.
+        eta_0: the first weight of f, from the data if None.
+        accuracy: of a round, as a share of the slope of g.
+        seed: of the order of the slices.
+
+    Examples:
+        >>> A = [[1.0, 1.0], [2.0, 2.0], [3.0, 3.0], [4.0, 4.0]]
+        >>> f, g = tb.SquaredNorm(center=[1, 0]), tb.Logistic(A, [0, 1, 0, 1])
+        >>> problem = tb.Problem(upper=f, lower=g, domain=tb.Ball(4))
+        >>> tb.solve(problem, tb.BregmanSVRG(), max_iter=100).x.round(3)
+        array([ 0.568, -0.432])
+    """
+
+    batch: int | None = None
+    eta_0: float | None = None
+    accuracy: float = 0.5
+    seed: int = 0
+
+    name: ClassVar[str] = "br-svrg"
+    paper: ClassVar[str] = (
+        "tiebreak; rounds as in Osher, Burger, Goldfarb, Xu, Yin 2005, steps as in Johnson, Zhang: "
+        "Accelerating stochastic gradient descent using predictive variance reduction, 2013"
+    )
+    assumptions: ClassVar[str] = (
+        "g a loss of rows, L_f and L_g known; f, g convex, each smooth + penalty, with a joint prox"
+    )
+    guarantee: ClassVar[str] = (
+        "with exact rounds g - g* <= O(1/k), linear where g grows quadratically; f - f* -> 0 where "
+        "the loss of a row is strictly convex; elsewhere a point is taken only where it is proved"
+    )
+    output: ClassVar[str] = "the last snapshot"
+    adapts: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_whole(self, "batch")
+        check_whole(self, "seed", 0)
+        check_positive(self, "eta_0", "accuracy")
+
+    def check(self, problem: Problem) -> Refusal | None:
+        refusal = need_joint_prox("BregmanSVRG", problem)
+        refusal = refusal or need_lipschitz("BregmanSVRG", problem, "upper", "lower")
+        lower = problem.smooth_parts[1].bare
+        if refusal or any(has_slices(part) for _, part in summands(lower)):
+            return refusal
+        needed = "must be a loss whose rows can be read a few at a time"
+        hint = "use primal-dual or auto"
+        return Refusal("BregmanSVRG", "lower", needed, type(lower).__name__, hint)
+
+    def describe(self, problem: Problem) -> str:
+        slices = self.slices(problem)
+        return f"Bregman rounds with variance-reduced steps, {slices} slices of rows in an epoch"
+
+    def slices(self, problem: Problem) -> int:
+        """In how many slices the rows of g are read."""
+        return self._sampled(problem)[1].steps
+
+    def report(self, state: State) -> StateReport:
+        """How it ended; every step is one worth a row."""
+        return StateReport(
+            state.finished,
+            is_good=state.proof is not None or bool(state.finished.why),
+            is_settling=not state.finished.why,
+            is_milestone=True,
+        )
+
+    def adapt(self, state: State, proved: Proved) -> State:
+        return state._replace(wanted=proved.asked[0])
+
+    def _sampled(self, problem: Problem) -> tuple[Sampled, Sampled]:
+        """Both levels with their slices."""
+        f, g = problem.smooth_parts
+        return Sampled(f, f.lipschitz, self.batch), Sampled(g, g.lipschitz, self.batch)
+
+    def init(self, problem: Problem, x0: Array) -> State:
+        """The first snapshot, and the eta with which an epoch settles a round."""
+        (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
+        (w,) = problem.forward(problem.prox(x0, 0.0, 0.0))
+        upper, lower = f1.evaluate_async([w.f]), g1.evaluate_async([w.g])
+        ((f_w,), _), ((g_w,), _) = upper(), lower()
+        _, rows = self._sampled(problem)
+        L_f = positive_smoothness(problem, problem.upper, f_w, g_w)
+        eta = self.eta_0 or 20.0 * (rows.lipschitz + rows.noise) / (rows.steps * L_f) or 1.0
+        nothing, value = arrays.zeros_like(w.x), g_w.value + g2.value(w.x)
+        return State(
+            k=0, w=w, f_w=f_w, g_w=g_w, eta=eta, slopes=nothing, weight=0.0, points=nothing,
+            residual=math.inf, former=(math.inf, value), proof=None, tries=0, finished=NOT_ENDED,
+            wanted=0.0,
+            upper_value=f_w.value + f2.value(w.x), lower_value=value,
+            evidence=StepEvidence(values=((value, w.x, g_w),)),
+        )  # fmt: skip
+
+    def step(self, problem: Problem, state: State) -> State:
+        """An epoch, and a full reading at its end: of a round, or of the proof."""
+        if state.finished.why:
+            return state
+        f, g = self._sampled(problem)
+        state = state._replace(k=state.k + 1)
+        order = np.random.default_rng([self.seed, state.k])
+        if state.proof is not None and state.k <= 2 * state.proof.begun:
+            return _proof_step(problem, state, state.proof, g, order)
+        eta, p, weights = state.eta, state.slopes, (state.eta, 1.0 + state.eta * state.weight)
+        f_slope = f.slope(state.f_w, state.w.upper, order)
+        g_slope = g.slope(state.g_w, state.w.lower, order)
+        s = 0.5 / (g.lipschitz + g.noise + eta * (0.5 * f.lipschitz + f.noise))
+
+        def slope(x: Array) -> Array:
+            return g_slope(x) + eta * (p + f_slope(x))
+
+        x = _epoch(problem, state.x, g.steps, s, slope, weights)
+        after = _at_snapshot(problem, state._replace(proof=None), x)
+        t = 1.0 / (g.lipschitz + eta * f.lipschitz)  # of gradient maps
+        lower = after.g_w.slope
+        moved = problem.prox(
+            x - t * (lower + eta * (p + after.f_w.slope)), t * weights[0], t * weights[1]
+        )
+        residual = arrays.norm(x - problem.prox(x - t * lower, 0.0, t)) / t
+        if not arrays.norm(x - moved) <= self.accuracy * t * residual:
+            return after
+        after = after._replace(
+            slopes=p + lower / eta,
+            weight=state.weight + 1.0 / eta,
+            points=state.points + x / eta,
+            eta=0.5 * eta if residual > 0.5 * state.residual else eta,
+            residual=residual,
+        )
+        after = _with_proof(problem, after)
+        is_settled = _error(after, lower) <= max(1e-11, 32.0 * arrays.epsilon(x))
+        after = after._replace(former=(after.upper_value, after.lower_value))
+        if not (is_settled and self.ends(problem)):
+            return after
+        rounds = f"f has settled after {after.k} epochs of Bregman rounds"
+        return after._replace(finished=Ended(ANSWER, rounds))
+
+    def ends(self, problem: Problem) -> bool:
+        """Does it end by itself?  On R^n, where the loss of a row is strictly convex.
+
+        Elsewhere Bregman rounds may settle at a point that is none of the answer.
+        """
+        parts = [part for _, part in summands(problem.smooth_parts[1].bare)]
+        is_strict = all(
+            part.bend is not None if has_slices(part) else part.degree <= 2 for part in parts
+        )
+        return is_strict and problem.is_smooth and described(problem.domain).is_space
+
+
+def _at_snapshot(problem: Problem, state: State, x: Array) -> State:
+    """The state with its snapshot at x, by a full reading."""
+    (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
+    (w,) = problem.forward(x)
+    upper, lower = f1.evaluate_async([w.f]), g1.evaluate_async([w.g])
+    ((f_w,), _), ((g_w,), _) = upper(), lower()
+    value = g_w.value + g2.value(x)
+    evidence = StepEvidence(upper=((1.0, f_w),), lower=((1.0, g_w),), values=((value, x, g_w),))
+    return state._replace(
+        w=w, f_w=f_w, g_w=g_w, upper_value=f_w.value + f2.value(x), lower_value=value,
+        evidence=evidence,
+    )  # fmt: skip
+
+
+# -- rows -----------------------------------------------------------------------------------------
+
+
+class Slices(NamedTuple):
+    """A loss whose rows are read a few at a time."""
+
+    weight: float
+    loss: LinearLoss
+    size: int  # rows in a slice, about
+    noise: float  # the curvature of a mean over a slice, at most
+
+    @property
+    def steps(self) -> int:
+        """The number of slices."""
+        return max(1, round(self.loss.row_count / self.size))
+
+    def change(self, image: Image, order: np.random.Generator) -> Slope:
+        """x -> what the slope has changed since a snapshot, by another slice every time."""
+        loss, before = self.loss, self.loss.slopes_in_image(image)
+        epoch: Iterator[RowSlice] = iter(())
+
+        def drawn(x: Array) -> Array:
+            nonlocal epoch
+            if (some := next(epoch, None)) is None:
+                epoch = iter(loss.matrix.slices(self.size, order))
+                some = next(epoch)
+            return self.weight * loss.slope_of(some, x, before)
+
+        return drawn
+
+
+class Sampled:
+    """A smooth function with the slices of its losses, if it has any."""
+
+    def __init__(self, h: SmoothFunction, L: float, batch: int | None) -> None:
+        self.function, self.lipschitz, parts = h, L, summands(h.bare)
+        self.slices: list[Slices | None] = [
+            _slices(weight, part, L, batch) if has_slices(part) else None for weight, part in parts
+        ]
+        self.others: list[tuple[float, Function]] = [
+            pair for pair, some in zip(parts, self.slices, strict=True) if some is None
+        ]
+
+    @property
+    def noise(self) -> float:
+        """The curvature of a mean over a slice, at most."""
+        return sum(some.noise for some in self.slices if some is not None)
+
+    @property
+    def steps(self) -> int:
+        """So many slices, and all rows have been read."""
+        return max(some.steps for some in self.slices if some is not None)
+
+    def slope(self, at: Minorant, image: Image, order: np.random.Generator) -> Slope:
+        """x -> its slope there, by another slice every time, from a snapshot."""
+        h = self.function
+        pairs = zip(self.slices, images_of(h.bare, image), strict=True)
+        drawn = [some.change(each, order) for some, each in pairs if some is not None]
+        if not drawn:
+            return h.gradient if h.bare.passes(1, 1, 0) else h.bare.gradient
+        steady = at.slope
+        for weight, part in self.others:
+            steady = steady - weight * part.gradient(at.at)
+
+        def sampled(x: Array) -> Array:
+            total = steady
+            for change in drawn:
+                total = total + change(x)
+            for weight, part in self.others:
+                total = total + weight * part.gradient(x)
+            return total
+
+        return sampled
+
+
+def _slices(weight: float, loss: LinearLoss, L: float, batch: int | None) -> Slices:
+    """With as many rows in a slice as make its noise as small as the curvature, or more."""
+    rows, most = max(loss.row_count, 1), weight * loss.row_lipschitz
+    enough = most / L if L > 0.0 else 1.0
+    calls = loss.matrix.entries_per_call * rows / max(loss.matrix.size, 1)  # as rows
+    size = batch or math.ceil(max(enough, min(calls, rows / 500)))
+    size = min(max(size, 1), rows)
+    return Slices(weight, loss, size, most / size)
+
+
+def _epoch(
+    problem: Problem, x: Array, steps: int, s: float, slope: Slope, weights: tuple[float, float]
+) -> Array:
+    """All slices once, from x: prox-gradient steps of length s with these weights of f2 and g2."""
+    is_free = described(problem.domain).is_space
+    with arrays.quiet():
+        for _ in range(steps):
+            deadline.check()
+            x = x - s * slope(x)
+            if not problem.is_smooth:
+                x = problem.prox(x, s * weights[0], s * weights[1])
+            elif not is_free:
+                x = problem.domain.project(x)
+    problem.lower.note_reading()
+    return x
+
+
+# -- the proof ------------------------------------------------------------------------------------
+
+
+def _error(state: State, lower: Array) -> float:
+    """About |f(w) - f*|, relative: by the multipliers, and by what f has changed in a round."""
+    c = state.points - state.weight * state.x
+    size = abs(state.upper_value) + arrays.norm(state.f_w.slope) * arrays.norm(state.x)
+    gain = max(abs(arrays.dot(c, lower)), abs(state.upper_value - state.former[0]))
+    return gain / size if size > 0.0 else gain
+
+
+def _with_proof(problem: Problem, state: State) -> State:
+    """At the end of a round: begin the proof, if f has settled as far as can be told.
+
+    Its bound lacks t/2 |<c, grad f>| with c = sum_j (w_j - w)/eta_j, and (g(w) - g*)/t; g has
+    fallen in the last round by about as much as it has still to fall.
+    """
+    x, fall = state.x, state.former[1] - state.lower_value
+    c = state.points - state.weight * x
+    pull = abs(arrays.dot(c, state.f_w.slope))
+    is_bounded = problem.is_bounded or problem.radius is not None
+    if not (is_bounded and pull > 0.0 and state.wanted > 0.0):
+        return state
+    t = min(0.25 * state.wanted / pull, state.eta)
+    if not abs(fall) <= 0.25 * t * state.wanted * 0.25**state.tries:
+        return state
+    u, g_u = _cut_at(problem, x + t * c)
+    return state._replace(
+        proof=CutProof(t, u, g_u, state.k), evidence=_evidence(state, t, g_u), tries=state.tries + 1
+    )
+
+
+def _cut_at(problem: Problem, x: Array) -> tuple[Point, Minorant]:
+    (u,) = problem.forward(problem.domain.project(x))
+    ((g_u,), _) = problem.smooth_parts[1].evaluate([u.g])
+    return u, g_u
+
+
+def _evidence(state: State, t: float, g_u: Minorant) -> StepEvidence:
+    return StepEvidence(
+        upper=((1.0, state.f_w),), cuts=((1.0 / t, g_u),), lower=((1.0, state.g_w),),
+        values=((state.lower_value, state.x, state.g_w),),
+    )  # fmt: skip
+
+
+def _proof_step(
+    problem: Problem, state: State, proof: CutProof, g: Sampled, order: np.random.Generator
+) -> State:
+    """An epoch on g + t <grad f(w), .>, and the cut at its end."""
+    t, pull = proof.t, proof.t * state.f_w.slope
+    g_slope = g.slope(proof.g_u, proof.u.lower, order)
+    s = 0.5 / (g.lipschitz + g.noise)
+    x = _epoch(problem, proof.u.x, g.steps, s, lambda x: g_slope(x) + pull, (t, 1.0))
+    u, g_u = _cut_at(problem, x)
+    return state._replace(proof=proof._replace(u=u, g_u=g_u), evidence=_evidence(state, t, g_u))
