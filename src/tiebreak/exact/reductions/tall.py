@@ -320,7 +320,7 @@ def _is_rounding(g: TallLevel, N: Host, others: Host) -> bool:
 
     A'A alone cannot tell: its eigenvalues are squares.
     """
-    (A,) = g.given_rows()
+    A = g.losses[0][1].given_matrix.on_host()
     deadline.check(deadline.svd_work(A.shape[0], N.shape[1]))
     sigma = np.append(np.sort(others)[::-1], np.linalg.svd(A @ N, compute_uv=False))
     return clear_rank(sigma, A.shape, EPS) == (len(others), len(others))
