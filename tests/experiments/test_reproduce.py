@@ -300,7 +300,7 @@ def test_report_and_pictures_come_from_rows_csv_and_hold_every_claim(what, tmp_p
     header = (tmp_path / "rows.csv").read_text().splitlines()[0]
     assert header == (
         "experiment,instance,method,iteration,gradients,seconds,upper,lower,upper_error,"
-        "lower_error,distance"
+        "lower_error,distance,passes"
     )
     pictures = [path for path in made.files if path.suffix in (".png", ".pdf")]
     assert len(pictures) >= 2

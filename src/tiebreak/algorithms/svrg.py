@@ -143,6 +143,7 @@ class BregmanSVRG(Method):
         "with exact rounds g - g* <= O(1/k), linear where g grows quadratically; f - f* -> 0 where "
         "the loss of a row is strictly convex; elsewhere a point is taken only where it is proved"
     )
+    cites: ClassVar[tuple[str, ...]] = ("osher2005", "johnsonzhang2013", "kovalev2020")
     output: ClassVar[str] = "the last snapshot"
     adapts: ClassVar[bool] = True
 

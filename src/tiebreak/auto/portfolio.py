@@ -160,7 +160,9 @@ class Portfolio(Method):
     def step(self, problem: Problem, state: State) -> State:
         """One step of the method at work, or the first state of one that begins."""
         state = state._replace(k=state.k + 1, evidence=StepEvidence())
-        if state.at == state.answer and (state := self._next(state)).phase == OVER:
+        if state.at == state.answer and state.phase != OVER:
+            state = self._next(state)
+        if state.phase == OVER:  # as what is proved may have said before this step
             return state
         candidate, runner = self.candidates[state.at], state.runners[state.at]
         has_others = self._has_others(state)
