@@ -201,6 +201,20 @@ def test_a_loss_that_falls_for_ever(kind: str) -> None:
     assert tb.solve(tb.Levels(*levels, domain=tb.Ball(2.0))).success
 
 
+def test_rounding_in_the_root_of_a_form_is_no_unit():
+    """Its entries of 1e-17 made units of 1e-6, in which the slope of the second level was 0."""
+    Q = [
+        [2.0, 1.0, 1.0, -2.0, -1.0],
+        [1.0, 1.0, 1.0, -1.0, -1.0],
+        [1.0, 1.0, 2.0, -1.0, -2.0],
+        [-2.0, -1.0, -1.0, 3.0, 0.0],
+        [-1.0, -1.0, -2.0, 0.0, 3.0],
+    ]  # of rank 4: 0 along (1, 0, 1, 1, 1)
+    falls = tb.Linear([0.0, 1.0, 0.0, 0.0, 1.0])
+    levels = tb.Levels(tb.Quadratic(Q, np.zeros(5)), falls, tb.L1())
+    assert tb.solve(levels).status == "unbounded"
+
+
 @pytest.mark.parametrize("rise", [0.0, 1e-13])
 def test_a_fall_along_ties_that_may_be_rounding_is_not_called_unbounded(rise):
     """g sees the direction of f's fall by 1e-13 of its size: a minimiser is far away."""
