@@ -60,7 +60,7 @@ def in_units(program: ConicProgram) -> tuple[ConicProgram, Units]:
     )
     deadline.check()
     everything = _entries([rows, *squares, linear])
-    lengths = _columns(everything, group, program.size)
+    lengths = _columns(everything, group, program.size, range(len(program.offset), len(targets)))
     deadline.check()
     everything = everything.in_columns(lengths)
     squared = np.bincount(everything.row, everything.size**2, minlength=len(group))
@@ -114,19 +114,21 @@ def _distance(sizes: Host, targets: Host) -> float:
     return float(_power_of_two(np.median(np.abs(targets[which]) / sizes[which])))
 
 
-def _columns(entries: _Entries, group: Host, n: int) -> Host:
+def _columns(entries: _Entries, group: Host, n: int, squares: range) -> Host:
     """Of the variables: in these units the entries of every row are as much alike as they can be.
 
     By means of logarithms over rows and columns in turn; 1 where that makes little difference. Rows
     of one cone have one unit. A row of one entry says nothing: it is a bound, in any unit. Nor does
-    an entry that is rounding beside others of its row and of its column: a root has many of these.
+    one of ``squares`` that is rounding beside others of its row and of its column: roots have many.
     """
     groups = int(group[-1]) + 1 if len(group) else 0
     in_row, in_column = np.zeros(groups), np.zeros(n)
     np.maximum.at(in_row, group[entries.row], entries.size)
     np.maximum.at(in_column, entries.column, entries.size)
     largest = np.minimum(in_row[group[entries.row]], in_column[entries.column])
-    entries = _Entries(*(part[entries.size > TOL.clear * largest] for part in entries))
+    is_square = (squares.start <= entries.row) & (entries.row < squares.stop)
+    says = ~is_square | (entries.size > TOL.rounding * largest)
+    entries = _Entries(*(part[says] for part in entries))
     several = np.bincount(group[entries.row], minlength=groups)[group[entries.row]] > 1
     rows, columns = group[entries.row][several], entries.column[several]
     logs = np.log2(entries.size[several])
