@@ -69,8 +69,8 @@ class BregmanIteration(Method):
     conjugate gradients.
 
     Rounds that are solved exactly from x_0 = argmin f have g(x_j) - g* <= eta D(x*, x_0)/j, D being
-    the Bregman distance of f (Osher et al.). f tends to f* where g is of the form above; where g is
-    flat inside, as a squared hinge is, nothing says so, and the method ends without a claim.
+    the Bregman distance of f (Osher et al.). f tends to f* if g is of the form above. If g is flat
+    inside, as a squared hinge is, f may settle elsewhere: an answer without a proof says little.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
