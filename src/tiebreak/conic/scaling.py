@@ -122,10 +122,9 @@ def _columns(entries: _Entries, group: Host, n: int, squares: range) -> Host:
     one of ``squares`` that is rounding beside others of its row and of its column: roots have many.
     """
     groups = int(group[-1]) + 1 if len(group) else 0
-    in_row, in_column = np.zeros(groups), np.zeros(n)
-    np.maximum.at(in_row, group[entries.row], entries.size)
-    np.maximum.at(in_column, entries.column, entries.size)
-    largest = np.minimum(in_row[group[entries.row]], in_column[entries.column])
+    in_row = _largest(entries.row, entries.size, group)[entries.row]
+    in_column = _largest(entries.column, entries.size, np.arange(n))[entries.column]
+    largest = np.minimum(in_row, in_column)
     is_square = (squares.start <= entries.row) & (entries.row < squares.stop)
     says = ~is_square | (entries.size > TOL.rounding * largest)
     entries = _Entries(*(part[says] for part in entries))
