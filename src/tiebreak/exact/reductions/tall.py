@@ -169,10 +169,7 @@ class TallLevel:
         """The length of the longest row of a loss, at most, in these units."""
         key = units.tobytes()
         if self._longest is None or self._longest[0] != key:
-            scaled = np.diag(units)
-            longest = max(
-                (self._longest_product(loss, scaled) for _, loss in self.losses), default=0.0
-            )
+            longest = max((_longest_row(self, loss, units) for _, loss in self.losses), default=0.0)
             self._longest = key, longest * (1.0 + rounding_unit(EPS, self.n))
         return self._longest[1]
 
@@ -188,6 +185,16 @@ class TallLevel:
             products = np.asarray(some.entries @ M)
             most = max(most, float(np.max(np.sum(products * products, axis=1), initial=0.0)))
         return math.sqrt(most)
+
+
+def _longest_row(level: TallLevel, loss: LinearLoss, units: Host) -> float:
+    """The length of the longest row of a loss in these units; no product n x n is needed for it."""
+    most = 0.0
+    for some in level.slices(loss.matrix):
+        A = some.entries
+        squares = A * A if isinstance(A, np.ndarray) else A.multiply(A)
+        most = max(most, float(np.max(squares @ (units * units), initial=0.0)))
+    return math.sqrt(most)
 
 
 class TallAnswer(NamedTuple):
