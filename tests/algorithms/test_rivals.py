@@ -11,6 +11,7 @@ from typing import Any
 import array_api_strict as xps
 import numpy as np
 import pytest
+from helpers.edge_cases import check_small, check_units
 from helpers.rivals import (
     EPS,
     Instance,
@@ -609,35 +610,13 @@ def test_an_accuracy_gives_its_penalty():
 @pytest.mark.parametrize("method", RIVALS, ids=NAMES)
 @pytest.mark.parametrize("domain", [tb.Ball(2.0), tb.Simplex(3.0), tb.Box(-1.0, 2.0)])
 def test_linear_levels_are_no_division_by_zero(method, domain):
-    c = np.array([1.0, -2.0, 0.5])
-    for unit_f, unit_g in ((1e-8, 1.0), (1.0, 1e8), (1e150, 1e-150)):
-        for lower in (
-            tb.Linear(unit_g * np.array([0.0, 0.0, 1.0])),
-            unit_g * tb.LeastSquares([[1.0, 1.0, 1.0]], [1.0]),
-        ):
-            for upper in (tb.Linear(unit_f * c), tb.Linear(np.zeros(3)), tb.SquaredNorm(unit_f)):
-                problem = tb.Problem(upper=upper, lower=lower, domain=domain)
-                result = tb.solve(problem, method, max_iter=10, rtol=0)
-                assert result.nit == 10, str(result)
-                assert np.all(np.isfinite(result.x))
-                assert domain.contains(result.x, 1e-9)
+    check_units(method, domain)
 
 
 @pytest.mark.sample(6)
 @pytest.mark.parametrize("method", RIVALS, ids=NAMES)
 def test_one_variable_one_point_and_a_start_that_is_optimal(method):
-    one = tb.Problem(
-        upper=tb.SquaredNorm(1.0, [3.0]), lower=tb.LeastSquares([[0.0]], [0.0]), domain=tb.Ball(5.0)
-    )
-    assert tb.solve(one, method, max_iter=1000, rtol=0).x == pytest.approx([3.0], abs=0.2)
-    point = tb.Problem(
-        upper=tb.SquaredNorm(), lower=tb.Linear([1.0, 1.0]), domain=tb.Box([1.0, 2.0], [1.0, 2.0])
-    )
-    assert tb.solve(point, method, max_iter=20).x.tolist() == [1.0, 2.0]
-    still = tb.Problem(
-        upper=tb.SquaredNorm(), lower=tb.LeastSquares(np.zeros((0, 4)), []), domain=tb.Ball()
-    )
-    assert not tb.solve(still, method, max_iter=20, rtol=0).x.any()
+    check_small(method)
 
 
 @pytest.mark.sample(6)
