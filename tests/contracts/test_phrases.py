@@ -1,0 +1,42 @@
+"""Phrases that must not return to what people read: pages, messages, docstrings and comments."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+GONE = [  # a regular expression, and what to write instead
+    r"as well as it goes",  # in the least-squares sense
+    r"\byour word\b",  # user-supplied, not verified
+    r"no theorem speaks",  # no convergence theorem applies
+    r"\bdear\b",  # expensive
+    r"by its looks",  # obviously
+    r"belongs? into",  # put ... in
+    r"such that are",  # those that are
+    r"so long until",  # wait this many times ... before
+    r"by this the penalty is",  # factor by which the penalty shrinks
+]
+
+
+def prose(sentences):
+    """Everything that people read, by file, on one line each."""
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        yield path, " ".join(path.read_text(encoding="utf-8").split())
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        found = [*sentences.strings(sentences.ast.parse(text)), *sentences.comments(text)]
+        yield path, "\n".join(" ".join(said.split()) for _, said in found)
+
+
+def test_phrases_that_read_as_translated_do_not_return():
+    spec = importlib.util.spec_from_file_location("sentences", ROOT / "docs" / "sentences.py")
+    sentences = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sentences)
+    gone = re.compile("|".join(GONE), re.IGNORECASE)
+    found = [
+        f"{path.relative_to(ROOT)}: ...{text[max(0, match.start() - 30) : match.end() + 30]}..."
+        for path, text in prose(sentences)
+        for match in gone.finditer(text)
+    ]
+    assert not found, "\n".join(found)
