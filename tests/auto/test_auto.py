@@ -300,6 +300,18 @@ def test_an_exact_answer_without_a_proof_gets_one_by_multipliers():
     )
 
 
+def test_cones_take_their_turn_where_there_is_no_exact_method():
+    # The l1 norm in a ball: thousands of first-order steps, and one of an interior-point method.
+    rng = np.random.default_rng(3)
+    A = rng.integers(-3, 4, (22, 59)).astype(float)
+    planted = np.zeros(59)
+    planted[:4] = [1.0, 2.0, -3.0, 4.0]
+    lower = tb.LeastSquares(A, A @ planted)
+    result = tb.solve(tb.Problem(upper=tb.L1(), lower=lower, domain=tb.Ball(8.0)))
+    assert result.status == "certified"
+    np.testing.assert_allclose(result.x, planted, atol=1e-8)
+
+
 def test_a_single_minimiser_is_said_on_every_road():
     """The lower level is strongly convex: the report says that there is nothing to choose."""
     problem = tb.Problem(

@@ -54,8 +54,10 @@ def choose(problem: Problem) -> Portfolio:
         title = f"exact, by direct factorisation ({_sizes(problem)})"
         least = _factorisation(problem)
         candidates.append(Candidate(Exact(), title, least, is_direct=True, refines=True))
-    if not candidates and not Conic().refusal(problem):
-        candidates.append(Candidate(Conic(), "conic", 0.0, is_direct=True, refines=True))
+    elif not Conic().refusal(problem):
+        # An interior-point method factorises the data of each level some twenty times.
+        least = 20.0 * _factorisation(problem)
+        candidates.append(Candidate(Conic(), "conic", least, is_direct=True, refines=True))
     if any(penalty.terms.has_operator for penalty in problem.penalties):
         candidates = _with_operator(problem, refusal is None) or candidates
     why = f"there is no exact method with {refusal.got}" if refusal else ""
