@@ -310,7 +310,7 @@ def test_a_saved_result_is_no_problem_and_save_needs_a_file_of_its_kind(here, ca
     refused(capsys, ["run.npz"], "run.npz must hold a problem, got a result")
     needed = "tiebreak solve: --save must be a .npz file, got 'run.pkl'"
     refused(capsys, ["p.toml", "--save", "run.pkl"], needed)
-    refused(capsys, ["no.npz"], "load: no.npz is not there")
+    refused(capsys, ["no.npz"], "load: no.npz does not exist")
 
 
 # -- bad input ------------------------------------------------------------------------------------
@@ -326,10 +326,10 @@ def refused(capsys, arguments, sentence):
 @pytest.mark.parametrize(
     ("text", "arguments", "sentence"),
     [
-        (None, [], "p.toml is not there"),
+        (None, [], "p.toml does not exist"),
         ("", [], "p.toml: the table [upper] is missing"),
-        (SMALL + "cente = [1.0]\n", [], "p.toml: [domain] has no key 'cente' (did you mean 'center'?), known keys are center, radius"),
-        (SMALL.replace("[1.0]", '"b.csv"'), [], "p.toml: [lower] b: b.csv is not there"),
+        (SMALL + "cente = [1.0]\n", [], "p.toml: [domain] has no key 'cente' (did you mean 'center'?); known keys are center, radius"),
+        (SMALL.replace("[1.0]", '"b.csv"'), [], "p.toml: [lower] b: b.csv does not exist"),
         (SMALL, ["--out", "p.toml"], "--out must be a folder, but p.toml is a file"),
         (SMALL, ["--out", "p.toml/x"], "--out must be a folder, but {here}{sep}p.toml is a file"),
     ],

@@ -118,17 +118,17 @@ x = "x.csv"
         (TWO + '[upper]\nkind = "L1"\n', "[[level]] excludes the table [upper]"),
         (TWO + '[lower]\nkind = "L1"\n', "[[level]] excludes the table [lower]"),
         (TWO + "[error_bound]\norder = 2\n", "[[level]] excludes the table [error_bound]"),
-        (FIRST + '[[level]]\nname = "x"\n', "[level 2] lacks the key 'kind', " + FUNCTION_KINDS),
-        (FIRST + '[[level]]\nkind = "L2"\nweigth = 1\n', "[level 2] has no key 'weigth' (did you mean 'weight'?), known keys are center, name, penalty, slack, weight"),
-        (FIRST + '[level.penalty]\nkind = "Ball"\n' + LAST, "[level 1.penalty] has the unknown kind 'Ball', " + PENALTY_KINDS),
+        (FIRST + '[[level]]\nname = "x"\n', "[level 2] lacks the key 'kind'; " + FUNCTION_KINDS),
+        (FIRST + '[[level]]\nkind = "L2"\nweigth = 1\n', "[level 2] has no key 'weigth' (did you mean 'weight'?); known keys are center, name, penalty, slack, weight"),
+        (FIRST + '[level.penalty]\nkind = "Ball"\n' + LAST, "[level 1.penalty] has the unknown kind 'Ball'; " + PENALTY_KINDS),
         (FIRST + "slack = -1.0\n" + LAST, "[level 1] Level: slack must be a non-negative finite number, got -1.0"),
         (FIRST + 'slack = "1 %"\n' + LAST, "[level 1] Level: slack must be a number in the level's own units or a Slack, such as Slack(relative=0.01) for 1 % of its best value, got '1 %'"),
-        (FIRST + "slack = { percent = 1 }\n" + LAST, "[level 1.slack] has no key 'percent', known keys are absolute, relative, share"),
+        (FIRST + "slack = { percent = 1 }\n" + LAST, "[level 1.slack] has no key 'percent'; known keys are absolute, relative, share"),
         (FIRST + "slack = { relative = -1 }\n" + LAST, "[level 1.slack] Slack: relative must be a non-negative finite number, got -1"),
-        (FIRST + "name = 3\n" + LAST, "[level 1] Level: name must be a text, got int"),
-        (FIRST + LAST + "slack = 1.0\n", "Levels: the last level must have no slack, for no level follows it, got Slack(absolute=1.0, relative=0.0, share=0.0)"),
+        (FIRST + "name = 3\n" + LAST, "[level 1] Level: name must be a string, got int"),
+        (FIRST + LAST + "slack = 1.0\n", "Levels: the last level must have no slack, because no level follows it, got Slack(absolute=1.0, relative=0.0, share=0.0)"),
         (FIRST + 'name = "a"\n' + LAST + 'name = "a"\n', "Levels: names must differ, got a, a"),
-        (FIRST + '[[level]]\nkind = "Linear"\nc = [1.0]\n', "Levels: all levels must have as many variables, got 1 and 2"),
+        (FIRST + '[[level]]\nkind = "Linear"\nc = [1.0]\n', "Levels: all levels must have the same number of variables, got 1 and 2"),
     ],
 )  # fmt: skip
 def test_wrong_levels_get_one_sentence(tmp_path, text, sentence):
@@ -156,7 +156,7 @@ def test_three_levels_are_solved_printed_and_written(here, capsys):
         [*(os.path.join("out", name) for name in ("x.npy", "report.json")), "run.npz"]
     )
     assert said.endswith(
-        f"no plot     pictures are of two levels without slack\n  files       {files}\n"
+        f"no plot     only two levels without slack can be drawn\n  files       {files}\n"
     )
     np.testing.assert_allclose(np.load(here / "out" / "x.npy"), ANSWER, atol=1e-8)
     report = strict_json(here / "out" / "report.json")

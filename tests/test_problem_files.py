@@ -109,19 +109,19 @@ def write(path, content):
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        ("a.txt", "1", "{} has an unknown ending, known are .npy, .npz, .csv, .mtx, .mtx.gz"),
-        ("a", "1", "{} has an unknown ending, known are .npy, .npz, .csv, .mtx, .mtx.gz"),
-        ("a.npy", None, "{} is not there"),
-        ("a.npz", None, "{} is not there"),
-        ("a.csv", None, "{} is not there"),
-        ("a.mtx", None, "{} is not there"),
+        ("a.txt", "1", "{} has an unknown ending; known endings are .npy, .npz, .csv, .mtx, .mtx.gz"),
+        ("a", "1", "{} has an unknown ending; known endings are .npy, .npz, .csv, .mtx, .mtx.gz"),
+        ("a.npy", None, "{} does not exist"),
+        ("a.npz", None, "{} does not exist"),
+        ("a.csv", None, "{} does not exist"),
+        ("a.mtx", None, "{} does not exist"),
         ("a.npy", "1,2\n", "{} is not a .npy file"),
         ("a.npy", pickle.dumps([1.0]), "{} is not a .npy file"),
         ("a.npy", b"", "{} is not a .npy file"),
         ("a.npz", "1,2\n", "{} is not a .npz file"),
-        ("a.csv", b"\x93NUMPY\xff", "{} is not a .csv file, it is not text"),
-        ("a.csv", "", "{} is empty, it holds no numbers"),
-        ("a.csv", "x,y\n", "{} is empty, it holds no numbers"),
+        ("a.csv", b"\x93NUMPY\xff", "{} is not a .csv file: it is not text"),
+        ("a.csv", "", "{} is empty: it holds no numbers"),
+        ("a.csv", "x,y\n", "{} is empty: it holds no numbers"),
         ("a.csv", "x,y\n1,2\n3,four\n", "{}, line 3: 'four' is not a number"),
         ("a.csv", "1,2\n\n3,\n", "{}, line 3: '' is not a number"),
         ("a.csv", "1,two\n3,4\n", "{}, line 1: 'two' is not a number"),
@@ -144,19 +144,19 @@ def test_a_wrong_array_gets_one_sentence(tmp_path):
         (np.array([1, "x"], dtype=object), objects),
         (np.array(["x"]), "{} must hold real numbers, got entries of type <U1"),
         (np.array([1j]), "{} must hold real numbers, got entries of type complex128"),
-        (np.zeros((0, 3)), "{} is empty, its shape is (0, 3)"),
+        (np.zeros((0, 3)), "{} is empty: its shape is (0, 3)"),
     ]:
         np.save(npy, array)
         says(lambda: read_array(npy), sentence.format(npy))
         np.savez(npz, a=array)
         says(lambda: read_array(npz), sentence.format(npz))
     np.savez(npz, A=MATRIX, b=VECTOR)
-    says(lambda: read_array(f"{npz}:c"), f"{npz} has no array 'c', its arrays are A, b")
+    says(lambda: read_array(f"{npz}:c"), f"{npz} has no array 'c'; its arrays are A, b")
     says(lambda: read_array(npz), f"{npz} holds the arrays A, b: pick one, as in a.npz:A")
     np.savez(npz)
-    says(lambda: read_array(npz), f"{npz} is empty, it holds no arrays")
+    says(lambda: read_array(npz), f"{npz} is empty: it holds no arrays")
     (tmp_path / "b.npy").mkdir()
-    says(lambda: read_array(tmp_path / "b.npy"), f"{tmp_path}/b.npy is a folder, a file is needed")
+    says(lambda: read_array(tmp_path / "b.npy"), f"{tmp_path}/b.npy is a folder, not a file")
 
 
 @pytest.mark.parametrize("ending", [".npy", ".npz", ".mtx.gz"])
@@ -382,26 +382,26 @@ PENALTY_KINDS = f"known kinds are {', '.join(PENALTIES)}"
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("[lower.penalty]\n", f"[lower.penalty] lacks the key 'kind', {PENALTY_KINDS}"),
+        ("[lower.penalty]\n", f"[lower.penalty] lacks the key 'kind'; {PENALTY_KINDS}"),
         (
             '[lower.penalty]\nkind = "Lasso"\n',
-            f"[lower.penalty] has the unknown kind 'Lasso', {PENALTY_KINDS}",
+            f"[lower.penalty] has the unknown kind 'Lasso'; {PENALTY_KINDS}",
         ),
         (
             '[upper.penalty]\nkind = "SquaredNorm"\n',
-            f"[upper.penalty] has the unknown kind 'SquaredNorm' (did you mean 'NuclearNorm'?), {PENALTY_KINDS}",
+            f"[upper.penalty] has the unknown kind 'SquaredNorm' (did you mean 'NuclearNorm'?); {PENALTY_KINDS}",
         ),
         (
             '[upper.penalty]\nkind = "Indicator"\n',
-            f"[upper.penalty] has the unknown kind 'Indicator', {PENALTY_KINDS}",
+            f"[upper.penalty] has the unknown kind 'Indicator'; {PENALTY_KINDS}",
         ),
         (
             '[lower.penalty]\nkind = "L1"\nlam = 0.1\n',
-            "[lower.penalty] has no key 'lam', known keys are center, operator, weight",
+            "[lower.penalty] has no key 'lam'; known keys are center, operator, weight",
         ),
         (
             '[lower.penalty]\nkind = "Zero"\nweight = 0.1\n',
-            "[lower.penalty] has no key 'weight', this kind has none",
+            "[lower.penalty] has no key 'weight'; this kind has none",
         ),
         ('[lower.penalty]\nkind = "GroupL2"\n', "[lower.penalty] lacks the key 'groups'"),
         ('[lower.penalty]\nkind = "ElasticNet"\nl1 = 1\n', "[lower.penalty] lacks the key 'l2'"),
@@ -413,7 +413,7 @@ PENALTY_KINDS = f"known kinds are {', '.join(PENALTIES)}"
         ),
         (
             '[lower.penalty]\nkind = "L1"\nweight = [1, -2]\n',
-            "[lower.penalty] L1: weight must be non-negative, got -2 at place 1",
+            "[lower.penalty] L1: weight must be non-negative, got -2 at index 1",
         ),
         (
             '[lower.penalty]\nkind = "GroupL2"\ngroups = [0, 0, 1]\n',
@@ -421,7 +421,7 @@ PENALTY_KINDS = f"known kinds are {', '.join(PENALTIES)}"
         ),
         (
             '[lower.penalty]\nkind = "GroupL2"\ngroups = "g.csv"\n',
-            "[lower.penalty] groups: {folder}/g.csv is not there",
+            "[lower.penalty] groups: {folder}/g.csv does not exist",
         ),
         (
             '[[lower.penalty]]\nkind = "GroupL2"\ngroups = [[0]]\n[[lower.penalty]]\nkind = "GroupL2"\ngroups = [[0, 1]]\n',
@@ -431,7 +431,7 @@ PENALTY_KINDS = f"known kinds are {', '.join(PENALTIES)}"
             '[lower.penalty]\nkind = "L1"\n[solve]\ngamma = 1\nmethod = "r-apm"\n',
             "[solve] gamma belongs to the method 'p-agm-bio', got 'r-apm'",
         ),
-        ('[penalty]\nkind = "L1"\n', "there is no table [penalty], known tables are [upper], [lower], [level], [domain], [error_bound], [method], [solve], [output]"),
+        ('[penalty]\nkind = "L1"\n', "there is no table [penalty]; known tables are [upper], [lower], [level], [domain], [error_bound], [method], [solve], [output]"),
     ],
 )  # fmt: skip
 def test_a_wrong_penalty_gets_one_sentence(tmp_path, text, sentence):
@@ -470,44 +470,44 @@ LOWER = '[lower]\nkind = "SquaredNorm"\n'
         ("upper = 3\n" + LOWER, "[upper] must be a table, got 3"),
         (
             LEVELS + "[domian]\n",
-            "there is no table [domian] (did you mean 'domain'?), known tables are [upper], [lower], [level], [domain], [error_bound], [method], [solve], [output]",
+            "there is no table [domian] (did you mean 'domain'?); known tables are [upper], [lower], [level], [domain], [error_bound], [method], [solve], [output]",
         ),
         (
             LEVELS + '[method]\nkind = "AGMBiO"\n[solve]\nmethod = "agm-bio"\n',
             "[method] excludes the keys 'method' and 'gamma' of [solve]",
         ),
-        ("radus = 1\n" + LEVELS, "there is no key 'radus' outside the tables, known is radius"),
-        ("[upper]\n" + LOWER, f"[upper] lacks the key 'kind', {FUNCTION_KINDS}"),
+        ("radus = 1\n" + LEVELS, "there is no key 'radus' outside the tables; the only known one is radius"),
+        ("[upper]\n" + LOWER, f"[upper] lacks the key 'kind'; {FUNCTION_KINDS}"),
         (
             '[upper]\nkind = "Smooth"\n' + LOWER,
-            f"[upper] has the unknown kind 'Smooth', {FUNCTION_KINDS}",
+            f"[upper] has the unknown kind 'Smooth'; {FUNCTION_KINDS}",
         ),
-        ("[upper]\nkind = 1\n" + LOWER, f"[upper] has the unknown kind 1, {FUNCTION_KINDS}"),
-        (LEVELS + "[domain]\n", f"[domain] lacks the key 'kind', {DOMAIN_KINDS}"),
+        ("[upper]\nkind = 1\n" + LOWER, f"[upper] has the unknown kind 1; {FUNCTION_KINDS}"),
+        (LEVELS + "[domain]\n", f"[domain] lacks the key 'kind'; {DOMAIN_KINDS}"),
         (
             LEVELS + '[domain]\nkind = "ball"\n',
-            f"[domain] has the unknown kind 'ball' (did you mean 'Ball'?), {DOMAIN_KINDS}",
+            f"[domain] has the unknown kind 'ball' (did you mean 'Ball'?); {DOMAIN_KINDS}",
         ),
         (
             LEVELS + "bb = 1\n",
-            "[lower] has no key 'bb' (did you mean 'b'?), known keys are A, b, gram, lipschitz, mean, penalty, weights",
+            "[lower] has no key 'bb' (did you mean 'b'?); known keys are A, b, gram, lipschitz, mean, penalty, weights",
         ),
         (
             LEVELS + '[domain]\nkind = "Space"\nradius = 1.0\n',
-            "[domain] has no key 'radius', this kind has none",
+            "[domain] has no key 'radius'; this kind has none",
         ),
         (LEVELS.replace("b = [1.0]", ""), "[lower] lacks the key 'b'"),
         (LEVELS + '[domain]\nkind = "Box"\nlower = 0\n', "[domain] lacks the key 'upper'"),
         (LEVELS + "[error_bound]\norder = 2\n", "[error_bound] lacks the key 'modulus'"),
         (
             LEVELS + "[error_bound]\nr = 2\n",
-            "[error_bound] has no key 'r', known keys are gradient_bound, modulus, order",
+            "[error_bound] has no key 'r'; known keys are gradient_bound, modulus, order",
         ),
         (
             LEVELS + "[solve]\nmax_itr = 1\n",
-            f"[solve] has no key 'max_itr' (did you mean 'max_iter'?), {SOLVE_KEYS}",
+            f"[solve] has no key 'max_itr' (did you mean 'max_iter'?); {SOLVE_KEYS}",
         ),
-        (LEVELS + "[solve]\ncallback = 1\n", f"[solve] has no key 'callback', {SOLVE_KEYS}"),
+        (LEVELS + "[solve]\ncallback = 1\n", f"[solve] has no key 'callback'; {SOLVE_KEYS}"),
         (LEVELS + "[solve]\nprogress = 1\n", "[solve] progress must be true or false, got 1"),
         (
             LEVELS + '[solve]\ngamma = 1\nmethod = "auto"\n',
@@ -515,7 +515,7 @@ LOWER = '[lower]\nkind = "SquaredNorm"\n'
         ),
         (
             LEVELS + '[output]\nlog = "x.txt"\n',
-            "[output] has no key 'log', known keys are plot, report, x",
+            "[output] has no key 'log'; known keys are plot, report, x",
         ),
         (
             LEVELS + '[output]\nx = "x.txt"\n',
@@ -573,15 +573,15 @@ def test_the_sentence_of_a_constructor_is_passed_on_with_its_table(tmp_path, tex
 
 def test_a_wrong_array_file_is_named_with_table_and_key(tmp_path):
     path = problem_file(tmp_path, LEVELS.replace("[1.0]", '"b.npy"'))
-    says(lambda: read_problem(path), f"{path}: [lower] b: {tmp_path}/b.npy is not there")
+    says(lambda: read_problem(path), f"{path}: [lower] b: {tmp_path}/b.npy does not exist")
     path = problem_file(tmp_path, LEVELS + '[solve]\nx0 = "x0"\n')
-    ending = "has an unknown ending, known are .npy, .npz, .csv, .mtx, .mtx.gz"
+    ending = "has an unknown ending; known endings are .npy, .npz, .csv, .mtx, .mtx.gz"
     says(lambda: read_problem(path), f"{path}: [solve] x0: {tmp_path}/x0 {ending}")
 
 
 def test_what_is_not_a_toml_file_gets_one_sentence(tmp_path):
     path = tmp_path / "problem.toml"
-    says(lambda: read_problem(path), f"{path} is not there")
+    says(lambda: read_problem(path), f"{path} does not exist")
     says(lambda: read_problem(tmp_path), f"{tmp_path} cannot be read (Is a directory)")
     path.write_text("[upper\n")
     with pytest.raises(ValueError, match=r"problem.toml is not a TOML file \(.* line 1.*\)$"):
@@ -647,7 +647,7 @@ def test_columns_are_picked_by_name_and_others_need_not_be_numbers(tmp_path):
     with pytest.raises(ValueError, match=r"line 2: 'Oslo' is not a number"):
         read_array(tmp_path / "a.csv")
     known = "its columns are age, income, price, city"
-    with pytest.raises(ValueError, match=rf"a\.csv has no column 'Age', {known}"):
+    with pytest.raises(ValueError, match=rf"a\.csv has no column 'Age'; {known}"):
         read_array(f"{tmp_path}/a.csv:Age")
     (tmp_path / "b.csv").write_text("1,2\n3,4\n")
     np.testing.assert_array_equal(read_array(f"{tmp_path}/b.csv:1"), [2.0, 4.0])

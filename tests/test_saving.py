@@ -556,11 +556,11 @@ HEADERS: dict[str, tuple[Any, str]] = {
     "a list": ([], "is damaged, or was not saved by tiebreak"),
     "nothing": ({}, "is damaged, or was not saved by tiebreak"),
     "too deep": (DEEP, "is damaged, or was not saved by tiebreak"),
-    "newer": (saved({}, 99), "has format 99, this version reads format 2; a newer version"),
-    "no version": (saved({}, "x"), "has format 'x', this version reads format 2"),
+    "newer": (saved({}, 99), "has format 99, but this version reads format 2; it was written by a newer version"),
+    "no version": (saved({}, "x"), "has format 'x', but this version reads format 2"),
     "kind": (
         saved({}, kind="Estimator"),
-        "holds 'Estimator', known are 'Problem', 'Result', 'Levels', 'LevelsResult'",
+        "holds 'Estimator'; known kinds are 'Problem', 'Result', 'Levels', 'LevelsResult'",
     ),
     "a number": (saved(3), "holds no problem where there should be one"),
     "no problem": (saved(made("Space")), "holds no problem where there should be one"),
@@ -575,7 +575,7 @@ HEADERS: dict[str, tuple[Any, str]] = {
         "LeastSquares: b must have one entry per row of A (1), got 2",
     ),
     "a file name": (problem_code(made("Linear", c="/etc/passwd")), "Linear: c must be an array"),
-    "huge groups": (problem_code(made("GroupL2", groups=[[10**15]])), "does not fit into memory"),
+    "huge groups": (problem_code(made("GroupL2", groups=[[10**15]])), "does not fit in memory"),
     "no array": (problem_code(made("Linear", c={"array": "c"})), "is damaged"),
     "no name": (problem_code(made("Linear", c={"array": ["c"]})), "is damaged"),
     "half a composite": (  # whose gradient would not be that of its value
@@ -586,11 +586,11 @@ HEADERS: dict[str, tuple[Any, str]] = {
                 function=made("Composite", smooth=made("SquaredNorm"), penalty=made("L1")),
             )
         ),
-        "holds a Scaled whose function is of the wrong kind, Composite",
+        "holds a Scaled whose function has the wrong kind, Composite",
     ),
     "no function": (
         problem_code(made("Sum", first=made("SquaredNorm"), second=made("L1"))),
-        "holds a Sum whose second is of the wrong kind, L1",
+        "holds a Sum whose second has the wrong kind, L1",
     ),
     "a record": (saved(made("Bound", value="x", multiplier=1, level=1)), "wrong kind, str"),
 }
@@ -684,15 +684,15 @@ def test_a_sparse_matrix_with_wrong_places_is_refused(kind, parts, path):
 
 
 def test_other_files_get_a_sentence(tmp_path, path):
-    assert "is not there" in refused(path)
-    assert "is no file" in refused(tmp_path)
+    assert "does not exist" in refused(path)
+    assert "is not a file" in refused(tmp_path)
     path.write_bytes(b"")
     assert "is damaged, or was not saved by tiebreak (BadZipFile)" in refused(path)
     np.savez(path, A=A)
-    assert "holds no problem and no result saved by tiebreak" in refused(path)
+    assert "holds neither a problem nor a result saved by tiebreak" in refused(path)
     path.unlink()
     tb.solve(PROBLEMS["LeastSquares"], checkpoint=path)
-    assert "holds no problem and no result saved by tiebreak" in refused(path)
+    assert "holds neither a problem nor a result saved by tiebreak" in refused(path)
     with pytest.raises(TypeError, match="load: path must be a file name, got int"):
         tb.load(3)  # type: ignore[arg-type]
 

@@ -164,8 +164,8 @@ def rewritten(path: Path, change: Any) -> None:
     [
         (lambda h: h["content"]["fields"].update(status="fine"), "has the unknown status 'fine'"),
         (lambda h: h["content"]["fields"].pop("time"), "of another version of tiebreak (time)"),
-        (lambda h: h["content"]["fields"].update(skipped=3), "whose skipped is of the wrong kind"),
-        (lambda h: h["content"].update(levels={"tuple": [1]}), "whose levels is of the wrong kind"),
+        (lambda h: h["content"]["fields"].update(skipped=3), "whose skipped has the wrong kind"),
+        (lambda h: h["content"].update(levels={"tuple": [1]}), "whose levels has the wrong kind"),
         (lambda h: h.update(kind="Levels"), "holds something unknown"),
     ],
 )

@@ -200,5 +200,5 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """The public names: packages that an import has bound here are not part of them."""
+    """The public names, without the subpackages that an import has bound here."""
     return [*__all__, "__version__"]

@@ -1,12 +1,12 @@
-"""Reading arrays from files; whatever is wrong gets one sentence that names the file.
+"""Reading arrays from files; every error is one sentence that names the file.
 
 .npy, .npz (``data.npz:key`` picks one of several), .csv (``train.csv:age,income`` picks columns by
-their names, ``train.csv:!price`` all but some), Matrix Market (.mtx, .mtx.gz).
+name, ``train.csv:!price`` drops one), Matrix Market (.mtx, .mtx.gz).
 
-A .csv may have a header: a first line without a number in it, or the 0,1,2 that pandas writes
-(where that is data, write 0.0). Without a header the columns are called 0, 1, 2. The index that
-pandas writes in front, without a name or as "Unnamed: 0", is no column. True and False, in small or
-capital letters, are 1 and 0.
+A .csv may have a header: a first line without a number in it, or the 0,1,2 that pandas writes (if
+those are data, write 0.0). Without a header the columns are called 0, 1, 2. The index that pandas
+writes in front, without a name or as "Unnamed: 0", is not a column. True and False, in any
+capitalisation, are 1 and 0.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from tiebreak.linalg.archive import NUMBERS, first_line, npy_header
 TRUTH = {"true": 1.0, "false": 0.0}
 INDEX = ("", "Unnamed: 0")  # what pandas calls the index when it writes it as a first column
 
-# What a file raises that is no such file, or whose header lies about what is in it.
+# Raised by NumPy and SciPy for files of another format, or with a wrong header.
 BROKEN = (ValueError, OverflowError, MemoryError, RecursionError)
 
 Reader = Callable[[Path, str], Any]  # a path, and which of its arrays or columns
-Converters = dict[int | str, Callable[[str], float]]  # of columns of a .csv
+Converters = dict[int | str, Callable[[str], float]]  # for the columns of a .csv file
 
 
 def read_array(name: str | Path, *, matrix: bool = False) -> Any:
     """The array in a file; a sparse one stays sparse (scipy's csr).
 
     Args:
-        name: the file; ``data.npz:key`` picks an array of a .npz file that holds several,
-            ``train.csv:age,income`` columns of a .csv file, ``train.csv:!price`` all but some.
-        matrix: is a matrix wanted?  .csv and .mtx cannot tell a vector from a matrix with one row
-            or one column, so there it is a vector unless this is true.
+        name: the file; ``data.npz:key`` picks one of several arrays in a .npz file,
+            ``train.csv:age,income`` picks columns of a .csv file, ``train.csv:!price`` drops one.
+        matrix: return a matrix? .csv and .mtx files cannot tell a vector from a matrix with one row
+            or one column; they give a vector unless this is true.
     """
     path, pick = _path_and_pick(str(name))
     reader = next((read for end, read in READERS.items() if path.name.endswith(end)), None)
     if reader is None:
-        raise ValueError(f"{path} has an unknown ending, known are {', '.join(READERS)}")
+        raise ValueError(f"{path} has an unknown ending; known endings are {', '.join(READERS)}")
     if not path.exists():
-        raise ValueError(f"{path} is not there")
+        raise ValueError(f"{path} does not exist")
     if path.is_dir():
-        raise ValueError(f"{path} is a folder, a file is needed")
+        raise ValueError(f"{path} is a folder, not a file")
     try:
         array = reader(path, pick)
     except OSError as error:
@@ -57,7 +57,7 @@ def read_array(name: str | Path, *, matrix: bool = False) -> Any:
     if array.dtype.kind not in NUMBERS:
         raise ValueError(f"{path} must hold real numbers, got entries of type {array.dtype}")
     if 0 in array.shape:
-        raise ValueError(f"{path} is empty, its shape is {tuple(array.shape)}")
+        raise ValueError(f"{path} is empty: its shape is {tuple(array.shape)}")
     is_text = path.suffix not in (".npy", ".npz")
     if is_text and not matrix and array.ndim == 2 and 1 in array.shape:
         return (array if isinstance(array, np.ndarray) else array.toarray()).reshape(-1)
@@ -65,7 +65,7 @@ def read_array(name: str | Path, *, matrix: bool = False) -> Any:
 
 
 def column_names(name: str | Path) -> tuple[str, ...] | None:
-    """The names of the columns that `read_array` reads; None but for a .csv with a header."""
+    """The names of the columns that `read_array` reads; None unless it is a .csv with a header."""
     path, pick = _path_and_pick(str(name))
     if path.suffix != ".csv":
         return None
@@ -92,7 +92,7 @@ def _npy(path: Path, pick: str) -> Any:
             raise ValueError(f"{path} is not a .npy file")
         file.seek(0)
         shape, _ = _unpickled(path, lambda: npy_header(file))
-    if min(shape, default=0) < 0:  # which NumPy 2.1 takes for "as many as there are"
+    if min(shape, default=0) < 0:  # NumPy 2.1 would read -1 as "as many as there are"
         raise ValueError(f"{path} is damaged (its shape is {shape})")
     return _unpickled(path, lambda: np.load(path, allow_pickle=False))
 
@@ -103,7 +103,7 @@ def _npz(path: Path, key: str) -> Any:
     with np.load(path, allow_pickle=False) as file:
         keys = list(file.files)
         if not keys:
-            raise ValueError(f"{path} is empty, it holds no arrays")
+            raise ValueError(f"{path} is empty: it holds no arrays")
         if not key and {"data", "format", "shape"} <= set(keys):
             return _saved_sparse(path)
         if not key and len(keys) > 1:
@@ -111,15 +111,15 @@ def _npz(path: Path, key: str) -> Any:
                 f"{path} holds the arrays {', '.join(keys)}: pick one, as in {path.name}:{keys[0]}"
             )
         if key and key not in keys:
-            raise ValueError(f"{path} has no array {key!r}, its arrays are {', '.join(keys)}")
+            raise ValueError(f"{path} has no array {key!r}; its arrays are {', '.join(keys)}")
         array = _unpickled(path, lambda: file[key or keys[0]])
         if not isinstance(array, np.ndarray):
-            raise ValueError(f"{path} is not a .npz file, {key or keys[0]!r} is no array in it")
+            raise ValueError(f"{path} is not a .npz file: {key or keys[0]!r} is not an array")
         return array
 
 
 def _unpickled(path: Path, load: Callable[[], Any]) -> Any:
-    """``load()``, a call of NumPy that is not allowed to unpickle."""
+    """``load()``, where NumPy must not unpickle anything."""
     try:
         return load()
     except (*BROKEN, EOFError, zipfile.BadZipFile, zlib.error) as error:
@@ -137,7 +137,7 @@ def _saved_sparse(path: Path) -> Any:
     try:
         return scipy.sparse.csr_array(scipy.sparse.load_npz(path))
     except (*BROKEN, KeyError, TypeError, NotImplementedError) as error:
-        raise ValueError(f"{path} is no sparse matrix ({first_line(error)})") from None
+        raise ValueError(f"{path} is not a sparse matrix ({first_line(error)})") from None
 
 
 def _csv(path: Path, pick: str) -> Any:
@@ -150,21 +150,21 @@ def _csv(path: Path, pick: str) -> Any:
         else:
             names = []
         if not lines:
-            raise ValueError(f"{path} is empty, it holds no numbers")
+            raise ValueError(f"{path} is empty: it holds no numbers")
         width = len(next(_rows(lines))[1])
-        if len(names) != width:  # none, or a line of words
+        if len(names) != width:  # it read no numbers, or a line of words
             names = [str(i) for i in range(width)]
         columns = _columns(path, names, pick)
         table = _table(path, lines, columns, width)
     except UnicodeDecodeError:
-        raise ValueError(f"{path} is not a .csv file, it is not text") from None
+        raise ValueError(f"{path} is not a .csv file: it is not text") from None
     except csv.Error as error:
         raise ValueError(f"{path} is not a .csv file ({error})") from None
     return table[:, columns]
 
 
 def _table(path: Path, lines: dict[int, str], columns: list[int], width: int) -> Any:
-    """The numbers of the lines; columns that are not wanted may hold anything, and become 0."""
+    """The numbers in the lines; columns that were not picked may hold anything and become 0."""
     others: Converters = {i: lambda _: 0.0 for i in range(width) if i not in columns}
 
     def read(converters: Converters) -> Any:
@@ -192,7 +192,7 @@ def _rows(lines: dict[int, str]) -> Iterator[tuple[int, list[str]]]:
 
 
 def _mistake(lines: dict[int, str], columns: list[int]) -> str:
-    """What is wrong with the first line that NumPy cannot read, for a sentence."""
+    """What is wrong with the first line that NumPy cannot read, for the error message."""
     first, width = 0, 0
     for number, entries in _rows(lines):
         first, width = first or number, width or len(entries)
@@ -206,16 +206,16 @@ def _mistake(lines: dict[int, str], columns: list[int]) -> str:
 
 
 def _is_header(names: list[str], lines: int) -> bool:
-    """Is the first of so many lines a header: without numbers, or as pandas counts columns?"""
+    """Is the first line a header: without numbers, or 0, 1, 2, ... as pandas numbers columns?"""
     if not any(map(_is_number, names)):
         return True
     own = names[1:] if names[0] in INDEX else names
     is_counted = own == [str(i) for i in range(len(own))]
-    return lines > 1 and len(names) > 1 and is_counted  # a lone 0 begins many a vector
+    return lines > 1 and len(names) > 1 and is_counted  # a single 0 may well start a vector
 
 
 def _columns(path: Path, names: list[str], pick: str) -> list[int]:
-    """The places of the columns that are wanted; all but the index of pandas if nothing is said."""
+    """The indices of the requested columns; by default all but the index of pandas."""
     everything = list(range(len(names)))
     if len(names) > 1 and names[0] in INDEX:
         everything = everything[1:]
@@ -225,13 +225,13 @@ def _columns(path: Path, names: list[str], pick: str) -> list[int]:
     for name in wanted:
         if names.count(name) != 1:
             known, count = ", ".join(names), names.count(name) or "no"
-            raise ValueError(f"{path} has {count} column {name!r}, its columns are {known}")
+            raise ValueError(f"{path} has {count} column {name!r}; its columns are {known}")
     places = [names.index(name) for name in wanted]
     return [i for i in everything if i not in places] if pick[0] == "!" else places
 
 
 def _number(text: str) -> float:
-    """The number that NumPy reads; True and False are 1 and 0."""
+    """The number as NumPy reads it; True and False are 1 and 0."""
     text = text.strip()
     if text.lower() in TRUTH:
         return TRUTH[text.lower()]

@@ -45,9 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         code: int = arguments.run(arguments)
         sys.stdout.flush()
         return code
-    except BrokenPipeError:  # as with | head: nobody reads on, which is no mistake
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for Python's last flush
-        return 141  # as the shell says of a program that ended so
+    except BrokenPipeError:  # as with | head: the reader has closed the pipe, which is not an error
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for Python's final flush
+        return 141  # what the shell reports for a program ended by SIGPIPE
     except MemoryError as error:
         print(f"tiebreak: there is not enough memory ({error})", file=sys.stderr)
         return 2
@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     shown = commands.add_parser(
         "demo",
         help="what the library is for, on real data",
-        description="Of all models that fit 50 tumours best, find the one that is best for 260 "
+        description="Among all models that fit 50 tumours best, find the one that is best for 260 "
         "others, compare it with what a least-squares solver returns, and draw the picture.",
     )
     shown.add_argument("--out", default="out", metavar="DIR", help="folder for the picture (out)")
@@ -79,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
 
     solve = commands.add_parser(
         "solve",
-        help="solve a problem, prove how close the answer is",
+        help="solve a problem and prove how close the answer is",
         description="Solve the problem in FILE, a .toml file or one saved as .npz, print what is "
         "proved, and write x, the report and a plot (of two levels without slack). Exit code 0 "
         "for an answer (certified, or solved: the report says which), 1 if there is none, 2 for "
@@ -94,11 +94,13 @@ def _parser() -> argparse.ArgumentParser:
     solve.add_argument("--out", default="out", metavar="DIR", help="folder for the files (out)")
     solve.add_argument("--save", metavar="RUN.npz", help="save the result, for tiebreak.load")
     _add_page(solve)
-    solve.add_argument("--method", metavar="NAME", help=f"in place of the file's; {METHOD}")
-    solve.add_argument("--max-iter", type=int, metavar="N", help="the most steps")
-    solve.add_argument("--max-time", type=float, metavar="S", help="the most seconds")
+    solve.add_argument(
+        "--method", metavar="NAME", help=f"instead of the method in the file; {METHOD}"
+    )
+    solve.add_argument("--max-iter", type=int, metavar="N", help="the largest number of steps")
+    solve.add_argument("--max-time", type=float, metavar="S", help="time limit in seconds")
     solve.add_argument("--details", action="store_true", help="print the whole report")
-    solve.add_argument("--quiet", action="store_true", help="no live line while it runs")
+    solve.add_argument("--quiet", action="store_true", help="do not show progress")
     solve.set_defaults(run=_solve)
 
     compare = commands.add_parser(
@@ -111,17 +113,21 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument(
         "what",
         metavar="INSTANCE|FILE",
-        help="see: tiebreak instances; or a .toml file, of whose [solve] and [method] only x0 "
-        "counts, or a problem saved as .npz",
+        help="see: tiebreak instances; or a .toml file (only x0 of its [solve] and [method] "
+        "is used), or a problem saved as .npz",
     )
     compare.add_argument(
-        "--methods", nargs="+", metavar="NAME", help=f"{METHOD} (all that take it)"
+        "--methods", nargs="+", metavar="NAME", help=f"{METHOD} (default: all that apply)"
     )
     compare.add_argument(
-        "--budget", type=float, default=10.0, metavar="S", help="seconds for each method (10)"
+        "--budget", type=float, default=10.0, metavar="S", help="seconds per method (10)"
     )
     compare.add_argument(
-        "--max-iter", type=int, default=10_000, metavar="N", help="the most steps (10000)"
+        "--max-iter",
+        type=int,
+        default=10_000,
+        metavar="N",
+        help="the largest number of steps (10000)",
     )
     compare.add_argument("--out", default="out", metavar="DIR", help="folder for the files (out)")
     _add_page(compare)
@@ -151,7 +157,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     raced.add_argument("--quick", action="store_true", help="a small budget: minutes, not an hour")
     raced.add_argument(
-        "--seed", type=int, default=0, metavar="S", help="of the drawn instances (0)"
+        "--seed", type=int, default=0, metavar="S", help="seed of the drawn instances (0)"
     )
     raced.add_argument("--methods", nargs="+", metavar="NAME", default=(), help=METHOD)
     raced.add_argument("--instances", nargs="+", metavar="NAME", default=(), help="only these")
@@ -159,7 +165,9 @@ def _parser() -> argparse.ArgumentParser:
     raced.set_defaults(run=_race)
 
     methods = commands.add_parser("methods", help="list the methods with their guarantees")
-    methods.add_argument("--bibtex", action="store_true", help="their papers, for LaTeX")
+    methods.add_argument(
+        "--bibtex", action="store_true", help="print their papers as BibTeX entries"
+    )
     methods.set_defaults(run=_methods)
     instances = commands.add_parser("instances", help="list the built-in problems")
     instances.set_defaults(run=_instances)
@@ -167,7 +175,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_page(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--html", metavar="RUN.html", help="write a page for the browser")
+    command.add_argument("--html", metavar="RUN.html", help="write the report as an HTML page")
     command.add_argument("--open", action="store_true", help="open that page in the browser")
 
 
@@ -218,7 +226,7 @@ def _solve(arguments: argparse.Namespace) -> int:
 
 
 def _page_path(arguments: argparse.Namespace) -> Path | None:
-    """Where --html wants its page; asked before the work, as of --out."""
+    """Where --html writes its page; checked before the work starts, like --out."""
     if arguments.html is None:
         return None
     page = Path(arguments.html)
@@ -229,7 +237,7 @@ def _page_path(arguments: argparse.Namespace) -> Path | None:
 
 
 def _page(result: Shown, page: Path | None, is_opened: bool) -> str:
-    """Write the page, open it; where it is, in words."""
+    """Write the page and open it if asked; returns a line that says where it is."""
     if page is None:
         return f", {result.open()}" if is_opened else ""
     result.to_html(page)
@@ -239,7 +247,7 @@ def _page(result: Shown, page: Path | None, is_opened: bool) -> str:
 
 
 def _check_folder(out: Path, what: str = "--out must be") -> None:
-    """Can the results be written there?  Asked before the work, without making anything."""
+    """Can the results be written there?  Checked before the work starts, creating nothing."""
     existing = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
     if not existing.is_dir():
         raise ValueError(f"{what} a folder, but {existing} is a file")
@@ -249,9 +257,9 @@ def _check_folder(out: Path, what: str = "--out must be") -> None:
 
 @contextlib.contextmanager
 def _folders(folders: Iterable[Path]) -> Iterator[None]:
-    """Make them, and see that files can be written there: after hours of work it is too late.
+    """Create the folders and check that they are writable: after hours of work it is too late.
 
-    Where there is no result, for the input was bad, what was made is taken back.
+    If the input is bad and there is no result, the new folders are removed again.
     """
     made: list[Path] = []
     try:
@@ -269,14 +277,14 @@ def _folders(folders: Iterable[Path]) -> Iterator[None]:
                 ) from None
         yield
     except BaseException:
-        for folder in sorted(set(made), reverse=True):  # the inner ones first
+        for folder in sorted(set(made), reverse=True):  # inner folders first
             with contextlib.suppress(OSError):
                 folder.rmdir()
         raise
 
 
 def _problem(file: str) -> tuple[Problem | Levels, dict[str, Any], dict[str, str]]:
-    """The problem, what to hand to solve, the names of the output files; says what it is."""
+    """The problem in a file, the arguments for solve and the output files; prints what it is."""
     options: dict[str, Any] = {}
     names = problem_files.OUTPUT
     if file.endswith(".npz"):
@@ -292,7 +300,7 @@ def _problem(file: str) -> tuple[Problem | Levels, dict[str, Any], dict[str, str
 
 
 def _description(problem: Problem | Levels) -> Iterator[str]:
-    """What a problem is made of, line by line."""
+    """What a problem consists of, line by line."""
     parts: dict[str, Function | Penalty]
     if isinstance(problem, Problem):
         parts = {"lower level g": problem.lower, "upper level f": problem.upper}
@@ -305,7 +313,7 @@ def _description(problem: Problem | Levels) -> Iterator[str]:
 
 
 def _describe(function: Function | Penalty) -> str:
-    """The kind of a function and its sizes, and its penalty."""
+    """The kind of a function, its sizes, and its penalty."""
     if isinstance(function, Penalty):
         return repr(function)
     if isinstance(function, Composite):
@@ -323,9 +331,9 @@ def _describe(function: Function | Penalty) -> str:
 def _write(
     result: tb.Result | LevelsResult, paths: dict[str, Path], names: Sequence[Any] | None
 ) -> str:
-    """x, the report and the plot, each atomically; where they are, in words.
+    """Write x, the report and the plot, each atomically; returns lines that say where they are.
 
-    ``names``: of the variables, where they have some.
+    ``names`` are the names of the variables, if they have any.
     """
     x = to_numpy(result.x)
     if paths["x"].suffix == ".csv":
@@ -341,7 +349,7 @@ def _write(
     run = result.result if isinstance(result, LevelsResult) else result
     try:
         if run is None:
-            lines.append("  no plot     pictures are of two levels without slack")
+            lines.append("  no plot     only two levels without slack can be drawn")
         else:
             run.plot(str(paths["plot"]))
             written.append(paths["plot"])
@@ -384,7 +392,7 @@ def _names(texts: Sequence[str]) -> list[str]:
 
 
 def _contested(what: str) -> tuple[Problem, dict[str, Any]]:
-    """The problem of a race, its start and, where it is known, its answer; says what it is."""
+    """The problem of a race, its start and, if known, its answer; prints what it is."""
     if what.endswith((".toml", ".npz")):
         problem, options, _ = _problem(what)
         if isinstance(problem, Levels):
@@ -439,7 +447,7 @@ def _methods(arguments: argparse.Namespace) -> int:
         print("\n".join(dict.fromkeys(entries)))
         return 0
     width = min(shutil.get_terminal_size().columns, 100)
-    words = "auto is exact where that is quick, else adaptive and then a refinement; all by name:"
+    words = "auto uses exact if that is quick, otherwise adaptive and a refinement; all methods:"
     print(textwrap.fill(words, width))
     for method in known:
         print(f"\n{method.name}")

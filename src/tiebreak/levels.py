@@ -1,4 +1,4 @@
-"""Objectives in the order of their priority: each counts among the minimisers of all before it."""
+"""Objectives in order of priority: each is minimised over the minimisers of all before it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tiebreak.sets.domains import Domain, Space, described
 @in_files("Slack")
 @dataclass(frozen=True)
 class Slack:
-    """What a level may give up for those after it: the sum of its three parts.
+    """How much worse a level may get for the sake of later ones: the sum of three parts.
 
     Args:
         absolute: in the level's own units.
-        relative: a share of the absolute value of its best value; nothing where that is 0.
-        share: a share of what the level could gain: of its value before it was minimised (at x0
-            for the first level, at the point that the levels before it chose for all others) less
-            its best value.
+        relative: a share of the absolute value of its best value; nothing if that is 0.
+        share: a share of what the level could gain: its value before it was minimised (for the
+            first level at x0, for later ones at the point chosen by the levels before) minus its
+            best value.
 
     Examples:
         >>> cost = tb.Level(tb.Linear([1, 2]), slack=tb.Slack(relative=0.1))  # 10 % of the best
@@ -48,7 +48,7 @@ class Slack:
             checks.at_least("Slack", name, getattr(self, name))
 
     def __call__(self, best: float, before: float) -> float:
-        """As a number, once the best value is known; of fractions, a fraction."""
+        """The slack as a number, once the best value is known; fractions give a fraction."""
         kind = type(best)
         gain = kind(max(before - best, 0.0)) if math.isfinite(before) else kind(0.0)
         relative, share = kind(self.relative) * abs(best), kind(self.share) * gain
@@ -56,7 +56,7 @@ class Slack:
 
     @property
     def is_none(self) -> bool:
-        """Is nothing to be given up?"""
+        """Is the slack zero?"""
         return not (self.absolute or self.relative or self.share)
 
 
@@ -67,7 +67,7 @@ class Level(FromData):
     Args:
         objective: a function such as LeastSquares(A, b), a penalty such as L1(), or a sum.
         name: for the report; "level 1" and so on if None.
-        slack: what it may give up for the levels after it: a number (absolute) or a `Slack`.
+        slack: how much worse it may get for later levels: a number (absolute) or a `Slack`.
 
     Examples:
         >>> cost = tb.Level(tb.Linear([1, 2]), name="cost", slack=tb.Slack(relative=0.1))
@@ -86,7 +86,7 @@ class Level(FromData):
             got = checks.what_it_is(self.objective)
             raise TypeError(f"Level: objective must be {FUNCTION}, got {got}")
         if self.name is not None and not isinstance(self.name, str):
-            raise TypeError(f"Level: name must be a text, got {checks.what_it_is(self.name)}")
+            raise TypeError(f"Level: name must be a string, got {checks.what_it_is(self.name)}")
         if isinstance(self.slack, str):
             raise TypeError(
                 "Level: slack must be a number in the level's own units or a Slack, such as "
@@ -100,24 +100,24 @@ class Level(FromData):
 
     @property
     def rule(self) -> Slack:
-        """Its slack."""
+        """The slack of the level."""
         assert isinstance(self.slack, Slack)
         return self.slack
 
 
 @dataclass(frozen=True, init=False, eq=False)
 class Levels(FromData):
-    """Objectives in the order of their priority, the most important first.
+    """Objectives in order of priority, the most important first.
 
         tb.Levels(tb.Level(fit, name="fit", slack=0.1), cost, tb.L1(), domain=tb.Box(0, 1))
 
-    Every level is minimised over the minimisers of all before it, or over the points that give up
-    no more than the slacks of these. ``Problem(upper=f, lower=g)`` is ``Levels(g, f)``.
+    Every level is minimised over the minimisers of all levels before it, or over the points that
+    stay within their slacks. ``Problem(upper=f, lower=g)`` is ``Levels(g, f)``.
 
     Args:
-        levels: two or more; a function alone is a Level without a name and without slack.
+        levels: two or more; a plain function becomes a Level without a name or slack.
         domain: the set of all x; R^n if not given.
-        radius: some solution has |x| <= radius; not verified, for bounds alone.
+        radius: some solution has |x| <= radius; not verified, only used for bounds.
 
     Examples:
         >>> plan = tb.Levels(
@@ -148,7 +148,7 @@ class Levels(FromData):
             raise ValueError(f"Levels: levels must be two or more, got {len(found)}")
         if not found[-1].rule.is_none:
             raise ValueError(
-                f"Levels: the last level must have no slack, for no level follows it, "
+                f"Levels: the last level must have no slack, because no level follows it, "
                 f"got {found[-1].rule}"
             )
         if domain is not None and (isinstance(domain, type) or not isinstance(domain, Domain)):
@@ -165,11 +165,13 @@ class Levels(FromData):
         self._check_pairs()
 
     def _check_pairs(self) -> None:
-        """Kinds, sizes, names of variables: what `Problem` checks of two, of all."""
+        """Check kinds, sizes and names of variables of all levels, as `Problem` does for two."""
         sizes = sorted({h.dimension for h in self._objectives if h.dimension is not None})
         if len(sizes) > 1:
             got = " and ".join(map(str, sizes))
-            raise ValueError(f"Levels: all levels must have as many variables, got {got}")
+            raise ValueError(
+                f"Levels: all levels must have the same number of variables, got {got}"
+            )
         self.pairs()
         if self.dimension is None:
             raise ValueError(
@@ -178,7 +180,7 @@ class Levels(FromData):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the levels, in their order."""
+        """The names of the levels, in order."""
         return tuple(level.name or f"level {i + 1}" for i, level in enumerate(self.levels))
 
     @property
@@ -193,21 +195,21 @@ class Levels(FromData):
 
     @property
     def variables(self) -> tuple[Any, ...] | None:
-        """The names of the variables, where tables of pandas have some."""
+        """The names of the variables, if tables of pandas give any."""
         named = [(name, h.names) for name, h in zip(self.names, self._objectives, strict=True)]
         return tables.common("Levels", *named)
 
     @property
     def is_plain(self) -> bool:
-        """Are there two levels without slack: a `Problem`?"""
+        """Are there just two levels without slack, as in a `Problem`?"""
         return len(self.levels) == 2 and self.levels[0].rule.is_none
 
     def values(self, x: Array) -> list[tuple[float, float]]:
-        """Each level at x by its own ``value``, with a bound on the rounding error of its terms."""
+        """The value of each level at x, with a bound on the rounding error of its terms."""
         return [value_with_error(objective, x) for objective in self._objectives]
 
     def violations(self, x: Array) -> list[Violation]:
-        """The constraints that x misses."""
+        """The constraints that x violates."""
         return self.problem().violations(x)
 
     def pairs(self) -> tuple[Problem, ...]:
@@ -224,7 +226,7 @@ class Levels(FromData):
         return Problem(upper=upper, lower=lower, domain=self.domain, radius=self.radius)
 
     def save(self, path: str | Path) -> None:
-        """Save to a .npz file, with all its data, for ``tiebreak.load``; see `Problem.save`.
+        """Save to a .npz file with all data, for ``tiebreak.load``; see `Problem.save`.
 
         Args:
             path: the .npz file, written whole or not at all.
@@ -234,16 +236,17 @@ class Levels(FromData):
 
 
 class ConicLevels(ABC):
-    """Levels that another modelling language has compiled to one conic program; see `from_cvxpy`.
+    """Levels compiled to one conic program by another modelling language; see `from_cvxpy`.
 
     Attributes:
-        names: of the levels, in their order.
-        rules: their slacks, the last of them none.
+        names: the names of the levels, in order.
+        rules: their slacks; the last level has none.
         signs: 1 for a level that is minimised, -1 for one that is maximised.
-        model: what the user wrote, which has ``values(x)`` and ``violations(x)``.
+        model: the user's model, with methods ``values(x)`` and ``violations(x)``.
         promises: the arguments that the bounds rely on, such as radius=1.0.
-        before: the first level at the start, for a slack that is a share; nan where there is none.
-        assumed: what the bounds rely on and nobody has checked, in sentences.
+        before: the value of the first level at the start, for a slack that is a share; nan if there
+            is none.
+        assumed: sentences about what the bounds rely on and was not checked.
     """
 
     names: tuple[str, ...]
@@ -256,15 +259,15 @@ class ConicLevels(ABC):
 
     @abstractmethod
     def program(self) -> Any:
-        """The `ConicProgram`, for the parameters as they are now."""
+        """The `ConicProgram` for the current values of the parameters."""
 
     def assign(self, z: Any) -> Any:
-        """x; and where there are variables of the user, these get its values."""
+        """x; the user's variables, if there are any, get its values."""
         return z[self.program().variables]
 
 
 def value_with_error(h: Function | Penalty, x: Array) -> tuple[float, float]:
-    """The value at x, and a bound on the rounding errors of all that is added up in it."""
+    """The value at x, and a bound on the rounding errors of all terms that are added up."""
     smooth, penalty = split(h)
     at = x if smooth.prototype is None else arrays.like(x, smooth.prototype)
     value, n, length = float(h.value(at)), int(x.shape[0]), arrays.norm(at)

@@ -1,4 +1,4 @@
-"""The problem, and the checks that give a wrong input one clear sentence before the first step."""
+"""The problem, and checks that answer wrong input with one clear sentence before the first step."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ErrorBound:
 
 
 def _linear_slope(h: Function) -> Array | None:
-    """c if h(x) = <c, x>, a multiple or a sum of such; None for everything else."""
+    """c if h(x) = <c, x>, or a multiple or sum of these; None for everything else."""
     parts = summands(h)
     if h.prototype is None or any(part.degree != 1 for _, part in parts):
         return None
@@ -71,12 +71,12 @@ def _linear_slope(h: Function) -> Array | None:
 
 @in_files("point")
 class Point(NamedTuple):
-    """A point with its images under the matrices of the upper and of the lower function."""
+    """A point with its images under the matrices of the upper and lower functions."""
 
     x: Array
     upper: Image = None
     lower: Image = None
-    reach: Any = None  # where the images were mixed: the mixture of their lengths, see `mixed`
+    reach: Any = None  # if the images were mixed: the mixture of their lengths, see `mixed`
 
     @property
     def f(self) -> PointWithImage:
@@ -89,12 +89,12 @@ class Point(NamedTuple):
         return PointWithImage(self.x, self.lower, self.reach)
 
     def with_reach(self) -> Point:
-        """The same, with its length as its reach where it was multiplied."""
+        """The point with its length as reach, if its images were multiplied."""
         return self if self.reach is not None else self._replace(reach=arrays.length(self.x))
 
 
 class PendingReach(NamedTuple):
-    """constant + weight |z|, where |z| is still to be fetched from a device with other numbers."""
+    """constant + weight |z|, where |z| has yet to be fetched from a device with other numbers."""
 
     constant: float = 0.0
     weight: float = 1.0
@@ -120,9 +120,9 @@ def with_length(at: T, length: float) -> T:
 
 
 def mixed(p: Point, q: Point, weight: float) -> Point:
-    """(1 - weight) p + weight q, with its images, which are not multiplied but mixed too."""
-    # They err by a few units of |1 - weight| |p| + |weight| |q|, or of what went into p and q
-    # before: that is the mixture's ``reach``, for the certificate.
+    """(1 - weight) p + weight q; its images are mixed as well instead of multiplied."""
+    # Their errors are a few units of |1 - weight| |p| + |weight| |q|, or of what went into p and q
+    # before. That is the mixture's ``reach``, for the certificate.
     if weight == 1.0:
         return q
     p, q = p.with_reach(), q.with_reach()
@@ -139,17 +139,17 @@ class Problem(FromData):
 
     Args:
         upper: f, what you want among the ties: smooth, a penalty, or the sum of both.
-        lower: g, what must be minimal first: the same.
+        lower: g, what must be minimal first: smooth, a penalty, or the sum of both.
         domain: Z, a closed convex set; all of R^n if not given. An Indicator in ``upper`` or
             ``lower`` is a part of Z, for both levels.
-        radius: some solution has |x| <= radius; not verified, used by the certificate alone.
+        radius: some solution has |x| <= radius; not verified, only used by the certificate.
         error_bound: how g grows away from its minimisers; not verified either.
-        counted: the weights of the variables in the norm that decides what both levels leave open,
-            0 for one that does not count, such as an intercept; all count alike if not given.
+        counted: the weights of the variables in the norm that decides among the remaining ties; 0
+            for a variable that does not count, such as an intercept; all ones if not given.
 
-    Numbers of both precisions in one problem are all taken in float64, unless those in float64
-    are vectors of a function or of the domain that float32 holds as they are: nothing is rounded.
-    Names of variables, where tables of pandas have some, must be the same everywhere.
+    A problem with numbers of both precisions is solved in float64, unless all its float64 numbers
+    are vectors of a function or of the domain that float32 holds exactly: nothing is rounded. If
+    tables of pandas name the variables, the names must agree everywhere.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1]], [2])  # one equation, two unknowns: many solutions
@@ -164,11 +164,13 @@ class Problem(FromData):
     radius: float | None = None
     error_bound: ErrorBound | None = None
     counted: Array | None = None
-    names: ClassVar[tuple[Any, ...] | None] = None  # of the variables, where pandas has them
-    _latest: ClassVar[Problem | None] = None  # with the numbers of the last call
-    original: ClassVar[Problem | None] = None  # whose functions are counted here, in a run
+    # the names of the variables, if pandas gives any
+    names: ClassVar[tuple[Any, ...] | None] = None
+    _latest: ClassVar[Problem | None] = None  # a copy with the numbers of the last call
+    # in a run, the problem whose functions are counted here
+    original: ClassVar[Problem | None] = None
 
-    if TYPE_CHECKING:  # a penalty alone is welcome, and becomes a Composite
+    if TYPE_CHECKING:  # a penalty alone is accepted and becomes a Composite
 
         def __init__(
             self,
@@ -190,7 +192,7 @@ class Problem(FromData):
         for name in ("upper", "lower"):
             smooth, penalty = split(known(getattr(self, name)))
             assign(self, "domain", intersection("Problem", self.domain, penalty.terms.domain))
-            # An indicator is a part of the domain now; a penalty without weight is none.
+            # An indicator is a part of the domain now, and a penalty without weight vanishes.
             has_penalty = penalty.terms.has_weights
             assign(self, name, smooth + penalty.unrestricted if has_penalty else smooth)
         self._check_sizes()
@@ -199,8 +201,8 @@ class Problem(FromData):
             upper, lower = self.upper.in_float64, self.lower.in_float64
             if upper is None or lower is None:
                 raise ValueError(
-                    "Problem: domain must hold numbers of float32 as the functions do, which "
-                    "cannot be converted to float64, got float64 numbers that would be rounded"
+                    "Problem: domain must hold float32 numbers like the functions, which "
+                    "cannot be converted to float64; got float64 numbers that would be rounded"
                 )
             self._take(upper, lower)
         if self.radius is not None:
@@ -215,7 +217,7 @@ class Problem(FromData):
             )
 
     def _check_kinds(self) -> None:
-        """Raise TypeError if an argument is not of its kind."""
+        """Raise TypeError if an argument has the wrong kind."""
         bound = self.error_bound
         needed = {
             "domain": (Set | Domain, DOMAIN),
@@ -231,7 +233,7 @@ class Problem(FromData):
             raise TypeError(f"Problem: error_bound must be an ErrorBound, got {got}")
 
     def _check_sizes(self) -> None:
-        """Raise ValueError if the levels differ in the number of variables."""
+        """Raise ValueError if the levels have different numbers of variables."""
         sizes = (self.upper.dimension, self.lower.dimension)
         if None in sizes or sizes[0] == sizes[1]:
             return
@@ -252,33 +254,33 @@ class Problem(FromData):
         return [h.prototype for h in (self.upper, self.lower) if h.prototype is not None]
 
     def _holds_vectors(self, prototype: Array) -> bool:
-        """Does this precision hold the vectors of the domain and the penalties as they are?"""
+        """Does this precision hold the vectors of the domain and the penalties exactly?"""
         vectors = arrays_of(self.domain)
         vectors += [v for h in (self.upper, self.lower) for v in split(h)[1].vectors]
         return all(checks.in_precision_of(prototype, v) is not None for v in vectors)
 
     def current(self) -> Problem:
-        """The same with the numbers that its arrays hold now: itself, if none has changed."""
-        # What was made anew is kept, with all that is found out about it, for the next call.
+        """The problem with the numbers that its arrays hold now: itself, if none has changed."""
+        # The new problem is kept, with everything that is found out about it, for the next call.
         latest = FromData.current(self._latest or self)
         if latest is not self:
             assign(self, "_latest", latest)
         return latest
 
     def save(self, path: str | Path) -> None:
-        """Save to a .npz file, with all its data, for ``tiebreak.load``; nothing is pickled.
+        """Save to a .npz file with all data, for ``tiebreak.load``; nothing is pickled.
 
         Dtypes and sparse formats are kept (dia, lil and dok become csr), tables of pandas with
-        labels that are text or numbers; arrays of other libraries come back as NumPy's. What lies
-        outside is refused before anything is written: callables, linear operators, streamed and
-        distributed rows, classes of your own. The file is written whole or not at all; NumPy reads
-        its arrays too, by names such as ``lower.A``.
+        labels that are text or numbers; arrays of other libraries come back as NumPy's. What a file
+        cannot hold is refused before anything is written: callables, linear operators, streamed and
+        distributed rows, classes of your own. The file is written whole or not at all; NumPy can
+        read its arrays too, under names such as ``lower.A``.
         """
         now = self.current()
         save("Problem.save", path, "Problem", lambda writer: writer.model("", now, now.names))
 
     def _falls_without_end(self) -> bool:
-        """Is the lower level linear up to its penalty, and surely unbounded below on Z?"""
+        """Is the lower level linear up to its penalty, and certainly unbounded below on Z?"""
         smooth, penalty = split(self.lower)
         slope = _linear_slope(smooth)
         if slope is None or penalty.terms.square > 0.0 or not has_projection(self.domain):
@@ -288,7 +290,8 @@ class Problem(FromData):
         if not described(self.domain).is_cone or penalty.terms.center is not None:
             return False
         # The penalty p is a norm on a cone: d = prox of p at -slope has <slope, d> + p(d) = -|d|².
-        # A weight that is a little larger: rounding must not refuse what is just bounded.
+        # The weight is increased a little, so that rounding cannot refuse a problem that is just
+        # bounded.
         little = math.sqrt(arrays.epsilon(slope))
         d = self.prox(-slope, 0.0, 1.0 + little)
         return arrays.norm(d) > little * arrays.norm(slope)
@@ -315,7 +318,7 @@ class Problem(FromData):
 
     @cached_property
     def penalties(self) -> tuple[Penalty, Penalty]:
-        """f2 and g2, the penalties of both levels; Zero() where there is none."""
+        """f2 and g2, the penalties of both levels; Zero() if there is none."""
         (_, f2), (_, g2) = split(self.upper), split(self.lower)
         return f2, g2
 
@@ -326,12 +329,12 @@ class Problem(FromData):
 
     @cached_property
     def joint(self) -> Joint:
-        """Both penalties on Z; ValueError where their weighted sums have no prox in closed form."""
+        """Both penalties on Z; ValueError if their weighted sums have no prox in closed form."""
         return joint(*self.penalties, self.domain, owner="Problem")
 
     @cached_property
     def lower_joint(self) -> Joint:
-        """The lower penalty on Z; ValueError where it has no prox in closed form."""
+        """The lower penalty on Z; ValueError if it has no prox in closed form."""
         return joint(Zero(), self.penalties[1], self.domain, owner="Problem")
 
     def prox(self, v: Array, a: float, b: float) -> Array:
@@ -340,7 +343,7 @@ class Problem(FromData):
 
     @cached_property
     def in_float64(self) -> Problem | None:
-        """The same problem for vectors in float64; None where its functions do not know how."""
+        """The same problem for vectors in float64; None if its functions do not know how."""
         upper, lower = self.upper.in_float64, self.lower.in_float64
         return None if upper is None or lower is None else replace(self, upper=upper, lower=lower)
 
@@ -350,12 +353,12 @@ class Problem(FromData):
         return any(map(arrays.is_single, self._prototypes))
 
     def in_precision_of(self, x: Array) -> Problem:
-        """This problem, or that in float64 where its data are in single precision and x is not."""
+        """This problem, or its float64 version if its data are in single precision and x is not."""
         return self.in_float64 or self if self.is_single and not arrays.is_single(x) else self
 
     @property
     def shares_passes(self) -> bool:
-        """Do the products of a level wait for an evaluation, which does all in one pass?"""
+        """Do the products of a level wait for an evaluation, which does everything in one pass?"""
         return any(h.shares_passes for h in self.smooth_parts)
 
     @property
@@ -365,7 +368,7 @@ class Problem(FromData):
 
     @property
     def is_open_below(self) -> bool:
-        """Is g smooth on R^n, of unknown growth?  Slopes that are not 0 do not bound it there."""
+        """Is g smooth on R^n with unknown growth?  Then nonzero slopes do not bound it."""
         is_free = described(self.domain).is_space and self.radius is None
         if not is_free or self.penalties[1].terms.has_weights:
             return False
@@ -373,16 +376,17 @@ class Problem(FromData):
 
     @property
     def growth(self) -> float:
-        """mu > 0 with g(x) - g* >= mu/2 dist(x, X_g*)² on Z, where that is known; otherwise 0."""
-        # A strongly convex g has it on every Z, least squares on R^n: an error bound of order 2.
+        """mu > 0 with g(x) - g* >= mu/2 dist(x, X_g*)² on Z, if that is known; otherwise 0."""
+        # A strongly convex g has it on every Z, and least squares on R^n: an error bound of order
+        # 2.
         on_space = self.lower.growth if described(self.domain).is_space else 0.0
         curvature = self.lower.strong_convexity + self.penalties[1].strong_convexity
         return max(curvature, on_space)
 
     def point(self, x: Any, owner: str, name: str, *, is_start: bool = False) -> Array:
         """``x`` as a vector of this problem: its library, its dtype, its number of variables."""
-        # In float64 where the data are float32 and would round it: see `in_precision_of`. A start
-        # is rounded, for it is no part of the problem.
+        # In float64 if the data are float32 and would round it: see `in_precision_of`. A start is
+        # rounded, because it is not a part of the problem.
         tables.common(owner, ("the problem", self.names), (name, tables.names(x)), what="names")
         x = checks.vector(owner, name, x)
         if self.dimension is not None:
@@ -395,8 +399,8 @@ class Problem(FromData):
             return arrays.own(x, prototypes[0])
         if self.in_float64 is None:
             raise ValueError(
-                f"{owner}: {name} must hold numbers of float32 as the problem does, which cannot "
-                "be converted to float64, got float64 numbers that would be rounded"
+                f"{owner}: {name} must hold float32 numbers like the problem, which cannot "
+                "be converted to float64; got float64 numbers that would be rounded"
             )
         return arrays.own(x, arrays.double(prototypes[0]))
 
@@ -405,14 +409,14 @@ class Problem(FromData):
         if x0 is None:
             if self.dimension is None:
                 raise ValueError(
-                    "solve: x0 is needed, for nothing in the problem says how many variables "
+                    "solve: x0 is needed, because nothing in the problem says how many variables "
                     "there are"
                 )
             x0 = np.zeros(self.dimension)
         return projected(self.domain, self.point(x0, "solve", "x0", is_start=True))
 
     def violations(self, x: Array) -> list[Violation]:
-        """What x does not meet: the number of variables, or constraints of the domain."""
+        """What x violates: the number of variables, or constraints of the domain."""
         Z, n = self.domain, self.dimension
         if x.ndim != 1 or n not in (None, x.shape[0]):
             return [Violation(f"the shape ({n},)", math.inf, 1.0)]
@@ -421,13 +425,13 @@ class Problem(FromData):
         return distance_violation(type(Z).__name__, x, Z.project(x))
 
     def forward(self, *xs: Array) -> tuple[Point, ...]:
-        """The points ``xs`` with their images under both functions."""
+        """The points ``xs`` with their images under the matrices of both functions."""
         images = zip(self.upper.forward(*xs), self.lower.forward(*xs), strict=True)
         return tuple(Point(x, *pair) for x, pair in zip(xs, images, strict=True))
 
 
 def with_smooth_parts(problem: Problem, *parts: SmoothFunction) -> Problem:
-    """The same problem with these f1 and g1, of the same data: nothing is checked again."""
+    """The problem with these f1 and g1, made from the same data: nothing is checked again."""
     twin = object.__new__(type(problem))
     vars(twin).update({name: getattr(problem, name) for name in (*_names(problem), "names")})
     for name, h, penalty in zip(("upper", "lower"), parts, problem.penalties, strict=True):
@@ -442,9 +446,9 @@ def _names(made: Any) -> list[str]:
 
 
 def solution_dimension(problem: Problem) -> int | None:
-    """The dimension of the set of minimisers of the lower level, None where it is not known.
+    """The dimension of the set of minimisers of the lower level, None if it is not known.
 
-    0 where g is strongly convex; on R^n and in a ball g itself may know it.
+    0 if g is strongly convex; on R^n and in a ball, g itself may know it.
     """
     g, ball = problem.lower, described(problem.domain).as_ball
     if g.strong_convexity + problem.penalties[1].strong_convexity > 0.0:

@@ -1,22 +1,18 @@
-"""Reading problems from TOML files; whatever is wrong gets one sentence that names the file.
+"""Reading problems from TOML files; every error is one sentence that names the file.
 
 For example, with arrays as `array_files` reads them,
 
     radius = 5.0                  # optional, as in Problem(radius=...)
 
-    [upper]
-    kind = "LeastSquares"         # a class, every other key is an argument of its constructor
-    A = "data.npz:A_val"          # a string where an array is wanted: a file beside this one
-    b = "b_val.csv"
+    [upper] kind = "LeastSquares"         # a class; every other key is an argument of its
+    constructor A = "data.npz:A_val"          # a string instead of an array is a file in this
+    folder b = "b_val.csv"
 
-    [lower]
-    kind = "Quadratic"
-    Q = [[1.0, 0.0], [0.0, 0.0]]  # an array in place is fine too
+    [lower] kind = "Quadratic" Q = [[1.0, 0.0], [0.0, 0.0]]  # an array can be written here, too
 
-    [lower.penalty]               # optional, added to the level; or alone: kind = "L1" in [lower]
-    kind = "GroupL2"              # several: [[lower.penalty]] for each
-    groups = "groups.csv"         # the group of each variable
-    weight = 0.1
+    [lower.penalty]               # optional, added to the level; alone: kind = "L1" in [lower] kind
+    = "GroupL2"              # several: [[lower.penalty]] for each groups = "groups.csv"         #
+    the group of each variable weight = 0.1
 
     [domain]                      # optional, all of R^n if absent
     kind = "Ball"                 # an intersection: [[domain]] for each set
@@ -28,17 +24,16 @@ For example, with arrays as `array_files` reads them,
     kind = "RAPM"
     eta = 1e-3
 
-    [solve]                       # optional, arguments of solve; gamma is that of (P)AGMBiO
-    rtol = [1e-4, 1e-6]
-    criterion = "weak"            # both gaps alone; "absolute" if absent
-    checkpoint = "run.npz"        # beside this file too
+    [solve]                       # optional, arguments of solve; gamma is that of (P)AGMBiO rtol =
+    [1e-4, 1e-6] criterion = "weak"            # both gaps alone; "absolute" if absent checkpoint =
+    "run.npz"        # in this folder, too
 
     [output]                      # optional, names in the folder of --out; these are the defaults
     x = "x.npy"                   # or .csv
     report = "report.json"
     plot = "plot.png"             # or .pdf, .svg
 
-and with more priorities than two, instead of [upper] and [lower] and the most important first,
+and with more than two priorities, instead of [upper] and [lower], the most important first,
 
     [[level]]
     name = "fit"                  # optional, for the report
@@ -74,12 +69,13 @@ from tiebreak.linalg.registry import IN_TABLES, KINDS
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.sets import Set, intersection
 
-MATRICES = ("A", "A_eq", "Q", "operator")  # arguments; all other arrays are vectors
+# arguments that are matrices; all other arrays are vectors
+MATRICES = ("A", "A_eq", "Q", "operator")
 LABELS = ("groups",)  # arguments that hold whole numbers
 LEVELS = ("upper", "lower")
 TABLES = (*LEVELS, "level", "domain", "error_bound", "method", "solve", "output")
-SEVERAL = ("level", "domain")  # of which there may be more than one: [[level]]
-ABOUT_LEVEL = ("name", "slack")  # keys of [[level]] that say nothing of its function
+SEVERAL = ("level", "domain")  # may occur more than once: [[level]]
+ABOUT_LEVEL = ("name", "slack")  # keys of [[level]] that do not describe its function
 OUTPUT = {"x": "x.npy", "report": "report.json", "plot": "plot.png"}
 OUTPUT_ENDINGS = {"x": (".npy", ".csv"), "report": (".json",), "plot": (".png", ".pdf", ".svg")}
 
@@ -112,7 +108,7 @@ def _read_toml(path: Path) -> Table:
         with path.open("rb") as file:
             return tomllib.load(file)
     except FileNotFoundError:
-        raise ValueError(f"{path} is not there") from None
+        raise ValueError(f"{path} does not exist") from None
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror or error})") from None
     except RecursionError:
@@ -128,9 +124,11 @@ def _check_top(content: Table) -> None:
         elif isinstance(value, dict):
             known = ", ".join(f"[{table}]" for table in TABLES)
             meant = did_you_mean(name, TABLES)
-            raise ValueError(f"there is no table [{name}]{meant}, known tables are {known}")
+            raise ValueError(f"there is no table [{name}]{meant}; known tables are {known}")
         elif name != "radius":
-            raise ValueError(f"there is no key {name!r} outside the tables, known is radius")
+            raise ValueError(
+                f"there is no key {name!r} outside the tables; the only known one is radius"
+            )
     for name in LEVELS:
         if name not in content and "level" not in content:
             raise ValueError(f"the table [{name}] is missing")
@@ -162,7 +160,7 @@ def _problem(content: Table, folder: Path) -> Problem:
 
 
 def _levels(content: Table, folder: Path) -> Levels:
-    """[[level]] for each of them."""
+    """[[level]], once for each level."""
     found = []
     for i, table in enumerate(content["level"]):
         name, slack = f"level {i + 1}", table.get("slack", 0.0)
@@ -183,8 +181,8 @@ def _level(
 ) -> Any:
     """A level: a smooth function or a penalty, and the penalties of its sub-tables.
 
-    ``more``: keys that it may have as well, for the sentence about one that it may not. The
-    columns of the first level's .csv give the variables their names.
+    ``more`` are other keys that it may have, for the message about an unknown key. The columns of
+    the first level's .csv file name the variables.
     """
     rest = {key: value for key, value in table.items() if key != "penalty"}
     level = _object(name, rest, _kinds(Function, Penalty), folder, ("penalty", *more))
@@ -204,7 +202,7 @@ def _level(
 
 
 def _domain(found: Table | list[Table], folder: Path) -> Any:
-    """A set, or the intersection of several: ``[[domain]]`` for each."""
+    """A set, or the intersection of several, each given as ``[[domain]]``."""
     if isinstance(found, dict):
         return _object("domain", found, _kinds(Set), folder)
     try:
@@ -215,7 +213,7 @@ def _domain(found: Table | list[Table], folder: Path) -> Any:
 
 
 def _kinds(*bases: type) -> dict[str, type]:
-    """What a table may describe of all that files may name: the subclasses of these."""
+    """The kinds that a table may describe: the registered subclasses of these classes."""
     found = [(name, kind) for name, kind in sorted(KINDS.items()) if kind in IN_TABLES]
     return {name: kind for base in bases for name, kind in found if issubclass(kind, base)}
 
@@ -226,10 +224,10 @@ def _object(
     """The object that a table describes: its kind, called with its other keys."""
     kinds, kind = f"known kinds are {', '.join(known)}", table.get("kind")
     if kind is None:
-        raise ValueError(f"[{name}] lacks the key 'kind', {kinds}")
+        raise ValueError(f"[{name}] lacks the key 'kind'; {kinds}")
     if not isinstance(kind, str) or kind not in known:
         meant = did_you_mean(kind, known)
-        raise ValueError(f"[{name}] has the unknown kind {kind!r}{meant}, {kinds}")
+        raise ValueError(f"[{name}] has the unknown kind {kind!r}{meant}; {kinds}")
     arguments = {key: value for key, value in table.items() if key != "kind"}
     return _call(name, known[kind], arguments, folder, more)
 
@@ -237,7 +235,8 @@ def _object(
 def _call(name: str, call: type, arguments: Table, folder: Path, more: Sequence[str] = ()) -> Any:
     """``call(**arguments)`` with arrays read from files; the signature says what is allowed."""
     parameters = inspect.signature(call).parameters
-    # A dataclass may have fields of another module, where alone their annotations have a meaning.
+    # A dataclass may inherit fields from another module, where alone their annotations have a
+    # meaning.
     hints = get_type_hints(call if is_dataclass(call) else call.__init__)  # type: ignore[misc]
     _check_keys(name, arguments, [*parameters, *more])
     for key, parameter in parameters.items():
@@ -259,11 +258,11 @@ def _check_keys(name: str, table: Table, known: Iterable[str]) -> None:
     for key in table:
         if key not in known:
             hint = f"known keys are {listed}" if listed else "this kind has none"
-            raise ValueError(f"[{name}] has no key {key!r}{did_you_mean(key, known)}, {hint}")
+            raise ValueError(f"[{name}] has no key {key!r}{did_you_mean(key, known)}; {hint}")
 
 
 def _array(name: str, key: str, value: object, folder: Path) -> Any:
-    """An array argument: a string is a file in ``folder``, all else is taken as it stands."""
+    """An array argument: a string is a file in ``folder``; anything else is taken as it is."""
     if not isinstance(value, str):
         return value
     try:
@@ -297,7 +296,7 @@ def _solve(table: Table, folder: Path, problem: Problem | Levels) -> Table:
 
 
 def _output(table: Table) -> dict[str, str]:
-    """The names of the output files: relative, and inside the folder that will hold them."""
+    """The names of the output files: relative, and inside the output folder."""
     _check_keys("output", table, OUTPUT)
     for key, value in table.items():
         endings = OUTPUT_ENDINGS[key]

@@ -1,10 +1,10 @@
 """Problems and results in files: one .npz file each, written whole or not at all, never unpickled.
 
-The files are those of `linalg.archive`. A result that was forged with care is believed: who can
-write your files could change your data as well.
+The files are those of `linalg.archive`. A carefully forged result is believed: whoever can write
+your files could change your data as well.
 
-Saving is in `linalg.archive` and with the objects; here is loading: what the parts of a file must
-be to be a problem or a result.
+Saving is in `linalg.archive` and in the objects; this module loads: it knows which parts make a
+file a problem or a result.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from tiebreak.proofs.gate import STATUSES
 
 
 def load(path: str | Path) -> Any:
-    """The ``Problem``, ``Levels`` or result that was saved to a file, by its method ``save``.
+    """Load the ``Problem``, ``Levels`` or result that its method ``save`` has written to a file.
 
-    Nothing is unpickled, and nothing is made but problems and results of tiebreak, whatever the
-    file says. ValueError, with a sentence, for any other file and for a damaged one.
+    Nothing is unpickled, and only problems and results of tiebreak are created, whatever the file
+    contains. Other files and damaged ones raise a ValueError that says what is wrong.
 
     Args:
         path: the .npz file.
@@ -47,7 +47,7 @@ def load(path: str | Path) -> Any:
         raise TypeError(f"load: path must be a file name, got {type(path).__name__}")
     file = Path(path)
     if not file.is_file():
-        what = "is no file" if file.exists() else "is not there"
+        what = "is not a file" if file.exists() else "does not exist"
         raise ValueError(f"load: {file} {what}")
     try:
         with zipfile.ZipFile(file) as archive:
@@ -57,7 +57,7 @@ def load(path: str | Path) -> Any:
     except ImportError:
         raise
     except MemoryError:
-        raise ValueError(f"load: {file} does not fit into memory") from None
+        raise ValueError(f"load: {file} does not fit in memory") from None
     except Exception as error:  # a broken file may raise anything: zipfile, zlib, json, NumPy
         raise ValueError(
             f"load: {file} is damaged, or was not saved by tiebreak ({type(error).__name__})"
@@ -65,18 +65,18 @@ def load(path: str | Path) -> Any:
 
 
 class ResultReader(Reader):
-    """The problem or the result that is in an archive."""
+    """Reads the problem or the result in an archive."""
 
     def content(self) -> Any:
-        """The problem or the result, of whichever kind."""
+        """The problem or the result in the file."""
         if f"{HEADER}.npy" not in self._archive.namelist():
-            raise Refused("holds no problem and no result saved by tiebreak")
+            raise Refused("holds neither a problem nor a result saved by tiebreak")
         header = self.header()
         version, kind, content = header["format"], header["kind"], header["content"]
         if version != FORMAT:
             newer = isinstance(version, int) and version > FORMAT
-            then = "; a newer version of tiebreak has written it" if newer else ""
-            raise Refused(f"has format {version!r}, this version reads format {FORMAT}{then}")
+            then = "; it was written by a newer version of tiebreak" if newer else ""
+            raise Refused(f"has format {version!r}, but this version reads format {FORMAT}{then}")
         readers: dict[str, Callable[[Any], Any]] = {
             "Problem": self._problem,
             "Result": self._result,
@@ -84,7 +84,7 @@ class ResultReader(Reader):
             "LevelsResult": self._levels_result,
         }
         if kind not in readers:
-            raise Refused(f"holds {kind!r}, known are {', '.join(map(repr, readers))}")
+            raise Refused(f"holds {kind!r}; known kinds are {', '.join(map(repr, readers))}")
         return readers[kind](content)
 
     def _problem(self, code: Any, kind: type = Problem) -> Any:
@@ -121,7 +121,7 @@ class ResultReader(Reader):
         about = content["about_problem"]
         hints = (int | None, list[str], list[str])
         _check("Result", about, dict(zip(ABOUT, hints, strict=True)))
-        result = object.__new__(Result)  # without a problem, perhaps
+        result = object.__new__(Result)  # it may have no problem
         trace = Trace([Row(*row) for row in rows])
         vars(result).update(parts, is_loaded=True, trace=trace, **about)
         if content["problem"] is not None:
@@ -129,9 +129,10 @@ class ResultReader(Reader):
         return result
 
     def check(self, kind: Any, parts: dict[str, Any]) -> None:
-        """Of records, and of what is made of other objects, by what their arguments are said to be.
+        """Check the parts of records and of composed objects against the annotations of their
+        class.
 
-        All others check their arguments themselves.
+        All other classes check their arguments themselves.
         """
         if kind not in IN_TABLES:
             hints = get_type_hints(kind if is_record(kind) else kind.__init__)
@@ -139,18 +140,18 @@ class ResultReader(Reader):
 
 
 def _check(owner: str, parts: dict[str, Any], hints: dict[str, Any]) -> None:
-    """Refuse parts that are not those, or not of the types, that a class says it has."""
+    """Reject parts whose names or types are not those that the class declares."""
     if parts.keys() != hints.keys():
         names = ", ".join(sorted(parts.keys() ^ hints.keys()))
         raise Refused(f"holds a {owner} of another version of tiebreak ({names})")
     for name, hint in hints.items():
         if not _fits(parts[name], hint):
             got = checks.what_it_is(parts[name])
-            raise Refused(f"holds a {owner} whose {name} is of the wrong kind, {got}")
+            raise Refused(f"holds a {owner} whose {name} has the wrong kind, {got}")
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Is the value of that type?  An array of any library is one of NumPy here."""
+    """Does the value have that type?  In a file, an array of any library is one of NumPy."""
     if hint is Any:
         return isinstance(value, np.ndarray) and value.dtype.kind == "f"
     if hint is float:

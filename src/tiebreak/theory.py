@@ -1,11 +1,11 @@
 """What is proved about AGM-BiO, as plain formulas: numbers in, numbers out.
 
 The paper is Cao, Jiang, Yazdandoost Hamedani, Mokhtari, NeurIPS 2024 (arXiv 2402.08097); "Theorem",
-"Lemma", "Proposition" are its own. The arguments have the same names everywhere:
+"Lemma" and "Proposition" refer to it. All functions use these argument names:
 
 - ``L_f``, ``L_g``: Lipschitz constants of the two gradients;
 - ``smoothness``: S = L_f/gamma, the one number that decides the step sizes. With S in place of
-  gamma every formula keeps a finite meaning for a linear f (L_f = 0, gamma = 0, S > 0);
+  gamma, every formula stays finite for a linear f (L_f = 0, gamma = 0, S > 0);
 - ``distance``: R0 = |x_0 - x*|;  ``diameter``: D, of Z;
 - ``order``, ``modulus``, ``gradient_bound``: r, alpha, M of the error bound
   (alpha/r) dist(x, X_g*)^r <= g(x) - g*; M may be |grad f(x*)|;
@@ -142,8 +142,9 @@ class Theorem1(NamedTuple):
         return levels + 2 * self.L_g * self.diameter**2 / (k + 1)
 
     def lower_if_above(self, k: int, fixed: int | None = None) -> float:
-        """(iii) where f(x_k) >= f*, compact or not:
-        g(x_k) - g* <= [4 L_g R0² (ln k + 1) + 2 L_g R0²/(1 - gamma/2)]/(k(k+1))."""
+        """(iii) If f(x_k) >= f*, compact or not: g(x_k) - g* <= [4 L_g R0² (ln k + 1) + 2 L_g
+        R0²/(1 - gamma/2)]/(k(k+1)).
+        """
         weight = smallest_weight(L_f=self.L_f, L_g=self.L_g, smoothness=self.smoothness)
         return weighted_sum(
             k,
@@ -156,14 +157,17 @@ class Theorem1(NamedTuple):
 
     def iterations(self, upper: float, lower: float, *, fixed: bool = False) -> int:
         """The smallest k with f(x_k) - f* <= ``upper`` and g(x_k) - g* <= ``lower`` proved:
-        O(max{upper^-1/2, lower^-1}). ``fixed``: levels from a first phase just as long."""
+        O(max{upper^-1/2, lower^-1}). ``fixed``: levels from a first phase of the same length.
+        """
         return first_iteration(
             lambda k: self.upper(k) <= upper and self.lower(k, k if fixed else None) <= lower
         )
 
 
 class Theorem2(NamedTuple):
-    """Error bound of order r > 1, Z any. T steps are planned, T are done, and S depends on T."""
+    """Error bound of order r > 1, any Z. S depends on the planned number T of steps, all of which
+    are done.
+    """
 
     L_f: float
     L_g: float
@@ -223,7 +227,7 @@ class Theorem2(NamedTuple):
 
 
 class Theorem3(NamedTuple):
-    """Weak sharpness (r = 1), Z any; needs S >= ``smoothness_weak_sharpness``."""
+    """Weak sharpness (r = 1), any Z; needs S >= ``smoothness_weak_sharpness``."""
 
     L_f: float
     L_g: float
@@ -305,7 +309,7 @@ def _decay(order: float) -> float:
 
 
 def _power(base: float, exponent: float) -> float:
-    """base**exponent, inf where that overflows."""
+    """base**exponent; inf if that overflows."""
     try:
         return float(base**exponent)
     except OverflowError:

@@ -382,7 +382,7 @@ WRONG = {
     "SquaredNorm w negative": (
         lambda: tb.SquaredNorm([1.0, -2.0]),
         ValueError,
-        "SquaredNorm: weight must be non-negative, got -2 at place 1",
+        "SquaredNorm: weight must be non-negative, got -2 at index 1",
     ),
     "SquaredNorm w zeros": (
         lambda: tb.SquaredNorm(np.zeros(2)),
@@ -697,7 +697,7 @@ WRONG = {
     "L1 list": (
         lambda: tb.L1([0.1, -0.2]),
         ValueError,
-        "L1: weight must be non-negative, got -0.2 at place 1",
+        "L1: weight must be non-negative, got -0.2 at index 1",
     ),
     "L1 bool": (
         lambda: tb.L1(True),
@@ -930,7 +930,7 @@ WRONG = {
     "solve penalties without size": (
         lambda: tb.solve(small(upper=tb.L1(), lower=tb.L2())),
         ValueError,
-        "solve: x0 is needed, for nothing in the problem says how many variables there are",
+        "solve: x0 is needed, because nothing in the problem says how many variables there are",
     ),
     "solve a penalty": (
         lambda: tb.solve(tb.L1()),
@@ -1000,7 +1000,7 @@ WRONG = {
     "Levels last slack": (
         lambda: tb.Levels(tb.L1(), tb.Level(tb.Linear([1.0]), slack=0.1)),
         ValueError,
-        "Levels: the last level must have no slack, for no level follows it, got Slack(absolute=0.1, relative=0.0, share=0.0)",
+        "Levels: the last level must have no slack, because no level follows it, got Slack(absolute=0.1, relative=0.0, share=0.0)",
     ),
     "Slack text": (
         lambda: tb.Slack(relative="1 %"),
@@ -1165,7 +1165,7 @@ WRONG = {
     "solve x0 needed": (
         lambda: tb.solve(small(lower=tb.SquaredNorm())),
         ValueError,
-        "solve: x0 is needed, for nothing in the problem says how many variables there are",
+        "solve: x0 is needed, because nothing in the problem says how many variables there are",
     ),
     "solve x0 domain": (
         lambda: tb.solve(small(lower=tb.SquaredNorm(), domain=tb.Ball(1.0, [0.0, 0.0])), x0=[1.0]),

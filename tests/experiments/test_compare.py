@@ -214,7 +214,7 @@ def test_compare_reads_a_problem_with_its_start(here, capsys, monkeypatch):
     ("arguments", "sentence"),
     [
         (["no-such"], "instance: unknown name 'no-such', known are toy"),
-        (["p.toml"], "p.toml is not there"),
+        (["p.toml"], "p.toml does not exist"),
         (["toy", "--methods", "best"], "compare: unknown method 'best'"),
         (["toy", "--budget", "-1"], "compare: budget must be a positive finite number"),
     ],

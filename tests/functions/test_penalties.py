@@ -369,7 +369,7 @@ NEEDED = "GroupL2: groups must be a vector with the group of each variable (-1: 
         (lambda: L1(-1.0), ValueError, "L1: weight must be a non-negative finite number, got -1.0"),
         (lambda: L1(math.inf), ValueError, "L1: weight must be a non-negative finite number, got inf"),
         (lambda: L1("1"), TypeError, "L1: weight must be a non-negative finite number, got str"),
-        (lambda: L1([1.0, -1.0]), ValueError, "L1: weight must be non-negative, got -1 at place 1"),
+        (lambda: L1([1.0, -1.0]), ValueError, "L1: weight must be non-negative, got -1 at index 1"),
         (lambda: L1([1.0, 2.0], [1.0]), ValueError, "L1: weight must have one entry per variable (1), got 2"),
         (lambda: L1([1.0, 2.0]).check(3), ValueError, "L1: weight must have one entry per variable (3), got 2"),
         (lambda: L1(1.0, [1.0]).check(3), ValueError, "L1: center must have one entry per variable (3), got 1"),

@@ -61,7 +61,7 @@ def test_variables_of_other_names_or_in_another_order_are_refused(what):
         upper, lower, *domain = NAMED[what]()
         return tb.Problem(upper=upper, lower=lower, domain=domain[0] if domain else tb.Space())
 
-    sentence = r"same (columns|names|index) in the same order, got '.* at place 0$"
+    sentence = r"same (columns|names|index) in the same order, got '.* at index 0$"
     with pytest.raises(ValueError, match=sentence):
         make()
 

@@ -277,18 +277,18 @@ WRONG = {
         "A and A_eq must have the same number of columns, got 2 and 1",
     ),
     "nan": (lambda: tb.Polyhedron(A * np.nan, B), "A must be finite, got NaN or infinite entries"),
-    "nan in b": (lambda: tb.Polyhedron(A, [1, 2, np.nan]), "b must be finite or inf, got nan at place 2"),  # noqa: E501
-    "-inf": (lambda: tb.Polyhedron(A, [1, -INF, 1]), "b must be finite or inf, got -inf at place 1"),  # noqa: E501
-    "inf in b_eq": (lambda: tb.Polyhedron(A_eq=A, b_eq=[1, 1, INF]), "b_eq must be finite, got inf at place 2"),  # noqa: E501
+    "nan in b": (lambda: tb.Polyhedron(A, [1, 2, np.nan]), "b must be finite or inf, got nan at index 2"),  # noqa: E501
+    "-inf": (lambda: tb.Polyhedron(A, [1, -INF, 1]), "b must be finite or inf, got -inf at index 1"),  # noqa: E501
+    "inf in b_eq": (lambda: tb.Polyhedron(A_eq=A, b_eq=[1, 1, INF]), "b_eq must be finite, got inf at index 2"),  # noqa: E501
     "scalar b": (lambda: tb.Polyhedron(A, 1.0), "b must be a vector, got a single number"),
     "vector A": (lambda: tb.Polyhedron([1.0, 2.0], [1.0]), "A must be a matrix with at least one column, got an array of shape (2,)"),  # noqa: E501
     "zero row": (
         lambda: tb.Polyhedron([[0.0, 0.0]], [-1.0]),
-        "b must be at least 0 where a row of zeros belongs to it, got -1: no x is in the set",
+        "b must be at least 0 for a row of zeros, got -1: no x is in the set",
     ),
     "zero equation": (
         lambda: tb.Polyhedron(A_eq=[[0.0, 0.0]], b_eq=[1.0]),
-        "b_eq must be 0 where a row of zeros belongs to it, got 1: no x is in the set",
+        "b_eq must be 0 for a row of zeros, got 1: no x is in the set",
     ),
     "variables": (lambda: problem(tb.Polyhedron(np.eye(3), np.ones(3))), "A must have one column per variable (2), got 3"),  # noqa: E501
     "equations": (lambda: problem(tb.Polyhedron(A_eq=np.eye(3), b_eq=np.ones(3))), "A_eq must have one column per variable (2), got 3"),  # noqa: E501
@@ -297,8 +297,8 @@ WRONG_CONES = {
     "b": (lambda: tb.SecondOrderCone(np.eye(2), [1.0]), "b must have one entry per row of A (2), got 1"),  # noqa: E501
     "c": (lambda: tb.SecondOrderCone(np.eye(2), c=[1.0]), "c must have one entry per column of A (2), got 1"),  # noqa: E501
     "d": (lambda: tb.SecondOrderCone(np.eye(2), d=np.nan), "d must be a finite number, got nan"),
-    "empty": (lambda: tb.SecondOrderCone(np.eye(2), d=-1.0), "d must be at least 0 where c is zero, got -1: no x is in the set"),  # noqa: E501
-    "constant": (lambda: tb.SecondOrderCone([[0.0]], [3.0], d=1.0), "d must be at least 3 where c is zero, got 1: no x is in the set"),  # noqa: E501
+    "empty": (lambda: tb.SecondOrderCone(np.eye(2), d=-1.0), "d must be at least 0 if c is zero, got -1: no x is in the set"),  # noqa: E501
+    "constant": (lambda: tb.SecondOrderCone([[0.0]], [3.0], d=1.0), "d must be at least 3 if c is zero, got 1: no x is in the set"),  # noqa: E501
     "variables": (lambda: problem(tb.SecondOrderCone(np.eye(3))), "A must have one column per variable (2), got 3"),  # noqa: E501
 }  # fmt: skip
 

@@ -24,7 +24,7 @@ class Built:
         x0: where every method starts.
         upper_optimum, lower_optimum: f* and g*, where there is a closed form.
         solution: x*, where there is a closed form.
-        truth: the point that the data were made from, where there is one. Not the solution: noise
+        truth: the point that the data were made from, if there is one. Not the solution: noise
             and ties lie between them.
         ties: the dimension of the set of lower minimisers, where theory knows it.
         order: r of the error bound of the lower level on the domain, where one is known to hold.
@@ -67,7 +67,7 @@ class Built:
 
     @property
     def selects(self) -> bool | None:
-        """Is there anything for the upper level to choose?  None where that is not known."""
+        """Is there anything for the upper level to choose?  None if that is not known."""
         return None if self.dimension is None else self.dimension > 0
 
     def __str__(self) -> str:

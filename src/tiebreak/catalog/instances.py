@@ -28,7 +28,7 @@ __all__ = ["Built", "Instance", "breast_cancer", "instance", "instances", "table
 class Instance:
     """A line of ``tb.instances()``: a problem that can be built.
 
-    ``variables`` and ``dimension`` (of the set of lower minimisers; None where it is not known) are
+    ``variables`` and ``dimension`` (of the set of lower minimisers; None if it is not known) are
     those of ``build()`` without parameters.
     """
 

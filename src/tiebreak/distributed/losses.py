@@ -30,7 +30,7 @@ class OnWorkers(LinearLoss, is_open=True):
     Args:
         shards: a list of where the rows are: pairs (A, b) of .npy files, Parquet files, or
             functions without arguments that return (A, b), dense or scipy.sparse; with weights of
-            the rows as a third file or array. A worker reads its shards itself, again where it has
+            the rows as a third file or array. A worker reads its shards itself, again if it has
             to be restarted; so a file must be readable on all machines, and a function must give
             the same rows every time. One number per row, b, is kept by the driver too.
         mean: divide by the number of rows of all shards, or by the sum of their weights; as the

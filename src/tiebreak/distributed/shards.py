@@ -188,7 +188,7 @@ def _settled(place: PointWithImage) -> PointWithImage:
 
 
 class Worker:
-    """Some shards. As a Ray actor it loads them again by itself where it has to begin anew."""
+    """Some shards. As a Ray actor it loads them again by itself if it has to begin anew."""
 
     def __init__(
         self,

@@ -59,7 +59,7 @@ class PendingEvaluation:
     """An evaluation that has begun: calling it waits for its end, and gives the outcome.
 
     ``slopes`` need not wait: those on a GPU can go into what is to be computed there next. Its
-    ``losses``, where they are known as such, can be waited for together with other numbers: see
+    ``losses``, if they are known as such, can be waited for together with other numbers: see
     `arrays.fetch_together`.
     """
 
@@ -135,7 +135,7 @@ class Function(FromData, is_open=True):
     describing: ClassVar[tuple[str, ...]] = (
         *("add_to_conic", "far_rows", "parts", "squares", "falls_unseen"),
     )
-    falls_unseen: bool = True  # may it fall for ever, never reaching its infimum, unnoticed?
+    falls_unseen: bool = True  # may it decrease forever, never reaching its infimum, unnoticed?
     degree: float = math.inf  # of the polynomial that it is
     is_zero: ClassVar[bool] = False  # is it 0 everywhere?
     title: str = ""  # in the words of a report; "" for the name of its class
@@ -252,7 +252,7 @@ class Function(FromData, is_open=True):
 
     @property
     def squares(self) -> Squares | None:
-        """The squares that it is the sum of; None where it is something else."""
+        """The squares that it is the sum of; None if it is something else."""
         return None
 
     @property
@@ -262,7 +262,7 @@ class Function(FromData, is_open=True):
 
     @property
     def in_float64(self) -> Function | None:
-        """The same function of the same data for vectors in float64; None where that is not known.
+        """The same function of the same data for vectors in float64; None if that is not known.
 
         The data may stay in single precision: then they are converted as they are read.
         """

@@ -16,9 +16,10 @@ from tiebreak.linalg.host_rows import HostRows
 class LossRows(NamedTuple):
     """Losses that rise like weights_i max(-<m_i, d>, 0) far out along d.
 
-    They fall for ever where <m_i, d> > 0 if they have a tail: weights_i log(1 + exp(-<m_i, x>)) or
+    They decrease forever where <m_i, d> > 0 if they have a tail: weights_i log(1 + exp(-<m_i, x>))
+    or
     weights_i exp(-<m_i, x>). A multinomial loss rises no faster than the sum of its margins' own
-    losses would, and it too falls for ever along a direction in which that sum has slope 0, if a
+    losses would, and it too decreases forever along a direction in which that sum has slope 0, if a
     margin changes. Without a tail they are |<m_i, x>| and Huber losses, once for each sign. Those
     that grow faster than any slope have infinite weights, unless their tail is "exp".
     """

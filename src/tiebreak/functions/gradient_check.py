@@ -121,7 +121,7 @@ def _points_near(domain: Domain, x0: Array) -> Iterator[tuple[Array, Any]]:
             arrays.to_numpy(projected(domain, arrays.like(start + sign * part * move, x0)))
             for sign in (1.0, -1.0)
         )
-        # Between two projections, one on either side: inside the domain where it has an inside.
+        # Between two projections, one on either side: inside the domain if it has an inside.
         point = (2.0 * there + back) / 3.0
         yield arrays.like(point, x0), np.maximum(part * lengths, np.abs(point))
 

@@ -45,11 +45,11 @@ class LevelSets(Protocol):
         """
 
     def lowest(self, slope: Array, level: float) -> float:
-        """A lower bound on <slope, x> over Z ∩ {f <= level}, -inf where there is none."""
+        """A lower bound on <slope, x> over Z ∩ {f <= level}, -inf if there is none."""
 
 
 def find(f: Function, domain: Domain) -> LevelSets | None:
-    """The level sets of f within the domain, None where their projection is not easy."""
+    """The level sets of f within the domain, None if their projection is not easy."""
     simple = _simple(f.bare)
     if isinstance(simple, _Bowl):
         return Balls(simple, domain)

@@ -208,7 +208,7 @@ class Sum(SmoothFunction, in_tables=False):
 def in_one_precision(who: str, first: F, second: F) -> tuple[F, F]:
     """Both functions for vectors of one dtype: float64, where only one of them is in that.
 
-    ValueError where their libraries differ, or one cannot be converted.
+    ValueError if their libraries differ, or one cannot be converted.
     """
     kinds = [arrays.kind(h.prototype) for h in (first, second) if h.prototype is not None]
     if len(set(kinds)) < 2:

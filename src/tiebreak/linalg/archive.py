@@ -189,7 +189,7 @@ def save(owner: str, path: str | Path, kind: str, content: Callable[[Writer], An
 
 
 def _arguments(value: Any) -> dict[str, Any] | None:
-    """What to call the class of ``value`` with for another like it; None where that is unknown."""
+    """What to call the class of ``value`` with for another like it; None if that is unknown."""
     remembered = constructor_arguments(value) if isinstance(value, FromData) else None
     if remembered is not None:
         return remembered

@@ -292,7 +292,7 @@ def numbers(x: Array) -> list[float]:
 def norm(x: Array, squared: float | None = None) -> float:
     """|x|, the Euclidean norm, safe against overflow and underflow of the squares.
 
-    ``squared`` is <x, x>, where that is known already.
+    ``squared`` is <x, x>, if that is known already.
     """
     squared = float(inner(x, x)) if squared is None else squared
     if 1e-30 < squared < 1e30:  # nearly always, and safe in every precision

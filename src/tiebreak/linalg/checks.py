@@ -180,7 +180,7 @@ def weights(owner: str, name: str, value: Any) -> Array:
     found = arrays.to_numpy(result)
     if found.min() < 0.0:
         at = int(found.argmin())
-        raise ValueError(f"{owner}: {name} must be non-negative, got {found[at]:g} at place {at}")
+        raise ValueError(f"{owner}: {name} must be non-negative, got {found[at]:g} at index {at}")
     return result
 
 
@@ -221,8 +221,8 @@ def with_matrix(
     wide = matrix.in_float64
     if wide is None:
         raise ValueError(
-            f"{owner}: {name} must hold numbers of float32 as {whose} does, which cannot be "
-            "converted to float64, got float64 numbers that would be rounded"
+            f"{owner}: {name} must hold float32 numbers like {whose}, which cannot be "
+            "converted to float64; got float64 numbers that would be rounded"
         )
     return arrays.like(vector, wide.prototype), wide
 

@@ -142,7 +142,7 @@ class ConicForm:
 
     Args:
         lower, upper: lower <= x <= upper on the whole feasible set; infinite where not known.
-        radius: |x| <= radius for some solution, inf where not known.
+        radius: |x| <= radius for some solution, inf if not known.
     """
 
     def __init__(self, lower: Host, upper: Host, radius: float = math.inf) -> None:
@@ -352,7 +352,7 @@ def completed_square(Q: Any, c: Host, epsilon: float) -> tuple[Any, Host | None]
 
     Q is symmetric and positive semidefinite. In units of the variables in which its diagonal is
     about 1, for rank has no units; what is within the rounding errors of the data (``epsilon``) is
-    taken as 0. s is None where c falls in a direction in which F x stays as it is.
+    taken as 0. s is None if c falls in a direction in which F x stays as it is.
     """
     from scipy.sparse import csr_array, diags_array
 

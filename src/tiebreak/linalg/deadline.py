@@ -192,7 +192,7 @@ def left() -> float:
 
 
 def unless_too_long(task: Callable[[], T], otherwise: T, over: type[Over] = TooLong) -> T:
-    """What the task gives, or ``otherwise`` where there is no time for it.
+    """What the task gives, or ``otherwise`` if there is no time for it.
 
     With `Over`, also where the time is up meanwhile.
     """

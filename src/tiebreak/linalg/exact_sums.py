@@ -10,7 +10,7 @@ from tiebreak.linalg.arrays import Host
 
 
 def exact_products(rows: Any, x: Host) -> Host | None:
-    """rows @ x (csr) where no rounding can have entered, None where some may have.
+    """rows @ x (csr) where no rounding can have entered, None if some may have.
 
     A product is exact if its factors have few digits; a sum is, in any order, if all its terms are
     multiples of a power of two and their sizes add up to less than 2^53 times that.

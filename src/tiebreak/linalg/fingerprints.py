@@ -3,7 +3,7 @@
 Functions, penalties, domains and problems are made once, keep what is expensive to find (A'A,
 Lipschitz constants, ranks) and never change. The arrays that they were made from are the user's,
 who may write new numbers into them. So each remembers its arguments with a fingerprint of them, and
-``current`` makes it anew where that has changed. `solve`, `certify` and `compare` ask for that
+``current`` makes it anew if that has changed. `solve`, `certify` and `compare` ask for that
 first: their answers are for the numbers as they are now.
 
 What cannot be known: new numbers behind a linear operator or a plain callable.
@@ -102,7 +102,7 @@ class FromData:
     def without_structure(self, own: tuple[str, ...]) -> Any:
         """What is left of it where its class overrides these members of one of the package.
 
-        TypeError where that is not enough, as for a penalty.
+        TypeError if that is not enough, as for a penalty.
         """
         raise TypeError(
             f"{type(self).__name__}: {', '.join(own)} must be as in the class of tiebreak's that "
@@ -169,7 +169,7 @@ def remember(made: FromData, maker: type, **arguments: Any) -> None:
 
 
 def constructor_arguments(made: FromData) -> dict[str, Any] | None:
-    """What the class of ``made`` was called with; None where its constructor did not tell."""
+    """What the class of ``made`` was called with; None if its constructor did not tell."""
     inputs: Inputs | None = vars(made).get("_inputs")
     kind = type(made)
     if inputs is None or vars(kind).get("__init__") is not vars(inputs.maker).get("__init__"):
@@ -183,7 +183,7 @@ def assign(made: object, name: str, value: object) -> None:
 
 
 def fingerprint(value: Any) -> object:
-    """Something that changes with the numbers in ``value``; None where they cannot be known.
+    """Something that changes with the numbers in ``value``; None if they cannot be known.
 
     Of memory on the host a CRC-32 for each piece: a change within 32 bits is always noticed, one
     of more is missed with a chance of 2^-32 for every piece that it touches. It takes as long as a

@@ -72,7 +72,7 @@ def _collected(terms: Terms) -> dict[int, tuple[float, Any]]:
 
 
 def _opened(part: Any) -> Any:
-    """The array, where it is known, of a DeferredProduct."""
+    """The array, if it is known, of a DeferredProduct."""
     is_known = isinstance(part, DeferredProduct) and part.value is not None
     return part.value if is_known else part
 

@@ -79,7 +79,7 @@ def _guess(M: Any) -> float:
 
 
 def _factorisation_error(M: Any, unit: float) -> float:
-    """A bound on |M - L D L'|; inf where D is not positive."""
+    """A bound on |M - L D L'|; inf if D is not positive."""
     from scipy.sparse import diags
 
     try:

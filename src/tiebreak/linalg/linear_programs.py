@@ -16,7 +16,7 @@ def linear_program(
 ) -> Host | None:
     """A minimiser of <cost, v> over {rows v <= right, equal v = 0} and bounds.
 
-    None where HiGHS finds none.
+    None if HiGHS finds none.
     """
     zero = None if equal is None else np.zeros(equal.shape[0])
     found = highs(cost, A_ub=rows, b_ub=right, A_eq=equal, b_eq=zero, bounds=bounds)
@@ -24,7 +24,7 @@ def linear_program(
 
 
 def highs(cost: Host, presolve: bool = True, **program: Any) -> Any:
-    """SciPy's answer to a linear program; None where HiGHS finds no minimiser."""
+    """SciPy's answer to a linear program; None if HiGHS finds no minimiser."""
     found = last_attempt(cost, presolve, **program)
     return found if found.success else None
 
@@ -58,7 +58,7 @@ def last_attempt(cost: Host, presolve: bool = True, **program: Any) -> Any:
 
 
 class Ranges(NamedTuple):
-    """low <= x <= high, least <= rows x <= most; infinite where there is no bound."""
+    """low <= x <= high, least <= rows x <= most; infinite if there is no bound."""
 
     low: Host
     high: Host
@@ -80,7 +80,7 @@ class LinearPrograms(Protocol):
         """Further variables (csc), after the others: from now on every program has them."""
 
     def minimise(self, cost: Host, ranges: Ranges) -> Vertex | None:
-        """A minimiser of <cost, x>; None where HiGHS finds none."""
+        """A minimiser of <cost, x>; None if HiGHS finds none."""
 
 
 def linear_programs(rows: Any) -> LinearPrograms:

@@ -41,7 +41,7 @@ class Rank(NamedTuple):
         return bool(np.all(self.row_units == 1.0) and np.all(self.units == 1.0))
 
     def pair(self) -> tuple[float, float]:
-        """The singular values on both sides of the cut (0 where there is none)."""
+        """The singular values on both sides of the cut (0 if there is none)."""
         sides = [*self.sigma, 0.0, 0.0]
         return (float(sides[self.low - 1]) if self.low else 0.0), float(sides[self.low])
 
@@ -210,7 +210,7 @@ def directions(
 
 
 def sparse_nullity(rows: Any) -> int | None:
-    """The dimension of { v : rows v = 0 } for sparse rows; None where rounding would decide it.
+    """The dimension of { v : rows v = 0 } for sparse rows; None if rounding would decide it.
 
     By a Cholesky factorisation of the Gram matrix of rows or columns, whichever are fewer: a pivot
     is the squared distance of a column from those before it, so that each column which depends on

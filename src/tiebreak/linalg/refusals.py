@@ -9,7 +9,7 @@ class Refusal(ValueError):
     """Who refuses, which argument, what is needed of it and what it got.
 
     Returned as a value where the caller may choose something else, raised as the ValueError that it
-    is where there is no other choice.
+    is if there is no other choice.
 
     Args:
         owner: who refuses, such as "AGMBiO".
@@ -41,7 +41,7 @@ class Refusal(ValueError):
 
 
 def refusal_of(build: Callable[[], object]) -> Refusal | None:
-    """Why ``build`` cannot be done, None where it can."""
+    """Why ``build`` cannot be done, None if it can."""
     try:
         build()
     except Refusal as refusal:

@@ -18,7 +18,7 @@ IN_TABLES: set[type] = set()  # those that check their arguments, for tables of 
 
 
 def in_files(keyword: str, in_tables: bool = False) -> Callable[[Kind], Kind]:
-    """Let files name a class by this keyword; ValueError where another class has it."""
+    """Let files name a class by this keyword; ValueError if another class has it."""
 
     def enter(kind: Kind) -> Kind:
         other = KINDS.get(keyword, kind)

@@ -121,7 +121,7 @@ def _column_gram(matrix: Matrix) -> Host:
 
 
 def row_rank(matrix: Matrix, epsilon: float) -> RowRank | None:
-    """Its rank, for data of this unit of rounding; None where A A' does not tell. Kept too."""
+    """Its rank, for data of this unit of rounding; None if A A' does not tell. Kept too."""
     gram = row_gram(matrix)
     if epsilon not in gram.ranks:
         gram.ranks[epsilon] = sure_rank(matrix.on_host(), gram, epsilon)
@@ -141,7 +141,7 @@ class RowRank(NamedTuple):
 
 
 def sure_rank(A: Any, gram: RowGram, epsilon: float) -> RowRank | None:
-    """The rank of A, where it is beyond doubt; None where A A' does not tell.
+    """The rank of A, where it is beyond doubt; None if A A' does not tell.
 
     As many as have clear eigenvalues are certain. The others may be exactly 0: exact arithmetic
     tells, for an eigenvalue of A A' that looks like 0 may have a root of 1e-8. Or they are rounding
@@ -181,7 +181,7 @@ def are_even(tops: Host, epsilon: float = EPS) -> bool:
 
 
 def sparse_rank(A: Any) -> int | None:
-    """The rank of a matrix in CSR form, as its numbers are stored; None where that takes too long.
+    """The rank of a matrix in CSR form, as its numbers are stored; None if that takes too long.
 
     A row with a column of its own, in which all others are 0, is independent of them. Such rows are
     taken out, which gives others columns of their own; what is left is small, in texts at least.

@@ -194,7 +194,7 @@ def clear_rank(sigma: Host, shape: tuple[int, int], epsilon: float) -> tuple[int
 def exact_rank(A: Host) -> int | None:
     """The rank of the numbers as they are stored, by elimination modulo two primes.
 
-    None where that would take more than a few seconds.
+    None if that would take more than a few seconds.
 
     A float is an integer times a power of two, so it has a residue modulo an odd prime. The rank of
     the residues is at most the true one, and smaller only by an accident, of probability about

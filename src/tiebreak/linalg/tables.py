@@ -107,9 +107,9 @@ def need_same_rows(owner: str, first: tuple[str, Any], second: tuple[str, Any]) 
 def common(
     owner: str, *named: tuple[str, Sequence[Any] | None], what: str = "columns"
 ) -> tuple[Any, ...] | None:
-    """The names of the variables that all agree on; ValueError where two do not.
+    """The names of the variables that all agree on; ValueError if two do not.
 
-    ``named`` are pairs of what is named and its names, None where it has none.
+    ``named`` are pairs of what is named and its names, None if it has none.
     """
     known = [(who, tuple(names)) for who, names in named if names is not None]
     for who, names in known[1:]:
@@ -120,7 +120,7 @@ def common(
             )
             raise ValueError(
                 f"{owner}: {first} and {who} must have the same {what} in the same order, "
-                f"got {wanted[i]!r} and {names[i]!r} at place {i}"
+                f"got {wanted[i]!r} and {names[i]!r} at index {i}"
             )
     return known[0][1] if known else None
 

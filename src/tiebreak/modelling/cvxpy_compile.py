@@ -172,7 +172,7 @@ def save_values(variables: Sequence[Any], values: Sequence[Any]) -> None:
 
 
 def _without_values(variables: Sequence[Any]) -> contextlib.AbstractContextManager[None]:
-    """CVXPY 1.5 takes the y of quad_over_lin(x, y) for a constant where it has a value."""
+    """CVXPY 1.5 takes the y of quad_over_lin(x, y) for a constant if it has a value."""
     return with_values(variables, [None] * len(variables))
 
 

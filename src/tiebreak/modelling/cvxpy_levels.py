@@ -191,7 +191,7 @@ class CvxpyLevels(ConicLevels):
         return self._program
 
     def _first_value(self) -> float:
-        """Of the first level at the values that the variables have now; nan where one has none."""
+        """Of the first level at the values that the variables have now; nan if one has none."""
         first = self.levels[0]
         if any(variable.value is None for variable in first.variables()):
             return math.nan

@@ -242,7 +242,7 @@ class BoundAccumulator:
     # -- bounds ---------------------------------------------------------------------------------
 
     def bounds(self, effort: int = 5) -> tuple[float, float]:
-        """The best proved lower bounds on f* and on g* so far; -inf where there is none.
+        """The best proved lower bounds on f* and on g* so far; -inf if there is none.
 
         ``effort``: how many factors on the cuts are tried per sum, from the last best one on.
         """

@@ -292,7 +292,7 @@ class Search:
         for margin in MARGINS:
             if low.fall is None:
                 break
-            # Along some direction the sum falls for ever, and how fast is linear in t.
+            # Along some direction the sum decreases forever, and how fast is linear in t.
             at_0, at_t = low.fall(base), min(low.fall(base.plus(move, t)), 0.0)
             ratio = at_0 / (at_0 - at_t) if at_0 != at_t else 0.0
             if not 0.0 < t * ratio < HUGE:  # it falls for every t

@@ -59,7 +59,7 @@ class Proved(NamedTuple):
     standing: Standing  # of its point
     lower_bound: float  # g* is at least this
     least_value: float  # and at most this
-    asked: tuple[float, float]  # the tolerances on both gaps, 0 where there is no end
+    asked: tuple[float, float]  # the tolerances on both gaps, 0 if there is no end
     is_guarded: bool  # is f(x) to be secured from below, too?
 
 
@@ -157,7 +157,7 @@ class Certifier:
     def standing(
         self, x: Array, upper_value: float, lower_value: float, effort: int = 5, reach: Any = None
     ) -> Standing:
-        """Proved upper bounds on f(x) - f* and g(x) - g*, and the guard; inf where there is none.
+        """Proved upper bounds on f(x) - f* and g(x) - g*, and the guard; inf if there is none.
 
         With ``effort`` 0 the bounds are those found before; ``reach``: see `Minorant`.
         """

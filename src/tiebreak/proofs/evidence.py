@@ -30,7 +30,7 @@ class Intervals(NamedTuple):
 
     upper: tuple[float, float] = (-math.inf, math.inf)  # an interval that contains f*
     lower: float = -math.inf  # g* is at least this
-    why: str = ""  # why f* has no upper bound, where that is known
+    why: str = ""  # why f* has no upper bound, if that is known
     has_minimiser: bool = False  # is it proved that g has one?
     rests: str = ""  # on which point of Z, or which distance to one, the upper end of f* rests
 

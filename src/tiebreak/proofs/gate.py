@@ -142,7 +142,7 @@ def judge(claim: ResultClaim) -> Word:
 
 
 def violated(problem: Constrained, x: Array) -> Violation | None:
-    """The constraint that x violates most relative to its own terms; None where x is in Z."""
+    """The constraint that x violates most relative to its own terms; None if x is in Z."""
     unit = math.prod(x.shape) * arrays.epsilon(x)
     found = [one for one in problem.violations(x) if one.exceeds(NEARLY_IN_Z, unit)]
     return max(found, key=lambda one: one.amount / (one.size or 1.0), default=None)

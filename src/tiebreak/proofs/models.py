@@ -61,8 +61,8 @@ class Model(NamedTuple):
 class Low(NamedTuple):
     """A lower bound on a model, and where it is attained, if anywhere.
 
-    ``fall`` tells how fast a model rises, or falls, along a direction in which this one falls for
-    ever; None where no such direction is known. ``is_sharp``: its rounding errors are less than
+    ``fall`` tells how fast a model rises, or falls, along a direction in which this one decreases
+    forever; None if no such direction is known. ``is_sharp``: its rounding errors are less than
     what the curvature adds to the linear part, so that a bound on that part alone is no better.
     """
 

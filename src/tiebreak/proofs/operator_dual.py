@@ -84,7 +84,7 @@ class Balance:
         return max(most, 0.0) + self.unit * sizes + norm(self.e_error) * away
 
     def distance(self) -> float:
-        """Of x from every x*, if f* is not above f(x); inf where nothing is known of it."""
+        """Of x from every x*, if f* is not above f(x); inf if nothing is known of it."""
         within = self.problem.domain.diameter_in(len(self.x))
         if math.isfinite(within):
             return within + self.outside

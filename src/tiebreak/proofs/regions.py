@@ -14,7 +14,7 @@ Each kind of region knows one way to a lower bound, ``minimum(model) -> Low``:
     SolutionRegion    all of it: the best bound of those that apply
 
 A bound over a larger region is valid for a smaller one, so that the largest bound counts. It is
--inf where nothing bounds the model from below.
+-inf if nothing bounds the model from below.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class BallRegion:
 
 @dataclasses.dataclass(frozen=True)
 class SetRegion:
-    """A set Z, and |x| <= radius where that is known: no penalties."""
+    """A set Z, and |x| <= radius if that is known: no penalties."""
 
     domain: Domain
     reach: float  # |x| is at most this in Z

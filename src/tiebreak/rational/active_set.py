@@ -83,7 +83,7 @@ class Feasible:
         return rows, limits
 
     def step(self, x: Vector, room: list[int], along: Vector) -> tuple[Fraction, int] | None:
-        """How far x may go, and the first row that ends it; None where none does."""
+        """How far x may go, and the first row that ends it; None if none does."""
         best: tuple[int, int, int] | None = None
         for i, (row, left) in enumerate(zip(self.rows, room, strict=True)):
             rise = product(row, along.numbers) * self.limits[i].denominator

@@ -69,7 +69,7 @@ def as_row(values: Sequence[int]) -> Row:
 
 @cache
 def flint() -> Any:
-    """python-flint, None where it is not installed."""
+    """python-flint, None if it is not installed."""
     try:
         return importlib.import_module("flint")
     except ImportError:

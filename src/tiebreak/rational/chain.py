@@ -45,7 +45,7 @@ class ChainProof(NamedTuple):
 
 
 def certificate(levels: Levels, before: float = math.nan) -> ChainProof | None:
-    """The levels solved and proved; None where exact arithmetic does not get that far in time.
+    """The levels solved and proved; None if exact arithmetic does not get that far in time.
 
     ``before``: the first level at the start, for a slack that is a share of what it gains.
 

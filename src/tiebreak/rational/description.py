@@ -148,7 +148,7 @@ def level_data(h: Function | Penalty, n: int) -> LevelData:
 
 
 def _parts(part: Function, n: int) -> Parts:
-    """What a function is made of; `Unproved` where that is not quadratic, or not at hand."""
+    """What a function is made of; `Unproved` if that is not quadratic, or not at hand."""
     matrix = part.matrix
     if matrix is not None:
         if not matrix.is_explicit:

@@ -53,7 +53,7 @@ class Ball(Set):
         return 2.0 * self.radius
 
     def check(self, n: int) -> None:
-        """Raise ValueError if the center has not ``n`` entries."""
+        """Raise ValueError if the center does not have ``n`` entries."""
         if self.center is not None:
             checks.length("Ball", "center", self.center, n, "variable")
 
@@ -77,11 +77,11 @@ class Ball(Set):
         return max(inside - unit * (self.radius + size + away), 0.0)
 
     def face_at(self, x: Array) -> ActiveFace | None:
-        """The sphere counts as a face too, with the directions that touch it."""
+        """The face at x; the sphere counts as a face too, with its tangent directions."""
         away = self._centred(x)
         if norm(away) < self.radius * (1.0 - TOL.met):
             return None
-        # |slope|/radius, for x + d lies |d|²/(2 radius) below the tangent plane of a sphere.
+        # |slope|/radius, because x + d lies |d|²/(2 radius) below the tangent plane of a sphere.
         return face_across(self.project, away)._replace(
             curvature=lambda slope: max(-dot(away, slope) / dot(away, away), 0.0)
         )
@@ -146,7 +146,7 @@ class Ball(Set):
     def cut_projection(
         self, x: Array, c: Array, beta: float, guess: float, known: Products
     ) -> CutProjection:
-        """Closed form, in the plane of c and y = x - center: a along c/|c|, b across."""
+        """In closed form, in the plane of c and y = x - center: a along c/|c|, b across."""
         eps, radius = arrays.epsilon(x), self.radius
         y = self._centred(x)
         if y is not x:
@@ -167,9 +167,9 @@ class Ball(Set):
             return self._cut_nearly_parallel(y, c, known.normal, a, h, reach) or self._uncut(
                 x, y, distance
             )
-        # No vector is needed but the outcome, s y + t c.
+        # Only one vector is computed, the result s y + t c.
         s, mu = (1.0, a - h) if a >= h and b <= reach else (reach / b, a - b * (h / reach))
-        if mu <= 0.0:  # the projection of x is beyond the cut by a rounding error only
+        if mu <= 0.0:  # the projection of x exceeds the cut only by a rounding error
             return self._uncut(x, y, distance)
         t = (h - s * a) / length
         sizes = known.sizes(s, t) if self.center is None else None
@@ -180,14 +180,14 @@ class Ball(Set):
     def _cut_nearly_parallel(
         self, y: Array, c: Array, square: float, a: float, h: float, reach: float
     ) -> CutProjection | None:
-        """The same where y is nearly a multiple of c; None where the cut does not bind.
+        """`cut_projection` if y is nearly a multiple of c; None if the cut does not bind.
 
         ``square`` = <c, c>, and the cut leaves a ball of radius ``reach`` across c.
         """
         length = norm(c, square)
         across = moved(y, a / length, c)
         inner, rest = arrays.dots((c, across), (across, across))
-        # Orthogonal to c once more, against cancellation.
+        # Orthogonalised against c a second time, to undo cancellation.
         across, along = moved(across, inner / square, c), inner * inner / square
         b = norm(across, rest - along if along <= 0.01 * rest else None)
         if a >= h and b <= reach:
@@ -203,7 +203,7 @@ class Ball(Set):
         return CutProjection(self._back(moved(across, -h / length, c)), mu / length, True)
 
     def _uncut(self, x: Array, y: Array, distance: float) -> CutProjection:
-        """The projection of x, where y = x - center has this length and the cut is beyond."""
+        """The projection of x if the cut does not bind; y = x - center has this length."""
         size = min(distance, self.radius)
         sizes = (size, size) if self.center is None else None
         return CutProjection(self._nearest(x, y, distance), 0.0, True, sizes)

@@ -1,4 +1,4 @@
-"""What every set can be asked; "unknown" is the default, and an honest answer."""
+"""What every set can be asked. "Unknown" is the default, and an honest answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tiebreak.sets.descriptions import Bounds, LinearRows, RecessionDirections
 from tiebreak.sets.faces import ActiveFace
 
 INFINITY = math.inf
-NEEDED = ("project", "project_cut", "support", "argmin")  # of one set: all are its own, or none
+NEEDED = ("project", "project_cut", "support", "argmin")  # a set overrides all of these, or none
 
 
 class Violation(NamedTuple):
@@ -29,20 +29,20 @@ class Violation(NamedTuple):
 
     what: str  # the constraint in words
     amount: float  # by how much it is violated, in its own units
-    size: float  # of its own terms at that point
-    reach: float = 0.0  # the length of the point in the same units: a unit of its precision counts
+    size: float  # of the constraint's own terms at that point
+    reach: float = 0.0  # the length of the point in the same units, for its rounding
 
     def exceeds(self, share: float, unit: float) -> bool:
-        """Is it more than this share of its own terms, and more than ``unit`` of the reach?"""
+        """Is it more than this share of its own terms, and more than ``unit`` times the reach?"""
         return not self.amount <= max(share * self.size, unit * self.reach)
 
 
 def violations_of(
     what: str, excess: Any, size: Any, reach: Any, numbers: Host | None = None
 ) -> list[Violation]:
-    """One for each positive entry of ``excess``; ``what`` is a text with a place for its number.
+    """One violation per positive entry of ``excess``; ``what`` is a text with {} for its number.
 
-    The entries are counted from 0, unless they have ``numbers`` of their own.
+    Entries are counted from 0, unless ``numbers`` are given.
     """
     numbers = np.arange(len(excess)) if numbers is None else numbers
     excess, size, reach = np.broadcast_arrays(excess, size, reach)
@@ -62,21 +62,21 @@ def distance_violation(what: str, x: Array, nearest: Array) -> list[Violation]:
 class Set(FromData, is_open=True):
     """What every domain has in common; the formulas are in the domains themselves.
 
-    For the cut a set gives either ``cut_projection`` itself, or ``projection_path`` and
-    ``last_piece``. These, and all below `project_cut_with_products`, are for the library's own use.
+    For cuts, a set gives either ``cut_projection`` itself, or ``projection_path`` and
+    ``last_piece``. These and everything below `project_cut_with_products` are internal.
     """
 
-    names: tuple[Any, ...] | None = None  # of the variables, where a Series of pandas has them
-    has_projection: ClassVar[bool] = True  # one that every step of a method can spend the time on
-    has_argmin: ClassVar[bool] = True  # a minimiser of linear functions, where these have one
+    names: tuple[Any, ...] | None = None  # of the variables, if a Series of pandas gives any
+    has_projection: ClassVar[bool] = True  # one that is fast enough for every step of a method
+    has_argmin: ClassVar[bool] = True  # a minimiser of those linear functions that have one
     describing = ("linear_rows", "conic_form", "recession", "bounds_in")
 
     def without_structure(self, own: tuple[str, ...]) -> Set:
-        """A set that answers as this one where its class says how, and otherwise knows nothing."""
+        """A set that answers as its class says, and otherwise knows nothing."""
         if missing := [name for name in NEEDED if name not in own]:
             raise TypeError(
-                f"{type(self).__name__}: {', '.join(missing)} must be its own where "
-                f"{', '.join(own)} is, got those of another set, which has other points"
+                f"{type(self).__name__}: {', '.join(missing)} must be overridden together with "
+                f"{', '.join(own)}, got those of another set"
             )
         answers = {
             name: staticmethod(getattr(self, name))
@@ -85,7 +85,7 @@ class Set(FromData, is_open=True):
         }
         where = {"__module__": type(self).__module__}
         alone: Set = type(type(self).__name__, (Set,), {**answers, **where})()
-        assign(alone, "given", self)  # by which a saved run tells it from others
+        assign(alone, "given", self)  # by which a saved run recognises it
         return alone
 
     def __and__(self, other: Any) -> Set:
@@ -96,7 +96,7 @@ class Set(FromData, is_open=True):
             return NotImplemented
         return cast("Set", intersection("Intersection", self, other))
 
-    # --- what a set says of itself, so that nobody needs to know which it is ---
+    # --- how a set describes itself, so that callers need not know its class ---
 
     @property
     def parts(self) -> tuple[Set, ...]:
@@ -110,7 +110,7 @@ class Set(FromData, is_open=True):
 
     @property
     def is_polyhedral(self) -> bool:
-        """The same, perhaps those of a u of which x is an image: see `lifted_rows`."""
+        """Do linear rows describe it, perhaps rows of a u whose image is x?  See `lifted_rows`."""
         return self.is_linear
 
     @property
@@ -119,17 +119,17 @@ class Set(FromData, is_open=True):
         return self.is_linear or type(self).conic_form is not Set.conic_form
 
     def linear_rows(self, n: int) -> LinearRows | None:
-        """Linear constraints in R^n that describe the set; None where there are none."""
+        """Linear constraints in R^n that describe the set; None if there are none."""
         return None
 
     def lifted_rows(self, n: int) -> tuple[Host | None, LinearRows]:
-        """Rows of a u whose images lift u are the set; lift is None where u is x itself."""
+        """Linear rows of a u, and the matrix lift with x = lift u; None if u is x itself."""
         rows = self.linear_rows(n)
         assert rows is not None
         return None, rows
 
     def necessary_rows(self, n: int) -> LinearRows | None:
-        """Linear constraints that all points of the set meet; None where none are known."""
+        """Linear constraints that hold for all points of the set; None if none are known."""
         return self.linear_rows(n)
 
     def conic_form(self, form: ConicForm) -> None:
@@ -140,12 +140,12 @@ class Set(FromData, is_open=True):
         rows.add_to(form)
 
     def recession(self, n: int) -> RecessionDirections | None:
-        """The directions in which the set goes on for ever; None: unknown, or none but 0."""
+        """The directions in which the set is unbounded; None: unknown, or only 0."""
         rows = self.linear_rows(n)
         return None if rows is None else RecessionDirections(rows=(rows.A, rows.A_eq, -rows.A_eq))
 
     def bounds_in(self, n: int) -> Bounds:
-        """Bounds of all points in R^n, other than its linear rows say; infinite if unknown."""
+        """Bounds on all points in R^n, beyond what the linear rows say; infinite if unknown."""
         return Bounds()
 
     @property
@@ -155,32 +155,32 @@ class Set(FromData, is_open=True):
 
     @property
     def is_cone(self) -> bool:
-        """Is t x in the set for every x of it and t >= 0, entry by entry?"""
+        """Is t x in the set for every x in it and every t >= 0, entry by entry?"""
         return False
 
     @property
     def as_ball(self) -> tuple[Any, float] | None:
-        """Center (None: 0) and radius, where it is a ball; R^n is one of infinite radius."""
+        """The center (None: 0) and radius if it is a ball; R^n is a ball of infinite radius."""
         return None
 
     def sides(self, x: Array) -> tuple[Array, Array] | None:
-        """Both bounds of every entry, as arrays like x, where it is a box."""
+        """Both bounds of every entry, as arrays like x, if it is a box."""
         return None
 
     def depth(self, x: Array) -> float:
-        """A ball of this radius around x lies in the set; 0 where none is known."""
+        """The radius of a ball around x that lies in the set; 0 if none is known."""
         return 0.0
 
     def face_at(self, x: Array) -> ActiveFace | None:
-        """The face that x, a point of the set, lies inside of; None: the whole set, or unknown.
+        """The face whose relative interior contains x; None: the whole set, or unknown.
 
-        Entries are on a bound where `project` has put them, to the last bit.
+        Entries count as on a bound if `project` has put them there, to the last bit.
         """
         return None
 
     @property
     def dimension(self) -> int | None:
-        """The number of variables, where the parameters of the set say it."""
+        """The number of variables, if the parameters of the set determine it."""
         return None
 
     @property
@@ -189,7 +189,7 @@ class Set(FromData, is_open=True):
         return INFINITY
 
     def diameter_in(self, n: int) -> float:
-        """The diameter of Z in R^n, exact also where ``diameter`` is silent or only a bound."""
+        """The diameter of Z in R^n, exact even if ``diameter`` is unknown or only a bound."""
         return self.diameter
 
     def check(self, n: int) -> None:
@@ -200,15 +200,15 @@ class Set(FromData, is_open=True):
         raise NotImplementedError
 
     def project_with_square(self, x: Array, square: float) -> Array:
-        """`project`, where ``square`` = <x, x> is known: a device need not be asked for it."""
+        """`project` if ``square`` = <x, x> is known: a device need not be asked for it."""
         return self.project(x)
 
     def support(self, direction: Array) -> float:
-        """max <direction, z> over z in Z, inf where it is unbounded."""
+        """max <direction, z> over z in Z, inf if it is unbounded."""
         raise NotImplementedError
 
     def argmin(self, direction: Array) -> Array:
-        """A minimiser of <direction, .> over Z; ValueError where there is none."""
+        """A minimiser of <direction, .> over Z; ValueError if there is none."""
         raise NotImplementedError
 
     def farthest(self, x: Array) -> float:
@@ -231,24 +231,24 @@ class Set(FromData, is_open=True):
     ) -> tuple[Array, float]:
         """The projection z of ``x`` onto Z ∩ {<normal, z> <= offset}, and the cut's multiplier.
 
-        The multiplier mu >= 0 is finite and z = project(x - mu normal); mu = 0 where the cut does
-        not bind.  ``guess``, the multiplier of a similar problem, saves time and changes nothing.
+        The multiplier mu >= 0 is finite and z = project(x - mu normal); mu = 0 if the cut does not
+        bind.  ``guess``, the multiplier of a similar problem, only saves time.
 
-        A zero normal cuts nothing off.  Where the cut leaves nothing of Z, z is the limit for
-        mu to infinity: the projection of x onto the points of Z where <normal, .> is smallest.
+        A zero normal cuts nothing off. If the cut leaves nothing of Z, z is the limit as mu goes to
+        infinity: the projection of x onto the points of Z where <normal, .> is smallest.
         """
         return project_cut(self, x, normal, offset, guess, Products.of(normal, x))
 
     def project_cut_with_products(
         self, x: Array, normal: Array, offset: float, guess: float | None, known: Products
     ) -> tuple[Array, float]:
-        """`project_cut`, where the products are known; that of a subclass, where it has its own."""
+        """`project_cut` with known products; a subclass may override either of the two."""
         if type(self).project_cut is not Set.project_cut:
             return self.project_cut(x, normal, offset, guess)
         return project_cut(self, x, normal, offset, guess, known)
 
     def no_minimiser(self) -> ValueError:
-        """What `argmin` raises where a linear function has no minimiser on Z."""
+        """The error that `argmin` raises if a linear function has no minimiser on Z."""
         return ValueError(
             f"{type(self).__name__}: <direction, x> is unbounded below on this set, "
             "so it has no minimiser"
@@ -261,36 +261,38 @@ class Set(FromData, is_open=True):
 
     @property
     def cancelling_length(self) -> float:
-        """The lengths that a projection adds and subtracts again: see `projection_error`."""
+        """The size of the lengths that a projection adds and subtracts again: see
+        `projection_error`.
+        """
         return 0.0
 
     def distance_outside(self, x: Array, unit: float) -> float | None:
-        """A bound on the distance of x from Z; None where the set knows none.
+        """A bound on the distance of x from Z; None if the set knows none.
 
         x is in float64, and ``unit`` is the `rounding_unit` of a sum over its entries.
         """
         return None
 
     def scaled(self, exponent: int) -> Set:
-        """The set 2^exponent Z."""
+        """The scaled set 2^exponent Z."""
         return self
 
     def in_units(self, units: Any) -> Set | None:
-        """{u : units u in Z}, entry by entry; None where the set compares the variables."""
+        """{u : units u in Z}, entry by entry; None if the set compares its variables."""
         return None
 
     def extended(self, n: int, lower: Host) -> Set | None:
-        """Z in R^n times the vectors above these bounds, with a projection; None: not known."""
+        """Z in R^n times the vectors above these bounds, with a projection; None if not known."""
         return None
 
     def preimage(self, z: Array) -> Array:
-        """A point whose projection is z, if possible with the same face of Z all around it."""
+        """A point whose projection is z, with the same face of Z all around it if possible."""
         return z
 
     def cut_projection(
         self, x: Array, c: Array, beta: float, guess: float, known: Products
     ) -> CutProjection:
-        """The projection; nothing is so large that squares overflow."""
+        """The projection, for numbers whose squares do not overflow."""
         return along_the_path(self, x, c, beta, guess)
 
     def projection_path(self, x: Array, c: Array) -> ProjectionPath:

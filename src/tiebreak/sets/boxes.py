@@ -72,12 +72,12 @@ class Box(Set):
 
     @property
     def diameter(self) -> float:
-        """|upper - lower|; of two numbers it depends on the dimension: see `diameter_in`."""
+        """|upper - lower|; if both are numbers, it depends on the dimension: see `diameter_in`."""
         width = to_numpy(self.upper) - to_numpy(self.lower)
         if width.ndim or width == INFINITY or width == 0.0:
             return norm(np.atleast_1d(width))
         raise ValueError(
-            "Box: the diameter of a box with two numbers as bounds depends on the dimension, "
+            "Box: the diameter of a box with two numbers as bounds depends on the dimension; "
             "ask diameter_in(n)"
         )
 
@@ -87,7 +87,7 @@ class Box(Set):
         return norm(width) if width.ndim else float(width) * math.sqrt(n)
 
     def check(self, n: int) -> None:
-        """Raise ValueError if a vector of bounds has not ``n`` entries."""
+        """Raise ValueError if a vector of bounds does not have ``n`` entries."""
         for name, bound in (("lower", self.lower), ("upper", self.upper)):
             if not isinstance(bound, float):
                 checks.length("Box", name, bound, n, "variable")
@@ -108,7 +108,7 @@ class Box(Set):
         return LinearRows(n, A, b, equal, lower[fixed], (what, what), (where, fixed))
 
     def necessary_rows(self, n: int) -> LinearRows | None:
-        return None  # its bounds say it all
+        return None  # the bounds say it all
 
     def bounds_in(self, n: int) -> Bounds:
         return Bounds(*self.ends(n))
@@ -166,7 +166,7 @@ class Box(Set):
         return norm(namespace(x).maximum(abs(x - lower), abs(upper - x)))
 
     def bounds_like(self, x: Array) -> tuple[Array, Array]:
-        """The bounds for x; for NumPy a number stays one: `like` takes longer than a clip."""
+        """The bounds for x. For NumPy, a number stays a number: `like` takes longer than a clip."""
         if type(x) is not np.ndarray:
             return like(self.lower, x), like(self.upper, x)
         lower, upper = (b if type(b) is float else like(b, x) for b in (self.lower, self.upper))
@@ -224,14 +224,14 @@ class Box(Set):
         return path
 
     def last_piece(self, x: Array, c: Array) -> tuple[float, Array, float]:
-        """Past the largest breakpoint an entry rests on its bound, or moves for ever."""
+        """Past the largest breakpoint, an entry rests on its bound or moves forever."""
         xp = namespace(x)
         zeros = zeros_like(c)
         lower, upper = (like(bound, x) + zeros for bound in (self.lower, self.upper))
         moving = abs(c) > negligible(c)
         target = xp.where(c > 0, lower, upper)
         rests = moving & xp.isfinite(target)
-        start = xp.where(c > 0, upper, lower)  # where an entry without target leaves its bound
+        start = xp.where(c > 0, upper, lower)  # where an entry leaves its bound if it has no target
         stop = xp.where(rests, target, xp.where(xp.isfinite(start), start, x))
         breaks = (x - stop) / xp.where(moving, c, xp.ones_like(c))
         mu = max(0.0, float(xp.max(xp.where(moving, breaks, zeros))))

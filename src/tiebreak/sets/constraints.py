@@ -1,7 +1,7 @@
-"""Sets by their constraints: linear ones, second-order cones, and intersections of sets.
+"""Sets given by constraints: second-order cones, and intersections of sets.
 
-Their projections are optimisation problems themselves, too long for every step of a first-order
-method: they are domains for the methods that take constraints as they are, "conic" and "exact".
+Projecting onto them is an optimisation problem in itself, too slow for every step of a first-order
+method. They are domains for the methods that handle constraints directly, "conic" and "exact".
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from tiebreak.sets.polyhedra import host_matrix, row_lengths
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class SecondOrderCone(Constraints):
-    """{x : |A x + b| <= <c, x> + d}; b and c are zeros where they are None.
+    """{x : |A x + b| <= <c, x> + d}; b and c are zero if None.
 
-    With c = 0 an ellipsoid or a cylinder: |A x + b| <= d. A is dense or of scipy.sparse. The set
-    has no cheap projection: it is a domain for the method "conic".
+    With c = 0 it is an ellipsoid or a cylinder, |A x + b| <= d. A is dense or a scipy.sparse
+    matrix. The set has no cheap projection: it is a domain for the method "conic".
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1]], [2])
@@ -62,7 +62,7 @@ class SecondOrderCone(Constraints):
         least = 0.0 if abs(self.A).max() > 0.0 else norm(self.b)
         if not self.c.any() and self.d < least:
             raise ValueError(
-                f"{owner}: d must be at least {least:g} where c is zero, got {self.d:g}: "
+                f"{owner}: d must be at least {least:g} if c is zero, got {self.d:g}: "
                 "no x is in the set"
             )
 
@@ -74,7 +74,7 @@ class SecondOrderCone(Constraints):
         return int(self.A.shape[1])
 
     def check(self, n: int) -> None:
-        """Raise ValueError if A has not ``n`` columns."""
+        """Raise ValueError if A does not have ``n`` columns."""
         if self.dimension != n:
             raise ValueError(
                 f"SecondOrderCone: A must have one column per variable ({n}), got {self.dimension}"
@@ -109,7 +109,7 @@ class SecondOrderCone(Constraints):
         return norm(row_lengths(self.A)) + norm(self.c)
 
     def excess(self, x: Array) -> float:
-        """By how much the inequality is violated, in units of its steepness."""
+        """By how much the inequality is violated, divided by its steepness."""
         at = host(x)
         off = norm(self.A @ at + self.b) - float(self.c @ at) - self.d
         return max(off, 0.0) / (self.steepness or 1.0)
@@ -125,7 +125,7 @@ class SecondOrderCone(Constraints):
         return [] if off <= 0.0 else [found]
 
     def distance_outside(self, x: Array, unit: float) -> float:
-        """0 where the inequality surely holds, otherwise inf."""
+        """0 if the inequality certainly holds, otherwise inf."""
         at, unit = host(x), 2.0 * unit + arrays.rounding_unit(2.0**-52, len(self.b))
         image, size = self.A @ at + self.b, norm(at)
         terms = norm(row_lengths(self.A)) * size + norm(self.b) + norm(self.c) * size + abs(self.d)
@@ -133,7 +133,7 @@ class SecondOrderCone(Constraints):
         return 0.0 if off <= 0.0 else INFINITY
 
     def support(self, direction: Array) -> float:
-        """0 for the zero direction; for others no bound is known here, so inf."""
+        """0 for the zero direction; otherwise no bound is known here, so inf."""
         return 0.0 if arrays.max_abs(direction) == 0.0 else INFINITY
 
 
@@ -141,10 +141,10 @@ class SecondOrderCone(Constraints):
 class Intersection(Constraints, in_tables=False):
     """The points that several sets have in common, written ``Ball(1.0) & Polyhedron(A, b)``.
 
-    Intersections of intersections are one. Where two of the sets make another of the library's,
-    such as two boxes, that takes their place; of ``Box(0, 1) & Box(0, 2)`` nothing else is left,
-    and the result is a Box. All others have no cheap projection: they are domains for the method
-    "conic", and for "exact" where all parts are polyhedra.
+    Nested intersections are flattened. Two sets whose intersection is another set of the library,
+    such as two boxes, are merged, so ``Box(0, 1) & Box(0, 2)`` is a Box. All other intersections
+    have no cheap projection: they are domains for the method "conic", and for "exact" if all parts
+    are polyhedra.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1]], [2])
@@ -181,7 +181,7 @@ class Intersection(Constraints, in_tables=False):
         return all(one.is_conic for one in self.sets)
 
     def linear_rows(self, n: int) -> LinearRows | None:
-        """Those of all parts, where these have no other constraints."""
+        """The rows of all parts, if the parts have no other constraints."""
         found = [rows for one in self.sets if (rows := one.linear_rows(n)) is not None]
         if len(found) < len(self.sets):
             return None
@@ -203,37 +203,39 @@ class Intersection(Constraints, in_tables=False):
 
     @property
     def diameter(self) -> float:
-        """A bound: the least of the parts'."""
+        """A bound: the smallest diameter of the parts."""
         return min(one.diameter for one in self.sets)
 
     def diameter_in(self, n: int) -> float:
-        """A bound: the least of the parts'."""
+        """A bound: the smallest diameter of the parts."""
         return min(one.diameter_in(n) for one in self.sets)
 
     def farthest(self, x: Array) -> float:
-        """A bound: the least of the parts'."""
+        """A bound: the smallest of the parts' distances."""
         return min(one.farthest(x) for one in self.sets)
 
     def excess(self, x: Array) -> float:
-        """The largest of the parts'."""
+        """The largest excess of the parts."""
         return max(distance_from(one, x) for one in self.sets)
 
     def violations(self, x: Array) -> list[Violation]:
-        """Those of all parts."""
+        """The violations of all parts."""
         return [found for one in self.sets for found in one.violations(x)]
 
     def distance_outside(self, x: Array, unit: float) -> float:
-        """0 where x is surely in every part, otherwise inf: the angles between them decide."""
+        """0 if x is certainly in every part, otherwise inf: that depends on the angles between
+        them.
+        """
         is_inside = all(distance_bound(one, x) == 0.0 for one in self.sets)
         return 0.0 if is_inside else INFINITY
 
     def support(self, direction: Array) -> float:
-        """A bound on max <direction, z>: the least of the parts'."""
+        """A bound on max <direction, z>: the smallest of the parts' bounds."""
         return min(one.support(direction) for one in self.sets)
 
 
 def arrays_of(domain: Any) -> list[Array]:
-    """The arrays that a set consists of."""
+    """The arrays in a set's fields."""
     if isinstance(domain, Intersection):
         return [found for one in domain.sets for found in arrays_of(one)]
     known = dataclasses.fields(domain) if dataclasses.is_dataclass(domain) else ()
@@ -244,22 +246,22 @@ def arrays_of(domain: Any) -> list[Array]:
 
 
 def intersection(owner: str, *sets: Domain) -> Domain:
-    """The common part of the sets: one of them or of the library's sets, or an Intersection.
+    """The intersection of the sets: one of the library's sets if possible, else an Intersection.
 
-    A Refusal where a set from outside the library would have to be intersected.
+    A Refusal if a set from outside the library would have to be intersected.
     """
     found: tuple[Domain, ...] = _merged(owner, sets)
     if len(found) == 1:
         return found[0]
     if not all(isinstance(one, Set) for one in found):
         outside = next(one for one in found if not isinstance(one, Set))
-        needed = "must be sets of tiebreak's where there is more than one"
+        needed = "must be sets of tiebreak if there is more than one"
         raise Refusal(owner, "the domains", needed, type(outside).__name__)
     return Intersection(*(one for one in found if isinstance(one, Set)))
 
 
 def _merged(owner: str, sets: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The parts of the sets, none twice; two that make one of the library's sets are that one."""
+    """The distinct parts of the sets; two whose intersection is a set of the library are merged."""
     parts = [
         part for one in map(known, sets) for part in (one.parts if isinstance(one, Set) else (one,))
     ]
@@ -275,7 +277,7 @@ def _merged(owner: str, sets: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def common_set(owner: str, first: Domain, second: Domain) -> Domain | None:
-    """The intersection of two sets where it is one of the library's; None where it is not."""
+    """The intersection of two sets if it is one of the library's; None if it is not."""
     if isinstance(first, Space) or first is second:
         return second
     if isinstance(second, Space) or (type(first) is type(second) and first == second):
@@ -299,5 +301,5 @@ def _common_box(owner: str, first: Box, second: Box) -> Box:
 
 
 def is_centred(ball: Ball) -> bool:
-    """Is the origin its center?"""
+    """Is its center the origin?"""
     return ball.center is None or arrays.max_abs(ball.center) == 0.0

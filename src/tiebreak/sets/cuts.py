@@ -4,10 +4,10 @@ It is the point z(mu) = Pi_Z(x - mu c) of a path, where mu is 0 or the root of t
 
     gap(mu) = <c, z(mu)> - beta.
 
-For a polyhedral Z the path is piecewise linear: on a piece z moves along -d, where d is the
+For a polyhedral Z the path is piecewise linear: on each piece, z moves along -d, where d is the
 orthogonal projection of c onto the directions that the piece leaves free, and the slope of the gap
-is -<c, d> = -|d|^2.  A set that gives z and |d| for any mu, and its last piece, has its cut
-projection from `roots.root`; a set with a closed form uses that.
+is -<c, d> = -|d|^2.  For a set that gives z and |d| for any mu, and its last piece, `roots.root`
+finds the projection; a set with a closed form uses that.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ProjectionPath = Callable[[float], tuple[Array, float, float]]  # mu -> z(mu), <
 
 @in_files("products")
 class Products(NamedTuple):
-    """What is known of a normal c and a point x."""
+    """The inner products of a normal c and a point x."""
 
     normal: float  # <c, c>
     point: float  # <x, x>
@@ -39,12 +39,12 @@ class Products(NamedTuple):
 
     @classmethod
     def of(cls, c: Array, x: Array) -> Products:
-        """All three, by one transfer from a device."""
+        """All three, in one transfer from a device."""
         return cls(*arrays.dots(*cls.pairs(c, x)))
 
     @staticmethod
     def pairs(c: Array, x: Array) -> tuple[tuple[Array, Array], ...]:
-        """Of what they are the products."""
+        """The pairs whose products they are."""
         return (c, c), (x, x), (c, x)
 
     def sizes(self, s: float, t: float) -> tuple[float, float]:
@@ -61,13 +61,14 @@ class CutProjection(NamedTuple):
     z: Array
     mu: float
     is_met: bool  # can the cut be met?
-    sizes: tuple[float, float] | None = None  # |z|, and of what was added to make z, where known
+    # |z|, and the sizes of what was added to form z, if known
+    sizes: tuple[float, float] | None = None
 
 
 def project_cut(
     domain: Set, x: Array, normal: Array, offset: float, guess: float | None, known: Products
 ) -> tuple[Array, float]:
-    """`Set.project_cut`: directly where no square can overflow, which the products tell."""
+    """`Set.project_cut`: directly if no square can overflow, which the products tell."""
     offset = float(offset)
     is_ordinary = (
         2.0**-80 < known.normal < 2.0**40
@@ -87,7 +88,7 @@ def project_cut(
 def _rescaled(
     domain: Set, x: Array, normal: Array, offset: float, guess: float | None
 ) -> tuple[Array, float]:
-    """The same, scaled by powers of two that make all magnitudes ordinary."""
+    """`project_cut`, scaled by powers of two that make all magnitudes ordinary."""
     largest = arrays.max_abs(normal)
     if largest < smallest_normal(normal) or offset == math.inf:
         return domain.project(x), 0.0
@@ -124,12 +125,12 @@ def _refined(
 ) -> tuple[Array, float]:
     """The cut projection with <c, z> = beta to the precision of z.
 
-    Where x and mu c are much larger than z, their difference has an error.  Projecting once more,
-    from z and from the side of the cut where it lies, moves it by that error only.
+    If x and mu c are much larger than z, their difference has an error. A second projection, from z
+    and from its side of the cut, moves it only by that error.
     """
     z, mu, met, sizes = domain.cut_projection(x, c, beta, guess, known)
     if sizes is not None and sizes[1] <= 8.0 * sizes[0] and type(z) is not np.ndarray:
-        return z, mu  # that error is no more than a few of |z|: not worth asking a device
+        return z, mu  # the error is at most a few units of |z|: not worth asking a device
     for attempt in range(4):
         if not met or mu == math.inf:
             break
@@ -146,7 +147,7 @@ def _refined(
         if arrays.max_abs(closer - z) <= 64.0 * arrays.epsilon(x) * error:
             z, mu, met = closer, mu or extra, closer_met
         elif attempt > 0:
-            break  # more than an error: beyond what the entries of z can express
+            break  # larger than an error: the entries of z cannot express it
     return z, mu
 
 
@@ -158,13 +159,13 @@ def along_the_path(domain: Set, x: Array, c: Array, beta: float, guess: float) -
 
 
 class _LinearGap:
-    """gap(mu) = <c, z(mu)> - beta on the path of a set: see `Gap`."""
+    """The gap <c, z(mu)> - beta on the path of a set: see `Gap`."""
 
     def __init__(self, domain: Set, x: Array, c: Array, beta: float) -> None:
         self.domain, self.x, self.c, self.beta = domain, x, c, beta
         self.epsilon = arrays.epsilon(c)
         self.path = domain.projection_path(x, c)
-        self.z: Array = None  # at the latest mu, which may overwrite an earlier one
+        self.z: Array = None  # z at the latest mu, which may overwrite an earlier one
         self.met = True  # can the cut be met?
         self.calls = 0
 
@@ -172,7 +173,7 @@ class _LinearGap:
         """The gap at mu, its slope, and |z|^2/2 - <x, z>."""
         self.calls += 1
         self.z, value, slope = self.path(mu)
-        # Where Newton's method works, the energy is not needed.
+        # If Newton's method works, the energy is not needed.
         needed = self.calls > 2 or slope == 0.0
         return PathPoint(mu, value - self.beta, slope, self._energy() if needed else math.nan)
 
@@ -184,7 +185,7 @@ class _LinearGap:
         return _is_noise(gap, self.c, self.z, self.beta, 8.0)
 
     def further(self, point: PathPoint, tries: int) -> float | PathPoint:
-        """Newton's step, and longer and longer ones; then the last piece."""
+        """Newton's step, then longer and longer ones, then the last piece."""
         mu = point.mu
         step = 0.1 * mu if point.slope == 0.0 and mu > 0.0 else point.newton - mu
         following = mu + step * 4.0 ** max(0, tries - 1)
@@ -194,13 +195,14 @@ class _LinearGap:
         return past_a_breakpoint(point, following, self.epsilon)
 
     def last_piece(self, mu: float, largest: float) -> PathPoint:
-        """Where the last piece begins if that is past the root, and otherwise the answer."""
+        """Where the last piece begins if that is past the root, otherwise the answer."""
         start, self.z, slope = self.domain.last_piece(self.x, self.c)
         last = PathPoint(start, dot(self.c, self.z) - self.beta, slope, self._energy())
         if last.gap <= 0.0:
             return last
         if slope == 0.0:
-            # Nothing of Z is left: the limit point, and a mu surely past its beginning.
+            # Nothing of Z is left: return the limit point, with a mu that is certainly past its
+            # beginning.
             self.met = False
             return last._replace(mu=max(start * (1.0 + 4.0 * self.epsilon), mu))
         if last.newton > largest:
@@ -215,7 +217,7 @@ def _is_noise(
 ) -> bool:
     """Is |gap| within ``factor`` times the usual rounding error of <c, z> - beta?
 
-    ``lengths`` is |c||z|, where it is known.
+    ``lengths`` is |c||z|, if it is known.
     """
     tolerance = factor * arrays.epsilon(c) * (1.0 + 0.1 * math.sqrt(c.shape[0]))
     if abs(gap) <= tolerance * abs(beta):
@@ -223,7 +225,7 @@ def _is_noise(
     if lengths is None:
         lengths = arrays.norm(c) * arrays.norm(z)
     if abs(gap) > tolerance * (lengths + abs(beta)):
-        return False  # these two spare most of the sums below
+        return False  # these two tests save most of the sums below
     terms = c * z
     sizes = into(terms, "abs", terms)
     return abs(gap) <= tolerance * (float(namespace(c).sum(sizes)) + abs(beta))

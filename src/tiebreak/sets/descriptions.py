@@ -1,4 +1,4 @@
-"""What a set says of itself: its linear rows, bounds of its points, and the directions it has.
+"""How a set describes itself: its linear rows, bounds on its points, its recession directions.
 
 Matrices are NumPy's or SciPy's CSR, float64, on the host.
 """
@@ -26,8 +26,9 @@ class LinearRows:
     """A x <= b and A_eq x = b_eq, in R^n; either pair may be left out.
 
     Args:
-        words: what rows of A and of A_eq are called, with {} for their numbers; empty for none.
-        numbers: of these rows, counted from 0 where None.
+        words: what rows of A and of A_eq are called, with {} for their number; empty if there is no
+            name.
+        numbers: the numbers of these rows; counted from 0 if None.
     """
 
     n: int
@@ -46,7 +47,7 @@ class LinearRows:
             assign(self, name, np.asarray(getattr(self, name), dtype=np.float64))
 
     def add_to(self, form: ConicForm) -> None:
-        """As constraints of a conic program."""
+        """Add them as constraints to a conic program."""
         owner = form.owner
         if len(self.b_eq):
             form.owner = self.words[1] or owner
@@ -57,19 +58,19 @@ class LinearRows:
 
 
 def of_single(places: Host, factors: Host, n: int) -> Any:
-    """Rows of R^n with one entry each, in CSR form."""
+    """Rows of R^n with one entry each, as a CSR matrix."""
     from scipy.sparse import csr_array
 
     return csr_array((factors, places, np.arange(len(places) + 1)), shape=(len(places), n))
 
 
 def identity(n: int) -> Any:
-    """The matrix of single variables, in CSR form."""
+    """The identity matrix, in CSR form."""
     return of_single(np.arange(n), np.ones(n), n)
 
 
 def stacked(matrices: Sequence[Any], n: int) -> Any:
-    """Rows of R^n one below the other; sparse if one of the matrices is."""
+    """The matrices stacked row-wise; sparse if one of them is."""
     if all(isinstance(rows, np.ndarray) for rows in matrices):
         return np.vstack([np.zeros((0, n)), *matrices])
     from scipy.sparse import csr_array, vstack
@@ -78,7 +79,7 @@ def stacked(matrices: Sequence[Any], n: int) -> Any:
 
 
 class RecessionDirections(NamedTuple):
-    """{d : low <= d <= high, rows d <= 0, |A d| <= <c, d>}: x + d is in Z wherever x is.
+    """{d : low <= d <= high, rows d <= 0, |A d| <= <c, d>}: x + d is in Z if x is.
 
     The bounds are 0 or infinite.
     """
@@ -87,7 +88,8 @@ class RecessionDirections(NamedTuple):
     high: Host | float = math.inf
     rows: tuple[Any, ...] = ()
     curves: tuple[tuple[Any, Host], ...] = ()  # A and c of every second-order cone
-    project: Callable[[Host], Host] | None = None  # onto all of them, where there is a formula
+    # the projection onto all of them, if there is a formula
+    project: Callable[[Host], Host] | None = None
 
 
 class Bounds(NamedTuple):
@@ -98,13 +100,13 @@ class Bounds(NamedTuple):
     radius: float = math.inf
 
     def within(self, other: Bounds) -> Bounds:
-        """Those of both together."""
+        """The bounds that hold if both do."""
         lower = np.maximum(self.lower, other.lower)
         return Bounds(lower, np.minimum(self.upper, other.upper), min(self.radius, other.radius))
 
 
 def bounds_on(sets: Sequence[Set], n: int) -> tuple[Host, Host, float]:
-    """What sets together say about the sizes of x in R^n, as in `Bounds`; inf where they do not."""
+    """What the sets together say about the size of x in R^n, as `Bounds`; inf if nothing."""
     found = Bounds(np.full(n, -math.inf), np.full(n, math.inf))
     linear: list[tuple[Any, Host]] = []
     for part in sets:
@@ -121,14 +123,14 @@ def bounds_on(sets: Sequence[Set], n: int) -> tuple[Host, Host, float]:
 
 
 def _tightened(lower: Host, upper: Host, rows: Any, offset: Host) -> tuple[Host, Host]:
-    """Bounds that follow from rows x <= offset as well, row by row, a few times over.
+    """Bounds tightened by rows x <= offset, row by row, a few times over.
 
-    A row bounds one variable where all others in it are bounded: x >= 0 and sum x <= 1 are
-    0 <= x <= 1. All are rounded outwards.
+    A row bounds a variable if all others in it are bounded: x >= 0 and sum x <= 1 are 0 <= x <= 1.
+    All are rounded outwards.
     """
-    # Sweeps over all rows, for bounds that follow from others.
+    # Sweeps over all rows, for bounds that follow from other new bounds.
     for _ in range(10):
-        with arrays.quiet():  # a bound that overflows is none
+        with arrays.quiet():  # a bound that overflows is no bound
             before, (lower, upper) = (lower, upper), _swept(lower, upper, rows, offset)
         if np.array_equal(before, (lower, upper)):
             break
@@ -137,12 +139,14 @@ def _tightened(lower: Host, upper: Host, rows: Any, offset: Host) -> tuple[Host,
 
 def _swept(lower: Host, upper: Host, rows: Any, offset: Host) -> tuple[Host, Host]:
     i, j, a = entries(rows)
-    least = a * np.where(a > 0.0, lower[j], upper[j])  # of each term of a row
+    least = a * np.where(a > 0.0, lower[j], upper[j])  # the least value of each term of a row
     is_known = np.isfinite(least)
     known = np.where(is_known, least, 0.0)
     total, size = (np.bincount(i, terms, len(offset)) for terms in (known, np.abs(known)))
-    unknown = np.bincount(i, ~is_known, len(offset))[i] - ~is_known  # among the others
-    alone = np.bincount(i, known != 0.0, len(offset))[i] - (known != 0.0) == 0  # exactly
+    # how many other terms have no bound
+    unknown = np.bincount(i, ~is_known, len(offset))[i] - ~is_known
+    # are all other known terms 0, so that their sum is exact?
+    alone = np.bincount(i, known != 0.0, len(offset))[i] - (known != 0.0) == 0
     rest, size = (np.where(alone, 0.0, sums) for sums in (total[i] - known, size[i]))
     slack = (SAFE - 1.0) * (size + np.abs(offset[i]))
     bound = (offset[i] - rest + np.where(alone, 0.0, slack)) / a
@@ -154,5 +158,5 @@ def _swept(lower: Host, upper: Host, rows: Any, offset: Host) -> tuple[Host, Hos
 
 
 def _outwards(bound: Host, sign: float) -> Host:
-    """Bounds with the rounding error of their quotients; 0 has none."""
+    """Bounds rounded outwards by the error of their quotients; 0 is exact."""
     return np.where(bound == 0.0, 0.0, bound + sign * (SAFE - 1.0) * np.abs(bound))

@@ -1,7 +1,6 @@
-"""Closed convex sets Z by name, and how far a computed point may lie outside one.
+"""The interface of closed convex sets Z, and how far a computed point may lie outside one.
 
-Balls, boxes, simplices and monotone vectors are in modules of their own; the whole space and
-half-spaces are here.
+The whole space and half-spaces are here too; the other sets have their own modules.
 """
 
 from __future__ import annotations
@@ -52,51 +51,51 @@ class Domain(Protocol):
 def distance_bound(domain: Domain, x: Array, length: float | None = None) -> float:
     """A bound on the distance of x from the set, the rounding errors of measuring it included.
 
-    The one place that says how far outside a computed point of Z may be. It is 0 where x is surely
-    inside, however large the set is. ``length`` is |x|, where that is known already.
+    This is the only place that says how far outside Z a computed point may be. It is 0 if x is
+    certainly inside, however large the set is. ``length`` is |x|, if already known.
     """
     unit = arrays.rounding_unit(2.0**-52, int(x.shape[0]))
     x = arrays.double(x)
     if not (arrays.all_finite(x) if length is None else math.isfinite(length)):
         return INFINITY
     known = described(domain).distance_outside(x, unit)
-    if known is None:  # a set of the user, whose projection is taken to err as ours do
+    if known is None:  # a user's set, whose projection is assumed to be as accurate as ours
         z = domain.project(x)
         known = norm(x - z) + unit * (norm(x) + norm(z))
     return known
 
 
 def projection_error(domain: Domain, z: Array, size: float) -> float:
-    """How far a computed projection z may be from the true one, where it is not its argument.
+    """How far a computed projection z may be from the true one, unless it is its argument.
 
-    ``size`` = |z|; the errors that are units of the argument's length are not counted here.
+    ``size`` = |z|. Errors in units of the argument's length are not counted here.
     """
     size += described(domain).cancelling_length
     return arrays.rounding_unit(arrays.epsilon(z), int(z.shape[0])) * size
 
 
 def described(domain: Domain) -> Set:
-    """The set as it describes itself; one that is not made from `Set` says nothing."""
+    """The set as it describes itself; one that is not derived from `Set` says nothing."""
     return domain if isinstance(domain, Set) else Set()
 
 
 def has_projection(domain: Domain) -> bool:
-    """Does the domain project in a time that every step can spend?"""
+    """Does the domain have a projection that is fast enough for every step?"""
     return described(domain).has_projection
 
 
 def has_argmin(domain: Domain) -> bool:
-    """Does the domain minimise linear functions, by a formula or a linear program?"""
+    """Can the domain minimise linear functions, by a formula or a linear program?"""
     return described(domain).has_argmin
 
 
 def projected(domain: Domain, x: Array) -> Array:
-    """x projected onto the domain; x itself where that has no cheap projection."""
+    """The projection of x onto the domain; x itself if there is no cheap projection."""
     return domain.project(x) if has_projection(domain) else x
 
 
 def distance_from(domain: Domain, x: Array) -> float:
-    """From x to the domain; where that has no projection, at least so much."""
+    """The distance from x to the domain; if it has no projection, a lower bound."""
     if isinstance(domain, Constraints):
         return domain.excess(x)
     return norm(x - domain.project(x))
@@ -109,22 +108,22 @@ class Constraints(Set, is_open=True):
     has_argmin: ClassVar[bool] = False
 
     def project(self, x: Array) -> Array:
-        """x itself where it is in the set; elsewhere a ValueError: no projection is computed."""
+        """x itself if it is in the set; otherwise a ValueError: no projection is computed."""
         if self.contains(x):
             return x
         raise ValueError(
-            f"{type(self).__name__}: x must be in the set, whose projection is not computed, "
-            "got a point outside; the methods conic and exact need none"
+            f"{type(self).__name__}: x must be in the set, because its projection is not computed, "
+            "got a point outside; the methods conic and exact need no projection"
         )
 
     def excess(self, x: Array) -> float:
-        """How far x is outside at least, by the constraint that it violates most."""
+        """A lower bound on the distance of x from the set, by its most violated constraint."""
         raise NotImplementedError
 
     def argmin(self, direction: Array) -> Array:
         raise ValueError(
-            f"{type(self).__name__}: direction must be asked of a set with a formula or a linear "
-            "program; the method conic takes Linear(direction) as an objective"
+            f"{type(self).__name__}: linear functions cannot be minimised by a formula or a "
+            "linear program; the method conic takes Linear(direction) as an objective"
         )
 
 
@@ -216,14 +215,14 @@ class Halfspace(Set):
         return int(self.normal.shape[0])
 
     def check(self, n: int) -> None:
-        """Raise ValueError if the normal has not ``n`` entries."""
+        """Raise ValueError if the normal does not have ``n`` entries."""
         checks.length("Halfspace", "normal", self.normal, n, "variable")
 
     def linear_rows(self, n: int) -> LinearRows:
         return LinearRows(n, host(self.normal)[None], [self.offset])
 
     def face_at(self, x: Array) -> ActiveFace | None:
-        """The plane, where x is on it."""
+        """The plane, if x is on it."""
         normal = like(self.normal, x)
         reach = norm(normal) * norm(x) + abs(self.offset)
         is_on = self.offset - dot(normal, x) <= TOL.met * reach
@@ -252,7 +251,7 @@ class Halfspace(Set):
     def _unit(self) -> Array:
         """The normal with length 1; the half-space is {<unit, x> <= height}.
 
-        In double precision, for points may be: rounded to single it would be another half-space.
+        In double precision, as points may be: rounded to single, it would be another half-space.
         """
         normal = self._precise
         return normal / norm(normal)
@@ -271,7 +270,9 @@ class Halfspace(Set):
         return max(0.0, -self._height)
 
     def _onto(self, x: Array, unit: Array, *, boundary: bool = False) -> Array:
-        """Twice, because where |x| is much larger than the result the first leaves an error."""
+        """The projection, done twice: if |x| is much larger than the result, the first has an
+        error.
+        """
         excess = dot(unit, x) - self._height
         if excess <= 0.0 and not boundary:
             return x
@@ -321,7 +322,7 @@ class Halfspace(Set):
 
 
 def _length_across(c: Array, unit: Array) -> float:
-    """The length of the part of c that is orthogonal to ``unit``; 0 where it is only rounding."""
+    """The length of the part of c that is orthogonal to ``unit``; 0 if it is only rounding."""
     part = moved(c, dot(unit, c), unit)
     length = norm(moved(part, dot(unit, part), unit))
     return length if length > 8.0 * arrays.epsilon(c) * norm(c) else 0.0

@@ -11,20 +11,22 @@ from tiebreak.linalg.arrays import Array
 
 
 class ActiveFace(NamedTuple):
-    """The directions along a face, and an array that tells it from others."""
+    """The directions along a face, and an array that identifies it."""
 
     along: Callable[[Array], Array]  # the part of a vector along the face
     key: Array
     retract: Callable[[Array], Array]  # back to the set, after a step along the face
-    free: Array | None  # 1 where an entry may change, 0 where it may not; None: not that simple
-    room: Callable[[Array, Array], float] = lambda x, d: math.inf  # how far x + t d stays on it
-    is_plain: bool = False  # is that all there is to it?
-    # What the face itself adds to the Hessian, where a slope presses x onto it.
+    # 1 where an entry may change, 0 where it may not; None if it is not that simple
+    free: Array | None
+    # how far x + t d stays on the face
+    room: Callable[[Array, Array], float] = lambda x, d: math.inf
+    is_plain: bool = False  # is the face described by the entries of `free` alone?
+    # What the face itself adds to the Hessian if a slope presses x onto it.
     curvature: Callable[[Array], float] = lambda slope: 0.0
 
 
 def face_of_signs(project: Callable[[Array], Array], x: Array, sign: Array) -> ActiveFace:
-    """Where the sum of sign_i x_i is given, and x_i = 0 where the sign is 0."""
+    """The face where the sum of sign_i x_i is given, and x_i = 0 wherever sign_i = 0."""
     xp = arrays.namespace(x)
     count = max(arrays.dot(sign, sign), 1.0)
     zero = arrays.zeros_like(x)
@@ -33,7 +35,7 @@ def face_of_signs(project: Callable[[Array], Array], x: Array, sign: Array) -> A
         return xp.where(sign != 0.0, v, zero) - (arrays.dot(sign, v) / count) * sign
 
     def retract(y: Array) -> Array:
-        # Along the face the sum stays; projections onto it are not right to the last digit.
+        # Along the face the sum is constant; projections onto it are not exact to the last digit.
         return y if float(xp.min(sign * y)) >= 0.0 else project(y)
 
     return ActiveFace(
@@ -42,7 +44,7 @@ def face_of_signs(project: Callable[[Array], Array], x: Array, sign: Array) -> A
 
 
 def room_along(x: Array, d: Array) -> float:
-    """The largest t with x + t d >= 0, where x >= 0; entries that stay do not count."""
+    """The largest t with x + t d >= 0, if x >= 0; entries that do not change are ignored."""
     xp = arrays.namespace(x)
     falls = d < 0.0
     ratio = xp.where(falls, x / xp.where(falls, -d, xp.ones_like(d)), math.inf)
@@ -50,7 +52,7 @@ def room_along(x: Array, d: Array) -> float:
 
 
 def face_across(project: Callable[[Array], Array], normal: Array) -> ActiveFace:
-    """What is orthogonal to the normal."""
+    """The face orthogonal to the normal."""
     unit = normal / arrays.norm(normal)
     one = arrays.namespace(normal).ones_like(normal)
     return ActiveFace(lambda v: v - arrays.dot(unit, v) * unit, one, project, one)

@@ -4,8 +4,8 @@ The dual is the scalar problem max over mu >= 0 of
 
     q(mu) = min_{s in Z} <d + mu c, s> - mu beta,
 
-concave, with the slope <c, s(mu)> - beta.  At the best mu two minimisers s(mu), one on each side of
-the cut, are mixed so that <c, s> = beta.  All that is asked of Z is its own ``argmin``.
+concave, with the slope <c, s(mu)> - beta.  At the best mu, two minimisers s(mu), one on each side
+of the cut, are mixed so that <c, s> = beta. Z only needs to have ``argmin``.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ def argmin_cut(
 ) -> tuple[Array, float]:
     """A minimiser s of <direction, s> over Z ∩ {<normal, s> <= offset}, and the cut's multiplier.
 
-    The multiplier mu >= 0 is finite, 0 where the cut does not bind, and proves s optimal: s
-    minimises <direction + mu normal, .> over Z, and mu (<normal, s> - offset) = 0, to rounding.
+    The multiplier mu >= 0 is finite, 0 if the cut does not bind, and proves s optimal: s minimises
+    <direction + mu normal, .> over Z, and mu (<normal, s> - offset) = 0, to rounding.
 
-    A zero normal cuts nothing off. Where the cut leaves nothing of Z, s is the best of the points
-    of Z where <normal, .> is smallest. Z must be bounded.
+    A zero normal cuts nothing off. If the cut leaves nothing of Z, s is the best point of those
+    where <normal, .> is smallest. Z must be bounded.
     """
     steep, long = arrays.max_abs(direction), arrays.max_abs(normal)
     if long < smallest_normal(normal):
@@ -55,17 +55,17 @@ class _Corner(NamedTuple):
 
 
 def _by_secants(domain: Domain, d: Array, c: Array, beta: float) -> tuple[Array, float]:
-    """Between a corner above the cut and one below: the mu for which they are equally good.
+    """Find the mu for which a corner above the cut and one below it are equally good.
 
     If no point of Z is better for this mu, they are the two that have to be mixed; otherwise the
     better point takes the place of one of them.  On a polytope this ends after finitely many steps;
-    where it is slow, halving the floating-point numbers in between helps out.
+    if it is slow, bisection over the floating-point numbers helps out.
     """
     low = _corner(domain, d, c, 0.0)
     if low.height <= beta:
         return low.s, 0.0
     high = _corner(domain, d, c, math.inf)
-    beta = max(beta, high.height)  # nothing of Z, or only rounding, is on the other side
+    beta = max(beta, high.height)  # nothing of Z, or only rounding, lies on the other side
     mu, before, halve = 0.0, math.inf, False
     while True:
         change = high.s - low.s
@@ -100,7 +100,7 @@ def _weights(mu: float) -> tuple[float, float]:
 
 
 def _better(d: Array, c: Array, mu: float, change: Array) -> float:
-    """By how much ``change`` lowers <d + mu c, .>; 0 if that is only rounding of d + mu c."""
+    """How much ``change`` lowers <d + mu c, .>; 0 if that is only rounding of d + mu c."""
     of_d, of_c = _weights(mu)
     fall = -dot(of_d * d + of_c * c, change)
     noise = 4.0 * arrays.epsilon(d) * dot(of_d * abs(d) + of_c * abs(c), abs(change))
@@ -122,9 +122,9 @@ def _in_ball(ball: Ball, d: Array, c: Array, beta: float) -> tuple[Array, float]
     width = norm(across)
     half = math.sqrt((1.0 - ratio) * (1.0 + ratio))
     s = center + (ratio * radius) * unit
-    if width <= 8.0 * eps * norm(d):  # every point of the cut is as good as any other
+    if width <= 8.0 * eps * norm(d):  # all points of the cut are equally good
         return s, max(-along, 0.0) / length
     s = moved(s, half * radius / width, across)
-    # d + mu c = -(a multiple) (s - center); where the cut leaves one point, any large mu will do.
+    # d + mu c = -(a multiple) (s - center); if the cut leaves one point, any large mu will do.
     mu = -(along + width * ratio / max(half, eps)) / length
     return s, max(mu, 0.0)

@@ -38,7 +38,7 @@ class Monotone(Set):
         return RecessionDirections(rows=(-differences(n),), project=self.project)
 
     def face_at(self, x: Array) -> ActiveFace:
-        """Where x is constant in blocks: the means over them."""
+        """x is constant on blocks: the projection takes the mean of each."""
         values = to_numpy(x)
         apart = np.diff(values) > TOL.met * float(np.max(np.abs(values), initial=0.0))
         block = np.append(0, np.cumsum(apart))
@@ -87,7 +87,8 @@ class Monotone(Set):
         return path
 
     def last_piece(self, x: Array, c: Array) -> tuple[float, Array, float]:
-        """If c never stops pulling, any mu that is surely large enough; otherwise the last blocks.
+        """If the path never stops, any mu that is certainly large enough; otherwise the last
+        blocks.
 
         z(mu) differs from Pi_Z(-mu c) = mu p by at most |x|, and <c, p> = -|p|^2.
         If p = 0 then z is constant for large mu, and jumps only where the partial sums of c are 0.
@@ -111,7 +112,7 @@ class Monotone(Set):
 
 
 def differences(n: int) -> Any:
-    """The matrix of x_{j+1} - x_j."""
+    """The matrix of the differences x_{j+1} - x_j."""
     from scipy.sparse import diags_array
 
     ones = np.ones(n - 1)
@@ -123,7 +124,7 @@ def _host(x: Array) -> Host:
 
 
 def _pool(v: Host, weights: Host | None = None) -> tuple[Host, Host]:
-    """The isotonic regression of v, and where its blocks begin (with the end at the end)."""
+    """The isotonic regression of v, and where its blocks begin (with the end as last entry)."""
     from scipy.optimize import isotonic_regression
 
     result = isotonic_regression(v, weights=weights)
@@ -131,9 +132,9 @@ def _pool(v: Host, weights: Host | None = None) -> tuple[Host, Host]:
 
 
 def _length_of_means(c: Host, blocks: Host | None = None) -> float:
-    """|c averaged over each block|, where a sum that is only rounding counts as 0.
+    """|c averaged over each block|; a sum that is only rounding counts as 0.
 
-    Without blocks those of the projection of c, whose length it then is.
+    Without blocks: the blocks of the projection of c, so the result is its length.
     """
     blocks = _pool(c)[1] if blocks is None else blocks
     roots = np.sqrt(np.diff(blocks))

@@ -23,10 +23,10 @@ from tiebreak.sets.domains import Constraints
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Polyhedron(Constraints):
-    """{x : A x <= b, A_eq x = b_eq}, where one of the two pairs may be left out.
+    """{x : A x <= b, A_eq x = b_eq}; one of the two pairs may be left out.
 
-    Matrices are dense or of scipy.sparse. An entry inf of b is no constraint, and its row is left
-    out. The set has no cheap projection: it is a domain for the methods "conic" and "exact".
+    Matrices are dense or from scipy.sparse. Rows with an infinite entry of b are left out. The set
+    has no cheap projection: it is a domain for the methods "conic" and "exact".
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1]], [2])
@@ -41,7 +41,7 @@ class Polyhedron(Constraints):
     A_eq: Any = None
     b_eq: Any = None
     has_argmin: ClassVar[bool] = True
-    numbers: ClassVar[Host]  # of the rows of A as the user counts them, those left out included
+    numbers: ClassVar[Host]  # the user's numbers of the rows of A, those left out included
 
     def __post_init__(self) -> None:
         remember(self, Polyhedron, A=self.A, b=self.b, A_eq=self.A_eq, b_eq=self.b_eq)
@@ -64,7 +64,7 @@ class Polyhedron(Constraints):
         self._check_zero_rows()
 
     def _check_zero_rows(self) -> None:
-        """Raise ValueError where a row of zeros has no solution."""
+        """Raise ValueError if a row of zeros has no solution."""
         for name, offset, is_empty in (
             ("b", self.b, (self.lengths[0] == 0.0) & (self.b < 0.0)),
             ("b_eq", self.b_eq, (self.lengths[1] == 0.0) & (self.b_eq != 0.0)),
@@ -72,7 +72,7 @@ class Polyhedron(Constraints):
             if is_empty.any():
                 i, needed = int(np.argmax(is_empty)), "at least 0" if name == "b" else "0"
                 raise ValueError(
-                    f"Polyhedron: {name} must be {needed} where a row of zeros belongs to it, "
+                    f"Polyhedron: {name} must be {needed} for a row of zeros, "
                     f"got {offset[i]:g}: no x is in the set"
                 )
 
@@ -86,7 +86,7 @@ class Polyhedron(Constraints):
 
     @cached_property
     def lengths(self) -> tuple[Host, Host]:
-        """Of the rows of A, and of those of A_eq."""
+        """The lengths of the rows of A, and of those of A_eq."""
         return row_lengths(self.A), row_lengths(self.A_eq)
 
     def linear_rows(self, n: int) -> LinearRows:
@@ -95,7 +95,7 @@ class Polyhedron(Constraints):
 
     @cached_property
     def bounds(self) -> tuple[Host, Host]:
-        """Bounds of each variable, from the rows with one entry alone; -inf and inf without one."""
+        """The bounds of each variable that rows with a single entry give; otherwise infinite."""
         low, high = np.full(self.dimension, -INFINITY), np.full(self.dimension, INFINITY)
         equal = [(sign * self.A_eq, sign * self.b_eq) for sign in (1.0, -1.0)]
         for rows, offset in ((self.A, self.b), *equal):
@@ -107,7 +107,7 @@ class Polyhedron(Constraints):
         return low, high
 
     def diameter_in(self, n: int) -> float:
-        """A bound on the diameter, finite where rows with one entry alone bound every variable."""
+        """A bound on the diameter, finite if rows with a single entry bound every variable."""
         low, high = self.bounds
         return norm(np.maximum(high - low, 0.0))
 
@@ -117,7 +117,7 @@ class Polyhedron(Constraints):
         return norm(np.maximum(abs(at - low), abs(high - at)))
 
     def check(self, n: int) -> None:
-        """Raise ValueError if the matrices have not ``n`` columns."""
+        """Raise ValueError if the matrices do not have ``n`` columns."""
         if self.dimension != n:
             name = "A" if self.b.shape[0] else "A_eq"
             raise ValueError(
@@ -125,14 +125,14 @@ class Polyhedron(Constraints):
             )
 
     def excess(self, x: Array) -> float:
-        """The largest distance of x from a half-space or a plane of the set."""
+        """The largest distance of x from a half-space or plane of the set."""
         at = host(x)
         off = np.append(np.maximum(self.A @ at - self.b, 0.0), abs(self.A_eq @ at - self.b_eq))
         lengths = np.concatenate(self.lengths)
         return float(np.max(off[lengths > 0.0] / lengths[lengths > 0.0], initial=0.0))
 
     def violations(self, x: Array) -> list[Violation]:
-        """Row by row, each with its own terms."""
+        """The violated rows, each measured by its own terms."""
         at, found = host(x), []
         for name, rows, offset, lengths, numbers in (
             ("A", self.A, self.b, self.lengths[0], self.numbers),
@@ -144,7 +144,7 @@ class Polyhedron(Constraints):
         return found
 
     def distance_outside(self, x: Array, unit: float) -> float:
-        """0 where all constraints surely hold, otherwise inf: the angles between them decide."""
+        """0 if all constraints certainly hold, otherwise inf: that depends on their angles."""
         at = host(x)
         if self.b_eq.shape[0]:
             return INFINITY
@@ -152,14 +152,14 @@ class Polyhedron(Constraints):
         return 0.0 if bool(np.all(self.A @ at - self.b + errors <= 0.0)) else INFINITY
 
     def support(self, direction: Array) -> float:
-        """max <direction, z> by a linear program, inf where it is unbounded."""
+        """max <direction, z> by a linear program; inf if it is unbounded."""
         try:
             return float(host(direction) @ host(self.argmin(-direction)))
         except Unbounded:
             return INFINITY
 
     def argmin(self, direction: Array) -> Array:
-        """A vertex where <direction, .> is smallest, by a linear program (HiGHS)."""
+        """A vertex that minimises <direction, .>, by a linear program (HiGHS)."""
         found = _linear_program(host(direction), self.A, self.b, self.A_eq, self.b_eq)
         if found is None:
             raise Unbounded(str(self.no_minimiser()))
@@ -171,10 +171,11 @@ class Unbounded(ValueError):
 
 
 def deepest_point(rows: Host, offset: Host, equal: Host, right: Host) -> tuple[Host, float]:
-    """The x with equal x = right that meets rows x <= offset with most room, at most 1; the room.
+    """The x with equal x = right that satisfies rows x <= offset with most room (at most 1); the
+    room.
 
-    The rows have length 1: around x a ball of that radius, as far as the equations allow, is in
-    the set. By a linear program, to its tolerance; ValueError where it finds the set empty.
+    The rows have length 1, so a ball of that radius around x, within the equations, is in the set.
+    Found by a linear program, to its tolerance; ValueError if it finds the set empty.
     """
     n, last = rows.shape[1], np.ones((rows.shape[0], 1))
     wider = np.hstack([rows, last]), np.hstack([equal, np.zeros((equal.shape[0], 1))])
@@ -187,7 +188,7 @@ def deepest_point(rows: Host, offset: Host, equal: Host, right: Host) -> tuple[H
 def _linear_program(
     c: Host, A: Any, b: Host, A_eq: Any, b_eq: Host, bounds: Any = (None, None)
 ) -> Host | None:
-    """A minimiser by HiGHS, None where there is none; ValueError where no point is feasible."""
+    """A minimiser by HiGHS; None if there is none; ValueError if no point is feasible."""
     found = last_attempt(c, A_ub=A, b_ub=b, A_eq=A_eq, b_eq=b_eq, bounds=bounds)
     if found.success:
         return np.asarray(found.x, dtype=np.float64)
@@ -199,20 +200,20 @@ def _linear_program(
 
 
 class EmptySet(ValueError):
-    """No x meets the constraints."""
+    """No x satisfies the constraints."""
 
 
 def no_point() -> EmptySet:
-    """What is raised where no x meets the constraints."""
+    """The error that is raised if no x satisfies the constraints."""
     return EmptySet("Polyhedron: the constraints must have a point in common, got none")
 
 
 def contradicts(A: Any, b: Host, A_eq: Any, b_eq: Host, y: Host, y_eq: Host) -> bool:
     """Do these multipliers show that no x has A x <= b and A_eq x = b_eq?
 
-    Every such x would have (y'A + y_eq'A_eq) x <= y'b + y_eq'b_eq for y >= 0. The left side is 0,
-    up to the rounding of its own terms, entry by entry; the right side is below 0, by more than
-    points that count as feasible may miss the rows by.
+    Every such x would satisfy (y'A + y_eq'A_eq) x <= y'b + y_eq'b_eq for y >= 0. The left side is
+    0, up to the rounding of its own terms, entry by entry; the right side is below 0, by more than
+    feasible points may violate the rows.
     """
     slope, terms = A.T @ y + A_eq.T @ y_eq, abs(A).T @ np.abs(y) + abs(A_eq).T @ np.abs(y_eq)
     right, size = b @ y + b_eq @ y_eq, np.abs(b) @ np.abs(y) + np.abs(b_eq) @ np.abs(y_eq)
@@ -225,7 +226,7 @@ def contradicts(A: Any, b: Host, A_eq: Any, b_eq: Host, y: Host, y_eq: Host) -> 
 
 
 def host_matrix(owner: str, name: str, value: Any) -> Any:
-    """On the host in float64: a NumPy array, or csr where it was sparse."""
+    """A matrix on the host in float64: a NumPy array, or CSR if it was sparse."""
     matrix = checks.matrix(owner, name, value)
     if not matrix.is_at_hand:
         got = checks.what_it_is(value)
@@ -234,7 +235,7 @@ def host_matrix(owner: str, name: str, value: Any) -> Any:
 
 
 def _rows(name: str, matrix: Any, other: str, offset: Any) -> tuple[Any, Host] | None:
-    """A matrix and its right-hand side; None where neither is given."""
+    """A matrix and its right-hand side; None if neither is given."""
     if matrix is None and offset is None:
         return None
     if matrix is None or offset is None:
@@ -250,7 +251,7 @@ def _rows(name: str, matrix: Any, other: str, offset: Any) -> tuple[Any, Host] |
     is_allowed = np.isfinite(found) | ((found == INFINITY) & (other == "b"))
     if not is_allowed.all():
         i, needed = int(np.argmin(is_allowed)), "finite or inf" if other == "b" else "finite"
-        raise ValueError(f"Polyhedron: {other} must be {needed}, got {found[i]} at place {i}")
+        raise ValueError(f"Polyhedron: {other} must be {needed}, got {found[i]} at index {i}")
     return rows, found.copy()
 
 
@@ -259,7 +260,7 @@ def _no_rows(others: Any) -> tuple[Any, Host]:
 
 
 def row_lengths(rows: Any) -> Host:
-    """Of each row, safe against overflow."""
+    """The length of each row, safe against overflow."""
     if not arrays.is_sparse(rows):
         largest = np.max(np.abs(rows), axis=1, initial=0.0)
         scale = np.where(largest > 0.0, largest, 1.0)
@@ -272,7 +273,7 @@ def row_lengths(rows: Any) -> Host:
 
 
 def single_entries(rows: Any) -> tuple[Host, Host, Host]:
-    """The rows with one entry other than 0: which they are, where it is and what it is."""
+    """The rows with a single nonzero entry: their indices, its column and its value."""
     which, where, values = entries(rows)
     single = np.bincount(which, minlength=rows.shape[0])[which] == 1
     return which[single], where[single], values[single]

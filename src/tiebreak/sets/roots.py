@@ -8,23 +8,23 @@ from typing import NamedTuple, Protocol
 
 
 class PathPoint(NamedTuple):
-    """A point of a path: the gap there, and its slope -s^2 as s (for a cut of a set s = |d|)."""
+    """A point of a path: the gap there, and s if its slope is -s^2 (s = |d| for a cut)."""
 
     mu: float
     gap: float
     slope: float
-    energy: float  # what z minimises where the cut does not bind, up to a constant
+    energy: float  # what z minimises without the cut, up to a constant
 
     @property
     def newton(self) -> float:
-        """Where the gap would be zero if this piece went on."""
+        """The mu at which the gap would vanish if this piece went on."""
         if self.slope == 0.0:
             return math.copysign(math.inf, self.gap)
         return self.mu + self.gap / self.slope / self.slope
 
 
 class Gap(Protocol):
-    """A non-increasing gap(mu), and what is special to it."""
+    """A non-increasing gap(mu), and what is special about it."""
 
     @property
     def epsilon(self) -> float:
@@ -37,19 +37,19 @@ class Gap(Protocol):
         """Is the latest gap no more than its usual rounding error?"""
 
     def further(self, point: PathPoint, tries: int) -> float | PathPoint:
-        """The next mu after ``tries`` points that all had gap > 0, of which this is the latest.
+        """The next mu after ``tries`` points with gap > 0; this is the latest.
 
-        Or a point that needs no evaluation: past the root, or with gap > 0 still, which is then the
-        answer.
+        Or a point that needs no evaluation: one past the root, or one with gap > 0, which is then
+        the answer.
         """
 
 
 def root(gap: Gap, guess: float) -> tuple[float, bool]:
     """The first mu >= 0 with gap(mu) <= 0, and whether the gap is only rounding there.
 
-    Newton's method on the current piece, which is exact once a linear piece is the right one; kept
-    between ``low`` (gap > 0) and ``high`` (gap <= 0), and helped out where it is slow.  This mu is
-    the last that ``gap`` is asked for, unless it came from ``further``.
+    Newton's method on the current piece, which is exact once a linear piece is the right one; it is
+    kept between ``low`` (gap > 0) and ``high`` (gap <= 0), and helped out if it is slow. ``gap`` is
+    evaluated last at the returned mu, unless it came from ``further``.
     """
     eps = gap.epsilon
     low: PathPoint | None = None
@@ -86,15 +86,15 @@ def root(gap: Gap, guess: float) -> tuple[float, bool]:
 
 
 def between(low: PathPoint, high: PathPoint, latest: PathPoint, slow: int) -> float:
-    """The next mu to try: Newton's, and something more careful each time that it is slow."""
+    """The next mu to try: Newton's, and a more careful one each time that it is slow."""
     following = latest.newton
     if slow % 4 == 1:
-        # The best of what both ends say, if the gap between them is convex or if it is concave.
+        # The better of what both ends propose, if the gap between them is convex or concave.
         secant = low.mu + (high.mu - low.mu) * (low.gap / (low.gap - high.gap))
         following = sorted((low.newton, secant, high.newton))[1]
     if slow % 4 == 2 or not low.mu < following < high.mu:
-        # Where the two ends have the same Lagrangian |z - x|^2/2 + mu (<c, z> - beta): the gap of
-        # a polytope may be a staircase, on which Newton's method is blind.
+        # Where both ends have the same Lagrangian |z - x|^2/2 + mu (<c, z> - beta): the gap of a
+        # polytope may be a staircase, on which Newton's method is blind.
         following = (high.energy - low.energy) / (low.gap - high.gap)
     if slow % 4 == 3 or not low.mu < following < high.mu:
         following = middle(low.mu, high.mu)
@@ -102,9 +102,9 @@ def between(low: PathPoint, high: PathPoint, latest: PathPoint, slow: int) -> fl
 
 
 def past_a_breakpoint(point: PathPoint, following: float, eps: float) -> float:
-    """``following``; but where a step leads nowhere, two rounding errors further on.
+    """``following``, or two rounding errors further on if the step leads nowhere.
 
-    Perhaps the point is a breakpoint, and all is different there.
+    The point may be a breakpoint, with another piece beyond it.
     """
     mu = point.mu
     if mu > 0.0 and min(abs(following - mu), abs(point.newton - mu)) <= eps * mu:
@@ -113,6 +113,6 @@ def past_a_breakpoint(point: PathPoint, following: float, eps: float) -> float:
 
 
 def middle(low: float, high: float) -> float:
-    """The middle of the floating-point numbers between two: near the geometric mean."""
+    """The middle of the floating-point numbers between the two: near the geometric mean."""
     a, b = struct.unpack("<qq", struct.pack("<dd", low, high))
     return float(struct.unpack("<d", struct.pack("<q", (a + b) // 2))[0])

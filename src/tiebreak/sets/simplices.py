@@ -1,4 +1,4 @@
-"""The simplex and the l1 ball: both project by one threshold, found without sorting."""
+"""The simplex and the l1 ball: both project by one threshold, which is found without sorting."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tiebreak.sets.faces import ActiveFace, face_of_signs
 
 
 class _WithVertices(Set):
-    """What the two have in common: vertices on the axes, at the distance `length_scale` from 0."""
+    """The common part: vertices on the axes, at distance `length_scale` from 0."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
@@ -46,9 +46,9 @@ class _WithVertices(Set):
 class Simplex(_WithVertices):
     """{x : x >= 0, sum x = total}.
 
-    The projection is max(x - tau, 0), where tau makes the sum right: the root of a convex
-    piecewise linear function, by Newton's method from the left, which never passes it
-    (Michelot 1986; Condat 2016).  No sorting.
+    The projection is max(x - tau, 0), where tau gives the right sum. It is the root of a convex
+    piecewise linear function, found without sorting by Newton's method from the left, which never
+    passes the root (Michelot 1986; Condat 2016).
 
     Examples:
         >>> fit = tb.Linear([1, 1, 2])
@@ -73,7 +73,7 @@ class Simplex(_WithVertices):
         return LinearRows(n, -identity(n), np.zeros(n), np.ones((1, n)), [self.total])
 
     def recession(self, n: int) -> None:
-        """None but 0."""
+        """The directions: none but 0."""
 
     def bounds_in(self, n: int) -> Bounds:
         return Bounds(0.0, self.total, self.total)
@@ -84,7 +84,7 @@ class Simplex(_WithVertices):
 
     def project(self, x: Array) -> Array:
         """max(x - tau, 0) with the tau for which the sum is ``total``."""
-        with arrays.quiet():  # entries of -inf next to the largest do not matter
+        with arrays.quiet():  # entries of -inf beside the largest do not matter
             return _onto_simplex(x, self.total)[0]
 
     def support(self, direction: Array) -> float:
@@ -100,7 +100,7 @@ class Simplex(_WithVertices):
         return self.total
 
     def distance_outside(self, x: Array, unit: float) -> float:
-        """The way to max(x, 0), and from there to its multiple with the right sum."""
+        """The distance to max(x, 0), and from there to its multiple with the right sum."""
         xp = namespace(x)
         positive = xp.maximum(x, arrays.zeros_like(x))
         total = float(xp.sum(positive))
@@ -129,8 +129,8 @@ class Simplex(_WithVertices):
 class L1Ball(_WithVertices):
     """{x : sum |x_i| <= radius}.
 
-    Outside, the projection is that of |x| onto the simplex, with the signs of x (Duchi, Shalev-
-    Shwartz, Singer, Chandra 2008).
+    Outside, the projection is the projection of |x| onto the simplex, with the signs of x (Duchi,
+    Shalev- Shwartz, Singer, Chandra 2008).
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1]], [2])
@@ -152,7 +152,7 @@ class L1Ball(_WithVertices):
         return True
 
     def lifted_rows(self, n: int) -> tuple[Host, LinearRows]:
-        """x = p - q with p, q >= 0 and a sum of at most the radius, for there are 2^n faces."""
+        """x = p - q with p, q >= 0 and a sum of at most the radius: x alone would need 2^n rows."""
         A = np.vstack([-np.eye(2 * n), np.ones((1, 2 * n))])
         rows = LinearRows(2 * n, A, np.append(np.zeros(2 * n), self.radius))
         return np.hstack([np.eye(n), -np.eye(n)]), rows
@@ -171,12 +171,12 @@ class L1Ball(_WithVertices):
         return face_of_signs(self.project, x, xp.where(is_on, xp.sign(x), arrays.zeros_like(x)))
 
     def project(self, x: Array) -> Array:
-        """x inside; sign(x) max(|x| - tau, 0) with the tau for which the sum is the radius."""
+        """x itself inside; outside sign(x) max(|x| - tau, 0), whose sum is the radius."""
         size = abs(x)
         if _sums_to_at_most(size, self.radius):
             return x
         z = _onto_simplex(size, self.radius)[0]
-        z = into(z, "minimum", z, size)  # tau >= 0, but for rounding: what is 0 stays 0
+        z = into(z, "minimum", z, size)  # tau >= 0 up to rounding: zeros stay zeros
         return namespace(x).copysign(z, x)
 
     def support(self, direction: Array) -> float:
@@ -194,14 +194,14 @@ class L1Ball(_WithVertices):
         return self.radius
 
     def distance_outside(self, x: Array, unit: float) -> float:
-        """The way to its multiple with the right sum."""
+        """The distance to its multiple with the right sum."""
         return max(float(namespace(x).sum(abs(x))) * (1.0 + unit) - self.radius, 0.0)
 
     def projection_path(self, x: Array, c: Array) -> ProjectionPath:
         return _threshold_path(x, c, self.radius, signed=True)
 
     def last_piece(self, x: Array, c: Array) -> tuple[float, Array, float]:
-        """The face of largest |c_i|, with the threshold tau + mu max|c| that others stay below."""
+        """The face of largest |c_i|; others stay below the threshold tau + mu max|c|."""
         xp = namespace(x)
         top = arrays.max_abs(c)
         face = abs(c) == top
@@ -219,15 +219,15 @@ class L1Ball(_WithVertices):
 def _onto_simplex(
     v: Array, total: float, start: float | None = None, w: Array = None, z: Array = None
 ) -> tuple[Array, float, Array | None]:
-    """max(v - tau, 0) with sum ``total``; tau; where it may be positive, if that is in few places.
+    """max(v - tau, 0) with sum ``total``; tau; the few entries that may be positive, if known.
 
     Newton's method on sum max(v - tau, 0) - total, convex in tau: after one step, from the guess
-    ``start`` or from anywhere, it is on the left of the root and stays there.  ``w`` and ``z`` are
+    ``start`` or from anywhere, it is to the left of the root and stays there.  ``w`` and ``z`` are
     overwritten, if given; w may be v, and the result is z.
     """
     xp = namespace(v)
-    # All relative to the largest entry: tau lies in [-total, 0), entries below -total do not
-    # matter, and nothing is lost where v is much larger than total.
+    # Everything is relative to the largest entry: tau lies in [-total, 0), entries below -total do
+    # not matter, and nothing is lost if v is much larger than total.
     top = float(xp.max(v))
     w = into(w, "subtract", v, top)
     near = w > -total
@@ -242,10 +242,11 @@ def _onto_simplex(
         if active == 0 and tau > -total:  # the guess was too large
             tau = -total
             continue
-        if active == 0:  # entries that are not finite, which the caller will find
+        if active == 0:  # entries that are not finite, which the caller will notice
             break
         excess = float(xp.sum(above)) - total
-        # The same entries as before: this tau is theirs.  Right of the root after a step: rounding.
+        # If the active entries have not changed, this tau is theirs. A step past the root is
+        # rounding.
         if active == before or (before > 0 and excess <= 0.0):
             break
         tau, before = tau + excess / active, active
@@ -260,7 +261,9 @@ def _above(w: Array, tau: float, out: Array | None) -> Array:
 
 
 def _threshold_path(x: Array, c: Array, total: float, *, signed: bool) -> ProjectionPath:
-    """mu -> z(mu), ... for z = max(v - tau, 0), v = x - mu c; signed: for |v|, with signs of v."""
+    """The path mu -> z(mu), ... of z = max(v - tau, 0), v = x - mu c; signed: of |v|, with its
+    signs.
+    """
     xp = namespace(x)
     v = size = z = signs = None
     line = (0.0, math.nan, 0.0)  # mu, tau, and the slope of tau at the last point
@@ -288,7 +291,7 @@ def _threshold_path(x: Array, c: Array, total: float, *, signed: bool) -> Projec
 
 
 def _mean_and_spread(c: Array, signs: Array) -> tuple[float, float]:
-    """The mean m of the entries of signs c where signs are not 0, and |signs c - m| there.
+    """The mean m of the entries of signs c with nonzero signs, and |signs c - m| over them.
 
     The spread is 0 if it is only rounding.  ``signs`` is overwritten.
     """
@@ -306,13 +309,13 @@ def _mean_and_spread(c: Array, signs: Array) -> tuple[float, float]:
 
 
 def _sums_to_at_most(size: Array, total: float) -> bool:
-    """Is the sum of these non-negative entries at most ``total``?  Without overflow."""
+    """Is the sum of these non-negative entries at most ``total``?  Overflow is avoided."""
     xp = namespace(size)
     return float(xp.max(size)) <= total and float(xp.sum(size)) <= total
 
 
 def _last_break(height: Array, rate: Array) -> float:
-    """The largest height/rate over the entries with rate > 0, but at least 0.  Overwrites both."""
+    """The largest height/rate over the entries with rate > 0, but at least 0. Overwrites both."""
     least = negligible(rate)
     height = masked(height, height, rate > least)
     height /= into(rate, "maximum", rate, least)

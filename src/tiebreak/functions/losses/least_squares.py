@@ -279,7 +279,7 @@ class LeastSquares(LinearLoss):
 
     @cached_property
     def singular_values(self) -> np.ndarray[Any, Any] | None:
-        """The singular values of A, descending; None where the matrix is too large."""
+        """The singular values of A, descending; None if the matrix is too large."""
         rows, n = self.matrix.shape
         if min(rows, n) > LARGE_SIDE or rows * n > DENSE_LIMIT or not self.matrix.is_explicit:
             return None
@@ -290,7 +290,7 @@ class LeastSquares(LinearLoss):
     def _equilibrated(self) -> tuple[np.ndarray[Any, Any], float] | None:
         """The singular values of A in other units of its rows and columns, and a bound.
 
-        A's own are at least theirs times that. None where A is too large.
+        A's own are at least theirs times that. None if A is too large.
         """
         if self.singular_values is None:
             return None
@@ -304,7 +304,7 @@ class LeastSquares(LinearLoss):
 
     @cached_property
     def rank(self) -> int | None:
-        """The rank of A, or None where it is not determined.
+        """The rank of A, or None if it is not determined.
 
         Every singular value must be either rounding or at least 1e3 times that: rank is a decision,
         and without a gap there is none. It has no units: those of the equilibrated matrix decide,
@@ -335,7 +335,7 @@ class LeastSquares(LinearLoss):
         return n - self.rank if length < 1.0 else 0
 
     def _distance_from(self, center: Any, rank: int) -> float:
-        """Of the nearest solution from a point; nan where that is not known."""
+        """Of the nearest solution from a point; nan if that is not known."""
         shape = self.matrix.shape
         if min(shape) > SIDE:
             return math.nan

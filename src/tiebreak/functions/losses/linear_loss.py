@@ -83,9 +83,9 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     curvature: float  # the largest second derivative of phi in one row
     target: Array  # what the images are compared with, one number per row
     weights: Array | None = None  # of the rows; None: all are 1
-    kernel: str | None = None  # the name of phi in the GPU's pass, None where it has none
+    kernel: str | None = None  # the name of phi in the GPU's pass, None if it has none
     bend: float | None = (
-        None  # |phi'''| <= bend phi'' in every row; None where there is no such number
+        None  # |phi'''| <= bend phi'' in every row; None if there is no such number
     )
 
     def __init__(self, A: object, mean: bool, lipschitz: float | None) -> None:

@@ -229,7 +229,7 @@ class Poisson(LinearLoss):
         )
 
     def magnitude(self, reach: float, value: float, slope: float) -> float:
-        """Where t is as large as it can be within ``reach``; inf where nothing is known by that."""
+        """Where t is as large as it can be within ``reach``; inf if nothing is known by that."""
         size, t = self._sizes, float(self.matrix.frobenius) * reach
         if not t < self._most:
             return math.inf

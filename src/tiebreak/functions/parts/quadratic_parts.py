@@ -68,7 +68,7 @@ class Part(ABC):
     def image_error(self, x: Host, dual: Host) -> float:
         """|<e, rows d>| <= this times |R d| for all d: e is the dual's error, R its `curvature`.
 
-        Up to the rounding of R; inf where it is not known.
+        Up to the rounding of R; inf if it is not known.
         """
         return math.inf
 

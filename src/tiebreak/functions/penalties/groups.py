@@ -44,7 +44,7 @@ UNGROUPED = GroupLayout(None, np.zeros(1))
 class Groups(FromData):
     """Disjoint groups of variables, from what a user passes; -1 is the label of one in no group.
 
-    ``length`` is the number of variables; None where only the variables in groups are known, and
+    ``length`` is the number of variables; None if only the variables in groups are known, and
     all others are in none.
     """
 

@@ -99,7 +99,7 @@ def _alone(owner: str, f2: Penalty, g2: Penalty, domain: Domain | None) -> Joint
 
 
 def _common_center(owner: str, f2: Penalty, g2: Penalty) -> Host | None:
-    """Of the norms; a Refusal where they have two."""
+    """Of the norms; a Refusal if they have two."""
     centers = [penalty.terms.center for penalty in (f2, g2) if penalty.terms.has_norms]
     known = [center for center in centers if center is not None]
     if not known:

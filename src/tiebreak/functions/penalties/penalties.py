@@ -87,12 +87,12 @@ class Penalty(FromData, is_open=True):
         return self.terms.add_to_conic(form, cost)
 
     def far_rows(self, n: int) -> FarRows | None:
-        """How it grows far out; None where that is unknown."""
+        """How it grows far out; None if that is unknown."""
         return self.terms.far_rows(n)
 
     @property
     def squared(self) -> tuple[float, SmoothFunction] | None:
-        """w and h, where the penalty is w sqrt(2 h); None where it is something else."""
+        """w and h, where the penalty is w sqrt(2 h); None if it is something else."""
         return None
 
     @property
@@ -196,7 +196,7 @@ class CentredNorm(Penalty, is_open=True):
 
     @property
     def _origin(self) -> Host | None:
-        """The center on the host; None where it is 0."""
+        """The center on the host; None if it is 0."""
         is_off = self.center is not None and arrays.max_abs(self.center) > 0.0
         return host(self.center) if is_off else None
 

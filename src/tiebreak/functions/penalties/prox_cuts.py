@@ -75,7 +75,7 @@ def _around_center(
 def _at_ordinary_size(
     f: Terms, g: Terms, v: Array, c: Array, beta: float, guess: float
 ) -> tuple[Array, float]:
-    """By way of powers of two that make lengths and slopes ordinary, where they are not."""
+    """By way of powers of two that make lengths and slopes ordinary, if they are not."""
     if beta == INFINITY:
         return f.prox(v), 0.0
     slope = max(norm(c), *g.norms)

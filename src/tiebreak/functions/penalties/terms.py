@@ -186,7 +186,7 @@ class Terms:
     def least(self, slope: Array) -> tuple[float, Array | None]:
         """The minimum of <slope, x> + this(x) over all x, and a minimiser.
 
-        -inf and None where there is none.  The value is never above the true minimum for this very
+        -inf and None if there is none.  The value is never above the true minimum for this very
         slope: rounding errors are bounded and subtracted, so that -inf is also the answer where a
         dual norm of the slope is within its own rounding error of a weight.  (Without weights it is
         -support(-slope) of the set, to the rounding of that.)

@@ -48,7 +48,7 @@ def slice_ends(rows: int, size: int) -> list[int]:
 
 
 def slice_order(count: int, order: np.random.Generator | None) -> Iterable[int]:
-    """The numbers of all slices, in the order at random where there is one."""
+    """The numbers of all slices, in the order at random if there is one."""
     return range(count) if order is None else order.permutation(count).tolist()
 
 
@@ -188,7 +188,7 @@ class Matrix:
 
     @cached_property
     def column_shares(self) -> Host | None:
-        """The norms of the columns over |A|_F, rounded up; None where they are not known."""
+        """The norms of the columns over |A|_F, rounded up; None if they are not known."""
         return None
 
     def errors(self, epsilon: float, spectral: float) -> tuple[float, float, float]:
@@ -231,7 +231,7 @@ class Matrix:
 
     @property
     def in_float64(self) -> Matrix | None:
-        """The same matrix for vectors in float64, None where its entries are not known."""
+        """The same matrix for vectors in float64, None if its entries are not known."""
         return None
 
     @property
@@ -251,7 +251,7 @@ def _row_squares(entries: Any) -> Host:
 
 
 def rounded_up_roots(squares: Host, matrix: Matrix) -> Host | None:
-    """The roots of sums of squares over rows of ``matrix``; None where they are not finite.
+    """The roots of sums of squares over rows of ``matrix``; None if they are not finite.
 
     Their rounding errors are added, and underflow does not make them 0.
     """

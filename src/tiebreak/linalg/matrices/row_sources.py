@@ -22,7 +22,7 @@ class RowSource(Protocol):
     shape: tuple[int, int]
     dtype: np.dtype[Any]  # as they are stored
     chunk_rows: int  # so many rows are stored as one chunk, and read as a whole or twice
-    files: Sequence[str | os.PathLike[str]]  # that hold all the rows; none where that is not so
+    files: Sequence[str | os.PathLike[str]]  # that hold all the rows; none if that is not so
 
     def parts(self, rows: int, buffers: Sequence[Host]) -> Iterator[tuple[int, Host]]:
         """All rows in order: (the first one's number, at most ``rows`` of them).

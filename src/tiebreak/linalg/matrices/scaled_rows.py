@@ -17,7 +17,7 @@ from tiebreak.linalg.matrices.streamed import RowBlocks
 
 
 def without_rows(matrix: Matrix, kept: Host) -> Matrix | None:
-    """The rows that are ``kept`` (True or False for each); None where they are not in memory."""
+    """The rows that are ``kept`` (True or False for each); None if they are not in memory."""
     if type(matrix) in (Dense, Fused):
         return dense_matrix(taken(matrix.entries, kept))
     return Sparse(matrix.entries[np.flatnonzero(kept)]) if matrix.is_sparse else None

@@ -1,4 +1,4 @@
-"""Directions along which a level falls for ever, so that there is no minimiser; proved or not said.
+"""Directions along which a level decreases forever, so there is no minimiser; said only if proved.
 
 For g(x) = sum of w_i log(1 + exp(-<m_i, x>)) + (squares of Rx - s) + <c, x> on Z and a direction d
 of Z (x + t d is in Z for every x in Z and t >= 0) with R d = 0, the slope of g along d tends to

@@ -1,4 +1,4 @@
-"""Is this a direction along which a level falls for ever, from every point that is left to it?
+"""Is this a direction along which a level decreases forever, from every point that is left to it?
 
 This is what a status "unbounded" rests on, whoever found the direction: no method and no solver is
 asked here. Everything is decided row by row, with the rounding errors of the row's own terms.
@@ -36,7 +36,7 @@ def is_direction_of_descent(problem: Problem | Levels, level: int, direction: Ar
 
 
 def settled_direction(problem: Problem | Levels, level: int, direction: Array) -> Host | None:
-    """A direction of descent next to what a solver found of one; None where there is none."""
+    """A direction of descent next to what a solver found of one; None if there is none."""
     found, d = level_of(problem, level, len(direction)), host(direction)
     if found is None or not (d.any() and np.isfinite(d).all()):
         return None
@@ -45,7 +45,7 @@ def settled_direction(problem: Problem | Levels, level: int, direction: Array) -
 
 
 def level_of(problem: Problem | Levels, level: int, n: int) -> RecessionLevel | None:
-    """A level among the minimisers of those before it; None where a part is not known here."""
+    """A level among the minimisers of those before it; None if a part is not known here."""
     pairs = problem.pairs() if isinstance(problem, Levels) else (problem,)
     objectives = [pairs[0].lower, *(pair.upper for pair in pairs)][: level + 1]
     cone = RecessionCone(pairs[max(level - 1, 0)].domain, n)

@@ -87,7 +87,7 @@ class RecessionLevel(NamedTuple):
 
     @classmethod
     def of(cls, h: Function | Penalty, cone: RecessionCone) -> RecessionLevel | None:
-        """h in parts; None where it is not known what it is made of."""
+        """h in parts; None if it is not known what it is made of."""
         found = cls(cone, [], [], LinearTerm(np.zeros(len(cone.low))), [])
         smooth, penalty = split(h if isinstance(h, Penalty) else h.bare)
         far = penalty.far_rows(len(cone.low))
@@ -118,7 +118,7 @@ class RecessionLevel(NamedTuple):
 
     @property
     def has_tails(self) -> bool:
-        """Is there a loss that may fall for ever and stay above its infimum?
+        """Is there a loss that may decrease forever and stay above its infimum?
 
         Without one a level on a polyhedron is piecewise linear and quadratic, or a norm: if it is
         bounded below, it has a minimum (Frank and Wolfe).
@@ -151,7 +151,7 @@ class RecessionLevel(NamedTuple):
         return [d] if up[j] or down[j] else []
 
     def after(self, before: Sequence[RecessionLevel]) -> RecessionLevel | None:
-        """This level among the minimisers of others; None where too little is known of these.
+        """This level among the minimisers of others; None if too little is known of these.
 
         They are { x in Z : level_j(x) <= v_j }, which has the directions of Z along which no slope
         of a level_j far out is positive, with a slack or without. Losses with a tail do not change

@@ -28,14 +28,14 @@ HARDLY_FALLS = "whether {} is not determined: it hardly falls, if at all"
 
 
 class Recession(NamedTuple):
-    """A direction along which a level falls for ever, or None; and whether that is certain."""
+    """A direction along which a level decreases forever, or None; and whether that is certain."""
 
     direction: Host | None
     is_certain: bool = True
 
 
 def recession(problem: Problem, level: int, n: int) -> Recession:
-    """Does a level of a problem fall for ever (0: g, 1: f among the minimisers of g)?
+    """Does a level of a problem decrease forever (0: g, 1: f among the minimisers of g)?
 
     Not certain: a linear program sees such a direction, and rounding decides whether it is one.
     """
@@ -150,7 +150,7 @@ def _programs(level: RecessionLevel) -> Iterator[Host]:
             yield column * found[:n]
 
     m, c = moved.shape[0], level.linear.c * column
-    # Losses that reach their least value do not fall for ever, however far they move.
+    # Losses that reach their least value do not decrease forever, however far they move.
     may_fall = [bool(loss.tail) or not loss.is_steep for loss in level.losses]
     which = np.repeat(may_fall, [len(loss.weights) for loss in level.losses])
     total = np.asarray(moved[np.flatnonzero(which)].sum(axis=0)).reshape(-1)

@@ -121,7 +121,7 @@ class _Products:
 
 
 def _distance_to_kernel(E: Host, d: Host) -> float:
-    """A bound on the distance from d to {d : E d = 0}; inf where the rank of E is not certain."""
+    """A bound on the distance from d to {d : E d = 0}; inf if the rank of E is not certain."""
     found = decide_rank(E)
     r = found.low
     if not found.is_determined or r == E.shape[1] or (r < len(E) and spectra.exact_rank(E) != r):

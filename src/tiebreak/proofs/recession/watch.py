@@ -1,4 +1,4 @@
-"""Watches a run for a direction along which a level falls for ever, and says which was found."""
+"""Watches a run for a direction along which a level decreases forever, and says which was found."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DOUBT = "whether {} has a minimiser is not determined: it still falls far beyond
 
 @in_files("NoMinimum")
 class NoMinimum(NamedTuple):
-    """A level falls for ever along ``direction``, which has length 1; findings of a run."""
+    """A level decreases forever along ``direction``, which has length 1; findings of a run."""
 
     level: str  # "upper" or "lower"
     direction: Array
@@ -37,7 +37,7 @@ class NoMinimum(NamedTuple):
     dimension: int | None = None
 
     def sentence(self, names: Sequence[Any] | None) -> str:
-        """For the message, with the names of the variables where they are known."""
+        """For the message, with the names of the variables if they are known."""
         d = host(self.direction)
         largest = np.argsort(-np.abs(d), kind="stable")[:3]
         called = {i: f"x[{i}]" if names is None else str(names[i]) for i in largest}
@@ -65,7 +65,7 @@ class RecessionWatch:
 
     @cached_property
     def _can_fall(self) -> bool:
-        """May g fall for ever, as far as the set, its penalty and its curvature say?"""
+        """May g decrease forever, as far as the set, its penalty and its curvature say?"""
         g, penalty = self._problem.smooth_parts[1], self._problem.penalties[1].terms
         is_held = self._problem.is_bounded or penalty.penalised(int(self._x0.shape[0])).all()
         return not (is_held or g.strong_convexity > 0.0)
@@ -90,7 +90,7 @@ class RecessionWatch:
     ) -> NoMinimum | None:
         """At a step on the way: is there no minimum?
 
-        ``gaps`` are the proved ones of both levels, inf where nothing is: quadratics that are
+        ``gaps`` are the proved ones of both levels, inf if nothing is: quadratics that are
         bounded below have a minimum. A linear program may take ``seconds``.
         """
         if step < self._next:
