@@ -109,7 +109,11 @@ def write(path, content):
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        ("a.txt", "1", "{} has an unknown ending; known endings are .npy, .npz, .csv, .mtx, .mtx.gz"),
+        (
+            "a.txt",
+            "1",
+            "{} has an unknown ending; known endings are .npy, .npz, .csv, .mtx, .mtx.gz",
+        ),
         ("a", "1", "{} has an unknown ending; known endings are .npy, .npz, .csv, .mtx, .mtx.gz"),
         ("a.npy", None, "{} does not exist"),
         ("a.npz", None, "{} does not exist"),
@@ -476,7 +480,10 @@ LOWER = '[lower]\nkind = "SquaredNorm"\n'
             LEVELS + '[method]\nkind = "AGMBiO"\n[solve]\nmethod = "agm-bio"\n',
             "[method] excludes the keys 'method' and 'gamma' of [solve]",
         ),
-        ("radus = 1\n" + LEVELS, "there is no key 'radus' outside the tables; the only known one is radius"),
+        (
+            "radus = 1\n" + LEVELS,
+            "there is no key 'radus' outside the tables; the only known one is radius",
+        ),
         ("[upper]\n" + LOWER, f"[upper] lacks the key 'kind'; {FUNCTION_KINDS}"),
         (
             '[upper]\nkind = "Smooth"\n' + LOWER,

@@ -556,7 +556,10 @@ HEADERS: dict[str, tuple[Any, str]] = {
     "a list": ([], "is damaged, or was not saved by tiebreak"),
     "nothing": ({}, "is damaged, or was not saved by tiebreak"),
     "too deep": (DEEP, "is damaged, or was not saved by tiebreak"),
-    "newer": (saved({}, 99), "has format 99, but this version reads format 2; it was written by a newer version"),
+    "newer": (
+        saved({}, 99),
+        "has format 99, but this version reads format 2; it was written by a newer version",
+    ),
     "no version": (saved({}, "x"), "has format 'x', but this version reads format 2"),
     "kind": (
         saved({}, kind="Estimator"),

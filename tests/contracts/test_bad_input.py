@@ -86,7 +86,7 @@ WRONG = {
     "operator gram": (
         lambda: tb.LeastSquares(aslinearoperator(I2), [1.0, 1.0], gram=True),
         ValueError,
-        "LeastSquares: gram must be False or None where A is not a matrix in memory that can be dense, got True",
+        "LeastSquares: gram must be False or None if A is not a matrix in memory that can be dense, got True",
     ),
     "operator exact": (
         lambda: tb.solve(small(lower=tb.LeastSquares(aslinearoperator(I2), [1.0, 1.0])), "exact"),
@@ -757,7 +757,7 @@ WRONG = {
     "GroupL2 empty group": (
         lambda: tb.GroupL2([[0], []]),
         ValueError,
-        "GroupL2: groups must not be empty, got group 1 of no variable",
+        "GroupL2: groups must not be empty, got group 1 without variables",
     ),
     "GroupL2 overlap": (
         lambda: tb.GroupL2([[0, 1], [1, 2]]),

@@ -147,14 +147,14 @@ def test_a_wrong_gradient_is_found_out():
         problem = tb.Problem(upper=upper, lower=lower, domain=tb.Ball(3.0))
         return tb.solve(problem, x0=x0, max_iter=200)
 
-    with pytest.raises(ValueError, match="the gradient of upper does not fit its values"):
+    with pytest.raises(ValueError, match="the gradient of upper does not match its values"):
         solved(lambda x: -x, None)
     # Right around the start, wrong where the run goes: found out on the way, and said.
     result = solved(lambda x: x if x[0] < -1.0 else x + 2.0, [-2.0, -2.0])
     assert result.status == "failed"
     assert not result.success
     assert result.upper_gap == math.inf
-    assert "the gradient of upper does not fit its values" in result.message
+    assert "the gradient of upper does not match its values" in result.message
 
 
 def test_a_callback_sees_no_gap_that_is_not_proved():

@@ -259,7 +259,7 @@ def test_a_loss_without_other_matrices_says_what_is_missing(recipe):
     class Bare(recipe("Add a loss")["PseudoHuber"]):
         _of_matrix = LinearLoss._of_matrix
 
-    with pytest.raises(ValueError, match=r"^Bare: _of_matrix must be defined where the same loss"):
+    with pytest.raises(ValueError, match=r"^Bare: _of_matrix must be defined if the same loss"):
         Substitution(np.arange(A.shape[1]), A.shape[1] + 1).function(Bare(A, B))
 
 

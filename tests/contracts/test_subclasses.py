@@ -319,7 +319,7 @@ def test_a_value_without_its_gradient_is_refused(name):
             return super().value(x) + 50.0 * float(np.sum(x**2)) + float(np.sum(x))
 
     problem = as_problem(name, MAKERS[name](Mine), domain=tb.Ball(3.0))
-    with pytest.raises(ValueError, match="the gradient of lower does not fit its values"):
+    with pytest.raises(ValueError, match="the gradient of lower does not match its values"):
         tb.solve(problem, x0=np.full(N, 0.5), max_iter=500)
 
 
@@ -443,7 +443,7 @@ def test_a_set_is_refused_whatever_one_member_it_overrides(name):
     for member in members(base(name)):
         given = SETS[name](base(name))
         object.__setattr__(given, "__class__", type("Mine", (base(name),), {member: OTHER}))
-        with pytest.raises(TypeError, match=rf"^Mine: .* must be overridden together with {member}, got"):
+        with pytest.raises(TypeError, match=rf"^Mine: .* must be overridden .* {member}, got"):
             known(given)
 
 

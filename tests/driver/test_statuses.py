@@ -455,7 +455,7 @@ def test_a_wrong_gradient_is_refused_before_the_first_step(level, factor):
     wrong = tb.Smooth(
         lambda x: 0.5 * float(x @ x) + float(slope @ x), lambda x: factor * (x + slope)
     )
-    with pytest.raises(ValueError, match=f"gradient of {level} does not fit its values"):
+    with pytest.raises(ValueError, match=f"gradient of {level} does not match its values"):
         tb.solve(small(**{level: wrong}), x0=np.zeros(2), callback=steps.append)
     assert not steps
 

@@ -385,7 +385,7 @@ NEEDED = "GroupL2: groups must be a vector with the group of each variable (-1: 
         (lambda: GroupL2(np.zeros(2)), TypeError, NEEDED + "entries of type float64"),
         (lambda: GroupL2([0, -2]), ValueError, "GroupL2: groups must be whole numbers >= -1, got -2"),
         (lambda: GroupL2(["ab"]), TypeError, NEEDED + "a list with str"),
-        (lambda: GroupL2([[0], []]), ValueError, "GroupL2: groups must not be empty, got group 1 of no variable"),
+        (lambda: GroupL2([[0], []]), ValueError, "GroupL2: groups must not be empty, got group 1 without variables"),
         (lambda: GroupL2([[0, 1], [1]]), ValueError, "GroupL2: groups must be disjoint, got variable 1 twice"),
         (lambda: GroupL2([[0, 0]]), ValueError, "GroupL2: groups must be disjoint, got variable 0 twice"),
         (lambda: GroupL2([[-1]]), ValueError, "GroupL2: a variable in groups must be a whole number >= 0, got -1"),
@@ -417,7 +417,7 @@ def test_an_l2_norm_of_some_variables():
     np.testing.assert_allclose(
         tb.L2(some.weight, x).prox(2.0 * x, 0.3) - x, group.prox(x, 0.3), atol=1e-15
     )
-    with pytest.raises(ValueError, match="entries are 0 and one number, got 1 and 2"):
+    with pytest.raises(ValueError, match="entries are 0 or one number, got 1 and 2"):
         tb.L2([1.0, 2.0])
     with pytest.raises(ValueError, match="weight"):
         tb.Problem(upper=tb.LeastSquares(np.eye(3), np.ones(3)) + some, lower=tb.SquaredNorm())

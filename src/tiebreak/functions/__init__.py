@@ -1,4 +1,4 @@
-"""What a level is made of: smooth losses and penalties, their prox, with a cut, and level sets."""
+"""What a level consists of: smooth losses, penalties, their prox (also with a cut), level sets."""
 
 from tiebreak.functions.base import (
     Function,

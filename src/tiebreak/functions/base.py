@@ -1,4 +1,4 @@
-"""The contract of a function, and what an evaluation of it gives.
+"""The interface of a function, and the outcome of an evaluation.
 
 Besides ``value`` and ``gradient`` a function offers the two calls that let a method read the data
 as rarely as possible:
@@ -6,8 +6,8 @@ as rarely as possible:
     forward(*xs)              the images of some points under the function's matrix
     evaluate(at, values_at)   value and slope at some points with images, the value alone at others
 
-Images are linear in the point, so that a method which mixes points mixes their images too and
-never multiplies twice; ``evaluate`` then costs one adjoint product per slope, and values are free.
+Images are linear in the point, so a method that mixes points also mixes their images and never
+multiplies twice; ``evaluate`` then costs one adjoint product per slope, and values are free.
 """
 
 from __future__ import annotations
@@ -40,27 +40,26 @@ class Minorant(NamedTuple):
     at: Array
     value: float
     slope: Array
-    size: float = 0.0  # of a sum: the sum of the sizes of its parts, which may cancel in the value
-    # Where the image was mixed from others: the mixture of their lengths, of which it errs by a few
-    # units, and which may be far longer than the point. None: multiplied, so |at|.
+    size: float = 0.0  # in a sum: the sum of its parts' sizes, which may cancel in the value
+    # If the image was mixed from others: the mixture of their lengths. The image errs by a few
+    # units of that, which may be far more than the length of the point. None: multiplied, so |at|.
     reach: Any = None
 
     def reaching(self, other: PointWithImage) -> Minorant:
-        """The same with a reach that suffices for the image of another point too."""
+        """The minorant with a reach that suffices for the image of another point, too."""
         known = [reach for reach in (self.reach, other.reach) if reach is not None]
         return self._replace(reach=sum(known)) if known else self
 
 
-Projection: TypeAlias = Callable[[Array], Array]  # onto Z
+Projection: TypeAlias = Callable[[Array], Array]  # the projection onto Z
 Outcome: TypeAlias = tuple[list[Minorant], list[float]]  # minorants, and values at other points
 
 
 class PendingEvaluation:
-    """An evaluation that has begun: calling it waits for its end, and gives the outcome.
+    """A running evaluation: calling it waits for the end and returns the outcome.
 
-    ``slopes`` need not wait: those on a GPU can go into what is to be computed there next. Its
-    ``losses``, if they are known as such, can be waited for together with other numbers: see
-    `arrays.fetch_together`.
+    ``slopes`` need not wait: on a GPU they can enter the next computation. Its ``losses``, if
+    available, can be fetched together with other numbers: see `arrays.fetch_together`.
     """
 
     losses: Callable[[], list[float]] | None
@@ -81,7 +80,7 @@ class PendingEvaluation:
         losses: Callable[[], list[float]],
         slopes: Callable[[], list[Array]],
     ) -> PendingEvaluation:
-        """Losses at the points ``at`` and at others after them, slopes at the first."""
+        """Losses at the points ``at`` and then at others; slopes at the first group."""
 
         def end() -> Outcome:
             found = losses()
@@ -104,7 +103,7 @@ class PendingEvaluation:
 
 
 class Squares(NamedTuple):
-    """scale/2 times the sum of weights_i (rows x - target)_i², as they were given."""
+    """scale/2 times the sum of weights_i (rows x - target)_i², with the user's numbers."""
 
     rows: Any  # a matrix; None: the variables themselves
     target: Any  # one for each row; None: 0
@@ -113,33 +112,34 @@ class Squares(NamedTuple):
 
 
 class Function(FromData, is_open=True):
-    """What a level can be: a convex function, smooth or the sum of a smooth one and a penalty.
+    """A convex function, smooth or the sum of a smooth function and a penalty.
 
     ``lipschitz`` is an upper bound on the gradient's Lipschitz constant (inf if unknown),
-    ``strong_convexity`` a lower bound on the curvature, ``lower_bound`` a number that the function
-    never falls below (-inf if unknown), ``dimension`` the number of variables (None if any).
+    ``strong_convexity`` a lower bound on the curvature, ``lower_bound`` a lower bound on its values
+    (-inf if unknown), ``dimension`` the number of variables (None if any).
     """
 
     lipschitz: float
     strong_convexity: float = 0.0
-    defect: float = 0.0  # how far below zero rounding may have put the curvature of a convex one
+    defect: float = 0.0  # how far below zero rounding may have moved the curvature
     lower_bound: float = -math.inf
     dimension: int | None = None
-    matrix: Matrix | None = None  # that of a loss or a quadratic
-    shares_passes: bool = False  # do products wait for an evaluation, which does all in one pass?
-    __array_ufunc__ = None  # so that a NumPy number times a function comes to __rmul__
+    matrix: Matrix | None = None  # the matrix of a loss or a quadratic
+    # do products wait for an evaluation, which does everything in one pass?
+    shares_passes: bool = False
+    __array_ufunc__ = None  # so that a NumPy number times a function calls __rmul__
     prototype: Array | None = None  # an empty vector of the function's library, dtype and device
-    data_epsilon: float = 0.0  # unit of rounding of its data, where these are taken in float64
-    note: str = ""  # how its data were taken, for the report, where that could surprise
-    names: tuple[Any, ...] | None = None  # of the variables, where a table of pandas has them
+    data_epsilon: float = 0.0  # unit of rounding of its data, if these were converted to float64
+    note: str = ""  # how its data were interpreted, for the report, if that could surprise
+    names: tuple[Any, ...] | None = None  # names of the variables, if a table of pandas gives any
     describing: ClassVar[tuple[str, ...]] = (
         *("add_to_conic", "far_rows", "parts", "squares", "falls_unseen"),
     )
     falls_unseen: bool = True  # may it decrease forever, never reaching its infimum, unnoticed?
-    degree: float = math.inf  # of the polynomial that it is
+    degree: float = math.inf  # the degree of the polynomial that it is
     is_zero: ClassVar[bool] = False  # is it 0 everywhere?
-    title: str = ""  # in the words of a report; "" for the name of its class
-    known_by: str = ""  # all that is known of it, where that is less than a description
+    title: str = ""  # its name in a report; "" for the name of its class
+    known_by: str = ""  # all that is known about it, if that is less than a description
 
     def value(self, x: Array) -> float:
         """h(x)."""
@@ -162,9 +162,9 @@ class Function(FromData, is_open=True):
     def evaluate_async(
         self, at: Sequence[PointWithImage], values_at: Sequence[PointWithImage] = ()
     ) -> PendingEvaluation:
-        """Begin ``evaluate``; what is returned waits for its end, and gives the outcome.
+        """Start ``evaluate``; calling the result waits for the end and returns the outcome.
 
-        Where the data are on a GPU or on a cluster, two functions then work at the same time.
+        If the data are on a GPU or a cluster, two functions then work at the same time.
         """
 
         def end() -> Outcome:
@@ -174,20 +174,20 @@ class Function(FromData, is_open=True):
         return PendingEvaluation(end)
 
     def note_reading(self) -> None:
-        """Once more all data were read, without an evaluation: for whoever counts."""
+        """Count one more reading of all data that was not an evaluation."""
 
     def passes(self, forwards: int, slopes: int, values: int) -> int:
-        """How many data passes so many forward products, slopes and values cost."""
+        """The number of data passes that so many forward products, slopes and values cost."""
         return 0
 
     @property
     def known_lipschitz(self) -> float:
-        """An upper bound on ``lipschitz`` without a data pass where these are expensive."""
+        """An upper bound on ``lipschitz``, without a data pass if passes are expensive."""
         return self.lipschitz
 
     @property
     def rough_lipschitz(self) -> float:
-        """An upper bound where it need not be close: no more products than a step takes."""
+        """An upper bound on ``lipschitz`` that may be loose: no more products than a step."""
         return self.known_lipschitz
 
     def rounding(
@@ -195,29 +195,29 @@ class Function(FromData, is_open=True):
     ) -> tuple[float, float]:
         """Bounds on the rounding errors of a computed value and of a computed slope (its norm).
 
-        At a point with |x| <= reach, where the value is ``value`` and the slope has norm ``slope``,
-        in arithmetic with unit of rounding ``epsilon``, with ``n`` variables.
+        They hold at a point with |x| <= reach, value ``value`` and a slope of norm ``slope``, in
+        arithmetic with unit of rounding ``epsilon`` and ``n`` variables.
         """
         raise NotImplementedError
 
     def rounding_errors(
         self, x: Array, reach: float, value: float, slope: float
     ) -> tuple[float, float]:
-        """`rounding` in the precision of x, and what single precision may lose by underflow."""
+        """`rounding` in the precision of x, plus what single precision may lose by underflow."""
         errors = self.rounding(reach, value, slope, arrays.epsilon(x), int(x.shape[0]))
         lost = arrays.underflow(x)
         return errors[0] + lost, errors[1] + lost
 
     def extent(self, x: Array) -> float:
-        """The ``reach`` of x in `rounding`: |x|, or less where its long entries hardly count.
+        """The ``reach`` of x in `rounding`: |x|, or less if its long entries hardly count.
 
-        A column of a matrix that is much smaller than others makes entries of x large, and their
-        products are none the larger for it.
+        A column of a matrix that is much smaller than others makes entries of x large, but not
+        their products.
         """
         return arrays.norm(x)
 
     def magnitude(self, reach: float, value: float, slope: float) -> float:
-        """A bound on the sizes of the terms that make up the value where |x| <= reach.
+        """A bound on the sizes of the terms that make up the value, for |x| <= reach.
 
         For a Sum, which knows its own value but not those of its parts. ``value`` and ``slope``
         are the Sum's; a function that knows its data does not need them.
@@ -225,34 +225,35 @@ class Function(FromData, is_open=True):
         return abs(value) + (slope + self.turning(reach, slope)) * reach
 
     def turning(self, reach: float, slope: float) -> float:
-        """How far a slope of norm ``slope`` turns within ``reach``; a guess where L is unknown."""
+        """How much a slope of norm ``slope`` changes within ``reach``; a guess if L is unknown."""
         known = self.rough_lipschitz
         return known * reach if math.isfinite(known) else slope
 
-    # --- what it says of itself; "unknown" is the default ---
+    # --- how it describes itself; "unknown" is the default ---
 
     def add_to_conic(self, form: ConicForm, cost: Cost, weight: float) -> bool:
-        """Add ``weight`` times the function to a conic program; False: its form is not known."""
+        """Add ``weight`` times the function to a conic program; False if its form is not known."""
         return False
 
     def far_rows(self, weight: float, n: int) -> FarRows | None:
-        """How ``weight`` times a function of n variables grows far out; None: not known."""
+        """How ``weight`` times a function of n variables grows far out; None if not known."""
         return None
 
     def parts(self, weight: float, n: int) -> Sequence[Part] | None:
-        """What ``weight`` times a function of n variables is made of, for ``exact``.
+        """The parts of ``weight`` times a function of n variables, for ``exact``; None if not
+        known.
 
-        None: not known. It is asked for only if the entries of its matrix are at hand.
+        It is only called if the entries of the function's matrix are available.
         """
         return None
 
     def solution_dimension(self, center: Any, radius: float) -> int | None:
-        """The dimension of its minimisers in a ball, R^n if its radius is inf; None: not known."""
+        """The dimension of its minimisers in a ball (inf radius: R^n); None if not known."""
         return None
 
     @property
     def squares(self) -> Squares | None:
-        """The squares that it is the sum of; None if it is something else."""
+        """The squares whose sum it is; None if it is something else."""
         return None
 
     @property
@@ -262,9 +263,9 @@ class Function(FromData, is_open=True):
 
     @property
     def in_float64(self) -> Function | None:
-        """The same function of the same data for vectors in float64; None if that is not known.
+        """The same function for vectors in float64; None if that is not known.
 
-        The data may stay in single precision: then they are converted as they are read.
+        The data may stay in single precision and be converted when they are read.
         """
         return None
 
@@ -279,27 +280,28 @@ class Function(FromData, is_open=True):
 
 
 def delegated(path: str) -> Any:
-    """A property or a method that is another object's: ``delegated("function.passes")``."""
+    """A property or method that forwards to another object: ``delegated("function.passes")``."""
     return property(attrgetter(path))
 
 
 def is_weight(value: object) -> TypeGuard[float]:
-    """Is it a number that a function or a penalty can be multiplied by?"""
+    """Is it a number by which a function or penalty can be multiplied?"""
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
 class EstimatorLoss:
-    """What estimators ask of a loss of rows, with or without a gradient."""
+    """What estimators ask of a loss over rows, with or without a gradient."""
 
-    loss_name: ClassVar[str] = ""  # of estimators that fit it, their argument; "" where none does
-    loss_parameters: ClassVar[dict[str, str]] = {}  # of these, and its own name for each
+    loss_name: ClassVar[str] = ""  # name of the loss in estimators that fit it; "" if none does
+    # their parameters, and the loss's own name for each
+    loss_parameters: ClassVar[dict[str, str]] = {}
     task: ClassVar[str] = "regression"  # or "two classes", "more classes"
     has_counts: ClassVar[bool] = False  # must the targets not be negative?
     lower_bound = 0.0
 
     @staticmethod
     def predicted(scores: Host) -> Host:
-        """What is predicted for rows whose products with the coefficients are these."""
+        """The predictions for rows whose products with the coefficients are these."""
         return scores
 
 
@@ -315,11 +317,11 @@ class SmoothFunction(Function, is_open=True):
         return None
 
     def sized(self, x0: Array, project: Projection) -> SmoothFunction:
-        """The same for a run from x0 in Z, with the sizes that its rounding errors need."""
+        """The function for a run from x0 in Z, with the sizes that its rounding errors need."""
         return self
 
     def without_structure(self, own: tuple[str, ...]) -> SmoothFunction:
-        """Its value and its gradient, with the constants that its class states."""
+        """Only its value and gradient, with the constants that its class states."""
         from tiebreak.functions.callables import Smooth
 
         constants = {"lipschitz", "strong_convexity", "lower_bound"}.intersection(own)

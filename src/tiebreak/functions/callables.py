@@ -29,22 +29,21 @@ class Smooth(SmoothFunction, keyword=""):
     Args:
         value: x -> h(x), a number.
         gradient: x -> gradient of h at x, an array like x.
-        lipschitz: an upper bound on the gradient's Lipschitz constant; None if you know none
-            (then a method that finds it itself is needed: "auto" or "adaptive").
-        strong_convexity: a lower bound on the curvature, 0 if you know none.
-        lower_bound: a number below all values, -inf if you know none.
+        lipschitz: an upper bound on the gradient's Lipschitz constant; None if unknown (then use a
+            method that finds it itself, "auto" or "adaptive").
+        strong_convexity: a lower bound on the curvature, 0 if unknown.
+        lower_bound: a number below all values, -inf if unknown.
 
-    These three are not verified, and the certificate relies on them. It also relies on the accuracy
-    of the callables, which is taken to be 64 units of rounding of the sizes involved: of the value,
-    of the slope and its change times |x|. Without ``lipschitz`` the sizes are those at the start,
-    and the change is the fastest that is measured around it, in three directions, one of them that
-    of x0: so the terms of ½x'Qx - c'x + d count even where they cancel. A constant that is added
-    inside and subtracted again goes unnoticed: then give ``lipschitz``, for otherwise none of the
-    digits that it costs is accounted for.
+    These three are not verified, and the certificate relies on them. It also assumes that the
+    callables are accurate to 64 units of rounding of the sizes involved: the value, the slope, and
+    the slope's change times |x|. Without ``lipschitz``, the sizes are measured at the start, and
+    the change is the fastest that is found there in three directions, one of them x0: so the terms
+    of ½x'Qx - c'x + d count even if they cancel. A large constant that is added and subtracted
+    again inside goes unnoticed: then give ``lipschitz``, or the digits that it costs are not
+    accounted for.
 
-    Both callables get a copy of x, which they may write into; gradients are copied, so that the
-    same buffer may be returned every time. The data that the callables compute with are unknown
-    here: where those change, make a new Smooth.
+    Both callables get a copy of x, which they may write into; gradients are copied, so the same
+    buffer may be returned every time. If the data that the callables use change, make a new Smooth.
 
     Examples:
         >>> fit = tb.Smooth(
@@ -56,7 +55,7 @@ class Smooth(SmoothFunction, keyword=""):
         array([1., 1.])
     """
 
-    # How a wrong answer of a callable is named, in a sentence.
+    # How a wrong return value of a callable is named in a message.
     _owner, _value_name = "Smooth", "value"
     known_by = "its callables"
 
@@ -103,11 +102,11 @@ class Smooth(SmoothFunction, keyword=""):
     def gradient(self, x: Array) -> Array:
         slope = self._gradient(arrays.own(x, x))
         if isinstance(slope, list | tuple):
-            with contextlib.suppress(TypeError, ValueError):  # then the caller names what it is
+            with contextlib.suppress(TypeError, ValueError):  # then the caller reports what it is
                 slope = np.asarray(slope, dtype=np.float64)
         if not (arrays.is_array(slope) and arrays.is_real(slope)):
             return slope
-        return arrays.own(slope, x)  # the callable may use its buffer again
+        return arrays.own(slope, x)  # the callable may reuse its buffer
 
     def sized(self, x0: Array, project: Projection) -> SmoothFunction:
         if math.isfinite(self.lipschitz):
@@ -125,9 +124,9 @@ class Smooth(SmoothFunction, keyword=""):
     def _change(
         self, x: Array, project: Projection, slope: Array, direction: Array, length: float
     ) -> float:
-        """How fast the slope changes along a direction within Z, or back; 0 where that fails.
+        """How fast the slope changes along a direction within Z, or its opposite; 0 if that fails.
 
-        The domain of a function may end close to x: values beyond do not count.
+        The domain of a function may end close to x: values beyond it do not count.
         """
         if not arrays.norm(direction) > 0.0:
             return 0.0

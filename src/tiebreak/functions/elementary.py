@@ -38,9 +38,10 @@ class SquaredNorm(SmoothFunction):
     """weight/2 |x - center|², or ½ sum of weight_j (x_j - center_j)².
 
     Args:
-        weight: a positive number; or a vector, one entry per variable, none negative, at least one
-            positive. Variables of weight 0 are not penalised: an intercept, for example.
-        center: vector, the origin if None; copied, as the weights are.
+        weight: a positive number; or a vector with one non-negative entry per variable, at least
+            one of them positive. Variables of weight 0 are not penalised: an intercept, for
+            example.
+        center: vector, the origin if None; it is copied, like the weights.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1]], [2])
@@ -73,7 +74,7 @@ class SquaredNorm(SmoothFunction):
             self.prototype = vector[:0]
 
     def _set_weights(self, weights: Array) -> None:
-        """A weight for each variable, in one precision with the center."""
+        """Set a weight for each variable, in the same precision as the center."""
         if self.center is not None:
             checks.length("SquaredNorm", "center", self.center, int(weights.shape[0]), "weight")
             weights, self.center = checks.in_one_precision(
@@ -205,7 +206,7 @@ class Linear(SmoothFunction):
         return unit * self._size * reach, 0.0
 
     def extent(self, x: Array) -> float:
-        """sum of |c_i| |x_i| over |c|, where that is at hand; shares that underflow count too."""
+        """sum of |c_i| |x_i| over |c|, if available; shares that underflow count too."""
         size = arrays.norm(x)
         if type(self.c) is not np.ndarray or not 0.0 < self._size < math.inf:
             return size
@@ -218,7 +219,7 @@ class Linear(SmoothFunction):
 
 
 class Flat(SmoothFunction, in_tables=False):
-    """0: the smooth part of a function that is a penalty and nothing else."""
+    """0: the smooth part of a function that is only a penalty."""
 
     lipschitz = 0.0
     lower_bound = 0.0

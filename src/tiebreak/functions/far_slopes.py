@@ -1,4 +1,4 @@
-"""How a function behaves far out along a direction: what existence of a minimum depends on."""
+"""How a function behaves far out along a direction, which decides whether a minimum exists."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from tiebreak.linalg.host_rows import HostRows
 class LossRows(NamedTuple):
     """Losses that rise like weights_i max(-<m_i, d>, 0) far out along d.
 
-    They decrease forever where <m_i, d> > 0 if they have a tail: weights_i log(1 + exp(-<m_i, x>))
-    or
+    Those with a tail decrease forever if <m_i, d> > 0: weights_i log(1 + exp(-<m_i, x>)) or
     weights_i exp(-<m_i, x>). A multinomial loss rises no faster than the sum of its margins' own
-    losses would, and it too decreases forever along a direction in which that sum has slope 0, if a
-    margin changes. Without a tail they are |<m_i, x>| and Huber losses, once for each sign. Those
-    that grow faster than any slope have infinite weights, unless their tail is "exp".
+    losses would, and it also decreases forever along a direction in which that sum has slope 0, if
+    a margin changes. Without a tail they are |<m_i, x>| and Huber losses, once for each sign.
+    Losses that grow faster than any slope have infinite weights, unless their tail is "exp".
     """
 
     weights: Host
@@ -35,11 +34,11 @@ class LossRows(NamedTuple):
 
     @property
     def slopes(self) -> Host:
-        """What <-m_i, d> > 0 counts in the slope far out."""
+        """The contribution of <-m_i, d> > 0 to the slope far out."""
         return np.full(len(self.weights), math.inf) if self.tail == "exp" else self.weights
 
     def curvature(self, x: Host) -> Host:
-        """The second derivatives in the products <m_i, x>; at most these."""
+        """Upper bounds on the second derivatives in the products <m_i, x>."""
         margins = self.rows.entries @ x
         if self.tail == "exp":
             return np.asarray(self.weights * np.exp(np.clip(-margins, -700.0, 300.0)))
@@ -48,12 +47,13 @@ class LossRows(NamedTuple):
 
 
 class FarRows(NamedTuple):
-    """What a function is far out along d: it grows without end unless the products stay 0."""
+    """A function far out along d: it grows without bound unless the products stay 0."""
 
-    fixed: Sequence[HostRows] = ()  # whose products with d must be 0, or it grows like a square
+    # rows whose products with d must be 0, or it grows like a square
+    fixed: Sequence[HostRows] = ()
     losses: Sequence[LossRows] = ()
     linear: Host | None = None  # c of a term <c, x>, without the function's weight
-    # Where its rows are not at hand: does it fall in every row along d, beyond all doubt?
+    # If its rows are not available: does it certainly decrease in every row along d?
     hidden: Callable[[Host], bool] | None = None
 
 
@@ -64,9 +64,10 @@ def rising(up: Host, down: Host, rows: HostRows) -> list[LossRows]:
 
 
 def are_clear(matrix: Matrix, margins: Callable[[Host], Host], d: Host) -> bool:
-    """Are all margins, which the products with a matrix make, positive beyond all doubt along d?
+    """Are all margins certainly positive along d? They come from products with a matrix.
 
-    Rounding errors are taken from the largest product, for the terms of the others are not known.
+    Rounding errors are estimated from the largest product, because the terms of the others are not
+    known.
     """
     products = host(matrix.forward(arrays.like(d, matrix.prototype))[0])
     # A product that is 2^10 times its rounding error is not 0.

@@ -4,10 +4,10 @@ A convex function h of one variable satisfies, for every step t > 0,
 
     (h(x) - h(x - t))/t  <=  h'(x)  <=  (h(x + t) - h(x))/t,
 
-so that two values on either side enclose the derivative with no truncation error at all: only the
-rounding errors of the values are to be added.  How large these are is measured on a short line,
-where the function itself is almost a parabola: values of 1e12 that vary by 1 tell little about the
-slope, and then nothing is reported.
+so values on either side enclose the derivative without any truncation error: only the rounding
+errors of the values must be added. Their size is measured on a short line, where the function is
+almost a parabola: values of 1e12 that vary by 1 say little about the slope, and then nothing is
+reported.
 """
 
 from __future__ import annotations
@@ -23,22 +23,23 @@ from tiebreak.functions.callables import Smooth
 from tiebreak.linalg import TINY, Array, arrays
 from tiebreak.sets import Domain, projected
 
-Value = Callable[[Any], float]  # of a NumPy vector
+Value = Callable[[Any], float]  # a function of a NumPy vector
 
-POWERS = (1 / 2, 3 / 8, 1 / 4, 1 / 8)  # powers of epsilon, times a length: some step is a good one
-LINE = 6  # points on either side of the one where the rounding errors are measured
-MOVES = (1.0, 1e-3, 1e-6)  # how far from x0, relative to x0: far away it may overflow or be flat
+# powers of epsilon, times a length: one of these steps works well
+POWERS = (1 / 2, 3 / 8, 1 / 4, 1 / 8)
+LINE = 6  # points on either side of the one where rounding errors are measured
+MOVES = (1.0, 1e-3, 1e-6)  # distance from x0, relative to x0: far away it may overflow or be flat
 
 
 class Rounding(NamedTuple):
-    """Values around a point are up to ``size``, and may be wrong by ``part`` of that."""
+    """Values around a point are at most ``size``, and may be wrong by ``part`` of that."""
 
     part: float
     size: float
 
 
 class WrongDerivative(NamedTuple):
-    """A coordinate whose derivative must lie in [low, high] by differences, and does not."""
+    """A coordinate whose derivative is outside [low, high], where differences say it must be."""
 
     coordinate: int
     got: float
@@ -53,16 +54,16 @@ class WrongDerivative(NamedTuple):
 
     @property
     def interval(self) -> str:
-        """Where the derivative is, as a user reads it."""
+        """The interval of the derivative, as shown to the user."""
         return f"{(self.low + self.high) / 2:.6g} +- {(self.high - self.low) / 2:.1g}"
 
 
 def check_gradient(owner: str, name: str, h: SmoothFunction, domain: Domain, x0: Array) -> None:
-    """Raise ValueError, naming the coordinate, if the gradient of ``h`` near x0 is surely wrong.
+    """Raise ValueError, naming the coordinate, if the gradient of ``h`` near x0 is certainly wrong.
 
-    Takes eight values of h per variable, at each of three points close to x0 and less close,
-    inside ``domain``: at x0 itself, often the origin, a wrong gradient may be right. Errors below
-    a millionth of an entry (in single precision 1/400) are let pass.
+    Takes eight values of h per variable, at each of three points at different distances from x0
+    inside ``domain``: at x0 itself, often the origin, a wrong gradient may happen to be right.
+    Errors below a millionth of an entry (in single precision 1/400) are accepted.
     """
     wrong: list[WrongDerivative] = []
     with arrays.quiet():
@@ -79,15 +80,15 @@ def check_gradient(owner: str, name: str, h: SmoothFunction, domain: Domain, x0:
         others = f" (and in {len(wrong) - 1} others)" if len(wrong) > 1 else ""
         raise ValueError(
             f"{owner}: the gradient of {name} is wrong in coordinate {worst.coordinate}{others}: "
-            f"got {worst.got:.6g} near x0, differences of its values say {worst.interval}"
+            f"got {worst.got:.6g} near x0, but differences of its values give {worst.interval}"
         )
 
 
 def wrong_slope(name: str, h: SmoothFunction, domain: Domain, x: Array) -> str:
-    """A sentence if the gradient of ``h`` is surely wrong along a direction near x, else "".
+    """A sentence if the gradient of ``h`` is certainly wrong along a direction near x, else "".
 
-    The function along a line has one variable, and is checked as above with some twenty values.
-    What is noticed depends on the direction; ``minimize(check_gradients=True)`` checks every
+    The function along a line has one variable, and is checked as above with about twenty values.
+    What is found depends on the direction; ``minimize(check_gradients=True)`` checks every
     coordinate.
     """
     near, _ = next(_points_near(domain, x))
@@ -103,14 +104,14 @@ def wrong_slope(name: str, h: SmoothFunction, domain: Domain, x: Array) -> str:
     if not wrong:
         return ""
     return (
-        f"the gradient of {name} does not fit its values: its slope along a direction is "
-        f"{wrong[0].got:.6g}, differences of its values say {wrong[0].interval}; "
+        f"the gradient of {name} does not match its values: its slope along a direction is "
+        f"{wrong[0].got:.6g}, but differences of its values give {wrong[0].interval}; "
         "or the function is not convex"
     )
 
 
 def _points_near(domain: Domain, x0: Array) -> Iterator[tuple[Array, Any]]:
-    """Points of the domain at a random place near x0, with a length for each coordinate."""
+    """Random points of the domain near x0, with a length for each coordinate."""
     rng = np.random.default_rng(0)
     start = np.asarray(arrays.to_numpy(x0), dtype=np.float64)
     typical = float(np.max(np.abs(start))) or min(1.0, domain.diameter_in(len(start)))
@@ -121,7 +122,7 @@ def _points_near(domain: Domain, x0: Array) -> Iterator[tuple[Array, Any]]:
             arrays.to_numpy(projected(domain, arrays.like(start + sign * part * move, x0)))
             for sign in (1.0, -1.0)
         )
-        # Between two projections, one on either side: inside the domain if it has an inside.
+        # Between two projections, one on either side: inside the domain, if it has an interior.
         point = (2.0 * there + back) / 3.0
         yield arrays.like(point, x0), np.maximum(part * lengths, np.abs(point))
 
@@ -129,7 +130,7 @@ def _points_near(domain: Domain, x0: Array) -> Iterator[tuple[Array, Any]]:
 def _wrong_coordinates(
     h: SmoothFunction, x: Array, slope: Any, scale: Any
 ) -> list[WrongDerivative]:
-    """The coordinates where ``slope`` lies outside of what the values of h around x allow."""
+    """The coordinates where ``slope`` contradicts the values of h around x."""
     at, epsilon = arrays.to_numpy(x), arrays.epsilon(x)
 
     def value(point: Any) -> float:
@@ -171,18 +172,19 @@ def _moved(value: Value, at: Any, j: int, step: float) -> tuple[float, float]:
 
 
 def _rounding(value: Value, at: Any, scale: Any, epsilon: float) -> Rounding | None:
-    """How wrong values near ``at`` may be; None: nothing can be said.
+    """How wrong values near ``at`` may be; None if nothing can be said.
 
-    Third differences of a smooth function over steps of epsilon^(3/8) are below one unit, so that
-    those seen are rounding errors: up to eight times one of these, and most often the largest of
-    ten is seven times their deviation. Four times the largest is some thirty deviations; eight
-    units are added for errors that all points of the line share.
+    Third differences of a smooth function over steps of epsilon^(3/8) are below one unit, so those
+    that we see are rounding errors: at most eight times one of them. The largest of ten is usually
+    seven times their standard deviation, and four times the largest is about thirty deviations.
+    Eight units are added for errors that all points of the line share.
     """
     direction = np.random.default_rng(1).uniform(-1.0, 1.0, len(at)) * scale
     for power in POWERS[1:]:
         places = np.arange(-LINE, LINE + 1)[:, None] * epsilon**power * direction
         line = np.array([value((at + place).astype(at.dtype)) for place in places])
-        if len(set(line.tolist())) == len(line):  # else they are too coarse for so short a line
+        # else the points are too coarse for so short a line
+        if len(set(line.tolist())) == len(line):
             size = float(np.max(np.abs(line)))
             part = 8.0 * epsilon + 4.0 * float(np.max(np.abs(np.diff(line / size, n=3))))
             return Rounding(part, size) if math.isfinite(part) else None

@@ -1,4 +1,4 @@
-"""The level sets {f <= level} of the functions that have easy ones, within a set Z.
+"""The level sets {f <= level} within a set Z, for functions where they are simple.
 
     f                                                       {f <= level} is     on
     SquaredNorm (+ Linear, multiples, sums)                 a ball              every Z
@@ -41,7 +41,7 @@ class LevelSets(Protocol):
     def project(self, v: Array, level: float) -> tuple[Array, float]:
         """The projection of v onto Z ∩ {f <= level}, and the multiplier lam >= 0 of f.
 
-        Where the set is empty: a minimiser of f over Z, and lam = inf.
+        If the set is empty: a minimiser of f over Z, and lam = inf.
         """
 
     def lowest(self, slope: Array, level: float) -> float:
@@ -49,7 +49,7 @@ class LevelSets(Protocol):
 
 
 def find(f: Function, domain: Domain) -> LevelSets | None:
-    """The level sets of f within the domain, None if their projection is not easy."""
+    """The level sets of f within the domain; None if projecting onto them is not easy."""
     simple = _simple(f.bare)
     if isinstance(simple, _Bowl):
         return Balls(simple, domain)
@@ -167,7 +167,7 @@ class Balls:
         return math.sqrt(max(level - self.bowl.constant, 0.0) / self.bowl.curvature * 2.0)
 
     def _along(self, a: Array, direction: Array, rho: float) -> tuple[Array, float]:
-        """Pi_Z(a + s direction) with the largest s in [0, 1] for which it is rho from a at most."""
+        """Pi_Z(a + s direction) with the largest s in [0, 1] for which it is within rho of a."""
 
         def point(s: float) -> Array:
             return self.domain.project(a + s * direction)
@@ -206,7 +206,7 @@ class Ellipsoids:
     """{x in R^n : weight h(x) <= level} for a quadratic h with Hessian V diag(w) V', w > 0.
 
     From v, where the slope of f is V g, the projection moves by -lam V (g/(1 + lam w)) and lowers f
-    by the sum of g² lam (1 + lam w/2)/(1 + lam w)²: no centre is needed, and no constant.
+    by the sum of g² lam (1 + lam w/2)/(1 + lam w)²: neither a centre nor a constant is needed.
     """
 
     weight: float
@@ -281,8 +281,8 @@ def _spectrum(h: Quadratic | LeastSquares) -> tuple[Host, Host]:
 def _crossing(excess: Callable[[float], float], noise: float) -> float:
     """The s in [0, 1] where the non-decreasing ``excess`` passes 0, to within ``noise``.
 
-    0 where it is above 0 everywhere, 1 where nowhere.  Regula falsi with halved ends (Dowell,
-    Jarratt 1971: Illinois); where that is slow, the middle of the floating-point numbers between.
+    0 if it is above 0 everywhere, 1 if nowhere. By regula falsi with halved ends (Dowell, Jarratt
+    1971: Illinois) and, if that is slow, bisection over the floating-point numbers.
     """
     low, high = (0.0, excess(0.0)), (1.0, excess(1.0))
     if low[1] >= 0.0:
@@ -301,7 +301,7 @@ def _crossing(excess: Callable[[float], float], noise: float) -> float:
         if abs(value) <= noise:
             return s
         before = min(-low[1], high[1])
-        # The end that stays a second time counts half, so that the other one moves too.
+        # An end that stays a second time counts half, so that the other one moves too.
         if value < 0.0:
             low, weights = (s, value), [1.0, 0.5 * weights[1] if side < 0 else 1.0]
             side = -1

@@ -1,4 +1,4 @@
-"""Quadratic forms, with all that eigenvalues tell about them."""
+"""Quadratic forms, with what eigenvalues say about them."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class Quadratic(SmoothFunction):
         Q: matrix, dense, scipy.sparse or a linear operator; checked for symmetry (an operator: on
             a random pair), and for a negative eigenvalue (all of them up to 2048 variables, by
             Lanczos beyond and for an operator).
-        c: vector, zero if None. Where Q is in float32 and c has numbers that float32 does not
-            hold, Q is converted to float64.
+        c: vector, zero if None. If Q is in float32 and c has numbers that float32 cannot hold, Q is
+            converted to float64.
         constant: number.
         lipschitz: your own upper bound on the largest eigenvalue of Q.
 
@@ -111,7 +111,7 @@ class Quadratic(SmoothFunction):
 
     @classmethod
     def trusted(cls, matrix: Matrix, c: Array, constant: float) -> Quadratic:
-        """Without the checks, for a Q that is a Gram matrix by construction, or was checked."""
+        """Without checks, for a Q that is a Gram matrix by construction or was already checked."""
         quadratic = cls.__new__(cls)
         cls._set(quadratic, matrix, c, constant)
         return quadratic
@@ -172,12 +172,12 @@ class Quadratic(SmoothFunction):
 
     @property
     def _has_spectrum(self) -> bool:
-        """Are the entries of Q there, and few enough for all eigenvalues?"""
+        """Are the entries of Q available, and few enough for all eigenvalues?"""
         return self.matrix.is_explicit and self.matrix.shape[0] <= LARGE_SIDE
 
     @cached_property
     def _extremes(self) -> tuple[float, float]:
-        """Smallest and largest eigenvalue of Q (Ritz values where Q is large)."""
+        """The smallest and largest eigenvalue of Q (Ritz values if Q is large)."""
         n = self.matrix.shape[0]
         if self._has_spectrum:
             deadline.check(0.25 * deadline.svd_work(n, n))
@@ -187,7 +187,7 @@ class Quadratic(SmoothFunction):
 
     @cached_property
     def lipschitz(self) -> float:  # type: ignore[override]
-        """The largest eigenvalue of Q, rounded up; a Lanczos bound where Q is large."""
+        """The largest eigenvalue of Q, rounded up; a Lanczos bound if Q is large."""
         n = self.matrix.shape[0]
         if self._has_spectrum:
             top = self._extremes[1] * (1.0 + 64 * arrays.epsilon(self.prototype))
@@ -197,7 +197,7 @@ class Quadratic(SmoothFunction):
 
     @cached_property
     def strong_convexity(self) -> float:  # type: ignore[override]
-        """The smallest eigenvalue of Q, rounded down; 0 where Q is large."""
+        """The smallest eigenvalue of Q, rounded down; 0 if Q is large."""
         n = self.matrix.shape[0]
         if not self._has_spectrum:
             return 0.0
@@ -206,9 +206,9 @@ class Quadratic(SmoothFunction):
 
     @cached_property
     def _least_positive(self) -> float:
-        """A bound below the smallest positive eigenvalue, all others being 0; 0: that is not sure.
+        """A lower bound on the smallest positive eigenvalue, all others being 0; 0 if uncertain.
 
-        Rounding cannot tell an eigenvalue 0 from 1e-17, but exact arithmetic tells the rank.
+        Rounding cannot tell an eigenvalue 0 from 1e-17, but exact arithmetic gives the rank.
         """
         n = self.matrix.shape[0]
         if not self._has_spectrum or n > SMALL_SIDE:
@@ -220,7 +220,7 @@ class Quadratic(SmoothFunction):
 
     @cached_property
     def growth(self) -> float:
-        """The smallest positive eigenvalue, where c is in the range of Q, so that h has a minimum.
+        """The smallest positive eigenvalue if c is in the range of Q, so that h has a minimum.
 
         Then h(x) - min h <= |grad h(x)|²/(2 mu) on R^n, as for least squares.
         """
@@ -232,7 +232,7 @@ class Quadratic(SmoothFunction):
 
     @cached_property
     def defect(self) -> float:  # type: ignore[override]
-        """How far below 0 the smallest eigenvalue may be, where Q may be singular."""
+        """How far below 0 the smallest eigenvalue may be, if Q may be singular."""
         smallest, largest = self._extremes
         if self.strong_convexity > 0.0 or self._least_positive > 0.0:
             return 0.0
@@ -241,7 +241,9 @@ class Quadratic(SmoothFunction):
 
     @cached_property
     def lower_bound(self) -> float:  # type: ignore[override]
-        """The constant of a definite Q without a linear term, otherwise not known unsolved."""
+        """The constant if Q is definite and there is no linear term; otherwise not known in
+        advance.
+        """
         is_plain = arrays.max_abs(self.c) == 0.0 and self.defect == 0.0
         return self.constant if is_plain else -math.inf
 
@@ -261,7 +263,7 @@ class Quadratic(SmoothFunction):
 
 
 def _symmetric(matrix: Matrix) -> Matrix:
-    """The matrix, which must be symmetric up to rounding, as a symmetric one."""
+    """The matrix as a symmetric one; it must be symmetric up to rounding."""
     rows, n = matrix.shape
     if rows != n:
         raise ValueError(f"Quadratic: Q must be square, got shape {rows} x {n}")
@@ -269,7 +271,7 @@ def _symmetric(matrix: Matrix) -> Matrix:
         raise TypeError(
             f"Quadratic: Q must be a matrix in memory or an operator, got {type(matrix).__name__}"
         )
-    if isinstance(matrix, Operator):  # which is checked already
+    if isinstance(matrix, Operator):  # an operator has been checked already
         return matrix
     skew = matrices.of(matrix.entries - matrix.transposed).frobenius
     if skew > 1e3 * arrays.epsilon(matrix.prototype) * matrix.frobenius:

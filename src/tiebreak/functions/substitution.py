@@ -1,6 +1,6 @@
-"""The same function of other variables: x_j = factor_j u_k for some k, or 0.
+"""A function in other variables: x_j = factor_j u_k for some k, or 0.
 
-For a part of the variables, with signs, or among more variables than before.
+For a subset of the variables, with signs, or embedded among more variables.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Substitution:
     """x as a function of u; no two x_j have the same u_k.
 
     Args:
-        places: the k of each x_j, or -1 where x_j = 0.
+        places: the k of each x_j, or -1 if x_j = 0.
         size: the length of u.
         factors: one for each x_j; all 1 if None.
     """
@@ -41,20 +41,20 @@ class Substitution:
         self._matrix = csr_array((self._factors, where), shape=(len(places), size))
 
     def point(self, u: Host) -> Host:
-        """The x of a u."""
+        """The x that belongs to u."""
         x = np.zeros(len(self._used))
         x[self._used] = self._factors * u[self._places]
         return x
 
     def rows(self, A: Any) -> Any:
-        """The rows of A, which are multiplied with x, as rows that are multiplied with u.
+        """The rows of A, which multiply x, as rows that multiply u.
 
-        Dense or sparse, as A is; no entry is a sum of several.
+        Dense or sparse like A; no entry is a sum of several.
         """
         return A @ self._matrix
 
     def slope(self, c: Host) -> Host:
-        """The same of one row."""
+        """`rows` for a single row."""
         return np.asarray(self.rows(c[None])[0])
 
     def function(self, h: Function) -> tuple[SmoothFunction, float]:
@@ -94,7 +94,7 @@ class Substitution:
         are_signs = bool(np.all(np.abs(self._factors) == 1.0))
         if h.is_scalar and len(self._places) == self.size and are_signs:
             return SquaredNorm(h.weight, self.slope(center)), constant
-        if h.is_scalar and not are_signs:  # whose factors, as weights, would be squared
+        if h.is_scalar and not are_signs:  # its factors, as weights, would be squared
             rows = self.rows(np.eye(n)[self._used])
             loss = LeastSquares(rows, center[self._used], gram=False)
             return float(h.weight) * loss, constant
@@ -104,12 +104,12 @@ class Substitution:
         return SquaredNorm(each, middle) if each.any() else Flat(), constant
 
     def level(self, h: Function) -> tuple[SmoothFunction | Penalty, float]:
-        """The same of a level, smooth or an l1 norm alone."""
+        """A level, smooth or only an l1 norm, as a function of u."""
         smooth, penalty = split(h)
         return self.penalty(penalty) if penalty.terms.has_weights else self.function(smooth)
 
     def penalty(self, h: Penalty) -> tuple[L1, float]:
-        """The same of an l1 norm without an operator, where all factors are 1 or -1."""
+        """An l1 norm without an operator as a function of u, if all factors are 1 or -1."""
         n, center = len(self._used), h.terms.center
         center = np.zeros(n) if center is None else center
         weights = np.broadcast_to(h.terms.l1, n)

@@ -185,13 +185,13 @@ class Sum(SmoothFunction, in_tables=False):
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
-        # The parts' own values are not known here, and may cancel: take what they can be. Where
-        # the other one has a lower bound, a part is at most what that leaves of the sum.
+        # The parts' own values are not known here and may cancel, so bounds are used: if the other
+        # one has a lower bound, a part is at most the sum minus that.
         shares = []
         for h, other in ((self.first, self.second), (self.second, self.first)):
             most = max(abs(value) - other.lower_bound, abs(h.lower_bound))
             size = min(h.magnitude(reach, value, slope), most)
-            if math.isinf(size):  # the other one, at least, is known by its data
+            if math.isinf(size):  # the other one, at least, is known from its data
                 size = abs(value) + other.magnitude(reach, value, slope)
             steepness = slope + h.turning(reach, slope)
             shares.append(h.rounding(reach, size, steepness, epsilon, n))
@@ -206,7 +206,7 @@ class Sum(SmoothFunction, in_tables=False):
 
 
 def in_one_precision(who: str, first: F, second: F) -> tuple[F, F]:
-    """Both functions for vectors of one dtype: float64, where only one of them is in that.
+    """Both functions for vectors of one dtype: float64 if either of them needs it.
 
     ValueError if their libraries differ, or one cannot be converted.
     """
@@ -222,7 +222,7 @@ def in_one_precision(who: str, first: F, second: F) -> tuple[F, F]:
 
 
 def summands(h: Function, weight: N = 1.0) -> list[tuple[N, Function]]:  # type: ignore[assignment]
-    """The functions that h is a weighted sum of, with their weights: numbers of the kind given."""
+    """The functions of which h is a weighted sum, with their weights: numbers of the kind given."""
     if isinstance(h, Scaled):
         return summands(h.function, weight * type(weight)(h.weight))
     if isinstance(h, Sum):
@@ -231,7 +231,7 @@ def summands(h: Function, weight: N = 1.0) -> list[tuple[N, Function]]:  # type:
 
 
 def images_of(h: Function, image: Image) -> list[Image]:
-    """Those of the functions that h is a weighted sum of, from one of h."""
+    """The images of the functions of which h is a weighted sum, from the image of h."""
     if isinstance(h, Scaled):
         return images_of(h.function, image)
     if isinstance(h, Sum):
@@ -240,5 +240,5 @@ def images_of(h: Function, image: Image) -> list[Image]:
 
 
 def matrices_of(h: Function) -> list[Matrix]:
-    """The matrices of the functions that h is a weighted sum of."""
+    """The matrices of the functions of which h is a weighted sum."""
     return [part.matrix for _, part in summands(h.bare) if part.matrix is not None]

@@ -1,1 +1,1 @@
-"""Losses of a linear map, a sum over rows: squares, logistic, multinomial, Poisson, Huber."""
+"""Losses of a linear map, summed over rows: squares, logistic, multinomial, Poisson, Huber."""

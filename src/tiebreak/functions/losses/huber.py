@@ -19,18 +19,18 @@ from tiebreak.linalg.host_rows import HostRows
 class Huber(LinearLoss):
     """sum_i w_i h(<a_i, x> - b_i), divided by the sum of the weights if ``mean``.
 
-    h(r) = r²/2 where |r| <= delta and delta |r| - delta²/2 beyond: rows that do not fit at all,
-    outliers, pull at x with the force delta and no more.
+    h(r) = r²/2 where |r| <= delta and delta |r| - delta²/2 beyond: rows that do not fit at all
+    (outliers) pull at x with no more than the force delta.
 
     Args:
         A: matrix as in LeastSquares.
         b: vector with one entry per row; a Series must have the index of A, if A is a DataFrame.
         delta: where a residual begins to count as an outlier, in the units of b. The default is
             Huber's 1.35 for residuals whose standard deviation is 1 (95 % efficient if they are
-            normal): divide A and b by that of yours, or multiply delta by it.
+            normal): divide A and b by your standard deviation, or multiply delta by it.
         mean: divide by the sum of the weights, which is the number of rows without weights.
-        weights: one number >= 0 per row, all 1 if None: weight 2 is the same row twice, weight 0
-            no row at all.
+        weights: one number >= 0 per row, all 1 if None: weight 2 counts a row twice, weight 0 not
+            at all.
         lipschitz: your own upper bound on lambda_max(A'WA) (over the sum of the weights if
             ``mean``).
 
@@ -79,7 +79,7 @@ class Huber(LinearLoss):
     def _conic_rows(
         self, form: ConicForm, cost: Cost, weights: Host, products: Affine, target: Host
     ) -> bool:
-        """The least ½(r - p + m)² + delta (p + m) over p, m >= 0: outliers are p - m."""
+        """The least ½(r - p + m)² + delta (p + m) over p, m >= 0; p - m is what exceeds delta."""
         residual = products - target
         most = np.maximum(form.bound(residual) - self.delta, 0.0)
         above, below = (form.variables(len(weights), most) for _ in range(2))

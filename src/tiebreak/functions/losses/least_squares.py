@@ -1,4 +1,4 @@
-"""Least squares, with all that singular values and A'A tell about them."""
+"""Least squares, with what singular values and A'A say about them."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ class LeastSquares(LinearLoss):
 
     Args:
         A: matrix: dense (any array-API library), scipy.sparse, a linear operator (SciPy, PyLops),
-            or Streamed (as a numpy.memmap and a Zarr array become by themselves). A DataFrame of
-            pandas is welcome: then b, if it is a Series, must have the same index.
-        b: vector with one entry per row. Nothing is rounded: where A is in float32 and b has
-            numbers that float32 does not hold, A is converted to float64.
+            or Streamed (a numpy.memmap or a Zarr array becomes one automatically). It may be a
+            DataFrame of pandas: then b, if it is a Series, must have the same index.
+        b: vector with one entry per row. Nothing is rounded: if A is in float32 and b has numbers
+            that float32 cannot hold, A is converted to float64.
         mean: divide by the number of rows, or by the sum of the weights.
-        weights: one number >= 0 per row: weight 2 is the same row twice, weight 0 no row at all.
-            They are absorbed: from here on rows and b are sqrt(w_i) times what they were, in
-            float64, rounded once. Ranks are those of the rows as you gave them.
+        weights: one number >= 0 per row: weight 2 counts a row twice, weight 0 not at all. They are
+            absorbed: the rows and b are multiplied by sqrt(w_i) in float64, rounded once. Ranks are
+            those of the rows as you gave them.
         gram: work with A'A instead of A (one product per point instead of two). None decides:
             yes if A is tall and dense, and the residual cannot become so small relative to b that
-            the value ½x'A'Ax - b'Ax + ½|b|² would lose more than two digits to cancellation. So
-            it does for rows that are streamed: then they are read a few times only.
-        lipschitz: your own upper bound on lambda_max(A'A) (over the rows if ``mean``), or on that
-            of A'WA (over the sum of the weights).
+            the value ½x'A'Ax - b'Ax + ½|b|² would lose more than two digits to cancellation. For
+            streamed rows it means that they are read only a few times.
+        lipschitz: your own upper bound on lambda_max(A'A) (divided by the number of rows if
+            ``mean``), or on lambda_max(A'WA) (by the sum of the weights).
 
-    New numbers that you write into your arrays are noticed when you call ``solve``, ``certify`` or
-    ``compare``, and the answer is for them. (Not those behind a linear operator: make a new one.)
+    If you write new numbers into your arrays, ``solve``, ``certify`` and ``compare`` notice and use
+    them. (This does not hold for data behind a linear operator: make a new one.)
 
     Examples:
         >>> loss = tb.LeastSquares([[1, 0], [0, 2]], [1, 4])
@@ -70,7 +70,7 @@ class LeastSquares(LinearLoss):
     """
 
     b: Array
-    unweighted: Squares | None = None  # with the rows, b and weights that were given, if any was
+    unweighted: Squares | None = None  # the given rows, b and weights, if weights were given
 
     curvature = 1.0
     bend = 0.0
@@ -98,21 +98,21 @@ class LeastSquares(LinearLoss):
         self._use_gram: bool | None = checks.flag("LeastSquares", "gram", gram, None)
         if gram and not self.matrix.is_explicit:
             raise ValueError(
-                "LeastSquares: gram must be False or None where A is not a matrix in memory that "
+                "LeastSquares: gram must be False or None if A is not a matrix in memory that "
                 "can be dense, got True"
             )
 
     def _absorb_weights(self, weights: Array) -> None:
-        """Rows and b times the roots of the weights, after which all weights are 1.
+        """Multiply rows and b by the roots of the weights, so that all weights become 1.
 
-        What that rounds, two units in every entry, is among the 64 of `rounding_unit`.
+        The rounding, two units in every entry, is covered by the 64 of `rounding_unit`.
         """
         if arrays.is_single(self.prototype):
             wide = self.matrix.in_float64
             if wide is None:
                 raise ValueError(
-                    "LeastSquares: A must be one that can be converted to float64 where there are "
-                    "weights, got float32 that cannot"
+                    "LeastSquares: A must be convertible to float64 if there are "
+                    "weights, got float32 that is not"
                 )
             self._change_precision(wide)
         w = host(weights)
@@ -141,7 +141,7 @@ class LeastSquares(LinearLoss):
 
     @property
     def given_matrix(self) -> Matrix:
-        """Rounding after a product with roots of weights may change rank and null space."""
+        """The rows as given: rounding in the product with roots of weights may change rank."""
         rows: Matrix = self.squares.rows
         return rows
 
@@ -162,7 +162,7 @@ class LeastSquares(LinearLoss):
         return FarRows([rows])
 
     def parts(self, weight: float, n: int) -> list[Part]:
-        """Rows as they were given, with their weights."""
+        """The rows as they were given, with their weights."""
         given = self.unweighted
         if given is None:
             return [LeastSquaresPart(weight * self.scale, self.matrix.dense(), host(self.b))]
@@ -179,9 +179,9 @@ class LeastSquares(LinearLoss):
 
     @cached_property
     def gram(self) -> Quadratic | None:
-        """The same function as ½x'Gx - c'x + const with G = A'A, where that is cheaper and safe.
+        """The function as ½x'Gx - c'x + const with G = A'A, if that is cheaper and safe.
 
-        Of rows that are streamed it takes three passes, and then none.
+        For streamed rows it takes three passes, and then none.
         """
         rows, n = self.matrix.shape
         is_plain = type(self.matrix) is Dense  # dense and in memory
@@ -207,12 +207,12 @@ class LeastSquares(LinearLoss):
     def _gram_is_safe(self) -> bool:
         """Is the smallest residual at least a tenth of b, and the arithmetic float64?
 
-        Where a pass is expensive there may be ties: eigenvalues of A'A that are rounding errors.
+        If a pass is expensive, there may be ties: eigenvalues of A'A that are rounding errors.
         """
         if arrays.epsilon(self.prototype) > 1e-15:
             return False
         rows, n = self.matrix.shape
-        deadline.check(deadline.svd_work(rows, n) / 8)  # once more for `gram` itself
+        deadline.check(deadline.svd_work(rows, n) / 8)  # and once more for `gram` itself
         values, vectors = np.linalg.eigh(G := column_gram(self.matrix))
         noise = rounding_unit(spectra.EPS, rows, n) * float(np.trace(G))
         seen = values > (noise if self._is_streamed else -math.inf)
@@ -246,7 +246,7 @@ class LeastSquares(LinearLoss):
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
         if self.gram is not None:
-            # G and A'b are themselves computed: their errors are those of |A|² and |A||b|.
+            # G and A'b are computed too: their errors scale with |A|² and |A||b|.
             unit = self.scale * rounding_unit(epsilon, *self.matrix.shape)
             size = self._target_size
             error = unit * self.matrix.frobenius * (self.matrix.frobenius * reach + size)
@@ -269,7 +269,7 @@ class LeastSquares(LinearLoss):
 
     @property
     def _row_rank(self) -> int | None:
-        """The rank of A by A A', where that tells exactly and A has few rows; otherwise None."""
+        """The rank of A from A A', if that is exact and A has few rows; otherwise None."""
         rows, n = self.matrix.shape
         is_small = 0 < rows <= min(n, LARGE_SIDE) and rows * n <= DENSE_LIMIT
         if not (is_small and self.matrix.is_explicit):
@@ -288,9 +288,9 @@ class LeastSquares(LinearLoss):
 
     @cached_property
     def _equilibrated(self) -> tuple[np.ndarray[Any, Any], float] | None:
-        """The singular values of A in other units of its rows and columns, and a bound.
+        """The singular values of A with rescaled rows and columns, and a factor.
 
-        A's own are at least theirs times that. None if A is too large.
+        A's own are at least these times the factor. None if A is too large.
         """
         if self.singular_values is None:
             return None
@@ -306,8 +306,8 @@ class LeastSquares(LinearLoss):
     def rank(self) -> int | None:
         """The rank of A, or None if it is not determined.
 
-        Every singular value must be either rounding or at least 1e3 times that: rank is a decision,
-        and without a gap there is none. It has no units: those of the equilibrated matrix decide,
+        Every singular value must be either rounding or at least 1e3 times that: without such a gap
+        the rank is undecided. Rank does not depend on units, so the equilibrated matrix decides,
         unless some of its rows or columns look like rounding errors themselves.
         """
         if (by_rows := self._row_rank) is not None:
@@ -319,14 +319,14 @@ class LeastSquares(LinearLoss):
         return low if low == high and spectra.cleaned(A, epsilon) is A else None
 
     def solution_dimension(self, center: Any, radius: float) -> int | None:
-        """n - rank(A), where the rank is determined, in a ball if a solution is inside.
+        """n - rank(A) if the rank is determined; in a ball, if it contains a solution.
 
         0 if the solution closest to the centre is outside.
         """
         rows, n = self.matrix.shape
         if not rows and math.isinf(radius):
             return n
-        # Where there is growth, the rank is sure: full, or confirmed in exact arithmetic.
+        # If there is growth, the rank is certain: full, or confirmed in exact arithmetic.
         if self.rank is None or not self.growth > 0.0:
             return None
         length = 0.0 if math.isinf(radius) else self._distance_from(center, self.rank) / radius
@@ -335,7 +335,7 @@ class LeastSquares(LinearLoss):
         return n - self.rank if length < 1.0 else 0
 
     def _distance_from(self, center: Any, rank: int) -> float:
-        """Of the nearest solution from a point; nan if that is not known."""
+        """The distance from a point to the nearest solution; nan if that is not known."""
         shape = self.matrix.shape
         if min(shape) > SIDE:
             return math.nan
@@ -346,7 +346,7 @@ class LeastSquares(LinearLoss):
         if rank and s[rank - 1] <= TOL.clear_units * spectra.rounding_level(
             shape, float(s[0]), spectra.EPS
         ):
-            return math.nan  # in the units of x it cannot be solved
+            return math.nan  # it cannot be solved in the units of x
         rhs = host(self.b) - A @ offset
         return float(np.linalg.norm(vt[:rank].T @ ((u[:, :rank].T @ rhs) / s[:rank])))
 
@@ -358,7 +358,8 @@ class LeastSquares(LinearLoss):
         """
         if (by_rows := self._row_rank) is not None:
             gram = row_gram(self.matrix)
-            square = max(gram.least(by_rows), 0.0)  # of weights far apart rounding leaves nothing
+            # if weights are far apart, rounding may leave nothing
+            square = max(gram.least(by_rows), 0.0)
             least = math.ldexp(math.sqrt(square) * (1.0 - 1e-3), gram.exponent)
             return self.scale * least * least
         if self._depends_by_rounding:
@@ -367,7 +368,7 @@ class LeastSquares(LinearLoss):
         if not rank or self.singular_values is None or self._equilibrated is None:
             return 0.0
         if rank < smaller and spectra.exact_rank(self.given_matrix.dense()) != rank:
-            return 0.0  # singular values that look like zero are not: nothing is bounded by s
+            return 0.0  # singular values that look like zero are not zero: s bounds nothing
         alike, share = self._equilibrated
         noise = max(self.matrix.shape) * spectra.EPS * float(self.singular_values[0])
         s = max(float(self.singular_values[rank - 1]) - noise, share * float(alike[rank - 1]))
@@ -375,9 +376,9 @@ class LeastSquares(LinearLoss):
 
     @property
     def _depends_by_rounding(self) -> bool:
-        """Do columns depend on others by A'A, for a tall A, and not as the numbers are stored?
+        """For a tall A: are columns dependent according to A'A, but not as stored?
 
-        Then the least singular value is next to 0 and bounds nothing: no SVD has to say so.
+        Then the least singular value is almost 0 and bounds nothing: no SVD is needed to see that.
         """
         rows, n = self.matrix.shape
         if not (rows >= 4 * n > 0 and n <= SIDE and self.matrix.is_explicit):

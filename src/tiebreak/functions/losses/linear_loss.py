@@ -1,4 +1,4 @@
-"""What the losses of a linear map share: scale * phi(A x) and its slope in one data pass."""
+"""What losses of a linear map have in common: scale * phi(A x) and its slope in one data pass."""
 
 from __future__ import annotations
 
@@ -47,32 +47,32 @@ from tiebreak.linalg.sizes import QUICK_SIDE, SECOND, SMALL_SIDE
 
 
 class LossesAndSlopes(NamedTuple):
-    """What a data pass that has begun gives: losses wait for its end, slopes on a GPU do not."""
+    """The outcome of a running data pass: losses wait for its end, slopes on a GPU do not."""
 
     losses: Callable[[], list[float]]
     slopes: Callable[[], list[Array]]
 
 
 class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
-    """scale * phi(A x) with phi a sum over rows: what LeastSquares, Logistic and Poisson share.
+    """scale * phi(A x) with phi a sum over rows: the base of LeastSquares, Logistic, Poisson.
 
     A subclass sets ``curvature``, ``target``, and ``lower_bound`` if it can be negative. It gives
 
         _loss_and_slope(image)  the sum of phi over all rows, and its gradient in the image
         _slopes(images, rows)   the gradients in some images at some rows, on the host
-        _of_matrix(matrix)      the same loss of this matrix in float64, but for scale and weights
+        _of_matrix(matrix)      the loss with this matrix in float64, except for scale and weights
         rounding(reach, ...)    bounds on the rounding errors of its value and its gradient
 
     and may give
 
-        _loss(image)            the sum alone, where that takes less
+        _loss(image)            the sum alone, if that is cheaper
         _conic_rows(form, ...)  its conic form, for ``conic``
         _part(weight, rows, ...) its derivatives and their bounds, for ``exact``
         _far_rows(weights, ...) its slopes far out, which tell whether there is a minimiser;
-                                ``falls_unseen = False`` where it rises in both directions
+                                ``falls_unseen = False`` if it rises in both directions
 
-    With ``weights``, phi is the sum of weights_i phi_i: the first three see to that, with `_total`
-    and `_weighted`. A matrix whose rows are not in memory has rows of zeros where they are 0.
+    With ``weights``, phi is the sum of weights_i phi_i: the first three must do that, with `_total`
+    and `_weighted`. A matrix whose rows are not in memory has zero rows where the weights are 0.
     """
 
     describing: ClassVar[tuple[str, ...]] = (
@@ -100,7 +100,9 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
             self.lipschitz = checks.at_least(owner, "lipschitz", lipschitz)
 
     def extent(self, x: Array) -> float:
-        """sum of |a_j| |x_j| over |A|, a_j the columns, bounds the error of A x as |x| does."""
+        """The sum of |a_j| |x_j| over |A|, a_j the columns, bounds the error of A x just as |x|
+        does.
+        """
         size, shares = arrays.norm(x), self.matrix.column_shares
         if shares is None:
             return size
@@ -109,8 +111,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     def _per_row(self, A: object, value: object, name: str) -> Array:
         """``value`` as a vector with one entry per row of A, in A's library and dtype.
 
-        Where A is in single precision and holds fewer digits than these numbers have, both are in
-        float64 from now on.
+        If A is in single precision and cannot hold these numbers, both are converted to float64.
         """
         rows, owner = self.matrix.shape[0], type(self).__name__
         if rows == 0 and not np.size(arrays.to_numpy(value)):
@@ -136,15 +137,15 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return 2.0 * y - 1.0
 
     def _change_precision(self, matrix: Matrix) -> None:
-        """The same entries in float64 from now on, unless they were."""
+        """Convert the entries to float64 for good, unless they already are."""
         if matrix is not self.matrix:
             self.data_epsilon = arrays.epsilon(self.prototype)
             self.matrix, self.prototype = matrix, matrix.prototype
 
     def _take_weights(self, A: object, weights: object, target: Array) -> Array:
-        """Check the weights and keep them; the target is returned, one number per row that is kept.
+        """Check and store the weights; returns the target, one number per row that is kept.
 
-        Rows of weight 0 are left out where the matrix is in memory; others become zeros.
+        Rows of weight 0 are dropped if the matrix is in memory; otherwise they become zeros.
         """
         if weights is None or self.matrix.shape[0] == 0:
             return target
@@ -174,7 +175,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return target
 
     def _weighted(self, values: Array, rows: Any = None) -> Array:
-        """One number per row, of some rows or of all, times the weights."""
+        """One number per row, for some rows or all, times the weights."""
         if self.weights is None:
             return values
         return values * (self.weights if rows is None else self.weights[rows])
@@ -187,7 +188,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
 
     @property
     def row_count(self) -> int:
-        """How many losses are added up."""
+        """How many losses are summed."""
         return self.matrix.shape[0]
 
     @cached_property
@@ -206,7 +207,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return arrays.norm(self.target)
 
     def _remember(self, maker: type, A: object, **given: object) -> None:
-        """Note the arguments: of the matrix what the user gave, or the stream made of that."""
+        """Store the arguments; for the matrix, what the user gave or the stream made from it."""
         source = self.matrix if isinstance(self.matrix, FromData) else A
         remember(self, maker, A=source, mean=self.mean, **given)
 
@@ -220,14 +221,14 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return wide
 
     def of_matrix(self, matrix: object) -> LinearLoss:
-        """The same loss in float64 of another matrix, of as many rows."""
+        """The same loss in float64 with another matrix that has as many rows."""
         made = self._of_matrix(matrix)
         made.scale, made.mean, made.note = self.scale, self.mean, self.note
         made.weights = None if self.weights is None else arrays.like(self.weights, made.prototype)
         return made
 
     def of_columns(self, change: Callable[[Any], Any]) -> LinearLoss:
-        """The same loss in float64 of another matrix, whose rows are a linear map of these."""
+        """The same loss in float64 with another matrix, whose rows are a linear map of these."""
         return self.of_matrix(change(self.matrix.on_host()))
 
     @property
@@ -239,7 +240,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         raise Refusal(
             type(self).__name__,
             "_of_matrix",
-            "must be defined where the same loss of another matrix is needed",
+            "must be defined if the same loss of another matrix is needed",
         )
 
     def _loss_and_slope(self, image: Array) -> tuple[Array, Array]:
@@ -256,16 +257,16 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return self._loss_and_slope(image)
 
     def sizes_in_image(self, image: Host) -> tuple[float, Host]:
-        """The sizes of what cancels in phi and in its gradient; by default nothing does."""
+        """The sizes of the terms that cancel in phi and its gradient; by default there are none."""
         loss, slopes = self._loss_and_slope(image)
         return float(loss), np.abs(slopes)
 
     def second(self, image: Host, rows: Any = None) -> Host:
-        """The second derivatives of phi at an image on the host, of some rows or of all."""
+        """The second derivatives of phi at an image on the host, for some rows or all."""
         raise NotImplementedError
 
     def row_weights(self, weight: float = 1.0) -> Host:
-        """What each row counts in ``weight`` times the loss; 0 for rows that became zeros."""
+        """The factor of each row in ``weight`` times the loss; 0 for rows that became zeros."""
         return np.asarray(weight * self.scale * self._each_weight)
 
     def add_to_conic(self, form: ConicForm, cost: Cost, weight: float) -> bool:
@@ -279,7 +280,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     def _conic_rows(
         self, form: ConicForm, cost: Cost, weights: Host, products: Affine, target: Host
     ) -> bool:
-        """Add the sum of weights_i phi_i(products_i); False: its form is not known."""
+        """Add the sum of weights_i phi_i(products_i); False if its form is not known."""
         return False
 
     def far_rows(self, weight: float, n: int) -> FarRows | None:
@@ -289,7 +290,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return self._far_rows(self.row_weights(weight), rows, host(self.target))
 
     def _far_rows(self, weights: Host, rows: HostRows, target: Host) -> FarRows | None:
-        """How the sum of weights_i phi_i(<row_i, x>) grows far out; None: not known."""
+        """How the sum of weights_i phi_i(<row_i, x>) grows far out; None if not known."""
         return None
 
     def parts(self, weight: float, n: int) -> Sequence[Part] | None:
@@ -301,7 +302,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return None if part is None else [part]
 
     def _part(self, weight: float, rows: Host, weights: Host, target: Host) -> Part | None:
-        """weight times the sum of weights_i phi_i(<row_i, x>) as a part; None: not known."""
+        """weight times the sum of weights_i phi_i(<row_i, x>) as a part; None if not known."""
         return None
 
     # --- a few rows at a time: see `has_slices` ---
@@ -313,17 +314,17 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return self.curvature * self.scale * len(squares) * float(np.max(squares, initial=0.0))
 
     def slopes_in_image(self, image: Image) -> Array:
-        """The gradient of phi in an image: of all rows, to be compared with that of a slice."""
+        """The gradient of phi in an image for all rows, to be compared with that of a slice."""
         return self._loss_and_slope(settled(image))[1]
 
     def slopes_of_rows(self, image: Array, rows: Any) -> Array:
-        """The same of some rows alone, from their part of an image."""
+        """The gradient of phi for some rows alone, from their part of an image."""
         return self._slopes(image[None, :], rows)[0, :]
 
     def slope_of(self, some: RowSlice, x: Array, before: Array | None = None) -> Array:
-        """What a slice has of the slope at x, as if all rows were like it.
+        """The slope at x estimated from a slice, as if all rows were like it.
 
-        Less what it had where the slopes of all rows were these ``before``.
+        Minus the same estimate at the point where the slopes of all rows were ``before``.
         """
         slopes = self.slopes_of_rows(some.entries @ x, some.rows)
         if before is not None:
@@ -331,7 +332,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return (self.scale * self.row_count / some.entries.shape[0]) * (some.transposed @ slopes)
 
     def gram_of(self, some: RowSlice, image: Host) -> Host:
-        """A_I' phi''(A_I x) A_I of a slice on the host, whose part of A x is ``image``."""
+        """A_I' phi''(A_I x) A_I for a slice I on the host, whose part of A x is ``image``."""
         roots = np.sqrt(self.second(image, some.rows))[:, None]
         if isinstance(some.entries, np.ndarray):
             B = roots * some.entries
@@ -366,7 +367,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return tuple(self.matrix.forward(*xs))
 
     def _pass(self, images: Sequence[Image], slopes: int) -> LossesAndSlopes:
-        """The losses at all images, the slopes at the first so many."""
+        """The losses at all images, and the slopes at the first ``slopes`` of them."""
         if not self.matrix.shares_passes:
             return self._plain_pass(images, slopes)
         if isinstance(self.matrix, Fused):
@@ -382,7 +383,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return slopes if self.scale == 1.0 else [self.scale * slope for slope in slopes]
 
     def _shared_pass(self, plan: PassPlan, slopes: int) -> LossesAndSlopes:
-        """The same with all products of the plan in one reading of the matrix."""
+        """`_pass` with all products of the plan in one reading of the matrix."""
         vectors = (*plan.known, *(product.x for product in plan.fresh))
         kind = np.result_type(self.matrix.prototype.dtype, *vectors)
         weights = np.asarray(plan.weights, dtype=kind)
@@ -399,14 +400,14 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         with arrays.quiet():
             if points or slopes:
                 _, sums = self.matrix.sweep(points, slopes, weigh if slopes else None, parts[kept:])
-            images = [row @ parts for row in weights]  # each an array of its own, kept or not
+            images = [row @ parts for row in weights]  # each is a separate array, kept or not
             losses = [float(self._loss(image)) for image in images]
         plan.fill(list(parts[kept:]), images)
         losses, gradients = self._scaled_losses(losses), self._scaled_slopes(list(sums))
         return LossesAndSlopes(lambda: losses, lambda: gradients)
 
     def _gpu_pass(self, matrix: Fused, plan: PassPlan, slopes: int) -> LossesAndSlopes:
-        """The same by one reading of a matrix on a GPU."""
+        """`_pass` by one reading of a matrix on a GPU."""
         from tiebreak.linalg import cuda
 
         surplus = plan.fresh[cuda.MAX_FRESH :]
@@ -415,7 +416,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
             for product, value in zip(surplus, products, strict=True):
                 product.value = value
             plan = PassPlan.of(plan.images)
-        if not cuda.fits(len(plan.known), len(plan.images), slopes):  # then one by one
+        if not cuda.fits(len(plan.known), len(plan.images), slopes):  # then one at a time
             images = [settled(image) for image in plan.images]
             each = [
                 self._gpu_pass(matrix, PassPlan.of([i]), int(j < slopes))
@@ -430,13 +431,13 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         assert self.kernel is not None
         read = matrix.read(points, *asked, self.target, self.kernel, self.scale)
         plan.fill(read.products[: len(points)], read.images)
-        gradients = [*read.gradients]  # while the GPU is at work, not once it has ended
+        gradients = [*read.gradients]  # while the GPU is working, not after it has finished
         return LossesAndSlopes(
             arrays.PendingNumbers(read.losses, self._scaled_losses), lambda: gradients
         )
 
     def _plain_pass(self, images: Sequence[Image], slopes: int) -> LossesAndSlopes:
-        """The same by plain products."""
+        """`_pass` by plain products."""
         images = [settled(image) for image in images]
         pairs = [self._loss_and_slope(image) for image in images[:slopes]]
         losses = [loss for loss, _ in pairs] + [self._loss(image) for image in images[slopes:]]
@@ -453,7 +454,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     def lipschitz(self) -> float:  # type: ignore[override]
         """curvature * lambda_max(A'A) * scale: exact for small matrices, else a Lanczos bound.
 
-        With weights W it is A'WA.
+        With weights W it is lambda_max(A'WA).
         """
         if self.matrix.shape[0] == 0:
             return 0.0
@@ -465,7 +466,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
 
     @property
     def _spectral_matrix(self) -> Matrix:
-        """A matrix with the largest singular value of A, which may be a smaller one."""
+        """A matrix with the same largest singular value as A, possibly a smaller one."""
         return self.matrix
 
     @property
@@ -516,10 +517,10 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         more: float = 0.0,
         lost: float = 0.0,
     ) -> tuple[float, float]:
-        """`rounding` where the slopes of the rows, times the roots of their weights, are so steep.
+        """`rounding`, given the norm of the rows' slopes times the roots of their weights.
 
-        Images err by the size of the ``target`` in units of rounding and by ``more``, besides what
-        the products do; slopes by what the images do and what is ``lost`` in computing them.
+        Besides the products, images err by rounding the ``target`` and by ``more``; slopes err by
+        the error of the images and what is ``lost`` in computing them.
         """
         unit, of_image, of_adjoint = self.matrix.errors(epsilon, self._matrix_spectral)
         root = math.sqrt(self._weight_sizes[2])
@@ -532,7 +533,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
 
     @property
     def _has_eigenvalues(self) -> bool:
-        """Are the entries of A there, and one side small enough for ``_eigenvalues``?"""
+        """Are the entries of A available, and is one side small enough for ``_eigenvalues``?"""
         matrix = self._spectral_matrix
         rows, n = matrix.shape
         is_there = matrix.is_explicit or matrix.is_sparse
@@ -544,7 +545,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         """Eigenvalues of the smaller of A'A and AA', ascending."""
         matrix = self._matrix_with_weights
         rows, n = matrix.shape
-        if rows <= n:  # with the vectors, which a factorisation may need, where there is time
+        if rows <= n:  # with eigenvectors, which a factorisation may need, if time allows
             found = deadline.unless_too_long(lambda: row_gram(matrix), None)
             if found is not None:
                 return np.asarray(np.ldexp(found.values, 2 * found.exponent))
@@ -557,5 +558,5 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
 
 
 def has_slices(part: Function) -> TypeGuard[LinearLoss]:
-    """Is it a loss whose rows can be read a few at a time, and is there anything to gain by it?"""
+    """Is it a loss whose rows can be read a few at a time, with something to gain from that?"""
     return isinstance(part, LinearLoss) and part.matrix.has_slices and part.passes(1, 1, 1) > 0

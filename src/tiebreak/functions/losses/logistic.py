@@ -1,4 +1,4 @@
-"""Logistic regression: labels of two kinds."""
+"""Logistic regression: labels of two classes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tiebreak.linalg.host_rows import HostRows
 class LogisticLoss(ScalarLoss):
     """phi(t) = log(1 + e^-t); the rows carry the labels' signs, and there is no target.
 
-    Derivatives are e^lift times what they are: far out they would underflow.
+    Derivatives are multiplied by e^lift, because far out they would underflow.
     """
 
     lift: float = 0.0
@@ -37,7 +37,9 @@ class LogisticLoss(ScalarLoss):
         return _logistic(margins, self.lift) * _logistic(-margins)
 
     def second_above(self, margins: Host, target: Host) -> Host:
-        """tanh(t/2)/(2t) (Jaakkola and Jordan 2000), 1/4 at t = 0: above phi everywhere."""
+        """tanh(t/2)/(2t), 1/4 at t = 0: the quadratic is above phi everywhere (Jaakkola, Jordan
+        2000).
+        """
         bend = np.full(len(margins), 0.25)
         where = np.abs(margins) > 1e-4
         np.divide(np.tanh(0.5 * margins), 2.0 * margins, out=bend, where=where)
@@ -47,7 +49,7 @@ class LogisticLoss(ScalarLoss):
         return _logistic(margins, self.lift)
 
     def first_error(self, first: Host, target: Host) -> Host:
-        """e^-t errs by t units of rounding, relative, and absolutely by underflow."""
+        """e^-t has a relative error of t units of rounding, and an absolute one by underflow."""
         slopes = np.maximum(np.abs(first), 2.0**-1022)
         return np.asarray(slopes * (3.0 + self.lift + np.abs(self.lift - np.log(slopes))))
 
@@ -63,7 +65,7 @@ class LogisticLoss(ScalarLoss):
 
 
 def _logistic(margins: Host, lift: float = 0.0) -> Host:
-    """e^lift/(1 + e^t), accurate however small it is (and no more than e^700)."""
+    """e^lift/(1 + e^t), accurate however small it is (and at most e^700)."""
     return np.asarray(np.exp(np.minimum(lift - np.logaddexp(0.0, margins), LARGEST_POWER)))
 
 
@@ -79,8 +81,8 @@ class Logistic(LinearLoss):
             must have the index of A, if A is a DataFrame.
         mean: divide by the sum of the weights, which is the number of rows without weights (the
             default).
-        weights: one number >= 0 per row, all 1 if None: weight 2 is the same row twice, weight 0
-            no row at all.
+        weights: one number >= 0 per row, all 1 if None: weight 2 counts a row twice, weight 0 not
+            at all.
         lipschitz: your own upper bound on lambda_max(A'WA)/4 (over the sum of the weights if
             ``mean``).
 
@@ -128,13 +130,13 @@ class Logistic(LinearLoss):
 
     def _losses(self, margin: Array) -> Array:
         """log(1 + e^-t) for all margins t."""
-        if type(margin) is np.ndarray:  # where logaddexp takes several times as long as this
+        if type(margin) is np.ndarray:  # logaddexp would take several times as long as this
             return np.log1p(np.exp(-np.abs(margin))) + np.maximum(-margin, 0.0)
         return arrays.namespace(margin).logaddexp(self._zeros, -margin)
 
     def _slopes(self, images: Array, rows: slice) -> Array:
         y, xp = self.y[rows], arrays.namespace(images)
-        # Where the power overflows, that is 0 as it should.
+        # If the power overflows, the result is 0, as it should be.
         return self._weighted(-y / (1.0 + xp.exp(y * images)), rows)
 
     def second(self, image: Host, rows: Any = None) -> Host:

@@ -28,10 +28,10 @@ class MultinomialLoss(ScalarLoss):
         diag(p) - pp' = S'S,   S = diag(sqrt p) (1 - p'/(1 + sqrt p_0) in every row).
 
     It is the variance of a variable that is u_k with probability p_k, and 0 with p_0, along a
-    change u of the margins. Its derivative along another change w is the mean of
-    (u - mean u)² (w - mean w), up to the sign: at most the range of w, which is twice the largest
-    |w_k|, times that variance. So the second derivative changes by no more than e^(2s) where no
-    margin changes by more than s.
+    change u of the margins. Its derivative along another change w is the mean of (u - mean u)² (w -
+    mean w), up to the sign: at most the range of w, which is twice the largest |w_k|, times that
+    variance. So the second derivative changes by at most a factor e^(2s) if no margin changes by
+    more than s.
     """
 
     concordance = 2.0
@@ -39,7 +39,7 @@ class MultinomialLoss(ScalarLoss):
     def probabilities(self, margins: Host, examples: Host) -> tuple[Host, Host]:
         """p of every row, and p_0 of its example."""
         top = np.zeros(int(np.max(examples, initial=-1)) + 1)
-        np.maximum.at(top, examples, -margins)  # at least 0, which is that of p_0
+        np.maximum.at(top, examples, -margins)  # at least 0, the exponent of p_0
         top = top[examples]
         powers = np.exp(-margins - top)
         total = np.exp(-top) + _sums(powers, examples)
@@ -49,7 +49,7 @@ class MultinomialLoss(ScalarLoss):
         return -self.probabilities(margins, target)[0]
 
     def second(self, margins: Host, target: Host) -> Host:
-        """The diagonal, or more: diag(p) - pp' is at most diag(p)."""
+        """The diagonal, which is an upper bound: diag(p) - pp' is at most diag(p)."""
         return self.probabilities(margins, target)[0]
 
     def second_above(self, margins: Host, target: Host) -> Host:
@@ -59,7 +59,7 @@ class MultinomialLoss(ScalarLoss):
         return self.probabilities(margins, target)[0]
 
     def first_error(self, first: Host, target: Host) -> Host:
-        raise NotImplementedError  # that depends on the margins: see `MultinomialPart.noise`
+        raise NotImplementedError  # it depends on the margins: see `MultinomialPart.noise`
 
     def largest_second(self, low: Host, high: Host, target: Host) -> Host:
         return np.full(len(low), 0.5)
@@ -78,8 +78,8 @@ def _sums(values: Host, examples: Host) -> Host:
 class MultinomialPart(LossPart):
     """weight times the sum over examples of weight log(1 + sum of e^-<m, x>), m its rows.
 
-    ``weights`` are those of the rows: the same for all rows of an example. The second derivative
-    of an example is no diagonal.
+    ``weights`` are per row, equal for all rows of an example. The second derivative of an example
+    is not diagonal.
     """
 
     phi: MultinomialLoss
@@ -88,7 +88,7 @@ class MultinomialPart(LossPart):
         return self.phi.probabilities(self.rows @ x, self.target)
 
     def noise(self, x: Host, dual: Host) -> float:
-        """p errs by as many units as the largest margins of the example have, relative."""
+        """The relative error of p is as many units as the largest margin of the example."""
         if not EPS * len(x) * self.norm * norm(x) < 1e-2:
             return math.inf
         sizes = np.zeros(int(np.max(self.target, initial=-1)) + 1)
@@ -97,14 +97,14 @@ class MultinomialPart(LossPart):
         return self.weight * norm(self.weights * likely * (8.0 + sizes[self.target]))
 
     def image_error(self, x: Host, dual: Host) -> float:
-        """Not known: the second derivative of an example is no diagonal."""
+        """Not known: the second derivative of an example is not diagonal."""
         return math.inf
 
     def curvature(self, x: Host, above: bool = False) -> Host:
-        """The quadratic ``above``: diag(p) - pp' is at most (1 - 11'/K)/2 (Boehning 1992)."""
+        """For ``above``: diag(p) - pp' is at most (1 - 11'/K)/2 (Boehning 1992)."""
         p, own = self._at(x)
         counts = _sums(np.ones(len(p)), self.target)
-        if above:  # the same root for p = 1/K, times the root of K/2
+        if above:  # the root for p = 1/K, times the root of K/2
             p, own = 1.0 / (counts + 1.0), 1.0 / (counts + 1.0)
         means = np.zeros((int(np.max(self.target, initial=-1)) + 1, self.rows.shape[1]))
         np.add.at(means, self.target, p[:, None] * self.rows)
@@ -123,7 +123,7 @@ class Multinomial(LinearLoss):
     """sum_i [log(sum_k exp(<a_i, x_k>)) - <a_i, x_{y_i}>], over the number of rows if ``mean``.
 
     x holds the coefficients of all classes, x_0, ..., x_{K-1}, one after the other: with n columns
-    in A it has K n entries, and ``x.reshape(K, n)`` has a row for each class. To add the same
+    in A it has K n entries, and ``x.reshape(K, n)`` has a row for each class. Adding the same
     vector to every class changes nothing: that is a tie for every column of A.
 
     Stable at any margins: losses and slopes are accurate however small they are.
@@ -135,8 +135,8 @@ class Multinomial(LinearLoss):
         mean: divide by the sum of the weights, which is the number of rows without weights (the
             default).
         classes: K, at least 2; the largest label plus 1 if None.
-        weights: one number >= 0 per row, all 1 if None: weight 2 is the same row twice, weight 0
-            no row at all.
+        weights: one number >= 0 per row, all 1 if None: weight 2 counts a row twice, weight 0 not
+            at all.
         lipschitz: your own upper bound on lambda_max(A'WA)/2 (over the sum of the weights if
             ``mean``).
 
@@ -146,7 +146,7 @@ class Multinomial(LinearLoss):
         1.0986
     """
 
-    curvature = 0.5  # of log-sum-exp: its Hessian diag(p) - pp' is at most 1/2
+    curvature = 0.5  # the Hessian of log-sum-exp, diag(p) - pp', is at most 1/2
     loss_name, task = "logistic", "more classes"
     falls_unseen = False
     title = "multinomial loss"
@@ -182,7 +182,7 @@ class Multinomial(LinearLoss):
         self._others = arrays.like((~chosen).astype(np.float64), self.prototype)
 
     def _of_matrix(self, matrix: object) -> Multinomial:
-        """Of any matrix whose products are those of all classes, one class after the other."""
+        """The loss for a matrix whose products are those of all classes, one after another."""
         made = Multinomial.__new__(Multinomial)
         made.matrix = checks.matrix("Multinomial", "A", matrix)  # type: ignore[assignment]
         made.dimension, made.prototype = made.matrix.shape[1], made.matrix.prototype
@@ -214,7 +214,7 @@ class Multinomial(LinearLoss):
         return _margins_and_losses(xp, products, self._chosen, self._others)
 
     def _slopes(self, images: Array, rows: Any) -> Array:
-        """``rows`` are places in the image: those of some rows of A for every class."""
+        """``rows`` are indices of the image: those of some rows of A, for every class."""
         here = np.asarray(rows)[: len(rows) // self.classes]
         chosen, others = self._chosen[:, here], self._others[:, here]
         products = images.reshape(len(images), self.classes, len(here))
@@ -250,9 +250,9 @@ class Multinomial(LinearLoss):
         return [MultinomialPart(weight * self.scale, rows, weights, which, MultinomialLoss())]
 
     def _margin_rows(self, products: Any) -> tuple[Any, Host]:
-        """<a_i, x_{y_i} - x_k> with k != y_i, as rows that are multiplied with x; the i of each.
+        """<a_i, x_{y_i} - x_k> with k != y_i, as rows to multiply by x; and the i of each.
 
-        Of the rows that count. The loss of row i is log(1 + the sum of exp(-margin)).
+        Only for rows that count. The loss of row i is log(1 + the sum of exp(-margin)).
         """
         y, m = self._labels, self.row_count
         counts = self._each_weight > 0.0
@@ -275,7 +275,7 @@ class Multinomial(LinearLoss):
     ) -> tuple[float, float]:
         # The slopes of a row, p - e_y, are at most sqrt(2) long, and their square at most 2 loss.
         steep = math.sqrt(2.0 * min(max(value, 0.0) / self.scale, self._weight_sizes[0]))
-        # Of differences of the products, and of these less a loss, in exponents.
+        # The error of differences of the products, and of these minus a loss, in exponents.
         more = 16.0 * epsilon * self._matrix_spectral * reach
         lost = rounding_unit(epsilon, self.classes) * steep
         return self._rounding(reach, value, steep, epsilon, more=more, lost=lost)
@@ -309,7 +309,7 @@ def _margins_and_losses(
     """u = t - t_y for every class and log(sum exp u), whose terms are 1 for y itself.
 
     With u_0 = max u >= 0: u_0 + log1p(sum over the others of exp(u - u_0) + (exp(-u_0) - 1)), which
-    is log1p of a sum of small terms where y is the likeliest class.
+    is log1p of a sum of small terms if y is the most likely class.
     """
     own = xp.sum(products * chosen, axis=-2)
     margins = products - own[..., None, :]

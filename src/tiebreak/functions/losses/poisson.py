@@ -34,11 +34,12 @@ class PoissonLoss(ScalarLoss):
         return _power(margins)
 
     def second_above(self, margins: Host, target: Host) -> Host:
-        """The slope of the chord of phi' from t to log y, where t is below that; otherwise e^t.
+        """The slope of the chord of phi' from t to log y if t is below that; otherwise e^t.
 
-        phi' is convex, hence below the chord between its ends and above it elsewhere: the quadratic
-        is above phi at all margins up to log y. And phi' is above its tangent: the one of e^t is
-        above phi at all margins up to t. Beyond there is none, for e^t grows faster.
+        phi' is convex, so it lies below the chord between its ends and above it elsewhere: the
+        quadratic is above phi at all margins up to log y. And phi' lies above its tangent, so the
+        quadratic with curvature e^t is above phi at all margins up to t. Beyond that none is,
+        because e^t grows faster.
         """
         has_count = target > 0.0
         u = np.where(has_count, margins - np.log(np.where(has_count, target, 1.0)), 0.0)
@@ -54,7 +55,7 @@ class PoissonLoss(ScalarLoss):
         return _power(margins)
 
     def first_error(self, first: Host, target: Host) -> Host:
-        """e^t errs by t units of rounding, relative, and absolutely by underflow."""
+        """e^t has a relative error of t units of rounding, and an absolute one by underflow."""
         means = np.maximum(first + target, 2.0**-1022)
         return np.asarray(means * (3.0 + np.abs(np.log(means))))
 
@@ -73,7 +74,7 @@ class PoissonLoss(ScalarLoss):
 
 
 def _power(margins: Host) -> Host:
-    """e^t, and no more than e^700."""
+    """e^t, but at most e^700."""
     return np.asarray(np.exp(np.minimum(margins, LARGEST_POWER)))
 
 
@@ -82,28 +83,28 @@ class CountSizes(NamedTuple):
 
     counts: float  # |w y|, the norm
     logs: float  # sum of w y (1 + |log y|)
-    largest_log: float  # of |log y|, y > 0
+    largest_log: float  # the largest |log y| with y > 0
     total: float  # sum of w
 
 
 class Poisson(LinearLoss):
     """sum_i w_i (exp(t_i) - y_i t_i + y_i log y_i - y_i), t = Ax: half the Poisson deviance.
 
-    Divided by the sum of the weights if ``mean``. Every term is at least 0, and 0 where the mean
-    exp(t_i) is the count y_i. The slope has no Lipschitz constant on R^n (``lipschitz`` is inf), so
-    that methods that need one refuse it, and others find out what holds where they are. Where some
-    t_i exceeds 350 (44 in float32) the value is inf: no square of such a mean is a number.
+    Divided by the sum of the weights if ``mean``. Every term is at least 0, and it is 0 if the mean
+    exp(t_i) equals the count y_i. The slope has no Lipschitz constant on R^n (``lipschitz`` is
+    inf), so methods that need one refuse it, and others find a local one. If some t_i exceeds 350
+    (44 in float32), the value is inf: the square of such a mean overflows.
 
     Args:
         A: matrix as in LeastSquares, one row per observation.
         y: counts, or any numbers >= 0; a Series must have the index of A, if A is a DataFrame.
         mean: divide by the sum of the weights, which is the number of rows without weights (the
             default).
-        weights: one number >= 0 per row, all 1 if None: weight 2 is the same row twice, weight 0
-            no row at all.
+        weights: one number >= 0 per row, all 1 if None: weight 2 counts a row twice, weight 0 not
+            at all.
 
-    There is no minimiser where some direction d has <a_i, d> = 0 for all rows with a count and
-    <a_i, d> <= 0, not always 0, for those without: then a run ends as "unbounded".
+    There is no minimiser if some direction d has <a_i, d> = 0 for all rows with y_i > 0 and <a_i,
+    d> <= 0, not always 0, for the rows with y_i = 0: then a run ends as "unbounded".
 
     Examples:
         >>> counts = tb.Poisson([[1, 1, 0], [1, 1, 1]], [2, 6])  # a feature twice, and another one
@@ -164,8 +165,8 @@ class Poisson(LinearLoss):
         with arrays.quiet():
             t = xp.where(far, xp.full_like(image, self._most), image)
             means, u = xp.exp(t), t - self._logs
-            # y (e^u - 1 - u) with e^t = y e^u: where the mean is close to the count, nothing is
-            # lost; and no more than infinite where t is too large.
+            # y (e^u - 1 - u) with e^t = y e^u: if the mean is close to the count, nothing is lost;
+            # if t is too large, the result is infinite.
             losses = xp.where(self._is_zero, means, self.y * (xp.expm1(u) - u))
             losses = xp.where(far, xp.full_like(image, math.inf), losses)
             return self._total(losses), self._weighted(means - self.y)
@@ -199,7 +200,7 @@ class Poisson(LinearLoss):
         return not HostRows.can_hold(self.matrix)
 
     def _far_rows(self, weights: Host, rows: HostRows, target: Host) -> FarRows:
-        """exp(t) for all rows, and a slope of -y for those with a count."""
+        """exp(t) for all rows, and a slope of -y for those with a positive count."""
         has_count, every = target > 0.0, target >= 0.0
         falls = LossRows((weights * target)[has_count], rows.only(has_count), "")
         return FarRows(losses=[LossRows(weights, rows.only(every, -1.0), "exp"), falls])
@@ -210,10 +211,10 @@ class Poisson(LinearLoss):
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
-        """By the value, which bounds the means: see MEAN_PER_COUNT.
+        """From the value, which bounds the means: see MEAN_PER_COUNT.
 
-        Where t errs by ``error``, a loss errs by no more than e^t + y times that, and as much again
-        by the rounding of t - log y; the other terms are at most (e^t + y)(1 + |log y|).
+        If t errs by ``error``, a loss errs by at most (e^t + y) times that, and by the same amount
+        for the rounding of t - log y; the other terms are at most (e^t + y)(1 + |log y|).
         """
         size, spectral = self._sizes, float(self.matrix.frobenius)
         unit, of_image, of_adjoint = self.matrix.errors(epsilon, spectral)
@@ -229,7 +230,7 @@ class Poisson(LinearLoss):
         )
 
     def magnitude(self, reach: float, value: float, slope: float) -> float:
-        """Where t is as large as it can be within ``reach``; inf if nothing is known by that."""
+        """At the largest t within ``reach``; inf if that bounds nothing."""
         size, t = self._sizes, float(self.matrix.frobenius) * reach
         if not t < self._most:
             return math.inf

@@ -27,8 +27,8 @@ class SquaredHinge(LinearLoss):
             must have the index of A, if A is a DataFrame.
         mean: divide by the sum of the weights, which is the number of rows without weights (the
             default).
-        weights: one number >= 0 per row, all 1 if None: weight 2 is the same row twice, weight 0
-            no row at all.
+        weights: one number >= 0 per row, all 1 if None: weight 2 counts a row twice, weight 0 not
+            at all.
         lipschitz: your own upper bound on lambda_max(A'WA) (over the sum of the weights if
             ``mean``).
 
@@ -74,7 +74,7 @@ class SquaredHinge(LinearLoss):
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
-        """As of least squares with the targets 1, or -1, for max(0, .) makes no error larger."""
+        """As for least squares with targets 1 or -1: max(0, .) does not increase errors."""
         steep = math.sqrt(2.0 * max(value, 0.0) / self.scale)
         return self._rounding(reach, value, steep, epsilon, target=self._target_size)
 
@@ -86,7 +86,7 @@ class SquaredHinge(LinearLoss):
     def _conic_rows(
         self, form: ConicForm, cost: Cost, weights: Host, products: Affine, target: Host
     ) -> bool:
-        """The least ½(1 - t + s)² over s >= 0: what a margin t has above 1 is s."""
+        """The least ½(1 - t + s)² over s >= 0; s is the amount by which the margin t exceeds 1."""
         lacking = products.scaled(-target) + 1.0
         above = form.variables(len(weights), form.bound(lacking))
         form.nonnegative(above)
@@ -94,7 +94,7 @@ class SquaredHinge(LinearLoss):
         return True
 
     def _far_rows(self, weights: Host, rows: HostRows, target: Host) -> FarRows:
-        """A square where a margin falls; where it grows, the loss reaches 0 and stays there."""
+        """A square if a margin decreases; if it grows, the loss reaches 0 and stays there."""
         steep = np.full(len(weights), math.inf)
         return FarRows(losses=[LossRows(steep, rows.scaled(target), "")])
 

@@ -1,1 +1,3 @@
-"""Functions in parts on the host, for the exact solver: squares, forms, losses, linear terms."""
+"""Functions split into parts on the host, for the exact solver: squares, forms, losses, linear
+terms.
+"""

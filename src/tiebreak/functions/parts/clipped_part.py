@@ -1,12 +1,11 @@
-"""Losses whose slopes are residuals, clipped: squares near their targets, and no curvature beyond.
+"""Losses whose slopes are clipped residuals: squares near the targets, no curvature beyond.
 
-With r = Ax - target the slopes are psi = clip(r, low, high): those of Huber's loss, where the
-bounds are -delta and delta, and of squares of positive parts, where they are -inf and 0. All
-minimisers of g have the same psi: what they minimise has the conjugate psi²/2 + <target, psi> on
-low <= psi <= high, which is strictly convex. So they share <a_i, x> in the rows where psi_i is
-between its bounds; of the others, outliers, they share that r_i >= high (or <= low) and no more.
-Where the outliers' rows are combinations of the others (and of what Z holds), that makes no
-difference: all of Ax is shared.
+With r = Ax - target, the slopes are psi = clip(r, low, high): for Huber's loss the bounds are
+-delta and delta, for squares of positive parts -inf and 0. All minimisers of g have the same psi,
+because the loss has the conjugate psi²/2 + <target, psi> on low <= psi <= high, which is strictly
+convex. So they share <a_i, x> in the rows where psi_i is between its bounds; in the other rows, the
+outliers, they only share that r_i >= high (or <= low). If the outliers' rows are combinations of
+the others (and of rows that Z fixes), all of Ax is shared.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ from tiebreak.linalg import EPS, Host, rounding_unit
 from tiebreak.linalg.host import norm, top_exponent
 from tiebreak.linalg.tolerances import TOL
 
-# Outliers have no curvature. This share of that of a quadratic above them keeps steps of Newton's
-# method finite where outliers alone see a direction; x gains six digits with a step all the same.
+# Outliers have no curvature. This share of the curvature of a quadratic above them keeps Newton
+# steps finite if only outliers depend on a direction; x still gains six digits per step.
 
 
 class Kinks(NamedTuple):
-    """How far rows are from the kinks of their slopes at a point, rounding errors subtracted."""
+    """How far rows are from the kinks of their slopes at a point, minus rounding errors."""
 
     rows: Host
-    room: Host  # negative: nothing is known
+    room: Host  # negative if nothing is known
     is_outlier: Host
-    side: Host  # of the nearest kink: 1 where outliers have side r >= bound above it, -1 below
+    side: Host  # of the nearest kink: 1 if outliers have r >= bound above it, -1 below
     bound: Host
 
     @property
@@ -42,11 +41,11 @@ class Kinks(NamedTuple):
         return np.asarray(self.rows[self.is_outlier])
 
     def some(self, which: Host) -> Kinks:
-        """Those of some rows."""
+        """The kinks of some rows."""
         return Kinks(*(of_all[which] for of_all in self))
 
     def radius(self) -> float:
-        """No row of a point that is closer than this passes its kink; inf without rows."""
+        """Within this distance, no row passes its kink; inf without rows."""
         lengths = np.sqrt(np.sum(self.rows * self.rows, axis=1)) * (1.0 + 1e-12)
         with np.errstate(divide="ignore", invalid="ignore"):
             ways = np.where(self.room > 0.0, self.room / lengths, 0.0)
@@ -69,16 +68,16 @@ class ClippedPart(Part):
 
     @property
     def kink(self) -> float:
-        """How far the kinks are from the targets."""
+        """The distance of the kinks from the targets."""
         return self.high
 
     @property
     def unit(self) -> float:
-        """A change of residuals that counts: the kinks' distance, or that of 0 from the targets."""
+        """The unit for changes of residuals: the kinks' distance, or that of 0 from the targets."""
         return self.kink or float(np.max(np.abs(self.target), initial=0.0)) or 1.0
 
     def beyond(self, x: Host) -> float:
-        """The largest residual over delta; 0 where the kinks are at the targets."""
+        """The largest residual over delta; 0 if the kinks are at the targets."""
         off = float(np.max(np.abs(self.rows @ x - self.target)))
         return off / self.kink if self.kink else 0.0
 
@@ -93,7 +92,7 @@ class ClippedPart(Part):
         return self.weight * norm(self.weights * np.minimum(self._sizes(x), -self.low))
 
     def noise(self, x: Host, dual: Host) -> float:
-        """Residuals err by more than their slopes, unless they are those of outliers."""
+        """Residuals err by more than their slopes, unless they belong to outliers."""
         shape, kinks = self.rows.shape, self.kinks(x)
         unit = 4.0 * (EPS * float(max(shape))) ** 2
         if self.sliced.is_plain:
@@ -106,7 +105,7 @@ class ClippedPart(Part):
         return np.asarray(self.lengths * norm(x) + np.abs(self.target))
 
     def curvature(self, x: Host, above: bool = False) -> Host:
-        """The quadratic ``above`` a loss of Huber's has the curvature psi/r, as is well known.
+        """The quadratic ``above`` Huber's loss has the curvature psi/r, as is well known.
 
         Above the square of a positive part it is 1: nothing flatter stays above it far out.
         """
@@ -126,12 +125,12 @@ class ClippedPart(Part):
         return self.weight * float(np.max(self.weights)) * self.norm * self.norm
 
     def slope_ratio(self, at: Host, off: float) -> float:
-        """Of squares: for rows that are no outliers."""
+        """As for squares, over the rows that are not outliers."""
         r = np.abs(self.rows @ at - self.target) + self.norm * off
         return math.sqrt(self.weight) * norm(np.sqrt(self.weights) * r)
 
     def kinks(self, x: Host) -> Kinks:
-        """How far all rows are from their kinks at x."""
+        """The distance of each row from its kinks at x."""
         r = self.sliced.times(x, self.target)
         ways = np.abs(r - self.low), np.abs(r - self.high)
         side = np.where(ways[0] < ways[1], -1.0, 1.0)
@@ -145,11 +144,11 @@ class ClippedPart(Part):
         return super().exponent + top_exponent(self.weights)
 
     def with_kinks(self, share: float) -> ClippedPart:
-        """The same with the kinks' distances multiplied by ``share``."""
+        """The part with the kinks' distances multiplied by ``share``."""
         return replace(self, low=share * self.low, high=share * self.high)
 
     def scaled(self, top: int) -> Part:
-        """Residuals in units in which rows are near 1: their kinks too."""
+        """Residuals in units in which rows are near 1, and their kinks too."""
         e = top_exponent(self.rows)
         target, (low, high) = np.ldexp(self.target, -e), np.ldexp((self.low, self.high), -e)
         return Part.scaled(replace(self, target=target, low=float(low), high=float(high)), top)

@@ -1,7 +1,7 @@
-"""The part of a function that is a loss of a linear map and no square, its matrix at hand.
+"""A part of a function that is a loss of a linear map, but not a square, with its matrix.
 
-All that the exact solver and its proofs ask of a loss is a method of its `ScalarLoss`, which stands
-in the file of the loss.
+Everything that the exact solver and its proofs ask of a loss is a method of its `ScalarLoss`, which
+is in the file of the loss.
 """
 
 from __future__ import annotations
@@ -18,20 +18,22 @@ from tiebreak.functions.parts.quadratic_parts import Part
 from tiebreak.linalg import EPS, Host, rounding_unit
 from tiebreak.linalg.host import norm, top_exponent
 
-LARGEST_POWER = 700.0  # e to this is no overflow
+LARGEST_POWER = 700.0  # e to this power does not overflow
 
 
 class ScalarLoss(ABC):
-    """phi_i of one margin, convex and smooth; ``target`` is what the rows are compared with.
+    """phi_i of one margin, convex and smooth; ``target`` holds the values that the rows are
+    compared with.
 
-    The third derivative of phi_i is at most ``concordance`` times its second one, so that this
-    changes by no more than a factor e^(concordance s) where the margin <a_i, x> changes by s (Bach,
+    The third derivative of phi_i is at most ``concordance`` times its second one, so the latter
+    changes by at most a factor e^(concordance s) if the margin <a_i, x> changes by s (Bach,
     Electron. J. Statist. 2010).
     """
 
     concordance: float = 1.0
-    has_quadratic_above: ClassVar[bool] = True  # is the quadratic of `second_above` so everywhere?
-    lift: float | None = None  # derivatives are e^lift times what they are; None: it has no lift
+    # does `second_above` give a quadratic above phi everywhere?
+    has_quadratic_above: ClassVar[bool] = True
+    lift: float | None = None  # derivatives are multiplied by e^lift; None if it has no lift
 
     @abstractmethod
     def first(self, margins: Host, target: Host) -> Host:
@@ -43,7 +45,8 @@ class ScalarLoss(ABC):
 
     @abstractmethod
     def second_above(self, margins: Host, target: Host) -> Host:
-        """Those of quadratics that touch phi_i at the margins and are above it where that counts.
+        """The curvatures of quadratics that touch phi_i at the margins and lie above it where
+        needed.
 
         Everywhere, or with ``has_quadratic_above = False`` on the way to the minimiser of phi_i.
         """
@@ -54,7 +57,7 @@ class ScalarLoss(ABC):
 
     @abstractmethod
     def first_error(self, first: Host, target: Host) -> Host:
-        """Bounds on the errors of ``first`` beyond its rounding, over 8 EPS, from what it is."""
+        """Bounds, over 8 EPS, on the errors of ``first`` beyond its rounding."""
 
     @abstractmethod
     def largest_second(self, low: Host, high: Host, target: Host) -> Host:
@@ -65,25 +68,25 @@ class ScalarLoss(ABC):
         """The largest first'²/second between two margins."""
 
     def least_margin(self, value: Any) -> Any:
-        """phi_i is never negative, and at most ``value`` only at margins from this on."""
+        """A lower bound on the margins where phi_i, which is non-negative, is at most ``value``."""
         return 0.0 * value - math.inf
 
     def visible(self, margins: Host, target: Host) -> Host:
-        """What must not drown in rounding errors for the losses to decide anything."""
+        """What must exceed rounding errors for the losses to decide anything."""
         return self.terms(margins, target)
 
     def lifted(self, lift: float) -> ScalarLoss:
-        """The same with another lift, of a loss that has one."""
+        """The loss with another lift, if it has one."""
         raise NotImplementedError
 
     def exponent(self, target: Host) -> int:
-        """Of the power of two that its magnitude is near at moderate margins."""
+        """The exponent of the power of two near its magnitude at moderate margins."""
         return 0
 
 
 @dataclass(frozen=True)
 class LossPart(Part):
-    """weight times the sum of weights_i phi_i(<a_i, x>), phi no square."""
+    """weight times the sum of weights_i phi_i(<a_i, x>), where phi is not a square."""
 
     weights: Host  # of the rows, positive
     target: Host
@@ -92,7 +95,7 @@ class LossPart(Part):
 
     @property
     def concordance(self) -> float:
-        """That of phi."""
+        """The concordance of phi."""
         return self.phi.concordance
 
     @property
@@ -100,9 +103,9 @@ class LossPart(Part):
         return self.phi.has_quadratic_above
 
     def curvature_kept(self, x: Host, change: float) -> float:
-        """The least share of the second derivatives at x that is left where margins change so much.
+        """The least share of the second derivatives at x that such a change of margins leaves.
 
-        1/share bounds what they are at most; 0: nothing is known.
+        They grow by at most 1/share; 0 if nothing is known.
         """
         return math.exp(-self.concordance * change)
 
@@ -117,19 +120,19 @@ class LossPart(Part):
         return np.asarray(self.weight * self.weights * first)
 
     def size(self, x: Host) -> float:
-        """What the terms are, and what a change of all of x would make of them."""
+        """The size of the terms, and of their change if all of x changed."""
         t, y, w = self.rows @ x, self.target, self.weights
         slope, bend = norm(w * self.phi.terms(t, y)), norm(w * self.phi.second(t, y))
         return self.weight * (slope + bend * self.norm * norm(x))
 
     def noise(self, x: Host, dual: Host) -> float:
-        """Where rounding changes the margins themselves nothing is known."""
+        """If rounding changes the margins themselves, nothing is known."""
         if not EPS * len(x) * self.norm * norm(x) < 1e-2:
             return math.inf
         return norm(self._first_errors(dual))
 
     def _first_errors(self, dual: Host) -> Host:
-        """Those of `first_error`, weighted as the dual is."""
+        """The errors of `first_error`, weighted like the dual."""
         errors = self.phi.first_error(dual / self.weight / self.weights, self.target)
         return np.asarray(self.weight * self.weights * errors)
 
@@ -170,11 +173,11 @@ class LossPart(Part):
         return super().exponent + top_exponent(self.weights) + self.phi.exponent(self.target)
 
     def scaled(self, top: int) -> Part:
-        """The rows stay, for margins have a scale of their own."""
+        """The rows stay unchanged, because margins have a fixed scale."""
         return replace(self, weight=math.ldexp(self.weight, -top))
 
     def lifted(self, lift: float) -> LossPart:
-        """The same with another lift; what is known about the rows is kept."""
+        """The part with another lift; what is known about the rows is kept."""
         found = replace(self, phi=self.phi.lifted(lift))
         found.__dict__.update(sliced=self.sliced, norm=self.norm)
         return found

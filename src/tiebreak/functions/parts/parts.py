@@ -1,4 +1,4 @@
-"""What a function is made of: h(x) = sum of w_i phi_i(A_i x) + <c, x>, its matrices at hand.
+"""The parts of a function: h(x) = sum of w_i phi_i(A_i x) + <c, x>, with its matrices.
 
 Everything here is NumPy float64 on the host, for the exact solver.
 """
@@ -38,7 +38,7 @@ class Slope(NamedTuple):
     """A gradient, the size of its terms before they cancel, and bounds on its rounding error e.
 
     |e| <= error; and |<e, d>| <= image_error |R d| + product_error |d| for all d, R = `curvature`.
-    Most of e is what the rows make of errors of the duals: R sees that in proportion.
+    Most of e comes from errors of the duals through the rows, and R sees it in proportion.
     """
 
     vector: Host
@@ -49,9 +49,9 @@ class Slope(NamedTuple):
 
 
 def product_error(length: float, shape: tuple[int, ...], size: float, is_plain: bool) -> float:
-    """A bound on the error of products in twice the precision (or plain ones) that were rounded.
+    """A bound on the error of rounded products, computed in twice the precision or plainly.
 
-    ``length`` is that of what came out, ``size`` that of the terms.
+    ``length`` is the length of the result, ``size`` that of the terms.
     """
     error = 2.0 * EPS * length + 4.0 * (EPS * max(shape)) ** 2 * size
     return error + rounding_unit(EPS, *shape) * size if is_plain else error
@@ -72,18 +72,18 @@ class Parts:
     squares = _of_kind(LeastSquaresPart)
     tilts = _of_kind(LinearPart)
     forms = _of_kind(QuadraticPart)
-    losses = _of_kind(LossPart)  # that are no squares
-    kinked = _of_kind(ClippedPart)  # the losses whose slopes have kinks
+    losses = _of_kind(LossPart)  # losses that are not squares
+    kinked = _of_kind(ClippedPart)  # losses whose slopes have kinks
 
     @property
     def c(self) -> Host:
-        """The slope of the linear parts together."""
+        """The sum of the slopes of the linear parts."""
         slopes = [part.c for part in self.tilts]
         return np.asarray(np.sum([np.zeros(self.n), *slopes], axis=0))
 
     @property
     def curved(self) -> list[Part]:
-        """All parts but the linear ones."""
+        """All parts except the linear ones."""
         return [part for part in self.parts if not isinstance(part, LinearPart)]
 
     @property
@@ -93,7 +93,7 @@ class Parts:
 
     @cached_property
     def has_norm(self) -> bool:
-        """Is a norm of all variables among the parts, so that no two points are alike for h?"""
+        """Is a norm of all variables among the parts, so that h distinguishes any two points?"""
         return any(
             len(part.rows) == np.count_nonzero(part.rows) == np.count_nonzero(np.diag(part.rows))
             for part in self.squares
@@ -101,10 +101,10 @@ class Parts:
         )
 
     def between_kinks(self, x: Host) -> tuple[Parts, Kinks]:
-        """What has curvature at x, and how far the rows of losses with kinks are from these.
+        """The parts with curvature at x, and how far the rows of losses are from their kinks.
 
-        As far as no row passes a kink, h is this and a linear term of the outliers' rows. Those of
-        `blocks` in the same order.
+        As long as no row passes a kink, h is the sum of these and a linear term in the outliers'
+        rows. The order is that of `blocks`.
         """
         each = [(part, part.kinks(x)) for part in self.kinked]
         parts = {id(part): part.some(~kinks.is_outlier) for part, kinks in each}
@@ -122,7 +122,7 @@ class Parts:
 
     @property
     def has_quadratic_above(self) -> bool:
-        """Is ``curvature(x, above=True)`` that of a quadratic above h everywhere?"""
+        """Does ``curvature(x, above=True)`` belong to a quadratic above h everywhere?"""
         return all(part.has_quadratic_above for part in self.parts)
 
     @cached_property
@@ -130,7 +130,7 @@ class Parts:
         return {}
 
     def slope(self, x: Host) -> Slope:
-        """The gradient at x; the last ones are kept, for the same are needed several times."""
+        """The gradient at x; the latest ones are kept, because they are needed several times."""
         key = x.tobytes()
         if key not in self._slopes:
             while len(self._slopes) >= KEPT_SLOPES:
@@ -139,7 +139,7 @@ class Parts:
         return self._slopes[key]
 
     def _slope(self, x: Host) -> Slope:
-        """The gradient at x: both products, to the duals and back, in twice the precision."""
+        """The gradient at x; both products, to the duals and back, use twice the precision."""
         if not self.parts:
             return Slope(np.zeros(self.n), 0.0, 0.0)
         pairs = [(part, part.dual(x)) for part in self.parts]
@@ -160,7 +160,7 @@ class Parts:
         return Slope(vector, size, error, math.hypot(*in_images), apart)
 
     def curvature(self, x: Host, above: bool = False) -> Host:
-        """R with R'R the second derivative at x, or ``above`` that of a quadratic above h."""
+        """R with R'R the second derivative at x, or with ``above`` that of a quadratic above h."""
         blocks = [part.curvature(x, above) for part in self.parts]
         return np.vstack([np.zeros((0, self.n)), *blocks])
 
@@ -170,7 +170,7 @@ class Parts:
         return max((float(np.max(np.abs(p.rows @ d))) / unit for unit, p in units), default=0.0)
 
     def magnified(self, x: Host) -> Parts:
-        """The same up to a factor, for derivatives at x: logistic ones do not underflow there."""
+        """h up to a factor that keeps logistic derivatives at x from underflowing."""
         lifts = [part.phi.lift for part in self.losses]
         if not lifts or len(lifts) < len(self.parts) or None in lifts:
             return self
@@ -185,12 +185,12 @@ class Parts:
         return lambda step: sum(part(step) for part in parts)
 
     def blocks(self) -> list[Host]:
-        """The matrices whose products with x determine h(x); of the linear terms their sum."""
+        """The matrices whose products with x determine h(x); linear terms enter by their sum."""
         blocks = [part.rows for part in self.curved]
         return [*blocks, self.c[None]] if self.c.any() else blocks
 
     def with_margins(self, share: float) -> Parts:
-        """The same with all margins multiplied by ``share``."""
+        """The function with all margins multiplied by ``share``."""
         parts = [
             replace(part, rows=share * part.rows) if isinstance(part, LossPart) else part
             for part in self.parts
@@ -198,12 +198,12 @@ class Parts:
         return Parts(self.n, tuple(parts))
 
     def with_kinks(self, share: float) -> Parts:
-        """The same with the distances of all kinks from their targets multiplied by ``share``."""
+        """The function with all distances of kinks from targets multiplied by ``share``."""
         parts = [p.with_kinks(share) if isinstance(p, ClippedPart) else p for p in self.parts]
         return Parts(self.n, tuple(parts))
 
     def without_negligible(self, x: Host, least: float) -> Parts:
-        """The same without the losses that add at most ``least`` to the slope at x."""
+        """The function without the losses that add at most ``least`` to the slope at x."""
         parts = []
         for part in self.parts:
             if isinstance(part, LossPart):
@@ -216,8 +216,8 @@ class Parts:
     def rows(self, epsilon: float = EPS, sizes: Host | None = None) -> Host:
         """All rows whose products with x determine h(x), each matrix scaled to length 1.
 
-        Without columns and rows that are rounding errors, for data of this unit of rounding and
-        variables of units in which columns of these ``sizes`` are alike (0: not known).
+        Columns and rows that are rounding errors are removed, for data with this unit of rounding
+        and variables whose units make columns of these ``sizes`` comparable (0: not known).
         """
         units = None if sizes is None else power_of_two(sizes, -1.0)
         scaled = [cleaned(block, epsilon, units) / norm(block) for block in self.blocks()]
@@ -229,11 +229,11 @@ class Parts:
         return np.asarray(np.max([np.zeros(self.n), *columns], axis=0))
 
     def stretched(self, units: Host) -> Parts:
-        """The same function of u, x = units u, entry by entry: exact where they are powers of 2."""
+        """h as a function of u with x = units u, entry by entry: exact for powers of 2."""
         return Parts(self.n, tuple(part.stretched(units) for part in self.parts))
 
     def reweighted(self, weights: Host) -> Parts:
-        """Sums of squares with other weights: of all rows, of matrices scaled to about 1."""
+        """Sums of squares with other weights for all rows, with matrices scaled to about 1."""
         parts, done = [], 0
         for part in self.squares:
             mine = np.ldexp(weights[done : done + len(part.rows)], -top_exponent(part.rows))
@@ -243,7 +243,7 @@ class Parts:
 
     @property
     def unit(self) -> float:
-        """What `rows` divides by, where it is one matrix only; otherwise 1."""
+        """The divisor of `rows` if there is only one matrix; otherwise 1."""
         blocks = self.blocks()
         return norm(blocks[0]) if len(blocks) == 1 else 1.0
 
@@ -254,15 +254,15 @@ class Parts:
 
     @cached_property
     def scaled(self) -> Parts:
-        """The same up to a positive factor, with magnitudes near 1: nothing over- or underflows.
+        """The function up to a positive factor, with magnitudes near 1, so nothing overflows.
 
-        By powers of two, so that nothing is rounded.
+        The factors are powers of two, so nothing is rounded.
         """
         exponent = self.exponent
         return Parts(self.n, tuple(part.scaled(exponent) for part in self.parts))
 
     def composed(self, M: Host) -> Parts:
-        """The same function of u, x = M u."""
+        """h as a function of u with x = M u."""
         return Parts(M.shape[1], tuple(part.composed(M) for part in self.parts))
 
 
@@ -282,4 +282,4 @@ def decompose(owner: str, level: str, h: Function, n: int) -> Parts:
             needed = "must be made of LeastSquares, Logistic and others that know their parts"
             raise Refusal(owner, level, needed, type(part).__name__)
         parts.extend(found)
-    return Parts(n, tuple(part for part in parts if part.rows.any()))  # 0 gives a constant
+    return Parts(n, tuple(part for part in parts if part.rows.any()))  # zero rows give a constant

@@ -1,4 +1,4 @@
-"""The parts of a function: squares, quadratic forms and linear terms, their matrices at hand.
+"""Parts of a function: squares, quadratic forms and linear terms, with their matrices.
 
 Everything here is NumPy float64 on the host, for the exact solver. Losses are in `loss_parts`.
 """
@@ -26,9 +26,9 @@ class Part(ABC):
 
     weight: float
     rows: Host
-    power: ClassVar[int] = 2  # of the rows in the value
+    power: ClassVar[int] = 2  # the power of the rows in the value
     is_quadratic: ClassVar[bool] = True
-    has_kinks: ClassVar[bool] = False  # in its slope?
+    has_kinks: ClassVar[bool] = False  # does its slope have kinks?
     has_quadratic_above: ClassVar[bool] = True  # does ``curvature(x, above=True)`` hold everywhere?
 
     @cached_property
@@ -47,7 +47,7 @@ class Part(ABC):
         return np.asarray(np.sqrt(np.sum(self.rows * self.rows, axis=1)))
 
     def some(self, which: Host) -> Self:
-        """The same of some rows: every array among its fields has an entry for each of them."""
+        """The part restricted to some rows: every array among its fields has an entry per row."""
         each: dict[str, Any] = {part.name: getattr(self, part.name) for part in fields(self)}
         arrays = {name: value for name, value in each.items() if isinstance(value, np.ndarray)}
         chosen: dict[str, Any] = {name: value[which] for name, value in arrays.items()}
@@ -62,7 +62,7 @@ class Part(ABC):
         """A bound on the length of the dual before anything in it cancels."""
 
     def noise(self, x: Host, dual: Host) -> float:
-        """A bound on the error of the dual at x beyond the rounding of its entries, over 8 EPS."""
+        """A bound, over 8 EPS, on the error of the dual at x beyond the rounding of its entries."""
         return 0.0
 
     def image_error(self, x: Host, dual: Host) -> float:
@@ -74,7 +74,7 @@ class Part(ABC):
 
     @abstractmethod
     def curvature(self, x: Host, above: bool = False) -> Host:
-        """R with R'R the second derivative at x, or ``above`` that of a quadratic above it."""
+        """R with R'R the second derivative at x, or with ``above`` that of a quadratic above it."""
 
     def second(self, x: Host) -> Host:
         """The second derivative at x."""
@@ -106,19 +106,19 @@ class Part(ABC):
 
     @property
     def exponent(self) -> int:
-        """Of the power of two that its magnitude is near."""
+        """The exponent of the power of two near its magnitude."""
         return top_exponent(np.array(self.weight)) + self.power * top_exponent(self.rows)
 
     def composed(self, M: Host) -> Part:
-        """The same as a function of u, x = M u."""
+        """The part as a function of u with x = M u."""
         return replace(self, rows=self.rows @ M)
 
     def stretched(self, units: Host) -> Part:
-        """The same as a function of u, x = units u, entry by entry."""
+        """The part as a function of u with x = units u, entry by entry."""
         return replace(self, rows=self.rows * units)
 
     def column_sizes(self) -> Host:
-        """The size of each variable's column: that of its largest entry."""
+        """The size of each variable's column: its largest entry."""
         return np.asarray(np.max(np.abs(self.rows), axis=0, initial=0.0))
 
     def scaled(self, top: int) -> Part:
@@ -137,7 +137,7 @@ class LeastSquaresPart(Part):
 
     @property
     def roots(self) -> Host:
-        """Of the weights of the rows."""
+        """The roots of the weights of the rows."""
         return math.sqrt(self.weight) * (np.ones(len(self.rows)) if self.w is None else self.w**0.5)
 
     def dual(self, x: Host) -> Host:
@@ -175,7 +175,7 @@ class LeastSquaresPart(Part):
 
 @dataclass(frozen=True)
 class QuadraticPart(Part):
-    """weight/2 x'Qx; its rows are those of Q, for Qx is what all minimisers share."""
+    """weight/2 x'Qx; its rows are those of Q, because all minimisers share Qx."""
 
     power: ClassVar[int] = 1
 
@@ -249,5 +249,5 @@ class LinearPart(Part):
         return 0.0
 
     def slope_ratio(self, at: Host, off: float) -> float:
-        """0: it is not counted among the losses."""
+        """0: it does not count among the losses."""
         return 0.0

@@ -23,8 +23,8 @@ from tiebreak.linalg.fingerprints import known, remember
 class Composite(Function, in_tables=False):
     """smooth + penalty, written ``smooth + penalty``.
 
-    Values are those of the sum.  All that has to do with slopes (minorants, lipschitz,
-    strong_convexity, rounding) is the smooth part's, and the penalty is taken as it is.
+    Values are those of the sum.  Everything about slopes (minorants, lipschitz, strong_convexity,
+    rounding) refers to the smooth part; the penalty is handled separately.
     """
 
     smooth: SmoothFunction
@@ -101,17 +101,18 @@ class Composite(Function, in_tables=False):
     def __rmul__(self, weight: object) -> Composite:
         if not is_weight(weight):
             return NotImplemented
-        penalty = weight * self.penalty  # first: it refuses a negative weight, naming itself
+        # first, because it rejects a negative weight under its own name
+        penalty = weight * self.penalty
         return Composite(weight * self.smooth, penalty)
 
     __mul__ = __rmul__
 
 
-NOTHING = Zero()  # one for all: its terms are made once
+NOTHING = Zero()  # shared by all: its terms are made only once
 
 
 def split(h: Function | Penalty) -> tuple[SmoothFunction, Penalty]:
-    """The smooth part and the penalty of a function; each may be missing, that is 0."""
+    """The smooth part and the penalty of a function; a missing part is 0."""
     if isinstance(h, Composite):
         return h.smooth, h.penalty
     if isinstance(h, Penalty):

@@ -1,4 +1,4 @@
-"""Disjoint groups of variables, for penalties that take or leave a group as a whole."""
+"""Disjoint groups of variables, for penalties that keep or drop a group as a whole."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tiebreak.linalg.arrays import Array, Host, dot, like, to_numpy
 
 
 class GroupLayout(NamedTuple):
-    """The groups in R^n; if there are variables in none, they are one more, the last."""
+    """The groups in R^n; variables in no group form one more, the last."""
 
-    labels: Host | None  # the group of each variable; None: all are in one
-    penalised: Host  # 1.0 for a group, 0.0 for the variables in none
+    labels: Host | None  # the group of each variable; None if all are in one
+    penalised: Host  # 1.0 for a group, 0.0 for the variables in no group
     starts: Host | None = None  # where each group begins, if they are long runs of variables
 
     def dots(self, x: Array, y: Array, room: Array | None = None) -> Host:
@@ -28,7 +28,7 @@ class GroupLayout(NamedTuple):
         return np.bincount(self.labels, products, len(self.penalised))
 
     def spread(self, x: Array, factors: Host, room: Array | None = None) -> Array:
-        """x with each group times its factor, in ``room`` if that is given."""
+        """x with each group multiplied by its factor, in ``room`` if that is given."""
         if self.labels is None:
             return into(room, "multiply", x, float(factors[0]))
         if type(x) is not np.ndarray:
@@ -42,10 +42,10 @@ UNGROUPED = GroupLayout(None, np.zeros(1))
 
 
 class Groups(FromData):
-    """Disjoint groups of variables, from what a user passes; -1 is the label of one in no group.
+    """Disjoint groups of variables, as given by the user; label -1 means no group.
 
-    ``length`` is the number of variables; None if only the variables in groups are known, and
-    all others are in none.
+    ``length`` is the number of variables; None if only the variables in groups are known; all
+    others are in no group.
     """
 
     def __init__(self, given: Any) -> None:
@@ -55,7 +55,7 @@ class Groups(FromData):
         inside = labels >= 0
         first, names = np.unique(labels[inside], return_index=True, return_inverse=True)[1:]
         rank = np.empty(len(first), dtype=np.int64)
-        rank[np.argsort(first)] = np.arange(len(first))  # numbered as they appear
+        rank[np.argsort(first)] = np.arange(len(first))  # numbered in order of appearance
         self.labels: Host = np.full(len(labels), -1)
         self.labels[inside] = rank[names]
         self.length = length
@@ -64,7 +64,7 @@ class Groups(FromData):
 
     @property
     def signature(self) -> tuple[Any, ...]:
-        """What tells these groups from others, for a checkpoint."""
+        """What distinguishes these groups from others, for a checkpoint."""
         return self.labels, self.length
 
     def __repr__(self) -> str:
@@ -91,7 +91,7 @@ class Groups(FromData):
             labels = np.full(n, self.count)
             labels[: len(self.labels)] = np.where(self.labels < 0, self.count, self.labels)
             penalised = np.arange(np.max(labels) + 1) < self.count
-            # From about this length on, the sums of runs are faster than those by labels.
+            # From about this length on, sums over runs are faster than sums by labels.
             runs = n >= 20 * len(penalised) and bool(np.all(labels[1:] >= labels[:-1]))
             starts = np.searchsorted(labels, np.arange(len(penalised))) if runs else None
             self._layouts[n] = GroupLayout(labels, penalised.astype(np.float64), starts)
@@ -99,7 +99,7 @@ class Groups(FromData):
 
 
 def _labels(value: Any) -> tuple[Host, int | None]:
-    """A label for each variable, or lists of variables, as labels; and how many variables."""
+    """The groups as one label per variable, and the number of variables."""
     needed = (
         "GroupL2: groups must be a vector with the group of each variable (-1: none) "
         "or a list of lists of variables, got "
@@ -127,7 +127,9 @@ def _from_lists(lists: Sequence[Any], needed: str) -> Host:
         if not isinstance(variables, list | tuple | range | np.ndarray):
             raise TypeError(f"{needed}a list with {checks.what_it_is(variables)}")
         if len(variables) == 0:
-            raise ValueError(f"GroupL2: groups must not be empty, got group {name} of no variable")
+            raise ValueError(
+                f"GroupL2: groups must not be empty, got group {name} without variables"
+            )
         for variable in variables:
             i = checks.whole("GroupL2", "a variable in groups", variable)
             if i in label:

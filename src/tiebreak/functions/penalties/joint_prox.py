@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tiebreak.functions.penalties.penalties import Penalty
 
 
-HINT = "the method conic needs no prox, nor does exact where it is all of upper"
+HINT = "the method conic needs no prox, nor does exact if it is all of upper"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -29,7 +29,7 @@ class Joint:
 
     @cached_property
     def has_norms(self) -> bool:
-        """Is there more than squares in them?"""
+        """Do they contain more than squares?"""
         return self.upper.has_norms or self.lower.has_norms
 
     def terms(self, a: float, mu: float) -> Terms:
@@ -44,26 +44,26 @@ class Joint:
     def least(self, slope: Array, a: float, mu: float) -> tuple[float, Array | None]:
         """The minimum of <slope, x> + a f2(x) + mu g2(x) over the set: see `Terms.least`.
 
-        With weights that are smaller by two units of rounding, so that it is never too large.
+        The weights are reduced by two units of rounding, so it is never too large.
         """
         return self.terms(a, mu).times(1.0 - 2.0**-51).least(slope)
 
 
 class Alone(Joint):
-    """One penalty that has a prox on R^n, and no other."""
+    """A single penalty with a prox on R^n."""
 
     def terms(self, a: float, mu: float) -> Terms:
-        """The multiple of the one that there is."""
+        """The multiple of the only penalty."""
         return self.upper.times(a) if self.upper.is_alone else self.lower.times(mu)
 
 
 def joint(f2: Penalty, g2: Penalty, domain: Domain | None = None, owner: str = "joint") -> Joint:
     """The two penalties on the common set of their domains and ``domain``.
 
-    A Refusal, with the names of what does not go together, if their joint prox has no closed form:
-    that is the case for two kinds of groups, for norms with two centers, for two sets (unless both
-    are boxes or balls around 0), for groups or L2 with a box that is not a cone, for L2 with a
-    center and a box, for a center with a ball, and for a norm with any other set.
+    A Refusal that names what cannot be combined, if their joint prox has no closed form. That is
+    the case for two kinds of groups, for norms with two centers, for two sets (unless both are
+    boxes or balls around 0), for groups or L2 with a box that is not a cone, for L2 with a center
+    and a box, for a center with a ball, and for a norm with any other set.
     """
     f, g = f2.terms, g2.terms
     for penalty in (f2, g2):
@@ -99,7 +99,7 @@ def _alone(owner: str, f2: Penalty, g2: Penalty, domain: Domain | None) -> Joint
 
 
 def _common_center(owner: str, f2: Penalty, g2: Penalty) -> Host | None:
-    """Of the norms; a Refusal if they have two."""
+    """The common center of the norms; a Refusal if there are two."""
     centers = [penalty.terms.center for penalty in (f2, g2) if penalty.terms.has_norms]
     known = [center for center in centers if center is not None]
     if not known:
@@ -110,7 +110,7 @@ def _common_center(owner: str, f2: Penalty, g2: Penalty) -> Host | None:
 
 
 def _common(owner: str, *sets: Domain) -> Domain:
-    """The common part of all the sets, where that is one of the library's with a projection."""
+    """The intersection of all the sets, if it is one of the library's with a projection."""
     found = intersection(owner, *sets)
     if isinstance(found, Intersection):
         raise _no_prox(owner, " and ".join(type(one).__name__ for one in found.sets[:2]))

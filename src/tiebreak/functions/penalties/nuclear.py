@@ -1,4 +1,4 @@
-"""weight times the sum of the singular values of a matrix: a penalty by its prox."""
+"""weight times the sum of the singular values of a matrix: a penalty with a prox."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class NuclearTerms(Terms):
         return dataclasses.replace(self, **made)  # type: ignore[arg-type]
 
     def with_weights(self, l1: Any, group: float, l2: float, square: float) -> Terms:
-        """Of norms of vectors there are none."""
+        """There are no norms of vectors here."""
         return dataclasses.replace(self, square=square)
 
     @property
@@ -53,7 +53,7 @@ class NuclearTerms(Terms):
         return self.nuclear * float(np.sum(self._svd(x)[1])) + 0.5 * self.square * size * size
 
     def subgradient(self, x: Array) -> Array:
-        """The shortest one at x."""
+        """The shortest subgradient at x."""
         u, s, vt = self._svd(x)
         is_on = (s > TOL.met * s[0]).astype(np.float64)
         return self._made(u, self.nuclear * is_on, vt, x) + self.square * x
@@ -64,7 +64,7 @@ class NuclearTerms(Terms):
         return self._made(u, np.maximum(s - self.nuclear, 0.0) / (1.0 + self.square), vt, x)
 
     def least(self, slope: Array) -> tuple[float, Array | None]:
-        """As for an l2 part: what the norm leaves of the slope pulls, rounding errors included."""
+        """As for an l2 part: the slope minus what the norm holds, rounding errors included."""
         u, s, vt = self._svd(slope)
         unit = (8.0 + slope.shape[0]) * arrays.epsilon(slope)
         kept = np.maximum(s - self.nuclear, 0.0)
@@ -78,7 +78,7 @@ class NuclearTerms(Terms):
         return value, self._made(u, pull * kept, vt, slope)
 
     def face_at(self, x: Array) -> tuple[ActiveFace, Array]:
-        """The matrices of the rank of x, and the slope along them."""
+        """The matrices with the rank of x, and the slope along them."""
         u, s, vt = self._svd(x)
         rank = int(np.sum(s > TOL.met * s[0]))
         u, vt = u[:, :rank], vt[:rank]
@@ -126,8 +126,8 @@ class NuclearTerms(Terms):
 class NuclearNorm(Penalty):
     """weight times the sum of the singular values of x as a matrix, row by row: low rank.
 
-    Its prox takes one singular value decomposition. It goes with no other penalty and no set, and
-    cones do not represent it here.
+    Its prox takes one singular value decomposition. It cannot be combined with other penalties or
+    sets, and has no conic form here.
 
     Args:
         shape: rows and columns of the matrix; x has as many entries.
@@ -163,5 +163,5 @@ class NuclearNorm(Penalty):
         return NuclearTerms(shape=self.shape, nuclear=self.weight)
 
     def subgradient(self, x: Array) -> Array:
-        """The shortest one at x."""
+        """The shortest subgradient at x."""
         return self.terms.subgradient(x)

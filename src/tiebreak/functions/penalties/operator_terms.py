@@ -1,4 +1,4 @@
-"""Penalties of the entries of D x - center, and of the largest one: a value, no joint prox."""
+"""Penalties of the entries of D x - center, or of the largest one: values without a joint prox."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tiebreak.sets.descriptions import identity
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class OnlyConic(Terms):
-    """What has a conic form and no prox with anything else; what is not said here is unknown."""
+    """Terms with a conic form and no prox with anything else; everything not defined is unknown."""
 
     has_operator: ClassVar[bool] = True
 
@@ -49,9 +49,10 @@ class OnlyConic(Terms):
 class OperatorTerms(OnlyConic):
     """The sum of l1_i |r_i| + tilt_i r_i, where r = D x - center and |tilt_i| <= l1_i.
 
-    D = matrix(n) for x of length n. Any convex function of r_i that is linear on both sides of 0 is
-    of this form: it rises by l1 + tilt above, and by l1 - tilt below. With several ``stacks`` r is
-    made of as many vectors of the same length, and l1_i counts the length of all i-th entries.
+    D = matrix(n) for x of length n. Any convex function of r_i that is linear on both sides of 0
+    has this form: its slopes are l1 + tilt above 0 and -(l1 - tilt) below. With several ``stacks``,
+    r consists of as many vectors of the same length, and l1_i multiplies the length of all i-th
+    entries.
     """
 
     matrix: Callable[[int], Matrix] = dataclasses.field(kw_only=True)
@@ -63,7 +64,7 @@ class OperatorTerms(OnlyConic):
         return dataclasses.replace(self, l1=factor * self.l1, tilt=factor * self.tilt)
 
     def residual(self, x: Array) -> Array:
-        """D x - center, on the host unless D takes arrays of any library."""
+        """D x - center, on the host unless D accepts arrays of any library."""
         D = self.matrix(int(x.shape[0]))
         (image,) = D.forward(x if D.takes_any_library and type(x) is not np.ndarray else host(x))
         return image if self.center is None else image - arrays.like(self.center, image)
@@ -73,7 +74,7 @@ class OperatorTerms(OnlyConic):
         return arrays.like(self.matrix(int(x.shape[0])).adjoint(u)[0], x)
 
     def slopes(self, count: int) -> tuple[Host, Host]:
-        """How much each of so many entries rises above 0, and how much below it."""
+        """How fast each of ``count`` entries rises above 0, and below it."""
         l1, tilt = np.broadcast_to(self.l1, count), np.broadcast_to(self.tilt, count)
         return l1 + tilt, l1 - tilt
 
@@ -82,7 +83,7 @@ class OperatorTerms(OnlyConic):
         return arrays.like(up, r), arrays.like(down, r)
 
     def lengths(self, r: Array) -> Array:
-        """Of the i-th entries of all stacks."""
+        """The lengths of the i-th entries of all stacks."""
         xp = arrays.namespace(r)
         return xp.sqrt(xp.sum(xp.reshape(r * r, (self.stacks, -1)), axis=0))
 
@@ -94,7 +95,7 @@ class OperatorTerms(OnlyConic):
         return float(xp.sum(xp.where(off > 0.0, up, down) * abs(off)))
 
     def dual(self, u: Array) -> Array:
-        """The nearest of all u with <u, r> <= the value for every r."""
+        """The nearest u with <u, r> <= the value for every r."""
         xp, (up, down) = arrays.namespace(u), self._slopes_like(u)
         if self.stacks == 1:
             return xp.clip(u, -down, up)
@@ -103,7 +104,7 @@ class OperatorTerms(OnlyConic):
         return u * xp.concat([share] * self.stacks)
 
     def subgradient(self, x: Array) -> Array:
-        """One at x: the middle of both slopes where an entry is 0."""
+        """One subgradient at x: the middle of both slopes where an entry is 0."""
         off = self.residual(x)
         if self.stacks > 1:
             lengths, xp = self.lengths(off), arrays.namespace(off)
@@ -155,7 +156,7 @@ class OperatorTerms(OnlyConic):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TermsSum(OnlyConic):
-    """The sum of two of which one has no prox with anything else: made by `added`."""
+    """The sum of two terms, one of which has no prox with anything else: made by `added`."""
 
     parts: tuple[Terms, Terms] = dataclasses.field(kw_only=True)
     has_prox: ClassVar[bool] = False
@@ -185,7 +186,7 @@ class TermsSum(OnlyConic):
         return FarRows(fixed, [rows for far in found for rows in far.losses])
 
     def rows_above(self, n: int) -> tuple[Any, Host, Host, Host] | None:
-        """The entries of both: so a loss of rows with kinks takes an l1 norm of the variables."""
+        """The entries of both: so a loss with kinks can take an l1 norm of the variables."""
         from scipy.sparse import vstack
 
         found = [rows for part in self.parts if (rows := _entries(part, n)) is not None]
@@ -199,18 +200,18 @@ class TermsSum(OnlyConic):
         return sum(part.steepness(n, reach) for part in self.parts)
 
     def extent(self, n: int, level: float) -> float:
-        """Neither is negative, so that none exceeds the level."""
+        """Neither is negative, so neither exceeds the level."""
         return min(part.extent(n, level) for part in self.parts)
 
 
 def added(first: Terms, second: Terms) -> TermsSum:
-    """The sum, for cones alone."""
+    """The sum, for conic solvers only."""
     domain = intersection("PenaltySum", first.domain, second.domain)
     return TermsSum(square=first.square + second.square, domain=domain, parts=(first, second))
 
 
 def _entries(terms: Terms, n: int) -> tuple[Any, Host, Host, Host] | None:
-    """See `Terms.rows_above`, of an l1 norm too."""
+    """`Terms.rows_above`, for an l1 norm too."""
     is_more = terms.group or terms.l2 or terms.square or not isinstance(terms.domain, Space)
     if terms.has_operator or is_more:
         return terms.rows_above(n)
@@ -220,7 +221,7 @@ def _entries(terms: Terms, n: int) -> tuple[Any, Host, Host, Host] | None:
 
 
 def in_memory(D: Any) -> Callable[[int], Matrix]:
-    """The operator of entries in memory, whatever the number of variables."""
+    """The operator of a matrix in memory, for any number of variables."""
     made = matrices.of(D)
     return lambda n: made
 
@@ -228,7 +229,7 @@ def in_memory(D: Any) -> Callable[[int], Matrix]:
 def csr(owner: str, operator: Any, name: str = "operator", needs_entries: bool = True) -> Any:
     """A matrix of the user, dense or sparse, in CSR form and float64.
 
-    One without entries stays what it is, unless they are needed.
+    An operator without entries is returned as it is, unless they are needed.
     """
     from scipy.sparse import csr_array
 

@@ -1,6 +1,7 @@
 """Penalties: convex functions with an easy prox, for the non-smooth parts of f and g.
 
-The formulas are in `terms`; here are their names and sums. ``smooth + penalty`` is in `composite`.
+The formulas are in `terms`; this module has the classes and their sums. ``smooth + penalty`` is in
+`composite`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tiebreak.sets import INFINITY, Domain, Set
 class Penalty(FromData, is_open=True):
     """What every penalty has in common; the formulas are in `Terms`."""
 
-    __array_ufunc__ = None  # so that a NumPy number times a penalty comes to __rmul__
+    __array_ufunc__ = None  # so that a NumPy number times a penalty calls __rmul__
     _weights: ClassVar[tuple[str, ...]] = ("weight",)
     names: ClassVar[tuple[Any, ...] | None] = None  # of the variables, as in Function
     dimension: ClassVar[int | None] = None  # the number of variables, None if it fits any
@@ -47,7 +48,9 @@ class Penalty(FromData, is_open=True):
     @property
     def terms(self) -> Terms:
         """The penalty as a sum of standard parts."""
-        raise TypeError(f"{type(self).__name__}: terms must be defined, from which all follows")
+        raise TypeError(
+            f"{type(self).__name__}: terms must be defined: everything else follows from them"
+        )
 
     @property
     def strong_convexity(self) -> float:
@@ -74,16 +77,16 @@ class Penalty(FromData, is_open=True):
     def prox(self, x: Array, step: float) -> Array:
         """argmin over z of step penalty(z) + ½|z - x|², for step >= 0."""
         if not self.terms.has_prox:
-            hint = "the methods conic and exact need none"
+            hint = "the methods conic and exact need no prox"
             raise Refusal(self.label, "prox", "must have a closed form", "a penalty without", hint)
         return self.terms.times(checks.at_least(type(self).__name__, "step", step)).prox(x)
 
     def least(self, slope: Array) -> tuple[float, Array | None]:
-        """The minimum of <slope, x> + penalty(x), never too large, and a minimiser; -inf, None."""
+        """The minimum of <slope, x> + penalty(x), never too large, and a minimiser or None."""
         return self.terms.least(slope)
 
     def add_to_conic(self, form: ConicForm, cost: Cost) -> bool:
-        """Add the value, without indicators, to an objective; False: cones do not represent it."""
+        """Add the value, without indicators, to an objective; False if it has no conic form."""
         return self.terms.add_to_conic(form, cost)
 
     def far_rows(self, n: int) -> FarRows | None:
@@ -92,16 +95,16 @@ class Penalty(FromData, is_open=True):
 
     @property
     def squared(self) -> tuple[float, SmoothFunction] | None:
-        """w and h, where the penalty is w sqrt(2 h); None if it is something else."""
+        """w and h if the penalty is w sqrt(2 h); None if it is something else."""
         return None
 
     @property
     def unrestricted(self) -> Penalty:
-        """The same without its indicators."""
+        """The penalty without its indicators."""
         return self
 
     def scaled(self, factor: float) -> Penalty:
-        """``factor`` times the penalty; an indicator stays what it is, also times 0."""
+        """``factor`` times the penalty; an indicator stays as it is, even times 0."""
         parts = {name: factor * getattr(self, name) for name in self._weights}
         return dataclasses.replace(self, **parts)  # type: ignore[type-var]
 
@@ -141,7 +144,7 @@ class Zero(Penalty):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class CentredNorm(Penalty, is_open=True):
-    """A norm of x - center with a weight, or with one for each variable."""
+    """A norm of x - center with one weight, or with one per variable."""
 
     weight: Any = 1.0
     center: Any = None
@@ -155,7 +158,7 @@ class CentredNorm(Penalty, is_open=True):
             self.check(int(self.vectors[-1].shape[0]))
 
     def _set_vectors(self) -> None:
-        """Weight and center as arrays, or the weight as a number."""
+        """Convert the weight and center to arrays, or the weight to a number."""
         if checks.is_sequence(self.weight):
             assign(self, "weight", checks.weights(self.label, "weight", self.weight))
         else:
@@ -187,7 +190,7 @@ class CentredNorm(Penalty, is_open=True):
 
     def scaled(self, factor: float) -> Penalty:
         made = super().scaled(factor)
-        assign(made, "names", self.names)  # the vectors are no tables any more
+        assign(made, "names", self.names)  # the vectors are no longer tables
         return made
 
     @property
@@ -208,10 +211,11 @@ class L1(CentredNorm):
     Args:
         weight: a non-negative number; or a vector, one entry per variable. Variables of weight 0
             are not penalised.
-        center: vector, the origin if None. With a center that is not 0 there is a joint prox with
-            squares, boxes, and L1 and L2 of the same center.
+        center: vector, the origin if None. A nonzero center has a joint prox with squares, boxes,
+            and L1 and L2 of the same center.
         operator: matrix D for weight |D x - center|_1, dense, scipy.sparse or a linear operator:
-            weights and center are one per row of D. It has no prox in closed form: `Exact` and
+            weights and center then have one entry per row of D. It has no prox in closed form:
+            `Exact` and
             `PrimalDual` take it as the whole upper level, `Conic` on both levels.
 
     Examples:
@@ -248,7 +252,8 @@ class L1(CentredNorm):
 
     @property
     def vectors(self) -> list[Array]:
-        return super().vectors if self.operator is None else []  # which is multiplied in float64
+        # the operator is multiplied in float64
+        return super().vectors if self.operator is None else []
 
     def check(self, n: int) -> None:
         if self.operator is None:
@@ -271,7 +276,7 @@ class L1(CentredNorm):
 
 @dataclasses.dataclass(frozen=True)
 class TotalVariation(Penalty):
-    """weight times the sum of |x_{j+1} - x_j|: few steps between neighbours, in a row or an image.
+    """weight times the sum of |x_{j+1} - x_j|: few steps between neighbours in a series or image.
 
     Like L1 with the operator of first differences: `Exact` and `PrimalDual` take it as the whole
     upper level, `Conic` on both levels.
@@ -279,8 +284,8 @@ class TotalVariation(Penalty):
     Args:
         weight: a non-negative number.
         shape: (m, n) for an image of m rows and n columns, x = image.ravel(): differences down and
-            to the right. None: x is a row of values.
-        isotropic: count the length of both differences of a pixel, and not the sum of their sizes.
+            to the right. None: x is a series of values.
+        isotropic: use the length of a pixel's two differences instead of the sum of their sizes.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 0, 0], [0, 0, 1]], [1, 2])  # both ends are known
@@ -325,11 +330,12 @@ class L2(CentredNorm):
     """weight |x - center|_2, the Euclidean norm, not squared; its prox shortens x - center.
 
     Args:
-        weight: a non-negative number; or a vector, one entry per variable, of one number and zeros:
-            then variables of weight 0 are not penalised. (With other weights there is no prox in
-            closed form. Alone above, `SquaredNorm` with their squares has the same minimisers.)
-        center: vector, the origin if None. With a center that is not 0 there is a joint prox with
-            squares, and L1 and L2 of the same center.
+        weight: a non-negative number; or a vector with one entry per variable, all equal or 0: then
+            variables of weight 0 are not penalised. (Other weights have no prox in closed form. As
+            the only term of the upper level, `SquaredNorm` with their squares has the same
+            minimisers.)
+        center: vector, the origin if None. A nonzero center has a joint prox with squares, and L1
+            and L2 of the same center.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1]], [2])
@@ -343,7 +349,7 @@ class L2(CentredNorm):
         kinds = np.unique(host(self.weight)[host(self.weight) > 0.0])
         if len(kinds) > 1:
             raise ValueError(
-                "L2: weight must be a number, or a vector whose entries are 0 and one number, got "
+                "L2: weight must be a number, or a vector whose entries are 0 or one number, got "
                 f"{kinds[0]:g} and {kinds[1]:g}"
             )
 
@@ -369,7 +375,7 @@ class L2(CentredNorm):
 
 @dataclasses.dataclass(frozen=True)
 class ElasticNet(Penalty):
-    """l1 |x|_1 + l2/2 |x|_2²: with strong convexity l2.
+    """l1 |x|_1 + l2/2 |x|_2², which has strong convexity l2.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2, 4]], [4])
@@ -390,9 +396,9 @@ class ElasticNet(Penalty):
 class GroupL2(Penalty):
     """weight times the sum over the groups G of |x_G|_2, whatever their sizes.
 
-    ``groups`` is a vector of whole numbers, the group of each variable, where -1 is none; or a list
-    of lists of variables.  Groups are disjoint.  Variables in no group are not penalised.
-    The sums over groups are taken on the host.
+    ``groups`` is a vector of whole numbers, the group of each variable, -1 for none; or a list of
+    lists of variables.  Groups are disjoint.  Variables in no group are not penalised. The sums
+    over groups are taken on the host.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1, 1]], [6])  # one group is enough
@@ -418,7 +424,7 @@ class GroupL2(Penalty):
     def terms(self) -> Terms:
         groups = self.groups
         if groups.count == 1 and groups.length is not None and not groups.labels.any():
-            return Terms(l2=self.weight)  # all variables are in one
+            return Terms(l2=self.weight)  # all variables are in one group
         return Terms(group=self.weight if groups.count else 0.0, groups=groups)
 
 
@@ -440,7 +446,7 @@ class Indicator(Penalty, in_tables=False):
             got = checks.what_it_is(self.domain)
             raise TypeError(f"Indicator: domain must be a domain such as Box(0, 1), got {got}")
         remember(self, Indicator, domain=self.domain)
-        if isinstance(self.domain, Set):  # one from outside has no names
+        if isinstance(self.domain, Set):  # a set from outside has no names
             assign(self, "names", self.domain.names)
 
     @property
@@ -451,7 +457,7 @@ class Indicator(Penalty, in_tables=False):
         self.domain.check(n)
 
     def value(self, x: Array) -> float:
-        """0 for x in the set, as its ``contains`` sees it; otherwise inf."""
+        """0 for x in the set, according to its ``contains``; otherwise inf."""
         return 0.0 if self.domain.contains(x) else INFINITY
 
     @property
@@ -467,7 +473,7 @@ class Indicator(Penalty, in_tables=False):
 class PenaltySum(Penalty, in_tables=False):
     """first + second, written ``first + second``.
 
-    With a joint prox in closed form; or, if one of them has none with anything, for cones alone.
+    They have a joint prox in closed form, or else the sum is for conic solvers only.
     """
 
     first: Penalty
@@ -520,7 +526,7 @@ class PenaltySum(Penalty, in_tables=False):
 
     @cached_property
     def _for_cones(self) -> Terms | None:
-        """The sum, if one of them has no prox with anything; None: they have a joint one."""
+        """The sum, if one of them has no prox with anything; None if they have a joint prox."""
         first, second = known(self.first).terms, known(self.second).terms
         if first.is_alone or second.is_alone or not (first.has_operator or second.has_operator):
             return None

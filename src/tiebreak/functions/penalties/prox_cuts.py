@@ -4,9 +4,9 @@
 
 As for a cut of a set (`cuts`) the answer is a point z(mu) = prox of a f2 + mu g2 at v - mu c of a
 path, where mu is 0 or the root of the non-increasing gap(mu) = G(z(mu)) - beta.  Here the cut is
-curved: also c = 0 cuts.  At mu = 0 the sets of f2 and g2 stay.
+curved: even c = 0 cuts. At mu = 0 the sets of f2 and g2 still count.
 
-On a smooth piece of the path dz/dmu = -H^-1 d, where d is the gradient of G along the piece and H
+On a smooth piece of the path, dz/dmu = -H^-1 d, where d is the gradient of G along the piece and H
 the Hessian of a f2 + mu g2 + ½|.|² there, so that the slope of the gap is -<d, H^-1 d>.
 """
 
@@ -26,7 +26,7 @@ from tiebreak.linalg.arrays import Array, dot, namespace, norm, zeros_like
 from tiebreak.sets import INFINITY, Ball, Box
 from tiebreak.sets.roots import PathPoint, root
 
-FAR_MULTIPLIER = 2.0**300  # multipliers of problems of ordinary size are smaller
+FAR_MULTIPLIER = 2.0**300  # problems of ordinary size have smaller multipliers
 
 # --- step 6
 
@@ -34,11 +34,11 @@ FAR_MULTIPLIER = 2.0**300  # multipliers of problems of ordinary size are smalle
 def prox_cut(
     pair: Joint, v: Array, a: float, c: Array, beta: float, guess: float | None = None
 ) -> tuple[Array, float]:
-    """The z that minimises a f2(z) + ½|z - v|² where <c, z> + g2(z) <= beta; the multiplier of it.
+    """The z that minimises a f2(z) + ½|z - v|² subject to <c, z> + g2(z) <= beta; its multiplier.
 
-    The multiplier mu >= 0 is finite and z = pair.prox(v - mu c, a, mu); mu = 0 where the cut does
-    not bind.  ``guess``, the multiplier of a similar problem, saves time and changes nothing.
-    Where no z meets the cut, beta counts as the smallest value of <c, .> + g2, to rounding.
+    The multiplier mu >= 0 is finite and z = pair.prox(v - mu c, a, mu); mu = 0 if the cut does not
+    bind.  ``guess``, the multiplier of a similar problem, only saves time. If no z satisfies the
+    cut, beta is replaced by the smallest value of <c, .> + g2, to rounding.
     """
     with arrays.quiet():
         # The square of f2 only moves v: q/2 |z|² + ½|z - v|² = (1 + q)/2 |z - v/(1 + q)|² + const.
@@ -59,7 +59,7 @@ def prox_cut(
 def _around_center(
     f: Terms, g: Terms, v: Array, c: Array, beta: float, guess: float
 ) -> tuple[Array, float]:
-    """In terms of y = z - center: the square of g is one of y, and more slope of the cut."""
+    """In terms of y = z - center: the square of g becomes one of y, plus a slope of the cut."""
     center, Z = arrays.like(f.center, v), f.domain
     domain = Z
     height = dot(c, center) + 0.5 * g.square * dot(center, center)
@@ -75,7 +75,7 @@ def _around_center(
 def _at_ordinary_size(
     f: Terms, g: Terms, v: Array, c: Array, beta: float, guess: float
 ) -> tuple[Array, float]:
-    """By way of powers of two that make lengths and slopes ordinary, if they are not."""
+    """Rescale by powers of two that make lengths and slopes ordinary, if they are not."""
     if beta == INFINITY:
         return f.prox(v), 0.0
     slope = max(norm(c), *g.norms)
@@ -125,7 +125,7 @@ def _solved(
 ) -> tuple[Array, float]:
     path = _Path(f, g, v, c, beta)
     mu, exact = root(path, guess if 0.0 < guess < FAR_MULTIPLIER else 0.0)
-    if path.beta > beta:  # no point meets the cut
+    if path.beta > beta:  # no point satisfies the cut
         mu, exact = root(path, path.ordinary())
     z = path.point()
     return z if exact else _polished(path, z, mu), mu
@@ -135,7 +135,7 @@ def _solved(
 
 
 class _Path:
-    """mu -> z(mu), and its gap: see `roots.Gap`.  A mu overwrites the arrays of the one before."""
+    """mu -> z(mu), and its gap: see `roots.Gap`. Each mu overwrites the previous arrays."""
 
     def __init__(self, f: Terms, g: Terms, v: Array, c: Array, beta: float) -> None:
         self.f, self.g, self.beta = f, g, beta
@@ -165,7 +165,7 @@ class _Path:
             u -= self._t
         if divisor > 1.0:
             u /= divisor
-        self._u = u  # not the same array any more where the library cannot write into one
+        self._u = u  # a new array if the library cannot write into one
         free = None
         if self.box is not None:
             self._t = self.box.clip(u, *self.box.bounds_like(u), self._t)
@@ -187,13 +187,13 @@ class _Path:
         return PathPoint(mu, gap - self.beta, self._bent(gap - self.beta, slope, divisor), energy)
 
     def _like(self, weight: L1Weight) -> Any:
-        """A weight for each variable, like these."""
+        """A weight for each variable, like these arrays."""
         return weight if isinstance(weight, float) else arrays.like(weight, self.c)
 
     def _bent(self, gap: float, slope: float, divisor: float) -> float:
-        """The slope of the line to the root that a square in g2 suggests.
+        """The slope of the line to the root that a square in g2 predicts.
 
-        With a square the gap is not nearly linear in mu, but on a piece nearly quadratic in
+        With a square, the gap is far from linear in mu, but on each piece nearly quadratic in
         1/divisor, where divisor = 1 + mu square.
         """
         if self.g.square == 0.0 or slope == 0.0:
@@ -220,7 +220,7 @@ class _Path:
         energy = math.nan
         if self.box is None:
             energy = (0.5 - divisor) * squared - mu * linear
-        elif self.calls > 2:  # before, nobody asks for it
+        elif self.calls > 2:  # it is not needed before
             energy = 0.5 * squared - dot(self.v, u)
             if not isinstance(f.l1, float):
                 energy += f.value(u)
@@ -234,8 +234,8 @@ class _Path:
     ) -> tuple[float, float, float]:
         """z is u with each group times a factor; everything else follows from sums over groups.
 
-        In a group d has a part along u, and one across on which H is 1/factor; the parts along the
-        groups' directions together have one along z, and one across on which H is total/length.
+        In a group, d has a part along u and one across, on which H is 1/factor. The parts along the
+        groups' directions together have a part along z and one across, on which H is total/length.
         """
         g, penalised = self.g, self.layout.penalised
         with_u, lengths = self._sums(u, e), np.sqrt(self._sums(u, u))
@@ -264,7 +264,7 @@ class _Path:
         return self.layout.dots(x, y, self._t)
 
     def _squares(self, e: Array) -> Host:
-        """|e|² over each group; those of c only once."""
+        """|e|² over each group; those of c are computed only once."""
         if e is not self.c:
             return self._sums(e, e)
         if self._c_squares is None:
@@ -278,14 +278,14 @@ class _Path:
         if abs(gap) <= max(unit * abs(self.beta), self.epsilon**2 * self.widest):
             return True
         if abs(gap) > unit * (self.length * self.size + value):
-            return False  # this spares most of the sums below
+            return False  # this saves most of the sums below
         products = self._sums(abs(self._u), abs(self.c))
         return abs(gap) <= unit * (float(self.factors @ products) + value)
 
     def further(self, point: PathPoint, tries: int) -> float | PathPoint:
-        """Newton's step, and longer and longer ones.
+        """Newton's step, then longer and longer ones.
 
-        Ends where nothing of v is left in v - mu c, and where no point meets the cut.
+        It ends if nothing of v is left in v - mu c, or if no point satisfies the cut.
         """
         if tries == 4 and self._accept_the_least():
             return point
@@ -305,7 +305,8 @@ class _Path:
         return (size + p + q + r) / steep + abs(self.beta) / steep / steep
 
     def _accept_the_least(self) -> bool:
-        """Where no point meets the cut, be content with one that misses it the least.  Is it so?
+        """If no point satisfies the cut, accept one that violates it least. Returns whether that is
+        so.
 
         For a c that is within its rounding error of one for which G is bounded below, take that.
         """
@@ -328,8 +329,8 @@ class _Path:
 def _polished(path: _Path, z: Array, mu: float) -> Array:
     """z with G(z) = beta to the precision of z.
 
-    Where v and mu c are much larger than z, their difference has an error, which leaves a gap.
-    Newton's step along the piece of the path where z lies closes it and moves z by that error only.
+    If v and mu c are much larger than z, their difference has an error, which leaves a gap. A
+    Newton step along the piece of the path where z lies closes it and moves z only by that error.
     """
     f, g, c = path.f, path.g, path.c
     carried = arrays.max_abs(path.v) + mu * arrays.max_abs(c) + max(path.total.norms)
@@ -343,7 +344,7 @@ def _polished(path: _Path, z: Array, mu: float) -> Array:
             break
         step = d * (gap / steep / steep)
         if arrays.max_abs(step) > 64.0 * arrays.epsilon(c) * carried:
-            break  # more than an error: beyond what the entries of z can express
+            break  # larger than an error: the entries of z cannot express it
         closer = z - step
         same_side = namespace(z).sign(closer) == namespace(z).sign(z)
         z = f.domain.project(masked(None, closer, same_side))
@@ -373,5 +374,5 @@ def _slope_along(f: Terms, g: Terms, z: Array, c: Array) -> Array:
 
 
 def _unit(c: Array) -> float:
-    """The usual relative rounding error of a sum over the entries of c, and some more."""
+    """The usual relative rounding error of a sum over the entries of c, with a margin."""
     return 8.0 * arrays.epsilon(c) * (1.0 + 0.1 * math.sqrt(c.shape[0]))

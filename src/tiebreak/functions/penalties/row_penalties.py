@@ -1,7 +1,7 @@
 """Losses of rows with a kink: quantile regression, absolute deviations, and the hinge.
 
-They have values and subgradients and no gradient, and no prox in closed form: they are penalties
-with a matrix, as `L1` with an operator is, for the methods "conic" and, above, "exact".
+They have subgradients but no gradient, and no prox in closed form: they are penalties with a
+matrix, like `L1` with an operator, for the methods "conic" and, as the upper level, "exact".
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tiebreak.linalg.host import host
 
 
 class RowPenalty(EstimatorLoss, Penalty, is_open=True):
-    """Piecewise linear functions of the rows of A; subclasses say how each rises on both sides."""
+    """Piecewise linear functions of the rows of A; subclasses give the slopes on both sides."""
 
     A: Any
     mean: bool
@@ -63,12 +63,12 @@ class RowPenalty(EstimatorLoss, Penalty, is_open=True):
 
     @property
     def _scale(self) -> Host:
-        """What each row counts."""
+        """The factor of each row."""
         w = self._weights_of_rows
         return w / np.sum(w) if self.mean else w
 
     def scaled(self, factor: float) -> Penalty:
-        """A mean becomes a sum, for its factor would cancel."""
+        """A mean becomes a sum, because its factor would cancel."""
         made: Penalty = dataclasses.replace(self, mean=False, weights=factor * self._scale)  # type: ignore[type-var]
         assign(made, "names", self.names)
         return made
@@ -78,7 +78,7 @@ class RowPenalty(EstimatorLoss, Penalty, is_open=True):
         raise NotImplementedError
 
     def subgradient(self, x: Array) -> Array:
-        """One of them at x; where a row is at its kink, the middle of its slopes on both sides."""
+        """One subgradient at x; for a row at its kink, the middle of its slopes on both sides."""
         return self.terms.subgradient(x)
 
 

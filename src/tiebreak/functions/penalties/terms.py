@@ -6,14 +6,14 @@ Every penalty, and every weighted sum of two that has a joint prox in closed for
 
 with y = x, or y = x - center, the same for all norms; l1 may be one number for each variable.
 
-For y = x one chain is the prox of all of them: soft threshold by l1, divide by 1 + square, clip to
+For y = x, one chain is the prox of all of them: soft threshold by l1, divide by 1 + square, clip to
 Z if it is a box, shrink each group by group/(1 + square), shrink the whole by l2/(1 + square),
 scale down to Z if it is a ball.  Each link keeps the subgradients of the earlier ones, because
 these parts are positively homogeneous (Jenatton, Mairal, Obozinski, Bach 2011; Yu 2013).  That
 needs a ball centred at 0, and a box that is a cone if there are groups or an l2 part; any other Z
-stands alone.  With a center the chain is one for y, as square/2 |y + center|² is a square of y and
-a linear function; a box then goes with squares and an l1 part alone, where each entry is for
-itself, and a ball with none.
+must stand alone. With a center, the chain is in terms of y, because square/2 |y + center|² is a
+square of y plus a linear function; then a box only goes with squares and an l1 part, which act
+entry by entry, and a ball with nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ L1Weight: TypeAlias = float | Host
 class Terms:
     """l1 |y|_1 + group sum_G |y_G|_2 + l2 |y|_2 + square/2 |x|_2², restricted to ``domain``.
 
-    y = x - center, or x where that is None.  l1 is a number, or a vector on the host: one for each
+    y = x - center, or x if that is None. l1 is a number, or a vector on the host with one entry per
     variable.
     """
 
@@ -51,10 +51,10 @@ class Terms:
     square: float = 0.0
     groups: Groups | None = None
     domain: Domain = dataclasses.field(default_factory=Space)
-    center: Host | None = None  # of the norms; the square is around 0
+    center: Host | None = None  # the center of the norms; the square is around 0
     has_operator: ClassVar[bool] = False  # is it |D x - center|_1? See `operator_terms`
-    is_alone: ClassVar[bool] = False  # has it a prox with no other penalty and no set?
-    has_prox: ClassVar[bool] = True  # has it one at all?
+    is_alone: ClassVar[bool] = False  # does its prox exclude any other penalty or set?
+    has_prox: ClassVar[bool] = True  # does it have a prox at all?
 
     @property
     def weights(self) -> tuple[Any, float, float, float]:
@@ -68,16 +68,16 @@ class Terms:
 
     @property
     def has_norms(self) -> bool:
-        """Is there more than a square?"""
+        """Does it have more than a square?"""
         return any(self.norms)
 
     @property
     def has_weights(self) -> bool:
-        """Is there more than the set?"""
+        """Does it have more than the set?"""
         return self.has_norms or self.square != 0.0
 
     def times(self, factor: float) -> Terms:
-        """The same with ``factor`` times the weights; the set stays, also where factor is 0."""
+        """The terms with ``factor`` times the weights; the set stays, even if factor is 0."""
         return self.with_weights(*(factor * weight for weight in self.weights))
 
     def with_weights(self, l1: L1Weight, group: float, l2: float, square: float) -> Terms:
@@ -86,12 +86,12 @@ class Terms:
 
     @property
     def uncentred(self) -> Terms:
-        """The same around 0: how it grows along a direction."""
+        """The terms around 0: how it grows along a direction."""
         return self if self.center is None else dataclasses.replace(self, center=None)
 
     @property
     def radius(self) -> float:
-        """Of the ball that x is restricted to; inf if there is none."""
+        """The radius of the ball that x is restricted to; inf if there is none."""
         return self.domain.radius if isinstance(self.domain, Ball) else INFINITY
 
     @property
@@ -117,7 +117,7 @@ class Terms:
         return total
 
     def subgradient(self, x: Array) -> Array:
-        """One at a point x of the domain: 0 of a norm that is 0 there."""
+        """One subgradient at a point x of the domain; a norm that is 0 there contributes 0."""
         y = self.from_center(x)
         found = _like(self.l1, x) * namespace(x).sign(y) + self.square * x
         if self.group > 0.0 or self.l2 > 0.0:
@@ -127,7 +127,7 @@ class Terms:
         return found
 
     def add_to_conic(self, form: ConicForm, cost: Cost) -> bool:
-        """Add the value, without the set, to an objective; False: cones do not represent it."""
+        """Add the value, without the set, to an objective; False if cones cannot represent it."""
         off = form.x if self.center is None else form.x - self.center
         self._add_l1(form, cost, off)
         if self.square > 0.0:
@@ -147,15 +147,15 @@ class Terms:
             cost.add(weights[counts], form.absolute(off.some(counts)))
 
     def face_at(self, x: Array) -> tuple[ActiveFace, Array] | None:
-        """Where it is smooth around x, and its slope there; None: see `auto.active_face`."""
+        """The face around x on which it is smooth, with its slope; None: see `auto.active_face`."""
         return None
 
     def rows_above(self, n: int) -> tuple[Any, Host, Host, Host] | None:
-        """D, center and both slopes of each entry, where it is one of `OperatorTerms`."""
+        """D, center and both slopes of each entry, if it is one of `OperatorTerms`."""
         return None
 
     def far_rows(self, n: int) -> FarRows | None:
-        """The square and the norms, of which |y|_2 grows no faster than |y|_1; None: unknown."""
+        """The square and the norms; |y|_2 grows no faster than |y|_1. None if unknown."""
         if not self.has_weights:
             return FarRows()
         one, weights = HostRows(identity(n)), self.l2 + np.broadcast_to(self.l1, n)
@@ -187,8 +187,8 @@ class Terms:
         """The minimum of <slope, x> + this(x) over all x, and a minimiser.
 
         -inf and None if there is none.  The value is never above the true minimum for this very
-        slope: rounding errors are bounded and subtracted, so that -inf is also the answer where a
-        dual norm of the slope is within its own rounding error of a weight.  (Without weights it is
+        slope: rounding errors are bounded and subtracted, so the answer is also -inf if a dual norm
+        of the slope is within its own rounding error of a weight.  (Without weights it is
         -support(-slope) of the set, to the rounding of that.)
         """
         with arrays.quiet():
@@ -207,10 +207,10 @@ class Terms:
             return value, None if x is None else xp.astype(x, slope.dtype)
 
     def _least_around_center(self, s: Array) -> tuple[float, Array | None]:
-        """In y = x - center the slope is s + square center, for which rounding errors are paid.
+        """In y = x - center, the slope is s + square center, whose rounding errors are counted.
 
-        An error e of it changes the values by at most |e| |y| <= theta/2 |y|² + |e|²/(2 theta), for
-        which a part theta of the square is given up.
+        An error e of it changes the values by at most |e| |y| <= theta/2 |y|² + |e|²/(2 theta),
+        which uses up a part theta of the square.
         """
         center = arrays.like(self.center, s)
         around = dataclasses.replace(self, center=None)
@@ -232,11 +232,11 @@ class Terms:
         return value - paid - unit * sizes - _lost(s) - _lost(center), center + y
 
     def _least_by_entries(self, s: Array) -> tuple[float, Array | None]:
-        """Each entry by itself: it is where it is pulled to from the center, clipped to the box.
+        """Entry by entry: each one goes where it is pulled from the center, clipped to the box.
 
-        With x = center + y, the square of x is one of y and a linear function of it. What is given
-        is the value at x, less what x may err by: rounding errors of the center and the pull, to
-        first order those of the values, in the square to the second.
+        With x = center + y, the square of x is one of y and a linear function of it. The result is
+        the value at x minus the possible error: rounding errors of the center and the pull enter
+        the values to first order, and the square to second order.
         """
         xp, has_center = namespace(s), self.center is not None
         center = arrays.like(self.center, s) if has_center else zeros_like(s)
@@ -290,13 +290,13 @@ class Terms:
         return norms + (self.square * reach if self.square > 0.0 else 0.0)
 
     def extent(self, n: int, level: float) -> float:
-        """A bound on |x| for all x of R^n where the value is at most ``level``; inf if none is.
+        """A bound on |x| for all x in R^n with a value of at most ``level``; inf if there is none.
 
-        |x|_2 is at most |x|_1, and at most the sum of |x_G|_2 where each variable is in a group.
-        A weight of 0 bounds nothing.
+        |x|_2 is at most |x|_1, and at most the sum of |x_G|_2 if each variable is in a group. A
+        weight of 0 bounds nothing.
         """
         away = 0.0 if self.center is None else norm(self.center) * (1.0 + 2.0**-48)
-        square = self.square if self.center is None else 0.0  # which is around 0
+        square = self.square if self.center is None else 0.0  # the square is around 0
         steep = smallest(self.l1) + self.l2 + (self.group if self._covers(n) else 0.0)
         root = math.hypot(steep, math.sqrt(2.0 * square) * math.sqrt(max(level, 0.0)))
         if not steep + root > 0.0:
@@ -304,9 +304,9 @@ class Terms:
         return 2.0 * level / (steep + root) * (1.0 + 2.0**-48) + away
 
     def eased(self, n: int, error: float) -> Terms | None:
-        """Terms whose value in R^n is at most this(x) - error |x|; None if no norm can bear it.
+        """Terms whose value in R^n is at most this(x) - error |x|; None if no norm is large enough.
 
-        With a center at most this(x) - error |x - center|.
+        With a center: at most this(x) - error |x - center|.
         """
         l1, group, l2, square = self.weights
         if l2 >= error:
@@ -320,7 +320,7 @@ class Terms:
         return self.with_weights(l1, group, l2, square)
 
     def penalised(self, n: int) -> Host:
-        """Which of n variables cannot grow without end without the value doing so?"""
+        """Which of n variables cannot grow without bound unless the value does?"""
         if self.square > 0.0 or self.l2 > 0.0:
             return np.ones(n, dtype=bool)
         found = np.broadcast_to(self.l1, n) > 0.0
@@ -333,8 +333,8 @@ class Terms:
     def falling(self, slope: Array) -> Array | None:
         """The direction within the set along which <slope, x> + the norms decreases fastest.
 
-        Only directions that never leave the set count, and those along which it stays constant, to
-        rounding, do too.  None if there is none.
+        Only directions that never leave the set count; those along which it is constant, up to
+        rounding, count too. None if there is none.
         """
         nearly = self.times(1.0 - 2.0**-32)
         pull = soft(-slope, nearly.l1)
@@ -360,13 +360,13 @@ class Terms:
     # --- the links of the chain for groups, l2 and the ball, in terms of the groups' lengths
 
     def layout(self, n: int) -> GroupLayout:
-        """The groups in R^n; all variables in one where groups have no weight."""
+        """The groups in R^n; all variables in one group if groups have no weight."""
         if self.group == 0.0 or self.groups is None:
             return UNGROUPED
         return self.groups.layout(n)
 
     def lengths(self, x: Array) -> tuple[Host, GroupLayout]:
-        """|x_G| for each group, also if its square is not a number; without groups just |x|."""
+        """|x_G| for each group, even if its square overflows; without groups just |x|."""
         layout = self.layout(x.shape[0])
         if layout is UNGROUPED:
             return np.array([norm(x)]), layout
@@ -379,10 +379,11 @@ class Terms:
     def shrunk(
         self, lengths: Host, layout: GroupLayout, divisor: float = 1.0
     ) -> tuple[Host, Host, float, float]:
-        """What groups, l2 and the ball leave of a vector whose groups have these lengths.
+        """How groups, l2 and the ball shrink a vector whose groups have these lengths.
 
-        The lengths after the shrinking by groups; the factor of each group in all; the length after
-        the shrinking by groups; and that in the end.  The weights are divided by ``divisor``.
+        Returns the groups' lengths after shrinking each group; the total factor of each group; the
+        length after shrinking the groups; and the final length.  The weights are divided by
+        ``divisor``.
         """
         kept = self.kept(lengths, layout, divisor)
         total = norm(kept)
@@ -418,7 +419,7 @@ def smallest(weight: L1Weight) -> float:
 
 
 def _ratio(part: Any, whole: Any) -> Any:
-    """part/whole, and 0 where the whole is 0."""
+    """part/whole, or 0 where the whole is 0."""
     return part / np.where(whole > 0.0, whole, INFINITY)
 
 
