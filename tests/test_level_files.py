@@ -204,7 +204,7 @@ def test_a_level_without_end_exits_with_1_and_what_solve_refuses_with_2(here, ca
     (here / "p.toml").write_text(THREE + '[solve]\nmethod = "exact"\n')
     assert main(["solve", "p.toml"]) == 2
     assert capsys.readouterr().err == (
-        "tiebreak: solve: method must be 'auto' or 'conic' for three levels or more and for slacks, got 'exact'\n"
+        "tiebreak: solve: method must be 'auto' or 'conic' for three or more levels or slacks, got 'exact'\n"
     )
     (here / "p.toml").write_text(THREE + '[solve]\ncheckpoint = "run.npz"\n')
     assert main(["solve", "p.toml"]) == 2

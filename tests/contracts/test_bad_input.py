@@ -46,19 +46,19 @@ WRONG = {
     "entries whose squares overflow": (
         lambda: tb.solve(small(lower=tb.LeastSquares([[1e160, 1.0]], [1.0]))),
         ValueError,
-        "solve: A of LeastSquares in lower must be between 1e-152 and 1e+152 in size, or squares of its entries are no numbers; got |A| = 1e+160: rescale it",
+        "solve: A of LeastSquares in lower must be between 1e-152 and 1e+152 in size, or squares of its entries overflow or underflow; got |A| = 1e+160: rescale it",
     ),
     "entries whose squares underflow": (
         lambda: tb.solve(small(upper=tb.Logistic(1e-160 * I2, [1.0, -1.0])), "exact"),
         ValueError,
-        "solve: A of Logistic in upper must be between 1e-152 and 1e+152 in size, or squares of its entries are no numbers; got |A| = 1.4e-160: rescale it",
+        "solve: A of Logistic in upper must be between 1e-152 and 1e+152 in size, or squares of its entries overflow or underflow; got |A| = 1.4e-160: rescale it",
     ),
     "a point of a problem whose squares overflow": (
         lambda: tb.certify(
             small(lower=tb.LeastSquares(sp.csr_array(1e200 * I2), [1.0, 1.0])), I2[0]
         ),
         ValueError,
-        "certify: A of LeastSquares in lower must be between 1e-152 and 1e+152 in size, or squares of its entries are no numbers; got |A| = 1.4e+200: rescale it",
+        "certify: A of LeastSquares in lower must be between 1e-152 and 1e+152 in size, or squares of its entries overflow or underflow; got |A| = 1.4e+200: rescale it",
     ),
     "operator wrong adjoint": (
         lambda: tb.LeastSquares(
@@ -1055,7 +1055,7 @@ WRONG = {
     "solve method": (
         lambda: tb.solve(small(), "quicksort"),
         ValueError,
-        "solve: unknown method 'quicksort', known are \"auto\" and all that tb.methods() lists",
+        "solve: unknown method 'quicksort', known are \"auto\" and those in tb.methods()",
     ),
     "solve method misspelt": (
         lambda: tb.solve(small(), "AGM_BIO"),

@@ -279,7 +279,7 @@ def relying(**promise):
 
 def test_what_a_proof_relies_on_is_said_where_it_is_called_proved(tmp_path):
     """As by print(result): convexity of a callable is a promise, and so is a radius."""
-    promised = "Assumes that lower is convex, with right gradients"
+    promised = "Assumes that lower is convex, with correct gradients"
     result = tb.solve(relying(), "agm-bio", x0=np.ones(3), max_iter=20)
     assert promised in str(result)
     assert result.to_dict()["assumed"] == [promised]

@@ -164,7 +164,7 @@ def test_a_function_is_told_too():
 
 
 def test_what_is_neither_is_refused_in_a_sentence():
-    words = r"^solve: progress must be True, False, a function of a row or have update\(row\) and "
+    words = r"^solve: progress must be True, False, a function of a row, or an object with up"
     with pytest.raises(TypeError, match=words):
         tb.solve(problem(), progress="yes")
 

@@ -115,14 +115,16 @@ def test_levels_have_details_and_where_there_are_steps_a_picture():
     assert three.details().startswith(str(three))
     assert three.method in " ".join(three.details().split())
     assert two.plot().axes
-    with pytest.raises(ValueError, match=r"^plot: three levels or more, and slacks, have no steps"):
+    with pytest.raises(
+        ValueError, match=r"^plot: three or more levels, or levels with slack, have no"
+    ):
         three.plot()
 
 
 def test_a_callable_is_assumed_to_be_convex():
     own = tb.Smooth(lambda x: 0.5 * float(x @ x), lambda x: x)
     result = tb.solve(tb.Levels(tb.LeastSquares(np.eye(2, 4), np.ones(2)), own))
-    assert "Assumes that upper is convex, with right gradients" in str(result)
+    assert "Assumes that upper is convex, with correct gradients" in str(result)
     assert result.levels["level 1"].held == "gap"  # it was no factorisation that held it
 
 

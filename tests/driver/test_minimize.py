@@ -658,17 +658,17 @@ WRONG = {
     "no jac": (
         call(jac=None), ValueError,
         "minimize: jac must give the gradient of upper, got None (True says that upper returns "
-        "value and gradient; none is approximated)",
+        "value and gradient; no gradient is approximated)",
     ),
     "jac False": (
         call(jac=False), ValueError,
         "minimize: jac must give the gradient of upper, got False (True says that upper returns "
-        "value and gradient; none is approximated)",
+        "value and gradient; no gradient is approximated)",
     ),
     "no lower jac": (
         call(jac=(grad_f, None)), ValueError,
         "minimize: jac must give the gradient of lower, got None (True says that lower returns "
-        "value and gradient; none is approximated)",
+        "value and gradient; no gradient is approximated)",
     ),
     "SciPy's differences": (
         call(jac="2-point"), TypeError, f"{PAIR}'2-point'; {APPROXIMATED}",
@@ -686,7 +686,7 @@ WRONG = {
     ),
     "a gradient too many": (
         call(lower=tb.LeastSquares(A, B)), ValueError,
-        "minimize: jac of lower must be None, for LeastSquares knows its gradient, got function",
+        "minimize: jac of lower must be None because LeastSquares knows its gradient, got function",
     ),
     "upper a number": (
         call(upper=3.0), TypeError,
@@ -728,7 +728,7 @@ WRONG = {
     ),
     "args for a ready function": (
         call(lower=tb.LeastSquares(A, B), jac=(grad_f, None), args=((), (A, B))), ValueError,
-        "minimize: args of lower must be empty, for LeastSquares takes none, got 2",
+        "minimize: args of lower must be empty because LeastSquares takes none, got 2",
     ),
     "check_gradients": (
         call(check_gradients="yes"), TypeError,

@@ -79,7 +79,7 @@ def test_a_registered_method_is_known_by_name_everywhere(own):
 @pytest.mark.parametrize("name", ["agm-bio", "auto", "custom"])
 def test_a_name_that_is_taken_is_refused(own, name):
     own.name = name
-    with pytest.raises(ValueError, match=f"^register: name must be its own, got '{name}' of Own"):
+    with pytest.raises(ValueError, match=f"^register: name must be unused, got '{name}' of Own"):
         tb.register(own)
     assert tb.methods()[0].name == "agm-bio"
 
@@ -116,7 +116,7 @@ def test_a_file_with_a_method_is_run_and_bad_ones_are_refused(tmp_path):
     assert registry.from_file("agm-bio") == "agm-bio"
     assert registry.from_file(f"{path}:Own") == "own"
     assert registry.METHODS.pop("own").__module__ == "mine"
-    with pytest.raises(ValueError, match="must name a class of that file"):
+    with pytest.raises(ValueError, match="must name a class in that file"):
         registry.from_file(f"{path}:Other")
-    with pytest.raises(ValueError, match="must name a file that is there"):
+    with pytest.raises(ValueError, match="must name an existing file"):
         registry.from_file(f"{tmp_path}/none.py:Own")

@@ -909,7 +909,7 @@ def test_a_checkpoint_of_another_format_is_refused_with_a_sentence(tmp_path, mon
     monkeypatch.setattr("tiebreak.driver.checkpoint.RUN_FORMAT", 0)
     tb.solve(small(), STEPS, max_iter=5, checkpoint=path)
     monkeypatch.undo()
-    with pytest.raises(ValueError, match="was written in format 0, this version needs"):
+    with pytest.raises(ValueError, match="has format 0, but this version needs"):
         tb.solve(small(), STEPS, checkpoint=path)
 
 
@@ -1116,7 +1116,9 @@ def test_the_state_of_a_method_from_elsewhere_is_not_saved_and_its_result_return
         def step(self, problem: Any, state: State) -> State:
             return state
 
-    with pytest.warns(RuntimeWarning, match="could not be written .the state of a method must be"):
+    with pytest.warns(
+        RuntimeWarning, match="could not be written .the state of a method must consist"
+    ):
         result = tb.solve(small(), Elsewhere(), max_iter=3, checkpoint=tmp_path / "run.npz")
     assert result.nit == 3
 

@@ -437,7 +437,7 @@ def test_an_answer_without_its_proof_is_called_solved_not_proved():
 
 def test_what_a_proof_assumes_is_said():
     hidden = tb.Smooth(lambda x: 0.5 * float(x @ x), lambda x: x)
-    assert "Assumes that upper is convex, with right gradients" in str(
+    assert "Assumes that upper is convex, with correct gradients" in str(
         tb.solve(small(upper=hidden))
     )
     promised = tb.solve(small(domain=tb.Space(), radius=3.0), "adaptive")

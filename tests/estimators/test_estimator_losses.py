@@ -191,7 +191,7 @@ def test_validation_data_without_any_hinge_loss_are_interpolated():
 @pytest.mark.parametrize("loss", HINGES)
 def test_more_classes_need_the_logistic_loss(loss):
     X, _ = labels()
-    with pytest.raises(ValueError, match=f"loss='{loss}', and more classes with loss='logistic'"):
+    with pytest.raises(ValueError, match=f"loss='{loss}'; use loss='logistic' for more classes"):
         TieBreakClassifier(loss=loss).fit(X, np.arange(len(X)) % 3)
 
 

@@ -212,7 +212,7 @@ def test_separable_data_warn_or_raise_and_others_never(count):
         y = np.where(X @ rng.normal(size=4) + 0.1 > 0.0, "a", "b")
         if len(set(y)) < 2:
             continue
-        with pytest.raises(NoMinimiserError, match="falls for ever along") as error:
+        with pytest.raises(NoMinimiserError, match="keeps decreasing along") as error:
             TieBreakClassifier(on_no_minimiser="error").fit(X, y)
         sides = np.where(y == "b", 1.0, -1.0)
         margins = sides * (X @ error.value.coef[0] + error.value.intercept[0])
@@ -474,7 +474,7 @@ def test_a_reference_is_in_the_order_of_the_columns_or_refused():
 
 
 def test_a_reference_that_is_not_used_is_said():
-    words = r"^TieBreakRegressor: reference is not used where prefer is 'norm'; write prefer="
+    words = r"^TieBreakRegressor: reference is not used if prefer is 'norm'; write prefer="
     with pytest.warns(UserWarning, match=words):
         TieBreakRegressor(reference=np.ones(3)).fit(np.eye(2, 3), [0.0, 1.0])
 
@@ -487,7 +487,7 @@ NOT_THEIRS = ("Problem(", "radius", "atol", "criterion", "error_bound", "gamma",
     [
         (TieBreakRegressor("smooth", rtol=1e-16), "as small as rounding allows"),
         (TieBreakRegressor(), "times as wide as asked"),
-        (TieBreakRegressor(slack=0.1), "assume how large"),
+        (TieBreakRegressor(slack=0.1), "assume a size"),
     ],
 )
 def test_the_advice_of_a_fit_is_about_its_own_parameters(model, why):

@@ -1,1 +1,1 @@
-"""What a person looks at: pictures, pages for the browser, outputs of notebooks, progress."""
+"""Everything visual: pictures, HTML pages, notebook output and progress."""

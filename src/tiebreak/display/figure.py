@@ -1,4 +1,4 @@
-"""A matplotlib figure that shows itself: in a notebook, and from a script in the browser."""
+"""A matplotlib figure that shows itself, in a notebook or (from a script) in the browser."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tiebreak.display.page import open_in_browser
 
 
 class ShownFigure(Figure):
-    """Made without pyplot, so nothing keeps it alive or draws it twice.
+    """A figure made without pyplot, so that nothing keeps it alive or draws it twice.
 
-    IPython draws figures of pyplot only; this one brings its own picture for the output of a cell.
+    IPython draws only pyplot figures; this one renders itself for the output of a cell.
     """
 
     def __init__(self, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""HTML from text: everything that comes from outside is escaped here."""
+"""HTML from text: everything from outside is escaped here."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from tiebreak.display.views import Table
 
 
 def escaped(text: object) -> str:
-    """As text of a page or in the quotes of an attribute."""
+    """Escape text for a page or for a quoted attribute."""
     return html.escape(str(text), quote=True)
 
 
 def resource(name: str) -> str:
-    """A file of this package."""
+    """Return the text of a file in this package."""
     return files("tiebreak.display").joinpath(name).read_text(encoding="utf-8")
 
 
 def digest(text: str) -> str:
-    """By which the page's policy knows its own script and style."""
+    """Return the hash by which the page's policy allows its own script and style."""
     return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
 
 
 def json_for_script(data: Any) -> str:
-    """JSON that cannot end the element that it is in; infinities as words, not a number as null."""
+    """Return JSON that cannot close its element; infinities become words, NaN becomes null."""
     text = json.dumps(_plain(data), allow_nan=False, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -49,7 +49,7 @@ def _plain(data: Any) -> Any:
 
 
 class TableStyle(NamedTuple):
-    """Attributes for the tags of a table, where there is no style sheet."""
+    """Attributes for the tags of a table without a style sheet."""
 
     table: str = ""
     caption: str = ""
@@ -58,7 +58,7 @@ class TableStyle(NamedTuple):
 
 
 def table_html(table: Table, style: TableStyle = TableStyle()) -> str:  # noqa: B008
-    """A table; for a style sheet its cells know their column, for narrow screens."""
+    """Return a table; with a style sheet, cells carry their column's name for narrow screens."""
     head = "".join(
         f'<th scope="col"{style.cell if i else style.first}>{escaped(name)}</th>'
         for i, name in enumerate(table.header)

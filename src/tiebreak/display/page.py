@@ -1,6 +1,5 @@
-"""A result as one self-contained HTML page: curves, tables and the whole report.
-
-And as the output of a notebook's cell: how it ended, the table, a picture, and no script.
+"""A result as one self-contained HTML page with curves, tables and the full report. Also the output
+of a notebook cell: how the run ended, the table and a picture, without scripts.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ from tiebreak.display.svg import picture
 from tiebreak.display.views import Panel, Table, View
 from tiebreak.linalg.archive import write_atomically
 
-MOST = 3000  # rows of all groups together that a page holds: about half a megabyte
+MOST = 3000  # rows that a page holds, over all groups: about half a megabyte
 
 
 def write_page(view: View, path: Path, title: str = "") -> Path:
-    """The page at ``path``, whole or not at all; returns the path."""
+    """Write the page to ``path``, completely or not at all, and return the path."""
     text = page(view, title)
     write_atomically(path, lambda file: file.write(text.encode()))
     return path
 
 
 def open_page(view: View) -> Path:
-    """The page in a temporary file, opened in the browser; returns the path."""
+    """Write the page to a temporary file, open it in the browser, and return the path."""
     folder = Path(tempfile.mkdtemp(prefix="tiebreak-"))
     path = write_page(view, folder / "report.html")
     open_in_browser(path)
@@ -43,7 +42,7 @@ def open_page(view: View) -> Path:
 
 
 def page(view: View, title: str = "") -> str:
-    """The page as text. It loads nothing: its policy allows its own style and script alone."""
+    """Return the page. It loads nothing: its policy allows only its own style and script."""
     style, script = resource("report.css"), resource("report.js")
     policy = (
         f"default-src 'none'; style-src {digest(style)}; script-src {digest(script)}; "
@@ -62,10 +61,10 @@ def page(view: View, title: str = "") -> str:
         *_cards(view),
         *_curves(view),
         *map(_table, view.tables),
-        f"<details{'' if view.kind == 'race' else ' open'}><summary>The whole report</summary>"
+        f"<details{'' if view.kind == 'race' else ' open'}><summary>The full report</summary>"
         f'<pre id="report">{escaped(view.details)}</pre></details>',
         "</main>",
-        "<footer>Made by tiebreak. This file is complete in itself: it loads nothing.</footer>",
+        "<footer>Made by tiebreak. This file is self-contained: it loads nothing.</footer>",
         f'<script type="application/json" id="data">{json_for_script(_data(view))}</script>',
         f"<script>{script}</script>\n</body>\n</html>\n",
     ])  # fmt: skip
@@ -95,7 +94,7 @@ def _cards(view: View) -> Iterator[str]:
 
 
 def _curves(view: View) -> Iterator[str]:
-    """The controls, a place for every panel, and the readout; the script draws into it."""
+    """Yield the controls, a place for every panel, and the readout; the script draws into them."""
     if not view.has_curves:
         if drawn := picture(view):
             name = "What is proved, and what was asked"
@@ -137,7 +136,7 @@ def _panel(panel: Panel) -> str:
 
 
 def _scale(key: str, name: str, is_log: bool) -> str:
-    """Linear or logarithmic."""
+    """Return the switch between a linear and a logarithmic scale."""
     choices = "".join(
         f'<label><input type="radio" name="scale-{key}" value="{kind}"'
         f"{' checked' if is_log == (kind == 'log') else ''}><span>{kind}</span></label>"
@@ -147,16 +146,16 @@ def _scale(key: str, name: str, is_log: bool) -> str:
 
 
 def _readout(view: View) -> str:
-    """A slider through the rows, for pointer and keyboard, and the numbers at its place."""
+    """Return a slider through the rows, for mouse and keyboard, and the numbers at its position."""
     names = "".join(f'<th scope="col">{escaped(name)}</th>' for _, name in view.readout)
     first = '<th scope="col">method</th>' if len(view.groups) > 1 else ""
     stack = "" if first else ' class="stacked"'
     return (
-        '<div class="readout"><label for="at">Read off the curves '
+        '<div class="readout"><label for="at">Read values off the curves '
         "<small>(point at a picture, or use the arrow keys here)</small></label>"
         '<input type="range" id="at" min="0" value="0" step="1">'
-        '<div class="scroll" tabindex="0" role="region" aria-label="Numbers at this place">'
-        f'<table id="numbers"{stack}><caption>Numbers at this place</caption>'
+        '<div class="scroll" tabindex="0" role="region" aria-label="Numbers at this position">'
+        f'<table id="numbers"{stack}><caption>Numbers at this position</caption>'
         f"<thead><tr>{first}{names}</tr></thead>"
         '<tbody></tbody></table></div><p id="thinned"></p></div>'
     )
@@ -164,7 +163,7 @@ def _readout(view: View) -> str:
 
 def _table(table: Table) -> str:
     name = escaped(table.caption)
-    # Cells of a table of few rows go below each other on a narrow screen.
+    # On a narrow screen, the cells of a table with few rows are stacked.
     stacked = " stacked" if len(table.rows) <= 4 else ""
     return (
         f'<section class="table scroll{stacked}" tabindex="0" aria-label="{name}">'
@@ -173,7 +172,7 @@ def _table(table: Table) -> str:
 
 
 def _data(view: View) -> dict[str, Any]:
-    """What the script draws, thinned, and the numbers of ``to_dict``."""
+    """Return what the script draws, thinned, and the numbers of ``to_dict``."""
     drawn = [curve.column for panel in view.panels for curve in panel.curves]
     most = MOST // max(len(view.groups), 1)
     kept = [group.thinned(most, drawn) for group in view.groups] if view.has_curves else []
@@ -199,12 +198,13 @@ def _data(view: View) -> dict[str, Any]:
 
 
 def open_in_browser(path: Path) -> None:
-    """Open a file in the browser; where there is none, a warning says where the file is."""
+    """Open a file in the browser; without one, warn and say where the file is."""
     if not webbrowser.open(path.resolve().as_uri()):
         warnings.warn(f"no browser could be opened; the file is {path}", stacklevel=3)
 
 
-SIGNS = {"good": "✓", "fair": "~", "poor": "!"}  # of the tones, for those who see no colour
+# signs for the tones, for readers who do not see colours
+SIGNS = {"good": "✓", "fair": "~", "poor": "!"}
 CELL = "white-space:nowrap;padding:2px 9px;border-bottom:1px solid rgba(128,128,128,.4)"
 STYLE = TableStyle(
     table=' style="border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:13px"',
@@ -215,7 +215,7 @@ STYLE = TableStyle(
 
 
 def notebook_html(view: View) -> str:
-    """What is seen of a result in a notebook, in whatever colours it has."""
+    """Return a result for a notebook, readable in any colour scheme."""
     first = "".join(table_html(table, STYLE) for table in view.tables[:1])
     return (
         '<div class="tiebreak" style="font-family:system-ui,sans-serif;line-height:1.45">'

@@ -1,6 +1,5 @@
-"""A picture of a run: both levels, their values, what is proved about them, and when.
-
-Drawn from the recorded rows alone, on a figure of its own: no pyplot, no global state.
+"""A picture of a run: the values of both levels, what is proved about them, and when. It is drawn
+only from the recorded rows, without pyplot or global state.
 """
 
 from __future__ import annotations
@@ -19,28 +18,29 @@ from tiebreak.proofs.certificate import UNDERFLOW
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-NO_GAP = 1e-100  # a gap below this part of the largest one is drawn as a gap of 0
+NO_GAP = 1e-100  # gaps below this share of the largest are drawn as 0
 DARK, BAND, GREY = "#1f3b6f", "#c3d0e8", "0.45"
 
 
 def convergence(run: View, path: str | Path | None = None) -> Any:
-    """Values with their proved bounds above, proved gaps below; the upper level on the left.
+    """Draw values with proved bounds on top, proved gaps at the bottom, the upper level on the
+    left.
 
-    The lower edge of the band is proved: no minimiser of the lower level has a smaller f, no
-    point of the domain a smaller g.  Where f(x) has fallen below it, x is not quite feasible and
-    f(x) < f* is proved: the band is hatched and the gap drawn with open circles.  Steps at which
-    nothing is proved are marked by crosses on the upper rim of the gaps.
+    The lower edge of the band is proved: no minimiser of the lower level has a smaller f, and no
+    point of the domain has a smaller g. If f(x) is below it, x is slightly suboptimal for g and
+    f(x) < f* is proved: the band is hatched and the gap is drawn with open circles. Crosses at the
+    upper edge of the gaps mark steps at which nothing is proved.
 
     Args:
         run: the view of what ``solve`` returned.
-        path: where to save it (.png, .pdf, .svg), atomically; not saved if None.
+        path: where to save it (.png, .pdf, .svg); not saved if None.
 
     Returns:
         The matplotlib figure; a notebook shows it, ``show()`` opens it in the browser.
     """
     columns, report = run.groups[0].columns, run.report
     step = columns["iteration"]
-    is_direct = len(step) < 3  # a factorisation: a line through two points says nothing
+    is_direct = len(step) < 3  # a direct method: a line through two points tells nothing
     figure = new_figure(9.0, 2.8 if is_direct else 6.0)
     heights = (1.0,) if is_direct else (1.0, 1.15)
     axes = figure.subplots(
@@ -62,7 +62,7 @@ def convergence(run: View, path: str | Path | None = None) -> Any:
 
 
 def tradeoff_curve(curve: View, path: str | Path | None = None) -> Any:
-    """f*(slack) with its bounds over the slack as a share of g*, and what each slack gains."""
+    """Draw f*(slack) with its bounds against the slack as a share of g*, and what each gains."""
     figure = new_figure(7.0, 4.2)
     ax = figure.subplots()
     slack, value, low, high = map(
@@ -79,16 +79,16 @@ def tradeoff_curve(curve: View, path: str | Path | None = None) -> Any:
             f"{y - value[0]:+.3g}", (x, y),
             textcoords="offset points", xytext=(4, 6), fontsize=9, color=GREY,
         )  # fmt: skip
-    ax.set_xlabel("given up of the lower level" + (", per cent of $g^*$" if is_relative else ""))
+    ax.set_xlabel("slack of the lower level" + (", per cent of $g^*$" if is_relative else ""))
     ax.set_ylabel("best value of the upper level, $f^*$")
     what = "sensitive: " if curve.report["sensitive"] else ""
-    ax.set_title(f"{what}what giving up a little of $g$ buys in $f$", fontsize=10.5)
+    ax.set_title(f"{what}what a little slack in $g$ gains in $f$", fontsize=10.5)
     ax.margins(x=0.06, y=0.12)
     return saved(figure, path)
 
 
 def new_figure(width: float, height: float) -> Any:
-    """On a canvas of its own; a sentence where matplotlib is missing."""
+    """Return a new figure with its own canvas; raise ImportError without matplotlib."""
     try:
         import matplotlib.figure  # noqa: F401  (that it is there)
 
@@ -99,7 +99,7 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def saved(figure: Any, path: str | Path | None) -> Any:
-    """The figure, written to ``path`` whole or not at all if one is given."""
+    """Save the figure to ``path`` if one is given, completely or not at all; return it."""
     if path is not None:
         target = Path(path)
         kind = target.suffix[1:] or "png"
@@ -108,7 +108,7 @@ def saved(figure: Any, path: str | Path | None) -> Any:
 
 
 def _draw_values(ax: Axes, letter: str, step: Column, value: Column, best: Column) -> None:
-    """f(x_k), the best bound proved so far, and the band between them."""
+    """Draw f(x_k), the best bound proved so far, and the band between them."""
     known = np.isfinite(best)
     ax.plot(step, value, color=DARK, linewidth=1.6, marker=_dots(step), label=f"${letter}(x_k)$")
     if known.any():
@@ -131,7 +131,7 @@ def _draw_values(ax: Axes, letter: str, step: Column, value: Column, best: Colum
 
 
 def _draw_proof(ax: Axes, letter: str, way: float, proved: float, asked: float) -> None:
-    """How far the value has come, what was asked and what is proved, on one log axis."""
+    """Draw the progress made, what was asked and what is proved, on one log axis."""
     said = f"proved gap of {letter}" if proved >= 0.0 else f"proved: {letter}(x) < {letter}* by"
     sizes = {f"|{letter}(x0) - {letter}(x)|": way, "asked": asked, said: abs(proved)}
     known = [size for size in sizes.values() if math.isfinite(size) and size > NO_GAP]
@@ -151,13 +151,14 @@ def _draw_proof(ax: Axes, letter: str, way: float, proved: float, asked: float) 
 
 
 def _draw_gaps(ax: Axes, letter: str, step: Column, gap: Column, tolerance: float) -> None:
-    """The proved gap on a log axis: its size where it is negative, crosses where there is none."""
-    is_asked = tolerance > UNDERFLOW  # with rtol=0 the tolerance is what underflow may hide
+    """Draw the proved gap on a log axis: its size if negative, a cross if there is none."""
+    is_asked = tolerance > UNDERFLOW  # with rtol=0 the tolerance only covers underflow
     known = np.isfinite(gap)
     sizes = np.abs(gap[known])
     sizes = sizes[sizes > NO_GAP * np.max(sizes, initial=0.0)]
     positive = np.append(sizes, tolerance if is_asked else [])
-    floor = 0.1 * float(positive.min()) if positive.size else 1e-16  # where a gap of 0 is drawn
+    # the height at which a gap of 0 is drawn
+    floor = 0.1 * float(positive.min()) if positive.size else 1e-16
     shown = np.where(known, np.maximum(np.abs(gap), floor), np.nan)
     above = np.where(gap >= 0.0, shown, np.nan)
     if np.isfinite(above).any():
@@ -192,17 +193,17 @@ def _draw_gaps(ax: Axes, letter: str, step: Column, gap: Column, tolerance: floa
 
 
 def _dots(step: Column) -> str:
-    """A line of one or two points is invisible without markers."""
+    """Return a marker for one or two points, which would be invisible as a line."""
     return "." if step.size < 3 else ""
 
 
 def _thin(marked: Column) -> float | None:
-    """Many markers are thinned out to an even distance on the page."""
+    """Return the spacing of markers if there are many."""
     return 0.02 if int(marked.sum()) > 30 else None
 
 
 def _scale_steps(ax: Axes, step: Column) -> None:
-    """Logarithmic from 1 on, with a short linear piece for step 0, the start."""
+    """Make the axis logarithmic from 1 on, with a short linear piece for step 0."""
     ax.set_xscale("symlog", linthresh=1.0, linscale=0.3)
     ax.set_xlim(0.0, 1.05 * float(step.max(initial=1.0)))
     ax.spines[["top", "right"]].set_visible(False)

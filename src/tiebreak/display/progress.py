@@ -1,6 +1,5 @@
-"""How far a run is, while it runs: in a notebook, by rich or tqdm, or as one line.
-
-All of it goes to standard error, and only as often as an eye can follow.
+"""Live progress of a run: in a notebook, with rich or tqdm, or as one line. It goes to standard
+error, no more often than the eye can follow.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Screen:
-    """Where progress is shown; this one is the line of a terminal, written over and over."""
+    """A place to show progress; this one is a terminal line that is overwritten."""
 
     every = 0.1  # seconds between two updates
     _is_used = False
@@ -25,19 +24,19 @@ class Screen:
         self.text(words(row))
 
     def text(self, said: str) -> None:
-        """Show a line, on the line before; a longer one than the terminal would not go away."""
+        """Overwrite the line, cut to the terminal's width: longer lines would not disappear."""
         self._is_used = True
         width = shutil.get_terminal_size((97, 24)).columns - 1
         print(f"\r{said[:width]:<{min(width, 96)}}", end="", file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """The last line stays."""
+        """End with the last line left visible."""
         if self._is_used:
             print(file=sys.stderr, flush=True)
 
 
 class Log(Screen):
-    """For a file or a pipe: a whole line now and then, without control characters."""
+    """For a file or a pipe: complete lines from time to time, without control characters."""
 
     every = 10.0
 
@@ -49,7 +48,7 @@ class Log(Screen):
 
 
 class Notebook(Screen):
-    """One output below the cell, updated."""
+    """One output below the cell that is updated."""
 
     every = 0.2
 
@@ -70,15 +69,15 @@ class Notebook(Screen):
 
 
 class Rich(Screen):
-    """Both levels below each other, drawn by rich."""
+    """A table of both levels, drawn by rich."""
 
-    every = 0.5  # one takes more than a millisecond
+    every = 0.5  # an update takes more than a millisecond
 
     def __init__(self) -> None:
         from rich.console import Console
         from rich.live import Live
 
-        # What a callback prints stays where it was sent to.
+        # Do not redirect what a callback prints.
         self._live = Live(
             console=Console(stderr=True), auto_refresh=False,
             redirect_stdout=False, redirect_stderr=False,
@@ -101,7 +100,7 @@ class Rich(Screen):
         self._show(Text(said, no_wrap=True, overflow="ellipsis"))
 
     def _show(self, what: Any) -> None:
-        self._live.start()  # the first one does
+        self._live.start()  # on the first row
         self._live.update(what, refresh=True)
 
     def close(self) -> None:
@@ -109,7 +108,7 @@ class Rich(Screen):
 
 
 class Tqdm(Screen):
-    """A line of tqdm's, below the bars that are there already."""
+    """A tqdm line below any existing bars."""
 
     def __init__(self) -> None:
         from tqdm import tqdm
@@ -124,7 +123,7 @@ class Tqdm(Screen):
 
 
 class Told(Screen):
-    """An object of the user's, or a function: told every recorded row."""
+    """The user's own object or function, called with every recorded row."""
 
     every = 0.0
 
@@ -144,7 +143,7 @@ class Told(Screen):
 
 
 def screen_for(progress: object) -> Screen:
-    """Where the progress of this run is shown."""
+    """Choose where to show the progress of this run."""
     if progress is not True:
         return Told(progress)
     if _is_notebook():
@@ -160,13 +159,13 @@ def screen_for(progress: object) -> Screen:
 
 
 def _is_notebook() -> bool:
-    """Is there a kernel that shows outputs of cells?  Not a terminal's IPython."""
+    """Does a notebook kernel show our output?  IPython in a terminal does not count."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return hasattr(shell, "kernel")
 
 
 def words(row: Row) -> str:
-    """A row as one line."""
+    """Return a row as one line."""
     return (
         f"step {row.iteration:>7,}   f {row.upper_value:<13.7g} gap {row.upper_gap:<9.2e}   "
         f"g {row.lower_value:<13.7g} gap {row.lower_gap:<9.2e}   {row.seconds:7.1f} s"

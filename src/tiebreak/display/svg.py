@@ -1,6 +1,5 @@
-"""The curves of a view as one static SVG picture: no script, no style sheet, small.
-
-Lines take the colour of the text around them, so it is readable on light and dark notebooks.
+"""The curves of a view as one small static SVG picture, without scripts or style sheets. Lines take
+the colour of the surrounding text, so that they are readable in light and dark notebooks.
 """
 
 from __future__ import annotations
@@ -15,32 +14,33 @@ from tiebreak.display.markup import escaped
 from tiebreak.display.views import Column, Curve, Group, Panel, ProvedGap, View, number
 from tiebreak.proofs.certificate import UNDERFLOW
 
-LEAST_DRAWN, MOST_DRAWN = 1e-300, 1e300  # beyond them sums and quotients leave the floats
-WIDTH, HEIGHT = 340.0, 190.0  # of one panel
+LEAST_DRAWN, MOST_DRAWN = 1e-300, 1e300  # beyond these, sums and quotients overflow
+WIDTH, HEIGHT = 340.0, 190.0  # size of one panel
 LEFT, RIGHT, TOP, BOTTOM = 58.0, 10.0, 26.0, 34.0
 FOOT = HEIGHT - BOTTOM
-BLUE = "#4a7fd4"  # at least 3 to 1 on white and on black
+BLUE = "#4a7fd4"  # contrast of at least 3:1 on white and on black
 HUES = (BLUE, "#c8641e", "#2a9070", "#b0609f", "#8f7d14", "#7d8794")
-DASHES = ("", "7 3", "2 3", "8 2 2 2", "4 2")  # five and six hues: thirty methods
+# five dash patterns times six hues serve thirty methods
+DASHES = ("", "7 3", "2 3", "8 2 2 2", "4 2")
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-DEPTH = 1e-17  # errors below this part of the largest are rounding
+DEPTH = 1e-17  # errors below this share of the largest are rounding
 
 
 class Scale(NamedTuple):
-    """From a value to its share of the axis; values below every logarithm have none."""
+    """Maps a value to its position on an axis; values without a logarithm have none."""
 
     low: float
     high: float
     is_log: bool
 
     def at(self, values: Column) -> Column:
-        """The share, nan where there is none."""
+        """Return positions between 0 and 1, nan for values that have none."""
         with np.errstate(over="ignore", invalid="ignore"):
             sizes = np.log10(np.where(values > 0.0, values, np.nan)) if self.is_log else values
             return np.asarray((sizes - self.low) / (self.high - self.low))
 
     def ticks(self) -> list[tuple[float, str]]:
-        """A few round values, with their text."""
+        """Return a few round values with their labels."""
         raw = (self.high - self.low) / 4.0
         unit = 10.0 ** math.floor(math.log10(raw))
         step = next(k * unit for k in (1.0, 2.0, 5.0, 10.0) if k * unit >= 0.999 * raw)
@@ -60,7 +60,7 @@ class Scale(NamedTuple):
 
 
 def picture(view: View) -> str:
-    """All panels in two columns; of a run of one step its proofs, where there are any."""
+    """Draw all panels in two columns, or for a run of one step its proofs, if any."""
     if not view.has_curves:
         proved = [p for p in view.proofs if math.isfinite(p.proved)]
         return " ".join(_proof(p) for p in proved if UNDERFLOW < p.asked < math.inf)
@@ -68,7 +68,7 @@ def picture(view: View) -> str:
     rows = math.ceil(len(view.panels) / columns)
     keys = _keys(view.groups) if len(view.groups) > 1 else ""
     key_rows = math.ceil(len(view.groups) / 3) if keys else 0
-    words = "; ".join(panel.title for panel in view.panels)  # for those who do not see it
+    words = "; ".join(panel.title for panel in view.panels)  # the description for screen readers
     about = f"{words}. {view.status}, {view.heading}"
     parts = [_open(WIDTH * columns, HEIGHT * rows + 18.0 * key_rows, about)]
     for i, panel in enumerate(view.panels):
@@ -118,7 +118,7 @@ def _proof(proof: ProvedGap) -> str:
 
 
 def _beside(x: float, y: float) -> tuple[float, float]:
-    """A label in the middle of x, within the picture."""
+    """Return the position of a label centred at x, kept inside the picture."""
     return min(max(x, 58.0), WIDTH - 58.0), y
 
 
@@ -131,7 +131,7 @@ def _spot(x: float, y: float, fill: str, radius: float = 5.0) -> str:
 
 def _panel(view: View, panel: Panel) -> str:
     axis, name = view.axes[0]
-    # 600 points in all lines of a panel together.
+    # At most 600 points over all lines of a panel.
     most = min(110, 600 // len(view.groups))
     drawn = [_thinned(group, axis, panel, most) for group in view.groups]
     has_below = any(_below(group, panel).any() for group in drawn)
@@ -147,23 +147,23 @@ def _panel(view: View, panel: Panel) -> str:
 
 
 class Place(NamedTuple):
-    """Where values lie in a panel."""
+    """Maps values to coordinates in a panel."""
 
     vertical: Scale
-    last: float  # on the horizontal axis
-    is_wide: bool  # is that logarithmic, from 1 + 0 on?
+    last: float  # the largest value on the horizontal axis
+    is_wide: bool  # is that axis logarithmic, in 1 + value?
 
     def across(self, values: Column) -> Column:
-        """From left to right."""
+        """Return horizontal coordinates, from left to right."""
         logs = np.log1p(values) / math.log1p(self.last)
         return np.asarray(
             LEFT + (WIDTH - LEFT - RIGHT) * (logs if self.is_wide else values / self.last)
         )
 
     def up(self, values: Column) -> Column:
-        """From the foot to the top; an error of 0 at the foot of a logarithmic scale.
+        """Return vertical coordinates; an error of 0 is at the bottom of a logarithmic scale.
 
-        Infinite values have no place: a bound of -inf is none, and must not be drawn as one.
+        Infinite values get no coordinate: a bound of -inf is not a bound and must not be drawn.
         """
         values = np.where(np.isfinite(values), values, np.nan)
         if self.vertical.is_log:
@@ -218,7 +218,7 @@ def _thinned(group: Group, axis: str, panel: Panel, most: int) -> Group:
 
 
 def _scale(panel: Panel, groups: Sequence[Group]) -> Scale | None:
-    """From the least to the largest value; a bound far below the values would flatten them."""
+    """Return the scale of the values; it ignores far-away bounds, which would flatten them."""
     values = np.concatenate([g.columns[c.column] for g in groups for c in panel.curves[:1]])
     values = np.abs(values) if panel.has_signs else values
     values = values[np.abs(values) < MOST_DRAWN]
@@ -243,19 +243,19 @@ def _scale(panel: Panel, groups: Sequence[Group]) -> Scale | None:
 
 
 def _below(group: Group, panel: Panel) -> Column:
-    """Where a gap is negative: the value is proved to be below the optimum by as much."""
+    """Mark negative gaps, which prove that the value is below the optimum."""
     values = group.columns[panel.curves[0].column]
     return np.isfinite(values) & (values < 0.0) & panel.has_signs
 
 
 def _pieces(known: Column) -> list[Column]:
-    """The indices of stretches without a gap."""
+    """Return the indices of each unbroken stretch."""
     found = np.flatnonzero(known)
     return np.split(found, np.flatnonzero(np.diff(found) > 1) + 1) if found.size else []
 
 
 def _band(x: Column, low: Column, high: Column) -> str:
-    known = np.isfinite(low) & np.isfinite(high) & (low >= high)  # downwards on the page
+    known = np.isfinite(low) & np.isfinite(high) & (low >= high)  # y grows downwards
     parts = []
     for piece in _pieces(known):
         edge = [*zip(x[piece], high[piece], strict=True)]
@@ -273,8 +273,7 @@ def _curve(x: Column, y: Column, curve: Curve, index: int) -> str:
         look = 'stroke="currentColor" stroke-opacity="0.7" stroke-dasharray="4 2"'
         return f'<path d="{path}" {look}/>'
     hue, dash = HUES[index % len(HUES)], DASHES[index % len(DASHES)]
-    # A line of a few points is seen by its points, and one point alone is no line.
-    # Of a dozen points each is drawn.
+    # Draw up to a dozen points as dots as well; a single point would be no line.
     dotted = [i for piece in pieces if x.size <= 12 or piece.size == 1 for i in piece]
     dots = "".join(
         f'<circle cx="{x[i]:.1f}" cy="{y[i]:.1f}" r="2.6" fill="{hue}"/>' for i in dotted
@@ -302,7 +301,7 @@ def _label(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
 
 
 def _keys(groups: Sequence[Group]) -> str:
-    """The methods with their lines, three in a row."""
+    """Draw the legend: the methods with their lines, three to a row."""
     parts = []
     for i, group in enumerate(groups):
         x, y = 12.0 + 220.0 * (i % 3), 10.0 + 18.0 * (i // 3)
@@ -316,14 +315,14 @@ def _keys(groups: Sequence[Group]) -> str:
 
 
 def _power(exponent: int) -> str:
-    """A power of ten."""
+    """Return the label of a power of ten."""
     if -3 <= exponent <= 3:
         return f"{10.0**exponent:,.{max(-exponent, 0)}f}"
     return "10" + str(exponent).translate(RAISED)
 
 
 def _round(value: float, step: float) -> str:
-    """A multiple of a step, with the digits that it needs."""
+    """Format a multiple of a step with as many digits as it needs."""
     if step >= 1e-4 and abs(value) < 1e7:
         return f"{value:,.{max(-math.floor(math.log10(step) + 1e-9), 0)}f}"
     return "0" if abs(value) < 1e-9 * step else f"{value:.{_digits(value, step)}g}"

@@ -1,6 +1,5 @@
-"""What is to be seen of a result: its words, tables and curves, before anything is drawn.
-
-The page and the notebook's output are two drawings of the same view.
+"""The words, tables and curves of a result, before anything is drawn. The HTML page and the
+notebook output are two drawings of the same view.
 """
 
 from __future__ import annotations
@@ -13,15 +12,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-TONES = {"certified": "good", "solved": "fair"}  # of a status; all others are "poor"
-WORDS = {"solved": "solved, not proved"}  # where the status itself could mislead
+TONES = {"certified": "good", "solved": "fair"}  # the tone of a status; all others are "poor"
+WORDS = {"solved": "solved, not proved"}  # for a status that could mislead on its own
 LETTERS = {"upper": "f", "lower": "g"}
 
 Column = np.ndarray[Any, Any]
 
 
 class Card(NamedTuple):
-    """A number that matters, with what it is above and what is known of it below."""
+    """A key number, with its name above and what is known about it below."""
 
     label: str
     figure: str
@@ -45,7 +44,7 @@ class Curve(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """One pair of axes: curves of every group, a band between two columns, a line to reach."""
+    """One pair of axes: curves of every group, a band between two columns, a target line."""
 
     key: str
     title: str
@@ -53,13 +52,13 @@ class Panel(NamedTuple):
     band: tuple[str, str] | None = None
     asked: float | None = None
     is_log: bool = False
-    has_signs: bool = False  # a negative value says something: drawn by its size, as a circle
-    below: str = ""  # what such a circle says
-    missing: str = ""  # what a value of infinity says, drawn as a cross
+    has_signs: bool = False  # are negative values meaningful?  Then their size is drawn as a circle
+    below: str = ""  # what such a circle means
+    missing: str = ""  # what an infinite value means, drawn as a cross
 
 
 class ProvedGap(NamedTuple):
-    """Of one level: the proved gap at the start and at the end, and what was asked."""
+    """The proved gap of one level at the start and at the end, and what was asked."""
 
     level: str
     start: float
@@ -68,19 +67,19 @@ class ProvedGap(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Rows that belong together: of a run, or of one method of a race."""
+    """Rows that belong together: those of a run, or of one method in a race."""
 
     name: str
     columns: dict[str, Column]
 
     def thinned(self, most: int, by: Sequence[str]) -> Group:
-        """Fewer rows, chosen by the columns that are drawn."""
+        """Return fewer rows, chosen by the columns that are drawn."""
         kept = kept_rows([self.columns[name] for name in by], most)
         return Group(self.name, {name: column[kept] for name, column in self.columns.items()})
 
     @property
     def size(self) -> int:
-        """How many rows."""
+        """The number of rows."""
         return len(next(iter(self.columns.values())))
 
 
@@ -90,13 +89,13 @@ class View:
 
     Attributes:
         kind: "run", "levels", "race" or "tradeoff".
-        status, tone: the word that stands out, and whether it is "good", "fair" or "poor".
+        status, tone: the word shown large, and whether it is "good", "fair" or "poor".
         heading, sentence: what it is, and how it ended.
-        assumed: what all that is called proved relies on and nobody has checked, in sentences.
-        axes: what may be on the horizontal axis: column and name.
-        readout: what is told of a row: column and name.
-        proofs: of a run: drawn in the place of curves where there are only two or three points.
-        details: the whole report as text.
+        assumed: what the proofs rely on without having checked it, in sentences.
+        axes: the choices for the horizontal axis, column and name.
+        readout: what is shown for a row, column and name.
+        proofs: drawn instead of curves if a run has only two or three points.
+        details: the full report as text.
         report: the numbers of ``to_dict``, without its trace.
     """
 
@@ -118,23 +117,24 @@ class View:
 
     @property
     def has_curves(self) -> bool:
-        """Are there curves worth drawing?  A direct method has one step: its proofs say more."""
-        # Three rows are no curve.
+        """Are there curves worth drawing?  A direct method has one step: its proofs tell more."""
+        # Three rows do not make a curve.
         return any(group.size > (3 if self.proofs else 1) for group in self.groups)
 
 
 def number(value: float | None, digits: int = 9) -> str:
-    """As in the reports; nothing known is a dash."""
+    """Format a number as in the reports; an unknown one is a dash."""
     if value is None or math.isnan(value):
         return "–"
     return ("∞" if value > 0 else "−∞") if math.isinf(value) else f"{value:.{digits}g}"
 
 
 def kept_rows(columns: Sequence[Column], most: int) -> Column:
-    """The indices of about ``most`` rows or fewer, in order; all where there are no more.
+    """Return the indices of about ``most`` rows, in order, or of all if there are no more.
 
-    The first, the last, some at even and some at geometric distances (an axis may be logarithmic),
-    and in every stretch those where a column is smallest and largest, infinite values included.
+    They are the first, the last, some at even and some at geometric distances (an axis may be
+    logarithmic), and in every stretch those where a column is smallest or largest, infinite values
+    included.
     """
     count = len(columns[0]) if columns else 0
     if count <= most:
@@ -144,7 +144,7 @@ def kept_rows(columns: Sequence[Column], most: int) -> Column:
     stretches = max((most - 2 * few) // (2 * len(columns)), 1)
     edges = np.unique(np.linspace(0, count, stretches + 1).astype(int))
     for column in columns:
-        # Not a number: neither smallest nor largest.
+        # NaN counts as neither smallest nor largest.
         low = np.where(np.isnan(column), np.inf, column)
         high = np.where(np.isnan(column), -np.inf, column)
         for start, end in pairwise(edges):

@@ -1,4 +1,4 @@
-"""What to do next, in a sentence or two, when a run did not end with a proof."""
+"""Advice in the report: what to try when a run ends without a proof."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tiebreak.proofs.certificate import UNDERFLOW, Certificate
 
 
 class Remedies(NamedTuple):
-    """What the caller can do, in words that name the caller's own parameters."""
+    """What callers can do, named by the parameters that they know."""
 
     bound: str = (
         "give Problem(radius=...) if you know that some solution has |x| <= radius, or a bounded "
@@ -30,13 +30,13 @@ class Remedies(NamedTuple):
 
 
 FOR_SOLVE = Remedies()
-REMEDIES = ContextVar("remedies", default=FOR_SOLVE)  # estimators set their own for their solves
+REMEDIES = ContextVar("remedies", default=FOR_SOLVE)  # estimators set their own
 
-_OR_PENALTY = ", or a penalty on all variables beside a smooth part whose lower_bound is known"
+_OR_PENALTY = ", or a penalty on all variables plus a smooth part with a known lower_bound"
 
 
 def after_nonfinite(run: Run) -> str:
-    """Where a value or a gradient was not finite."""
+    """Say when a value or a gradient was not finite, and what to check."""
     return (
         f"by step {run.iteration + 1} the upper or lower level had a value or a gradient that is "
         "not finite: check the functions away from x0, and their scale"
@@ -46,7 +46,7 @@ def after_nonfinite(run: Run) -> str:
 def what_next(
     run: Run, status: str, proof: Certificate, tolerance: tuple[float, float], max_iter: int
 ) -> str:
-    """What is not proved, why, and what would help, in a sentence or two; "" where all is well."""
+    """Say what is not proved, why, and what would help; "" if everything is proved."""
     parts = []
     steep = _levels(run.report.lipschitz_violations)
     if steep:
@@ -69,7 +69,7 @@ def what_next(
 
 
 def _missing_bounds(run: Run, is_missing: Sequence[bool]) -> str:
-    """The levels that nothing bounds from below, and what would."""
+    """Name the levels without a lower bound, and what would give one."""
     or_penalty = "" if run.problem.is_smooth else _OR_PENALTY
     names = " or ".join(_levels(is_missing))
     letters = " or ".join(itertools.compress(("f*", "g*"), is_missing))
@@ -82,7 +82,7 @@ def _missing_bounds(run: Run, is_missing: Sequence[bool]) -> str:
 
 
 def _one_sided(run: Run, proof: Certificate, asked: float) -> str:
-    """Why f(x) is not secured from below, though both gaps are small enough."""
+    """Say why f(x) may lie below f* although both gaps are small enough."""
     if proof.upper_gap < -asked:
         return "f(x) is proved to be too low: x does not minimise the lower level well enough"
     estimate = f"|f(x) - f*| is about {proof.upper_estimate:.2g}, an estimate"
@@ -97,12 +97,12 @@ def _one_sided(run: Run, proof: Certificate, asked: float) -> str:
 def _too_wide(
     run: Run, status: str, proof: Certificate, tolerance: tuple[float, float], max_iter: int
 ) -> str:
-    """How wide the proof is, why, and what would close it."""
+    """Say how wide the proof is, why, and what would narrow it."""
     gaps = proof.upper_gap, proof.lower_gap
     words = REMEDIES.get()
     errors = run.certifier.value_errors(run.state.x, proof.upper_value, proof.lower_value)
     if any(a < g <= TOL.few_units * e for g, a, e in zip(gaps, tolerance, errors, strict=True)):
-        smallest = "A gap is as small as rounding allows, the tolerance is smaller still"
+        smallest = "A gap is as small as rounding allows, and the tolerance is smaller still"
         return f"{smallest}: {words.below_rounding}"
     if not min(tolerance) > UNDERFLOW:
         return ""
@@ -119,7 +119,7 @@ def _too_wide(
 
 
 def _steps_needed(rows: Sequence[Row], tolerance: tuple[float, float]) -> int | None:
-    """How many steps both gaps need if they go on shrinking as they did since half-way."""
+    """Extrapolate the steps that both gaps need from the second half of the run."""
     last = rows[-1]
     if last.iteration < 8:
         return None
@@ -138,31 +138,31 @@ def _steps_needed(rows: Sequence[Row], tolerance: tuple[float, float]) -> int | 
         if decades > 12.0:  # a tiny tolerance would overflow
             return None
         needed = max(needed, last.iteration * 10.0**decades)
-    digits = 2 - len(str(int(needed)))  # two of them are honest
+    digits = 2 - len(str(int(needed)))  # two digits are all that the forecast is worth
     return int(round(needed, digits)) if needed < 1e12 else None
 
 
 def _levels(counts: Sequence[int]) -> list[str]:
-    """The levels of which something was counted."""
+    """Return the names of the levels whose count is not zero."""
     return [name for name, count in zip(("upper", "lower"), counts, strict=True) if count]
 
 
 def contradiction(run: Run) -> str:
-    """Which promise cannot be true: no certificate then."""
+    """Say which promise is false, so that there can be no certificate; "" if none is."""
     not_convex = _levels(run.report.convexity_violations)
     if not_convex:
         return (
             f"The {' and the '.join(not_convex)} function fell below its own tangent: it is not "
-            "convex, or its gradient is wrong, and nothing can be proved"
+            "convex or its gradient is wrong, so nothing can be proved"
         )
     sums = run.accumulator.sums
     if sums.lower_bound > sums.ghat:
         return (
-            f"What you promised cannot be true: by it g* >= {sums.lower_bound:.6g}, yet g has the "
-            f"value {sums.ghat:.6g} in the domain. Check radius, and lower_bound and "
-            "strong_convexity of functions of your own"
+            f"Your promises contradict each other: they imply g* >= {sums.lower_bound:.6g}, yet g "
+            f"has the value {sums.ghat:.6g} in the domain. Check radius, and lower_bound and "
+            "strong_convexity of your own functions"
         )
     return (
-        "What you promised cannot be true: the bounds on f* exclude each other. Check error_bound, "
-        "radius and the constants of functions of your own"
+        "Your promises contradict each other: the bounds on f* cannot both hold. Check "
+        "error_bound, radius and the constants of your own functions"
     )

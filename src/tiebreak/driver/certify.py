@@ -1,4 +1,4 @@
-"""What can be proved about a point from anywhere."""
+"""Bounds for any point, whichever solver it came from."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tiebreak.proofs.gate import (
 
 Tolerance = float | tuple[float, float]
 
-WIDE = "the bounds have settled, and are wider than the tolerance"
+WIDE = "the bounds no longer improve, and they are wider than the tolerance"
 
 
 def certify(
@@ -46,23 +46,23 @@ def certify(
     rtol: Tolerance = 1e-4,
     atol: Tolerance = 0.0,
 ) -> Certificate:
-    """What can be proved about ``x``, a point from anywhere.
+    """Prove how close ``x`` is to optimal, whichever solver it came from.
 
-    Spends oracle calls of its own: the first-order method of "auto" from the projection of x
-    collects minorants until both gaps of x have stopped shrinking, and then AGM-BiO (P-AGM-BiO if
-    there are penalties) with two gammas, where it takes the problem: none is best everywhere. At
-    most ``max_iter`` steps and ``max_time`` seconds in all; Ctrl-C gives what is proved by then.
-    The proof does not rely on where x came from.
+    This costs oracle calls: the first-order method that "auto" prefers starts from the projection
+    of x and collects minorants until both gaps of x stop shrinking; then AGM-BiO does the same
+    (P-AGM-BiO if there are penalties) with two values of gamma, if it accepts the problem, because
+    no method is best everywhere. They take at most ``max_iter`` steps and ``max_time`` seconds in
+    all; Ctrl-C returns what is proved by then.
 
-    The ``status`` of the certificate is "certified" where |f(x) - f*| and g(x) - g* are proved to
-    be within the tolerances, which are those of `solve` (the start is the point of the domain
-    nearest to x); "failed" where x is not in the domain; otherwise a limit, or "undetermined"
-    where the bounds have settled and are wider than that.
+    The ``status`` of the certificate is "certified" if |f(x) - f*| and g(x) - g* are proved to be
+    within the tolerances, which are those of `solve` (relative to the point of the domain nearest
+    to x); "failed" if x is not in the domain; otherwise a limit, or "undetermined" if the bounds
+    no longer improve but are wider than the tolerance.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1]], [2])
         >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(), domain=tb.Ball(5.0))
-        >>> proof = tb.certify(problem, [1.0, 1.0])  # a point from anywhere
+        >>> proof = tb.certify(problem, [1.0, 1.0])  # found by any solver
         >>> proof.upper_gap < 1e-6, proof.lower_gap < 1e-6, proof.status
         (True, True, 'certified')
     """
@@ -88,7 +88,7 @@ def certify(
 
 
 def _after_limit(problem: Problem, x: Array, runs: list[Run]) -> Certificate:
-    """What is proved about x by the end of the time."""
+    """Return what is proved about x when the time is up."""
     try:
         if runs:
             return runs[-1].certificate(x)
@@ -105,7 +105,7 @@ def _judged(
     runs: list[Run],
     asked: tuple[tuple[float, float], tuple[float, float]],
 ) -> Certificate:
-    """The certificate with the word that the gate gives it."""
+    """Return the certificate with the status that the gate gives it."""
     tolerance = (0.0, 0.0)
     if runs and math.isfinite(proof.upper_value):
         runs[-1].relative, runs[-1].absolute = asked
@@ -121,7 +121,7 @@ def _judged(
 def _collected(
     problem: Problem, x: Array, start: Array, max_iter: int, runs: list[Run]
 ) -> tuple[int, Certificate]:
-    """The best proof about x of some methods, which are added to ``runs``, and their steps."""
+    """Run some methods, add them to ``runs``; return the best proof about x and their steps."""
     kind, steps, proof = AGMBiO if problem.is_smooth else PAGMBiO, 0, None
     for method in (first_order(problem), kind(gamma=1e-3), kind(gamma=1e-1)):
         if refusal := method.refusal(problem):
@@ -135,7 +135,7 @@ def _collected(
             run.accumulator.add(StepEvidence(intervals=intervals))
         runs.append(run)
         proof = run.certificate(x)
-        # Steps before the gaps are compared for the first time; then twice as many.
+        # Steps before the gaps are first compared; the number doubles from then on.
         next_check = 256
         while steps < max_iter and run.step():
             deadline.check()
@@ -154,7 +154,7 @@ def _collected(
 
 
 def _settled(before: float, after: float, value: float) -> bool:
-    """Has a gap stopped shrinking: hardly since the last check, or only by rounding?"""
+    """Has a gap stopped shrinking, apart from rounding, since the last check?"""
     if math.isinf(before) or math.isinf(after):
         return before == after
     return before - after <= TOL.percent * abs(before) or after <= 1e-12 * abs(value)

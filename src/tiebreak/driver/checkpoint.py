@@ -1,8 +1,8 @@
-"""Saving a run and going on from there: a file of `archive`, of nothing but arrays and records.
+"""Save a run and resume it: a file of `archive` that holds only arrays and records.
 
-Accidents are noticed: what no run can hold (NaN, a vector of another length, a bound of the wrong
-sign of infinity) is refused. Bounds that were forged with care are believed: who can write your
-files could change your data as well.
+Accidents are caught: a file with values that no run can have (NaN, a vector of another length, a
+bound that is infinite on the wrong side) is rejected. Carefully forged bounds are believed: whoever
+can write your files can change your data as well.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ from tiebreak.sets import projected
 
 HEADER = "checkpoint"  # the name of the JSON text
 RUN_FORMAT = 12  # raised whenever an older file could not be continued faithfully
-SCALES = (1e-2, 1.0, 1e6)  # how far from x0 callables are asked, relative to 1 + |x0|
+# distances from x0 at which callables are evaluated, relative to 1 + |x0|
+SCALES = (1e-2, 1.0, 1e6)
 
 
 class Store:
-    """Where a run is saved, if anywhere; saving takes at most a twentieth of the time."""
+    """Saves a run to a file, if one is given, in at most a twentieth of the time."""
 
     def __init__(
         self, path: str | Path | None, problem: Problem, method: Method, x0: Array
@@ -48,13 +49,13 @@ class Store:
         self._due, self._has_warned = 0.0, False
 
     def load(self) -> Saved | None:
-        """The run saved there, None where there is none."""
+        """Return the saved run, or None if there is no file."""
         if self.path is None or not self.path.exists():
             return None
         return load(self.path, self.who, self.x0)
 
     def save(self, run: Run) -> None:
-        """Save the run now; a warning, once, where that cannot be done."""
+        """Save the run now; warn once if that fails."""
         if self.path is None:
             return
         began = time.perf_counter()
@@ -70,17 +71,17 @@ class Store:
         self._due = ended + 20.0 * (ended - began)
 
     def save_when_due(self, run: Run) -> None:
-        """Save the run where that was not done for a while."""
+        """Save the run if the last save is long enough ago."""
         if self.path is not None and time.perf_counter() >= self._due:
             self.save(run)
 
 
 def identity(problem: Problem, method: object, x0: Array) -> dict[str, str]:
-    """What tells a run from another: a digest of each part, down to the last bit of the data.
+    """Return what identifies a run: a digest of each part, down to the last bit of the data.
 
-    Plain callables are told apart by their values and slopes at seven points of the domain: x0, and
-    both ways along a direction for each of SCALES. Two that agree at all of them, though they
-    differ elsewhere, are taken for one another: more cannot be known of a callable.
+    Plain callables are identified by their values and slopes at seven points of the domain: x0, and
+    both ways along a direction for each of SCALES. Two callables that agree at all seven points are
+    taken to be the same: nothing more can be learned about a callable.
     """
     n, rng = int(x0.shape[0]), np.random.default_rng(0)
     probes = [x0]
@@ -88,7 +89,8 @@ def identity(problem: Problem, method: object, x0: Array) -> dict[str, str]:
         away = scale * (1.0 + arrays.norm(x0)) * arrays.like(rng.standard_normal(n), x0)
         probes += [projected(problem.domain, at) for at in (x0 + away, x0 - away)]
     promises, asked = (problem.radius, problem.error_bound), partial(_asked, probes)
-    _ = problem.upper.lipschitz, problem.lower.lipschitz  # found once, then a part of the digest
+    # computed here so that the digest contains them
+    _ = problem.upper.lipschitz, problem.lower.lipschitz
     return {
         "method": re.sub(r" at 0x[0-9a-f]+", "", repr(method)),
         "start": digest(x0),
@@ -100,7 +102,7 @@ def identity(problem: Problem, method: object, x0: Array) -> dict[str, str]:
 
 
 def _asked(probes: Sequence[Array], part: object) -> Iterable[Any] | None:
-    """What tells plain callables apart: constants, and values and slopes at the probes."""
+    """Return what identifies a plain callable: its constants, values and slopes at the probes."""
     if not isinstance(part, Smooth):
         return None
     constants = part.lipschitz, part.strong_convexity, part.lower_bound
@@ -108,7 +110,7 @@ def _asked(probes: Sequence[Array], part: object) -> Iterable[Any] | None:
 
 
 def _value_and_slope(function: Smooth, x: Array) -> object:
-    """Far away a callable may overflow, and that tells it apart as well."""
+    """Evaluate a callable; it may overflow far away, and that identifies it as well."""
     deadline.check()
     try:
         with arrays.quiet():
@@ -125,7 +127,7 @@ def save(path: Path, who: dict[str, str], run: Saved) -> None:
 
 
 def load(path: Path, who: dict[str, str], x0: Array) -> Saved:
-    """The run saved at ``path``; one clear sentence if it belongs to something else."""
+    """Return the run saved at ``path``; raise ValueError if it belongs to something else."""
     otherwise = "give another file name or delete it"
     try:
         with zipfile.ZipFile(path) as archive:
@@ -133,14 +135,14 @@ def load(path: Path, who: dict[str, str], x0: Array) -> Saved:
             header = reader.header(HEADER)
             version, then = header["format"], dict(header["who"])
             run = reader.run(header["run"]) if (version, then) == (RUN_FORMAT, who) else None
-    except Exception as error:  # a broken file may raise anything: zipfile, zlib, json, NumPy
+    except Exception as error:  # zipfile, zlib, json and NumPy may raise anything on a broken file
         raise ValueError(
             f"checkpoint: {path} is not a checkpoint of tiebreak ({type(error).__name__}); "
             f"{otherwise}"
         ) from None
     if version != RUN_FORMAT:
         raise ValueError(
-            f"checkpoint: {path} was written in format {version}, this version needs {RUN_FORMAT}; "
+            f"checkpoint: {path} has format {version}, but this version needs {RUN_FORMAT}; "
             f"{otherwise}"
         )
     for name, now in who.items():
@@ -159,17 +161,17 @@ def load(path: Path, who: dict[str, str], x0: Array) -> Saved:
 
 
 class RunWriter(Writer):
-    """A run, as it is saved."""
+    """Writes a run to an archive."""
 
     def refusal(self, where: str, value: Any) -> TypeError:
         return TypeError(
-            "the state of a method must be numbers, arrays and records that files have a keyword "
-            f"for (tiebreak.linalg.in_files), got {type(value).__name__} for {where}"
+            "the state of a method must consist of numbers, arrays and records that have a keyword "
+            f"in files (tiebreak.linalg.in_files), got {type(value).__name__} for {where}"
         )
 
 
 class RunReader(Reader):
-    """A run in an archive, its arrays of the library of the start ``x0``."""
+    """Reads a run from an archive, with arrays of the same library as the start ``x0``."""
 
     def __init__(self, archive: zipfile.ZipFile, size: int, x0: Array) -> None:
         super().__init__(archive, size)
@@ -182,7 +184,7 @@ class RunReader(Reader):
         return arrays.from_numpy(found, self._x0)
 
     def run(self, code: Any) -> Saved | None:
-        """What the JSON stands for; None where that is no run."""
+        """Return what the JSON describes, or None if that is not a run."""
         try:
             return _sound(self.decode(code), self._x0)
         except (TypeError, KeyError, ValueError, AttributeError, OverflowError, RecursionError):
@@ -190,7 +192,7 @@ class RunReader(Reader):
 
 
 def _sound(run: Saved, x0: Array) -> Saved:
-    """The run itself; ValueError where it holds what no run can hold."""
+    """Return the run; raise ValueError if it holds values that no run can have."""
     sums = run.sums
     models = [m for block in sums.blocks for m in block]
     lasts = (sums.last_upper, sums.last_cut, sums.last_lower, sums.kept_cut)

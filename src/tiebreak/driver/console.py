@@ -1,4 +1,4 @@
-"""What a run shows on the terminal and hears from it: the live line, and Ctrl-C."""
+"""The terminal during a run: the live progress line, and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tiebreak.problem import Problem
 
 @contextlib.contextmanager
 def stopping_on_ctrl_c(limit: Limit) -> Iterator[None]:
-    """The first Ctrl-C ends the call at its next `deadline.check`; the second one raises."""
+    """End the call at its next `deadline.check` on the first Ctrl-C; raise on the second."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -42,26 +42,26 @@ def stopping_on_ctrl_c(limit: Limit) -> Iterator[None]:
 
 @runtime_checkable
 class Reporter(Protocol):
-    """What may be given as ``progress``: told every recorded row, and when the run is over."""
+    """An object for ``progress``: it gets every recorded row, and a call at the end."""
 
     def update(self, row: Row) -> object:
-        """A step was recorded."""
+        """Called when a step has been recorded."""
 
     def close(self) -> object:
-        """The run is over, however it ended."""
+        """Called when the run is over, however it ended."""
 
 
 Progress = bool | Reporter | Callable[[Row], object]
 
 
 class LiveLine:
-    """Progress: the last row, or how far a pass over streamed rows is; see `display.progress`."""
+    """Shows the last row, or how far a pass over streamed rows is; see `display.progress`."""
 
     def __init__(self, problem: Problem, progress: Progress) -> None:
         if not (isinstance(progress, bool | Reporter) or callable(progress)):
             raise TypeError(
-                "solve: progress must be True, False, a function of a row or have update(row) and "
-                f"close(), got {checks.what_it_is(progress)}"
+                "solve: progress must be True, False, a function of a row, or an object with "
+                f"update(row) and close(), got {checks.what_it_is(progress)}"
             )
         self.is_on, self._progress = progress is not False, progress
         self._screen: Screen | None = None
@@ -69,7 +69,7 @@ class LiveLine:
         self._shown, self._passes = -math.inf, 0
         found = [matrix for h in problem.smooth_parts for matrix in matrices_of(h)]
         found = [matrix.block if isinstance(matrix, Repeated) else matrix for matrix in found]
-        # One matrix may be in both levels.
+        # Both levels may use the same matrix.
         self._swept = list({id(m): m for m in found if isinstance(m, RowBlocks)}.values())
 
     def __enter__(self) -> None:
@@ -85,18 +85,18 @@ class LiveLine:
             self._screen.close()
 
     def show(self, row: Row) -> None:
-        """The last row, where the one before has been there long enough."""
+        """Show the row if the one before has been visible long enough."""
         if self._screen is not None and self._is_due():
             self._last = row
             self._screen.row(row)
 
     def end(self, row: Row) -> None:
-        """The last row, to stay."""
+        """Show the last row, which stays."""
         if self._screen is not None and row != self._last:
             self._screen.row(row)
 
     def _pass(self, in_all: int, rows: int) -> None:
-        """So many rows of ``in_all`` are done."""
+        """Show that ``rows`` of ``in_all`` rows are done."""
         if self._screen is not None and self._is_due():
             self._screen.text(f"pass {self._passes + 1:,}, rows {rows:,} of {in_all:,}")
         self._passes += rows == in_all

@@ -1,4 +1,4 @@
-"""A function that counts the gradients and the data passes that it is asked for."""
+"""A function that counts its gradients and data passes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tiebreak.linalg import Array, Image, arrays, deadline
 
 
 class Counted(SmoothFunction, keyword=""):
-    """A function that counts how often it is asked; otherwise the function itself.
+    """Counts how often a function is evaluated; otherwise it is the function itself.
 
-    The certificate takes an evaluation to be as precise as its point. So points in more than the
-    precision of the data are left to the function in float64: plain products of NumPy would be
-    promoted, but others would round them in silence.
+    The certificate assumes that an evaluation is as precise as its point. Points that are more
+    precise than the data therefore go to the function in float64: NumPy would promote its products
+    anyway, but other libraries would round silently.
     """
 
-    meanwhile: Callable[[], object] = staticmethod(lambda: None)  # done while an evaluation runs
+    meanwhile: Callable[[], object] = staticmethod(lambda: None)  # called while an evaluation runs
 
     def __init__(self, function: SmoothFunction, counter: Counted | None = None) -> None:
         self.function, self._counter = function, counter or self
@@ -27,17 +27,17 @@ class Counted(SmoothFunction, keyword=""):
         self.dimension, self.prototype = function.dimension, function.prototype
         self._entries = sum(matrix.size for matrix in matrices_of(function))
         own = self.prototype
-        # None where no point can be more precise, so that nothing is asked ten times in a step.
+        # None if no point can be more precise: saves ten checks per step.
         self._single = own.dtype if own is not None and arrays.is_single(own) else None
 
     @cached_property
     def in_float64(self) -> Counted | None:
-        """The function in float64, counted with this one."""
+        """Return the function in float64; both count together."""
         wide = self.function.in_float64
         return None if wide is None else Counted(wide, self._counter)
 
     def count(self, products: int, slopes: int, values: int) -> None:
-        """So many forward products, slopes and values more."""
+        """Add to the numbers of forward products, slopes and values."""
         self._counter.gradients += slopes
         passes = self.function.passes(products, slopes, values)
         self._counter.passed += passes
@@ -48,18 +48,18 @@ class Counted(SmoothFunction, keyword=""):
         deadline.spend(self._entries)
 
     def _for(self, x: Array) -> Counted:
-        """This function, or the one in float64 where x is more precise than the data."""
+        """Return this function, or the one in float64 if x is more precise than the data."""
         if self._single is None or x.dtype == self._single or arrays.is_single(x):
             return self
         if self.in_float64 is None:
             raise ValueError(
-                f"{type(self.bare).__name__}: points must be {arrays.kind(self.prototype)} as its "
-                f"data, which cannot be widened, got {arrays.kind(x)}"
+                f"{type(self.bare).__name__}: points must be {arrays.kind(self.prototype)} like "
+                f"its data, which have no float64 version, got {arrays.kind(x)}"
             )
         return self.in_float64
 
     def _is_plain(self, points: Sequence[PointWithImage]) -> bool:
-        """Are they all of the dtype of the data, as nearly always?"""
+        """Do all points have the dtype of the data, as they nearly always do?"""
         for p in points:  # noqa: SIM110 -- a generator would take three times as long
             if p.x.dtype != self._single:
                 return False
@@ -79,7 +79,7 @@ class Counted(SmoothFunction, keyword=""):
         self.count(len(xs), 0, 0)
         if self._single is None:
             return self.function.forward(*xs)
-        # A more precise point gets a new image when it is evaluated; this one can be mixed.
+        # A more precise point gets a new image when it is evaluated; until then this one will do.
         return self.function.forward(
             *[x if self._for(x) is self else arrays.like(x, self.prototype) for x in xs]
         )
@@ -97,9 +97,9 @@ class Counted(SmoothFunction, keyword=""):
     def _evaluate_apart(
         self, at: Sequence[PointWithImage], values_at: Sequence[PointWithImage]
     ) -> PendingEvaluation:
-        """Begin to evaluate points of which some may be left to the function in float64.
+        """Begin to evaluate points, some of which may need the function in float64.
 
-        These get new images: one mixed from several may have been rounded with one of them.
+        Those get new images: a combination of several images may contain a rounded one.
         """
         parts = []
         for h in dict.fromkeys(self._for(p.x) for p in (*at, *values_at)):
@@ -121,7 +121,7 @@ class Counted(SmoothFunction, keyword=""):
         return PendingEvaluation(end)
 
 
-# What needs no counting is the function's own.
+# Members that need no counting are passed through.
 for _name in (
     *("bare", "lipschitz", "known_lipschitz", "rough_lipschitz", "strong_convexity", "defect"),
     *("lower_bound", "growth", "shares_passes", "rounding", "extent", "magnitude", "turning"),

@@ -1,4 +1,4 @@
-"""What every word of a report means: for ``help(tiebreak.solve)`` and docs/statuses.md.
+"""The meaning of every word in a report, for ``help(tiebreak.solve)`` and docs/statuses.md.
 
 `make docs` writes the tables of that page.
 """
@@ -78,7 +78,7 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "own bound": "method mng: a lower bound on f* by its own theorem, not rechecked.",
         "method": "which method found x, and how its steps were chosen.",
         "message": "how the run ended in words, with what to do next.",
-        "assumed": "what the proofs rely on and nobody has checked.",
+        "assumed": "what the proofs rely on without having checked it.",
     },
     "Levels, one row each": {
         "best value": "the least value of the level while all more important ones are kept: ± half "
@@ -105,8 +105,8 @@ GLOSSARY: dict[str, dict[str, str]] = {
 
 
 def with_glossary(function: Callable[P, R]) -> Callable[P, R]:
-    """Append the glossary to the help of a function."""
-    # Under `python -OO` there is no docstring to lengthen.
+    """Append the glossary to the docstring of a function."""
+    # Under `python -OO` there is no docstring to extend.
     if function.__doc__ is not None:
         function.__doc__ = f"{inspect.cleandoc(function.__doc__)}\n\n{plain()}"
     return function
@@ -136,5 +136,5 @@ def tables() -> str:
 
 
 def _escaped(text: str) -> str:
-    """Bars end a cell, and stars slant a text."""
+    """Escape bars, which end a cell, and stars, which start italics."""
     return text.replace("|", "\\|").replace("*", "\\*")

@@ -1,4 +1,4 @@
-"""What ``solve`` and ``certify`` are given, checked before the first step."""
+"""Checks of the arguments of ``solve`` and ``certify``, before the first step."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from tiebreak.functions import Function, LinearLoss, Smooth, gradient_check, sum
 from tiebreak.linalg import Array, arrays, checks
 from tiebreak.problem import Problem
 
-SMALLEST, LARGEST = 1e-152, 1e152  # the roots of the smallest and largest numbers, nearly
+SMALLEST, LARGEST = 1e-152, 1e152  # roughly the square roots of the smallest and largest floats
 
 
 def need_problem(owner: str, problem: object) -> Problem:
-    """The problem itself; a sentence if it is something else."""
+    """Return the problem; raise TypeError if it is something else."""
     if not isinstance(problem, Problem):
         raise TypeError(f"{owner}: problem must be a Problem, got {checks.what_it_is(problem)}")
     return problem
 
 
 def check_limits(owner: str, max_iter: object, max_time: object) -> None:
-    """A whole number of steps, and a positive number of seconds or None."""
+    """Require a whole number of steps, and a positive number of seconds or None."""
     checks.whole(owner, "max_iter", max_iter)
     if max_time is not None:
         checks.positive(owner, "max_time", max_time)
 
 
 def tolerances(name: str, value: Any, owner: str = "solve") -> tuple[float, float]:
-    """One tolerance for both levels, or a pair of them, as a pair."""
+    """Return a pair of tolerances, from a pair or from one number for both levels."""
     is_pair = isinstance(value, Collection) and not isinstance(value, str)
     pair = list(value) if is_pair else [value] * 2
     if len(pair) != 2:
@@ -65,7 +65,7 @@ def check_functions(owner: str, problem: Problem, x: Array) -> None:
 
 
 def _check_size(owner: str, name: str, h: Function) -> None:
-    """Are the squares of the entries of A numbers?  Asked where a pass over A costs little."""
+    """Reject A if squares of its entries overflow or underflow; only if a pass over A is cheap."""
     for _, part in summands(h.bare):
         if not isinstance(part, LinearLoss) or part.matrix.is_pass_expensive:
             continue
@@ -74,13 +74,13 @@ def _check_size(owner: str, name: str, h: Function) -> None:
             if size != 0.0 and not SMALLEST <= size <= LARGEST:
                 raise ValueError(
                     f"{owner}: A of {type(part).__name__} in {name} must be between {SMALLEST:g} "
-                    f"and {LARGEST:g} in size, or squares of its entries are no numbers; "
+                    f"and {LARGEST:g} in size, or squares of its entries overflow or underflow; "
                     f"got |A| = {size:.2g}: rescale it"
                 )
 
 
 def wrong_gradient(problem: Problem, x: Array) -> str:
-    """A sentence if the gradient of a callable is surely wrong near x, else ""."""
+    """Return a sentence if a callable's gradient is certainly wrong near x, else ""."""
     for name, h in zip(("upper", "lower"), problem.smooth_parts, strict=True):
         for _, part in summands(h.bare):
             if isinstance(part, Smooth) and (

@@ -1,4 +1,4 @@
-"""What ``solve`` returns for levels: one row for each of them."""
+"""What ``solve`` returns for levels, with one row for each."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ Interval = tuple[float, float]
 
 HOLDS = {
     "cut": "a cut at its best value + slack",
-    "point": "the one point that is left",
+    "point": "the only point left",
     "nothing": "nothing: it is constant there",
 }
 
 
 def is_sensitive(price: float, size: float, following: float) -> bool:
-    """Does a ten-millionth of a level of this size change the next one by a hundredth or more?"""
+    """Does giving up 1e-7 of this level change the next one by 1 % or more?"""
     return price * TOL.solver * size > TOL.percent * abs(following)
 
 
@@ -39,21 +39,21 @@ def is_sensitive(price: float, size: float, following: float) -> bool:
 @deferring("dimension")
 @dataclass(frozen=True)
 class LevelReport:
-    """What is known of one level.
+    """What is known about one level.
 
     Attributes:
-        name: of the level.
+        name: the name of the level.
         best: an interval for its least value over the minimisers of all levels before it: a proof
             or an estimate, see word.
-        value: at x.
-        given_up: an interval for value - least value: what it gave up for the levels after it.
-        slack: what it may give up, as a number.
-        dimension: of what is left to choose *after* it, None where unknown.
+        value: the value of the level at x.
+        given_up: an interval for value - least value, the loss for the sake of later levels.
+        slack: how much it may give up.
+        dimension: the dimension of what is left to choose from *after* it, None if unknown.
         price: how fast the next level's best value falls as the slack grows; None without slack.
         held: how its minimisers were held for the levels after it.
         word: what the interval ``best`` is. "proved": it contains the least value, rounding
-            included. "estimated": it rests on something that nobody has proved, see why.
-        sign: 1 where the level is minimised, -1 where it is maximised: best is the largest value.
+            included. "estimated": it rests on something unproved, see why.
+        sign: 1 if the level is minimised, -1 if it is maximised; then best is the largest value.
         why: why it is estimated: "size" (a radius is assumed), "inside" (no point is known to be
             feasible to the last bit) or "held" (after another level).
 
@@ -78,12 +78,12 @@ class LevelReport:
 
     @property
     def given_up(self) -> Interval:
-        """What it gave up for the levels after it, at least and at most."""
+        """Bounds on what the level gave up for the sake of later levels."""
         losses = sorted(self.sign * (self.value - end) for end in self.best)
         return max(losses[0], 0.0), max(losses[1], 0.0)
 
     def row(self) -> tuple[str, ...]:
-        """For the report."""
+        """Return the row of the report."""
         middle, width = sum(self.best) / 2.0, (self.best[1] - self.best[0]) / 2.0
         (least, most), best = self.given_up, estimate(middle, width)
         lost = f"{least:.3g}" if self.slack else f"about {(least + most) / 2.0:.1g}"
@@ -101,23 +101,24 @@ class LevelReport:
         )
 
 
-REASONS = {  # why an interval is estimated, and not proved
-    "size": "the bounds assume how large a solution is, auxiliary variables included; a bounded "
-    "domain or radius=... says it of x",
-    "coefficients": "the bounds assume how large the coefficients are",  # of an estimator
+REASONS = {  # why an interval is estimated rather than proved
+    "size": "the bounds assume a size for the solution, auxiliary variables included; a bounded "
+    "domain or radius=... bounds x",
+    "coefficients": "the bounds assume a size for the coefficients",  # for estimators
     "inside": "no point is known to be feasible to the last bit",
-    "held": "bounds count how far the held levels may be off",
+    "held": "the bounds allow for the errors of the held levels",
 }
 HEADER = ("level", "best value", "at x", "given up (allowed)", "ties", "price", "")
-CLOCK = "000000.s:"  # in the place of the time, so that lines do not break by it
+# stands for the time while lines are wrapped, so that breaks do not depend on it
+CLOCK = "000000.s:"
 
 
 def lower_interval(result: Result) -> tuple[Interval, str, str]:
-    """An interval for g*, its word, and why it is an estimate, of two levels without slack.
+    """Return an interval for g*, its word, and why it is an estimate, for two levels without slack.
 
-    That of the certificate counts rounding. Where its upper end is farther off than was asked, as
-    on constraints that no computed point meets to the last bit, it is estimated: g(x), what its
-    rounding errors are at most, and what g may rise on the way from x to Z.
+    The interval of the certificate counts rounding. If its upper end is looser than was asked, as
+    on constraints that no computed point meets to the last bit, we estimate it: g(x), plus a bound
+    on its rounding errors, plus how much g may rise between x and Z.
     """
     (low, high), value = result.lower_optimum, result.lower_value
     if high <= value + result.tolerance[1] and math.isfinite(low):
@@ -133,7 +134,7 @@ def lower_interval(result: Result) -> tuple[Interval, str, str]:
 
 @dataclass(repr=False, eq=False)
 class LevelsResult(Outcome, Shown):
-    """The answer of ``solve`` for `Levels`; printing it gives one row for each level.
+    """The answer of ``solve`` for `Levels`; printing it shows one row per level.
 
     Attributes:
         x: the point.
@@ -142,9 +143,9 @@ class LevelsResult(Outcome, Shown):
         time: seconds.
         method: how it was solved.
         result: the `Result` of two levels without slack that were solved as a `Problem`, or None.
-        direction: along which a level has no minimum, None where all have one.
-        assumed: what the bounds rely on and nobody has checked, in sentences.
-        note: what decided where all levels leave something open.
+        direction: a direction along which a level has no minimum, or None.
+        assumed: what the bounds rely on without having checked it, in sentences.
+        note: how x was chosen if the levels leave something open.
 
     Examples:
         >>> cost = tb.Level(tb.Linear([1, 2]), name="cost", slack=0.1)
@@ -168,7 +169,7 @@ class LevelsResult(Outcome, Shown):
 
     @property
     def message(self) -> str:
-        """How it ended in words."""
+        """How the solve ended, in words."""
         said = STATUSES[self.status]
         return self.reason or (said.replace("both", "all") if len(self.levels) > 2 else said)
 
@@ -187,7 +188,7 @@ class LevelsResult(Outcome, Shown):
         return "\n".join(lines)
 
     def details(self) -> str:
-        """The whole report: that of the `Result` where there is one; else with the method."""
+        """Return the full report: the `Result`'s if there is one, else this and the method."""
         if self.result is not None:
             return self.result.details()
         return "\n".join([str(self), *_wrapped("  method ", self.method)])
@@ -198,13 +199,13 @@ class LevelsResult(Outcome, Shown):
         return levels_view(self)
 
     def plot(self, path: str | None = None) -> Any:
-        """Draw both levels of two without slack, see `Result.plot`; others have no steps to draw.
+        """Draw two levels without slack, see `Result.plot`; other chains have no steps to draw.
 
         Returns the matplotlib figure (needs the extra ``plot``).
         """
         if self.result is None:
             raise ValueError(
-                "plot: three levels or more, and slacks, have no steps to draw; "
+                "plot: three or more levels, or levels with slack, have no steps to draw; "
                 "tradeoff(problem).plot() draws what a slack buys"
             )
         return self.result.plot(path)
@@ -223,9 +224,7 @@ class LevelsResult(Outcome, Shown):
         for before, after in pairwise(reports):
             size = max(abs(before.value), before.slack)
             if is_sensitive(before.price or 0.0, size, after.value):
-                text = (
-                    f"a ten-millionth of {before.name} changes {after.name} by a hundredth or more"
-                )
+                text = f"giving up 1e-7 of {before.name} changes {after.name} by 1 % or more"
                 notes.append(("price", f"sensitive: {text}"))
         for before, after in pairwise(reports):
             if before.dimension == 0:
@@ -238,8 +237,8 @@ class LevelsResult(Outcome, Shown):
         return [note for note in notes if note[1]]
 
     def _senses(self, reports: list[LevelReport]) -> list[str]:
-        """In which sense the bounds hold: of the problem itself, or of one with slacks."""
-        if self.result is not None:  # its message says it
+        """Say whether the bounds hold for the problem itself or for one with slacks."""
+        if self.result is not None:  # its message says so
             return []
         cuts = [r.name for r in reports[:-1] if r.held == "cut"]
         said = []
@@ -256,7 +255,7 @@ class LevelsResult(Outcome, Shown):
         return said
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain data for JSON; inf and nan become None."""
+        """Return the report as plain data for JSON; inf and nan become None."""
         return {
             "status": self.status,
             "success": self.success,
@@ -282,10 +281,10 @@ class LevelsResult(Outcome, Shown):
         }
 
     def save(self, path: str | Path) -> None:
-        """Save to a .npz file for ``tiebreak.load``: the numbers to the last bit, the same report.
+        """Save to a .npz file for ``tiebreak.load``, with every number to the last bit.
 
         Args:
-            path: the .npz file, written whole or not at all.
+            path: the .npz file, written completely or not at all.
         """
         from tiebreak.driver.result_files import levels_content
 
@@ -297,13 +296,13 @@ def _and(names: list[str]) -> str:
 
 
 def _wrapped(start: str, text: str) -> list[str]:
-    """Lines of a terminal, those after the first below the text."""
+    """Wrap lines for a terminal, with a hanging indent."""
     indent = " " * (len(start) if start.startswith(" ") else 2)
     return textwrap.wrap(text, 100, initial_indent=start, subsequent_indent=indent)
 
 
 def _table(rows: list[tuple[str, ...]]) -> list[str]:
-    """Rows in columns, without blanks at their ends and without columns that say nothing."""
+    """Align rows in columns; drop trailing blanks and empty columns."""
     columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
     widths = [max(map(len, column)) for column in columns]
     return [

@@ -1,4 +1,4 @@
-"""Plain Python functions, in the manner of scipy.optimize.minimize."""
+"""Solving with plain Python functions, in the style of scipy.optimize.minimize."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ def minimize(
     Args:
         upper: f, a callable of x that returns a number; or a function or a penalty of tiebreak,
             such as ``LeastSquares(A, b)`` or ``L1()``.
-        lower: g, the same.
+        lower: g, given in any of these ways.
         x0: where to start, a vector of any array library: the callables get vectors like it.
-        jac: the pair (gradient of upper, gradient of lower); None for one that is no callable.
-            In place of a gradient True says that the function returns (value, gradient), and True
-            in place of the pair that both do. Gradients are needed: none is approximated.
+        jac: the pair (gradient of upper, gradient of lower), with None for one that is not a
+            callable. True instead of a gradient says that the function returns (value, gradient);
+            True instead of the pair says so for both. Gradients are required, never approximated.
         args: further arguments of the callables and of their gradients, as in SciPy: one tuple
             for all, or a pair of tuples (for upper, for lower).
         domain: Z; all of R^n if None. Bounds are ``Box(lower, upper)``.
-        radius, error_bound: see ``Problem``. Without a bounded domain a ``radius`` is what most
-            proofs need.
+        radius, error_bound: see ``Problem``. Without a bounded domain, most proofs need a
+            ``radius``.
         check_gradients: check each gradient once, near x0, against differences of the values
             (six to twelve values per variable), and name the coordinate that is wrong.
-        **options: those of ``solve``: method, rtol, atol, criterion, max_iter, max_time, callback,
-            progress, checkpoint.
+        **options: passed on to ``solve``: method, rtol, atol, criterion, max_iter, max_time,
+            callback, progress, checkpoint.
 
     Returns:
         The Result of ``solve``: ``x``, ``upper_value`` and ``lower_value`` (SciPy's ``fun``), the
         proved gaps, ``nit``, ``success``, ``message``; ``trace[-1]`` counts the gradients.
 
-    No Lipschitz constant is asked for. If you know one, or strong convexity, or a lower bound, give
-    ``Smooth(value, gradient, ...)`` in place of the callable: it may help the proof.
+    You need not give a Lipschitz constant. If you know one, or strong convexity, or a lower bound,
+    pass ``Smooth(value, gradient, ...)`` instead of the callable: it may help the proof.
 
     Examples:
         >>> def f(x):
@@ -87,14 +87,14 @@ def minimize(
         for name, level in (("upper", f), ("lower", g)):
             smooth, _ = split(level)
             if isinstance(smooth, Smooth):
-                smooth.value(start)  # first of all at the start: Smooth remembers the sizes there
+                smooth.value(start)  # evaluated here first: Smooth remembers the sizes at the start
                 smooth.gradient(start)
                 check_gradient("minimize", name, smooth, problem.domain, start)
     return solve(problem, x0=start, **options)
 
 
 class Callables(Smooth, keyword=""):
-    """A level given by callables: a Smooth that names the level in its sentences."""
+    """A level given by callables: a Smooth that names the level in its messages."""
 
     _owner = "minimize"
 
@@ -103,7 +103,7 @@ class Callables(Smooth, keyword=""):
         self._pair: tuple[Array, Any, Any] | None = None  # the last point, value and gradient
 
         def both(x: Array) -> tuple[Any, Any]:
-            """The value and the gradient at x, in one call for the two questions."""
+            """Return the value and the gradient at x with a single call of the user's function."""
             if self._pair is None or not _same(self._pair[0], x):
                 at, pair = arrays.own(x, x), value(x, *args)
                 if not (isinstance(pair, tuple | list) and len(pair) == 2):
@@ -133,15 +133,15 @@ def _same(x: Array, y: Array) -> bool:
     return x.shape == y.shape and bool(arrays.namespace(x).all(x == y))
 
 
-# -- what a user passes in
+# -- the arguments
 
 
 def _level(name: str, given: Any, gradient: Any, args: tuple[Any, ...]) -> Function | Penalty:
-    """A level as a function or a penalty, from what the user gave; one clear sentence otherwise."""
+    """Turn what the user gave into a function or a penalty, or raise with a clear sentence."""
     if isinstance(given, Function | Penalty):
         if callable(gradient):
             raise ValueError(
-                f"minimize: jac of {name} must be None, for {type(given).__name__} knows its "
+                f"minimize: jac of {name} must be None because {type(given).__name__} knows its "
                 f"gradient, got {type(gradient).__name__}"
             )
         return given
@@ -153,7 +153,7 @@ def _level(name: str, given: Any, gradient: Any, args: tuple[Any, ...]) -> Funct
     if gradient is None or gradient is False:
         raise ValueError(
             f"minimize: jac must give the gradient of {name}, got {gradient} (True says that "
-            f"{name} returns value and gradient; none is approximated)"
+            f"{name} returns value and gradient; no gradient is approximated)"
         )
     if gradient is not True and (not callable(gradient) or isinstance(gradient, type)):
         raise TypeError(
@@ -164,7 +164,7 @@ def _level(name: str, given: Any, gradient: Any, args: tuple[Any, ...]) -> Funct
 
 
 def _gradients(jac: Any) -> tuple[Any, Any]:
-    """``jac`` as a pair, for upper and for lower."""
+    """Return ``jac`` as a pair, for upper and for lower."""
     if jac is None or isinstance(jac, bool):
         return jac, jac
     if not isinstance(jac, tuple | list) or len(jac) != 2:
@@ -177,15 +177,15 @@ def _gradients(jac: Any) -> tuple[Any, Any]:
 
 
 def _arguments(args: Any, *levels: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """``args`` as a pair of tuples; what is no tuple is one argument, as in SciPy."""
+    """Return ``args`` as a pair of tuples; anything else is one argument, as in SciPy."""
     shared = args if isinstance(args, tuple) else (args,)
     if len(shared) != 2 or not all(isinstance(part, tuple) for part in shared):
         return shared, shared
     for name, level, part in zip(("upper", "lower"), levels, shared, strict=True):
         if part and isinstance(level, Function | Penalty):
             raise ValueError(
-                f"minimize: args of {name} must be empty, for {type(level).__name__} takes none, "
-                f"got {len(part)}"
+                f"minimize: args of {name} must be empty because {type(level).__name__} takes "
+                f"none, got {len(part)}"
             )
     return shared[0], shared[1]
 

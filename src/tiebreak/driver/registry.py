@@ -62,26 +62,26 @@ METHODS: dict[str, type[Method]] = {
         *(BiGSAM, MNG, DBGD, FCBiO, IRCG, BregmanIteration),
     )
 }
-GROUP = "tiebreak.methods"  # the entry points under which other packages name their methods
+GROUP = "tiebreak.methods"  # the entry-point group in which other packages list their methods
 
 Kind = TypeVar("Kind", bound=type[Method])
 
 
 @dataclass(frozen=True)
 class MethodInfo:
-    """A line of ``tb.methods()``."""
+    """One entry of ``tb.methods()``."""
 
     name: str
     paper: str
     assumptions: str
     guarantee: str
-    rates: tuple[Rate, ...]  # published
-    output: str  # the point that its theorem is about
+    rates: tuple[Rate, ...]  # as published
+    output: str  # which point its theorem is about
     bibtex: str
 
 
 def methods() -> list[MethodInfo]:
-    """The methods that ``solve`` knows by name, with paper, assumptions and guarantee.
+    """List the methods that ``solve`` knows by name, with paper, assumptions and guarantee.
 
     Examples:
         >>> for method in tb.methods()[:1]:
@@ -95,11 +95,11 @@ def methods() -> list[MethodInfo]:
 
 
 def register(kind: Kind) -> Kind:
-    """Let ``solve``, ``compare`` and the command line know a method of your own by its name.
+    """Register your own method by name for ``solve``, ``compare`` and the command line.
 
     Args:
-        kind: a subclass of `Method` with a ``name`` that no other method has, and whose parameters
-            all have defaults. Also a decorator: it returns the class.
+        kind: a subclass of `Method` with a unique ``name`` and defaults for all its parameters.
+            The function returns the class, so it also works as a decorator.
 
     Examples:
         >>> @tb.register
@@ -113,57 +113,58 @@ def register(kind: Kind) -> Kind:
         raise TypeError(f"register: kind must be a subclass of Method, got {got}")
     other: Any = METHODS.get(kind.name, kind)
     is_same = (other.__module__, other.__qualname__) == (kind.__module__, kind.__qualname__)
-    if kind.name in ("auto", Method.name) or not is_same:  # defined anew, as in a notebook: taken
-        raise ValueError(f"register: name must be its own, got {kind.name!r} of {kind.__name__}")
+    # redefining your own is fine, as in a notebook
+    if kind.name in ("auto", Method.name) or not is_same:
+        raise ValueError(f"register: name must be unused, got {kind.name!r} of {kind.__name__}")
     METHODS[kind.name] = kind
     return kind
 
 
 def known_methods() -> Mapping[str, type[Method]]:
-    """All methods by name: those of the package, the registered ones, those of entry points."""
+    """Return all methods by name: built in, registered, or from entry points."""
     _load_entry_points()
     return METHODS
 
 
 @cache
 def _load_entry_points() -> None:
-    """Once; a package whose method cannot be taken is named in a warning and left out."""
+    """Load entry points once; warn about a method that cannot be loaded and leave it out."""
     for entry in entry_points(group=GROUP):
         try:
             register(entry.load())
-        except Exception as error:  # of a package from outside: anything
+        except Exception as error:  # a third-party package may raise anything
             words = f"the method {entry.value} of the entry point {entry.name!r} is left out"
             warnings.warn(f"{words}: {error}", RuntimeWarning, stacklevel=4)
 
 
 def from_file(text: str) -> str:
-    """The name of the method that ``text`` stands for: FILE.py:CLASS is loaded and registered.
+    """Return the method's name that ``text`` stands for; FILE.py:CLASS is loaded and registered.
 
-    Only for a text that the user wrote: the file is run.
+    This runs the file, so the text must come from the user.
     """
     path, colon, kind = text.rpartition(":")
     if not (colon and path.endswith(".py")):
         return text
     spec = spec_from_file_location(Path(path).stem, path)
     if spec is None or spec.loader is None or not Path(path).is_file():
-        raise ValueError(f"method: FILE.py:CLASS must name a file that is there, got {text!r}")
-    module = sys.modules[spec.name] = module_from_spec(spec)  # where dataclasses look for it
+        raise ValueError(f"method: FILE.py:CLASS must name an existing file, got {text!r}")
+    module = sys.modules[spec.name] = module_from_spec(spec)  # dataclasses look for it there
     spec.loader.exec_module(module)
     if not hasattr(module, kind):
-        raise ValueError(f"method: FILE.py:CLASS must name a class of that file, got {text!r}")
+        raise ValueError(f"method: FILE.py:CLASS must name a class in that file, got {text!r}")
     found: type[Method] = getattr(module, kind)
     return register(found).name
 
 
 def find_method(method: str | Method, problem: Problem, owner: str = "solve") -> Method:
-    """A method by its name, or the one given; one clear sentence for anything else."""
+    """Return a method given by name or as an object, or raise with a clear sentence."""
     if isinstance(method, str):
         if method == "auto":
             return choose(problem)
         if method in (found := known_methods()):
             return found[method]()
         meant = checks.did_you_mean(method, ["auto", *found])
-        meant = meant or ', known are "auto" and all that tb.methods() lists'
+        meant = meant or ', known are "auto" and those in tb.methods()'
         raise ValueError(f"{owner}: unknown method {method!r}{meant}")
     if not isinstance(method, Method):
         raise TypeError(

@@ -1,4 +1,4 @@
-"""What a run returns: the point, what is proved about it, and how it got there."""
+"""What ``solve`` returns: the point, what is proved about it, and how it was found."""
 
 from __future__ import annotations
 
@@ -29,18 +29,19 @@ from tiebreak.sets import described
 
 NO_PROBLEM = "Result: problem was not saved with this result; save(path, problem=True) does that"
 
-NOTABLE = 1e-3  # the report counts what exceeds this part of the largest: averages are rarely 0
+NOTABLE = 1e-3  # the report counts entries above this share of the largest: averages are rarely 0
 
 
 class Outcome:
     """How a run ended, in one of the words of STATUSES."""
 
     status: str
-    is_loaded: ClassVar[bool] = False  # from a file, whose words nobody has checked again
+    # was it read from a file, so that its claims have not been rechecked?
+    is_loaded: ClassVar[bool] = False
 
     @property
     def word(self) -> str:
-        """The status as the first line of a report says it."""
+        """The status as it appears in the first line of a report."""
         said = "solved, not proved," if self.status == "solved" else self.status
         return f"{said} (as saved)" if self.is_loaded else said
 
@@ -57,24 +58,24 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Result(Outcome, Shown):
-    """The answer of ``solve``; printing it gives a short report, ``details()`` the whole one.
+    """The answer of ``solve``; printing it gives a short report, ``details()`` the full one.
 
     Attributes:
         x: the point.
         upper_value, lower_value: f(x) and g(x).
-        upper_gap, lower_gap: *proved* upper bounds on f(x) - f* and g(x) - g*; inf where nothing
-            is proved; a negative upper gap proves f(x) < f* (x is not quite feasible below).
-        upper_error: proved bound on |f(x) - f*|, inf where there is none.
+        upper_gap, lower_gap: *proved* upper bounds on f(x) - f* and g(x) - g*; inf if nothing is
+            proved; a negative upper gap proves f(x) < f* (x is slightly suboptimal for g).
+        upper_error: proved bound on |f(x) - f*|, inf if there is none.
         upper_optimum, lower_optimum: proved intervals for f* and g*.
         tolerance: what was asked of the two gaps, as absolute numbers.
-        status, success, proved, message: how the run ended: see ``solve``. ``success``: there is an
-            answer; ``proved``: and a proof that it is as good as was asked for.
+        status, success, proved, message: how the run ended, see ``solve``. ``success``: there is an
+            answer; ``proved``: there is also a proof that it is within the tolerance.
         nit, time, method: steps, seconds, and the method with its step-size rule.
-        dimension: of the solution set of the lower level, None where unknown.
-        assumed: what the proofs rely on and nobody has checked, in sentences.
+        dimension: the dimension of the lower level's solution set, None if unknown.
+        assumed: what the proofs rely on without having checked it, in sentences.
         trace: one Row per recorded step; ``trace.to_pandas()``.
-        findings: what the method found out besides x (``Exact``: ranks, residuals), or None.
-        multipliers: what a warm start takes along besides x, ``solve(problem, x0=result)``.
+        findings: what the method found besides x (``Exact``: ranks, residuals), or None.
+        multipliers: what a warm start uses besides x, ``solve(problem, x0=result)``.
 
     Examples:
         >>> tb.solve(tb.instance("toy").problem).status
@@ -86,7 +87,7 @@ class Result(Outcome, Shown):
     tolerance: tuple[float, float]
     start_values: tuple[float, float]
     status: str
-    reason: str  # how the run ended, where the status does not say it all
+    reason: str  # how the run ended, if the status does not say everything
     advice: str  # what is not proved and why, and what would help
     nit: int
     time: float
@@ -95,9 +96,9 @@ class Result(Outcome, Shown):
     problem: Problem = field(repr=False)
     findings: Findings | None = None
     multipliers: Multipliers | None = field(default=None, repr=False)
-    known: Known | None = field(default=None, repr=False)  # all that is proved of f* and g*
-    criterion: str = "absolute"  # what was asked of f(x) besides the gap: see ``solve``
-    claims: tuple[str, ...] = ()  # what a method from outside the package claims, in sentences
+    known: Known | None = field(default=None, repr=False)  # all that is proved about f* and g*
+    criterion: str = "absolute"  # what is required of f(x) besides the gap, see ``solve``
+    claims: tuple[str, ...] = ()  # what a third-party method claims, in sentences
 
     @property
     def upper_value(self) -> float:
@@ -136,11 +137,12 @@ class Result(Outcome, Shown):
 
     @cached_property
     def dimension(self) -> int | None:
-        """The dimension of the lower level's solution set, None where unknown; found when asked."""
+        """The dimension of the lower level's solution set, None if unknown; computed on demand."""
         found = None if self.findings is None else self.findings.dimension
         if found is not None:
             return found
-        is_cut_short = self.status in ("max_time", "stopped")  # who had no time has none now
+        # a run without time left has none for this
+        is_cut_short = self.status in ("max_time", "stopped")
         with deadline.limited(1.0 if is_cut_short else None):
             return deadline.unless_too_long(
                 lambda: solution_dimension(self.problem), None, deadline.Over
@@ -148,27 +150,27 @@ class Result(Outcome, Shown):
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """What the proofs rely on and nobody has checked, in sentences."""
+        """What the proofs rely on without having checked it, in sentences."""
         return tuple(self._assumed)
 
     @cached_property
-    def _assumed(self) -> list[str]:  # kept with a saved result, under this name
+    def _assumed(self) -> list[str]:  # saved with a result under this name
         return [*assumptions(self.problem), *self.claims]
 
-    if not TYPE_CHECKING:  # which would take every name for an attribute
+    if not TYPE_CHECKING:  # a type checker would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
-            """Of a result that was saved without its problem, that is missing; nothing else is."""
+            """Explain a missing problem: a result may have been saved without it."""
             said = f"Result has no attribute {name!r}; its point is x"
             raise AttributeError(NO_PROBLEM if name == "problem" else said)
 
     def is_of(self, problem: Problem) -> bool:
-        """Is it a result of this very problem, which was kept with it?"""
+        """Is this a result of this very problem object?"""
         return vars(self).get("problem") is problem
 
     @property
     def is_guarded(self) -> bool:
-        """Do the guard and both proved gaps stand behind f(x), and no proof from both sides?"""
+        """Is f(x) supported by the guard and both proved gaps, but not by a two-sided proof?"""
         return self.reason == GUARDED
 
     @property
@@ -185,7 +187,7 @@ class Result(Outcome, Shown):
         return f"<tiebreak.Result: {self.status}, {values}, {_steps(self.nit)}>"
 
     def __str__(self) -> str:
-        """Four lines: the status, both levels with what is proved, the ties; a fifth for doubts."""
+        """Four lines: the status, what is proved about each level, the ties; a fifth for doubts."""
         lines = [
             f"tiebreak: {self.word} after {_steps(self.nit)}, {self.time:.3g} s: {self._headline}",
             f"  upper  {self._upper_line()}",
@@ -220,11 +222,11 @@ class Result(Outcome, Shown):
         return f"{value}, {_gap('g', proof.lower_gap, asked)}"
 
     def details(self) -> str:
-        """The whole report: intervals for both optima, ranks and residuals, the method, all words.
+        """Return the full report: intervals for both optima, ranks, residuals, method, message.
 
-        optimum: proved intervals that contain f* and g*. suboptimal: what the lower level gives up
-        for the upper one, at most. secured: how f(x) is known not to lie far below f*. assumed:
-        what the proofs rely on and nobody has checked.
+        optimum: proved intervals that contain f* and g*. suboptimal: the most that the lower level
+        gives up for the upper one. secured: why f(x) cannot lie far below f*. assumed: what the
+        proofs rely on without having checked it.
         """
         proof = self.certificate
         lines = [
@@ -234,7 +236,7 @@ class Result(Outcome, Shown):
             ("suboptimal", self._suboptimality()),
             ("secured", self._secured()),
         ]  # fmt: skip
-        if self.status == "unbounded":  # then there is no f* or no g* to speak of
+        if self.status == "unbounded":  # then f* or g* does not exist
             lines = []
         lines += [("non-zeros", text) for text in self._sparsity]
         found = [] if self.findings is None else self.findings.lines()
@@ -244,7 +246,7 @@ class Result(Outcome, Shown):
 
     @cached_property
     def _sparsity(self) -> list[str]:
-        """How many entries or groups of x are not (nearly) zero, where a penalty asks for zeros."""
+        """Count the entries or groups of x that are not nearly zero, if a penalty favours zeros."""
         parts = [penalty.terms for penalty in self.problem.penalties]
         parts = [terms for terms in parts if terms.center is None and not terms.has_operator]
         said = []
@@ -256,7 +258,7 @@ class Result(Outcome, Shown):
         return said
 
     def _suboptimality(self) -> str:
-        """How much of the lower level was paid for the upper one."""
+        """Say how much of the lower level was given up for the upper one."""
         gap, start = self.certificate.lower_gap, self.start_values[1]
         if math.isinf(gap):
             return "not known: nothing bounds g* from below"
@@ -265,24 +267,24 @@ class Result(Outcome, Shown):
         return f"g(x) is at most {max(gap, 0.0):.3g} above g*{share}"
 
     def _secured(self) -> str:
-        """How f(x) is known not to lie far below f*."""
+        """Say why f(x) cannot lie far below f*."""
         proof, asked = self.certificate, self.tolerance[0]
         if proof.upper_error <= asked:
             return f"proved from both sides: |f(x) - f*| <= {proof.upper_error:.3g}"
         if self.proved and self.criterion == "weak":
-            return "no: criterion='weak' does not ask for it, f(x) may lie below f*"
+            return "no: criterion='weak' does not ask for it, so f(x) may lie below f*"
         if self.is_guarded:
             estimate = f"|f(x) - f*| is about {proof.upper_estimate:.2g}"
             return (
-                f"by the guard: {estimate}, and at most 2 tolerances where g grows quadratically, "
-                "in no direction very slowly, and x is not close to f's own minimiser"
+                f"by the guard: {estimate}, and at most 2 tolerances if g grows quadratically, "
+                "not too slowly in any direction, and x is not close to f's own minimiser"
             )
         if math.isfinite(proof.upper_error):
             return f"not as asked: |f(x) - f*| <= {proof.upper_error:.3g} is proved"
         return "no: f(x) may lie below f* by an unknown amount"
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain data for JSON; inf and nan become None."""
+        """Return the report as plain data for JSON; inf and nan become None."""
         return without_trace(self) | {
             "trace": [
                 {name: number_or_none(value) for name, value in row._asdict().items()}
@@ -291,15 +293,15 @@ class Result(Outcome, Shown):
         }
 
     def save(self, path: str | Path, problem: bool = False) -> None:
-        """Save to a .npz file for ``tiebreak.load``: the numbers to the last bit, the same report.
+        """Save to a .npz file for ``tiebreak.load``, with every number to the last bit.
 
-        Arrays of other libraries come back as NumPy's. A loaded result is a warm start like any
-        other, ``solve(problem, x0=result)``; what was proved goes along where the problem does,
-        ``solve(result.problem, x0=result)``. Bounds in a file are believed.
+        Arrays of other libraries come back as NumPy arrays. A loaded result is a warm start like
+        any other, ``solve(problem, x0=result)``. Proved bounds are reused only with the saved
+        problem, ``solve(result.problem, x0=result)``. Bounds in a file are believed.
 
         Args:
-            path: the .npz file, written whole or not at all.
-            problem: with the problem and its data, see `Problem.save`; a small file if not.
+            path: the .npz file, written completely or not at all.
+            problem: whether to save the problem and its data, see `Problem.save`.
         """
         from tiebreak.driver.result_files import result_content
 
@@ -312,7 +314,7 @@ class Result(Outcome, Shown):
         return run_view(self)
 
     def plot(self, path: str | None = None) -> Any:
-        """Draw both levels with the certified band; saved to ``path`` if given.
+        """Draw both levels with the certified band, and save the picture to ``path`` if given.
 
         Returns the matplotlib figure (needs the extra ``plot``).
         """
@@ -324,12 +326,12 @@ def _steps(nit: int) -> str:
 
 
 def number_or_none(value: float) -> float | None:
-    """For JSON, which has no infinity."""
+    """Return None for inf and nan, which JSON does not have."""
     return value if math.isfinite(value) else None
 
 
 def _notable(sizes: np.ndarray[Any, Any], what: str) -> str:
-    """How many of the sizes are not small relative to the largest, and how many are 0."""
+    """Say how many of the sizes are not small relative to the largest, and how many are 0."""
     large = int(np.count_nonzero(sizes > NOTABLE * np.max(sizes)))
     zeros = int(np.count_nonzero(sizes == 0.0))
     said = f"{large} of {len(sizes)} {what} above {NOTABLE:g} of the largest"
@@ -348,7 +350,7 @@ def _level_dict(
 
 
 def _gap(letter: str, gap: float, asked: float) -> str:
-    """What is proved of a level, and whether that is what was asked."""
+    """Say what is proved about a level, and whether it is what was asked."""
     if math.isinf(gap):
         return f"not proved: nothing bounds {letter}* from below{_asked(asked)}"
     only = "proved" if gap <= asked or not _asked(asked) else "proved only"
@@ -356,7 +358,7 @@ def _gap(letter: str, gap: float, asked: float) -> str:
 
 
 def _asked(tolerance: float) -> str:
-    """What was asked for; nothing where there is no tolerance."""
+    """Say what was asked for; "" without a tolerance."""
     return f" (asked {tolerance:.3g})" if tolerance > UNDERFLOW else ""
 
 
@@ -364,9 +366,9 @@ RELIES_ON = "Relies on {}: user-supplied, not verified"
 
 
 def assumptions(problem: Problem) -> list[str]:
-    """What every proof about this problem relies on and nobody has checked, in sentences.
+    """Say what every proof about this problem relies on without having checked it.
 
-    And how data were taken where that could surprise.
+    Also say how data were read if that could be a surprise.
     """
     parts = (part for h in problem.smooth_parts for _, part in summands(h.bare))
     said = [*dict.fromkeys(part.note for part in parts if part.note)]
@@ -381,7 +383,7 @@ def assumptions(problem: Problem) -> list[str]:
     if levels:
         said.append(
             f"Assumes that {' and '.join(levels)} {'is' if len(levels) == 1 else 'are'} convex, "
-            "with right gradients"
+            "with correct gradients"
         )
     if promised := promises(problem):
         said.append(RELIES_ON.format(" and ".join(promised)))
@@ -389,7 +391,7 @@ def assumptions(problem: Problem) -> list[str]:
 
 
 def promises(problem: Problem) -> list[str]:
-    """The arguments that a proof rests on and nobody has checked, and what classes of yours say."""
+    """Name the unchecked arguments and user-defined classes that a proof relies on."""
     given = [
         f"{name}={value!r}"
         for name in ("radius", "error_bound")
@@ -399,7 +401,7 @@ def promises(problem: Problem) -> list[str]:
 
 
 def descriptions(problem: Problem) -> list[str]:
-    """What classes from outside the package say of themselves, where proofs rest on it."""
+    """Name the third-party classes whose description of themselves a proof relies on."""
     parts = [
         *described(problem.domain).parts,
         *(part for penalty in problem.penalties for part in penalty.summands),
@@ -410,12 +412,12 @@ def descriptions(problem: Problem) -> list[str]:
 
 
 def is_void(result: Result) -> bool:
-    """Was a promise seen to be false?  Then what the rows before it call proved is not."""
+    """Was a promise seen to be false?  Then nothing in earlier rows is proved either."""
     return result.status == "failed" and math.isinf(result.lower_gap)
 
 
 def without_trace(result: Result) -> dict[str, Any]:
-    """What ``to_dict`` returns but for the trace, which may have millions of rows."""
+    """Return what ``to_dict`` does, without the trace, which may have millions of rows."""
     proof = result.certificate
     return {
         "status": result.status,

@@ -1,4 +1,4 @@
-"""What a file holds of a result: its fields by name, its trace, and its problem if that is asked.
+"""The content of a result's file: its fields by name, its trace, and on request its problem.
 
 `saving.load` reads it.
 """
@@ -20,27 +20,27 @@ from tiebreak.linalg.registry import KEYWORDS
 
 @in_files("SavedFindings")
 class SavedFindings(NamedTuple):
-    """What a method from outside this library had found out, in its own words."""
+    """The findings of a third-party method, in its own words."""
 
     dimension: int | None
     said: tuple[tuple[str, str], ...]
 
     def lines(self) -> list[tuple[str, str]]:
-        """For the report."""
+        """Return the lines of the report."""
         return list(self.said)
 
 
-# What a result found out about its problem, for its report: kept with it, the problem may be not.
+# Facts about the problem that the report needs, because the problem itself may not be saved.
 ABOUT = ("dimension", "_assumed", "_sparsity")
 FIELDS = [part.name for part in dataclasses.fields(Result) if part.name not in ("trace", "problem")]
-# Those of the result of levels; their reports are saved one by one, a `Result` as such.
+# The fields of a result for levels; level reports and a `Result` inside are saved on their own.
 LEVELS_FIELDS = [
     part.name for part in dataclasses.fields(LevelsResult) if part.name not in ("levels", "result")
 ]
 
 
 def result_content(writer: Writer, result: Result, problem: bool, where: str = "") -> Any:
-    """A result, its arrays by names that begin with ``where``; with its problem, or without."""
+    """Return the content for a result; the names of its arrays begin with ``where``."""
     found = {name: getattr(result, name) for name in FIELDS}
     own = found["findings"]
     if own is not None and type(own) not in KEYWORDS:
@@ -59,14 +59,14 @@ def result_content(writer: Writer, result: Result, problem: bool, where: str = "
 def _problem_of(writer: Writer, result: Result) -> Any:
     if result.problem.current() is not result.problem:
         raise ValueError(
-            f"{writer.owner}: problem must hold the numbers that it was solved with, got others; "
-            "save with problem=False"
+            f"{writer.owner}: problem must hold the numbers that it was solved with, but they have "
+            "changed; save with problem=False"
         )
     return writer.model("problem", result.problem, result.problem.names)
 
 
 def levels_content(writer: Writer, result: LevelsResult) -> Any:
-    """The result of levels."""
+    """Return the content for the result of levels."""
     run = result.result
     return {
         "fields": {name: writer.encode(name, getattr(result, name)) for name in LEVELS_FIELDS},

@@ -1,4 +1,4 @@
-"""What is to be seen of a Result, a LevelsResult and a Tradeoff; `display` draws it.
+"""What to show for a Result, a LevelsResult and a Tradeoff; `display` draws it.
 
 The view of a race is in `experiments.compare`.
 """
@@ -33,14 +33,14 @@ from tiebreak.driver.tradeoff import Tradeoff
 from tiebreak.linalg import Array, to_numpy
 from tiebreak.proofs.certificate import UNDERFLOW
 
-MOST_ENTRIES = 20  # of x that are shown
+MOST_ENTRIES = 20  # entries of x that are shown
 
 
 # -- a run ----------------------------------------------------------------------------------------
 
 
 def run_view(result: Result) -> View:
-    report, problem = without_trace(result), vars(result).get("problem")  # None: not saved with it
+    report, problem = without_trace(result), vars(result).get("problem")  # None if it was not saved
     upper, lower, ties = (line[9:] for line in str(result).splitlines()[1:4])
     end = [f"{calls:,}" for calls in (result.trace[-1] if result.trace else (0, 0, 0))[-3:]]
     steps = _steps_taken(result)
@@ -88,13 +88,13 @@ def run_view(result: Result) -> View:
 
 
 def _card(line: str, letter: str, value: float) -> tuple[str, str]:
-    """The value, and what is said of it."""
+    """Return the value and the text below it."""
     said = line.removeprefix(f"{letter}(x) = {value:.9g}").removeprefix(",").strip()
     return number(value), said.replace("<=", "≤").replace(" - ", " − ")
 
 
 def _levels_table(report: dict[str, Any]) -> Table:
-    """Both levels by the numbers of ``to_dict``."""
+    """Return the table of both levels, from the numbers of ``to_dict``."""
     rows = []
     for level, letter in LETTERS.items():
         found = report[level]
@@ -117,7 +117,7 @@ def _levels_table(report: dict[str, Any]) -> Table:
 
 
 def _x_table(x: Array, names: Sequence[Any] | None) -> Table:
-    """All entries of x, or the largest of many, with their names where they have some."""
+    """Return a table of x: all entries, or the largest of many, with their names if any."""
     values = to_numpy(x)
     caption, places = "The point x", list(range(len(values)))
     if len(values) > MOST_ENTRIES:
@@ -144,7 +144,8 @@ def _run_panels(tolerance: tuple[float, float]) -> list[Panel]:
                 f"{level}-gap",
                 f"{level.capitalize()} level: proved gap",
                 [Curve(f"{level}_gap", f"{letter}(x) − {letter}* is at most this")],
-                asked=asked if UNDERFLOW < asked < math.inf else None,  # rtol=0 asks for nothing
+                # with rtol=0 there is no tolerance to draw
+                asked=asked if UNDERFLOW < asked < math.inf else None,
                 is_log=True,
                 has_signs=True,
                 below=f"{letter}(x) < {letter}* is proved, by this much",
@@ -155,7 +156,8 @@ def _run_panels(tolerance: tuple[float, float]) -> list[Panel]:
 
 
 def _proofs(result: Result) -> list[ProvedGap]:
-    least = result.upper_optimum[0], result.lower_optimum[0]  # what the start is off, by the end
+    # the last bounds, which also measure the start
+    least = result.upper_optimum[0], result.lower_optimum[0]
     starts = [value - low for value, low in zip(result.start_values, least, strict=True)]
     ends = zip(starts, (result.upper_gap, result.lower_gap), result.tolerance, strict=True)
     return [
@@ -165,14 +167,15 @@ def _proofs(result: Result) -> list[ProvedGap]:
 
 
 def _run_group(result: Result) -> Group:
-    """The trace by columns, with the best bound so far."""
+    """Return the trace by columns, with the best bound so far."""
     rows, width = result.trace, len(Row._fields)
-    flat = np.fromiter(chain.from_iterable(rows), float, len(rows) * width)  # there may be millions
+    # there may be millions of rows
+    flat = np.fromiter(chain.from_iterable(rows), float, len(rows) * width)
     columns = dict(zip(Row._fields, flat.reshape(-1, width).T.copy(), strict=True))
     if is_void(result):
         columns["upper_gap"][:] = columns["lower_gap"][:] = math.inf
     for level in LETTERS:
-        with np.errstate(over="ignore", invalid="ignore"):  # of a run that left the floats
+        with np.errstate(over="ignore", invalid="ignore"):  # for a run that overflowed
             bound = columns[f"{level}_value"] - columns[f"{level}_gap"]
         columns[f"{level}_bound"] = np.fmax.accumulate(np.where(np.isnan(bound), -np.inf, bound))
     columns["gradients"] = columns["upper_gradients"] + columns["lower_gradients"]
@@ -254,5 +257,5 @@ def tradeoff_view(curve: Tradeoff) -> View:
 
 
 def _steps_taken(result: Result) -> str:
-    """How many, in words."""
+    """Return the number of steps in words."""
     return f"{result.nit:,} step{'' if result.nit == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""A method at work on a problem: state, bounds, rows, counts and clock.  Knows no stopping rule."""
+"""A method running on a problem: state, bounds, rows, counts and clock, but no stopping rule."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tiebreak.proofs.evidence import StepEvidence, evaluated_again, value_error
 from tiebreak.proofs.recession.watch import NoMinimum
 from tiebreak.sets.domains import has_projection, projected
 
-NOTHING = (math.inf, math.inf)  # the gaps where nothing is proved
+NOTHING = (math.inf, math.inf)  # the gaps if nothing is proved
 
 
 class Intermediate(NamedTuple):
-    """What a callback sees after every step; the gaps are proved ones."""
+    """What a callback receives after every step; its gaps are proved."""
 
     x: Array
     nit: int
@@ -51,7 +51,7 @@ class Counts(NamedTuple):
 
 @in_files("least")
 class Least(NamedTuple):
-    """The smallest value of g that was seen, and where in Z."""
+    """The smallest value of g seen so far, and its point of Z."""
 
     value: float
     x: Array
@@ -59,7 +59,7 @@ class Least(NamedTuple):
 
 @in_files("run")
 class Saved(NamedTuple):
-    """A run as it is saved."""
+    """A run in the form in which it is saved."""
 
     iteration: int
     seconds: float
@@ -73,10 +73,11 @@ class Saved(NamedTuple):
 
 
 class Run:
-    """A method at work on a problem: its state, its bounds, its trace, its counts, its clock.
+    """A method running on a problem: its state, bounds, trace, counts and clock.
 
-    With ``certifies`` False no bounds are collected, for a race in which only the steps count (but
-    for a method that adapts to what is proved). A warm start begins where a ``former`` run ended.
+    With ``certifies`` False no bounds are collected, as in a race in which only the steps count
+    (except for methods that adapt to what is proved). A warm start begins where a ``former`` run
+    ended.
     """
 
     def __init__(
@@ -90,26 +91,27 @@ class Run:
         former: Result | None = None,
     ) -> None:
         self.method, self.certifies = method, certifies or method.adapts
-        self.relative = self.absolute = (0.0, 0.0)  # tolerances, for a loop that has some
-        self.is_guarded = True  # is f(x) to be secured from below, too?
-        self.fall: NoMinimum | None = None  # the direction along which there is no minimum
-        self.is_empty = False  # do multipliers show that Z is?
+        self.relative = self.absolute = (0.0, 0.0)  # tolerances, if the loop has any
+        self.is_guarded = True  # must f(x) be secured from below as well?
+        self.fall: NoMinimum | None = None  # a direction along which there is no minimum
+        self.is_empty = False  # do multipliers prove that Z is empty?
         is_ours = type(method).__module__.startswith("tiebreak.")
         self.is_foreign = self.certifies and not is_ours
-        self.has_claims = False  # has a method from outside claimed an interval?
+        self.has_claims = False  # has a third-party method claimed an interval?
         self._own_values: tuple[Any, tuple[float, float]] = (None, (math.nan, math.nan))
         self.least: Least | None = saved.least if saved else None
-        # The last state of which all was proved that was asked for, and how it stood then.
+        # The last state for which everything asked was proved, and its standing then.
         self.certified = saved.certified if saved else None
-        self._news = 0  # how often there was a new point, or evidence
-        self._standings: tuple[int, Standing] | None = None  # since the last of these
-        self._met: tuple[Any, bool] = (None, False)  # a state; is all proved that was asked for?
+        self._news = 0  # how often there was a new point or new evidence
+        self._standings: tuple[int, Standing] | None = None  # the standing as of this count
+        # a state, and whether everything asked is proved
+        self._met: tuple[Any, bool] = (None, False)
         self._reported: tuple[Any, StateReport] = (None, StateReport())  # a state, and its report
-        # A state with the tolerances that were given, and its own; a point with the step, and what
-        # is proved of it.
+        # A state with the tolerances that were given, and its own; a point with its step, and what
+        # is proved about it.
         self._asked: tuple[Any, Any, tuple[float, float]] | None = None
         self._stated: tuple[Array, int, Certificate] | None = None
-        self._x0 = x0  # where the values are those at the start
+        self._x0 = x0  # kept for the values at the start
         f1, g1 = (h.sized(x0, partial(projected, problem.domain)) for h in problem.smooth_parts)
         self.upper, self.lower, self._uncounted = Counted(f1), Counted(g1), problem
         self.problem: Problem = with_smooth_parts(problem, self.upper, self.lower)
@@ -133,31 +135,31 @@ class Run:
                 self._note_least()
                 self.accumulator.add(self._evidence())
         self.certifier: Certifier = Certifier(self.accumulator)
-        # A GPU or workers have f and g to work on by then: the second is begun last.
+        # Both f and g are under way on the GPU or workers by then: the second was begun last.
         self.lower.meanwhile = self.accumulator.catch_up
 
     @property
     def seconds(self) -> float:
-        """Of work so far, those before a checkpoint included."""
+        """Return the seconds of work so far, including those before a checkpoint."""
         return self.seconds_before + time.perf_counter() - self.clock
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """The clock stands still meanwhile: measuring a run is no part of it."""
+        """Stop the clock meanwhile: measuring a run is not part of it."""
         stopped = time.perf_counter()
         yield
         self.clock += time.perf_counter() - stopped
 
     @property
     def report(self) -> StateReport:
-        """What the method says about this state; asked once for each."""
+        """What the method says about this state; it is asked once per state."""
         if self._reported[0] is not self.state:
             self._reported = self.state, self.method.report(self.state)
         return self._reported[1]
 
     @property
     def counts(self) -> Counts:
-        """Gradients and data passes so far, those before a checkpoint included."""
+        """Gradients and data passes so far, including those before a checkpoint."""
         b = self.before
         return Counts(
             b.upper_gradients + self.upper.gradients,
@@ -177,7 +179,7 @@ class Run:
         return self._own_values[1]
 
     def _evidence(self) -> StepEvidence:
-        """Of this step; that of a method from outside is evaluated again."""
+        """Return this step's evidence; that of third-party methods is recomputed."""
         evidence: StepEvidence = self.state.evidence
         if not self.is_foreign:
             return evidence
@@ -186,27 +188,27 @@ class Run:
 
     @property
     def gaps(self) -> tuple[float, float]:
-        """What is proved of f - f* and g - g* at this point."""
+        """Proved bounds on f - f* and g - g* at this point."""
         known = self.certificate(self.state.x) if self.has_own_proof else self.standing
         return known.upper_gap, known.lower_gap
 
     @property
     def has_own_proof(self) -> bool:
-        """Has the method proved this point in its own way?  Then minorants have little to add."""
+        """Has the method its own proof for this point?  Then minorants have little to add."""
         return not self.is_foreign and self.state.evidence.intervals is not None
 
     @property
     def due(self) -> bool:
-        """Is it time for a row?  After every step at first, then every tenth of the way."""
+        """Is a row due?  At first after every step, then after every tenth of the steps so far."""
         last = self.rows[-1].iteration if self.rows else -1
         is_milestone = self.iteration > last and self.report.is_milestone
         return is_milestone or self.iteration >= last + max(1, last // 10)
 
     def step(self) -> bool:
-        """One step; False (and nothing changed) if it led to a value that is not finite.
+        """Take one step; return False, with nothing changed, if a value became infinite or NaN.
 
-        Or if an earlier one found a slope that is not, as the bound accumulator says a few steps
-        later: a projection onto a cut leaves such a cut out, and x need not show it.
+        Also return False if an earlier step had such a slope. The bound accumulator notices that a
+        few steps later: a projection onto a cut skips such a cut, so x need not show it.
         """
         before, self.state = self.state, self.method.step(self.problem, self._adapted())
         own = self.state.upper_value, self.state.lower_value
@@ -227,19 +229,19 @@ class Run:
         return True
 
     def _note_least(self) -> None:
-        """Keep the point of Z where g is smallest: nothing worse is returned."""
+        """Keep the point of Z with the smallest g, so that nothing worse is returned."""
         seen = [] if self.is_foreign else self.state.evidence.values
         for value, at, *_ in (*seen, (self.values[1], self.state.x)):
             if (self.least is None or value < self.least.value) and self._is_inside(at):
                 self.least = Least(value, at)
 
     def _is_inside(self, x: Array) -> bool:
-        """Is x in Z?  A start may not be, if there is no projection."""
+        """Is x in Z?  The start need not be if there is no projection."""
         return has_projection(self.problem.domain) or self.problem.domain.contains(x)
 
     @property
     def asked(self) -> tuple[float, float]:
-        """The tolerances of this point; found once for each."""
+        """The tolerances at this point, computed once per point."""
         key = self.absolute, self.relative
         if self._asked is None or self._asked[0] is not self.state or self._asked[1] != key:
             self._asked = self.state, key, self.tolerance(self.state.x, *self.values)
@@ -248,12 +250,12 @@ class Run:
     def tolerance(
         self, x: Array, upper_value: float, lower_value: float, has_floor: bool = True
     ) -> tuple[float, float]:
-        """absolute + relative max(|value at x|, |value at x0|), for both levels.
+        """Return absolute + relative max(|value at x|, |value at x0|) for both levels.
 
-        Where both are 0 to rounding, the size of the level's terms at x takes their place: a
-        residual that cancels is no scale. And of f, what it may change by over the distance that
-        the tolerance of g leaves open: so f = 0 has a scale too. And UNDERFLOW, for a proof pays
-        for underflow.
+        If both values are 0 to rounding, the size of the level's terms at x replaces them, because
+        a residual that cancels is not a scale. For f we add how much it may change over the
+        distance that the tolerance of g leaves open, so that f = 0 has a scale too. We also add
+        UNDERFLOW, because proofs have to allow for underflow.
         """
         values, n, size = (upper_value, lower_value), int(x.shape[0]), arrays.norm(x)
         asked: list[float] = []  # the lower level first
@@ -262,14 +264,15 @@ class Run:
             self.certifier.value_errors(x, *values), self.absolute, self.relative, strict=True,
         ))):  # fmt: skip
             scale = max(abs(value), abs(first))
-            # At x0 too: a value that drowns in its own terms at x alone is no reason to ask less.
+            # Check x0 too: cancellation at x alone is no reason to relax the tolerance.
             if scale <= error and abs(first) <= self._rounding_at_start(h, first):
                 L = self.lower.rough_lipschitz if asked else 0.0
                 way = math.sqrt(2.0 * asked[0] / L) if 0.0 < L < math.inf else 0.0
                 change = way * penalty.terms.steepness(n, way)
                 scale = max(scale, h.magnitude(max(h.extent(x), way), value, 0.0), change)
             wanted = a + r * scale
-            # No more than the rounding of x and of the level allow; not to stop early by that.
+            # Ask no more than the rounding of x and of the level allow, but do not stop early for
+            # it.
             if has_floor and a + r > 0.0:
                 unit = rounding_unit(arrays.epsilon(x), n)
                 wanted = max(wanted, error + unit * size * penalty.terms.steepness(n, size))
@@ -277,16 +280,16 @@ class Run:
         return asked[1], asked[0]
 
     def _measure_from_origin(self) -> None:
-        """Tolerances as of a start at the origin: one at an answer is no scale for them."""
+        """Scale tolerances as if the run began at the origin: an answer as x0 gives no scale."""
         origin = projected(self.problem.domain, arrays.zeros_like(self._x0))
         values = self.problem.upper.value(origin), self.problem.lower.value(origin)
         if all(map(math.isfinite, values)):
             self._x0, self.start_values = origin, values
 
     def take_over(self, former: Result) -> None:
-        """What a former run has proved of the same problem, and the scale of its tolerances.
+        """Reuse what a former run proved about this problem, and the scale of its tolerances.
 
-        Only where both levels still have the values they had: functions of yours may have changed.
+        Only if both levels still have the values they had: the user's functions may have changed.
         """
         x = self.state.x
         errors = self.certifier.value_errors(x, *self.values)
@@ -305,9 +308,9 @@ class Run:
 
     @property
     def standing(self) -> Standing:
-        """How this point stands, by the bounds of this step; found once for each that has news."""
+        """Return this point's standing by the bounds of this step; recomputed only after news."""
         if self._standings is None or self._standings[0] != self._news:
-            # A run that goes on has searched for the bounds of a recorded step before it was saved.
+            # A resumed run has computed the bounds of a recorded step before it was saved.
             effort = 0 if self._standings is None and self.is_recorded else 5
             x, reach = self.state.x, self.report.reach
             standing = self.certifier.standing(x, *self.values, effort, reach)
@@ -316,7 +319,7 @@ class Run:
 
     @property
     def is_met(self) -> bool:
-        """Is all proved that was asked for?  Found once for each state."""
+        """Is everything proved that was asked for?  Computed once per state."""
         if self._met[0] is not self.state:
             self._met = self.state, self._is_enough()
             if self._met[1] and not self.has_own_proof:  # which ends the run
@@ -336,8 +339,8 @@ class Run:
     def _is_secured(self, standing: Standing, tolerance: float) -> bool:
         """Does the guard secure f(x) from below?
 
-        Where its price is 0, f(x) is f's own minimum over Z. If that was already so at x0, nothing
-        says what would be little for f, and g must be at its minimum, but for rounding.
+        If its price is 0, f(x) is f's own minimum over Z. If that was already so at x0, f has no
+        scale, and g must be at its minimum up to rounding.
         """
         if self.report.readings or not standing.is_guarded(tolerance):
             return False
@@ -347,7 +350,7 @@ class Run:
         return standing.lower_gap <= TOL.clear_units * error
 
     def is_proved(self, proof: Certificate) -> bool:
-        """The same of a certificate of this step's point, which may have been rounded."""
+        """Is everything proved by this certificate?  Its point may be rounded."""
         asked = self.asked
         if proof.upper_gap > asked[0] or proof.lower_gap > asked[1]:
             return False
@@ -356,9 +359,10 @@ class Run:
         return self._is_secured(self.standing, asked[0]) and proof.upper_gap >= -asked[0]
 
     def has_gone_back(self) -> bool:
-        """Back to the last state that was certified; not where what is known now speaks against it.
+        """Return to the last certified state, unless what is known now contradicts it.
 
-        It may have been certified by a call that asked for less, or be proved to be too low since.
+        An earlier call with looser tolerances may have certified it, or f may since be proved too
+        low there.
         """
         if self.certified is None:
             return False
@@ -372,14 +376,14 @@ class Run:
 
     @property
     def better_below(self) -> Least | None:
-        """The point of least g, where g at this one exceeds it by more than the tolerance."""
+        """Return the point of least g if g is larger here by more than the tolerance, else None."""
         least, tolerance = self.least, self.asked[1]
         if least is None or not self.values[1] - least.value > tolerance > UNDERFLOW:
             return None
         return least if math.isfinite(self.problem.upper.value(least.x)) else None
 
     def _adapted(self) -> Any:
-        """The state, adapted to what is proved by a method that wants to know."""
+        """Return the state, adapted to what is proved if the method uses that."""
         if not self.is_adapting:
             return self.state
         bounds = self.accumulator.sums.lower_bound, self.accumulator.sums.ghat
@@ -388,18 +392,18 @@ class Run:
 
     @property
     def is_adapting(self) -> bool:
-        """Is the method told at this step what is proved?"""
+        """Does the method learn at this step what is proved?"""
         return self.method.adapts and is_due(self.iteration) and not self.report.decides
 
     @property
     def is_recorded(self) -> bool:
-        """Has this step its row?"""
+        """Does this step have its row?"""
         return bool(self.rows) and self.rows[-1].iteration == self.iteration
 
     def record(self, is_proved: bool = True) -> Row:
-        """Append the row of this step; the row itself if it is there already.
+        """Append the row of this step unless it exists, and return it.
 
-        Without gaps where its proof comes later, or before a step that decides everything.
+        It has no gaps if its proof comes later, or before a step that decides everything.
         """
         if not self.is_recorded:
             gaps = self.gaps if is_proved and not self.report.decides else NOTHING
@@ -407,7 +411,7 @@ class Run:
         return self.rows[-1]
 
     def record_answer(self, proof: Certificate) -> None:
-        """The row of the last step is that of the point which is returned."""
+        """Make the last row describe the point that is returned."""
         self.rows[-1] = self.rows[-1]._replace(
             upper_value=proof.upper_value,
             lower_value=proof.lower_value,
@@ -416,23 +420,23 @@ class Run:
         )
 
     def intermediate(self) -> Intermediate:
-        """This step for a callback, with the bounds of the last recorded one."""
+        """Return this step for a callback, with the bounds of the last recorded step."""
         x, values = self.state.x, self.values
         found = self.certifier.standing(x, *values, effort=0, reach=self.report.reach)
         gaps = found.upper_gap, found.lower_gap
         return Intermediate(x, self.iteration, *values, *gaps, self.seconds)
 
     def saved(self) -> Saved:
-        """The run as it is now, to go on from there."""
+        """Return the present run in a form from which it can be resumed."""
         return Saved(
             self.iteration, self.seconds, self.counts, self.start_values,
             tuple(self.rows), self.accumulator.sums, self.least, self.certified, self.state,
         )  # fmt: skip
 
     def certificate(self, x: Array) -> Certificate:
-        """The whole statement about x: f and g are evaluated once more, exact to rounding.
+        """Return all that is proved about x; f and g are evaluated again, exactly up to rounding.
 
-        Found once for each point and step.
+        Computed once per point and step.
         """
         if self._stated is None or self._stated[0] is not x or self._stated[1] != self.iteration:
             self._stated = x, self.iteration, self._certificate(x)
@@ -447,6 +451,6 @@ class Run:
         return self.certifier.certificate(x, upper, upper_value, lower_value)
 
     def _note_violations(self) -> None:
-        """What the method's consistency checks have found, for the bounds."""
+        """Tell the bounds what the method's consistency checks have found."""
         self.accumulator.refuted |= any(self.report.convexity_violations)
         self.accumulator.is_steep |= self.report.lipschitz_violations[0] > 0

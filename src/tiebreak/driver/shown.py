@@ -1,4 +1,4 @@
-"""A result in the browser and in a notebook, for everything that `solve` and `compare` return."""
+"""Show results of `solve` and `compare` in a browser or a notebook."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from tiebreak.display.views import View
 
 
 class Shown:
-    """Shown as a page (``to_html``, ``open``) and as the output of a notebook's cell."""
+    """Objects that show themselves as a page (``to_html``, ``open``) or in a notebook."""
 
     def to_html(self, path: str | Path, title: str = "") -> Path:
-        """Write a page for the browser: curves, tables and the report, in one file.
+        """Write curves, tables and the report to one HTML file.
 
-        It loads nothing and needs no network: send it to a colleague. Long traces are thinned.
+        The page loads nothing from the network, so you can send it to a colleague. Long traces are
+        thinned.
 
         Args:
-            path: the .html file, written whole or not at all.
-            title: the heading of the page; how the run ended if empty.
+            path: the .html file, written completely or not at all.
+            title: the heading of the page; by default it says how the run ended.
 
         Returns:
             The path.
@@ -31,9 +32,9 @@ class Shown:
         return open_page(self._view())
 
     def _repr_html_(self) -> str:
-        """For notebooks: the table and a picture, without script."""
+        """Return a table and a picture for notebooks, without scripts."""
         return notebook_html(self._view())
 
     @abstractmethod
     def _view(self) -> View:
-        """What is to be seen."""
+        """Return what to show."""

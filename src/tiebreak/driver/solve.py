@@ -1,4 +1,4 @@
-"""The one loop: prepare, iterate, conclude.  Methods neither time, count, record, stop nor save."""
+"""The only loop: prepare, iterate, conclude.  It times, counts, records, stops and saves."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ from tiebreak.sets.polyhedra import EmptySet
 
 Tolerance = float | tuple[float, float]
 
-ROUNDED = "rounded to single precision, x is not as good as asked: pass data in float64"
-WORSE = "the method ended where g is {:.3g}, but had seen {:.3g}: x is the point of least g"
-CLAIMED = "The intervals of the method {} are its own claim: they prove nothing here"
-INSTEAD = "{}; x is the point of least g seen: at the last one g is larger by {:.2g}"
-NO_TIME = "there was no time left for a certificate: give a longer max_time"
-NO_START = "there was no time left for the first step: give a longer max_time"
+ROUNDED = "x is outside the tolerance once rounded to single precision: pass data in float64"
+WORSE = "the method ended with g = {:.3g} but had seen {:.3g}: x is the point of least g"
+CLAIMED = "The intervals that the method {} claims have not been checked and prove nothing here"
+INSTEAD = "{}; x is the point of least g seen: at the last point g is larger by {:.2g}"
+NO_TIME = "no time was left for a certificate: give a longer max_time"
+NO_START = "no time was left for the first step: give a longer max_time"
 CRITERIA = ("absolute", "weak")
 
 
@@ -121,46 +121,48 @@ def solve(
     """Minimise the upper objective over all minimisers of the lower one.
 
     Args:
-        problem: the Problem; or Levels, of which three or more, and such with slacks, are solved by
-            the method "conic", or in rational arithmetic if "auto" can prove them so, and give a
-            LevelsResult with one row for each. They take x0 (for slacks that are a share), rtol and
-            max_time, and no callback or checkpoint.
+        problem: the Problem, or Levels. Three or more levels, or levels with slack, are solved by
+            the method "conic", or in rational arithmetic if "auto" can prove them that way, and
+            give a LevelsResult with one row per level. They accept x0 (for relative slacks), rtol
+            and max_time, but no callback or checkpoint.
         method: a method or its name; "auto" chooses.
-        x0: where to start; the origin if None. The Result of a former call, of this problem or one
-            like it, is a warm start: with its point and its multipliers; tolerances are relative to
-            the values at the origin then. If the problem is the same object with the same numbers,
-            what was proved still counts, and tolerances stay as they were; of a callable only its
-            value at x is compared. Projected onto the domain, and rounded where the problem is in
-            float32: a start is no part of the data.
+        x0: where to start; the origin if None. The Result of a former call, for this problem or a
+            similar one, is a warm start: its point and multipliers are used, and tolerances are
+            then relative to the values at the origin. If the problem is the same object with the
+            same numbers, what was proved still counts and tolerances stay as they were; for a
+            callable, only its value at x is compared. x0 is projected onto the domain, and rounded
+            if the problem is in float32.
         rtol, atol: one number or a pair (upper, lower). The tolerance of a level is
-            atol + rtol * max(|value at x|, |value at x0|); where both values are 0 to rounding, the
-            size of the terms that cancel in them takes their place.
+            atol + rtol * max(|value at x|, |value at x0|); if both values are 0 to rounding, the
+            size of the terms that cancel in them replaces them.
         criterion: "absolute" asks for a proof that f(x) - f* and g(x) - g* are within their
-            tolerances, and that f(x) is secured from below, so that a point which is not quite
-            optimal below does not pass for an answer: see ``certified``. "weak" asks for the two
-            proved gaps alone, which let f(x) lie below f* by any amount.
-        max_iter: the most steps, those before a checkpoint included.
-        max_time: the most seconds of this call. What cannot be stopped (a call of yours, a product
-            with the data, a factorisation) is waited for; no factorisation is begun that would
-            take longer than what is left. The certificate of the end may take a second more.
+            tolerances, and that f(x) is secured from below, so that a point that is slightly
+            suboptimal for g does not count as an answer: see ``certified``. "weak" asks only for
+            the two proved gaps, which allow f(x) to lie below f* by any amount.
+        max_iter: the maximum number of steps, including those before a checkpoint.
+        max_time: the maximum seconds for this call. Work that cannot be interrupted (your own
+            function, a product with the data, a factorisation) finishes first; no factorisation is
+            started that would take longer than the time left. The final certificate may take
+            another second.
         callback: called at the start and after every step with an ``Intermediate`` (x, nit, both
             values, both proved gaps, time); raising StopIteration stops the run.
-        progress: show it live on standard error or below a notebook's cell; with the pass where
-            rows are streamed. Or an object of yours with update(row) and close(), or a function.
-        checkpoint: a .npz file. The run is saved there now and then; a later call with the same
-            problem, method and x0 goes on from it (with the step sizes that it was planned with).
-            Where it cannot be written, a RuntimeWarning says so and the run goes on.
+        progress: show progress live on standard error or below a notebook cell, with the current
+            pass if rows are streamed; or your own function, or object with update(row) and close().
+        checkpoint: a .npz file. The run is saved there from time to time; a later call with the
+            same problem, method and x0 resumes it, with the step sizes that were planned at first.
+            If the file cannot be written, a RuntimeWarning says so and the run continues.
 
     Returns:
         A Result; ``print(result)`` says what is proved and what is not. Its ``status`` is one of
         certified, solved, unbounded, undetermined, max_iter, max_time, stopped, failed.
 
-        ``success`` is True for the first two, ``proved`` for the first alone. Without success x is
-        the last point of the method, or, where its g exceeds the least g seen by more than the
-        tolerance, the point of least g.
+        ``success`` is True for the first two, ``proved`` only for the first. Without success, x is
+        the last point of the method, or the point of least g seen if g is larger at the last point
+        by more than the tolerance.
 
-    The answer is for the numbers that your arrays hold now, whatever they held when the problem
-    was made or solved before. (Not seen: those behind a linear operator or a plain callable.)
+    The answer is for the numbers that your arrays hold now, even if they have changed since the
+    problem was created or last solved. (Changes behind a linear operator or a callable go
+    unnoticed.)
 
     Examples:
         >>> problem = tb.Problem(lower=tb.LeastSquares([[1, 1]], [2]), upper=tb.SquaredNorm())
@@ -240,7 +242,7 @@ def _solve_levels(
     max_time: float | None,
     options: dict[str, Any],
 ) -> LevelsResult:
-    """Two levels without slack by any method; all others as a chain."""
+    """Solve two levels without slack by any method, all others as a chain."""
     began = time.perf_counter()
     levels = levels.current() if isinstance(levels, Levels) else levels
     if isinstance(levels, Levels) and levels.is_plain:
@@ -248,7 +250,7 @@ def _solve_levels(
         exact = None
         is_double = isinstance(result.x, np.ndarray) and result.x.dtype == np.float64
         if method == "auto" and result.status == "solved" and is_double:
-            with contextlib.suppress(deadline.Interrupted):  # an answer is there
+            with contextlib.suppress(deadline.Interrupted):  # there is an answer already
                 exact = proved_exactly(
                     levels, math.nan, min(tolerances("rtol", rtol)), max_time, began,
                     lambda: CompiledLevels(levels, x0),
@@ -259,7 +261,7 @@ def _solve_levels(
             continue  # harmless: there are no steps to count or to show
         if name in options and options[name] != default.default:
             raise ValueError(
-                f"solve: {name} does not apply to three levels or more and to slacks, "
+                f"solve: {name} does not apply to three or more levels or to slacks, "
                 f"got {options[name]!r}"
             )
     check_limits("solve", options["max_iter"], max_time)
@@ -267,7 +269,7 @@ def _solve_levels(
 
 
 def _without_end(fall: NoMinimum, problem: Problem) -> Ended:
-    """The end of a run that has met a direction along which a level falls for ever."""
+    """End a run that has found a direction along which a level is unbounded."""
     return Ended(FALLS if fall.is_proved else DOUBT, fall.sentence(problem.names))
 
 
@@ -275,9 +277,9 @@ def _without_end(fall: NoMinimum, problem: Problem) -> Ended:
 
 
 def _prepare(problem: Problem, start: Array, method: str | Method) -> tuple[Problem, Array, Method]:
-    """The problem, the start and the method that the run is made of, all of them checked.
+    """Return the checked problem, start and method of the run.
 
-    Where "auto" solves a problem in single precision in double, those of the problem in float64.
+    If "auto" solves a single-precision problem in double precision, they are in float64.
     """
     chosen = find_method(method, problem)
     check_functions("solve", problem, start)
@@ -293,7 +295,7 @@ def _prepare(problem: Problem, start: Array, method: str | Method) -> tuple[Prob
 def _unbegun(
     limit: Limit, problem: Problem, name: str, x0: Array, saved: Saved | None, began: float
 ) -> Result:
-    """The start, or the last point of the checkpoint, for a call that had to end before a step."""
+    """Return the start, or the checkpoint's last point, if the call ends before a step."""
     limit.close()
     x, values, nit, seconds = x0, (math.nan, math.nan), 0, time.perf_counter() - began
     with contextlib.suppress(deadline.Over):  # a pass over the data may take longer
@@ -325,7 +327,7 @@ def _unbegun(
 
 
 def _ended(run: Run, limit: Limit, max_iter: int) -> Ended | None:
-    """Why the run ends here; None where it goes on."""
+    """Return why the run ends here, or None if it goes on."""
     report = run.report
     if report.finished[0]:
         run.fall = report.fall
@@ -349,14 +351,14 @@ def _iterate(
     store: Store,
     watch: RecessionWatch,
 ) -> Ended:
-    """Step by step until something ends the run."""
-    is_first = run.is_recorded  # a run that goes on may have its row already
+    """Take steps until something ends the run."""
+    is_first = run.is_recorded  # a resumed run may have its row already
     while True:
         ended = _ended(run, limit, max_iter)
         if limit.is_over or limit.is_interrupted:
             limit.close()
         try:
-            # What is proved of the last point is said once, by `_conclude`.
+            # `_conclude` computes what is proved about the last point.
             if not ended and (is_first or run.due or (run.is_adapting and run.is_met)):
                 live.show(run.record())
                 ended, is_first = _after_record(run, watch), False
@@ -364,23 +366,23 @@ def _iterate(
             if ended:
                 return ended
             if not run.step():
-                answer = run.report.answer  # one that only lacks its proof stays one
+                answer = run.report.answer  # an answer that only lacks its proof is kept
                 return answer if answer.why else Ended(BROKEN, after_nonfinite(run))
             store.save_when_due(run)
         except (StopIteration, KeyboardInterrupt):
             return ended or Ended("stopped")
         except (EmptySet, np.linalg.LinAlgError) as error:
             return ended or _without_answer(run, error)
-        except deadline.Over:  # the next turn is the last, unless this one was
+        except deadline.Over:  # the next pass of the loop is the last, unless this one was
             if limit.is_closing:
                 return ended or Ended(limit.ending)
             limit.close()
 
 
 def _without_answer(run: Run, error: Exception) -> Ended:
-    """The end on an empty set, with multipliers that show it and the names of their rows.
+    """End on an empty set, with multipliers that prove it and the names of their rows.
 
-    Or where LAPACK gave up, as it may where units are too far apart.
+    Or end because LAPACK failed, as it may if the units are too far apart.
     """
     if not isinstance(error, EmptySet):
         return Ended(BROKEN, f"a factorisation failed ({error}): check the units of the data")
@@ -391,7 +393,7 @@ def _without_answer(run: Run, error: Exception) -> Ended:
 
 
 def _after_record(run: Run, watch: RecessionWatch) -> Ended | None:
-    """Why the run ends, as the bounds of a recorded step say; None where it goes on."""
+    """Return why the bounds of a recorded step end the run, or None if it goes on."""
     if run.report.decides:
         return None
     if not run.accumulator.has_optimum and (
@@ -403,10 +405,10 @@ def _after_record(run: Run, watch: RecessionWatch) -> Ended | None:
 
 
 def _tell(callback: Callable[[Intermediate], object] | None, run: Run, given: Array) -> None:
-    """Call back, with a point like the one that was given."""
+    """Call back with a point of the same array type as the start."""
     if callback is not None:
         now = run.intermediate()
-        callback(now._replace(x=arrays.own(now.x, given)))  # theirs to write into
+        callback(now._replace(x=arrays.own(now.x, given)))  # a copy that the user may overwrite
 
 
 # -- conclude -------------------------------------------------------------------------------------
@@ -415,9 +417,9 @@ def _tell(callback: Callable[[Intermediate], object] | None, run: Run, given: Ar
 def _conclude(
     run: Run, ended: Ended, asked: Problem, given: Array, store: Store, watch: RecessionWatch
 ) -> tuple[Word, Array, Certificate, tuple[float, float]]:
-    """The word that the run deserves, the point, what is proved about it and what was asked.
+    """Return the status, the point, what is proved about it and what was asked.
 
-    Where there is no time left for that: the last point, with what was proved about it before.
+    If there is no time for that, return the last point with what was already proved about it.
     """
     store.save(run)
     run.record(is_proved=False)
@@ -429,7 +431,7 @@ def _conclude(
             if fall := watch.check_at_end(run.state.x, run.gaps, is_hope, seconds):
                 run.fall, ended = fall, _without_end(fall, run.problem)
         x = arrays.like(x, given)
-        proof = run.certificate(arrays.like(x, run.state.x))  # as it is, in a wider precision too
+        proof = run.certificate(arrays.like(x, run.state.x))  # unchanged, even in a wider precision
     except deadline.Over:
         x = arrays.like(run.state.x, given)
         proof = _last_proof(run, x)
@@ -440,10 +442,10 @@ def _conclude(
 
 
 def _answer(run: Run, ended: Ended) -> tuple[Ended, Array]:
-    """The point that is returned.
+    """Return the final point.
 
-    One with all that was asked for is never given up. Otherwise the last point of the method stays,
-    unless its g exceeds the least one seen by more than the tolerance.
+    A point that met every request is never given up. Otherwise it is the method's last point,
+    unless its g exceeds the least g seen by more than the tolerance.
     """
     if ended.why in (MET, FALLS, EMPTY):
         return ended, run.state.x
@@ -468,7 +470,7 @@ def _claim(
     proof: Certificate,
     tolerance: tuple[float, float],
 ) -> ResultClaim:
-    """What the run would like to say about x, for the gate."""
+    """Return what the run claims about x, for the gate to check."""
     broken = ""
     if run.accumulator.is_contradicted:
         broken = wrong_gradient(run.problem, run.state.x) or contradiction(run)
@@ -490,10 +492,10 @@ def _claim(
 
 
 def _last_proof(run: Run, x: Array) -> Certificate:
-    """What is known of the point by now, for a run that has no time left for more.
+    """Return what is already known about the point, if no time is left for more.
 
-    By its own standing: the last row may be about another point, which was given up for this one.
+    We use its own standing: the last row may describe another point that this one replaced.
     """
-    if arrays.epsilon(x) > arrays.epsilon(run.state.x):  # it is about x before rounding
+    if arrays.epsilon(x) > arrays.epsilon(run.state.x):  # the proof is about x before rounding
         return Certificate.of_gaps(*run.values)
     return Certificate.of_gaps(*run.values, run.standing.upper_gap, run.standing.lower_gap)

@@ -1,4 +1,4 @@
-"""Levels: two without slack are a `Problem`, all others a chain of conic programs."""
+"""Levels: two without slack form a `Problem`, all others a chain of conic programs."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ CHAINED = ("auto", "conic")
 
 
 def of_problem(levels: Levels, result: Result) -> LevelsResult:
-    """The result of two levels without slack, level by level."""
+    """Return the result of two levels without slack, level by level."""
     proof, (lower, upper) = result.certificate, levels.names
     ends, word, why = lower_interval(result)
-    is_known = np.isfinite(proof.upper_optimum).all()  # a proof, even where wider than asked
+    is_known = np.isfinite(proof.upper_optimum).all()  # a proof, even if wider than asked
     held = "solution set" if isinstance(result.findings, ExactFindings) else "gap"
     ties: Any = Deferred(lambda: result.dimension)
     reports = {
@@ -44,7 +44,7 @@ def of_problem(levels: Levels, result: Result) -> LevelsResult:
             "proved" if is_known else "estimated",
         ),
     }  # fmt: skip
-    if isinstance(result.findings, ConicFindings):  # it knows more than the certificate takes
+    if isinstance(result.findings, ConicFindings):  # they hold more than the certificate uses
         values = proof.lower_value, proof.upper_value
         triples = zip(levels.names, result.findings.levels, values, strict=False)
         reports |= {name: _level(name, level, value, 1) for name, level, value in triples}
@@ -61,7 +61,7 @@ def of_problem(levels: Levels, result: Result) -> LevelsResult:
 
 
 class CompiledLevels(ConicLevels):
-    """`Levels` of ours as one conic program."""
+    """Our own `Levels` as one conic program."""
 
     def __init__(self, levels: Levels, x0: Any = None) -> None:
         start = _start(levels, x0)
@@ -90,11 +90,11 @@ def solve_chained(
     max_time: float | None,
     began: float,
 ) -> LevelsResult:
-    """One conic program after the other."""
+    """Solve one conic program after another."""
     if method not in CHAINED:
         known = " or ".join(map(repr, CHAINED))
         raise ValueError(
-            f"solve: method must be {known} for three levels or more and for slacks, got {method!r}"
+            f"solve: method must be {known} for three or more levels or slacks, got {method!r}"
         )
     try:
         with deadline.limited(max_time, began):
@@ -121,7 +121,7 @@ def proved_exactly(
     began: float,
     compiled: Callable[[], ConicLevels],
 ) -> LevelsResult | None:
-    """By rational arithmetic, to all digits; None where that does not get so far."""
+    """Solve in rational arithmetic, exactly; return None if that does not succeed."""
     with deadline.limited(max_time, began) as limit, stopping_on_ctrl_c(limit), arrays.quiet():
         found = solve_exactly(levels, before)
     if found is None:
@@ -133,15 +133,15 @@ def proved_exactly(
 def _out_of_time(
     levels: Levels | ConicLevels, x0: Any, over: deadline.Over, seconds: float
 ) -> LevelsResult:
-    """For a call that had to end before its first level: the start."""
-    assert isinstance(levels, Levels)  # a compiler from elsewhere does not look at the clock
+    """Return the start, for a call that had to end before its first level."""
+    assert isinstance(levels, Levels)  # third-party compilers do not watch the clock
     status, why = cut_short(over, 0)
     x = _start(levels, x0)
     return LevelsResult(x, {}, status, why, seconds, METHOD, skipped=levels.names)
 
 
 def _start(levels: Levels, x0: Any) -> Any:
-    """x0 as a vector of all variables, or 0."""
+    """Return x0 as a vector of all variables, or 0."""
     n = levels.dimension
     assert n is not None
     start = np.zeros(n) if x0 is None else checks.vector("solve", "x0", x0)
@@ -156,7 +156,7 @@ def chain(
     max_time: float | None,
     began: float,
 ) -> ChainSolution:
-    """Solve the program with these slacks; ``before``: the first level at x0."""
+    """Solve the program with these slacks; ``before`` is the first level's value at x0."""
     slacks: list[Callable[[float, float], float] | None] = [
         None if rule.is_none else rule for rule in rules[:-1]
     ]
@@ -168,7 +168,7 @@ def chain(
 
 
 def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: float) -> LevelsResult:
-    """What was found, in the words of a result."""
+    """Turn what was found into a result."""
     program, names, own = levels.program(), levels.names, levels.program().variables
     x = found.z[own]
     at = levels.model.values(x)
@@ -179,9 +179,10 @@ def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: floa
     ended, direction, number = _ended(found), found.direction, len(found.levels)
     if direction is not None:
         direction = direction[own]
-        if isinstance(levels.model, Levels):  # one next to it, or it is not sure that there is one
+        # an exact direction nearby, or None if that cannot be proved
+        if isinstance(levels.model, Levels):
             direction = settled_direction(levels.model, number, direction)
-            # With a slack, a level needs no minimiser: only one without a bound ends the chain.
+            # A level with slack needs no minimiser: only an unbounded one ends the chain.
             needs_one = levels.rules[number].is_none or found.status == "unbounded"
             ended = (
                 _without_end(number)
@@ -216,7 +217,7 @@ def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: floa
 
 def _without_end(number: int) -> Ended:
     where = " on the minimisers of those before it" if number else ""
-    return Ended(FALLS, f"level {number + 1} has no minimiser{where}: it falls without end")
+    return Ended(FALLS, f"level {number + 1} has no minimiser{where}: it is unbounded below")
 
 
 def _ended(found: ChainSolution) -> Ended:
@@ -228,7 +229,7 @@ def _ended(found: ChainSolution) -> Ended:
 def _claim(
     level: LevelSolution, value: float, rounding: float, h: Objective, rtol: float
 ) -> LevelClaim:
-    """What is proved of a level whose value at x is this, and what is asked: not below rounding."""
+    """Return what is proved about a level with this value at x, and a tolerance above rounding."""
     if level.word != "proved":
         return LevelClaim()
     scale = max(abs(value), abs(h.value(np.zeros(len(h.linear)))))

@@ -51,11 +51,11 @@ class Trace(Sequence[Row]):
         return f"<Trace of {len(self)} rows: {', '.join(Row._fields)}>"
 
     def column(self, name: str) -> list[float]:
-        """One column as a list."""
+        """Return one column as a list."""
         return [getattr(row, name) for row in self._rows]
 
     def to_pandas(self) -> Any:
-        """The rows as a pandas DataFrame (needs the extra ``pandas``)."""
+        """Return the rows as a pandas DataFrame (needs the extra ``pandas``)."""
         try:
             import pandas
         except ImportError:

@@ -1,4 +1,4 @@
-"""What giving up a little of the lower level buys in the upper one: the curve of f*(slack)."""
+"""The trade-off curve f*(slack): what a little slack in the lower level gains in the upper one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 
-RELATIVE = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1)  # of g*, or of the fall from x0 where g* is 0
+RELATIVE = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1)  # shares of g*, or of g(x0) - g* if g* is 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,11 +31,11 @@ class TradeoffPoint:
     """f*(slack) = min f over { x in Z : g(x) <= g* + slack }.
 
     Attributes:
-        slack: what the lower level may give up.
+        slack: how much the lower level may give up.
         value: f at x.
         bounds: an interval for f*(slack), a proof or an estimate, see word; the upper end is f at
             a point that meets the constraints up to rounding and gives up no more than the slack.
-        price: -df*/dslack; inf at slack 0 where only ``Tradeoff.coefficient`` is finite.
+        price: -df*/dslack; inf at slack 0 if only ``Tradeoff.coefficient`` is finite.
         x: the point.
         word: what the bounds are: "proved" or "estimated" (see `LevelReport`).
     """
@@ -50,20 +50,19 @@ class TradeoffPoint:
 
 @dataclass(frozen=True, eq=False)
 class Tradeoff(Shown):
-    """The curve; printing it gives one row for each slack.
+    """The trade-off curve; printing it gives one row per slack.
 
     Attributes:
         points: by slack, the smallest first.
         lower: an interval for g*.
-        coefficient: c in f*(slack) = f*(0) - c sqrt(slack) + ..., for small slacks: what is finite
-            where the price at slack 0 is not. 0 where the curve has a slope at 0; nan where no time
-            was left for it.
-        slope: -df*/dslack at 0 where that is finite, otherwise inf.
-        is_sensitive: does a ten-millionth of g change f by a hundredth or more?
+        coefficient: c in f*(slack) = f*(0) - c sqrt(slack) + ..., for small slacks. It is 0 if the
+            curve has a finite slope at 0, and nan if no time was left for it.
+        slope: -df*/dslack at 0, or inf.
+        is_sensitive: does giving up 1e-7 of g change f by 1 % or more?
         time: seconds.
         skipped: the slacks for which no time was left.
-        sign: 1 where f is minimised, -1 where it is maximised (of CVXPY).
-        assumed: what the bounds rely on and nobody has checked, in sentences.
+        sign: 1 if f is minimised, -1 if it is maximised (with CVXPY).
+        assumed: what the bounds rely on without having checked it, in sentences.
 
     Examples:
         >>> cost, change = tb.Linear([1, 2]), tb.SquaredNorm(center=[0, 1])
@@ -98,7 +97,7 @@ class Tradeoff(Shown):
         if math.isinf(self.slope):
             lines.append(f"  for small slacks f* gains {self.coefficient:.4g} sqrt(slack)")
         if self.is_sensitive:
-            lines.append("  sensitive: a ten-millionth of g changes f by a hundredth or more")
+            lines.append("  sensitive: giving up 1e-7 of g changes f by 1 % or more")
         if self.skipped:
             lines.append(f"  no time was left for {', '.join(f'{s:.4g}' for s in self.skipped)}")
         return "\n".join([*lines, *(f"  {text}" for text in self.assumed)])
@@ -107,7 +106,7 @@ class Tradeoff(Shown):
         return f"<tiebreak.Tradeoff: {len(self.points)} slacks from {self.points[0].slack:.3g}>"
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data for JSON; inf and nan become None."""
+        """Return plain data for JSON; inf and nan become None."""
         return {
             "lower": [number_or_none(end) for end in self.lower],
             "coefficient": number_or_none(self.coefficient),
@@ -132,7 +131,7 @@ class Tradeoff(Shown):
         return tradeoff_view(self)
 
     def plot(self, path: str | None = None) -> Any:
-        """Draw what each share of g buys, with the bounds; saved to ``path`` if given.
+        """Draw what each share of g gains, with the bounds, and save it to ``path`` if given.
 
         Returns the matplotlib figure (needs the extra ``plot``).
         """
@@ -146,16 +145,16 @@ def tradeoff(
     x0: Any = None,
     max_time: float | None = None,
 ) -> Tradeoff:
-    """f*(slack) = min f over { x in Z : g(x) <= g* + slack }, for several slacks.
+    """Compute f*(slack) = min f over { x in Z : g(x) <= g* + slack } for several slacks.
 
-    By the method "conic"; what it cannot represent is refused in a sentence.
+    This uses the method "conic" and raises ValueError if it cannot represent the problem.
 
     Args:
-        problem: a Problem, or Levels (of CVXPY, too) of which the first two are taken.
+        problem: a Problem, or Levels (also of CVXPY), whose first two are used.
         slacks: numbers, or `Slack` for relative ones; 0, 0.1, 0.3, 1, 3 and 10 per cent of g* if
-            None (of the fall from x0 where g* is 0).
-        x0: for slacks that are a share of the fall from there; the origin if None.
-        max_time: the most seconds of this call, for all slacks together.
+            None (of g(x0) - g* if g* is 0).
+        x0: the point for slacks that are a share of g(x0) - g*; the origin if None.
+        max_time: the maximum seconds for this call, for all slacks together.
 
     Examples:
         >>> cost, change = tb.Linear([1, 2]), tb.SquaredNorm(center=[0, 1])
@@ -174,10 +173,10 @@ def tradeoff(
     def solved(slack: float) -> ChainSolution:
         rules = (Slack(absolute=slack), Slack())
         found = chain(program, rules, levels.before, max_time, began)
-        result = report(found, levels, 0.0, 0.0)  # the gate looks at every point of the curve
+        result = report(found, levels, 0.0, 0.0)  # the gate checks every point of the curve
         if result.status == "max_time":
-            raise TimeoutError("tradeoff: max_time was over before all slacks were solved")
-        if result.status == "stopped":  # a part of a curve is none
+            raise TimeoutError("tradeoff: max_time ended before all slacks were solved")
+        if result.status == "stopped":  # do not return part of a curve
             raise KeyboardInterrupt
         if not result.success:
             raise ValueError(f"tradeoff: slack {slack:.4g}: {result.message}")
@@ -187,9 +186,9 @@ def tradeoff(
     best = base.levels[0].best
     scale = max(abs(best), levels.before - best if math.isfinite(levels.before) else 0.0)
     asked = _numbers(slacks, best, levels.before, scale)
-    scale = scale or max(asked) or 1.0  # where g* and g(x0) are 0, nothing else has its units
+    scale = scale or max(asked) or 1.0  # if g* and g(x0) are 0, only the slacks have the units of g
     found = {0.0: base}
-    with contextlib.suppress(TimeoutError):  # what there is of the curve survives
+    with contextlib.suppress(TimeoutError):  # the points computed so far are kept
         for slack in (*asked, TOL.solver * scale):
             found[slack] = found[slack] if slack in found else solved(slack)
     ends = (base.levels[0].bound, base.levels[0].best + base.levels[0].error)
@@ -213,11 +212,11 @@ def tradeoff(
 def _start_of(
     base: ChainSolution, probe: ChainSolution | None, slack: float
 ) -> tuple[float, float]:
-    """The coefficient of sqrt(slack) and the slope at 0, by a point of the curve close to 0."""
+    """Return the coefficient of sqrt(slack) and the slope at 0, from a point close to 0."""
     if probe is None:
         return math.nan, math.nan
     fall, price = base.levels[1].best - probe.levels[1].best, probe.levels[0].price or 0.0
-    # By sqrt(slack) the fall is twice price times slack, with a slope it is price times slack.
+    # If f* falls like sqrt(slack), it falls by 2 price * slack; with a slope, by price * slack.
     if fall > 1.5 * price * slack and price > 0.0:
         return 2.0 * price * math.sqrt(slack), math.inf
     return 0.0, price
@@ -239,10 +238,10 @@ def _compiled(problem: Any, x0: Any) -> ConicLevels:
 def _numbers(
     slacks: Sequence[float | Slack] | None, best: float, before: float, scale: float
 ) -> list[float]:
-    """The slacks as numbers, sorted."""
+    """Return the slacks as sorted numbers."""
     if slacks is None and scale == 0.0:
         raise ValueError(
-            "tradeoff: slacks must be given where the best value of the first level is 0, got None"
+            "tradeoff: slacks must be given if the best value of the first level is 0, got None"
         )
     if slacks is None:
         return [
@@ -282,9 +281,9 @@ def _point(
 def _attained(
     slack: float, found: ChainSolution, base: ChainSolution, levels: ConicLevels
 ) -> float:
-    """f at a point with g <= g* + slack for sure: f*(slack) is at most that.
+    """Return f at a point that certainly has g <= g* + slack, an upper bound on f*(slack).
 
-    g* may be a little less than the best value found: towards the minimiser of g by as much.
+    g* may be slightly below the best value found, so we move that much towards g's minimiser.
     """
     lower, upper = levels.program().objectives
     least = base.levels[0].bound

@@ -1,10 +1,10 @@
-"""Estimators for scikit-learn: among all fits that are equally good, the one that you prefer.
+"""Estimators for scikit-learn that choose the one you prefer among equally good fits.
 
 from tiebreak.sklearn import TieBreakRegressor
 
 model = TieBreakRegressor(prefer="validation").fit(X, y, X_val=X_val, y_val=y_val)
 model.n_ties_   # how many directions the training data leave free
-model.proved_   # is it proved that there is no better choice, within rtol?
+model.proved_   # is it proved that no choice is better, within rtol?
 """
 
 try:

@@ -1,4 +1,4 @@
-"""What the choice gains: f and the loss along a line of equally good fits."""
+"""A picture of what the choice gains: f and the loss along a line of equally good fits."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from tiebreak.linalg.row_gram import column_gram, row_gram
 from tiebreak.linalg.sizes import DENSE_LIMIT
 from tiebreak.linalg.spectra import EPS
 
-CURVE_POINTS = 21  # on the line: a smooth curve
+CURVE_POINTS = 21  # points on the line, enough for a smooth curve
 
 
 class ChoiceCurve(NamedTuple):
-    """Both levels along x + t d, g constant along d, which is as long as x; t = 0 is the choice."""
+    """Both levels along x + t d: g is constant along d, |d| = |x|, and t = 0 is the choice."""
 
     steps: Host
     upper: Host
     lower: Host
-    without: float  # the lower level where all coefficients are 0
+    without: float  # the lower level if all coefficients are 0
 
     def draw(self, axes: Any, preferred: str, title: str) -> None:
-        """What is preferred, and the loss on an axis of its own, from 0 to what no model has."""
+        """Draw the preference, and the loss on a second axis from 0 to the loss without a model."""
         axes.plot(self.steps, self.upper, color="C0", label=f"{preferred} (left)")
         axes.plot(0.0, self.upper[CURVE_POINTS // 2], "o", color="C0", label="the choice")
         axes.set_xlabel("steps among equally good fits (1: as long as the coefficients)")
@@ -39,7 +39,7 @@ class ChoiceCurve(NamedTuple):
         other.plot(self.steps, self.lower, "--", color="C1", label="training loss (right)")
         top = max(self.without, float(np.max(self.lower)))
         top = top if top > 0.0 else 1.0
-        other.set_ylim(-0.05 * top, 1.05 * top)  # so that a loss of 0 is seen
+        other.set_ylim(-0.05 * top, 1.05 * top)  # so that a loss of 0 is visible
         other.set_ylabel("training loss, up to that of zero coefficients")
         lines = [line for one in (axes, other) for line in one.get_lines()]
         axes.legend(lines, [str(line.get_label()) for line in lines], loc="upper center")
@@ -47,12 +47,13 @@ class ChoiceCurve(NamedTuple):
 
 
 def choice_curve(problem: tb.Problem, x: Host, ties: int | None) -> ChoiceCurve | None:
-    """Along a direction in which no row of the lower level sees a change; None: there is none."""
+    """Return the curve along a direction that no row of the lower level sees, or None."""
     found = list(matrices_of(problem.smooth_parts[1]))
     if not ties or len(found) != 1 or not found[0].is_explicit or found[0].size > DENSE_LIMIT:
         return None
     is_penalised = problem.penalties[1].terms.has_weights
-    moves = np.flatnonzero(x) if is_penalised else np.arange(len(x))  # others would cost at once
+    # moving others raises the penalty immediately
+    moves = np.flatnonzero(x) if is_penalised else np.arange(len(x))
     d = np.zeros_like(x)
     unseen = _unseen(found[0] if not is_penalised else Dense(found[0].dense()[:, moves]), x[moves])
     if unseen is None:
@@ -64,16 +65,17 @@ def choice_curve(problem: tb.Problem, x: Host, ties: int | None) -> ChoiceCurve 
 
 
 def _along(h: Function, x: Host, d: Host, steps: Host) -> Host:
-    """h(x + t d) for all t, with two products."""
+    """Return h(x + t d) for all t, with two products."""
     first, second = h.forward(x, x + d)
     points = [PointWithImage(x + t * d, arrays.mix(first, second, t)) for t in steps]
     return np.array(h.evaluate([], points)[1])
 
 
 def _unseen(matrix: Matrix, x: Host) -> Host | None:
-    """A vector as long as x that the rows do not see: from x itself, or the first that is one.
+    """Return a vector of the length of x in the null space of the rows, or None.
 
-    What they do not see of x leads to the smallest of all equally good fits.
+    If x has a component in the null space, it leads to the smallest of all equally good fits;
+    otherwise the direction is random.
     """
     A = matrix.dense()
     rows, n = A.shape

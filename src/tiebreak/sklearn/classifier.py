@@ -31,9 +31,9 @@ from tiebreak.sklearn.model import FLOATS, SPARSE, TieBreakModel
 class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
     """Linear classification: among all coefficients that fit equally well, those that you prefer.
 
-    Two classes have one row of coefficients; more of them one row each, with the softmax
-    (multinomial) loss. There adding the same to the coefficients of all classes changes nothing:
-    these ties are always there, and count in ``n_ties_``.
+    Two classes share one row of coefficients; more classes have one row each, with the softmax
+    (multinomial) loss. That loss does not change if the same vector is added to the coefficients of
+    all classes: these ties always exist and count in ``n_ties_``.
 
     Parameters
     ----------
@@ -42,14 +42,14 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         "validation": those with the least loss on ``X_val``, ``y_val`` (in ``fit``); "sparse": the
         least sum of absolute values; "fair": the least covariance of the decision function with
         ``sensitive_features`` (in ``fit``); "smooth": the least squared differences of neighbouring
-        coefficients; or a function of tiebreak of the coefficients, row by row.
+        coefficients; or a tiebreak function of the coefficients, row by row.
         The intercept never counts.
     slack : float or tiebreak.Slack, default=0.0
         How much worse than the best fit the training loss (with its penalty) may be, for the sake
-        of what is preferred: 0.01 is "at most 1 % worse". ``tiebreak.Slack(share=0.01)`` is 1 % of
+        of what you prefer: 0.01 means "at most 1 % worse". ``tiebreak.Slack(share=0.01)`` is 1 % of
         what the best fit gains over the constant model (without an intercept: over equal
-        probabilities), ``tiebreak.Slack(absolute=...)`` is in units of the loss. Where there is no
-        best fit a slack does not help. It takes seconds or more from a few hundred samples on.
+        probabilities); ``tiebreak.Slack(absolute=...)`` is in units of the loss. Slack does not
+        help if there is no best fit. With a few hundred samples or more it takes seconds or longer.
     loss : {"logistic", "hinge", "squared_hinge"}, default="logistic"
         The training loss, a mean over the samples. The hinge losses are those of support vector
         machines, ``max(0, 1 - margin)`` and half its square: for two classes, and without
@@ -62,30 +62,30 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
     fit_intercept : bool, default=True
         Fit an intercept, which is not penalised.
     rtol : float, default=1e-4
-        What is proved: both levels are optimal within this, relative.
+        The relative tolerance within which both levels are proved to be optimal.
     max_iter : int, default=10000
-        The most steps, where it takes steps.
+        The maximum number of steps of an iterative method.
     warm_start : bool, default=False
         Start from the coefficients of the last fit.
     on_no_minimiser : {"warn", "error"}, default="warn"
-        If a direction of the coefficients separates the classes, or some samples of them from
-        others, the logistic loss has no minimiser: it falls for ever along that direction. "warn"
-        names the direction and returns the fit with the weakest penalty that can be told from
-        none, which separates what the direction does; "error" raises ``NoMinimiserError``.
+        If a direction of the coefficients separates the classes, or some of their samples, the
+        logistic loss has no minimiser: it keeps decreasing along that direction. "warn" names the
+        direction and returns a fit with a very weak penalty, which separates the same samples;
+        "error" raises ``NoMinimiserError``.
 
     Attributes
     ----------
     classes_ : the labels.
     coef_, intercept_ : the coefficients, in float64 whatever the data are.
-    n_ties_ : the dimension of the set of equally good coefficients; None where it is not known.
-    proved_ : whether it is proved that both levels are optimal within ``rtol``; where a slack
-        is used up the bounds trust no solver, but rest on an assumption: False.
+    n_ties_ : the dimension of the set of equally good coefficients; None if unknown.
+    proved_ : whether both levels are proved to be optimal within ``rtol``; False if a slack is
+        used up, because those bounds rest on an assumption.
     certificate_ : what is proved, in numbers; with a slack a ``tiebreak.LevelReport`` for each of
         "fit" and "preference".
-    report_ : the same in words.
-    given_up_, slack_ : how much larger the training loss with its penalty is than at the best fit,
-        and how much larger it may be, in its units; 0.0 without a slack.
-    n_iter_ : how many steps it took.
+    report_ : what is proved, in words. given_up_, slack_ : by how much the training loss (with its
+    penalty) exceeds that of the best
+        fit, and by how much it may; 0.0 without a slack.
+    n_iter_ : the number of steps.
 
     Examples
     --------
@@ -146,13 +146,13 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         Args:
             X: the features, dense or sparse.
             y: the labels, of any kind.
-            sample_weight: a weight of k counts as k samples, a weight of 0 as none.
-            X_val, y_val, sample_weight_val: data to choose by, for ``prefer="validation"``; other
-                choices but "fair" ignore them. In cross-validation they are the same in every fold,
-                unless they have as many rows as X: then scikit-learn cuts them as it cuts X.
-            sensitive_features: numbers or categories, for ``prefer="fair"``: one row for each of
-                the rows of X_val, or of X. All best fits predict the same for the training data,
-                so that other rows X_val, which need no y, are what there is to choose by.
+            sample_weight: a sample of weight k counts k times.
+            X_val, y_val, sample_weight_val: data to choose by, for ``prefer="validation"``; all
+                other choices except "fair" ignore them. Every fold of a cross-validation uses all
+                of them, unless they have as many rows as X: then scikit-learn splits them like X.
+            sensitive_features: numbers or categories for ``prefer="fair"``, one row for each row of
+                X_val, or of X. Since all best fits predict the same on the training data, give
+                other rows as X_val to choose by; they need no y.
         """
         settings = self._check_parameters(losses("two classes", "logistic"))
         X, y = validate_data(self, X, y, accept_sparse=SPARSE, dtype=FLOATS)
@@ -161,8 +161,8 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         self.classes_, codes = np.unique(column_or_1d(y), return_inverse=True)
         if len(self.classes_) > 2 and self.loss not in losses("more classes", "logistic"):
             raise ValueError(
-                f"{self._owner}: Only binary classification is supported with loss={self.loss!r}, "
-                f"and more classes with loss='logistic', got {len(self.classes_)} classes"
+                f"{self._owner}: Only binary classification is supported with loss={self.loss!r}; "
+                f"use loss='logistic' for more classes, got {len(self.classes_)} classes"
             )
         training = self._training(X, sample_weight)
         outputs = len(self.classes_) if len(self.classes_) > 2 else 1
@@ -191,12 +191,12 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         self._keep([ending])
         self.coef_, intercept = layout.split(ending.x)
         self.intercept_ = self._intercepts(self.coef_, intercept, training)
-        if outputs > 1:  # on which nothing depends
+        if outputs > 1:  # the loss does not depend on it
             self.intercept_ = self.intercept_ - np.mean(self.intercept_)
         return self
 
     def _codes(self, labels: Any, rows: int) -> Host:
-        """Labels of validation data as numbers of classes."""
+        """Return labels of validation data as class numbers."""
         found = column_or_1d(labels)
         codes = np.searchsorted(self.classes_, found)
         codes = np.minimum(codes, len(self.classes_) - 1)
@@ -212,12 +212,12 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         if len(self.classes_) < 2 or len(missing):
             got = len(self.classes_) - len(missing)
             raise ValueError(
-                f"{self._owner}: y must hold samples of at least 2 classes, and some of positive "
-                f"weight of every class, got {got} class{'' if got == 1 else 'es'}"
+                f"{self._owner}: y must hold samples of at least 2 classes, each with some "
+                f"positive weight, got {got} class{'' if got == 1 else 'es'}"
             )
 
     def _loss(self, data: Data, codes: Host, layout: Layout) -> Function | Penalty:
-        """The mean loss of these samples."""
+        """Return the mean loss of these samples."""
         data = data._replace(X=with_ones(data.X)) if layout.has_column else data
         if layout.outputs > 1:
             kind = losses("more classes", "logistic")[self.loss]
@@ -226,36 +226,36 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         return mean_loss(kind, self, data, 2.0 * codes - 1.0)
 
     def decision_function(self, X: Any) -> Host:
-        """The scores of the samples X: one for two classes, otherwise one per class."""
+        """Return the scores of the samples X: one for two classes, otherwise one per class."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse=SPARSE, dtype=np.float64, reset=False)
         scores = np.asarray(safe_sparse_dot(X, self.coef_.T) + self.intercept_)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: Any) -> Host:
-        """The classes of the largest scores."""
+        """Predict the class with the largest score for each sample."""
         scores = self.decision_function(X)
         codes = np.argmax(scores, axis=1) if scores.ndim == 2 else (scores > 0.0).astype(int)
         return np.asarray(self.classes_[codes])
 
     @available_if(lambda self: self.loss == "logistic")  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Host:
-        """The probabilities of the classes, one column each."""
+        """Return the probabilities of the classes, one column each."""
         scores = self.decision_function(X)
-        if scores.ndim == 1:  # as softmax does it, so that no digit is lost
+        if scores.ndim == 1:  # computed as in softmax, so that no digit is lost
             scores = np.stack([np.zeros_like(scores), scores], axis=1)
         return np.asarray(softmax(scores))
 
     @available_if(lambda self: self.loss == "logistic")  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> Host:
-        """The logarithms of the probabilities."""
+        """Return the logarithms of the probabilities."""
         return np.asarray(np.log(self.predict_proba(X)))
 
 
 def _margins(scores: Host, codes: Host) -> Host:
-    """By how much the score of its own class exceeds that of each other one, for each row.
+    """Return for each row by how much its own class's score exceeds that of each other class.
 
-    A direction may separate a sample from one class and not from another: then the loss falls too.
+    The loss has no minimiser even if a direction separates a sample from only one other class.
     """
     if scores.shape[1] == 1:
         return np.asarray((2.0 * codes - 1.0) * scores[:, 0])

@@ -25,22 +25,22 @@ NAMES = ("norm", "reference", "validation", "sparse", "fair", "smooth")
 
 @dataclass(frozen=True)
 class Criterion:
-    """What ``prefer`` says, with the data that it needs; None where they were not given."""
+    """What ``prefer`` asks for, with the data that it needs; None for data not given."""
 
     owner: str
     prefer: Any
     reference: Host | None = None  # coefficients, one row per output
     validation: Function | Penalty | None = None  # the loss of the validation data
-    covariance: Data | None = None  # of the sensitive features with the features, a row for each
+    covariance: Data | None = None  # of each sensitive feature with the features, as rows
 
     def of_target(self, k: int) -> Criterion:
-        """That of one target, where there are several."""
+        """Return the criterion of one of several targets."""
         return (
             self if self.reference is None else replace(self, reference=self.reference[k : k + 1])
         )
 
     def function(self, layout: Layout) -> Function | Penalty:
-        """As a function of all variables, intercepts included."""
+        """Return the criterion as a function of all variables, intercepts included."""
         if not isinstance(self.prefer, str):
             return on_coefficients(self.owner, self.prefer, layout)
         made: Function | Penalty = getattr(self, f"_{self.prefer}")(layout)
@@ -75,7 +75,7 @@ class Criterion:
 
 
 def check_prefer(owner: str, prefer: object) -> None:
-    """One of the names, or a function."""
+    """Require one of the names, or a function."""
     if isinstance(prefer, str) and prefer in NAMES:
         return
     if isinstance(prefer, type) or not isinstance(prefer, Function | Penalty):
@@ -91,7 +91,7 @@ def _squares(rows: Any) -> SmoothFunction:
 
 
 def on_coefficients(owner: str, h: Any, layout: Layout) -> Function | Penalty:
-    """A function of the coefficients as one of all variables, on which intercepts do not count."""
+    """Extend a function of the coefficients to all variables; intercepts do not count."""
     given, needed = h.dimension, layout.outputs * layout.features
     if given is not None and given != needed:
         raise ValueError(
@@ -102,7 +102,7 @@ def on_coefficients(owner: str, h: Any, layout: Layout) -> Function | Penalty:
 
 
 def _extended(owner: str, h: Any, layout: Layout) -> Any:
-    """The same with variables that do not count: part by part."""
+    """Extend a function, part by part, to variables that do not count."""
     if isinstance(h, Composite):
         return _extended(owner, h.smooth, layout) + _extended(owner, h.penalty, layout)
     if isinstance(h, Sum):
@@ -125,6 +125,6 @@ def _extended(owner: str, h: Any, layout: Layout) -> Any:
     if not is_known or (h.matrix is not None and not h.matrix.is_explicit):
         raise ValueError(
             f"{owner}: prefer must be made of SquaredNorm, L1, Linear, Quadratic, losses of a "
-            f"matrix or Smooth where there is an intercept, got {type(h).__name__}"
+            f"matrix or Smooth if there is an intercept, got {type(h).__name__}"
         )
     return variables.function(h)[0]

@@ -1,16 +1,14 @@
-"""The training data as a level sees them: which variable is which coefficient, and the intercept.
-
-The intercept is a column of ones more, with a variable of its own. For squares it can be left out:
-whatever the coefficients are, the best intercept makes the weighted residuals sum to 0, so that
+"""The training data of a level: which variable is which coefficient, and the intercept. The
+intercept is an extra column of ones with its own variable. For squares it can be left out: for any
+coefficients, the best intercept makes the weighted residuals sum to 0, so that
 
     min over the intercept of sum w_i (<a_i, x> + intercept - y_i)²  =  |(H W^½ (A x - y)) without
                                                                         its first entry|²
 
-with H the reflection that maps the vector of the roots of the weights onto the first axis. That is
-one row less, of the same rank as the centred data.
-
-Next to a large offset (the time in nanoseconds, say) the column of ones is all that rounding leaves
-of a column of whole numbers. An intercept makes up for any offset, so such columns are shifted.
+with H the reflection that maps the vector of the roots of the weights onto the first axis. This has
+one row less, and the same rank as the centred data. If a column of whole numbers has a large offset
+(a time in nanoseconds, say), rounding leaves little but a multiple of the column of ones. An
+intercept absorbs any offset, so we shift such columns.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from tiebreak.linalg.spectra import EPS
 
 @dataclass(frozen=True)
 class Layout:
-    """Which variable is which: output by output its coefficients, then perhaps its intercept."""
+    """The order of the variables: for each output its coefficients, then perhaps its intercept."""
 
     features: int
     outputs: int = 1
@@ -38,29 +36,29 @@ class Layout:
 
     @property
     def width(self) -> int:
-        """The variables of one output."""
+        """The number of variables of one output."""
         return self.features + self.has_column
 
     def split(self, x: Host) -> tuple[Host, Host]:
-        """The coefficients, one row per output, and the intercepts, 0 where there are none."""
+        """Return the coefficients, one row per output, and the intercepts, 0 if there are none."""
         table = np.reshape(x, (self.outputs, self.width))
         intercepts = table[:, self.features] if self.has_column else np.zeros(self.outputs)
         return table[:, : self.features], intercepts
 
     def joined(self, coefficients: Host, intercepts: Host) -> Host:
-        """The point with these coefficients and intercepts."""
+        """Return the point with these coefficients and intercepts."""
         parts = [coefficients, intercepts[:, None]] if self.has_column else [coefficients]
         return np.hstack(parts).reshape(-1)
 
     @property
     def penalised(self) -> Host | float:
-        """1 for coefficients and 0 for intercepts; the number 1 where all are coefficients."""
+        """1 for coefficients and 0 for intercepts; the number 1 if all are coefficients."""
         if not self.has_column:
             return 1.0
         return self.joined(np.ones((self.outputs, self.features)), np.zeros(self.outputs))
 
     def rows(self, M: Any) -> Any:
-        """Rows of products with the coefficients of one output as rows of all variables."""
+        """Extend rows that act on the coefficients of one output to rows on all variables."""
         import scipy.sparse as sp
 
         M = sp.csr_array(M)
@@ -73,12 +71,12 @@ class Data(NamedTuple):
 
     X: Any
     weights: Host | None
-    offset: Host  # what was subtracted from each column
+    offset: Host  # what has been subtracted from each column
     epsilon: float  # the unit of rounding of the entries; 0.0 for float64 and for whole numbers
 
     @classmethod
     def of(cls, X: Any, weights: Host | None, offset: Host) -> Data:
-        """The samples X, whose type tells how they were rounded, with this offset subtracted."""
+        """Return the samples X, whose dtype tells their rounding, with this offset subtracted."""
         is_exact = X.dtype == np.float64 or np.all(
             _whole(X if isinstance(X, np.ndarray) else X.data)
         )
@@ -86,52 +84,52 @@ class Data(NamedTuple):
         return cls(_minus(X.astype(np.float64, copy=False), offset), weights, offset, epsilon)
 
     def described(self, loss: SmoothFunction) -> SmoothFunction:
-        """The loss of these samples, told how they were rounded."""
+        """Tell the loss of these samples how they were rounded, and return it."""
         loss.data_epsilon = self.epsilon
         return loss
 
 
 class Centred(NamedTuple):
-    """Rows and targets without the intercept, and what gives it back."""
+    """Rows and targets without the intercept, and what is needed to recover it."""
 
     rows: Host
     targets: Host  # one column per target
-    mean: Host  # of the features
+    mean: Host  # means of the features
     offset: Host  # the means of the targets
     total: float  # the sum of the weights
-    growth: float  # of the rounding of the features, relative to what is left of them
+    growth: float  # growth of the features' rounding, relative to what remains of them
 
     def intercept(self, coefficients: Host, target: int) -> float:
-        """The best one with these coefficients."""
+        """Return the best intercept for these coefficients."""
         return float(self.offset[target] - self.mean @ coefficients)
 
 
 def as_dense(X: Any) -> Host:
-    """The same entries as an array of NumPy."""
+    """Return the entries as a NumPy array."""
     return np.asarray(X if isinstance(X, np.ndarray) else X.toarray())
 
 
 def _whole(entries: Host) -> Host:
-    """Which entries are whole numbers that their type holds without rounding."""
+    """Find the entries that are whole numbers which their dtype holds exactly."""
     largest = 1.0 / np.finfo(entries.dtype).eps
     return np.asarray((np.rint(entries) == entries) & (np.abs(entries) <= largest))
 
 
 def exact_offset(X: Any) -> Host:
-    """The smallest entry of each column of whole numbers that are far from 0; otherwise 0.
+    """Return the smallest entry of each column of whole numbers far from 0, and 0 for others.
 
-    Numbers within a factor of two have an exact difference (Sterbenz), so nothing is rounded.
+    The difference of numbers within a factor of two is exact (Sterbenz).
     """
     low, high = (np.ravel(as_dense(M)) for M in (X.min(0), X.max(0)))
     near, far = np.where(low > 0.0, (low, high), (np.minimum(high, 0.0), low))
     is_far = (near != 0.0) & (np.abs(far) <= 2.0 * np.abs(near))
-    columns = as_dense(X[:, np.flatnonzero(is_far)])  # which have no zeros
+    columns = as_dense(X[:, np.flatnonzero(is_far)])  # these have no zeros
     is_far[is_far] = np.all(_whole(columns), axis=0)
     return np.where(is_far, near, 0.0).astype(np.float64)
 
 
 def _minus(X: Any, offset: Host) -> Any:
-    """X with each column minus its offset."""
+    """Subtract its offset from each column of X."""
     if isinstance(X, np.ndarray) or not offset.any():
         return X - offset if offset.any() else X
     import scipy.sparse as sp
@@ -140,7 +138,7 @@ def _minus(X: Any, offset: Host) -> Any:
 
 
 def with_ones(X: Any) -> Any:
-    """X with a column of ones at its end."""
+    """Append a column of ones to X."""
     ones = np.ones((X.shape[0], 1))
     if isinstance(X, np.ndarray):
         return np.hstack([X, ones])
@@ -150,7 +148,7 @@ def with_ones(X: Any) -> Any:
 
 
 def without_zeros(data: Data, Y: Host) -> tuple[Data, Host]:
-    """The rows of positive weight."""
+    """Keep the rows of positive weight."""
     if data.weights is None or np.all(data.weights > 0.0):
         return data, Y
     kept = data.weights > 0.0
@@ -158,13 +156,13 @@ def without_zeros(data: Data, Y: Host) -> tuple[Data, Host]:
 
 
 def centred(X: Any, Y: Host, weights: Host | None) -> Centred:
-    """Squares without the intercept: see above."""
+    """Eliminate the intercept from squares, see above."""
     X = as_dense(X)
     roots = np.ones(len(X)) if weights is None else np.sqrt(weights)
     total = float(np.sum(roots * roots))
     mean, offset = (np.asarray((roots * roots) @ M / total) for M in (X, Y))
     A, B = roots[:, None] * (X - mean), roots[:, None] * (Y - offset)
-    # What rounding leaves of a constant column is no feature, and nothing to explain.
+    # The rounding errors that remain of a constant column are neither feature nor target.
     for M, center in ((A, mean), (B, offset)):
         size = np.sqrt(np.sum(M * M, axis=0))
         M[:, size <= len(X) * EPS * np.sqrt(total) * np.abs(center)] = 0.0
@@ -182,21 +180,21 @@ def centred(X: Any, Y: Host, weights: Host | None) -> Centred:
 
 
 def losses(task: str, first: str) -> dict[str, type[EstimatorLoss]]:
-    """Those for a task by name, the default ``first``."""
+    """Return the losses for a task by name, with the default ``first`` at the front."""
     kinds = (k for k in KINDS.values() if issubclass(k, EstimatorLoss) and k.task == task)
     found = {kind.loss_name: kind for kind in kinds if kind.loss_name}
     return {first: found[first], **dict(sorted(found.items()))}
 
 
 def check_loss(owner: str, name: object, known: dict[str, type[EstimatorLoss]]) -> None:
-    """One of the names."""
+    """Require one of the names."""
     if name not in known:
         names, meant = ", ".join(map(repr, known)), did_you_mean(name, known)
         raise ValueError(f"{owner}: loss must be one of {names}, got {name!r}{meant}")
 
 
 def mean_loss(kind: Any, model: Any, data: Data, y: Host, **more: Any) -> SmoothFunction | Penalty:
-    """The mean loss of these rows, its parameters from the model."""
+    """Return the mean loss of these rows, with parameters from the model."""
     known = {own: getattr(model, name) for name, own in kind.loss_parameters.items()}
     made: SmoothFunction | Penalty
     made = kind(data.X, y, mean=True, weights=data.weights, **known, **more)

@@ -1,4 +1,4 @@
-"""One fit: both levels, how it ended, and what is kept of it; nothing here keeps the data."""
+"""One fit: both levels, how it ended, and what is kept of it, which is never the data."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ from tiebreak.sklearn.slack import (
     with_slack_to_spare,
 )
 
-WEAKER = 16.0  # factor by which the penalty shrinks until it separates what the direction does
-MOST_TRIES = 6  # then it is too weak to be told from none
+# factor by which the penalty shrinks until the fit separates what the direction separates
+WEAKER = 16.0
+MOST_TRIES = 6  # after these tries the penalty would be too weak to matter
 FOR_ESTIMATORS = Remedies(
     bound="alpha, or another prefer, gives",
     narrower="",
@@ -45,17 +46,17 @@ FOR_ESTIMATORS = Remedies(
 )
 FLAT = "the criterion is the same for all best fits, so these are the smallest coefficients"
 INTERPOLATED = (
-    "the criterion is interpolated: some best fits reach its own minimum, which says little about "
+    "the criterion is interpolated: some best fits reach its minimum, which says little about "
     "other data; choose by more rows, or prefer='norm'"
 )
 
 
 class NoMinimiserError(ValueError):
-    """The loss has no minimiser: it falls for ever along a direction of the coefficients.
+    """The loss has no minimiser: it keeps decreasing along a direction of the coefficients.
 
     Attributes:
-        coef: the direction, as ``coef_`` would be.
-        intercept: the same for ``intercept_``.
+        coef: the direction of ``coef_``.
+        intercept: the direction of ``intercept_``.
     """
 
     def __init__(self, message: str, coef: Host, intercept: Host) -> None:
@@ -64,7 +65,7 @@ class NoMinimiserError(ValueError):
 
 
 class NoMinimiserWarning(UserWarning):
-    """The loss has no minimiser, and the coefficients are those of a weak penalty."""
+    """The loss has no minimiser, so the coefficients are those of a weak penalty."""
 
 
 class InterpolatedWarning(UserWarning):
@@ -98,16 +99,16 @@ class Settings:
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be fitted: the loss with its penalty, and what is preferred among its minimisers.
+    """What to fit: the loss with its penalty, and what is preferred among its minimisers.
 
     Args:
         layout: which variable is which coefficient.
         loss: the loss of the training data.
-        penalty: what is added to it: an l1 norm, squares, or both; None if nothing is.
+        penalty: what is added to it: an l1 norm, squares, both, or None.
         upper: what is preferred.
-        separated: which rows the direction x puts on the right side (of each other class, where
-            there are several), or None where no row has one.
-        classes: the names of the outputs, where there are several.
+        separated: which rows the direction x puts on the right side (of each other class, if
+            there are several); None if rows have no sides.
+        classes: the names of the outputs if there are several.
     """
 
     layout: Layout
@@ -118,20 +119,20 @@ class Task:
     classes: Host | None = None
 
     def lower(self, more: Any = None) -> Any:
-        """The loss with its penalty, and with something added."""
+        """Return the loss with its penalty, plus ``more``."""
         lower: Any = self.loss
         for part in (self.penalty, more):
             lower = lower if part is None else lower + part
         return lower
 
     def problem(self, more: Any = None) -> tb.Problem:
-        """Both levels, with something added to the lower one."""
+        """Return both levels, with ``more`` added to the lower one."""
         counted = self.layout.penalised if self.layout.has_column else None
         return tb.Problem(upper=self.upper, lower=self.lower(more), counted=counted)
 
 
 def fit(task: Task, settings: Settings, x0: Host | None, names: Sequence[str] | None) -> FitOutcome:
-    """Solve both levels; raise or warn where there is no answer."""
+    """Solve both levels; raise or warn if there is no answer."""
     problem = task.problem()
     result: tb.Result | tb.LevelsResult
     result = first = _solve(problem, settings, x0)
@@ -140,8 +141,8 @@ def fit(task: Task, settings: Settings, x0: Host | None, names: Sequence[str] | 
         d = host(found.direction)
         if found.level == "upper":
             raise ValueError(
-                f"{settings.owner}: prefer must have a minimum among the best fits, but falls for "
-                f"ever along the coefficients {_words(task, d, names)}"
+                f"{settings.owner}: prefer must have a minimum among the best fits, but it is "
+                f"unbounded along the coefficients {_words(task, d, names)}"
             )
         return _without_minimiser(task, settings, d, names)
     ending = _ending(first)
@@ -160,7 +161,7 @@ def fit(task: Task, settings: Settings, x0: Host | None, names: Sequence[str] | 
 
 
 def _is_interpolated(problem: tb.Problem, x: Host) -> bool:
-    """Is a loss of data above at its own minimum, which zero coefficients do not reach?"""
+    """Is a data loss in the upper level at its minimum, which zero coefficients do not reach?"""
     smooth, penalty = problem.smooth_parts[0], problem.penalties[0]
     loss = penalty if isinstance(penalty, EstimatorLoss) else smooth
     least, has_data = loss.lower_bound, loss is penalty or bool(matrices_of(smooth))
@@ -171,14 +172,14 @@ def _is_interpolated(problem: tb.Problem, x: Host) -> bool:
 def _loosened(
     task: Task, settings: Settings, rule: tb.Slack, first: tb.Result, constant: Host, allowed: float
 ) -> tb.LevelsResult:
-    """The choice among all fits that give up no more than allowed; ``first`` is a best one."""
+    """Choose among all fits within the slack; ``first`` is a best fit."""
     lower, upper, rtol = task.lower(), task.upper, settings.rtol
     result = solve_with_slack(settings.owner, lower, upper, rule, constant, rtol)
     if is_used_up(result):
         return result
     ways: list[dict[str, Any]] = [{"method": "conic"}] if result.success else []
-    if not result.success or isinstance(upper, Function):  # others would take long
-        # A few steps for what a faster way did not find.
+    if not result.success or isinstance(upper, Function):  # penalties would take long
+        # Try a few steps for what the faster way did not find.
         ways.append({"max_iter": min(settings.max_iter, 500)})
     for options in ways:
         spare = with_slack_to_spare(lower, upper, first, allowed, rtol=rtol, **options)
@@ -188,9 +189,9 @@ def _loosened(
 
 
 def _with_slack(best: FitOutcome, result: tb.LevelsResult) -> FitOutcome:
-    """The choice among all fits that are a little worse than the best."""
+    """Return the choice among all fits that are slightly worse than the best."""
     fit = result.levels[FIT]
-    levels = {  # whose proofs rely on the size of the coefficients, as an estimator calls x
+    levels = {  # proofs assume a size of x, which an estimator calls coefficients
         name: replace(level, why="coefficients") if level.why == "size" else level
         for name, level in result.levels.items()
     }
@@ -218,7 +219,7 @@ def _ending(result: tb.Result) -> FitOutcome:
 
 
 def _solve(problem: tb.Problem, settings: Settings, x0: Host | None = None) -> tb.Result:
-    """Both levels, with advice about the parameters of an estimator."""
+    """Solve both levels, with advice that names the parameters of an estimator."""
     context = copy_context()
     context.run(REMEDIES.set, FOR_ESTIMATORS)
     rtol, max_iter = settings.rtol, settings.max_iter
@@ -228,9 +229,9 @@ def _solve(problem: tb.Problem, settings: Settings, x0: Host | None = None) -> t
 def _without_minimiser(
     task: Task, settings: Settings, d: Host, names: Sequence[str] | None
 ) -> FitOutcome:
-    """An error, or the fit with a penalty so weak that it does what the direction does."""
+    """Raise an error, or fit with a penalty so weak that it separates what the direction does."""
     sentence = (
-        f"{settings.owner}: the loss has no minimiser, it falls for ever along the coefficients "
+        f"{settings.owner}: the loss has no minimiser: it keeps decreasing along the coefficients "
         f"{_words(task, d, names)}"
     )
     if settings.on_no_minimiser == "error":
@@ -256,7 +257,7 @@ def _without_minimiser(
 
 
 def _words(task: Task, d: Host, names: Sequence[str] | None) -> str:
-    """The largest entries of a direction, with the names of the features."""
+    """Describe a direction by its largest entries, with the names of the features."""
     coef, intercepts = task.layout.split(d)
     entries = []
     for k in range(task.layout.outputs):

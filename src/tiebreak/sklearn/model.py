@@ -1,4 +1,4 @@
-"""What the regressor and the classifier share: parameters, checks, and what is kept of a fit."""
+"""What the regressor and the classifier share: parameters, checks, and fitted attributes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ from tiebreak.sklearn.fitting import FitOutcome, Settings
 from tiebreak.sklearn.slack import slack_rule
 
 SPARSE = ["csr"]
-FLOATS = [np.float64, np.float32, np.float16]  # taken as they are: the type tells the rounding
+# not converted: the dtype tells how the data were rounded
+FLOATS = [np.float64, np.float32, np.float16]
 WORDS = {
     "norm": "half the squared length of the coefficients",
     "reference": "half the squared distance from the reference",
@@ -41,7 +42,7 @@ WORDS = {
 
 
 class TieBreakModel(BaseEstimator):  # type: ignore[misc]
-    """A linear model whose coefficients are the best among all that fit equally well."""
+    """A linear model with the preferred coefficients among all that fit equally well."""
 
     def __init__(
         self,
@@ -80,7 +81,7 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         return tags
 
     def _check_parameters(self, known: dict[str, type[EstimatorLoss]]) -> Settings:
-        """All that can be said before there are data; these losses are known."""
+        """Check all parameters that can be checked without data."""
         owner = self._owner
         check_prefer(owner, self.prefer)
         check_loss(owner, self.loss, known)
@@ -98,12 +99,12 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         return Settings(owner, self.rtol, self.max_iter, self.on_no_minimiser, slack)
 
     def _training(self, X: Any, sample_weight: Any) -> Data:
-        """The training data, shifted where an intercept makes up for it."""
+        """Return the training data, shifted if an intercept absorbs the shift."""
         offset = exact_offset(X) if self.fit_intercept else np.zeros(X.shape[1])
         return Data.of(X, self._weights(sample_weight, X), offset)
 
     def _others(self, training: Data, X_val: Any, sample_weight_val: Any) -> Data:
-        """The rows to choose by, with their weights: other ones, or the training data."""
+        """Return the rows to choose by, with their weights: X_val, or the training data."""
         if X_val is None:
             return training
         V = validate_data(self, X_val, accept_sparse=SPARSE, dtype=FLOATS, reset=False)
@@ -121,21 +122,21 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         return found
 
     def _need(self, **given: Any) -> None:
-        """What ``prefer`` needs in fit must be there."""
+        """Require the data that ``prefer`` needs in fit."""
         needs = {"validation": ("X_val", "y_val"), "fair": ("sensitive_features",)}
         for name in needs.get(self.prefer, ()) if isinstance(self.prefer, str) else ():
             if given[name] is None:
                 raise ValueError(
-                    f"{self._owner}: {name} must be given to fit where prefer is "
+                    f"{self._owner}: {name} must be given to fit if prefer is "
                     f"{self.prefer!r}, got None"
                 )
 
     def _criterion(self, outputs: int) -> Criterion:
-        """What is preferred, but for data that it needs."""
+        """Return what is preferred, without the data that it needs."""
         is_used = self.prefer == "reference" and self.reference is not None
         if self.reference is not None and not is_used:
             warnings.warn(
-                f"{self._owner}: reference is not used where prefer is {self.prefer!r}; "
+                f"{self._owner}: reference is not used if prefer is {self.prefer!r}; "
                 "write prefer='reference'",
                 stacklevel=3,
             )
@@ -143,13 +144,13 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         return Criterion(self._owner, self.prefer, reference)
 
     def _covariance(self, data: Data, sensitive_features: Any) -> Data:
-        """That of each sensitive feature with the features, as rows."""
+        """Return the covariance of each sensitive feature with the features, as rows."""
         Z = _as_columns(self._owner, sensitive_features, data.X.shape[0])
         w = np.ones(len(Z)) if data.weights is None else data.weights
         w = w / np.sum(w)
         C = (w[:, None] * (Z - w @ Z)).T
         found, terms = np.asarray(C @ data.X), np.asarray(np.abs(C) @ abs(data.X))
-        # Terms cancel, and what their rounding leaves is not for the criterion to see.
+        # Terms cancel: drop the rounding errors, which the criterion must not see.
         unit = max(math.sqrt(len(Z)) * EPS, data.epsilon)
         found = np.where(np.abs(found) <= unit * terms, 0.0, found)
         epsilon = unit * norm(terms) / (norm(found) or np.inf)
@@ -168,7 +169,7 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         return np.reshape(found, (outputs, features))
 
     def _penalty(self, layout: Layout) -> Any:
-        """alpha (l1_ratio |coef|_1 + (1 - l1_ratio)/2 |coef|²); None where alpha is 0."""
+        """alpha (l1_ratio |coef|_1 + (1 - l1_ratio)/2 |coef|²); None if alpha is 0."""
         l1, square = self.alpha * self.l1_ratio, self.alpha * (1.0 - self.l1_ratio)
         parts: list[Any] = []
         if l1 > 0.0:
@@ -178,7 +179,7 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         return sum(parts) if parts else None
 
     def _start(self, layout: Layout, offset: Host, first: int = 0) -> Host | None:
-        """The coefficients of the last fit from this output on, where a warm start is wanted."""
+        """Return the last fit's coefficients from this output on, or None without a warm start."""
         if not self.warm_start or not hasattr(self, "coef_"):
             return None
         chosen = slice(first, first + layout.outputs)
@@ -188,7 +189,7 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         return layout.joined(coef, intercept + coef @ offset)
 
     def _intercepts(self, coef: Host, shifted: Host, data: Data) -> Host:
-        """The intercepts for features as they were given, from those for shifted ones."""
+        """Convert the intercepts for shifted features to those for the given features."""
         lost = EPS * np.abs(coef) @ np.abs(data.offset)
         if lost.any() and np.any(lost > self.rtol * np.ptp(data.X @ coef.T, axis=0)):
             warnings.warn(
@@ -199,7 +200,7 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         return np.asarray(shifted - coef @ data.offset)
 
     def _keep(self, endings: Sequence[FitOutcome]) -> None:
-        """What is known of the fit, one entry per target where there are several."""
+        """Set the fitted attributes, as lists if there are several targets."""
         self.n_iter_: int = max(e.steps for e in endings)
         self.n_ties_: Any = _one_or_all([e.ties for e in endings])
         self.proved_: bool = all(e.proved for e in endings)
@@ -212,19 +213,19 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
     def plot_choice(self, ax: Any = None, *, target: int = 0) -> Any:
         """Draw what the choice gains along the ties; returns the axes.
 
-        f and the training loss along a line of equally good coefficients: towards the smallest ones
-        where the choice is another, otherwise in a direction drawn at random. The loss is constant
-        as long as fits are equally good.
+        The picture shows f and the training loss along a line of equally good coefficients: towards
+        the smallest ones unless those were chosen, otherwise in a random direction. The loss is
+        constant as long as fits are equally good.
 
         Args:
-            ax: axes of matplotlib; new ones if None.
-            target: which, where there are several.
+            ax: matplotlib axes; new ones if None.
+            target: which one of several targets.
         """
         check_is_fitted(self)
         curve = self._choice_curves[target]
         if curve is None:
             raise ValueError(
-                f"{self._owner}: plot_choice needs ties among the best fits, and data that can be "
+                f"{self._owner}: plot_choice needs ties among the best fits and data that can be "
                 f"factorised; got n_ties_ = {self.n_ties_}"
             )
         if ax is None:
@@ -243,13 +244,13 @@ def _one_or_all(found: list[Any]) -> Any:
 
 
 def _as_columns(owner: str, values: Any, rows: int) -> Host:
-    """Sensitive features as numbers: one column each, and one per category where they are words."""
+    """Return sensitive features as numbers: a column each, or one per category for words."""
     table = np.asarray(values)
     table = table[:, None] if table.ndim == 1 else table
     if table.ndim != 2 or table.shape[0] != rows:
         raise ValueError(
             f"{owner}: sensitive_features must have one row for each of the {rows} rows of X_val, "
-            f"or of X where that is not given, got shape {np.shape(values)}"
+            f"or of X if that is not given, got shape {np.shape(values)}"
         )
     columns = []
     for column in table.T:
@@ -257,7 +258,7 @@ def _as_columns(owner: str, values: Any, rows: int) -> Host:
             columns.append(column.astype(np.float64)[:, None])
         else:
             kinds, codes = np.unique(column.astype(str), return_inverse=True)
-            columns.append(np.eye(len(kinds))[codes][:, 1:])  # the first is what is left
+            columns.append(np.eye(len(kinds))[codes][:, 1:])  # the first follows from the others
     found = np.hstack(columns)
     if not np.all(np.isfinite(found)):
         raise ValueError(f"{owner}: sensitive_features must be finite, got NaN or infinity")

@@ -47,21 +47,21 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         "validation": those with the least loss on ``X_val``, ``y_val`` (in ``fit``); "sparse": the
         least sum of absolute values; "fair": the least covariance of the predictions with
         ``sensitive_features`` (in ``fit``); "smooth": the least squared differences of neighbouring
-        coefficients; or a function of tiebreak of the coefficients, such as ``tiebreak.Linear(c)``.
+        coefficients; or a tiebreak function of the coefficients, such as ``tiebreak.Linear(c)``.
         The intercept never counts.
     slack : float or tiebreak.Slack, default=0.0
         How much worse than the best fit the training loss (with its penalty) may be, for the sake
-        of what is preferred: 0.01 is "at most 1 % worse". Where the best fit is perfect, a loss of
-        0, that would be nothing, and the share is one of the loss of the constant model: a training
-        R² of at least 0.99, for squares. ``tiebreak.Slack(share=0.01)`` is always 1 % of what the
-        best fit gains over the constant model, ``tiebreak.Slack(absolute=...)`` in units of the
-        loss. (Without an intercept the constant model predicts 0, or 1 with a log link.) It takes
-        seconds or more from a few hundred samples on unless the loss is "squared".
+        of what you prefer: 0.01 means "at most 1 % worse". If the best fit is perfect (a loss of
+        0), the share refers to the loss of the constant model instead: for squares, 0.01 then means
+        a training R² of at least 0.99. ``tiebreak.Slack(share=0.01)`` is always 1 % of what the
+        best fit gains over the constant model; ``tiebreak.Slack(absolute=...)`` is in units of the
+        loss. (Without an intercept the constant model predicts 0, or 1 with a log link.) With a few
+        hundred samples or more it takes seconds or longer, unless the loss is "squared".
     loss : {"squared", "huber", "poisson", "quantile"}, default="squared"
         The training loss, a mean over the samples; "poisson" is half the deviance with log link,
         "quantile" the pinball loss of scikit-learn's QuantileRegressor.
     delta : float, default=1.35
-        Where Huber's loss turns from squares to absolute values, in units of y.
+        The residual at which Huber's loss changes from squares to absolute values, in units of y.
     quantile : float, default=0.5
         The quantile to predict with the quantile loss, above 0 and below 1.
     alpha, l1_ratio : float, default=0.0 and 1.0
@@ -72,30 +72,29 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
     fit_intercept : bool, default=True
         Fit an intercept, which is not penalised.
     rtol : float, default=1e-4
-        What is proved: both levels are optimal within this, relative.
+        The relative tolerance within which both levels are proved to be optimal.
     max_iter : int, default=10000
-        The most steps, where it takes steps.
+        The maximum number of steps of an iterative method.
     warm_start : bool, default=False
         Start from the coefficients of the last fit.
     on_no_minimiser : {"warn", "error"}, default="warn"
-        A Poisson loss may fall for ever (along a feature that only samples without counts have).
+        A Poisson loss may have no minimiser (if a feature occurs only in samples of zero counts).
         "warn" names the direction and returns the coefficients of a very weak penalty; "error"
         raises ``NoMinimiserError``.
 
     Attributes
     ----------
     coef_, intercept_ : the coefficients, in float64 whatever the data are.
-    n_ties_ : the dimension of the set of equally good coefficients (a list of them where there are
-        several targets); None where it is not known.
-    proved_ : whether it is proved that both levels are optimal within ``rtol``; where a slack
-        is used up the bounds trust no solver, but rest on an assumption: False.
+    n_ties_ : the dimension of the set of equally good coefficients (a list for several targets);
+        None if unknown.
+    proved_ : whether both levels are proved to be optimal within ``rtol``; False if a slack is
+        used up, because those bounds rest on an assumption.
     certificate_ : what is proved, in numbers; with a slack a ``tiebreak.LevelReport`` for each of
         "fit" and "preference".
-    report_ : the same in words.
-    given_up_, slack_ : how much larger the training loss with its penalty is than at the best fit,
-        and how much larger it may be, in its units; 0.0 without a slack; lists of them for several
-        targets.
-    n_iter_ : how many steps it took.
+    report_ : what is proved, in words. given_up_, slack_ : by how much the training loss (with its
+    penalty) exceeds that of the best
+        fit, and by how much it may; 0.0 without a slack; lists for several targets.
+    n_iter_ : the number of steps.
 
     Examples
     --------
@@ -142,14 +141,14 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.single_output = True
-        # Counts may have several columns too, but scikit-learn's check of that has negative ones.
+        # Counts may have several columns too, but scikit-learn's check for that uses negative ones.
         tags.target_tags.multi_output = not self._kind.has_counts
         tags.target_tags.positive_only = self._kind.has_counts
         return tags
 
     @property
     def _kind(self) -> type[EstimatorLoss]:
-        """The loss; where there is none by that name, fit says so."""
+        """The loss; fit rejects an unknown name."""
         known = losses("regression", "squared")
         return known.get(self.loss, known["squared"])
 
@@ -169,13 +168,13 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         Args:
             X: the features, dense or sparse.
             y: the target, or several as columns.
-            sample_weight: a weight of k counts as k samples, a weight of 0 as none.
-            X_val, y_val, sample_weight_val: data to choose by, for ``prefer="validation"``; other
-                choices but "fair" ignore them. In cross-validation they are the same in every fold,
-                unless they have as many rows as X: then scikit-learn cuts them as it cuts X.
-            sensitive_features: numbers or categories, for ``prefer="fair"``: one row for each of
-                the rows of X_val, or of X. All best fits predict the same for the training data,
-                so that other rows X_val, which need no y, are what there is to choose by.
+            sample_weight: a sample of weight k counts k times.
+            X_val, y_val, sample_weight_val: data to choose by, for ``prefer="validation"``; all
+                other choices except "fair" ignore them. Every fold of a cross-validation uses all
+                of them, unless they have as many rows as X: then scikit-learn splits them like X.
+            sensitive_features: numbers or categories for ``prefer="fair"``, one row for each row of
+                X_val, or of X. Since all best fits predict the same on the training data, give
+                other rows as X_val to choose by; they need no y.
         """
         settings = self._check_parameters(losses("regression", "squared"))
         if not isinstance(self.quantile, Real) or not 0.0 < self.quantile < 1.0:
@@ -190,7 +189,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
             raise ValueError(
                 f"{self._owner}: y must not be negative for loss={self.loss!r}, got {np.min(y):g}"
             )
-        if self._kind.has_counts and y.shape[1:] == (1,):  # as its tags say
+        if self._kind.has_counts and y.shape[1:] == (1,):  # one column, as its tags announce
             y = column_or_1d(y, warn=True)
         Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
         training = self._training(X, sample_weight)
@@ -201,7 +200,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
             W = check_array(y_val, ensure_2d=False, dtype=np.float64, input_name="y_val")
             if W.shape[0] != rows or W.size != rows * Y.shape[1]:
                 raise ValueError(
-                    f"{self._owner}: y_val must have {rows} rows, as X_val, and as many columns as "
+                    f"{self._owner}: y_val must have {rows} rows like X_val and as many columns as "
                     f"y, got shape {W.shape}"
                 )
             validation = others, W.reshape(rows, -1)
@@ -209,7 +208,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
             covariance = self._covariance(others, sensitive_features)
             criterion = replace(criterion, covariance=covariance)
         training, Y = without_zeros(training, Y)
-        # With a slack the intercept may serve the validation data, not the training data alone.
+        # With a slack, the intercept may also serve the validation data.
         is_free = settings.slack is not None and validation is not None
         data = _Training(self, self._kind, training, Y, validation, is_free)
         names, endings = getattr(self, "feature_names_in_", None), []
@@ -227,7 +226,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         return self
 
     def predict(self, X: Any) -> Host:
-        """The predictions for the samples X."""
+        """Predict the targets of the samples X."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse=SPARSE, dtype=np.float64, reset=False)
         scores = np.asarray(safe_sparse_dot(X, self.coef_.T) + self.intercept_)
@@ -249,8 +248,8 @@ class _Training:
         rows, n = data.X.shape
         self.model, self.data, self.kind = model, data, kind
         self.centred: Centred | None = None
-        # Without the intercept's column the data are no longer whole numbers, from which a rank
-        # can be proved; but few rows have as many products, and a penalty has no use for a rank.
+        # Without the intercept's column the data are no longer whole numbers, for which a rank can
+        # be proved; but with few rows that does not matter, and a penalty needs no rank.
         is_worth = (rows <= n or model.alpha > 0.0) and not keeps_intercept
         if model.loss == "squared" and model.fit_intercept and is_worth and rows * n <= DENSE_LIMIT:
             self.centred = centred(data.X, Y, data.weights)
@@ -262,14 +261,14 @@ class _Training:
         self.validation = None if validation is None else self._in_place(*validation)
 
     def _in_place(self, data: Data, W: Host) -> tuple[Data, Host]:
-        """Validation data as rows of the same variables."""
+        """Return validation data as rows over the same variables."""
         if self.centred is not None:
             V = as_dense(data.X) - self.centred.mean
             return data._replace(X=V), W - self.centred.offset
         return data._replace(X=with_ones(data.X)) if self.layout.has_column else data, W
 
     def training_loss(self, k: int) -> Function | Penalty:
-        """The loss of target k."""
+        """Return the training loss of target k."""
         y, data = self.targets[:, k], self.data
         loss: Function | Penalty
         if self.centred is None:
@@ -278,20 +277,21 @@ class _Training:
             rounded = data._replace(epsilon=(data.epsilon or EPS) * self.centred.growth)
             squares = rounded.described(tb.LeastSquares(self.rows, y, gram=False))
             loss = (1.0 / self.centred.total) * squares
-        has_matrix = self.centred is not None or data.weights is None  # others have weights in it
+        # otherwise it contains weights
+        has_matrix = self.centred is not None or data.weights is None
         if has_matrix and isinstance(loss, Function):
             (self.rows,) = matrices_of(loss)  # factorised once for all targets
         return loss
 
     def validation_loss(self, k: int) -> Function | Penalty | None:
-        """The same of the validation data."""
+        """Return the validation loss of target k."""
         if self.validation is None:
             return None
         data, W = self.validation
         return mean_loss(self.kind, self.model, data, W[:, k])
 
     def coefficients(self, x: Host, k: int) -> tuple[Host, float]:
-        """The coefficients and the intercept of target k."""
+        """Return the coefficients and the intercept of target k."""
         coef, intercept = self.layout.split(x)
         found = self.centred and self.centred.intercept(coef[0], k)
         return coef[0], float(intercept[0]) if found is None else found

@@ -1,4 +1,4 @@
-"""A fit that may be a little worse than the best one, for the sake of what is preferred."""
+"""Fits that may be slightly worse than the best one, for the sake of what is preferred."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from tiebreak.linalg.refusals import Refusal
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.sklearn.design import Layout
 
-NO_SLACK = 1e-22  # a slack of this share of the loss without any model is none either
+NO_SLACK = 1e-22  # a slack below this share of the loss without any model counts as 0
 FIT, PREFERENCE = "fit", "preference"  # the names of both levels
 
 
 @dataclass(frozen=True)
 class OfBestFit(tb.Slack):
-    """A share of the least loss; where that is 0, of the loss of the constant model."""
+    """A share of the least loss, or of the constant model's loss if the least is 0."""
 
     def __call__(self, best: float, before: float) -> float:
-        """As a number; ``before`` is the loss of the constant model."""
+        """Return the slack as a number; ``before`` is the loss of the constant model."""
         return self.relative * (best if best > TOL.touching * before else before)
 
 
 def slack_rule(owner: str, slack: object) -> tb.Slack | None:
-    """What the parameter ``slack`` says, None where nothing is to be given up."""
+    """Turn the parameter ``slack`` into a rule; None if nothing may be given up."""
     rule = slack
     if isinstance(slack, Real) and 0.0 <= float(slack) < math.inf:
         rule = OfBestFit(relative=float(slack))
@@ -45,13 +45,13 @@ def slack_rule(owner: str, slack: object) -> tb.Slack | None:
 
 
 def with_best_intercepts(loss: Function | Penalty, layout: Layout, x: Host) -> Host:
-    """The same coefficients with the intercepts that fit best."""
+    """Return x with the intercepts that fit its coefficients best."""
     from scipy.optimize import minimize, minimize_scalar
 
-    if not layout.has_column:  # squares have their best intercept in them, if any
+    if not layout.has_column:  # for squares the best intercept has been eliminated
         return x
     coef, first = layout.split(x)
-    if isinstance(loss, Penalty):  # which has no gradient, and one output
+    if isinstance(loss, Penalty):  # it has no gradient, and one output
         one = minimize_scalar(lambda t: loss.value(layout.joined(coef, np.array([t]))))
         return layout.joined(coef, np.array([one.x]))
 
@@ -72,19 +72,19 @@ def solve_with_slack(
     constant: Host,
     rtol: float,
 ) -> tb.LevelsResult:
-    """What is preferred among all fits that give up no more than the slack."""
+    """Solve for the preferred fit among all that give up no more than the slack."""
     levels = tb.Levels(tb.Level(lower, FIT, rule), tb.Level(upper, PREFERENCE))
     try:
         return tb.solve(levels, x0=constant, rtol=rtol)
     except Refusal as error:
         raise ValueError(
-            f"{owner}: prefer must be made of functions that cones can represent where there is a "
+            f"{owner}: prefer must consist of functions that cones can represent if there is a "
             f"slack, got {error.got}"
         ) from None
 
 
 def is_used_up(result: tb.LevelsResult) -> bool:
-    """Has the fit given up all that it may?"""
+    """Has the fit given up all of its slack?"""
     fit = result.levels[FIT]
     return result.success and fit.value >= fit.best[0] + (1.0 - TOL.faint) * fit.slack
 
@@ -92,10 +92,10 @@ def is_used_up(result: tb.LevelsResult) -> bool:
 def with_slack_to_spare(
     lower: Any, upper: Function | Penalty, first: tb.Result, allowed: float, **options: Any
 ) -> tb.LevelsResult | None:
-    """The best fit of all that have what is preferred as well as it can be had.
+    """Return the best fit among the minimisers of the preference.
 
-    Where that needs less than the whole slack, the preference alone leaves ties: among them the fit
-    decides. None where it needs more, or was not found.
+    If that needs less than the whole slack, the preference alone leaves ties, and the fit decides
+    among them. Return None if it needs more, or was not found.
     """
     swapped = tb.Problem(upper=lower, lower=upper, counted=first.problem.counted)
     found = tb.solve(swapped, **options)
@@ -112,8 +112,8 @@ def with_slack_to_spare(
     return tb.LevelsResult(
         x=found.x,
         levels={report.name: report for report in reports},
-        status=found.status if first.proved else first.status,  # the weaker of both
-        reason="the preference needs less than the slack, and the fit decides its ties",
+        status=found.status if first.proved else first.status,  # the weaker of the two
+        reason="the preference needs less than the slack, so the fit decides among its ties",
         time=first.time + found.time,
         method=found.method,
     )
@@ -122,7 +122,7 @@ def with_slack_to_spare(
 def refitted(
     result: tb.LevelsResult, loss: Function | Penalty, layout: Layout, lower: Any, upper: Any
 ) -> tb.LevelsResult:
-    """With the intercepts that fit best, where the preference does not see them."""
+    """Use the best intercepts if the preference does not depend on them."""
     x = with_best_intercepts(loss, layout, result.x)
     before, value = result.levels[FIT], float(lower.value(x))
     if upper.value(x) > upper.value(result.x) or value > before.value:
