@@ -181,7 +181,7 @@ def test_hinge_losses_have_classes_and_no_probabilities(loss):
 def test_validation_data_without_any_hinge_loss_are_interpolated():
     X, y = labels()
     V = np.random.default_rng(1).normal(size=(2, X.shape[1]))
-    with pytest.warns(InterpolatedWarning, match="reach its own minimum"):
+    with pytest.warns(InterpolatedWarning, match="reach its minimum"):
         TieBreakClassifier("validation", loss="hinge").fit(X, y, X_val=V, y_val=["no", "yes"])
 
 

@@ -1,9 +1,8 @@
-"""Algorithms 1 and 2, all but line 6, which AGM-BiO and P-AGM-BiO add.
+"""Algorithms 1 and 2 except line 6, which AGM-BiO and P-AGM-BiO add.
 
 Both are written for f = f1 + f2 and g = g1 + g2 with smooth f1, g1; AGM-BiO is for f2 = g2 = 0.
 Slopes, minorants and Lipschitz constants are those of f1 and g1, values those of f and g. The
-letters are the paper's; `tiebreak.algorithms.reference` has the same steps without what is for
-speed.
+notation is the paper's; `tiebreak.algorithms.reference` has these steps without the code for speed.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ from tiebreak.sets import Products
 
 @in_files("accelerated.ahead")
 class GradientStep(NamedTuple):
-    """z_k - a_k grad f1(y_k), from where line 6 goes, and its products with the normal of the cut.
+    """z_k - a_k grad f1(y_k), where line 6 starts, and its products with the normal of the cut.
 
-    They are found at the end of the step before, with its other numbers: a device is asked once.
+    They are computed at the end of the previous step, so that a device is asked only once.
     """
 
     point: Array
@@ -45,24 +44,24 @@ class GradientStep(NamedTuple):
 
 @in_files("accelerated")
 class State(NamedTuple):
-    """Everything a run needs to go on; arrays and numbers only."""
+    """Everything a run needs to continue, as arrays and numbers."""
 
     k: int  # steps of Algorithm 1 taken
     A: float  # A_k, the sum of the step sizes a_i
-    x: Array  # x_k, which the theorems are about
+    x: Array  # x_k, the point of the theorems
     z: Array  # z_k
-    x_images: tuple[Image, Image, Any]  # of x under the matrices of f and g, and their reach
+    x_images: tuple[Image, Image, Any]  # images of x under the matrices of f and g, and their reach
     f_y: Minorant  # f1 and g1 at y_k
     g_y: Minorant
     cut_at_y: float  # <grad g1(y_k), y_k>
     gradient_step: GradientStep
     level: float  # g_k
-    mu: float  # multiplier of the cut before, a first guess for the next
+    mu: float  # multiplier of the previous cut, the first guess for the next
     upper_value: float  # f(x) and g(x)
     lower_value: float
     smoothness: float  # S = L_f/gamma
-    lower_smoothness: float  # L_g, or its stand-in where g is linear
-    lipschitz_violations: tuple[int, int]  # how often f, g were seen to break a promise:
+    lower_smoothness: float  # L_g, or a substitute if g is linear
+    lipschitz_violations: tuple[int, int]  # how often f and g broke a promise:
     convexity_violations: tuple[int, int]  # see `out_of_bounds`
     level_run: LevelRun | None
     evidence: StepEvidence  # the minorants of this step, for the certificate
@@ -70,13 +69,13 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class Accelerated(Method):
-    """Algorithm 1 or 2: what a kind of them adds is line 6, and its step on g alone."""
+    """Algorithm 1 or 2; subclasses add line 6 and the step on g alone."""
 
     gamma: float | None = None
     levels: OnlineLevels | FixedLevels | GivenLevels = field(default_factory=OnlineLevels)
     horizon: int | None = None
 
-    title: ClassVar[str]  # in the words of the report
+    title: ClassVar[str]  # the name in the report
     remedy: ClassVar[str] = "or try another gamma (a smaller one favours the lower level)"
 
     def __post_init__(self) -> None:
@@ -97,29 +96,29 @@ class Accelerated(Method):
         return f"{self.title}, {self.theorem(problem)}, {type(self.levels).__name__}"
 
     def report(self, state: State) -> StateReport:
-        """The reach of x, and what the consistency checks have found."""
+        """Report the reach of x, and what the consistency checks have found."""
         return StateReport(
             reach=state.x_images[2],
             lipschitz_violations=state.lipschitz_violations,
             convexity_violations=state.convexity_violations,
         )
 
-    # -- what a kind adds ---------------------------------------------------------------------
+    # -- what subclasses add ------------------------------------------------------------------
 
     def line_6(
         self, problem: Problem, v: GradientStep, a: float, c: Array, beta: float, guess: float
     ) -> tuple[Array, float]:
-        """argmin of a f2(z) + ½|z - v|² over the z in Z with <c, z> + g2(z) <= beta; its mu."""
+        """Minimise a f2(z) + ½|z - v|² over z in Z with <c, z> + g2(z) <= beta; return z and mu."""
         raise NotImplementedError
 
     def lower_step(self, problem: Problem, v: Array, b: float, square: float) -> Array:
-        """argmin of b g2(z) + ½|z - v|² over the z in Z; ``square`` = <v, v>."""
+        """Return the argmin of b g2(z) + ½|z - v|² over z in Z; ``square`` = <v, v>."""
         raise NotImplementedError
 
     # -- the step size ------------------------------------------------------------------------
 
     def theorem(self, problem: Problem) -> str:
-        """Which theorem of the paper applies to a run on ``problem``, in words."""
+        """Say which theorem of the paper applies to a run on ``problem``."""
         if self.gamma is not None:
             return f"gamma = {self.gamma:g}"
         if (order := _order(problem)) is not None:
@@ -131,7 +130,7 @@ class Accelerated(Method):
         return "gamma = 1, no theorem bounds the lower level (unbounded domain, no error bound)"
 
     def smoothness(self, problem: Problem, f_0: Minorant, g_0: Minorant) -> float:
-        """S = L_f/gamma, so that a_k = (k+1)/(4 S); from both functions at the start."""
+        """Return S = L_f/gamma, so that a_k = (k+1)/(4 S), from both functions at the start."""
         f, (L_f, L_g) = problem.upper, (h.lipschitz for h in problem.smooth_parts)
         order, bound = _order(problem), problem.error_bound
         if self.gamma is not None or (order is None and not _penalises_upper(problem)):
@@ -141,7 +140,8 @@ class Accelerated(Method):
                 L_f, L_g, modulus=bound.modulus, gradient_bound=bound.gradient_bound
             )
         else:
-            if _penalises_upper(problem):  # L_g/w with the w that makes it independent of units
+            # L_g/w, with w such that the result is independent of units
+            if _penalises_upper(problem):
                 L_g = typical_curvature(problem, f, f_0, g_0)
             S = theory.smoothness_error_bound(
                 L_f, L_g, order=order or 2.0, iterations=self.horizon or DEFAULT_HORIZON
@@ -151,7 +151,7 @@ class Accelerated(Method):
     # -- the algorithm ------------------------------------------------------------------------
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """Line 2, and the first step of the run for the levels, which is one step ahead."""
+        """Do line 2, and the first step of the run for the levels, which is one step ahead."""
         (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
         (x,) = problem.forward(problem.domain.project(x0))
         (f_y,), _ = f1.evaluate([x.f])  # y_0 = x_0
@@ -175,7 +175,7 @@ class Accelerated(Method):
         return self._level_step(problem, state)
 
     def step(self, problem: Problem, state: State) -> State:
-        """Lines 4 to 8 once; with FixedLevels, first the steps of the run for the levels.
+        """Do lines 4 to 8 once; with FixedLevels, first do the steps of the run for the levels.
 
         Line 5 is one step ahead: f and g are evaluated at x_{k+1} and y_{k+1} in one data pass.
         """
@@ -185,7 +185,7 @@ class Accelerated(Method):
             state = state._replace(level_run=None)
         k, S, A_k, x_k = state.k, state.smoothness, state.A, Point(state.x, *state.x_images)
 
-        a_k = theory.step_size(k, S)  # line 4: gamma (k+1)/(4 L_f), where S = L_f/gamma
+        a_k = theory.step_size(k, S)  # line 4: gamma (k+1)/(4 L_f), with S = L_f/gamma
         f_y, g_y = state.f_y, state.g_y  # line 5: y_k, and f1 and g1 there
         # Line 6: from z_k - a_k grad f1(y_k) to X_k = { z in Z : <c, z> + g2(z) <= beta }.
         c, beta = g_y.slope, state.level - g_y.value + state.cut_at_y
@@ -221,12 +221,12 @@ class Accelerated(Method):
         return state.level if run is None else min(state.level, run.g_u)
 
     def _next_v(self, problem: Problem, run: LevelRun, L_g: float) -> Array:
-        """v_{k+1}, from the gradient step that is known ahead."""
+        """Return v_{k+1}, from the gradient step that was computed ahead."""
         b = theory.auxiliary_step_size(run.k, L_g)
         return self.lower_step(problem, run.gradient_step, b, run.gradient_step_square)
 
     def _level_step(self, problem: Problem, state: State) -> State:
-        """One step of the run for the levels alone: in ``init``, and first with FixedLevels."""
+        """Take one step of the run for the levels only: in ``init``, and first with FixedLevels."""
         run, L_g, g1 = state.level_run, state.lower_smoothness, problem.smooth_parts[1]
         assert run is not None
         v = self._next_v(problem, run, L_g)
@@ -236,7 +236,7 @@ class Accelerated(Method):
         step = run.next_gradient_step(points.v, g_w.slope, L_g)
         after = run.advanced(points, g_w, g_u, step, arrays.dot(step, step), L_g)
         evidence = after.evidence_since(run)
-        if run.k == 0:  # the value at x_0 too
+        if run.k == 0:  # count the value at x_0 too
             evidence = evidence._replace(values=state.evidence.values + evidence.values)
         return state._replace(level_run=after, level=min(state.level, g_u), evidence=evidence)
 
@@ -245,7 +245,7 @@ class Accelerated(Method):
     def _forward_in_one_pass(
         self, problem: Problem, state: State, z: Array
     ) -> tuple[Point, LevelPoints | None]:
-        """The images of z_{k+1}; g's matrix multiplies v_{k+1} of the run for the levels too."""
+        """Return the images of z_{k+1}; g's matrix multiplies v_{k+1} in the same pass."""
         run, L_g = state.level_run, state.lower_smoothness
         if run is None:
             return problem.forward(z)[0]._replace(reach=PendingReach()), None
@@ -266,10 +266,10 @@ def _evaluate_at_once(
     a_next: float,
     level_points: LevelPoints | None,
 ) -> State:
-    """The state with f and g at x_{k+1} and y_{k+1}, and with the products for the next step.
+    """Return the state with f and g at x_{k+1} and y_{k+1}, and the products for the next step.
 
-    All is begun before anything is waited for: f and g work side by side where that is possible, a
-    GPU has its work before it is asked for numbers, and is asked once.
+    Everything is started before we wait for anything: f and g run in parallel if possible, and a
+    GPU has all its work before it is asked for numbers, once.
     """
     (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
     run, L_g = state.level_run, state.lower_smoothness
@@ -316,12 +316,12 @@ def _evaluate_at_once(
 
 
 def _order(problem: Problem) -> float | None:
-    """The order of the error bound: the user's, 2 where g is known to grow quadratically."""
+    """Return the order of the error bound: the user's, or 2 if g is known to grow quadratically."""
     if problem.error_bound is not None:
         return problem.error_bound.order
     return 2.0 if problem.growth > 0.0 else None
 
 
 def _penalises_upper(problem: Problem) -> bool:
-    """Has the upper level a penalty?"""
+    """Does the upper level have a penalty?"""
     return isinstance(problem.upper, Composite)

@@ -1,4 +1,4 @@
-"""AdaptiveAGMBiO: no constants to ask for, and steps that follow what has been proved so far."""
+"""AdaptiveAGMBiO: needs no constants, and its steps adapt to what has been proved so far."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tiebreak.problem import Point, Problem
 from tiebreak.proofs.certificate import Proved
 from tiebreak.proofs.evidence import StepEvidence
 
-EASIER = 4.0  # eta falls by at most this factor at once, and at least by its root
-ETA_SAFETY = 0.8  # of the eta that would just do, for the excess follows it only roughly
-LAVISH = 64.0  # where g is so much better than asked, a larger eta serves f and costs nothing
-ROOM = 0.5  # of the lower tolerance is for x, the rest for the proof of g*
+EASIER = 4.0  # eta shrinks by at most this factor at a time, and at least by its square root
+ETA_SAFETY = 0.8  # share of the eta that would just suffice: the excess follows eta only roughly
+LAVISH = 64.0  # if g is better than asked by this factor, a larger eta helps f at no cost
+ROOM = 0.5  # share of the lower tolerance for x; the rest is for the proof of g*
 
 
 @in_files("adaptive")
@@ -30,8 +30,8 @@ class State(NamedTuple):
     main: Momentum  # on g + eta f
     lower: Momentum  # on g alone, for the proof of g*
     eta: float
-    is_main_active: bool  # is there something left to do for x?
-    is_lower_active: bool  # is there something left to do for the proof of g*?
+    is_main_active: bool  # does x still need steps?
+    is_lower_active: bool  # does the proof of g* still need steps?
     age: int  # steps with this eta
     marks: tuple[float, float]  # h(x) at the last two ages that were powers of two
     upper_value: float  # f(x) and g(x)
@@ -48,31 +48,31 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class AdaptiveAGMBiO(Method):
-    """AGM-BiO without constants: the multiplier of the cut is held for a phase, and then adapted.
+    """AGM-BiO without constants: the multiplier of the cut is fixed for a phase, then adapted.
 
     With the multiplier mu_k of its cut, line 6 of AGM-BiO is an accelerated step on f + (mu_k/a_k)
-    g without the cut.  Here the ratio is 1/eta for a whole phase, h = g + eta f:
+    g without the cut. Here the ratio is 1/eta for a whole phase, and with h = g + eta f:
 
         a_k from L a_k² = A_k + a_k = A_{k+1},   y_k = (A_k x_k + a_k z_k)/A_{k+1}
         z_{k+1} = prox of a_k (g2 + eta f2) on Z at z_k - a_k (grad g1(y_k) + eta grad f1(y_k))
         x_{k+1} = (A_k x_k + a_k z_{k+1})/A_{k+1}
 
-    where L grows until A_{k+1} D(x_{k+1}, y_k) <= ½|z_{k+1} - z_k|², D the Bregman distance of
-    g1 + eta f1.  The proof of acceleration uses nothing else, so that at every step, for every
-    u in Z and whatever the true Lipschitz constants are,
+    where L grows until A_{k+1} D(x_{k+1}, y_k) <= ½|z_{k+1} - z_k|², with D the Bregman distance
+    of g1 + eta f1. The proof of acceleration uses nothing else. So at every step, for every u in Z
+    and whatever the true Lipschitz constants are,
 
         A_k (h(x_k) - h(u)) + ½|z_k - u|² <= ½|z_0 - u|²,
 
-    z_0 the point of the last restart.  With u = x* this says f(x_k) - f* <= |z_0 - x*|²/(2 eta A_k)
-    and g(x_k) - g* <= |z_0 - x*|²/(2 A_k) + eta (f* - f(x_k)): as in Theorem 1 of AGM-BiO the upper
-    gap needs no error bound, and eta decides how far x may be from the minimisers of g.
+    where z_0 is the point of the last restart. With u = x* this gives f(x_k) - f* <= |z_0 - x*|²/(2
+    eta A_k) and g(x_k) - g* <= |z_0 - x*|²/(2 A_k) + eta (f* - f(x_k)): as in Theorem 1 of AGM-BiO,
+    the upper gap needs no error bound, and eta decides how far x may be from the minimisers of g.
 
-    A restart (z_0 = x) follows where h has risen.  A second run of the same kind, on g alone, finds
-    g*; it rests while the bounds on g* are good enough.  Between steps `adapt` gets what is proved.
-    If f is proved low enough but g is not, eta falls, by as much as is missing; if g is far better
-    than asked and f is not, eta rises; if only g* is not known well enough, the second run goes on
-    alone.  Where nothing can be proved about f, eta falls once h has settled.  None of this enters
-    the proof: the certificate is made by the bound accumulator, as always.
+    The method restarts (z_0 = x) when h has risen. A second run of the same kind, on g alone, finds
+    g*; it pauses while the bounds on g* are good enough. Between steps `adapt` learns what is
+    proved. If f is proved low enough but g is not, eta shrinks by the factor that is missing; if g
+    is far better than asked but f is not, eta grows; if only g* is not known well enough, the
+    second run continues alone. If nothing can be proved about f, eta shrinks once h has settled.
+    None of this enters the proof: the bound accumulator makes the certificate, as always.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -82,12 +82,12 @@ class AdaptiveAGMBiO(Method):
     """
 
     name: ClassVar[str] = "adaptive"
-    paper: ClassVar[str] = "tiebreak; step as in AGM-BiO, Cao et al. 2024, with a held multiplier"
+    paper: ClassVar[str] = "tiebreak; step as in AGM-BiO, Cao et al. 2024, with a fixed multiplier"
     assumptions: ClassVar[str] = (
         "f, g convex, each smooth + penalty; both penalties and Z with a joint prox; no constants"
     )
     adapts: ClassVar[bool] = True
-    guarantee: ClassVar[str] = "with eta held: f - f* <= O(1/k²), g - g* <= O(1/k²) + eta (f* - f)"
+    guarantee: ClassVar[str] = "with eta fixed: f - f* <= O(1/k²), g - g* <= O(1/k²) + eta (f* - f)"
     cites: ClassVar[tuple[str, ...]] = ("cao2024",)
     rates: ClassVar[tuple[Rate, ...]] = (Rate("f above", 2.0, "eta held"),)
 
@@ -106,7 +106,7 @@ class AdaptiveAGMBiO(Method):
         )
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """x_0 = z_0, a first estimate of both curvatures, and the eta that balances them."""
+        """Start at x_0 = z_0 with an estimate of both curvatures and the eta that balances them."""
         (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
         (x,) = problem.forward(problem.domain.project(x0))
         (f_x,), _ = f1.evaluate([x.f])
@@ -129,7 +129,7 @@ class AdaptiveAGMBiO(Method):
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
-        """One accelerated step on g + eta f, one on g alone; either may rest."""
+        """Take an accelerated step on g + eta f and one on g alone; either may pause."""
         runs = [advance(problem, state.main, state.eta)] if state.is_main_active else []
         runs += [advance(problem, state.lower, 0.0)] if state.is_lower_active else []
         steps = iter(run_together(problem, runs))
@@ -160,8 +160,8 @@ class AdaptiveAGMBiO(Method):
         return state._replace(k=state.k + 1, evidence=evidence)
 
     def adapt(self, state: State, proved: Proved) -> State:
-        """What to do next, from what is proved: which run works, and with which eta."""
-        excess = state.lower_value - proved.least_value  # of g over g*, as far as is known
+        """Decide from what is proved which runs continue, and with which eta."""
+        excess = state.lower_value - proved.least_value  # g(x) - g*, as far as it is known
         asked_upper, asked_lower = proved.asked
         gap = proved.standing.upper_gap
         is_secured = True
@@ -172,11 +172,11 @@ class AdaptiveAGMBiO(Method):
             is_secured = -gap <= asked_upper and proved.standing.price <= 0.25 * asked_upper
         is_low = gap <= asked_upper
         is_feasible = excess <= ROOM * asked_lower
-        unknown = proved.least_value - proved.lower_bound  # of g*
+        unknown = proved.least_value - proved.lower_bound  # the uncertainty of g*
         is_known = unknown <= 0.25 * max(excess, asked_lower)
         eta = state.eta
         if is_low and not (is_feasible and (is_secured or not is_known)) and state.age > 1:
-            # The excess is about proportional to eta².
+            # The excess is roughly proportional to eta².
             factor = ETA_SAFETY * math.sqrt(ROOM * asked_lower / excess) if excess > 0.0 else 1.0
             eta *= min(max(factor, 1.0 / EASIER), 1.0 / math.sqrt(EASIER))
         elif math.isinf(gap) and not is_feasible and _has_settled(state, excess):
@@ -201,15 +201,15 @@ class AdaptiveAGMBiO(Method):
 
 
 def _ratio(p: float, q: float) -> float:
-    """p/q, or 0 where that says nothing."""
+    """Return p/q, or 0 if that is meaningless."""
     return p / q if p > 0.0 and q > 0.0 and math.isfinite(p / q) else 0.0
 
 
 def _has_settled(state: State, excess: float) -> bool:
-    """Is h(x) - min h small relative to the excess of g, as far as can be told without a proof?
+    """Is h(x) - min h small relative to the excess of g, as far as one can tell without proof?
 
-    By the inequality, with the way that z has gone for |z_0 - x*|, and by how much h has fallen
-    since half of the steps were done; phases grow longer by half at least.
+    This uses the inequality with the distance that z has moved instead of |z_0 - x*|, and how much
+    h has decreased since half of the steps were done; each phase is at least half as long again.
     """
     main = state.main
     way = main.z.x - main.origin

@@ -3,7 +3,7 @@
 Cao, Jiang, Yazdandoost Hamedani, Mokhtari: An accelerated gradient method for convex smooth simple
 bilevel optimization, NeurIPS 2024, arXiv 2402.08097.
 
-`tiebreak.algorithms.reference` has it as printed, in plain NumPy; the steps here equal its steps.
+`tiebreak.algorithms.reference` has it as printed, in plain NumPy; both take the same steps.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class AGMBiO(Accelerated):
 
     Args:
         gamma: in (0, 1], or None for the theorem that applies: Theorem 3 or 2 with the problem's
-            error bound (or Theorem 2 with order 2 where g is known to grow quadratically), else
-            Theorem 1 (gamma = 1) on a bounded domain; gamma = 1 too where none applies, and the
-            report says so.
+            error bound (or Theorem 2 with order 2 if g is known to grow quadratically), else
+            Theorem 1 (gamma = 1) on a bounded domain. If none applies, gamma = 1 and the report
+            says so.
         levels: where g_k comes from: OnlineLevels(), FixedLevels(iterations), GivenLevels(values).
-        horizon: T of Theorem 2, the planned number of steps; ``solve`` puts max_iter.
+        horizon: T of Theorem 2, the planned number of steps; ``solve`` uses max_iter.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -72,13 +72,13 @@ class AGMBiO(Accelerated):
     def line_6(
         self, problem: Problem, v: GradientStep, a: float, c: Array, beta: float, guess: float
     ) -> tuple[Array, float]:
-        """The projection of v onto Z and the cut."""
+        """Project v onto the intersection of Z and the cut."""
         Z = problem.domain
         if isinstance(Z, Set):
             return Z.project_cut_with_products(v.point, c, beta, guess, v.known)
         return Z.project_cut(v.point, c, beta, guess)
 
     def lower_step(self, problem: Problem, v: Array, b: float, square: float) -> Array:
-        """The projection of v onto Z."""
+        """Project v onto Z."""
         Z = problem.domain
         return Z.project_with_square(v, square) if isinstance(Z, Set) else Z.project(v)

@@ -19,9 +19,9 @@ from tiebreak.linalg import Refusal, arrays, checks
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Point, Problem, mixed
 
-REFRESH = 64  # steps after which mixed images are multiplied anew: they drift by rounding
-DEFAULT_HORIZON = 1000  # planned steps, where a method needs their number and nobody said
-TOLERANCE = 1e-4  # relative accuracy, where a method needs one and nobody said
+REFRESH = 64  # recompute mixed images after this many steps, because rounding makes them drift
+DEFAULT_HORIZON = 1000  # planned steps if a method needs a number and none was given
+TOLERANCE = 1e-4  # relative accuracy if a method needs one and none was given
 
 
 def check_positive(method: object, *names: str) -> None:
@@ -38,14 +38,14 @@ def check_whole(method: object, name: str, least: int = 1) -> None:
 
 
 def check_within(method: object, name: str, needed: str, holds: Callable[[float], bool]) -> None:
-    """Refuse a parameter of a method that is no number, or for which the condition fails."""
+    """Refuse a parameter of a method that is not a number, or that violates the condition."""
     owner, value = type(method).__name__, getattr(method, name)
     if not holds(checks.number(owner, name, value, needed)):
         raise ValueError(f"{owner}: {name} must be {needed}, got {value}")
 
 
 def need_smooth(owner: str, problem: Problem, *levels: str) -> Refusal | None:
-    """Refuse a problem with a penalty: on either level, where none is named."""
+    """Refuse a problem with a penalty on one of these levels, or on either if none is named."""
     for level, h in (("upper", problem.upper), ("lower", problem.lower)):
         if isinstance(h, Composite) and level in (levels or ("upper", "lower")):
             others = "methods for penalties: adaptive, primal-dual, p-agm-bio, r-apm, pb-apg, bi-sg"
@@ -54,7 +54,7 @@ def need_smooth(owner: str, problem: Problem, *levels: str) -> Refusal | None:
 
 
 def need_lipschitz(owner: str, problem: Problem, *levels: str, instead: str = "") -> Refusal | None:
-    """Refuse a problem where a Lipschitz constant is needed and not known."""
+    """Refuse a problem if a Lipschitz constant that is needed is not known."""
     for level in levels:
         h = problem.upper if level == "upper" else problem.lower
         if not math.isfinite(h.lipschitz):
@@ -76,7 +76,7 @@ def need_bounded(owner: str, problem: Problem, hint: str = "") -> Refusal | None
 def need_short_step(owner: str, name: str, step: float | None, smoothness: float) -> Refusal | None:
     """Refuse a given step size that is longer than 2/L, with which gradient steps diverge.
 
-    The theorems need 1/L; but our L is a bound, and yours may be a little smaller.
+    The theorems need 1/L, but our L is a bound and the user's may be slightly smaller.
     """
     if step is not None and math.isfinite(smoothness) and step * smoothness > 2.0:
         needed = f"must be at most 1/L = {1.0 / smoothness:.3g} (twice that diverges)"
@@ -85,7 +85,7 @@ def need_short_step(owner: str, name: str, step: float | None, smoothness: float
 
 
 def need_unit(owner: str, problem: Problem, given: float | None) -> Refusal | None:
-    """Refuse an f without a gradient if no unit of its weight is given: see `unit_of`."""
+    """Refuse an f without a gradient if no unit for its weight is given: see `unit_of`."""
     if given is not None or not problem.smooth_parts[0].bare.is_zero:
         return None
     needed = "must be given if the upper level has no gradient (otherwise it is L_g/L_f)"
@@ -93,7 +93,7 @@ def need_unit(owner: str, problem: Problem, given: float | None) -> Refusal | No
 
 
 def unit_of(problem: Problem, given: float | None, f_0: Minorant, g_0: Minorant) -> float:
-    """The unit of a weight of f in g + e f: the one given, or L_g/L_f."""
+    """Return the unit of the weight e in g + e f: the one given, or L_g/L_f."""
     if given is not None:
         return float(given)
     L_g = positive_smoothness(problem, problem.lower, g_0, g_0)
@@ -101,9 +101,9 @@ def unit_of(problem: Problem, given: float | None, f_0: Minorant, g_0: Minorant)
 
 
 def typical_length(problem: Problem, g_0: Minorant) -> float:
-    """A length in the units of x: the domain's diameter, or twice the promised radius.
+    """Return a length in the units of x: the domain's diameter, or twice the promised radius.
 
-    Where that is infinite or 0: how far the lower level moves, or 1.
+    If that is infinite or 0, return how far the lower level moves, or 1.
     """
     length = problem.domain.diameter_in(int(g_0.at.shape[0]))
     if not math.isfinite(length) and problem.radius is not None:
@@ -112,17 +112,18 @@ def typical_length(problem: Problem, g_0: Minorant) -> float:
 
 
 def _distance_moved(problem: Problem, g_0: Minorant) -> float:
-    """The length of the first lower step or of the start, whichever is longer."""
+    """Return the length of the first lower step or of the start, whichever is longer."""
     L_g, start = problem.lower.lipschitz, arrays.norm(g_0.at)
     known = 0.0 < L_g < math.inf
     return max(arrays.norm(g_0.slope) / L_g, start) if known else start
 
 
 def typical_curvature(problem: Problem, h: Function, h_0: Minorant, g_0: Minorant) -> float:
-    """How much the slope of h changes over a typical length, per length, its penalty included.
+    """Return how much the slope of h changes per length, over a typical length, with its penalty.
 
-    That is L_h, or where h1 is linear its slope over a typical length; and the slope of h2 over
-    how far the lower level moves: a penalty pulls to the origin, so the domain's size says little.
+    That is L_h, or its slope over a typical length if h1 is linear, plus the slope of h2 over the
+    distance that the lower level moves: a penalty pulls to the origin, so the size of the domain
+    says little.
     """
     length = typical_length(problem, g_0)
     smooth = h.lipschitz or arrays.norm(h_0.slope) / length
@@ -131,9 +132,9 @@ def typical_curvature(problem: Problem, h: Function, h_0: Minorant, g_0: Minoran
 
 
 def positive_smoothness(problem: Problem, h: Function, h_0: Minorant, g_0: Minorant) -> float:
-    """L_h, or a unit-free stand-in where that is 0.
+    """Return L_h, or a unit-free substitute if that is 0.
 
-    Any positive number is admissible there; this one makes the first step on a linear function as
+    Any positive number would be admissible; this one makes the first step on a linear function as
     long as the domain.
     """
     return h.lipschitz or typical_curvature(problem, h, h_0, g_0) or 1.0
@@ -142,15 +143,15 @@ def positive_smoothness(problem: Problem, h: Function, h_0: Minorant, g_0: Minor
 def first_curvature(
     problem: Problem, h: SmoothFunction, here: Minorant, other: Minorant
 ) -> tuple[float, bool]:
-    """How much the gradient of h turns per length on a short way down: a first guess of L_h.
+    """Return how much the gradient of h changes per length on a short descent, as a guess of L_h.
 
-    And whether it turns the wrong way, as that of no convex function does.
+    Also return whether it changes in a way that is impossible for a convex function.
     """
     way = here.slope if arrays.max_abs(here.slope) > 0.0 else other.slope
     steepness = arrays.norm(way)
     if not 0.0 < steepness < math.inf:
         return 0.0, False
-    # In the units of x: its own length, how far h could fall to 0, or one step with a known L.
+    # In the units of x: its own length, the distance to h = 0, or one step with a known L.
     length = max(arrays.norm(here.at), abs(here.value) / steepness)
     if 0.0 < h.known_lipschitz < math.inf:
         length = steepness / h.known_lipschitz
@@ -172,17 +173,17 @@ def is_due(k: int) -> bool:
 
 
 def with_fresh_images(problem: Problem, x: Point, k: int) -> Point:
-    """x of step k; every REFRESH steps with its images multiplied anew, for mixed ones drift."""
+    """Return x of step k; recompute its images every REFRESH steps, because mixed ones drift."""
     return x if k % REFRESH else problem.forward(x.x)[0]
 
 
 def averaged(problem: Problem, average: Point, new: Point, weight: float, k: int) -> Point:
-    """(1 - weight) average + weight new, with its images, for the k-th time."""
+    """Return (1 - weight) average + weight new, with its images, in step k."""
     return with_fresh_images(problem, mixed(average, new, weight), k)
 
 
 def values_at(problem: Problem, x: Point) -> tuple[float, float]:
-    """f(x) and g(x), from the images of x."""
+    """Return f(x) and g(x), from the images of x."""
     (f_x,), (g_x,) = problem.upper.evaluate([], [x.f])[1], problem.lower.evaluate([], [x.g])[1]
     return f_x, g_x
 
@@ -190,23 +191,25 @@ def values_at(problem: Problem, x: Point) -> tuple[float, float]:
 def out_of_bounds(
     h: SmoothFunction, y: Minorant, value: float, inner: float, square: float
 ) -> tuple[bool, bool]:
-    """Is h(y + dx) above h(y) + <slope, dx> + L/2 |dx|², is it below h(y) + <slope, dx>?
+    """Is h(y + dx) above h(y) + <slope, dx> + L/2 |dx|²?  Is it below h(y) + <slope, dx>?
 
-    ``value`` is h(y + dx), ``inner`` the product and ``square`` that of dx with itself. The first
-    cannot be if L is a Lipschitz constant of the gradient, the second if h is convex and its
-    gradient right: consistency checks at every step, at no extra cost.
+    ``value`` is h(y + dx), ``inner`` is <slope, dx> and ``square`` is |dx|². The first is
+    impossible if L is a Lipschitz constant of the gradient, the second if h is convex and its
+    gradient is correct. These consistency checks come with every step at no extra cost.
     """
     rise, epsilon = value - y.value - inner, arrays.epsilon(y.at)
     curved = 0.5 * h.known_lipschitz * square if square > 0.0 else 0.0
-    few = 64.0 * epsilon * max(abs(value), abs(y.value))  # a quarter of any slack: `rounding_unit`
+    # at most a quarter of any slack, see `rounding_unit`
+    few = 64.0 * epsilon * max(abs(value), abs(y.value))
     if -few <= rise <= curved + few:
         return False, False
-    slack = rounding_of_rise(h, y, value, square) + 1e-9 * curved  # perhaps it is rounding only
+    # the difference may be only rounding
+    slack = rounding_of_rise(h, y, value, square) + 1e-9 * curved
     return rise > curved + slack, rise < -slack
 
 
 def rounding_of_rise(h: SmoothFunction, y: Minorant, value: float, square: float) -> float:
-    """A bound on the rounding error of h(y + dx) - h(y) - <slope, dx>; see `out_of_bounds`."""
+    """Bound the rounding error of h(y + dx) - h(y) - <slope, dx>; see `out_of_bounds`."""
     size = max(arrays.norm(y.at), *arrays.floats([y.reach]))
     reach, slope = size + math.sqrt(square), arrays.norm(y.slope)
     parts = max(abs(value), abs(y.value), y.size)
@@ -219,7 +222,7 @@ S = TypeVar("S", bound=Any)  # a state with both counts
 
 
 def with_violations(state: S, f: tuple[bool, bool], g: tuple[bool, bool]) -> S:
-    """The state, what `out_of_bounds` has said of f and g in a step being counted."""
+    """Return the state, having counted what `out_of_bounds` found for f and g in a step."""
     (a, b), (c, d) = state.lipschitz_violations, state.convexity_violations
     counted: S = state._replace(
         lipschitz_violations=(a + f[0], b + g[0]), convexity_violations=(c + f[1], d + g[1])

@@ -1,4 +1,4 @@
-"""What is known of a method, as data: tables, rate tests and bibliographies are made from it."""
+"""Facts about methods as data, from which tables, rate tests and bibliographies are made."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ORDER_2 = "quadratic growth of g"
 
 
 class Rate(NamedTuple):
-    """A published rate: an error that falls like k^-exponent, up to logarithms.
+    """A published rate: an error that decreases like k^-exponent, up to logarithms.
 
     Examples:
         >>> tb.AGMBiO.rates[0].exponent
@@ -26,8 +26,8 @@ class Rate(NamedTuple):
 
     error: Error  # f - f* from above, |f - f*|, or g - g*
     exponent: float
-    assuming: str = ""  # beyond what the method assumes anyway
-    at: str = ""  # which point, where it is not the answer of the method
+    assuming: str = ""  # in addition to what the method assumes anyway
+    at: str = ""  # which point, if it is not the method's answer
 
     def __str__(self) -> str:
         words = {"f above": "f - f*", "|f|": "|f - f*|", "g": "g - g*"}[self.error]
@@ -36,12 +36,12 @@ class Rate(NamedTuple):
 
 
 def bibtex(keys: Iterable[str]) -> str:
-    """The entries of field.bib with these keys; what is no key is an entry itself."""
+    """Return the entries of field.bib with these keys; anything else is taken as an entry."""
     return "\n".join(_bibliography().get(key, key) for key in keys)
 
 
 @cache
 def _bibliography() -> dict[str, str]:
-    """Every entry of field.bib by its key; an entry is a line."""
+    """Return the entries of field.bib, one per line, by key."""
     text = files("tiebreak.algorithms").joinpath("field.bib").read_text(encoding="utf-8")
     return {line.split("{", 1)[1].split(",", 1)[0]: line for line in text.splitlines() if line}

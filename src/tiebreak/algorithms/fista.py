@@ -1,7 +1,7 @@
 """FISTA on a weighted sum w_f f + w_g g: what the regularised and the two-phase methods share.
 
-f = f1 + f2 and g = g1 + g2, smooth + penalty: gradients are those of f1 and g1, and w_f f2 + w_g g2
-on Z has its prox taken. Without penalties that is the projection onto Z.
+f = f1 + f2 and g = g1 + g2 are smooth + penalty: we use the gradients of f1 and g1 and the prox of
+w_f f2 + w_g g2 on Z, which is the projection onto Z if there are no penalties.
 
 Beck, Teboulle: A fast iterative shrinkage-thresholding algorithm, SIAM J. Imaging Sci. 2009.
 """
@@ -21,13 +21,13 @@ from tiebreak.proofs.evidence import StepEvidence
 
 @in_files("fista.iterate")
 class Fista(NamedTuple):
-    """Where an accelerated run is; the next step starts from y."""
+    """The state of an accelerated run; the next step starts from y."""
 
     k: int  # steps since the last restart
     t: float  # t_1 = 1, t_{k+1} = (1 + sqrt(1 + 4 t_k²))/2
     x: Point  # in Z
     y: Point  # extrapolated, perhaps outside Z
-    f_y: Minorant | None  # of f1; None where f has no weight
+    f_y: Minorant | None  # of f1; None if f has no weight
     g_y: Minorant  # of g1
     f_x: float  # with the penalty
     g_x: float
@@ -35,7 +35,7 @@ class Fista(NamedTuple):
 
 @in_files("fista")
 class State(NamedTuple):
-    """A method that runs FISTA on a weighted sum of f and g and nothing else; x is in Z."""
+    """The state of a method that only runs FISTA on a weighted sum of f and g; x is in Z."""
 
     k: int
     run: Fista
@@ -43,7 +43,7 @@ class State(NamedTuple):
     lower_weight: float
     step_size: float
     evidence: StepEvidence
-    phase: int = 0  # steps of this phase; 0: there are no phases
+    phase: int = 0  # steps of this phase; 0 if there are no phases
 
     @property
     def x(self) -> Array:
@@ -61,7 +61,7 @@ class State(NamedTuple):
         return self.run.g_x
 
     def advanced(self, problem: Problem, restart: bool = False) -> State:
-        """One step later; with ``restart`` the momentum ends there."""
+        """Return the state after one step; ``restart`` then resets the momentum."""
         before, weights = self.run, (self.upper_weight, self.lower_weight)
         run = advance(problem, before, *weights, self.step_size, restart=restart)
         return self._replace(k=self.k + 1, run=run, evidence=evidence(before, run, *weights))
@@ -71,17 +71,17 @@ def need_joint_prox(owner: str, problem: Problem, upper: Penalty | None = None) 
     """Refuse penalties whose weighted sum on Z has no prox in closed form.
 
     Args:
-        upper: the penalty that counts above, for a method with a step of its own for f's.
+        upper: the upper penalty that counts, for a method with its own step for f's penalty.
     """
     f2, g2 = problem.penalties
-    if upper is not None and not f2.terms.has_operator:  # which has no prox of its own either
+    if upper is not None and not f2.terms.has_operator:  # an operator has no prox by itself either
         return refusal_of(lambda: joint(upper, g2, problem.domain, owner=owner))
-    refusal = refusal_of(lambda: problem.joint)  # which is kept: several methods ask
+    refusal = refusal_of(lambda: problem.joint)  # cached, because several methods ask
     return refusal and Refusal(owner, *refusal.args[1:])
 
 
 def begin(problem: Problem, x: Point, upper_weight: float) -> Fista:
-    """A run from x: y_1 = x, t_1 = 1. A restart too."""
+    """Start or restart a run from x: y_1 = x, t_1 = 1."""
     f_y, f_x = _upper(problem, x, x, upper_weight)
     (g_y,), _ = problem.lower.evaluate([x.g])
     g_x = g_y.value + problem.penalties[1].value(x.x)
@@ -97,14 +97,14 @@ def advance(
     project: Callable[[Array], Array] | None = None,
     restart: bool = False,
 ) -> Fista:
-    """One step on h = h1 + h2, h1 = w_f f1 + w_g g1 and h2 = w_f f2 + w_g g2 on Z; step <= 1/L_h1.
+    """Take a step on h = h1 + h2, h1 = w_f f1 + w_g g1, h2 = w_f f2 + w_g g2 on Z, step <= 1/L_h1.
 
         x_{k+1} = prox of step h2 at y_k - step grad h1(y_k)
         y_{k+1} = x_{k+1} + (t_k - 1)/t_{k+1} (x_{k+1} - x_k)
 
-    ``project``, where given, takes the place of the prox; ``restart`` forgets the momentum after
-    this step, without another evaluation (y_{k+1} = x_{k+1}, t_{k+1} = 1). The images of x are
-    multiplied at every step, so that they do not drift.
+    ``project``, if given, replaces the prox; ``restart`` resets the momentum after this step
+    (y_{k+1} = x_{k+1}, t_{k+1} = 1) without another evaluation. The images of x are recomputed at
+    every step, so they do not drift.
     """
     x = moved(problem, run, upper_weight, lower_weight, step, project)
     return extrapolated(problem, run, x, upper_weight, None if restart else next_t(run.t))
@@ -118,7 +118,7 @@ def moved(
     step: float,
     project: Callable[[Array], Array] | None = None,
 ) -> Point:
-    """x_{k+1}, the first half of `advance`, for a method with a momentum of its own."""
+    """Return x_{k+1}, the first half of `advance`, for a method with its own momentum."""
     slope = lower_weight * run.g_y.slope
     if run.f_y is not None:
         slope = slope + upper_weight * run.f_y.slope
@@ -130,14 +130,14 @@ def moved(
 
 
 def next_t(t: float) -> float:
-    """FISTA's t_{k+1}, with t_{k+1}² - t_{k+1} = t_k²."""
+    """Return FISTA's t_{k+1}, with t_{k+1}² - t_{k+1} = t_k²."""
     return 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * t * t))
 
 
 def extrapolated(
     problem: Problem, run: Fista, x: Point, upper_weight: float, t: float | None
 ) -> Fista:
-    """The second half: x_{k+1} is ``x``, t_{k+1} is ``t``; None: the momentum ends there."""
+    """Do the second half: x_{k+1} is ``x``, t_{k+1} is ``t``, or None to reset the momentum."""
     y = x if t is None else mixed(run.x, x, 1.0 + (run.t - 1.0) / t)
     f_y, f_x = _upper(problem, x, y, upper_weight)
     (g_y,), (g_x,) = problem.lower.evaluate([y.g], [x.g])
@@ -145,7 +145,7 @@ def extrapolated(
 
 
 def step_size(problem: Problem, run: Fista, upper_weight: float, lower_weight: float) -> float:
-    """1/L_h1 = 1/(w_f L_f + w_g L_g) for a run with weights on both; a stand-in if h1 is linear."""
+    """Return 1/L_h1 = 1/(w_f L_f + w_g L_g), or a substitute if h1 is linear."""
     f, g = problem.upper, problem.lower
     smoothness = upper_weight * f.lipschitz + lower_weight * g.lipschitz
     if smoothness == 0.0 and run.f_y is not None:
@@ -155,10 +155,10 @@ def step_size(problem: Problem, run: Fista, upper_weight: float, lower_weight: f
 
 
 def evidence(before: Fista, after: Fista, upper_weight: float, lower_weight: float) -> StepEvidence:
-    """What a step has found out: the minorants at y_k weigh t_k, as in FISTA's own proof.
+    """Return a step's evidence: the minorant at y_k has weight t_k, as in FISTA's own proof.
 
     sum t_i = t_k², and h(x_{k+1}) - sum t_i (l_i(x) + h2(x))/t_k² <= |x - x_0|²/(2 step t_k²) for
-    all x in Z, l_i minorants of h1, so that the certificate follows the method's own rate.
+    all x in Z, with l_i minorants of h1, so the certificate follows the method's own rate.
     """
     t = before.t
     upper = () if before.f_y is None else ((upper_weight * t, before.f_y),)
@@ -171,7 +171,7 @@ def evidence(before: Fista, after: Fista, upper_weight: float, lower_weight: flo
 
 
 def _upper(problem: Problem, x: Point, y: Point, weight: float) -> tuple[Minorant | None, float]:
-    """f1's minorant at y, where f has a weight, and the value of f at x."""
+    """Return f1's minorant at y, if f has a weight, and the value of f at x."""
     if weight == 0.0:
         return None, problem.upper.evaluate([], [x.f])[1][0]
     (f_y,), (f_x,) = problem.upper.evaluate([y.f], [x.f])

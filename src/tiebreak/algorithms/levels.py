@@ -1,4 +1,4 @@
-"""The levels g_k of Algorithms 1 and 2 (line 1): where they come from, and the run on g for them.
+"""The levels g_k of Algorithms 1 and 2 (line 1), and the run on g that produces them.
 
 The run is `reference.accelerated_levels`, with b_k = (k+1)/(2 L_g) and B_{k+1} = B_k + b_k:
 
@@ -38,7 +38,7 @@ class OnlineLevels:
 class FixedLevels:
     """g_k = g_K for all k: first ``iterations`` steps on g alone, then the main loop.
 
-    Removes the logarithms from the bounds; one gradient of g per step less in the main loop.
+    This removes the logarithms from the bounds and saves one gradient of g per step later.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -55,9 +55,9 @@ class FixedLevels:
 
 @dataclass(frozen=True)
 class GivenLevels:
-    """g_k given by you: one number, a sequence (its last entry stays), or a callable of k.
+    """User-supplied g_k: one number, a sequence (its last entry is repeated), or a callable of k.
 
-    A level below g* may empty the cut; the step is then clipped, and no certificate relies on it.
+    A level below g* may make the cut empty; the step is then clipped. No certificate relies on g_k.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -72,7 +72,7 @@ class GivenLevels:
         self.at(0)
 
     def at(self, k: int) -> float:
-        """The level for step k."""
+        """Return the level for step k."""
         needed = "a number, a non-empty sequence of numbers or a callable of k"
         values: Any = self.values
         given = values
@@ -103,25 +103,25 @@ class LevelRun(NamedTuple):
     u: Array  # u_k, whose value is the level
     v: Array  # v_k
     u_image: Image  # of u under g's matrix
-    u_reach: Any  # and of what length it was mixed: see `mixed`
+    u_reach: Any  # the size of the terms that it was mixed from, see `mixed`
     g_w: Minorant  # g1 at w_k
     g_u: float  # g(u_k)
-    gradient_step: Array  # v_k - b_k grad g1(w_k), known ahead
+    gradient_step: Array  # v_k - b_k grad g1(w_k), computed ahead
     gradient_step_square: float  # its product with itself
 
     @classmethod
     def begin(cls, x: Point, g_x: Minorant, value: float, L_g: float) -> LevelRun:
-        """u_0 = v_0 = w_0 = x."""
+        """Start with u_0 = v_0 = w_0 = x."""
         step = arrays.plus(x.x, g_x.slope, -theory.auxiliary_step_size(0, L_g))
         return cls(0, 0.0, x.x, x.x, x.lower, None, g_x, value, step, arrays.dot(step, step))
 
     @property
     def u_point(self) -> Point:
-        """u_k with its image under g's matrix."""
+        """Return u_k with its image under g's matrix."""
         return Point(self.u, None, self.u_image, self.u_reach)
 
     def points(self, problem: Problem, v: Point, L_g: float) -> LevelPoints:
-        """u_{k+1} and w_{k+1} from v_{k+1}; the image of u is refreshed every REFRESH steps."""
+        """Return u_{k+1} and w_{k+1} from v_{k+1}; recompute u's image every REFRESH steps."""
         b, b_next = (theory.auxiliary_step_size(k, L_g) for k in (self.k, self.k + 1))
         B = self.B + b
         u = mixed(self.u_point, v, b / B)
@@ -130,18 +130,18 @@ class LevelRun(NamedTuple):
         return LevelPoints(v, u, mixed(u, v, b_next / (B + b_next)))
 
     def next_gradient_step(self, v: Point, slope: Array, L_g: float) -> Array:
-        """v_{k+1} - b_{k+1} grad g1(w_{k+1}), from ``slope``, that gradient."""
+        """Return v_{k+1} - b_{k+1} grad g1(w_{k+1}); ``slope`` is that gradient."""
         return arrays.plus(v.x, slope, -theory.auxiliary_step_size(self.k + 1, L_g))
 
     def advanced(
         self, points: LevelPoints, g_w: Minorant, g_u: float, step: Array, square: float, L_g: float
     ) -> LevelRun:
-        """The run one step later, with what was evaluated at its new points."""
+        """Return the run after one step, with what was evaluated at its new points."""
         (v, u, _), B = points, self.B + theory.auxiliary_step_size(self.k, L_g)
         return LevelRun(self.k + 1, B, u.x, v.x, u.lower, u.reach, g_w, g_u, step, square)
 
     def evidence_since(self, before: LevelRun) -> StepEvidence:
-        """The minorant of g at w_k with its weight b_k, and the value at u_{k+1}."""
+        """Return the minorant of g at w_k with its weight b_k, and the value at u_{k+1}."""
         return StepEvidence(
             lower=((self.B - before.B, before.g_w),),
             values=((self.g_u, self.u, self.g_w.reaching(self.u_point.g)),),

@@ -18,11 +18,11 @@ from tiebreak.functions import Minorant, PointWithImage, SmoothFunction
 from tiebreak.linalg import Array, Image, arrays, in_files
 from tiebreak.problem import Point, Problem, mixed
 
-SHRINK = 0.97  # of L after every step, so that it follows the curvature down as well as up
-TRIES = 100  # backtracking steps at most: then rounding is all that is left
-GROWTH = 1.3  # of L at least, if a step turns out to be too long
-EXTRA = 1.02  # times what L needs to be: just that would fail again by rounding
-MOST_GROWTH = 8.0  # of L at once: far too long a step tells too much, or nothing that is finite
+SHRINK = 0.97  # factor on L after every step, so that it follows the curvature down as well as up
+TRIES = 100  # maximum number of backtracking steps; after that only rounding is left
+GROWTH = 1.3  # minimum growth of L if a step was too long
+EXTRA = 1.02  # margin on the L that is needed, which might fail again by rounding
+MOST_GROWTH = 8.0  # maximum growth of L at a time: a far too long step overestimates L or overflows
 
 
 @in_files("adaptive.momentum")
@@ -32,64 +32,62 @@ class Momentum(NamedTuple):
     A: float  # A_k, the sum of the step sizes a_i
     x: Point  # x_k
     z: Point  # z_k
-    origin: Array  # z_0, where it began
+    origin: Array  # z_0, the start
     smoothness: float  # the estimate of L_h1, for the next step
     value: float  # h(x_k)
     steps: int
-    ahead: Minorants | None = None  # f1 and g1 at y_k, where the last pass has evaluated them too
+    ahead: Minorants | None = None  # f1 and g1 at y_k, if the last pass evaluated them too
 
     def restarted_if_risen(self, before: Momentum) -> Momentum:
-        """This run; or a new one from its point, if h has risen since ``before``.
+        """Return this run, or a new one from its point if h has risen since ``before``.
 
-        Or if its step sizes are about to overflow, as they may where h is nearly linear.
+        Also restart if its step sizes are about to overflow, as they may if h is nearly linear.
         """
-        # A stays far from overflow, with room for its products with values.
+        # Keep A and its products with values far from overflow.
         if (self.value <= before.value or self.steps < 3) and self.A < 2.0**900:
             return self
         return begin(self.x, self.smoothness, self.value)
 
 
 def begin(x: Point, smoothness: float, value: float) -> Momentum:
-    """A run from x: A_0 = 0, z_0 = x_0 = x."""
+    """Start a run from x: A_0 = 0, z_0 = x_0 = x."""
     return Momentum(0.0, x, x, x.x, smoothness, value, 0)
 
 
 class Step(NamedTuple):
-    """What one step has led to, what it has evaluated, and what `out_of_bounds` says of f and g."""
+    """The result of a step, what it evaluated, and what `out_of_bounds` says about f and g."""
 
     run: Momentum
     a: float
     y: Minorants  # f1 and g1 at y_k
-    f_x: float  # f(x_{k+1}), nan where f has no weight
+    f_x: float  # f(x_{k+1}), nan if f has no weight
     g_x: float
     violations: tuple[tuple[bool, bool], tuple[bool, bool]] = ((False, False), (False, False))
 
     @property
     def value(self) -> tuple[float, Array, Minorant]:
-        """g(x_{k+1}), as evidence."""
+        """Return g(x_{k+1}) as evidence."""
         x = self.run.x
         return self.g_x, x.x, self.y.g.reaching(x.g)
 
 
 class TrialStep(NamedTuple):
-    """A step with one L, and by how much h1 then rises above its minorant at y_k."""
+    """A step with a given L, and by how much h1 then exceeds its minorant at y_k."""
 
     step: Step
     rise: float
-    slack: float  # for rounding
+    slack: float  # allowance for rounding
     square: float  # |x_{k+1} - y_k|²
     f: tuple[float, float]  # f1(x_{k+1}) and <grad f1(y_k), x_{k+1} - y_k>
     g: tuple[float, float]
 
 
 def advance(problem: Problem, run: Momentum, eta: float) -> Generator[DataRequest, DataReply, Step]:
-    """One step, with the smallest L >= the estimate that the inequality allows."""
+    """Take a step with the smallest L >= the estimate that the inequality allows."""
     (f1, g1), L, y = problem.smooth_parts, run.smoothness, run.ahead
     for _ in range(TRIES):
         step, rise, slack, square, of_f, of_g = yield from _trial(problem, run, eta, L, y)
-        if (
-            math.isfinite(rise) and rise <= 0.5 * L * square + slack
-        ):  # where h1 is inf, slack is too
+        if math.isfinite(rise) and rise <= 0.5 * L * square + slack:  # if h1 is inf, so is slack
             break
         needed = 2.0 * rise / square if square > 0.0 else math.inf
         L = max(GROWTH * L, EXTRA * needed) if math.isfinite(needed) else MOST_GROWTH * L
@@ -105,7 +103,7 @@ def advance(problem: Problem, run: Momentum, eta: float) -> Generator[DataReques
 def _trial(
     problem: Problem, run: Momentum, eta: float, L: float, y: Minorants | None
 ) -> Generator[DataRequest, DataReply, TrialStep]:
-    """The step with this L; ``y`` is f1 and g1 at y_k, where they are known."""
+    """Take the step with this L; ``y`` holds f1 and g1 at y_k if they are known."""
     has_f = eta > 0.0
     a = _step_size(L, run.A)  # a_k
     A = run.A + a  # A_{k+1}
@@ -142,9 +140,9 @@ def _trial(
 
 
 def _next_y(problem: Problem, x: Point, z: Point, A: float, L: float) -> list[Point]:
-    """y_{k+1}, to be evaluated in the same data pass as x_{k+1}, when data passes are expensive.
+    """Return y_{k+1} for the data pass of x_{k+1} if data passes are expensive.
 
-    That is in vain only where L has to grow, or the run begins anew.
+    That is wasted only if L has to grow or the run restarts.
     """
     if not problem.shares_passes:
         return []
@@ -153,7 +151,7 @@ def _next_y(problem: Problem, x: Point, z: Point, A: float, L: float) -> list[Po
 
 
 def _step_size(L: float, A: float) -> float:
-    """a with L a² = A + a."""
+    """Return a with L a² = A + a."""
     return (1.0 + math.sqrt(1.0 + 4.0 * L * A)) / (2.0 * L)
 
 
@@ -164,39 +162,39 @@ T = TypeVar("T")
 class Minorants(NamedTuple):
     """f1 and g1 at one point."""
 
-    f: Minorant | None  # None where f has no weight
+    f: Minorant | None  # None if f has no weight
     g: Minorant
 
 
 class DataRequest(NamedTuple):
-    """Points to be multiplied by the matrices, to be evaluated with slopes, or values alone."""
+    """Points to multiply by the matrices, or to evaluate with slopes or without."""
 
-    has_f: bool  # otherwise it is about g alone
+    has_f: bool  # otherwise it concerns g alone
     forward: Sequence[Array] = ()
     at: Sequence[Point] = ()
     values_at: Sequence[Point] = ()
 
 
 class DataReply(NamedTuple):
-    """What was requested, in its order."""
+    """What was requested, in the same order."""
 
     points: list[Point]
     minorants: list[Minorants]
-    values: list[tuple[float, float]]  # f1 (nan where it was not requested) and g1
+    values: list[tuple[float, float]]  # f1 (nan if it was not requested) and g1
 
 
 def forward(has_f: bool, x: Array) -> Generator[DataRequest, DataReply, Point]:
-    """x with its images."""
+    """Return x with its images."""
     (point,) = (yield DataRequest(has_f, forward=[x])).points
     return point
 
 
 def run_together(problem: Problem, runs: Sequence[Generator[DataRequest, DataReply, T]]) -> list[T]:
-    """What the runs return.
+    """Advance several runs together and return their results.
 
-    A run on f and g is written as a generator. It yields a `DataRequest` (points to be multiplied,
-    or to be evaluated) and is sent a `DataReply`: what several runs request at the same time is
-    answered by one call of f and one of g, both begun before either is waited for.
+    A run on f and g is written as a generator. It yields a `DataRequest` (points to multiply or to
+    evaluate) and is sent a `DataReply`. One call of f and one of g answer what several runs request
+    at the same time; both are started before we wait for either.
     """
     requests = {i: next(run) for i, run in enumerate(runs)}
     returned: dict[int, T] = {}
@@ -230,7 +228,7 @@ def _replies(problem: Problem, requests: Sequence[DataRequest]) -> list[DataRepl
 def _begin(
     h: SmoothFunction, requests: Sequence[DataRequest], of: Callable[[Point], PointWithImage]
 ) -> Callable[[], tuple[Iterator[Image], Iterator[Minorant], Iterator[float]]]:
-    """All that the requests ask of h, in their order, once it is waited for."""
+    """Start what the requests ask of h; the result returns it in their order."""
     images = h.forward(*(x for request in requests for x in request.forward))
     at = [of(point) for request in requests for point in request.at]
     values_at = [of(point) for request in requests for point in request.values_at]

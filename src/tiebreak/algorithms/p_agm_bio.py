@@ -3,7 +3,7 @@
 Cao, Jiang, Yazdandoost Hamedani, Mokhtari: An accelerated gradient method for convex smooth simple
 bilevel optimization, NeurIPS 2024, arXiv 2402.08097.
 
-`tiebreak.algorithms.reference` has it as printed, in plain NumPy; the steps here equal its steps.
+`tiebreak.algorithms.reference` has it as printed, in plain NumPy; both take the same steps.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from tiebreak.problem import Problem
 class PAGMBiO(Accelerated):
     """Proximal AGM-BiO, for f = f1 + f2 and g = g1 + g2 with penalties f2 and g2.
 
-    Algorithm 2, with a_k = gamma (k+1)/(4 L_f); L_f is that of f1, or a unit-free stand-in where
-    f1 is linear or absent (every positive number is admissible there):
+    Algorithm 2, with a_k = gamma (k+1)/(4 L_f); L_f is that of f1, or a unit-free substitute if
+    f1 is linear or absent (any positive number is admissible then):
 
         y_k     = (A_k x_k + a_k z_k)/(A_k + a_k)
         z_{k+1} = argmin a_k f2(z) + ½|z - (z_k - a_k grad f1(y_k))|²
                   over { z in Z : g1(y_k) + <grad g1(y_k), z - y_k> + g2(z) <= g_k }
         x_{k+1} = (A_k x_k + a_k z_{k+1})/(A_k + a_k),   A_{k+1} = A_k + a_k
 
-    and the levels g_k from an accelerated proximal gradient run on g.  Without penalties it is
+    and the levels g_k come from an accelerated proximal gradient run on g. Without penalties it is
     AGM-BiO bit for bit; an indicator in f or g is a part of Z.
 
     Args:
-        gamma: in (0, 1], or None for the theorem that applies, as in AGMBiO; where f has a penalty,
-            the rule of Theorem 2 with order 2 also where no error bound is known.
+        gamma: in (0, 1], or None for the theorem that applies, as in AGMBiO; if f has a penalty,
+            the rule of Theorem 2 with order 2, even if no error bound is known.
         levels: where g_k comes from: OnlineLevels(), FixedLevels(iterations), GivenLevels(values).
-        horizon: T of Theorem 2, the planned number of steps; ``solve`` puts max_iter.
+        horizon: T of Theorem 2, the planned number of steps; ``solve`` uses max_iter.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -68,9 +68,9 @@ class PAGMBiO(Accelerated):
     def line_6(
         self, problem: Problem, v: GradientStep, a: float, c: Array, beta: float, guess: float
     ) -> tuple[Array, float]:
-        """The prox of a f2 within Z and the cut, which is curved where g has a penalty."""
+        """Return the prox of a f2 within Z and the cut, which is curved if g has a penalty."""
         return prox_cut(problem.joint, v.point, a, c, beta, guess)
 
     def lower_step(self, problem: Problem, v: Array, b: float, square: float) -> Array:
-        """The prox of b g2 within Z."""
+        """Return the prox of b g2 within Z."""
         return problem.prox(v, 0.0, b)

@@ -1,4 +1,4 @@
-"""PrimalDual: Malitsky's primal-dual method, read at its last iterate, with a ratio that adapts.
+"""PrimalDual: Malitsky's primal-dual method, with the last iterate and an adaptive ratio.
 
 Malitsky: Chambolle-Pock and Tseng's methods: relationship and extension to the bilevel
 optimization, arXiv 1706.02602, 2017 (a later version has another title).
@@ -38,32 +38,33 @@ from tiebreak.problem import Point, Problem, mixed
 from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import Ended
 
-SAFETY = 0.99  # of the longest step for which convergence is proved: that needs less than 1
-EPOCH, SHORTEST = 1.5, 16  # sigma changes when k has grown so much, and by so many steps at least
-# The j-th change of sigma is at most by the factor exp(FREEDOM/j^DECAY). The sum of these exponents
-# is finite, as the theorem on changing step sizes asks, and leaves room for any units: over 40.
+SAFETY = 0.99  # share of the longest step; convergence is proved for shares below 1
+# sigma changes when k has grown by this factor, and by at least this many steps
+EPOCH, SHORTEST = 1.5, 16
+# The j-th change of sigma is at most a factor exp(FREEDOM/j^DECAY). The sum of these exponents is
+# finite, as the theorem on changing step sizes requires, but over 40, which suffices for any units.
 FREEDOM, DECAY = 10.0, 1.1
 
 
 @in_files("primal-dual.mark")
 class Mark(NamedTuple):
-    """Where sigma changed for the last time: x_k, and its multiplier and cut at y_k."""
+    """The last change of sigma: x_k, and its multiplier and cut at y_k."""
 
     x: Array
     multiplier: float
     cut: Minorant
-    changes: int  # of sigma, so far
-    due: int  # the step k of the next one
+    changes: int  # number of changes of sigma so far
+    due: int  # the step k of the next change
 
 
 @in_files("primal-dual.operator")
 class OperatorDual(NamedTuple):
-    """The dual variable of D x - center where f2 is a penalty of that."""
+    """The dual variable of D x - center if f2 is a penalty on that."""
 
     u: Array
-    pull: Array  # D'(2 u_k - u_{k-1}), like x
+    pull: Array  # D'(2 u_k - u_{k-1}), of the size of x
     square: float  # a bound on |D|²
-    gap: float = math.inf  # about |f(x_k) - f*|, at the last step where that was asked for
+    gap: float = math.inf  # about |f(x_k) - f*|, at the last step that asked for it
     finished: Ended = NOT_ENDED
 
 
@@ -86,7 +87,7 @@ class State(NamedTuple):
     lipschitz_violations: tuple[int, int]  # how often f, g were seen to break a promise:
     convexity_violations: tuple[int, int]  # see `out_of_bounds`
     evidence: StepEvidence
-    dual: OperatorDual | None = None  # where f2 is a penalty of D x
+    dual: OperatorDual | None = None  # if f2 is a penalty on D x
 
     @property
     def x(self) -> Array:
@@ -96,41 +97,42 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class PrimalDual(Method):
-    """Tseng's accelerated method with a weight of f that falls like 1/k; answers with x_k, not s_k.
+    """Tseng's accelerated method with a weight on f that decreases like 1/k; returns x_k, not s_k.
 
         y_k     = (Lambda_k s_k + sigma x_k)/Lambda_{k+1},   Lambda_{k+1} = Lambda_k + sigma
         x_{k+1} = prox of tau (f2 + Lambda_{k+1} g2) on Z
                   at x_k - tau (grad f1(x_k) + Lambda_{k+1} grad g1(y_k))
         s_{k+1} = (Lambda_k s_k + sigma x_{k+1})/Lambda_{k+1},   tau (sigma L_g + L_f/2) < 1
 
-    where f = f1 + f2 and g = g1 + g2, smooth + penalty, Lambda_0 = 0. With sigma held Lambda_k =
+    where f = f1 + f2 and g = g1 + g2, smooth + penalty, Lambda_0 = 0. With sigma fixed, Lambda_k =
     sigma k, which gives the paper's averages with weights 1/(k+1). For g = ½|Ax - b|² this is
-    Chambolle and Pock's method for min f s.t. Ax = b, that of Condat and Vu where f1 != 0: the dual
-    variable u_k = Lambda_k (A s_k - b) enters by A'u_k = Lambda_k grad g(s_k) alone, and b need not
-    be in the range of A. Lambda_k is the multiplier of g: with the minorants l_f of f1 at x_k and
-    l_g of g1 at y_k, f* >= min over Z of l_f + f2 + Lambda_{k+1} (l_g + g2 - g*) at every step.
+    Chambolle and Pock's method for min f s.t. Ax = b, or that of Condat and Vu if f1 != 0: the dual
+    variable u_k = Lambda_k (A s_k - b) enters only through A'u_k = Lambda_k grad g(s_k), and b need
+    not be in the range of A. Lambda_k is the multiplier of g: with the minorants l_f of f1 at x_k
+    and l_g of g1 at y_k, f* >= min over Z of l_f + f2 + Lambda_{k+1} (l_g + g2 - g*) at every step.
 
-    **The ratio of both steps.** The dual step is sigma, the primal one then as long as allowed. The
-    dual is kept in Lambda and s whatever the next sigma is, so that changing it loses nothing. As
-    in PDLP (Applegate et al. 2021) sigma/tau becomes |du|²/|dx|², what dual and primal have moved
-    since the last change: slow modes of g move x little and the dual far, and ask for a larger
-    sigma. |du|² = <A'du, dw>, where du = A dw, is found from gradients of g alone, with x_k in
-    place of a minimiser of g. sigma L_g is kept above L_f/2, below which tau gains nothing.
+    **The ratio of both steps.** The dual step is sigma, and the primal step is then as long as
+    allowed. The dual is kept in Lambda and s whatever the next sigma is, so changing sigma loses
+    nothing. As in PDLP (Applegate et al. 2021), sigma/tau becomes |du|²/|dx|², where du and dx are
+    the moves of dual and primal since the last change: slow modes of g move x little and the dual
+    far, and need a larger sigma. |du|² = <A'du, dw>, where du = A dw, follows from gradients of g,
+    with x_k instead of a minimiser of g. sigma L_g stays above L_f/2, below which tau gains
+    nothing.
 
-    **A penalty of D x above**, f2(x) = p(D x - c), has no prox. Its dual variable u is held, as by
-    Condat and Vu, and a step takes D'(2 u_k - u_{k-1}) in place of the prox of f2:
+    **A penalty on D x in f**, f2(x) = p(D x - c), has no prox. We keep its dual variable u, as
+    Condat and Vu do, and a step uses D'(2 u_k - u_{k-1}) instead of the prox of f2:
 
-        u_{k+1} = the nearest to u_k + sigma_D (D x_{k+1} - c) with <u, r> <= p(r) for all r
+        u_{k+1} = the point nearest u_k + sigma_D (D x_{k+1} - c) with <u, r> <= p(r) for all r
 
-    with sigma_D |D|² = sigma L_g, so that tau (2 sigma L_g + L_f/2) < 1. Its end is by an estimate:
-    of f less its dual, and of what A x is off times its multiplier.
+    with sigma_D |D|² = sigma L_g, so that tau (2 sigma L_g + L_f/2) < 1. It stops by an
+    estimate: f minus its dual value, plus the error of A x times its multiplier.
 
-    L_f and L_g are those of the functions where known, estimates otherwise; both grow where
-    f1(x_{k+1}) or g1(s_{k+1}) lies higher above the minorant at x_k or y_k than they allow.
+    L_f and L_g are those of the functions if known, otherwise estimates; they grow if f1(x_{k+1})
+    or g1(s_{k+1}) exceeds the minorant at x_k or y_k by more than they allow.
 
     Args:
-        ratio: sigma L_g/L_f, held for the whole run (with the slope of f over a typical length for
-            L_f where f1 is linear); None: it is 1 at first, and adapts.
+        ratio: sigma L_g/L_f, fixed for the whole run (if f1 is linear, L_f is the slope of f over a
+            typical length). If None, it is 1 at first and adapts.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -150,13 +152,13 @@ class PrimalDual(Method):
         "f, g convex, each smooth + penalty; both penalties and Z with a joint prox; no constants"
     )
     guarantee: ClassVar[str] = (
-        "paper: with a held ratio and f by its prox, g - g* = o(1/k) at the average s_k; the last "
-        "iterate x_k converges where g is least squares and a multiplier exists (Condat, Vu), "
-        "elsewhere no convergence theorem applies to it"
+        "paper: with a fixed ratio and f by its prox, g - g* = o(1/k) at the average s_k; the last "
+        "iterate x_k converges if g is least squares and a multiplier exists (Condat, Vu), "
+        "otherwise no convergence theorem applies to it"
     )
     cites: ClassVar[tuple[str, ...]] = ("malitsky2017", "applegate2021")
     rates: ClassVar[tuple[Rate, ...]] = (
-        Rate("g", 1.0, "a held ratio, f by its prox", at="the average s_k"),
+        Rate("g", 1.0, "a fixed ratio, f by its prox", at="the average s_k"),
     )
     output: ClassVar[str] = "the last iterate (the paper's rate is for the average s_k)"
 
@@ -164,7 +166,7 @@ class PrimalDual(Method):
         check_positive(self, "ratio")
 
     def check(self, problem: Problem) -> Refusal | None:
-        if isinstance(problem.penalties[0].terms, OperatorTerms):  # whose prox is not needed
+        if isinstance(problem.penalties[0].terms, OperatorTerms):  # its prox is not needed
             return refusal_of(lambda: problem.lower_joint)
         return need_joint_prox("PrimalDual", problem)
 
@@ -176,7 +178,7 @@ class PrimalDual(Method):
         return f"primal-dual, {ratio}, last iterate"
 
     def report(self, state: State) -> StateReport:
-        """When there is a proof, and what the consistency checks have found."""
+        """Report whether there is a proof, and what the consistency checks have found."""
         return StateReport(
             NOT_ENDED if state.dual is None else state.dual.finished,
             is_milestone=len(state.evidence.lower) > 1,  # a proof
@@ -185,7 +187,7 @@ class PrimalDual(Method):
         )
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """s_0 = x_0, the start, and no multiplier."""
+        """Start with s_0 = x_0 and no multiplier."""
         (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
         (x,) = problem.forward(problem.domain.project(x0))
         upper, lower = f1.evaluate_async([x.f]), g1.evaluate_async([x.g])
@@ -205,10 +207,10 @@ class PrimalDual(Method):
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
-        """One step with the smallest L_f and L_g >= the estimates that both inequalities allow."""
+        """Take a step with the least L_f and L_g >= the estimates that both inequalities allow."""
         if state.dual is not None and state.dual.finished.why:
             return state
-        mark, sigma = state.mark, state.sigma  # sigma: of the step after this one
+        mark, sigma = state.mark, state.sigma  # sigma is for the step after this one
         if self.ratio is None and state.k >= mark.due:
             mark, sigma = _changed(state)
         for _ in range(TRIES):
@@ -226,7 +228,7 @@ class PrimalDual(Method):
 
 
 def _trial(problem: Problem, state: State, sigma: float) -> State:
-    """The step with these L_f and L_g; the state after it has larger ones if they are too small.
+    """Take the step with these L_f and L_g; the new state has larger ones if they are too small.
 
     y_{k+1}, with the next ``sigma``, is evaluated in the same pass as x_{k+1}.
     """
@@ -271,7 +273,7 @@ def _trial(problem: Problem, state: State, sigma: float) -> State:
 
 
 def _changed(state: State) -> tuple[Mark, float]:
-    """The next sigma, from what x and the dual have moved since the last change, and a new mark."""
+    """Return a new mark and the next sigma, from the moves of x and of the dual."""
     mark, x, cut, k = state.mark, state.x, state.g_y, state.k
     multiplier = state.multiplier + state.sigma
     dx = x - mark.x
@@ -279,7 +281,7 @@ def _changed(state: State) -> tuple[Mark, float]:
     du = multiplier * cut.slope - mark.multiplier * mark.cut.slope
     dual, primal, size = arrays.dots((du, dw), (dx, dx), (x, x))
     sigma, j = state.sigma, mark.changes + 1
-    # What x has moved may be rounding if it is less; sums over many steps lose half of the digits.
+    # A smaller move of x may be rounding: sums over many steps lose half of the digits.
     if dual > 0.0 and primal > arrays.epsilon(x) * size:
         balanced = math.sqrt(dual / primal / state.L_g)  # tau = 1/(sigma L_g)
         factor = max(balanced, 0.5 * state.L_f / state.L_g) / sigma
@@ -288,7 +290,7 @@ def _changed(state: State) -> tuple[Mark, float]:
     return Mark(x, multiplier, cut, j, max(k + SHORTEST, int(EPOCH * k))), sigma
 
 
-# -- a penalty of D x above -----------------------------------------------------------------------
+# -- a penalty on D x in f ------------------------------------------------------------------------
 
 
 def _first_dual(terms: Terms, x: Array) -> OperatorDual | None:
@@ -299,7 +301,7 @@ def _first_dual(terms: Terms, x: Array) -> OperatorDual | None:
 
 
 def _next_dual(terms: Terms, dual: OperatorDual, x: Array, across: float) -> OperatorDual:
-    """After a step to x, with sigma L_g ``across``."""
+    """Return the dual after a step to x; ``across`` is sigma L_g."""
     assert isinstance(terms, OperatorTerms)
     u = dual.u
     if dual.square > 0.0:
@@ -308,9 +310,11 @@ def _next_dual(terms: Terms, dual: OperatorDual, x: Array, across: float) -> Ope
 
 
 def _gap(problem: Problem, state: State) -> float:
-    """About |f(x_k) - f*|: f2 less its dual, what the slopes leave, and the price of A x being off.
+    """Estimate |f(x_k) - f*|: f2 minus its dual, the rest of the slopes, and the cost of A x's
+    error.
 
-    With q = |u|² of the dual variable of A x as in `with_proof`, and |A (x_k - x*)|² = 2 (g - g*).
+    Here q = |u|² for the dual variable of A x, as in `with_proof`, and |A (x_k - x*)|² = 2 (g -
+    g*).
     """
     terms, x, y, dual = problem.penalties[0].terms, state.point, state.g_y, state.dual
     assert isinstance(terms, OperatorTerms)
@@ -331,7 +335,7 @@ def _gap(problem: Problem, state: State) -> float:
 def _needed(
     h: SmoothFunction, at: Minorant, L: float, value: float, inner: float, square: float
 ) -> float:
-    """L, or a larger one if h(at + dx) = value > at.value + <slope, dx> + L/2 |dx|² surely."""
+    """Return L, or more if certainly h(at + dx) = value > at.value + <slope, dx> + L/2 |dx|²."""
     rise = value - at.value - inner
     if rise <= 0.5 * L * square or square == 0.0:
         return L
@@ -346,34 +350,35 @@ def _needed(
 def _known_or_seen(
     problem: Problem, h: SmoothFunction, here: Minorant, other: Minorant
 ) -> tuple[float, bool]:
-    """L_h if it is known, otherwise a first estimate; and whether h was seen not to be convex."""
+    """Return L_h if known, otherwise an estimate, and whether h was seen not to be convex."""
     if math.isfinite(h.known_lipschitz):
         return h.known_lipschitz, False
     return first_curvature(problem, h, here, other)
 
 
 def _stand_in(problem: Problem, h: Function, h_x: Minorant, g_x: Minorant) -> float:
-    """For an L_h of 0: how much the slope of h is per typical length, its penalty included."""
+    """Return a substitute for L_h = 0: the slope of h per typical length, penalty included."""
     if math.isfinite(h.lipschitz):
         return typical_curvature(problem, h, h_x, g_x) or 1.0
     return arrays.norm(h_x.slope) / typical_length(problem, g_x) or 1.0
 
 
-INSIDE = 1e-5  # the multiplier is so much smaller at least: a slope inside the dual ball of f2
+INSIDE = 1e-5  # shrink the multiplier at least by this, so that the slope is inside f2's dual ball
 
 
 def with_proof(problem: Problem, state: State) -> StepEvidence:
-    """The evidence of the last step and of two more gradients of g1: at x_k, and of a better cut.
+    """Return the evidence of the last step and of two more gradients of g1, at x_k and a better
+    cut.
 
-    The cut of a step, at y_k with the multiplier Lambda_k, proves f* but for q/(2 Lambda_k), where
-    q is |u|² for the dual variable u: that falls like 1/k, much slower than the error of x_k. The
-    cut at x_k + (s_k - x_k) Lambda_k/Lambda with a larger Lambda stands for the same dual, for
+    The cut of a step, at y_k with the multiplier Lambda_k, proves f* up to q/(2 Lambda_k), where q
+    is |u|² for the dual variable u. That decreases like 1/k, much more slowly than the error of
+    x_k. The cut at x_k + (s_k - x_k) Lambda_k/Lambda with a larger Lambda has the same dual, since
 
         Lambda grad g1 = Lambda_k grad g1(s_k) + (Lambda - Lambda_k) grad g1(x_k)
 
-    if g1 is quadratic, and about so otherwise. What it adds is as small as x_k is optimal below: it
-    costs at most Lambda times ``excess``, a bound on g(x_k) - g*. The best Lambda has both costs
-    alike. These are only minorants: what they prove is for the bound accumulator to say.
+    if g1 is quadratic, and approximately otherwise. Its extra cost is at most Lambda times
+    ``excess``, a bound on g(x_k) - g*. The best Lambda makes both costs equal. These are only
+    minorants: the bound accumulator decides what they prove.
     """
     g1, x, evidence = problem.smooth_parts[1], state.point, state.evidence
     ((g_x,), _) = g1.evaluate([x.g])
@@ -396,9 +401,9 @@ def with_proof(problem: Problem, state: State) -> StepEvidence:
 
 
 def _excess(problem: Problem, state: State, g_x: Minorant) -> tuple[float, float]:
-    """About g(x_k) - g*, at most, from a proximal gradient step on g, and how far its slope is off.
+    """Estimate g(x_k) - g* from above by a proximal gradient step on g, and its slope's error.
 
-    Rounding is included in both.
+    Both include rounding.
     """
     x, t = state.x, 1.0 / state.L_g
     length, reach = arrays.norm(x), problem.domain.diameter_in(int(x.shape[0]))

@@ -1,10 +1,10 @@
-"""Algorithms 1 and 2 as the paper prints them, to be read beside it; the fast ones must equal them.
+"""Algorithms 1 and 2 as printed in the paper, to read next to it; tests compare the fast ones.
 
 Cao, Jiang, Yazdandoost Hamedani, Mokhtari: An accelerated gradient method for convex smooth simple
 bilevel optimization, NeurIPS 2024, arXiv 2402.08097.
 
-Plain NumPy, the paper's letters, nothing of the rest of the library and nothing done for speed.
-Comments give the number of the algorithm's line.  A whole run with slow parts, on the set Z:
+The code is plain NumPy in the paper's notation, independent of the rest of the library and without
+any tricks for speed. Comments give line numbers of the algorithm. A complete run on the set Z:
 
     project_cut = partial(projection_onto_cut, project)  # project(v) is the nearest point of Z
     levels = accelerated_levels(g, grad_g, lambda v, b: project(v), L_g, x_0)
@@ -38,7 +38,7 @@ def agm_bio(
 ) -> Iterator[Iterates]:
     """Algorithm 1, AGM-BiO: minimise a smooth f over the minimisers of a smooth g on Z.
 
-    Yields y_k, z_{k+1} and x_{k+1} of each step; the last x is what line 10 returns.
+    Yields y_k, z_{k+1} and x_{k+1} of each step; line 10 returns the last x.
 
     Args:
         project_cut: (v, c, beta) -> the projection of v onto { z in Z : <c, z> <= beta }.
@@ -70,9 +70,9 @@ def p_agm_bio(
     L_f: float,
     gamma: float = 1.0,
 ) -> Iterator[Iterates]:
-    """Algorithm 2, P-AGM-BiO: the same for f = f1 + f2 and g = g1 + g2 with smooth f1 and g1.
+    """Algorithm 2, P-AGM-BiO: Algorithm 1 for f = f1 + f2 and g = g1 + g2 with smooth f1 and g1.
 
-    Yields y_k, z_{k+1} and x_{k+1} of each step; the last x is what line 10 returns.
+    Yields y_k, z_{k+1} and x_{k+1} of each step; line 10 returns the last x.
 
     Args:
         prox_cut: (v, a, c, beta) -> the z that minimises a f2(z) + ½|z - v|² where
@@ -105,7 +105,7 @@ def accelerated_levels(
     L_g: float,
     x_0: Vector,
 ) -> Iterator[float]:
-    """g_0, g_1, ... without end, by an accelerated proximal gradient run on g = g1 + g2 alone.
+    """Yield g_0, g_1, ... from an accelerated proximal gradient run on g = g1 + g2 alone.
 
     g_k is the least of g(x_0), g(u_1), ..., g(u_{k+1}): one step ahead, because the theorems ask
     for g_k - g* <= 2 L_g |x_0 - x*|²/(k+1)².
@@ -131,7 +131,7 @@ def accelerated_levels(
 def projection_onto_cut(
     project: Callable[[Vector], Vector], v: Vector, c: Vector, beta: float
 ) -> Vector:
-    """Line 6 of Algorithm 1 from the projection onto Z alone.
+    """Do line 6 of Algorithm 1 with nothing but the projection onto Z.
 
     It is the projection of v - mu c onto Z, where mu >= 0 is the multiplier of the cut.
     """
@@ -146,12 +146,12 @@ def prox_within_cut(
     c: Vector,
     beta: float,
 ) -> Vector:
-    """Line 6 of Algorithm 2 from prox(v, a, mu) = argmin of a f2(z) + mu g2(z) + ½|z - v|²."""
+    """Do line 6 of Algorithm 2 with prox(v, a, mu) = argmin of a f2(z) + mu g2(z) + ½|z - v|²."""
     return first_within(lambda mu: prox(v - mu * c, a, mu), lambda z: float(c @ z) + g2(z) - beta)
 
 
 def first_within(path: Callable[[float], Vector], gap: Value) -> Vector:
-    """path(mu) for the smallest mu >= 0 with gap(path(mu)) <= 0; the gap never rises with mu."""
+    """Return path(mu) for the least mu >= 0 with gap(path(mu)) <= 0; gap must not rise with mu."""
     z = path(0.0)
     if gap(z) <= 0.0:
         return z

@@ -29,7 +29,7 @@ from tiebreak.proofs.evidence import StepEvidence
 
 @in_files("a-irg")
 class State(NamedTuple):
-    """Everything a run needs to go on; arrays and numbers only."""
+    """Everything a run needs to continue, as arrays and numbers."""
 
     k: int
     f_x: Minorant  # f and g at x_k
@@ -109,7 +109,7 @@ class AIRG(Method):
         return f"a-IRG, gamma_0 = {gamma}, eta_0 = {eta}, b = {self.b:g}, averaged"
 
     def report(self, state: State) -> StateReport:
-        """The reach of the average."""
+        """Report the reach of the average."""
         return StateReport(reach=state.average.reach)
 
     def init(self, problem: Problem, x0: Array) -> State:

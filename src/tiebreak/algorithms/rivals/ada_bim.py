@@ -27,7 +27,7 @@ from tiebreak.proofs.evidence import StepEvidence
 
 @in_files("ada-bim")
 class State(NamedTuple):
-    """Everything a run needs to go on; arrays and numbers only."""
+    """Everything a run needs to continue, as arrays and numbers."""
 
     k: int
     f_x: Minorant  # of f1 and g1 at x_k

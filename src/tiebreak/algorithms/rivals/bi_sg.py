@@ -30,7 +30,7 @@ from tiebreak.proofs.evidence import StepEvidence
 
 @in_files("bi-sg")
 class State(NamedTuple):
-    """Everything a run needs to go on; arrays and numbers only."""
+    """Everything a run needs to continue, as arrays and numbers."""
 
     k: int
     alternation: Alternation  # y_k in Z, and x_k, the upper step from there, outside

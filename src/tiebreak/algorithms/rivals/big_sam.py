@@ -30,7 +30,7 @@ from tiebreak.proofs.evidence import StepEvidence
 
 @in_files("big-sam")
 class State(NamedTuple):
-    """Everything a run needs to go on; arrays and numbers only."""
+    """Everything a run needs to continue, as arrays and numbers."""
 
     k: int
     answer: Point  # y_k, in Z

@@ -70,7 +70,7 @@ class BisectionFindings(NamedTuple):
 
 @in_files("bisec-bio")
 class State(NamedTuple):
-    """Everything a run needs to go on; arrays and numbers only."""
+    """Everything a run needs to continue, as arrays and numbers."""
 
     k: int  # steps of FISTA in all
     x: Array  # the point accepted last

@@ -34,7 +34,7 @@ from tiebreak.sets import argmin_cut
 
 @in_files("cg-bio")
 class State(NamedTuple):
-    """Everything a run needs to go on; arrays and numbers only."""
+    """Everything a run needs to continue, as arrays and numbers."""
 
     k: int  # steps of the second phase
     first_steps: int  # steps of the first phase

@@ -26,7 +26,7 @@ from tiebreak.proofs.evidence import StepEvidence
 
 @in_files("dbgd")
 class State(NamedTuple):
-    """Everything a run needs to go on; arrays and numbers only."""
+    """Everything a run needs to continue, as arrays and numbers."""
 
     k: int
     f_x: Minorant  # both levels at x_k, in Z

@@ -32,7 +32,7 @@ from tiebreak.proofs.evidence import StepEvidence
 
 @in_files("diagonal")
 class State(NamedTuple):
-    """Everything a run needs to go on; arrays and numbers only."""
+    """Everything a run needs to continue, as arrays and numbers."""
 
     k: int
     run: Fista  # x_k and y_k, its t_k is the weight of y_k in the proof
@@ -154,7 +154,7 @@ class Diagonal(Method):
         return {"the last iterate": state.run.x.x} if self.average else {}
 
     def report(self, state: State) -> StateReport:
-        """The reach of the average."""
+        """Report the reach of the average."""
         return StateReport(reach=state.answer.reach)
 
     def init(self, problem: Problem, x0: Array) -> State:

@@ -33,7 +33,7 @@ from tiebreak.proofs.gate import RULE, Ended
 
 @in_files("fc-bio")
 class State(NamedTuple):
-    """Everything a run needs to go on; arrays and numbers only."""
+    """Everything a run needs to continue, as arrays and numbers."""
 
     k: int
     first_steps: int  # of the first phase, where g is smooth

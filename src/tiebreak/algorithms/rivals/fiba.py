@@ -26,7 +26,7 @@ from tiebreak.proofs.evidence import StepEvidence
 
 @in_files("fiba")
 class State(NamedTuple):
-    """Everything a run needs to go on; arrays and numbers only."""
+    """Everything a run needs to continue, as arrays and numbers."""
 
     k: int
     run: Fista  # of g alone: f is evaluated elsewhere

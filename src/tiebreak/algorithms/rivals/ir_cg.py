@@ -30,7 +30,7 @@ from tiebreak.sets import has_argmin, projected
 
 @in_files("ir-cg")
 class State(NamedTuple):
-    """Everything a run needs to go on; arrays and numbers only."""
+    """Everything a run needs to continue, as arrays and numbers."""
 
     k: int
     iterate: Point  # x_t
@@ -113,7 +113,7 @@ class IRCG(Method):
         return f"IR-CG, weight of f {self.c:g} L_g/L_f (t+1)^-{self.p:g}, averaged"
 
     def report(self, state: State) -> StateReport:
-        """The reach of the average."""
+        """Report the reach of the average."""
         return StateReport(reach=state.answer.reach)
 
     def points(self, state: State) -> dict[str, Array]:

@@ -39,7 +39,7 @@ class OwnBound(NamedTuple):
 
 @in_files("mng")
 class State(NamedTuple):
-    """Everything a run needs to go on; arrays and numbers only."""
+    """Everything a run needs to continue, as arrays and numbers."""
 
     k: int
     center: Array

@@ -58,7 +58,7 @@ class PBAPG(Method):
             M/D to L_f, D how far the lower level moves. The AGM-BiO paper's runs have 1e4.
         accuracy: eps, wanted of f; None: what the theory promises for ``horizon``.
         adaptive: let gamma grow.
-        horizon: K, the planned number of steps; ``solve`` puts max_iter.
+        horizon: K, the planned number of steps; ``solve`` uses max_iter.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])

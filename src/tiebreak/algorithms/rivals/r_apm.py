@@ -44,7 +44,7 @@ class RAPM(Method):
             (and M > 0), otherwise 1/(K+1), as the paper has it: give your own where the units of f
             and g are far apart.
         step_size: s, at most 1/(L_g + eta L_f), which it is if None.
-        horizon: K, the planned number of steps; ``solve`` puts max_iter.
+        horizon: K, the planned number of steps; ``solve`` uses max_iter.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])

@@ -44,7 +44,7 @@ class RVFISTA(Method):
 
     Args:
         p: of eta.
-        horizon: K, the planned number of steps; ``solve`` puts max_iter.
+        horizon: K, the planned number of steps; ``solve`` uses max_iter.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])

@@ -34,7 +34,7 @@ from tiebreak.proofs.evidence import StepEvidence
 
 @in_files("sea")
 class State(NamedTuple):
-    """Everything a run needs to go on; arrays and numbers only."""
+    """Everything a run needs to continue, as arrays and numbers."""
 
     k: int
     alternation: Alternation  # x_k in Z, and y_k = x_k - s grad f(x_k) outside
@@ -67,7 +67,7 @@ class SEA(Method):
         upper_step: s; D/(G sqrt(T)) if None, with the diameter D of Z and
             G = |grad f(x_0)| + L_f D.
         lower_step: t, at most 1/L_g, which it is if None.
-        horizon: T, the planned number of steps; ``solve`` puts max_iter.
+        horizon: T, the planned number of steps; ``solve`` uses max_iter.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -122,7 +122,7 @@ class SEA(Method):
         return f"SEA, upper steps {s}, lower steps {t}, averaged{proved}"
 
     def report(self, state: State) -> StateReport:
-        """The reach of the average."""
+        """Report the reach of the average."""
         return StateReport(reach=state.average.reach)
 
     def init(self, problem: Problem, x0: Array) -> State:

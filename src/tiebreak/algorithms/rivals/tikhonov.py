@@ -35,7 +35,7 @@ class Phase(NamedTuple):
 
 @in_files("tikhonov")
 class State(NamedTuple):
-    """Everything a run needs to go on; arrays and numbers only."""
+    """Everything a run needs to continue, as arrays and numbers."""
 
     k: int
     run: Fista
