@@ -735,7 +735,7 @@ REFUSED = [
         BisecBiO(),
         {"upper": tb.Linear([1.0, -1.0]), "domain": tb.Orthant()},
         "BisecBiO: upper must be bounded below on the domain, "
-        "got a function that falls for ever on Orthant",
+        "got a function that is unbounded below on Orthant",
     ),
     (
         BisecBiO(),

@@ -153,7 +153,9 @@ def test_an_indicator_and_a_domain_make_an_intersection():
 
 # --- who takes them -------------------------------------------------------------------------------
 
-REFUSAL = "domain must have a cheap projection, got {}; conic and exact are the methods that take such sets"  # noqa: E501
+REFUSAL = (
+    "domain must have a cheap projection, got {}; the methods conic and exact accept such sets"  # noqa: E501
+)
 
 
 @pytest.mark.parametrize("domain", [TRIANGLE, CONE, TRIANGLE & tb.Ball(1.0)], ids=repr)

@@ -1,4 +1,4 @@
-"""a-IRG: one projected gradient step on g + eta_k f with eta_k falling to zero, averaged.
+"""a-IRG: averaged projected gradient steps on g + eta_k f, with eta_k decreasing to zero.
 
 Kaushik, Yousefian: A method with convergence rates for optimization problems with variational
 inequality constraints, SIAM J. Optim. 2021.
@@ -34,7 +34,7 @@ class State(NamedTuple):
     k: int
     f_x: Minorant  # f and g at x_k
     g_x: Minorant
-    average: Point  # of x_0 ... x_k, weighted by gamma_i^r
+    average: Point  # average of x_0 ... x_k, weighted by gamma_i^r
     total: float  # sum of these weights
     gamma_0: float
     eta_0: float
@@ -44,7 +44,7 @@ class State(NamedTuple):
 
     @property
     def x(self) -> Array:
-        """The average, which the theorem is about."""
+        """The average, the point of the theorem."""
         return self.average.x
 
 
@@ -62,8 +62,8 @@ class AIRG(Method):
         gamma_0: the first step size, 1/(L_g + eta_0 L_f) if None.
         eta_0: the first weight of f; L_g/(sqrt(8) L_f) if None, which makes both bounds equal, one
             in units of L_f R0² and one in units of L_g R0².
-        b: in (0, 1/2).
-        r: of the average's weights, in [0, 1).
+        b: the exponent of eta_k, in (0, 1/2).
+        r: the exponent of the average's weights, in [0, 1).
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -113,7 +113,7 @@ class AIRG(Method):
         return StateReport(reach=state.average.reach)
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """x_0, the start, is the first average."""
+        """Start with x_0 as the first average."""
         (x,) = problem.forward(problem.domain.project(x0))
         (f_x,), _ = problem.upper.evaluate([x.f])
         (g_x,), _ = problem.lower.evaluate([x.g])
@@ -131,7 +131,7 @@ class AIRG(Method):
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
-        """One step on g + eta_k f, and the average."""
+        """Take one step on g + eta_k f and update the average."""
         k = state.k
         gamma = state.gamma_0 / math.sqrt(k + 1)
         eta = state.eta_0 / (k + 1) ** float(self.b)

@@ -1,4 +1,4 @@
-"""AdaBiM: proximal gradient steps on g + e_k f, their sizes found from the last two gradients.
+"""AdaBiM: proximal gradient steps on g + e_k f, with sizes from the last two gradients.
 
 Latafat, Themelis, Villa, Patrinos: On the convergence of proximal gradient methods for convex
 simple bilevel optimization, J. Optim. Theory Appl. 2025, arXiv 2305.03559.
@@ -39,7 +39,7 @@ class State(NamedTuple):
     fall: float  # e_k/e_{k-1}
     step_size: float  # s_k
     growth: float  # s_k/s_{k-1}
-    most: float  # no step is longer
+    most: float  # the longest step allowed
     curvatures: tuple[float, float, float]  # c, l of g1 + e_k f1 and l of g1, on the last step
     evidence: StepEvidence
 
@@ -56,24 +56,24 @@ class AdaBiM(Method):
         x_{k+1} = prox of s_k (g2 + e_k f2) on Z at x_k - s_k (grad g1(x_k) + e_k grad f1(x_k))
         e_0 = u,   e_k = min(max(u/k, 3 e_{k-1}/4), e_{k-1})
 
-    With dx and dh the last changes of x and of grad h1, h1 = g1 + e f1, let l = <dh, dx>/|dx|² and
-    c = |dh|²/<dh, dx>, l_g the same as l for g1 alone, tau_k = e_k/e_{k-1} and a = s_k e_k mu/2.
-    Then s_{k+1} is s_k/tau_{k+1} times the smaller of
+    Let dx and dh be the last changes of x and of grad h1, where h1 = g1 + e f1. Let
+    l = <dh, dx>/|dx|², c = |dh|²/<dh, dx>, l_g the value of l for g1 alone, tau_k = e_k/e_{k-1} and
+    a = s_k e_k mu/2. Then s_{k+1} is s_k/tau_{k+1} times the smaller of
 
         sqrt((1 + tau_k s_k/s_{k-1}) tau_k)
         sqrt(1 + 4 a - 4 (1 - tau_k) s_k l_g) / (2 sqrt(s_k l (s_k c - 1) - a))
 
-    halved until s (l - e mu/2) <= nu with the l of the new step. f and g are smooth + penalty each.
-    The output is the last iterate. Its theorem says that x_k converges to a solution if the
-    gradients are locally Lipschitz, without a rate; nothing more is proved here.
+    halved until s (l - e mu/2) <= nu with the l of the new step. f and g are each smooth + penalty.
+    The output is the last iterate. The theorem says that x_k converges to a solution, without a
+    rate, if the gradients are locally Lipschitz; nothing more is proved here.
 
-    A negative number under a root above counts as 0, and a step that would be 0 is halved.
+    A negative number under a root counts as 0; a step that would become 0 is halved instead.
 
     Args:
-        mu: strong convexity of f; 0 is always right.
-        nu: in (0, 1).
-        unit: u; the ratio of the curvatures of g1 and f1 at the start if None, estimated on a short
-            way down. It must be given if f has no gradient.
+        mu: strong convexity of f; 0 is always valid.
+        nu: the bound in the step test, in (0, 1).
+        unit: u; if None, the ratio of the curvatures of g1 and f1 at the start, estimated on a
+            short descent. It must be given if f has no gradient.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -111,7 +111,7 @@ class AdaBiM(Method):
         return f"AdaBiM, weights 1/k{unit}, steps from the last two gradients"
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """x_0, the start, and a tenth of the step that the curvature of g there allows."""
+        """Start with a tenth of the step that the curvature of g at x_0 allows."""
         f_x, g_x, f_value, g_value = _evaluated(problem, problem.domain.project(x0))
         f1, g1 = problem.smooth_parts
         L_g, unit = _curvature(problem, g1, g_x, f_x, g_x), self.unit
@@ -119,12 +119,12 @@ class AdaBiM(Method):
             unit = L_g / _curvature(problem, f1, f_x, g_x, g_x)
         return State(
             0, f_x, g_x, f_value, g_value, float(unit), float(unit), 1.0, 0.1 / L_g, 1.0,
-            1e9 / L_g,  # reached only where f and g are linear
+            1e9 / L_g,  # reached only if f and g are linear
             (0.0, 0.0, 0.0), StepEvidence(values=((g_value, g_x.at, g_x),)),
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
-        """One step, its size from the last two, halved until it is short enough."""
+        """Take a step with a size from the last two, halved until it is short enough."""
         k, f, g, e, tau = state.k, state.f_x, state.g_x, state.weight, 1.0
         s = state.step_size
         if k:
@@ -159,7 +159,7 @@ class AdaBiM(Method):
         )  # fmt: skip
 
     def _step_size(self, state: State, tau: float) -> float:
-        """s_{k+1}, before it is halved."""
+        """Return s_{k+1} before halving."""
         s, e, fall = state.step_size, state.weight, state.fall
         c, of_h, of_g = state.curvatures
         longest = math.sqrt((1.0 + fall * state.growth) * fall)
@@ -171,7 +171,7 @@ class AdaBiM(Method):
 
 
 def _evaluated(problem: Problem, x: Array) -> tuple[Minorant, Minorant, float, float]:
-    """f1 and g1 at x, and the values of f and g there."""
+    """Return f1 and g1 at x, and the values of f and g."""
     (x_,) = problem.forward(x)
     (f_x,), (f_value,) = problem.upper.evaluate([x_.f], [x_.f])
     (g_x,), (g_value,) = problem.lower.evaluate([x_.g], [x_.g])
@@ -181,6 +181,6 @@ def _evaluated(problem: Problem, x: Array) -> tuple[Minorant, Minorant, float, f
 def _curvature(
     problem: Problem, h: SmoothFunction, here: Minorant, other: Minorant, g_0: Minorant
 ) -> float:
-    """An estimate of the curvature of h at the start; a stand-in if h is linear."""
+    """Estimate the curvature of h at the start; return a substitute if h is linear."""
     length = typical_length(problem, g_0)
     return first_curvature(problem, h, here, other)[0] or arrays.norm(here.slope) / length or 1.0

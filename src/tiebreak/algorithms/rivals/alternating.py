@@ -3,13 +3,13 @@
     out_k = prox of s_k f2 at x_k - s_k grad f1(x_k)              an upper step, perhaps out of Z
     x_{k+1} = prox of t g2 on Z at out_k - t grad g1(out_k)       a lower step, t <= 1/L_g, into Z
 
-where f = f1 + f2 and g = g1 + g2, smooth + penalty; without penalties a gradient step and a
-projection. With the minorants l_f of f1 at x_k and l_g of g1 at out_k, every u in Z has
+where f = f1 + f2 and g = g1 + g2 are smooth + penalty; without penalties these are a gradient step
+and a projection. With the minorants l_f of f1 at x_k and l_g of g1 at out_k, every u in Z satisfies
 
     2 s_k (f(x_k) - l_f(u) - f2(u)) + 2 t (g(x_{k+1}) - l_g(u) - g2(u))
         <= |x_k - u|² - |x_{k+1} - u|² + s_k² |grad f1(x_k) + v|²,
 
-v any subgradient of f2 at x_k, so that s_k and t are the weights of both proofs, and of the
+where v is any subgradient of f2 at x_k. So s_k and t are the weights in the proof, and in the
 certificate.
 """
 
@@ -36,12 +36,12 @@ class Alternation(NamedTuple):
 
 
 def begin(problem: Problem, x0: Array) -> Alternation:
-    """At x_0, without an upper step: out_0 = x_0."""
+    """Start at x_0 without an upper step: out_0 = x_0."""
     return _after_lower_step(problem, problem.domain.project(x0), 0.0)
 
 
 def with_upper_step(problem: Problem, alternation: Alternation, upper_step: float) -> Alternation:
-    """The same x, with another upper step from there."""
+    """Keep x and replace the upper step from it."""
     out = _out(problem, alternation.f_x, upper_step)
     (g_out,), _ = problem.lower.evaluate([PointWithImage(out, problem.lower.forward(out)[0])])
     return alternation._replace(upper_step=upper_step, g_out=g_out)
@@ -50,14 +50,14 @@ def with_upper_step(problem: Problem, alternation: Alternation, upper_step: floa
 def advance(
     problem: Problem, alternation: Alternation, lower_step: float, upper_step: float
 ) -> Alternation:
-    """A lower step from out_k to x_{k+1}, then an upper step from there."""
+    """Take a lower step from out_k to x_{k+1}, then an upper step from there."""
     out = alternation.g_out
     x = problem.prox(out.at - lower_step * out.slope, 0.0, lower_step)
     return _after_lower_step(problem, x, upper_step)
 
 
 def evidence(before: Alternation, after: Alternation, lower_step: float) -> StepEvidence:
-    """The minorants of one pair of steps, weighted by their step sizes."""
+    """Return the minorants of one pair of steps, weighted by their step sizes."""
     s, t = before.upper_step, lower_step
     return StepEvidence(
         upper=((s, before.f_x),) if s > 0.0 else (),
@@ -68,12 +68,12 @@ def evidence(before: Alternation, after: Alternation, lower_step: float) -> Step
 
 
 def first_evidence(alternation: Alternation) -> StepEvidence:
-    """The start lies in Z."""
+    """Return the evidence at the start, which lies in Z."""
     return StepEvidence(values=((alternation.g_x, alternation.x.x, alternation.g_out),))
 
 
 def _after_lower_step(problem: Problem, x: Array, step: float) -> Alternation:
-    """x_{k+1} and the upper step to out_{k+1}; g's matrix multiplies both points in one pass."""
+    """Return x_{k+1} and out_{k+1}; g's matrix multiplies both points in one pass."""
     f, g = problem.upper, problem.lower
     (f_image,) = f.forward(x)
     (f_x,), _ = f.evaluate([PointWithImage(x, f_image)])
@@ -84,5 +84,5 @@ def _after_lower_step(problem: Problem, x: Array, step: float) -> Alternation:
 
 
 def _out(problem: Problem, f_x: Minorant, step: float) -> Array:
-    """The prox of step f2 at x - step grad f1(x), on all of R^n: the lower step comes back to Z."""
+    """Return the prox of step f2 at x - step grad f1(x) on R^n; the lower step returns to Z."""
     return problem.penalties[0].prox(f_x.at - step * f_x.slope, step)

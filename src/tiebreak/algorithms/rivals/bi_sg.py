@@ -1,4 +1,4 @@
-"""Bi-SG: a full proximal gradient step on g, then a small one on f, of a size like k^-alpha.
+"""Bi-SG: a full proximal gradient step on g, then one on f whose size decreases like k^-alpha.
 
 Merchav, Sabach: Convex bi-level optimization problems with nonsmooth outer objective function,
 SIAM J. Optim. 2023, arXiv 2307.08245.
@@ -40,7 +40,7 @@ class State(NamedTuple):
 
     @property
     def x(self) -> Array:
-        """y_k, the point of Z; the paper's x_k is outside."""
+        """y_k, which is in Z; the paper's x_k is outside."""
         return self.alternation.x.x
 
     @property
@@ -56,24 +56,24 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class BiSG(Method):
-    """Bi-Sub-Gradient method, here with gradients and proxes.
+    """Bi-Sub-Gradient method, here with gradients and prox steps.
 
         y_{k+1} = prox of t g2 on Z at x_k - t grad g1(x_k)
         x_{k+1} = prox of eta_k f2 at y_{k+1} - eta_k grad f1(y_{k+1}),   eta_k = c/(k+1)^alpha
 
-    where f = f1 + f2 and g = g1 + g2, smooth + penalty; without penalties a projection and a
-    gradient step. A penalty above would also allow subgradient steps. We take its prox: the same
-    inequality holds (see `alternating`), no subgradient is to be chosen where there are many, and
-    what a penalty makes 0 is 0. f2 needs no joint prox with g2 and Z, for each has its own step.
+    where f = f1 + f2 and g = g1 + g2 are smooth + penalty; without penalties these are a projection
+    and a gradient step. For f2 one could also take subgradient steps. We use its prox: the same
+    inequality holds (see `alternating`), there is no subgradient to choose, and entries that a
+    penalty makes 0 are exactly 0. f2 needs no joint prox with g2 and Z: each has its own step.
 
-    The output is y_k, the last one: g(y_k) - g* = O(k^-alpha), and f - f* = O(k^-(1-alpha)), which
-    the sum over all steps gives for the best of f(y_1) ... f(y_k).
+    The output is the last y_k: g(y_k) - g* = O(k^-alpha). The sum over all steps gives
+    f - f* = O(k^-(1-alpha)) for the best of f(y_1) ... f(y_k).
 
     Args:
         alpha: in (1/2, 1); 3/4 in the experiments of the AGM-BiO paper.
-        c: size of the upper steps; 1/L_f if None, with a penalty 1/(L_f + M/D), where M is its
-            steepest slope and D how far the lower level moves.
-        step_size: t of the lower steps, at most 1/L_g, which it is if None.
+        c: size of the upper steps; if None, 1/L_f, or with a penalty 1/(L_f + M/D), where M is its
+            steepest slope and D the distance that the lower level moves.
+        step_size: t of the lower steps, at most 1/L_g, the default.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -124,7 +124,7 @@ class BiSG(Method):
         return f"Bi-SG, upper steps {c}/(k+1)^{self.alpha:g}, lower steps {t}, last iterate"
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """y_0 = x_0, the start."""
+        """Start with y_0 = x_0."""
         alternation = alternating.begin(problem, x0)
         f_0, g_0 = alternation.f_x, alternation.g_out
         t, c = self.step_size, self.c
@@ -135,7 +135,7 @@ class BiSG(Method):
         return State(0, alternation, float(t), float(c), alternating.first_evidence(alternation))
 
     def step(self, problem: Problem, state: State) -> State:
-        """A lower step to y_{k+1}, then an upper step of size eta_k to x_{k+1}."""
+        """Take a lower step to y_{k+1}, then an upper step of size eta_k to x_{k+1}."""
         k, t = state.k, state.step_size
         eta = state.c / (k + 1) ** float(self.alpha)
         alternation = alternating.advance(problem, state.alternation, t, eta)

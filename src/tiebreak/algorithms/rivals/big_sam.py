@@ -35,19 +35,19 @@ class State(NamedTuple):
     k: int
     answer: Point  # y_k, in Z
     inner: Point  # x_k, outside
-    f_w: Minorant  # f and g1 where the next step begins: at x_k, with inertia a little further on
+    f_w: Minorant  # f and g1 where the next step begins: at x_k, or beyond it with inertia
     g_w: Minorant
     lower_step: float  # t
     upper_step: float  # s
     contraction: float  # beta
-    length: float  # in the units of x
+    length: float  # D, a length in the units of x
     upper_value: float  # f and g at y_k
     lower_value: float
     evidence: StepEvidence
 
     @property
     def x(self) -> Array:
-        """y_k, the point of Z; the paper's x_k is outside."""
+        """y_k, which is in Z; the paper's x_k is outside."""
         return self.answer.x
 
 
@@ -107,7 +107,7 @@ class BiGSAM(Method):
         refusal = need_smooth("BiGSAM", problem, "upper")
         refusal = refusal or need_lipschitz("BiGSAM", problem, "upper", "lower")
         if not refusal and not problem.upper.strong_convexity > 0.0:
-            hint = "bi-sg takes every convex function"
+            hint = "bi-sg accepts every convex function"
             refusal = Refusal("BiGSAM", "upper", "must be strongly convex", "curvature 0", hint)
         return refusal or need_joint_prox("BiGSAM", problem)
 
@@ -116,7 +116,7 @@ class BiGSAM(Method):
         return f"BiG-SAM{inertial}, upper weights {2.0 * self.gamma:g}/(k (1 - beta))"
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """x_0 = y_0, the start."""
+        """Start with x_0 = y_0."""
         f, g = problem.upper, problem.lower
         (x,) = problem.forward(problem.domain.project(x0))
         (f_w,), (f_x,) = f.evaluate([x.f], [x.f])
@@ -130,7 +130,7 @@ class BiGSAM(Method):
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
-        """Both steps from one point, and their average."""
+        """Take both steps from one point, and average them."""
         k, t, s, f, g = state.k + 1, state.lower_step, state.upper_step, state.f_w, state.g_w
         a = self._weight(state, k)
         y = problem.prox(g.at - t * g.slope, 0.0, t)
@@ -153,7 +153,7 @@ class BiGSAM(Method):
         return min(2.0 * float(self.gamma) / (k * (1.0 - state.contraction)), 1.0)
 
     def _ahead(self, state: State, x: Point, k: int) -> Point:
-        """w, for step k + 1, which begins at x_k."""
+        """Return w for step k + 1, which begins at x_k."""
         moved = arrays.norm(x.x - state.inner.x)
         share = k / (k + 3.0)
         if moved > 0.0:

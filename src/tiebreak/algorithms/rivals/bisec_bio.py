@@ -1,4 +1,4 @@
-"""Bisec-BiO: bisection on the level of f, each question answered by minimising g below that level.
+"""Bisec-BiO: bisection on the level of f; each test minimises g below that level.
 
 Wang, Shi, Jiang: Near-optimal methods for convex simple bilevel problems, AISTATS 2024,
 arXiv 2402.05415.
@@ -35,19 +35,19 @@ from tiebreak.proofs.gate import DOUBT, RULE, Ended
 
 @in_files("bisec-bio.call")
 class Call(NamedTuple):
-    """One question: minimise g over Z ∩ {f <= level}, by FISTA."""
+    """One test: minimise g over Z ∩ {f <= level}, by FISTA."""
 
     level: float  # c; inf in the first call, which is on all of Z
     run: Fista
     f_0: Minorant  # f where the call began: its minorant in the certificate
     weight: float  # the sum of the weights t_i of g's minorants so far,
-    constant: float  # and of the minorants themselves: constant + <slope, x>
+    constant: float  # and the weighted sum of these minorants: constant + <slope, x>
     slope: Array
 
 
 @in_files("BisectionFindings")
 class BisectionFindings(NamedTuple):
-    """How far the bisection has come."""
+    """The state of the bisection."""
 
     low: float  # no point of Z with f <= low was found to be good enough for g
     high: float  # x is good enough for g, and f(x) <= high
@@ -56,7 +56,7 @@ class BisectionFindings(NamedTuple):
     dimension: int | None = None
 
     def lines(self) -> list[tuple[str, str]]:
-        """Lines for the report."""
+        """Return the lines for the report."""
         if not self.calls:
             return [("bisection", "not begun: g is still being minimised on its own")]
         return [
@@ -72,17 +72,17 @@ class BisectionFindings(NamedTuple):
 class State(NamedTuple):
     """Everything a run needs to continue, as arrays and numbers."""
 
-    k: int  # steps of FISTA in all
-    x: Array  # the point accepted last
+    k: int  # FISTA steps in total
+    x: Array  # the last accepted point
     upper_value: float  # f(x) and g(x)
     lower_value: float
     call: Call
-    low: float  # l and u: the level of f lies between them
+    low: float  # l and u, which bracket the level of f
     high: float
     ghat: float  # g at the end of the first call
-    calls: int  # after the first one
-    capped: int  # calls that ended by the number of their gradients
-    smoothness: float  # L_g, or its stand-in
+    calls: int  # number of calls after the first
+    capped: int  # calls that ended because of their number of gradients
+    smoothness: float  # L_g, or a substitute
     upper_tolerance: float  # eps_f
     lower_tolerance: float  # eps_g
     finished: Ended
@@ -90,13 +90,13 @@ class State(NamedTuple):
 
     @property
     def inner(self) -> Array:
-        """The iterate of the call at work, good or not."""
+        """The iterate of the current call, accepted or not."""
         return self.call.run.x.x
 
 
 @dataclass(frozen=True)
 class BisecBiO(Method):
-    """Bisection method for Bilevel Optimization, where {f <= c} ∩ Z has an easy projection.
+    """Bisection method for Bilevel Optimization, if {f <= c} ∩ Z has an easy projection.
 
     First ghat = g(x) with g(x) - g* <= eps_g/2, by FISTA on Z; u = f(x), l = min_Z f. Then,
     until u - l <= eps_f, with c = (l + u)/2 and x_c the iterates of FISTA on g over Z ∩ {f <= c},
@@ -104,22 +104,22 @@ class BisecBiO(Method):
         g(x_c) <= ghat + eps_g/2:       x_c is accepted, u = f(x_c) <= c
         g > ghat on Z ∩ {f <= c}:       c < f*, so l = c
 
-    The answer is the point accepted last: f(x) - f* <= eps_f and g(x) - g* <= eps_g, after
-    O(log(1/eps_f)/sqrt(eps_g)) gradients of g in all. A step is one step of FISTA.
+    The answer is the last accepted point: f(x) - f* <= eps_f and g(x) - g* <= eps_g, after
+    O(log(1/eps_f)/sqrt(eps_g)) gradients of g in total. A step is one step of FISTA.
 
-    How accuracy is decided: a call ends at once when a point is good enough. That g > ghat on the
-    set is proved by the larger of two bounds: the minimum over the set of the minorants averaged as
-    in FISTA's proof (sets of balls and, if Z is bounded, half-spaces), and FISTA's own
-    g(x_k) - 2 L_g D²/(k+1)², D the diameter of the set (if Z is bounded or f strongly convex).
-    In the first call g's lower bound and its growth count too. Where nothing is proved within
-    ``gradients`` gradients the call is cut off and counts as "not good enough" (as the end of the
-    first call): the report says how often, and then nothing is guaranteed.
+    A call ends as soon as a point is good enough. The larger of two bounds proves that g > ghat on
+    the set: the minimum over the set of the minorants, averaged as in FISTA's proof (for balls and,
+    if Z is bounded, half-spaces), and FISTA's own g(x_k) - 2 L_g D²/(k+1)², where D is the diameter
+    of the set (if Z is bounded or f strongly convex). In the first call, g's lower bound and its
+    growth count too. If nothing is proved within ``gradients`` gradients, the call is cut off and
+    counts as "not good enough" (or as the end of the first call); the report says how often that
+    happened, and then nothing is guaranteed.
 
     Args:
-        eps_f: the accuracy asked for above; None: 1e-4 of the first u - l.
-        eps_g: the accuracy asked for below; None: 1e-4 of |g(x0)| or, if that is 0, of what a
-            gradient step gains.
-        gradients: the most gradients of g in a call; the AGM-BiO paper's run has 100.
+        eps_f: the accuracy for f; if None, 1e-4 of the first u - l.
+        eps_g: the accuracy for g; if None, 1e-4 of |g(x0)| or, if that is 0, of the gain of a
+            gradient step.
+        gradients: the maximum number of gradients of g in a call; the AGM-BiO paper uses 100.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -145,7 +145,7 @@ class BisecBiO(Method):
     )
     cites: ClassVar[tuple[str, ...]] = ("wang2024",)
     rates: ClassVar[tuple[Rate, ...]] = (Rate("f above", 2.0), Rate("g", 2.0))  # in gradients
-    output: ClassVar[str] = "the point accepted last"
+    output: ClassVar[str] = "the last accepted point"
 
     def __post_init__(self) -> None:
         check_positive(self, "eps_f", "eps_g")
@@ -160,14 +160,14 @@ class BisecBiO(Method):
         if sets is None:
             needed = (
                 "must have an easy projection onto {upper <= c} ∩ domain, which the distance "
-                "from a point and linear functions have on every domain, quadratic ones on R^n"
+                "from a point and linear functions have on every domain and quadratics have on R^n"
             )
             return Refusal("BisecBiO", "upper", needed, f"{type(f).__name__} on {domain}")
         if f.prototype is not None:
             origin = arrays.like(np.zeros(f.dimension or 1), f.prototype)
             if sets.least(origin) == -math.inf:
                 needed = "must be bounded below on the domain"
-                got = f"a function that falls for ever on {domain}"
+                got = f"a function that is unbounded below on {domain}"
                 return Refusal("BisecBiO", "upper", needed, got)
         return need_lipschitz("BisecBiO", problem, "lower")
 
@@ -178,18 +178,18 @@ class BisecBiO(Method):
         return f"Bisec-BiO, at most {self.gradients} gradients of g in a call"
 
     def report(self, state: State) -> StateReport:
-        """Whether its own rule is met, the bracket and the number of calls."""
+        """Report whether its own rule is met, the bracket and the number of calls."""
         found = BisectionFindings(state.low, state.high, state.calls, state.capped)
         return StateReport(state.finished, findings=found)
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """The first call, on all of Z, begins at the start."""
+        """Begin the first call, on all of Z, at the start."""
         g = problem.lower
         (x,) = problem.forward(problem.domain.project(x0))
         call = _begin(problem, x, math.inf)
         steep, g_x = arrays.norm(call.run.g_y.slope), call.run.g_x
         L_g = positive_smoothness(problem, g, call.run.g_y, call.run.g_y)
-        size = abs(g_x) or 0.5 * steep * (steep / L_g) or 1.0  # no square: it may underflow
+        size = abs(g_x) or 0.5 * steep * (steep / L_g) or 1.0  # not squared, which may underflow
         return State(
             k=0, x=x.x, upper_value=call.run.f_x, lower_value=g_x, call=call,
             low=_level_sets(problem).least(x.x), high=math.inf, ghat=math.inf,
@@ -199,9 +199,9 @@ class BisecBiO(Method):
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
-        """One step of FISTA; then perhaps an answer, and the next question."""
+        """Take one FISTA step; if it answers the test, begin the next one."""
         sets, call = _level_sets(problem), state.call
-        multiplier = 0.0  # of f <= c
+        multiplier = 0.0  # the multiplier of f <= c
 
         def project(v: Array) -> Array:
             nonlocal multiplier
@@ -224,7 +224,7 @@ class BisecBiO(Method):
         return self._after_call(problem, state, sets)
 
     def _after_first_call(self, problem: Problem, state: State, sets: LevelSets) -> State:
-        """ghat, u and eps_f, if g is proved to be minimised to eps_g/2."""
+        """Set ghat, u and eps_f if g is proved to be minimised to eps_g/2."""
         run = state.call.run
         state = state._replace(x=run.x.x, upper_value=run.f_x, lower_value=run.g_x)
         is_over, capped = self._end_of_call(
@@ -239,7 +239,7 @@ class BisecBiO(Method):
         return self._next_question(problem, state, sets)
 
     def _after_call(self, problem: Problem, state: State, sets: LevelSets) -> State:
-        """u = f(x_c) or l = c, if the question is answered."""
+        """Set u = f(x_c) or l = c if the test is answered."""
         call, run = state.call, state.call.run
         if run.g_x <= state.ghat + 0.5 * state.lower_tolerance:
             state = state._replace(
@@ -259,7 +259,8 @@ class BisecBiO(Method):
         sets: LevelSets,
         is_proved: Callable[[float], bool],
     ) -> tuple[bool, bool]:
-        """Is the call over, by a lower bound on g or by the number of gradients; is it capped?"""
+        """Does a lower bound on g or the number of gradients end the call, and was it the
+        latter?"""
         capped = state.call.run.k + 1 >= self.gradients
         if not (is_due(state.call.run.k) or capped):
             return False, False
@@ -268,7 +269,7 @@ class BisecBiO(Method):
         return capped, capped
 
     def _next_question(self, problem: Problem, state: State, sets: LevelSets) -> State:
-        """The next question, from where the last one ended; or the end."""
+        """Begin the next test where the last one ended, or end the run."""
         level = state.low + 0.5 * (state.high - state.low)
         if state.high - state.low <= state.upper_tolerance or not state.low < level < state.high:
             return state._replace(finished=_ending(state))
@@ -278,7 +279,7 @@ class BisecBiO(Method):
 
 def _level_sets(problem: Problem) -> LevelSets:
     sets = level_sets.find(problem.upper, problem.domain)
-    assert sets is not None  # as ``check`` has seen
+    assert sets is not None  # ``check`` has made sure
     return sets
 
 
@@ -289,7 +290,7 @@ def _begin(problem: Problem, x: Point, level: float) -> Call:
 
 
 def _one_step_later(call: Call, run: Fista) -> Call:
-    """The call one step later: the minorant at y_k joins the average with the weight t_k."""
+    """Return the call after one step: the minorant at y_k joins the average with weight t_k."""
     t, g_y = call.run.t, call.run.g_y
     height = g_y.value - arrays.dot(g_y.slope, g_y.at)
     return call._replace(
@@ -299,7 +300,7 @@ def _one_step_later(call: Call, run: Fista) -> Call:
 
 
 def _bound(problem: Problem, state: State, sets: LevelSets) -> float:
-    """A lower bound on g over the set of the call at work."""
+    """Return a lower bound on g over the set of the current call."""
     call, domain = state.call, problem.domain
     run, slope = call.run, call.slope / call.weight
     diameter = domain.diameter_in(int(slope.shape[0]))
@@ -322,13 +323,14 @@ def _bound(problem: Problem, state: State, sets: LevelSets) -> float:
 
 
 def _ending(state: State) -> Ended:
-    """The rule by which the run ended, and whether every answer was proved."""
+    """Say by which rule the run ended, and whether every answer was proved."""
     width = state.high - state.low
     rule = (
-        f"Bisec-BiO stops where u - l = {width:.3g} is at most eps_f = {state.upper_tolerance:.3g}"
+        f"Bisec-BiO stopped because u - l = {width:.3g} is at most eps_f = "
+        f"{state.upper_tolerance:.3g}"
     )
     if width > state.upper_tolerance:
-        rule = f"Bisec-BiO stops where no number is left between l and u = l + {width:.3g}"
+        rule = f"Bisec-BiO stopped because no number is left between l and u = l + {width:.3g}"
     if state.capped:
         return Ended(
             DOUBT,

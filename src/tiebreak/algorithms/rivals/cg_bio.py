@@ -68,13 +68,13 @@ class CGBiO(Method):
     f(x_k) - f* <= eps_f and g(x_k) - g* <= eps_g. With scale = 2, D the diameter of Z and k >= 1,
     f(x_k) - f* <= 2 L_f D²/(k+1) and g(x_k) - g* <= 2 L_g D²/(k+1) + eps_g/2.
 
-    The multiplier mu_k of the cut makes f(x_k) - (that first gap) a bound on f* by itself:
-    the certificate gets the minorants at x_k with the weights 1 and mu_k, times k + 1.
+    With the multiplier mu_k of the cut, f(x_k) minus the first of these gaps is a bound on f*: the
+    certificate gets the minorants at x_k with the weights 1 and mu_k, times k + 1.
 
     Args:
-        eps_f, eps_g: the accuracy asked for. None: 1e-4 of the size of f, of g: the value at x0 or,
-            if that is 0, what the slope and then the Lipschitz constant allow within Z.
-        scale: gamma_k (k+2), in (0, 2]. The theorem needs 2; the AGM-BiO paper's run has 1e-2.
+        eps_f, eps_g: the accuracy. If None, 1e-4 of the size of f and of g: the value at x0 or, if
+            that is 0, what the slope or else the Lipschitz constant allows within Z.
+        scale: gamma_k (k+2), in (0, 2]. The theorem needs 2; the AGM-BiO paper uses 1e-2.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -105,7 +105,7 @@ class CGBiO(Method):
     def check(self, problem: Problem) -> Refusal | None:
         refusal = need_smooth("CGBiO", problem)
         if not refusal and not problem.is_bounded:
-            needed = "must be bounded, for linear functions are minimised over it"
+            needed = "must be bounded because linear functions are minimised over it"
             refusal = Refusal("CGBiO", "domain", needed, type(problem.domain).__name__)
         return refusal or need_lipschitz("CGBiO", problem, "lower")
 
@@ -113,11 +113,11 @@ class CGBiO(Method):
         return f"CG-BiO, gamma_k = {self.scale:g}/(k+2)"
 
     def report(self, state: State) -> StateReport:
-        """Whether its own rule is met, and the reach of x."""
+        """Report whether its own rule is met, and the reach of x."""
         return StateReport(state.finished, reach=state.images[2])
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """The first phase begins at the start, and may end there."""
+        """Begin the first phase at the start; it may end there."""
         f, g = problem.upper, problem.lower
         (x,) = problem.forward(problem.domain.project(x0))
         (f_x,), _ = f.evaluate([x.f])
@@ -136,7 +136,7 @@ class CGBiO(Method):
         return _second_phase(problem, state, x, run.g_y)
 
     def step(self, problem: Problem, state: State) -> State:
-        """One step of the phase that the run is in."""
+        """Take one step of the current phase."""
         if state.first is not None:
             half = 0.5 * state.lower_tolerance
             state, g_x = first_phase.step(problem, state, state.first, half)
@@ -158,8 +158,8 @@ class CGBiO(Method):
         upper_gap, lower_gap = (arrays.dot(h.slope, h.at - s_new) for h in (f_x, g_x))
         if upper_gap <= state.upper_tolerance and lower_gap <= 0.5 * state.lower_tolerance:
             sentence = (
-                f"CG-BiO stops where <grad f, x - s> = {upper_gap:.3g} is at most "
-                f"eps_f = {state.upper_tolerance:.3g} and <grad g, x - s> = {lower_gap:.3g} at "
+                f"CG-BiO stopped because <grad f, x - s> = {upper_gap:.3g} is at most "
+                f"eps_f = {state.upper_tolerance:.3g} and <grad g, x - s> = {lower_gap:.3g} is at "
                 f"most eps_g/2 = {0.5 * state.lower_tolerance:.3g}"
             )
             return state._replace(evidence=evidence, finished=Ended(RULE, sentence))
@@ -176,6 +176,6 @@ class CGBiO(Method):
 
 
 def _second_phase(problem: Problem, state: State, x: Point, g_x: Minorant) -> State:
-    """The second phase begins where the Frank-Wolfe gap of g is at most eps_g/2."""
+    """Begin the second phase once the Frank-Wolfe gap of g is at most eps_g/2."""
     (f_x,), _ = problem.upper.evaluate([x.f])
     return state._replace(first=None, f_x=f_x, g_x=g_x, level=g_x.value)

@@ -1,4 +1,4 @@
-"""DBGD: gradient steps on f, turned just so far that g falls as a barrier demands.
+"""DBGD: gradient steps on f, rotated just enough that g decreases as a barrier demands.
 
 Gong, Liu, Liu: Automatic and harmless regularization with constrained and lexicographic
 optimization: a dynamic barrier approach, NeurIPS 2021.
@@ -31,7 +31,7 @@ class State(NamedTuple):
     k: int
     f_x: Minorant  # both levels at x_k, in Z
     g_x: Minorant
-    smoothness: tuple[float, float]  # L_f and L_g, or their stand-ins
+    smoothness: tuple[float, float]  # L_f and L_g, or substitutes
     ghat: float  # g* is at least this
     evidence: StepEvidence
 
@@ -60,10 +60,10 @@ class DBGD(Method):
         phi_k   = min{ alpha L_f (g(x_k) - ghat), beta L_f/L_g |grad g|² }
         xi_k    = min{ xi/(L_f sqrt(k+1)), 1/(L_f + lam_k L_g) }
 
-    at x = x_k. ghat is the largest lower bound on g* that is known: the function's own, and during
-    a run what the certificate has proved so far; without one, phi is its second part. The units
-    L_f, L_f/L_g and 1/L_f of alpha, beta and xi are ours, and so is the second part of xi_k,
-    without which the steps diverge near the minimisers of g, where lam_k is large.
+    at x = x_k. ghat is the largest known lower bound on g*: the function's own, or what the
+    certificate has proved so far; without one, only the second part of phi counts. The units L_f,
+    L_f/L_g and 1/L_f of alpha, beta and xi are ours. So is the second part of xi_k, without which
+    the steps diverge near the minimisers of g, where lam_k is large.
 
     The paper proves that a measure of stationarity tends to 0. There is no rate for f or g.
 
@@ -103,7 +103,7 @@ class DBGD(Method):
         )
 
     def adapt(self, state: State, proved: Proved) -> State:
-        """A better lower bound on g*."""
+        """Use a better lower bound on g*."""
         return state._replace(ghat=max(state.ghat, proved.lower_bound))
 
     def init(self, problem: Problem, x0: Array) -> State:
@@ -119,7 +119,7 @@ class DBGD(Method):
         return State(0, f_x, g_x, smoothness, g.lower_bound, values)
 
     def step(self, problem: Problem, state: State) -> State:
-        """One step along the turned gradient."""
+        """Take one step along the rotated gradient."""
         (L_f, L_g), f_x, g_x = state.smoothness, state.f_x, state.g_x
         lam = self._multiplier(state)
         xi = min(float(self.xi) / (L_f * math.sqrt(state.k + 1)), 1.0 / (L_f + lam * L_g))
@@ -140,7 +140,7 @@ class DBGD(Method):
         steep = arrays.norm(slope)
         if not steep > 0.0:
             return 0.0
-        # Everything over |grad g|, whose square may underflow.
+        # Divide everything by |grad g|, whose square may underflow.
         barrier = min(
             float(self.alpha) * L_f * ((state.g_x.value - state.ghat) / steep),
             float(self.beta) * (L_f / L_g) * steep,

@@ -35,10 +35,10 @@ class State(NamedTuple):
     """Everything a run needs to continue, as arrays and numbers."""
 
     k: int
-    run: Fista  # x_k and y_k, its t_k is the weight of y_k in the proof
+    run: Fista  # x_k and y_k; its t_k is the weight of y_k in the proof
     unit: float  # u
     weight: float  # e_k, of the next step
-    smoothness: tuple[float, float]  # L_f and L_g, the latter a stand-in if g is linear
+    smoothness: tuple[float, float]  # L_f and L_g, the latter a substitute if g is linear
     answer: Point  # x_k, or the average
     total: float  # the sum of the weights so far
     upper_value: float
@@ -53,16 +53,16 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class Diagonal(Method):
-    """Proximal gradient steps on g + e_k f, with or without momentum, e_k falling at every step.
+    """Proximal gradient steps on g + e_k f, with or without momentum, where e_k keeps decreasing.
 
         y_k     = x_k + m_k (x_k - x_{k-1})
         x_{k+1} = prox of s_k (g2 + e_k f2) on Z at y_k - s_k (grad g1(y_k) + e_k grad f1(y_k))
         e_k     = c u (k + offset)^-power,   m_k = 1 - alpha/(k + shift)
 
-    where f = f1 + f2 and g = g1 + g2, smooth + penalty. The published codes take u = 1, which
+    where f = f1 + f2 and g = g1 + g2 are smooth + penalty. The published codes use u = 1, which
     depends on the units of f and g; the unit u = L_g/L_f is ours.
 
-    What is proved (here, for convex f >= f_low and g, and s_k = s <= 1/(L_g + e_0 L_f)), with R0 =
+    Proved here, for convex f >= f_low and g, and s_k = s <= 1/(L_g + e_0 L_f), with R0 =
     |x_0 - x*|, S_K = e_0 + ... + e_{K-1} and Delta = f* - f_low: without momentum, at the average z
     of x_1 ... x_K with weights e_0 ... e_{K-1} and at the last iterate,
 
@@ -75,16 +75,16 @@ class Diagonal(Method):
                             + Delta sum_{k<=K} t_k e_k)/t_K².
 
     Args:
-        power, offset: of the weights e_k.
-        c: factor of the weights, without a unit.
+        power, offset: the parameters of the weights e_k.
+        c: a factor of the weights, without a unit.
         slowest: e_k is at least this times e_{k-1}.
-        momentum: (alpha, shift); None: m_k = 0.
-        step_factor: s = step_factor/(L_g + e_0 L_f). Factors above 1 are for L_f = 0, such as a
-            penalty alone, whose prox is taken, and no momentum; otherwise they count as 1.
-        follows: s_k = step_factor/(L_g + e_k L_f) instead, longer as e_k falls.
-        armijo: theta. Steps are step_factor/L_g, halved until h = g + e_k f falls by theta times
-            what its slope promises; for smooth f and g.
-        average: answer with z instead of the last iterate.
+        momentum: (alpha, shift), or None for m_k = 0.
+        step_factor: s = step_factor/(L_g + e_0 L_f). Factors above 1 are for L_f = 0 (such as a
+            penalty alone, which has its prox) without momentum; otherwise they count as 1.
+        follows: s_k = step_factor/(L_g + e_k L_f) instead, which grows as e_k decreases.
+        armijo: theta. Steps are step_factor/L_g, halved until h = g + e_k f decreases by theta
+            times what its slope promises; for smooth f and g.
+        average: return z instead of the last iterate.
         unit: u; L_g/L_f if None. It must be given if f has no gradient.
 
     Examples:
@@ -150,7 +150,7 @@ class Diagonal(Method):
         return f"{self.name}, {weights}{momentum}{steps}, {point}"
 
     def points(self, state: State) -> dict[str, Array]:
-        """The last iterate, beside the average."""
+        """Return the last iterate, besides the average."""
         return {"the last iterate": state.run.x.x} if self.average else {}
 
     def report(self, state: State) -> StateReport:
@@ -158,7 +158,7 @@ class Diagonal(Method):
         return StateReport(reach=state.answer.reach)
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """y_0 = x_0, the start."""
+        """Start with y_0 = x_0."""
         (x,) = problem.forward(problem.domain.project(x0))
         run = fista.begin(problem, x, 1.0)
         assert run.f_y is not None
@@ -173,7 +173,7 @@ class Diagonal(Method):
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
-        """One step on g + e_k f."""
+        """Take one step on g + e_k f."""
         k, run, e = state.k, state.run, state.weight
         x, s = self._moved(problem, state)
         after = fista.extrapolated(problem, run, x, e, self._t(k + 1))
@@ -195,18 +195,18 @@ class Diagonal(Method):
         )  # fmt: skip
 
     def _weight(self, unit: float, k: int) -> float:
-        """The weight e_k; with offset 0 the first two are equal."""
+        """Return the weight e_k; with offset 0 the first two are equal."""
         return float(self.c * unit * max(k + self.offset, 1.0) ** -self.power)
 
     def _t(self, k: int) -> float | None:
-        """The t_k with m_k = (t_{k-1} - 1)/t_k."""
+        """Return the t_k with m_k = (t_{k-1} - 1)/t_k."""
         if self.momentum is None:
             return None
         alpha, shift = self.momentum
         return float((k + shift) / (alpha - 1.0))
 
     def _moved(self, problem: Problem, state: State) -> tuple[Point, float]:
-        """x_{k+1} and s_k."""
+        """Return x_{k+1} and s_k."""
         (L_f, L_g), e, factor = state.smoothness, state.weight, float(self.step_factor)
         if self.armijo is not None:
             return self._searched(problem, state.run, e, factor / L_g, L_g + e * L_f)
@@ -218,13 +218,13 @@ class Diagonal(Method):
     def _searched(
         self, problem: Problem, run: Fista, e: float, s: float, smoothness: float
     ) -> tuple[Point, float]:
-        """The first of s, s/2, s/4 ... that Armijo's rule accepts, and its point."""
+        """Return the point for the first of s, s/2, s/4 ... that Armijo's rule accepts, and it."""
         assert run.f_y is not None
         assert self.armijo is not None
         slope, h = run.g_y.slope + e * run.f_y.slope, run.g_x + e * run.f_x
         while True:
             x = fista.moved(problem, run, e, 1.0, s)
-            if s * smoothness <= 2.0 * (1.0 - self.armijo):  # it holds, but for rounding
+            if s * smoothness <= 2.0 * (1.0 - self.armijo):  # it holds up to rounding
                 return x, s
             f_x, g_x = values_at(problem, x)
             rounding = 64.0 * arrays.epsilon(x.x) * (abs(run.g_x) + e * abs(run.f_x))
@@ -235,9 +235,9 @@ class Diagonal(Method):
 
 @dataclass(frozen=True)
 class IREPG(Diagonal):
-    """Iterative regularisation, answered by an average: `Diagonal` with e_k = u (k + 1)^-1/2.
+    """Iterative regularisation that returns an average: `Diagonal` with e_k = u (k + 1)^-1/2.
 
-    Its weight falls like k^-beta (``power``), 0 < beta < 1. At the average z both bounds of
+    Its weight decreases like k^-beta (``power``), 0 < beta < 1. At the average z both bounds of
     `Diagonal` hold: f - f* = O(K^-(1-beta)); g - g* = O(K^-beta) for beta < 1/2, times log K at
     1/2, O(K^-(1-beta)) above. At the last iterate g - g* = O(K^-beta).
 
@@ -271,7 +271,7 @@ class StaBiM(Diagonal):
     """Proximal gradient steps on g + e_k f: `Diagonal` with e_k = u/k and steps that lengthen.
 
     e_0 = u, e_k = max(u/k, 3 e_{k-1}/4) and s_k = 0.99/(L_g + e_k L_f). The gradients are those at
-    x_k; the authors' program takes the ones before. The iterates converge, without a rate.
+    x_k; the authors' program uses the previous ones. The iterates converge, without a rate.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -298,9 +298,9 @@ class StaBiM(Diagonal):
 class SEDM(Diagonal):
     """Solodov's explicit descent method: `Diagonal` with e_k = u/(k + 1) and Armijo's steps.
 
-    The largest s_k among 2/L_g, 1/L_g, 1/(2 L_g) ... such that h = g + e_k f has h(x_{k+1}) <=
+    s_k is the largest of 2/L_g, 1/L_g, 1/(2 L_g) ... such that h = g + e_k f has h(x_{k+1}) <=
     h(x_k) + theta <grad h(x_k), x_{k+1} - x_k>, theta = 1/2 (``armijo``; the 0.98 of a public
-    program allows very short steps only). Trial points cost values of f and g. No rate is known.
+    program allows only very short steps). Trial points cost values of f and g. No rate is known.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -325,7 +325,7 @@ class SEDM(Diagonal):
 class BiPG(Diagonal):
     """The diagonal method without momentum: `Diagonal` with e_k = 10 u (k + 11)^-3/4.
 
-    In the paper's letters e_k = c/(k + sigma_e + 1)^(delta/2), delta = 3/2 and sigma_e = 10; steps
+    In the paper's notation e_k = c/(k + sigma_e + 1)^(delta/2), delta = 3/2 and sigma_e = 10; steps
     are 1.9/L_g if f is a penalty alone. Proved here, with a smooth f: g - g* = O(K^-delta/2).
 
     Examples:
@@ -354,9 +354,9 @@ class BiPG(Diagonal):
 class FBiPG(Diagonal):
     """Fast Bi-level Proximal Gradient: `Diagonal` with e_k = u (k + 2)^-3/2 and FISTA's momentum.
 
-    In the paper's letters e_k = (k + a)^-gamma and m_k = k/(k + a + 1), a = 2: ``offset`` is a, and
-    ``momentum`` (a + 1, a + 1). g - g* = O(K^-gamma) for gamma < 2. If g grows quadratically and
-    1 < gamma < 2, then g - g* = O(K^-2), f - f* = O(K^-(2-gamma)) and f* - f = O(1/K).
+    In the paper's notation e_k = (k + a)^-gamma and m_k = k/(k + a + 1), a = 2: ``offset`` is a,
+    and ``momentum`` (a + 1, a + 1). g - g* = O(K^-gamma) for gamma < 2. If g grows quadratically
+    and 1 < gamma < 2, then g - g* = O(K^-2), f - f* = O(K^-(2-gamma)) and f* - f = O(1/K).
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -390,7 +390,7 @@ class FBiPG(Diagonal):
 class BiFISTA(Diagonal):
     """The accelerated diagonal method: `Diagonal` with e_k = 10 u (k + 11)^-3/2 and momentum.
 
-    In the paper's letters e_k = c/(k + sigma_e + 1)^delta and m_k = 1 - alpha/(k + sigma_t + 1),
+    In the paper's notation e_k = c/(k + sigma_e + 1)^delta and m_k = 1 - alpha/(k + sigma_t + 1),
     with delta = 3/2, alpha = 4, sigma_e = 10 and sigma_t = 20, the numbers of its experiments.
     Proved here: g - g* = O(K^-delta) for delta < 2.
 
@@ -418,7 +418,7 @@ class BiFISTA(Diagonal):
 class IREAPG(Diagonal):
     """Iterative regularisation, accelerated: `Diagonal` with e_k = u/(k + 2) and FISTA's momentum.
 
-    The recursion of `FBiPG` with another weight, k^-beta (``power``). g - g* = O(K^-beta).
+    It is `FBiPG` with another weight, k^-beta (``power``): g - g* = O(K^-beta).
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])

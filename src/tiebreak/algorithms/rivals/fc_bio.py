@@ -1,4 +1,4 @@
-"""FC-BiO: bisection on the level of f, each question answered by minimising a maximum.
+"""FC-BiO: bisection on the level of f; each test minimises a maximum.
 
 Zhang, Chen, Xu, Zhang: Functionally constrained algorithm solves convex simple bilevel problems,
 NeurIPS 2024, arXiv 2409.06530.
@@ -36,20 +36,20 @@ class State(NamedTuple):
     """Everything a run needs to continue, as arrays and numbers."""
 
     k: int
-    first_steps: int  # of the first phase, where g is smooth
-    x: Array  # the point accepted last
+    first_steps: int  # steps of the first phase, if g is smooth
+    x: Array  # the last accepted point
     images: tuple[Image, Image, Any]
     upper_value: float  # f(x) and g(x)
     lower_value: float
     first: Fista | None  # the first phase; None when it is over
     step_size: float  # of the first phase
-    call: Question | None  # the question at work; None in the first phase
-    steps: int  # the most in a call
-    low: float  # l and u: the level of f lies between them
+    call: Question | None  # the current test; None in the first phase
+    steps: int  # maximum number of steps in a call
+    low: float  # l and u, which bracket the level of f
     high: float
     upper_tolerance: float  # eps_f
     lower_tolerance: float  # eps_g
-    size: float  # L = max{L_f, rho L_g}, or C, that of slopes
+    size: float  # L = max{L_f, rho L_g}, or the bound C on slopes
     finished: Ended
     evidence: StepEvidence
 
@@ -58,29 +58,29 @@ class State(NamedTuple):
 class FCBiO(Method):
     """Functionally Constrained Bilevel Optimizer, for a bounded Z.
 
-    First ghat = g(x) with g(x) - g* <= eps_g/2, by FISTA on g (see `first_phase`); u = f(x), and l
-    is a lower bound on f. Then, until u - l <= eps_f/2, with t = (l + u)/2 and rho = eps_f/eps_g,
+    First FISTA on g finds ghat = g(x) with g(x) - g* <= eps_g/2 (see `first_phase`); u = f(x), and
+    l is a lower bound on f. Then, until u - l <= eps_f/2, with t = (l + u)/2 and rho = eps_f/eps_g,
 
         psi_t(x) = max{ f(x) - t, rho (g(x) - ghat) }
 
-    is minimised over Z from the last accepted point on:
+    is minimised over Z from the last accepted point:
 
         x_{k+1} = argmin over Z of max of both minorants at y_k, + L/2 |x - y_k|²
 
     with FISTA's momentum and L = max{L_f, rho L_g}. A point with psi_t <= eps_f/2 is accepted:
     u = min{t, f(x)}; if there is none after N = ceil(2 D sqrt(L/eps_f)) steps, l = t. The output is
-    the point accepted last: f(x) - f* <= eps_f and g(x) - g* <= eps_g, weakly, for
+    the last accepted point: f(x) - f* <= eps_f and g(x) - g* <= eps_g, since
     psi_t(x_N) - min psi_t <= 2 L D²/(N+1)² <= eps_f/2. That takes about log2((u-l)/eps_f) N steps.
     f(x) may be far below f*. The inner step is a projection onto Z and a cut: see `max_model`.
-    The lower bound l is that of f itself, or of its minorant on Z, which is ours.
+    The lower bound l is that of f itself, or (our choice) of its minorant on Z.
 
     With ``lipschitz`` f and g need no gradients (the hinge and quantile losses, norms): the calls,
     and before them one on g alone, average projected subgradients of psi_t with steps
     D/(C sqrt(N)), N = ceil((2 D C/eps_f)²), where C bounds the slopes of f and rho g on Z.
 
     Args:
-        eps_f, eps_g: the accuracy asked for. None: 1e-4 of the size of f, of g, as in CGBiO.
-        lipschitz: subgradients in place of the accelerated steps.
+        eps_f, eps_g: the accuracy; if None, 1e-4 of the size of f and of g, as in CGBiO.
+        lipschitz: use subgradients instead of the accelerated steps.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -109,7 +109,7 @@ class FCBiO(Method):
         Rate("f above", 2.0, "eps planned"),
         Rate("g", 2.0, "eps planned"),
     )
-    output: ClassVar[str] = "the point accepted last"
+    output: ClassVar[str] = "the last accepted point"
 
     def __post_init__(self) -> None:
         check_positive(self, "eps_f", "eps_g")
@@ -124,11 +124,11 @@ class FCBiO(Method):
         return f"FC-BiO{', by subgradients' if self.lipschitz else ''}"
 
     def report(self, state: State) -> StateReport:
-        """Whether its own rule is met, and the reach of x."""
+        """Report whether its own rule is met, and the reach of x."""
         return StateReport(state.finished, reach=state.images[2])
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """The first phase begins at the start, and may end there."""
+        """Begin the first phase at the start; it may end there."""
         f, g = problem.upper, problem.lower
         (x,) = problem.forward(problem.domain.project(x0))
         (f_x,) = f.evaluate([x.f])[0]
@@ -163,7 +163,8 @@ class FCBiO(Method):
         return state
 
     def step(self, problem: Problem, state: State) -> State:
-        """One step of the first phase or of a call; then perhaps an answer, and a new question."""
+        """Take one step of the first phase or of a call; if it answers the test, begin a new
+        one."""
         state = state._replace(k=state.k + 1)
         if state.first is not None:
             half = 0.5 * state.lower_tolerance
@@ -187,7 +188,7 @@ class FCBiO(Method):
         return self._asked(problem, state._replace(low=call.psi.level)) if is_over else state
 
     def _bisection(self, problem: Problem, state: State, ghat: float) -> State:
-        """g is minimised to eps_g/2: l, u, and the first question."""
+        """Set l, u and the first test, now that g is minimised to eps_g/2."""
         x = Point(state.x, *state.images)
         rho = state.upper_tolerance / state.lower_tolerance
         call = max_model.begin(problem, Psi(math.inf, rho, ghat, state.size), x)
@@ -201,13 +202,15 @@ class FCBiO(Method):
         )
 
     def _asked(self, problem: Problem, state: State) -> State:
-        """The next question, from the point accepted last; or the end."""
+        """Begin the next test from the last accepted point, or end the run."""
         width, half = state.high - state.low, 0.5 * state.upper_tolerance
         level = state.low + 0.5 * width
         if width <= half or not state.low < level < state.high:
-            sentence = f"FC-BiO stops where u - l = {width:.3g} is at most eps_f/2 = {half:.3g}"
+            sentence = f"FC-BiO stopped because u - l = {width:.3g} is at most eps_f/2 = {half:.3g}"
             if width > half:
-                sentence = f"FC-BiO stops where no number is left between l and u = l + {width:.3g}"
+                sentence = (
+                    f"FC-BiO stopped because no number is left between l and u = l + {width:.3g}"
+                )
             return state._replace(finished=Ended(RULE, sentence))
         assert state.call is not None
         psi = state.call.psi._replace(level=level)
@@ -216,12 +219,12 @@ class FCBiO(Method):
 
 
 def _accepted(state: State, call: Question) -> State:
-    """The state with the point of a call as its answer."""
+    """Return the state with the point of a call as its answer."""
     return state._replace(x=call.x.x, images=call.x[1:], upper_value=call.f_x, lower_value=call.g_x)
 
 
 def _steepness(problem: Problem, h: Function, h_0: Minorant) -> float:
-    """A bound on the slopes of h on Z, its penalty included."""
+    """Bound the slopes of h on Z, penalty included."""
     n, domain = int(h_0.at.shape[0]), problem.domain
     far = domain.farthest(arrays.zeros_like(h_0.at))
     curve = h.lipschitz * domain.diameter_in(n)

@@ -1,4 +1,4 @@
-"""FIBA: a step of FISTA on g, then a gradient step on f whose size falls like 1/k.
+"""FIBA: a FISTA step on g, then a gradient step on f whose size decreases like 1/k.
 
 Helou, Simões: epsilon-subgradient algorithms for bilevel convex optimization, Inverse Problems
 2017.
@@ -29,7 +29,7 @@ class State(NamedTuple):
     """Everything a run needs to continue, as arrays and numbers."""
 
     k: int
-    run: Fista  # of g alone: f is evaluated elsewhere
+    run: Fista  # on g alone: f is evaluated elsewhere
     upper_step: float  # mu_0/L_f
     lower_step: float  # 1/L_g
     evidence: StepEvidence
@@ -59,7 +59,7 @@ class FIBA(Method):
         x_{k+1} = projection of z_k - (mu_0/(L_f k)) grad f(z_k) onto Z,   k = 1, 2, ...
 
     The output is the last iterate. Its theorem is asymptotic: f and g tend to f* and g*. Nothing
-    more is proved here; measured, it is close to `IREAPG`, both weigh f like 1/k.
+    more is proved here. In our measurements it is close to `IREAPG`; both weigh f like 1/k.
 
     Args:
         mu_0: size of the upper steps, in units of 1/L_f.
@@ -93,7 +93,7 @@ class FIBA(Method):
         return f"FIBA, upper steps {self.mu_0:g}/(L_f k), lower steps 1/L_g with momentum"
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """y_1 = x_1, the start."""
+        """Start with y_1 = x_1."""
         (x,) = problem.forward(problem.domain.project(x0))
         run = fista.begin(problem, x, 1.0)
         assert run.f_y is not None
@@ -103,7 +103,7 @@ class FIBA(Method):
         return State(0, run._replace(t=fista.next_t(1.0), f_y=None), upper, lower, first)
 
     def step(self, problem: Problem, state: State) -> State:
-        """A step on g from y_k to z_k, one on f from there, and the projection."""
+        """Take a step on g from y_k to z_k, one on f from there, and project."""
         run, lower = state.run, state.lower_step
         upper = state.upper_step / (state.k + 1)
         z = run.y.x - lower * run.g_y.slope

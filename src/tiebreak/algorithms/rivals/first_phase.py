@@ -1,8 +1,7 @@
-"""FISTA on g until a proof says that g(x) is good enough: the first phase of CG-BiO and FC-BiO.
-
-Begun anew wherever g has risen, until the Frank-Wolfe gap max_{s in Z} <grad g(x), x - s>, which
-bounds g(x) - g*, is as small as was asked. The gap needs a gradient at x itself, so it is computed
-only where FISTA begins anew and when the number of steps has grown by about a tenth.
+"""FISTA on g until g(x) is proved good enough: the first phase of CG-BiO and FC-BiO. It restarts
+whenever g has risen, and ends when the Frank-Wolfe gap max_{s in Z} <grad g(x), x - s>, which
+bounds g(x) - g*, is small enough. The gap needs a gradient at x itself, so it is computed only at
+restarts and when the number of steps has grown by about a tenth.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ S = TypeVar("S", bound=Any)  # a state with first, first_steps, step_size, its p
 
 
 def step(problem: Problem, state: S, before: Fista, tolerance: float) -> tuple[S, Minorant | None]:
-    """One step of FISTA; g at x, where it is proved to be within the tolerance of g*."""
+    """Take one FISTA step; also return g at x if it is proved to be within the tolerance of g*."""
     run = fista.advance(problem, before, 0.0, 1.0, state.step_size)
     has_risen = run.g_x > before.g_x
     state = state._replace(
@@ -32,7 +31,7 @@ def step(problem: Problem, state: S, before: Fista, tolerance: float) -> tuple[S
     if not (has_risen or is_due(state.first_steps)):
         return state, None
     (g_x,), _ = problem.lower.evaluate([run.x.g])
-    if has_risen:  # without momentum, and the gradient at x is known already
+    if has_risen:  # restart; the gradient at x is already known
         state = state._replace(first=run._replace(k=0, t=1.0, y=run.x, g_y=g_x))
     return state, g_x if is_minimal(problem, g_x, tolerance) else None
 
@@ -43,12 +42,12 @@ def is_minimal(problem: Problem, h_x: Minorant, tolerance: float) -> bool:
 
 
 def frank_wolfe_gap(problem: Problem, h_x: Minorant) -> float:
-    """max over s in Z of <slope, x - s>, a bound on h(x) - min_Z h."""
+    """Return max over s in Z of <slope, x - s>, a bound on h(x) - min_Z h."""
     return arrays.dot(h_x.slope, h_x.at - problem.domain.argmin(h_x.slope))
 
 
 def size(problem: Problem, h: Function, h_0: Minorant) -> float:
-    """The first of |h(x0)|, |grad h(x0)| D, L D²/2 and 1 that is not 0."""
+    """Return the first of |h(x0)|, |grad h(x0)| D, L D²/2 and 1 that is not 0."""
     diameter = problem.domain.diameter_in(int(h_0.at.shape[0]))
     curve = 0.5 * h.lipschitz * diameter * diameter
     sizes = (abs(h_0.value), arrays.norm(h_0.slope) * diameter, curve)

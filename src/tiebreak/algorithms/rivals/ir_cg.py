@@ -1,4 +1,4 @@
-"""IR-CG: conditional gradients on g + e_t f with falling weights e_t; only linear minimisation.
+"""IR-CG: conditional gradients on g + e_t f with decreasing e_t; needs only linear minimisation.
 
 Giang-Tran, Ho-Nguyen, Lee: A projection-free method for solving convex bilevel optimization
 problems, Math. Program. 213, 2025, arXiv 2311.09738.
@@ -38,7 +38,7 @@ class State(NamedTuple):
     g_x: Minorant
     unit: float  # c L_g/L_f
     total: float  # the sum of the weights of x_1 ... x_{t-1} in z_t
-    average: Point  # their average, so weighted
+    average: Point  # their average with these weights
     answer: Point  # z_t
     upper_value: float  # f and g at z_t
     lower_value: float
@@ -46,7 +46,7 @@ class State(NamedTuple):
 
     @property
     def x(self) -> Array:
-        """z_t, the point of the bound on f."""
+        """z_t, the point in the bound on f."""
         return self.answer.x
 
 
@@ -58,20 +58,20 @@ class IRCG(Method):
         x_{t+1} = x_t + 2/(t+2) (v_t - x_t),                              u = L_g/L_f
         z_T     = [ T (T+1) e_{T-1} x_T + sum_{0<t<T} t (t+1) (e_{t-1} - e_t) x_t ]/W_T
 
-    with W_T the sum of the weights. The output is z_T. Z needs no projection: a polyhedron will do,
-    whose linear minimisation is a linear program. The unit u is ours.
+    with W_T the sum of the weights. The output is z_T. Z needs no projection: it may be a
+    polyhedron, whose linear minimisation is a linear program. The unit u is ours.
 
     Proved here, with L = L_g + e_0 L_f, D the diameter of Z and any f_low <= min_Z f:
 
         f(z_T) - f* <= 2 L D² T/W_T = O(T^-(1-p))
         g(x_T) - g* <= [ 2 L D² T + 2 (f* - f_low) sum_{t<T} (t+1) e_t ]/(T (T+1)) = O(T^-p),
 
-    as the paper has them; the certificate gets the minorants at x_t with the weights (t+1) e_t and
-    t+1 of that proof.
+    as in the paper; the certificate gets the minorants at x_t with the weights (t+1) e_t and t+1 of
+    that proof.
 
     Args:
-        p: in (0, 1), how fast the weight of f falls.
-        c: its size.
+        p: how fast the weight of f decreases, in (0, 1).
+        c: the size of that weight.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -117,11 +117,11 @@ class IRCG(Method):
         return StateReport(reach=state.answer.reach)
 
     def points(self, state: State) -> dict[str, Array]:
-        """The point of the bound on g."""
+        """Return the point in the bound on g."""
         return {"the last iterate": state.iterate.x}
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """The start, which may lie outside where there is no projection: v_0 takes its place."""
+        """Begin at the start, or at v_0 if the start is outside Z and there is no projection."""
         f, g = problem.upper, problem.lower
         (x,) = problem.forward(projected(problem.domain, x0))
         (f_x,), (g_x,) = f.evaluate([x.f])[0], g.evaluate([x.g])[0]
@@ -132,7 +132,7 @@ class IRCG(Method):
         return State(0, x, f_x, g_x, unit, 0.0, x, x, f_x.value, g_x.value, first)
 
     def step(self, problem: Problem, state: State) -> State:
-        """One conditional gradient, and the average."""
+        """Take one conditional gradient step and update the average."""
         t, f_x, g_x = state.k, state.f_x, state.g_x
         e, before = (state.unit / max(j, 1) ** float(self.p) for j in (t + 1, t))
         (v,) = problem.forward(problem.domain.argmin(g_x.slope + e * f_x.slope))

@@ -1,4 +1,4 @@
-"""Level-Newton: Tikhonov's path, with eta chosen by Newton's method for the level f*.
+"""Level-Newton: the Tikhonov path, with eta chosen by Newton's method for the level f*.
 
 Jiang, Shi, Wang: Near-optimal algorithms for convex simple bilevel optimization under weak
 assumptions, 2024, arXiv 2409.08948.
@@ -17,13 +17,13 @@ from tiebreak.proofs.certificate import Proved
 
 
 class Estimate(NamedTuple):
-    """f* as it would be if g grew quadratically."""
+    """An estimate of f* that assumes quadratic growth of g."""
 
     value: float
     dimension: int | None = None
 
     def lines(self) -> list[tuple[str, str]]:
-        """The estimate; nothing is proved by it."""
+        """Return the estimate, which proves nothing."""
         words = f"f* is about {self.value:.9g} if g grows quadratically, which is not proved"
         return [("estimate", words)]
 
@@ -33,18 +33,18 @@ class LevelNewton(Tikhonov):
     """Newton's method for the smallest c with p(c) = min { g : f <= c } - g* = 0, which is f*.
 
         x_j = argmin over Z of g + eta_j f, as in `Tikhonov`,   c_j = f(x_j),   p_j = g(x_j) - g_low
-        eta_{j+1}: the one with f(x(eta)) = c_j + multiplicity p_j/eta_j
+        eta_{j+1} solves f(x(eta)) = c_j + multiplicity p_j/eta_j
 
-    Since x_j solves the problem of level c_j with the multiplier eta_j, p'(c_j) = -eta_j, and
-    this is Newton's step: the distance to f* is halved each time if g grows quadratically, as p has
-    a double root then, and squared with multiplicity 2. The new eta is found by the secant of f
-    over log eta, between q eta_j and q³ eta_j; g_low is what is proved of g*.
+    Since x_j solves the problem of level c_j with the multiplier eta_j, p'(c_j) = -eta_j, and this
+    is Newton's step. If g grows quadratically, p has a double root: the distance to f* is halved
+    each time, and squared with multiplicity 2. The new eta comes from the secant of f over log eta,
+    between q eta_j and q³ eta_j; g_low is the proved lower bound on g*.
 
     The bounds of `Tikhonov` hold after each phase: f(x_j) - f* <= delta_j/eta_j and g(x_j) - g* <=
     delta_j + eta_j (f* - f(x_j)). The report's line "estimate" is f(x_j) + 2 p_j/eta_j.
 
     Args:
-        multiplicity: of the root: 1 as in the paper, or 2.
+        multiplicity: the multiplicity of the root: 1 as in the paper, or 2.
         q, eta_0, delta, unit: as for `Tikhonov`.
 
     Examples:
@@ -69,11 +69,11 @@ class LevelNewton(Tikhonov):
         check_within(self, "multiplicity", "a number of at least 1", lambda m: 1.0 <= m < math.inf)
 
     def adapt(self, state: State, proved: Proved) -> State:
-        """The bound on g* that is proved by now."""
+        """Use the bound on g* that is proved by now."""
         return state._replace(least=max(state.least, proved.lower_bound))
 
     def report(self, state: State) -> StateReport:
-        """The estimate, after the first phase."""
+        """Report the estimate after the first phase."""
         if not state.ended or state.least == -math.inf:
             return StateReport()
         eta, f_x, g_x = state.ended[-1]
@@ -85,7 +85,7 @@ class LevelNewton(Tikhonov):
             return q * eta
         (eta_0, f_0, _), (_, f_1, g_1) = state.ended
         wanted = self.multiplicity * max(g_1 - state.least, 0.0) / eta  # Newton's step in f
-        rise = (f_1 - f_0) / math.log(eta_0 / eta)  # of f as log eta falls by 1
+        rise = (f_1 - f_0) / math.log(eta_0 / eta)  # increase of f as log eta decreases by 1
         falls = wanted / rise if rise > 0.0 else 0.0
         most, fewest = -3.0 * math.log(q), -math.log(q)
         return eta * math.exp(-min(max(falls, fewest), most))

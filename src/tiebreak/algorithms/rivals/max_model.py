@@ -1,7 +1,6 @@
-"""Steps on psi(x) = max{ f(x) - t, rho (g(x) - ghat) } over Z: what FC-BiO asks in its calls.
-
-Smooth f and g: the larger of both minorants plus L/2 |x - y|² is minimised, with FISTA's momentum.
-Lipschitz f and g: projected subgradients of psi, averaged.
+"""Steps on psi(x) = max{ f(x) - t, rho (g(x) - ghat) } over Z, for the calls of FC-BiO. For smooth
+f and g we minimise the larger of both minorants plus L/2 |x - y|², with FISTA's momentum. For
+Lipschitz f and g we average projected subgradient steps on psi.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from tiebreak.proofs.evidence import StepEvidence
 
 @in_files("fc-bio.psi")
 class Psi(NamedTuple):
-    """The function, by its numbers."""
+    """The parameters of psi."""
 
-    level: float  # t; inf: g alone
+    level: float  # t; inf means g alone
     rho: float
     ghat: float
-    size: float  # L = max{L_f, rho L_g}; in the Lipschitz case that of slopes
+    size: float  # L = max{L_f, rho L_g}, or in the Lipschitz case the bound on slopes
 
     def parts(self, f: float, g: float) -> tuple[float, float]:
-        """Both sides of the maximum, where f and g are these."""
+        """Return both sides of the maximum for these values of f and g."""
         return f - self.level, self.rho * (g - self.ghat)
 
 
@@ -43,7 +42,7 @@ class Question(NamedTuple):
     g_y: Minorant
     f_x: float  # with the penalties
     g_x: float
-    guess: float | None  # the multiplier of the last step, which saves time
+    guess: float | None  # the multiplier of the last step, as a first guess
 
     @property
     def value(self) -> float:
@@ -52,13 +51,13 @@ class Question(NamedTuple):
 
 
 def begin(problem: Problem, psi: Psi, x: Point) -> Question:
-    """A run from x."""
+    """Begin a run from x."""
     (f_x,), (g_x,) = problem.upper.evaluate([x.f])[0], problem.lower.evaluate([x.g])[0]
     return Question(psi, 0, 1.0, x, x, f_x, g_x, *values_at(problem, x), None)
 
 
 def accelerated_step(problem: Problem, call: Question) -> tuple[Question, StepEvidence]:
-    """x_{k+1} from the model at y_k; psi(x_k) - min psi <= 2 L D²/(k+1)²."""
+    """Take a step to x_{k+1} with the model at y_k; psi(x_k) - min psi <= 2 L D²/(k+1)²."""
     psi, t, f_y, g_y = call.psi, call.momentum, call.f_y, call.g_y
     z, w, guess = minimised(problem, psi, f_y, g_y, call.guess)
     (x,) = problem.forward(z)
@@ -73,7 +72,7 @@ def accelerated_step(problem: Problem, call: Question) -> tuple[Question, StepEv
 def subgradient_step(
     problem: Problem, call: Question, step: float
 ) -> tuple[Question, StepEvidence]:
-    """y_{k+1} by a subgradient of the larger side at y_k, which joins the average."""
+    """Take a subgradient step on the larger side at y_k to y_{k+1}, which joins the average."""
     psi, y, k = call.psi, call.y, call.k + 1
     f_y, g_y = both_whole(problem, call.f_y, call.g_y)
     of_f, of_g = psi.parts(f_y.value, g_y.value)
@@ -90,12 +89,13 @@ def subgradient_step(
 def minimised(
     problem: Problem, psi: Psi, f_y: Minorant, g_y: Minorant, guess: float | None
 ) -> tuple[Array, float, float]:
-    """The minimiser over Z of the larger of both minorants plus L/2 |x - y|², and f's weight w.
+    """Minimise the larger of both minorants plus L/2 |x - y|² over Z; return x, f's weight w and
+    mu.
 
-    x = projection of y - (w a + (1-w) b)/L, a and b being the slopes, where both minorants are
-    equal unless w is 0 or 1. That is the projection of y - b/L onto the half-space where that of f
-    is no larger, mu = w/L being its multiplier, if that is at most 1/L; if no point of Z is in it,
-    w = 1. The third number is mu.
+    x = projection of y - (w a + (1-w) b)/L, where a and b are the slopes, and both minorants are
+    equal at x unless w is 0 or 1. So x is the projection of y - b/L onto the half-space where f's
+    minorant is no larger, with multiplier mu = w/L if that is at most 1/L. If the half-space
+    contains no point of Z, w = 1.
     """
     y, L = f_y.at, psi.size
     of_f, of_g = psi.parts(f_y.value, g_y.value)
@@ -110,7 +110,7 @@ def minimised(
 
 
 def both_whole(problem: Problem, f: Minorant, g: Minorant) -> tuple[Minorant, Minorant]:
-    """Minorants of f and g, from those of their smooth parts at the same point."""
+    """Return minorants of f and g from those of their smooth parts at the same point."""
     f2, g2 = problem.penalties
     return _whole(f, f2), _whole(g, g2)
 
@@ -126,7 +126,7 @@ def _whole(h: Minorant, penalty: Penalty) -> Minorant:
 def _evidence(
     before: Question, weight: float, w: float, value: tuple[float, Array, Minorant]
 ) -> StepEvidence:
-    """The minorants at y_k, weighted as in the proof of the method."""
+    """Return the minorants at y_k, weighted as in the method's proof."""
     return StepEvidence(
         upper=((weight * w, before.f_y),) if w > 0.0 else (),
         cuts=((weight * (1.0 - w) * before.psi.rho, before.g_y),) if w < 1.0 else (),

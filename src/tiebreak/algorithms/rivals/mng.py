@@ -26,13 +26,13 @@ from tiebreak.proofs.evidence import StepEvidence
 
 @in_files("OwnBound")
 class OwnBound(NamedTuple):
-    """What the method says of f*, for the report."""
+    """The method's own bound on f*, for the report."""
 
     value: float  # f(x_k)
     dimension: int | None = None
 
     def lines(self) -> list[tuple[str, str]]:
-        """A line for the report."""
+        """Return the line for the report."""
         text = f"f* >= {self.value:.9g} in exact arithmetic, by MNG's own theorem (no certificate)"
         return [("own bound", text)]
 
@@ -53,27 +53,26 @@ class State(NamedTuple):
 
     @property
     def x(self) -> Array:
-        """T(x_k), the point of Z."""
+        """T(x_k), which is in Z."""
         return self.answer.x
 
 
 @dataclass(frozen=True)
 class MNG(Method):
-    """Minimal Norm Gradient method, where f is the distance from a point: sigma/2 |x - center|².
+    """Minimal Norm Gradient method, for the squared distance f = sigma/2 |x - center|².
 
         T(x)    = prox of g2/M on Z at x - grad g1(x)/M,   G = M (x - T(x)),   M = L_g
         Q_k     = { z : <G, z> <= <G, x_k> - 3/(4M) |G|² }            at x = x_k, x_0 = center
         W_k     = { z : <x_k - center, z> >= <x_k - center, x_k> }
         x_{k+1} = the point of Q_k ∩ W_k nearest to the center,   output T(x_k)
 
-    where g = g1 + g2, smooth + penalty. f is recognised by L_f = sigma: nothing else has that. The
-    start x0 plays no part. One gradient of g in a step.
+    where g = g1 + g2 is smooth + penalty. f is recognised by L_f = sigma, which no other function
+    has. The start x0 is not used. A step takes one gradient of g.
 
-    All minimisers of g lie in Q_k and W_k, which the paper shows and T being 2/3-averaged gives in
-    two lines. Proved from that: f(x_k) <= f* never falls, and
-    min_{i<k} g(T(x_i)) - g* <= 8 L_g (f* - f(x_0))/(3 sigma sqrt(k)).
-    The report shows the bound f(x_k) as the method's own: the certificate works with the
-    evaluations alone, so it counts every rounding.
+    All minimisers of g lie in Q_k and W_k; this follows in two lines because T is 2/3-averaged.
+    Hence f(x_k) <= f* never decreases, and min_{i<k} g(T(x_i)) - g* <= 8 L_g (f* - f(x_0))/(3 sigma
+    sqrt(k)). The report shows f(x_k) as the method's own bound; the certificate uses only
+    evaluations, so it counts every rounding.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -91,7 +90,7 @@ class MNG(Method):
         "f = sigma/2 |x - center|²; g convex, smooth + penalty; Z closed, joint prox with the "
         "lower penalty"
     )
-    guarantee: ClassVar[str] = "f(x_k) <= f* never falls; the best g - g* <= O(k^(-1/2))"
+    guarantee: ClassVar[str] = "f(x_k) <= f* never decreases; the best g - g* <= O(k^(-1/2))"
     cites: ClassVar[tuple[str, ...]] = ("becksabach2014",)
     rates: ClassVar[tuple[Rate, ...]] = (Rate("g", 0.5, at="the best of all T(x_i)"),)
     output: ClassVar[str] = "T(x_k), the lower step from the last iterate"
@@ -108,11 +107,11 @@ class MNG(Method):
         return "MNG, projections of the center onto two half-spaces"
 
     def report(self, state: State) -> StateReport:
-        """Its own lower bound on f*."""
+        """Report its own lower bound on f*."""
         return StateReport(findings=OwnBound(state.inner_value))
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """x_0 = center."""
+        """Start with x_0 = center."""
         f, g = problem.upper, problem.lower
         origin = arrays.zeros_like(x0)
         center = origin - f.gradient(origin) / f.strong_convexity
@@ -123,7 +122,7 @@ class MNG(Method):
         return _arrived(problem, nothing, center)
 
     def step(self, problem: Problem, state: State) -> State:
-        """The point of both half-spaces nearest to the center."""
+        """Move to the point of both half-spaces nearest to the center."""
         x, center = state.inner, state.center
         unit = arrays.rounding_unit(arrays.epsilon(x), int(x.shape[0]))
         noise = unit * (arrays.norm(x) + arrays.norm(center))
@@ -132,11 +131,12 @@ class MNG(Method):
 
 
 def _nearest(d: Array, r: Array, noise: float) -> Array:
-    """The shortest u with <r, u> <= <r, d> - 3/4 |r|² and <d, u> >= |d|²; r = x - T(x), d = x - c.
+    """Return the shortest u with <r, u> <= <r, d> - 3/4 |r|² and <d, u> >= |d|²; r = x - T(x), d =
+    x - c.
 
-    If the first binds alone, it is a multiple of r; otherwise d less a multiple of r's part across.
-    Both are known up to ``noise``: a part across that is not larger says nothing, and would lead
-    far away.
+    If only the first binds, u is a multiple of r; otherwise it is d minus a multiple of the part of
+    r orthogonal to d. Both are known up to ``noise``: a smaller orthogonal part tells nothing and
+    would lead far away.
     """
     rr, rd, dd = arrays.dots((r, r), (r, d), (d, d))
     share = (rd - 0.75 * rr) / rr if rr > 0.0 else 0.0
@@ -148,7 +148,7 @@ def _nearest(d: Array, r: Array, noise: float) -> Array:
 
 
 def _arrived(problem: Problem, state: State, at: Array) -> State:
-    """The state at x_k: one gradient of g there, and the lower step T(x_k)."""
+    """Return the state at x_k, with one gradient of g there and the lower step T(x_k)."""
     (x,) = problem.forward(at)
     (f_x,), (g_x,) = problem.upper.evaluate([x.f])[0], problem.lower.evaluate([x.g])[0]
     step = state.step_size

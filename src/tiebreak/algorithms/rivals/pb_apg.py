@@ -29,8 +29,9 @@ from tiebreak.linalg import Array, Refusal, checks
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.proofs.evidence import StepEvidence
 
-FIRST_PHASE = 16  # steps of the adaptive variant's first phase; each next one is twice as long
-UNPROVED = 1e4  # the penalty where no theorem gives one, in units of L_f/L_g
+# steps of the adaptive variant's first phase; each phase is twice as long as the last
+FIRST_PHASE = 16
+UNPROVED = 1e4  # the penalty if no theorem gives one, in units of L_f/L_g
 
 
 @dataclass(frozen=True)
@@ -40,23 +41,23 @@ class PBAPG(Method):
         x_{k+1} = prox of s (f2 + gamma g2) on Z at y_k - s (grad f1(y_k) + gamma grad g1(y_k))
         y_{k+1} = x_{k+1} + (t_k - 1)/t_{k+1} (x_{k+1} - x_k)
 
-    with s = 1/(L_f + gamma L_g), where f = f1 + f2 and g = g1 + g2, smooth + penalty; without
+    with s = 1/(L_f + gamma L_g), where f = f1 + f2 and g = g1 + g2 are smooth + penalty; without
     penalties the prox is the projection onto Z. The output is the last iterate. Under an error
     bound of order r on a bounded Z, gamma = O(eps^(1-r)) makes every eps-minimiser of f + gamma g
     a point with |f - f*| <= 3 eps and g - g* = O(eps^r) (``penalty_for``). FISTA finds one in K =
     O(eps^(-r/2)) steps: errors O(K^(-2/r)) and O(K^-2) after K steps, with the gamma that fits K.
     The error bound is about the whole g, its M about subgradients of the whole f.
 
-    ``adaptive`` needs neither eps nor K: phases of 16, 32, 64 ... steps, each from the last point
-    of the one before with new momentum; gamma grows by 2^(2 - 2/r) from phase to phase, as the
-    theory's gamma does when K doubles (by 2 where no order is known).
+    ``adaptive`` needs neither eps nor K: it takes phases of 16, 32, 64 ... steps, each from the
+    last point of the previous one with new momentum; gamma grows by 2^(2 - 2/r) from phase to
+    phase, as the theory's gamma does when K doubles (by 2 if no order is known).
 
     Args:
-        penalty: gamma, the first one if adaptive. None: the theory's for ``accuracy``, or for
-            ``horizon``, where the problem has an error bound; without one 1e4 L_f/L_g (L_f/L_g at
-            first if adaptive), for which no theorem holds; f's penalty, with slopes up to M, adds
-            M/D to L_f, D how far the lower level moves. The AGM-BiO paper's runs have 1e4.
-        accuracy: eps, wanted of f; None: what the theory promises for ``horizon``.
+        penalty: gamma, the first one if adaptive. If None, the theory's gamma for ``accuracy`` or
+            ``horizon`` if the problem has an error bound; without one, 1e4 L_f/L_g (L_f/L_g at
+            first if adaptive), for which no theorem holds. A penalty of f with slopes up to M adds
+            M/D to L_f, where D is how far the lower level moves. The AGM-BiO paper uses 1e4.
+        accuracy: eps for f; if None, what the theory promises for ``horizon``.
         adaptive: let gamma grow.
         horizon: K, the planned number of steps; ``solve`` uses max_iter.
 
@@ -93,8 +94,8 @@ class PBAPG(Method):
     def check(self, problem: Problem) -> Refusal | None:
         """Refuse a problem outside the assumptions.
 
-        With the penalty given it runs on an unbounded Z too (as in the AGM-BiO paper's second
-        figure), where nothing is proved.
+        With a given penalty it also runs on an unbounded Z (as in the AGM-BiO paper's second
+        figure), but then nothing is proved.
         """
         refusal = fista.need_joint_prox("PBAPG", problem)
         if self.penalty is None:
@@ -134,7 +135,7 @@ class PBAPG(Method):
     # -- the algorithm ------------------------------------------------------------------------
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """y_1 = x_1 = the start."""
+        """Start with y_1 = x_1."""
         (x,) = problem.forward(problem.domain.project(x0))
         run = fista.begin(problem, x, 1.0)
         assert run.f_y is not None
@@ -146,7 +147,7 @@ class PBAPG(Method):
         )
 
     def step(self, problem: Problem, state: State) -> State:
-        """One step of FISTA; at the end of a phase a larger penalty and no momentum."""
+        """Take one FISTA step; at the end of a phase, raise the penalty and reset the momentum."""
         is_last = state.run.k + 1 == state.phase
         after = state.advanced(problem, restart=is_last)
         if not is_last:
@@ -170,7 +171,7 @@ def penalty_for(bound: ErrorBound, accuracy: float) -> float:
 
 
 def accuracy_after(bound: ErrorBound, steps: int, reach: float) -> float:
-    """The eps = 2 gamma L_g R²/(K+1)² that K steps of FISTA reach with gamma = penalty_for(eps).
+    """Return eps = 2 gamma L_g R²/(K+1)², which K FISTA steps reach with gamma = penalty_for(eps).
 
     ``reach`` = L_g R². That is eps = C (4 reach (r-1)^(r-1)/r^r/(K+1)²)^(1/r).
     """

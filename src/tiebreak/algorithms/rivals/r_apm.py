@@ -32,18 +32,18 @@ class RAPM(Method):
         x_{k+1} = prox of s (g2 + eta f2) on Z at y_k - s (grad g1(y_k) + eta grad f1(y_k))
         y_{k+1} = x_{k+1} + (t_k - 1)/t_{k+1} (x_{k+1} - x_k)
 
-    where f = f1 + f2 and g = g1 + g2, smooth + penalty; without penalties the prox is the
+    where f = f1 + f2 and g = g1 + g2 are smooth + penalty; without penalties the prox is the
     projection onto Z. The output is the last iterate. With h = g + eta f, FISTA's bound h(x_K) -
     min h <= 2 R0²/(s (K+1)²) says that f - f* <= 2 R0²/(s eta (K+1)²) and g - g* <= 2 R0²/(s
     (K+1)²) + eta (f* - f): both O(1/K) with eta = 1/(K+1). Under weak sharpness, eta <= alpha/(2 M)
-    makes them O(1/K²), for then eta (f* - f) <= (g - g*)/2. Nothing in this needs f2 = g2 = 0;
-    alpha and M are then about the whole g and subgradients of the whole f.
+    makes them O(1/K²), because then eta (f* - f) <= (g - g*)/2. None of this needs f2 = g2 = 0;
+    alpha and M then refer to the whole g and to subgradients of the whole f.
 
     Args:
-        eta: the weight of f. None: alpha/(2 M) where the problem has an error bound of order 1
-            (and M > 0), otherwise 1/(K+1), as the paper has it: give your own where the units of f
-            and g are far apart.
-        step_size: s, at most 1/(L_g + eta L_f), which it is if None.
+        eta: the weight of f. If None, alpha/(2 M) if the problem has an error bound of order 1
+            (and M > 0), otherwise 1/(K+1), as in the paper: set it yourself if the units of f and g
+            are far apart.
+        step_size: s, at most 1/(L_g + eta L_f), the default.
         horizon: K, the planned number of steps; ``solve`` uses max_iter.
 
     Examples:
@@ -105,7 +105,7 @@ class RAPM(Method):
         return 1.0 / ((self.horizon or DEFAULT_HORIZON) + 1)
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """y_1 = x_1 = the start."""
+        """Start with y_1 = x_1."""
         eta = self._eta(problem)
         (x,) = problem.forward(problem.domain.project(x0))
         run = fista.begin(problem, x, eta)
@@ -113,7 +113,7 @@ class RAPM(Method):
         return State(0, run, eta, 1.0, float(s), StepEvidence(values=((run.g_x, x.x, run.g_y),)))
 
     def step(self, problem: Problem, state: State) -> State:
-        """One step of FISTA."""
+        """Take one FISTA step."""
         return state.advanced(problem)
 
 

@@ -39,11 +39,11 @@ class RVFISTA(Method):
 
         f(x_k) - f* <= (1 - q)^k C/eta,    g(x_k) - g* <= (1 - q)^k C + eta (f* - f(x_k)),
 
-    so that g - g* = O(ln²K/K²) and f - f* = O(K^(2-p)/ln²K) after K steps. This is our
+    so g - g* = O(ln²K/K²) and f - f* = O(K^(2-p)/ln²K) after K steps. This is our
     reconstruction of the method; p = 2 did better than the p = 4 that makes both bounds quadratic.
 
     Args:
-        p: of eta.
+        p: the parameter of eta.
         horizon: K, the planned number of steps; ``solve`` uses max_iter.
 
     Examples:
@@ -83,14 +83,14 @@ class RVFISTA(Method):
         refusal = refusal or need_lipschitz("RVFISTA", problem, "upper", "lower")
         if refusal or problem.upper.strong_convexity > 0.0:
             return refusal
-        others = "r-apm takes other functions"
+        others = "r-apm accepts other functions"
         return Refusal("RVFISTA", "upper", "must be strongly convex", str(problem.upper), others)
 
     def describe(self, problem: Problem) -> str:
         return f"R-VFISTA, eta = (L_g/sigma) ({self.p:g} ln K/K)², K the planned steps"
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """y_0 = x_0, the start."""
+        """Start with y_0 = x_0."""
         K = max(self.horizon or DEFAULT_HORIZON, 2)
         (x,) = problem.forward(problem.domain.project(x0))
         run = fista.begin(problem, x, 1.0)
@@ -99,15 +99,15 @@ class RVFISTA(Method):
         eta = L_g / sigma * (float(self.p) * math.log(K) / K) ** 2
         L = L_g + eta * problem.upper.lipschitz
         q = math.sqrt(eta * sigma / L)
-        run = run._replace(t=0.5 * (1.0 + q) / q)  # of which (t - 1)/t is the momentum
+        run = run._replace(t=0.5 * (1.0 + q) / q)  # the momentum is (t - 1)/t
         return State(0, run, eta, 1.0, 1.0 / L, StepEvidence(values=((run.g_x, x.x, run.g_y),)))
 
     def step(self, problem: Problem, state: State) -> State:
-        """One step, with the same momentum; its minorants weigh (1 - q)^-k, as in the proof."""
+        """Take one step; its minorants have weight (1 - q)^-k, as in the proof."""
         run, eta = state.run, state.upper_weight
         x = fista.moved(problem, run, eta, 1.0, state.step_size)
         after = fista.extrapolated(problem, run, x, eta, run.t)
         q = min(1.0 / (2.0 * run.t - 1.0), 0.5)
-        weight = math.exp(min(-state.k * math.log1p(-q), 600.0))  # far from overflow
+        weight = math.exp(min(-state.k * math.log1p(-q), 600.0))  # clipped far from overflow
         evidence = fista.evidence(run._replace(t=weight), after, eta, 1.0)
         return state._replace(k=state.k + 1, run=after, evidence=evidence)

@@ -38,7 +38,7 @@ class State(NamedTuple):
 
     k: int
     alternation: Alternation  # x_k in Z, and y_k = x_k - s grad f(x_k) outside
-    average: Point  # of x_1 ... x_k
+    average: Point  # average of x_1 ... x_k
     upper_step: float  # s
     lower_step: float  # t
     upper_value: float  # f and g at the average
@@ -47,7 +47,7 @@ class State(NamedTuple):
 
     @property
     def x(self) -> Array:
-        """The average, which the bounds are about."""
+        """The average, the point in the bounds."""
         return self.average.x
 
 
@@ -58,7 +58,7 @@ class SEA(Method):
         y_k     = x_k - s grad f(x_k)
         x_{k+1} = projection of y_k - t grad g(y_k) onto Z,   output (x_1 + ... + x_T)/T
 
-    The paper was not at hand: this is our reading of it, whose bounds take two lines to prove.
+    We did not have the paper: this is our reading of it, with bounds that take two lines to prove.
     With |grad f| <= G on Z, summing the inequality of `alternating` over T steps gives
     f - f* <= R0²/(2 s T) + s G²/2 and t (g - g*) <= R0²/(2 T) + s² G²/2 + s (f* - f) for the
     average; both are O(T^-1/2) with s = D/(G sqrt(T)) and t = 1/L_g.
@@ -66,7 +66,7 @@ class SEA(Method):
     Args:
         upper_step: s; D/(G sqrt(T)) if None, with the diameter D of Z and
             G = |grad f(x_0)| + L_f D.
-        lower_step: t, at most 1/L_g, which it is if None.
+        lower_step: t, at most 1/L_g, the default.
         horizon: T, the planned number of steps; ``solve`` uses max_iter.
 
     Examples:
@@ -98,8 +98,8 @@ class SEA(Method):
     def check(self, problem: Problem) -> Refusal | None:
         """Refuse a problem outside the assumptions.
 
-        With both step sizes given it runs on an unbounded Z too (as in the AGM-BiO paper's second
-        figure), where nothing is proved.
+        With both step sizes given, it also runs on an unbounded Z (as in the AGM-BiO paper's second
+        figure), but then nothing is proved.
         """
         refusal, step = need_smooth("SEA", problem), self.lower_step
         if self.upper_step is None:
@@ -126,7 +126,7 @@ class SEA(Method):
         return StateReport(reach=state.average.reach)
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """x_0, the start, and the first upper step from there."""
+        """Start at x_0 with the first upper step from there."""
         alternation = alternating.begin(problem, x0)
         f_0, g_0 = alternation.f_x, alternation.g_out
         s, t = self.upper_step, self.lower_step
@@ -141,14 +141,14 @@ class SEA(Method):
         )
 
     def _upper_step(self, problem: Problem, f_0: Minorant) -> float:
-        """s = D/(G sqrt(T)), or 1 where f does not change at all."""
+        """Return s = D/(G sqrt(T)), or 1 if f is constant."""
         D = problem.domain.diameter_in(int(f_0.at.shape[0]))
         G = arrays.norm(f_0.slope) + problem.upper.lipschitz * D
         s = D / (G * math.sqrt(self.horizon or DEFAULT_HORIZON)) if G > 0.0 else 1.0
         return s or 1.0
 
     def step(self, problem: Problem, state: State) -> State:
-        """A lower step to x_{k+1}, an upper step from there, and the average."""
+        """Take a lower step to x_{k+1} and an upper step from there; update the average."""
         k, s, t = state.k, state.upper_step, state.lower_step
         alternation = alternating.advance(problem, state.alternation, t, s)
         average = averaged(problem, state.average, alternation.x, 1.0 / (k + 1), k + 1)

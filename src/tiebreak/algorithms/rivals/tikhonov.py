@@ -1,4 +1,4 @@
-"""Tikhonov's path: minimisers of g + eta f for smaller and smaller eta, each from the last one.
+"""The Tikhonov path: minimisers of g + eta f for decreasing eta, each from the previous one.
 
 Tikhonov, Arsenin: Solutions of ill-posed problems, Winston 1977; Friedlander, Tseng: Exact
 regularization of convex programs, SIAM J. Optim. 2008.
@@ -43,7 +43,7 @@ class State(NamedTuple):
     eta: float
     step_size: float  # 1/(L_g + eta L_f)
     first_map: float  # the length of the first gradient map
-    least: float  # g* is at least this, as far as it is known
+    least: float  # the known lower bound on g*
     evidence: StepEvidence
     ended: tuple[Phase, ...] = ()  # the last two phases
 
@@ -67,19 +67,19 @@ class State(NamedTuple):
 class Tikhonov(Method):
     """The regularisation path, followed by FISTA with restarts.
 
-        x_j = argmin over Z of g + eta_j f, about,   eta_j = eta_0 u q^j
+        x_j = approximate argmin over Z of g + eta_j f,   eta_j = eta_0 u q^j
 
-    Each phase is a run of FISTA from the last point, with steps 1/(L_g + eta_j L_f), that forgets
-    its momentum where <y_k - x_{k+1}, x_{k+1} - x_k> > 0. It ends when the gradient map |y_k -
+    Each phase runs FISTA from the last point, with steps 1/(L_g + eta_j L_f), and resets the
+    momentum whenever <y_k - x_{k+1}, x_{k+1} - x_k> > 0. It ends when the gradient map |y_k -
     x_{k+1}|/s is at most delta (eta_j/u)^1.5 times the first one of the run, so that its error
-    delta_j in g + eta_j f falls faster than eta_j. f and g are smooth + penalty each.
+    delta_j in g + eta_j f decreases faster than eta_j. f and g are each smooth + penalty.
 
     Proved: f(x_j) - f* <= delta_j/eta_j and g(x_j) - g* <= delta_j + eta_j (f* - f(x_j)). If g
     grows quadratically with modulus alpha and M bounds the slope of f, then for delta_j = 0 g - g*
     <= 2 eta_j² M²/alpha and f* - f <= 2 eta_j M²/alpha. The output is the last iterate.
 
     Args:
-        q: factor of eta from phase to phase, below 1.
+        q: the factor on eta from phase to phase, below 1.
         eta_0: the first eta, in units of u.
         delta: how accurately a phase is solved, relative to the first gradient map.
         unit: u; L_g/L_f if None. It must be given if f has no gradient.
@@ -117,10 +117,10 @@ class Tikhonov(Method):
 
     def describe(self, problem: Problem) -> str:
         unit = "L_g/L_f" if self.unit is None else f"{self.unit:g}"
-        return f"{self.name}, eta = {self.eta_0:g} {unit} at first, falling from phase to phase"
+        return f"{self.name}, eta = {self.eta_0:g} {unit} at first, decreasing from phase to phase"
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """y_0 = x_0, the start."""
+        """Start with y_0 = x_0."""
         (x,) = problem.forward(problem.domain.project(x0))
         run = fista.begin(problem, x, 1.0)
         assert run.f_y is not None
@@ -132,14 +132,14 @@ class Tikhonov(Method):
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
-        """One step of FISTA; at the end of a phase a smaller eta."""
+        """Take one FISTA step; reduce eta at the end of a phase."""
         run, eta, s = state.run, state.eta, state.step_size
         x = fista.moved(problem, run, eta, 1.0, s)
         back = run.y.x - x.x
         turned, square = arrays.dots((back, x.x - run.x.x), (back, back))
         map_length = arrays.norm(back, square) / s
         first = state.first_map if state.k else map_length
-        # Once f does not count beside the rounding of g, a smaller eta changes nothing.
+        # Once f is below the rounding of g, a smaller eta changes nothing.
         is_last = eta <= arrays.epsilon(back) * state.unit
         ends = map_length <= self.delta * first * (eta / state.unit) ** 1.5 and not is_last
         t = None if ends or turned > 0.0 else fista.next_t(run.t)
@@ -155,5 +155,5 @@ class Tikhonov(Method):
         return state._replace(eta=eta, step_size=fista.step_size(problem, after, eta, 1.0))
 
     def _next(self, state: State) -> float:
-        """The eta of the next phase."""
+        """Return the eta of the next phase."""
         return float(self.q) * state.eta
