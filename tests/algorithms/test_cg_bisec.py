@@ -490,7 +490,7 @@ def test_the_stopping_rule_of_cg_bio_proves_what_it_says():
     problem, _, f_star = groups()
     result = tb.solve(problem, CGBiO(eps_f=1e-3, eps_g=1e-3), x0=np.eye(20)[0], rtol=0.0)
     assert result.status == "solved"
-    assert "CG-BiO stops where <grad f, x - s> =" in result.message
+    assert "CG-BiO stopped because <grad f, x - s> =" in result.message
     assert result.upper_value - f_star <= 1e-3
     assert result.lower_value <= 1e-3
 
@@ -716,7 +716,7 @@ REFUSED = [
     (
         CGBiO(),
         {"domain": tb.Orthant()},
-        "CGBiO: domain must be bounded, for linear functions are minimised over it, got Orthant",
+        "CGBiO: domain must be bounded because linear functions are minimised over it, got Orthant",
     ),
     (
         CGBiO(),
@@ -728,8 +728,8 @@ REFUSED = [
         BisecBiO(),
         {"upper": tb.LeastSquares(np.eye(2), np.ones(2))},
         "BisecBiO: upper must have an easy projection onto {upper <= c} ∩ domain, which the "
-        "distance from a point and linear functions have on every domain, quadratic ones on R^n, "
-        "got LeastSquares on Ball",
+        "distance from a point and linear functions have on every domain and quadratics have on "
+        "R^n, got LeastSquares on Ball",
     ),
     (
         BisecBiO(),

@@ -598,7 +598,7 @@ NONE = "must have a known Lipschitz constant, got none; give Smooth(..., lipschi
     ("name", "upper", "lower", "domain", "sentence"),
     [
         ("big-sam", tb.Linear([1.0, 1.0]), FIT, tb.Ball(),
-         "BiGSAM: upper must be strongly convex, got curvature 0; bi-sg takes every convex "),
+         "BiGSAM: upper must be strongly convex, got curvature 0; bi-sg accepts every convex "),
         ("big-sam", FIT + tb.L1(), FIT, tb.Ball(), "BiGSAM: upper must be smooth, got "),
         ("big-sam", FINE, ROUGH, tb.Ball(), f"BiGSAM: lower {NONE}"),
         ("mng", FIT + tb.L1(), FIT, tb.Ball(), "MNG: upper must be smooth, got "),

@@ -89,7 +89,7 @@ class AdaptiveAGMBiO(Method):
     adapts: ClassVar[bool] = True
     guarantee: ClassVar[str] = "with eta fixed: f - f* <= O(1/k²), g - g* <= O(1/k²) + eta (f* - f)"
     cites: ClassVar[tuple[str, ...]] = ("cao2024",)
-    rates: ClassVar[tuple[Rate, ...]] = (Rate("f above", 2.0, "eta held"),)
+    rates: ClassVar[tuple[Rate, ...]] = (Rate("f above", 2.0, "eta fixed"),)
 
     def check(self, problem: Problem) -> Refusal | None:
         return need_joint_prox("AdaptiveAGMBiO", problem)

@@ -259,8 +259,7 @@ class BisecBiO(Method):
         sets: LevelSets,
         is_proved: Callable[[float], bool],
     ) -> tuple[bool, bool]:
-        """Does a lower bound on g or the number of gradients end the call, and was it the
-        latter?"""
+        """Does a lower bound on g or the number of gradients end the call?  Was it the latter?"""
         capped = state.call.run.k + 1 >= self.gradients
         if not (is_due(state.call.run.k) or capped):
             return False, False
@@ -330,7 +329,7 @@ def _ending(state: State) -> Ended:
         f"{state.upper_tolerance:.3g}"
     )
     if width > state.upper_tolerance:
-        rule = f"Bisec-BiO stopped because no number is left between l and u = l + {width:.3g}"
+        rule = f"Bisec-BiO stopped because no float lies between l and u = l + {width:.3g}"
     if state.capped:
         return Ended(
             DOUBT,

@@ -163,8 +163,7 @@ class FCBiO(Method):
         return state
 
     def step(self, problem: Problem, state: State) -> State:
-        """Take one step of the first phase or of a call; if it answers the test, begin a new
-        one."""
+        """Take one step of the first phase or of a call; begin a new test if it is answered."""
         state = state._replace(k=state.k + 1)
         if state.first is not None:
             half = 0.5 * state.lower_tolerance
@@ -208,9 +207,7 @@ class FCBiO(Method):
         if width <= half or not state.low < level < state.high:
             sentence = f"FC-BiO stopped because u - l = {width:.3g} is at most eps_f/2 = {half:.3g}"
             if width > half:
-                sentence = (
-                    f"FC-BiO stopped because no number is left between l and u = l + {width:.3g}"
-                )
+                sentence = f"FC-BiO stopped because no float lies between l and u = l + {width:.3g}"
             return state._replace(finished=Ended(RULE, sentence))
         assert state.call is not None
         psi = state.call.psi._replace(level=level)
