@@ -580,7 +580,7 @@ def test_a_bisection_to_the_last_bit_ends():
     )
     result = tb.solve(problem, BisecBiO(eps_f=1e-300, eps_g=1e-2), rtol=0.0)
     assert result.status == "solved"
-    assert "no number is left between l and u" in result.message
+    assert "no float lies between l and u" in result.message
 
 
 def test_the_inner_iterate_is_there_to_look_at():

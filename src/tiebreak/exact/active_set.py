@@ -1,7 +1,6 @@
 """Minimising a quadratic over a slice of a polyhedron: an active-set method, face by face.
 
-`search` is the algorithm; `PolyhedronSlice` poses its quadratic programs, one for each step of
-Newton's method.
+`search` is the algorithm; `PolyhedronSlice` sets up its quadratic programs, one per Newton step.
 """
 
 from __future__ import annotations
@@ -21,32 +20,34 @@ from tiebreak.linalg.linear_programs import linear_program
 from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
 
-FACE_CHANGES = 40  # changes of the face before a general solver is asked where to go on:
-# its 60 factorisations at most then cost less than the search has
-LARGE, FACE_CHANGES_IF_LARGE = 2**12, 6  # of more than LARGE entries each change costs as much
-# as a few of its steps: there it is asked first, and then again
+# After this many changes of face, ask a general solver: its factorisations, at most 60, then cost
+# less than the search so far.
+FACE_CHANGES = 40
+# Beyond LARGE entries, each change of face costs as much as a few of the solver's steps, so we ask
+# it at the start and then more often.
+LARGE, FACE_CHANGES_IF_LARGE = 2**12, 6
 
 
 # --- the algorithm --------------------------------------------------------------------------------
 
 
 def search(program: QuadraticProgram) -> Host:
-    """The minimiser v of a quadratic program, from v = 0, by an active-set method.
+    """Return the minimiser v of a quadratic program, from v = 0, by an active-set method.
 
-    A face is the set of the inequalities that are held with equality.
+    A face is the set of inequalities that we hold with equality.
 
-    1. Begin at v = 0, on the face of all inequalities that are met there.
-    2. Once, after FACE_CHANGES (or at once, if the first face was not the right one and faces are
-       LARGE): go to the point and face of a general solver, if that is lower.
-    3. Within the face go along a ray without curvature, if the function falls along one, and
+    1. Begin at v = 0, on the face of all inequalities that are active there.
+    2. Once, after FACE_CHANGES (or immediately, if the first face was wrong and faces are LARGE):
+       go to the point and face of a general solver if that is lower.
+    3. Within the face, go along a ray without curvature if the function decreases along one, and
        otherwise to the lowest point of the face.
-    4. If an inequality is met on the way, stop there and add it to the face; repeat from 2.
-    5. At the lowest point of the face find multipliers w >= 0 of all inequalities that are met. If
+    4. If an inequality becomes active on the way, stop there and add it to the face; repeat from 2.
+    5. At the lowest point of the face, find multipliers w >= 0 of all active inequalities. If
        slope + B'w is no more than rounding, v is the minimiser.
     6. Otherwise leave the face along -(slope + B'w), the projection of -slope onto the cone of
        feasible directions: to the lowest point on it or to the next inequality. Repeat from 2.
 
-    Step 6 always descends, so that no face comes back.
+    Step 6 always descends, so no face recurs.
     """
     faces, B = program.faces, program.faces.B
     changes = FACE_CHANGES
@@ -66,7 +67,7 @@ def search(program: QuadraticProgram) -> Host:
         if norm(direction) <= program.noise(v):
             break
         length, stops = program.leave(v, met, direction)  # 6.
-        if math.isinf(length):  # it falls without end, but by no more than rounding errors
+        if math.isinf(length):  # unbounded, but only at the level of rounding
             break
         stays = np.abs(B @ direction) <= 1e-9 * norm(direction)
         v, face, is_lowest = v + length * direction, (met & stays) | stops, False
@@ -79,34 +80,34 @@ class QuadraticProgram(NamedTuple):
     faces: PolyhedronSlice
     M: Host  # R N: the curvature on the slice
     size: float  # |R|
-    rounding: float  # singular values of M up to this are none
+    rounding: float  # singular values of M up to this count as 0
     q: Slope
     slack: Host
     least: Host  # slacks up to this are 0
 
     def slope(self, v: Host) -> Host:
-        """The gradient at v."""
+        """Return the gradient at v."""
         return np.asarray(self.q.vector + self.M.T @ (self.M @ v))
 
     def value(self, v: Host) -> float:
-        """What is minimised."""
+        """Return the objective at v."""
         return 0.5 * norm(self.M @ v) ** 2 + float(self.q.vector @ v)
 
     def noise(self, v: Host) -> float:
-        """A bound on the rounding error of the slope at v."""
+        """Bound the rounding error of the slope at v."""
         terms = norm(self.q.vector) + self.size * self.size * norm(v)
         return self.q.error + 16 * len(v) * EPS * terms
 
     def room(self, v: Host) -> Host:
-        """How far each inequality is from equality at v."""
+        """Return how far each inequality is from equality at v."""
         return np.asarray(np.maximum(self.slack - self.faces.B @ v, 0.0))
 
     def is_met(self, v: Host) -> Host:
-        """Which inequalities hold with equality at v, up to rounding?"""
+        """Find the inequalities that hold with equality at v, up to rounding."""
         return np.asarray(self.room(v) <= self.least + TOL.met * norm(v))
 
     def descend_within(self, v: Host, face: Host) -> tuple[Host, Host, bool]:
-        """One step on the face: where it ends, on which face, and is that its lowest point?"""
+        """Take a step on the face; return its end, the new face, and whether it is its minimum."""
         lowest, ray = self.faces.face(face).step(self.M, self.rounding, self.slope(v), self.q.size)
         length, stops = self._reach(v, ray, face)
         if math.isfinite(length):  # an inequality ends the ray
@@ -116,12 +117,12 @@ class QuadraticProgram(NamedTuple):
         return v + min(length, 1.0) * lowest, face if is_lowest else face | stops, is_lowest
 
     def is_minimiser(self, v: Host, face: Host) -> bool:
-        """Are all multipliers positive at the lowest point v of a face, by plain least squares?"""
+        """Are all multipliers positive at a face's lowest point v, by plain least squares?"""
         weights, rest = self.faces.face(face).balance(self.slope(v))
         return bool(np.all(weights >= 0.0)) and norm(rest) <= self.noise(v)
 
     def leave(self, v: Host, met: Host, direction: Host) -> tuple[float, Host]:
-        """How far to go from v along the direction, and which inequalities are met there."""
+        """Return how far to go from v along the direction, and what becomes active there."""
         length, stops = self._reach(v, direction, met)
         curved = norm(self.M @ direction)
         if curved > 8 * EPS * self.size * norm(direction):
@@ -130,7 +131,7 @@ class QuadraticProgram(NamedTuple):
         return length, stops
 
     def _reach(self, v: Host, p: Host, face: Host) -> tuple[float, Host]:
-        """How far from v along p the first inequality outside the face is met, and which ones."""
+        """Return how far from v along p the first inequality becomes active, and which ones do."""
         rate = self.faces.B @ p
         ahead = ~face & (rate > 1e-12 * norm(p)) & (rate > 0.0)
         if not ahead.any():
@@ -142,7 +143,7 @@ class QuadraticProgram(NamedTuple):
         return length, ratio <= length * (1.0 + 1e-12)
 
     def ask_general_solver(self, v: Host, face: Host) -> tuple[Host, Host]:
-        """The point of a general solver and its face, if that is lower; otherwise v and face."""
+        """Return a general solver's point and face if that is lower, otherwise v and face."""
         B, slack = self.faces.B, self.slack
         q = self.q.vector
         hint = self.faces.hint(self.M, q, slack) if self.M.any() else self.faces.vertex(q, slack)
@@ -167,10 +168,10 @@ class QuadraticProgram(NamedTuple):
 
 
 class PolyhedronSlice:
-    """{x0 + N v} ∩ {rows x <= offset}. The last faces are kept, with their factors.
+    """{x0 + N v} ∩ {rows x <= offset}; it caches the last faces with their factors.
 
-    ``equal``: orthonormal rows that span what N leaves, if they are at hand; ``paired``: are the
-    variables p and q, of which all functions see p - q?
+    ``equal``: orthonormal rows that span the complement of N, if known; ``paired``: are the
+    variables (p, q), with all functions depending only on p - q?
     """
 
     is_factorised = False
@@ -194,25 +195,25 @@ class PolyhedronSlice:
         self._curvature: tuple[Host, Host] | None = None  # R, and R on the slice
 
     def face(self, on: Host) -> Face:
-        """The face where these inequalities hold with equality."""
+        """Return the face where these inequalities hold with equality."""
         key = on.tobytes()
         found = self._kept.pop(key, None) or face_of(self.B[on])
-        self._kept[key] = found  # as the last one
-        # A few faces keep their factors, for the next step of Newton's method.
+        self._kept[key] = found  # now the most recent
+        # Keep a few faces with their factors for the next Newton step.
         if len(self._kept) > 4:
             del self._kept[next(iter(self._kept))]
         return found
 
     def slack(self, x: Host, share: float) -> tuple[Host, Host]:
-        """How far each inequality is from equality, in v, and up to what that counts as 0."""
+        """Return how far each inequality is from equality, in v, and what counts as 0."""
         slack = (self.offset - self.rows @ x) / self.lengths
         least = share * (norm(x) + np.abs(self.offset)) / self.lengths
         return np.where(slack <= least, 0.0, slack), least
 
     def step(self, R: Host, slope: Slope, x: Host, rows: int = 0) -> Host:
-        """The d that minimises ½|R d|² + <slope, d> over the slice seen from x.
+        """Return the d that minimises ½|R d|² + <slope, d> over the slice as seen from x.
 
-        ``rows``: of the matrix that R stands for, where it has more.
+        ``rows``: the number of rows of the matrix that R stands for, if larger.
         """
         rounding = max(rows, *R.shape) * EPS * norm(R)
         if self._curvature is None or self._curvature[0] is not R:
@@ -221,7 +222,7 @@ class PolyhedronSlice:
         if not len(self.B):
             whole = self.face(np.zeros(0, dtype=bool))
             return np.asarray(self.N @ whole.step(M, rounding, q, slope.size)[0])
-        # First back onto the inequalities that are met: long steps have left them by rounding.
+        # First return to the active inequalities: rounding in long steps has moved off them.
         off = (self.offset - self.rows @ x) / self.lengths
         on = self.slack(x, TOL.met)[0] == 0.0
         back = self.face(on).onto(off[on]) if off[on].any() else np.zeros(len(q))
@@ -231,7 +232,7 @@ class PolyhedronSlice:
         return np.asarray(self.N @ (back + search(program)))
 
     def hint(self, M: Host, q: Host, slack: Host) -> Hint | None:
-        """About the minimiser of ½|M v|² + <q, v> over the slice, which `step` has asked for."""
+        """Approximate the minimiser of ½|M v|² + <q, v> over the slice, for `step`."""
         self.was_asked = True
         if (equal := self._few_equations()) is None or self._curvature is None:
             return interior_point(M, q, self.B, slack)
@@ -240,7 +241,7 @@ class PolyhedronSlice:
         return found if found is None else found._replace(point=self.N.T @ found.point)
 
     def vertex(self, q: Host, slack: Host) -> Hint | None:
-        """A minimiser of <q, v> over the slice by HiGHS, and which inequalities are met there."""
+        """Minimise <q, v> over the slice by HiGHS; also return which inequalities are active."""
         cost, B = q / norm(q), self.B
         if (equal := self._few_equations()) is None:
             found = linear_program(cost, B, slack, (None, None))
@@ -255,30 +256,30 @@ class PolyhedronSlice:
         return Hint(found, (slack - B @ found <= 1e-9 * (np.abs(slack) + norm(found)),))
 
     def _few_equations(self) -> Host | None:
-        """The equations, if there are few: most rows are about single variables in x, not in v."""
+        """Return the equations if there are few; in x, unlike in v, most rows are bounds."""
         is_few = self.equal is not None and 2 * len(self.equal) <= self.N.shape[1]
         return self.equal if is_few else None
 
     def balance(self, slope: Host, x: Host) -> tuple[Host, Host]:
-        """The multipliers of all inequalities at x, and what they leave of the slope."""
+        """Return the multipliers of all inequalities at x, and the rest of the slope."""
         on = self.slack(x, 1e3 * TOL.met)[0] == 0.0
         weights = np.zeros(len(on))
         weights[on], rest = self.multipliers(on, self.N.T @ slope)
         return weights / self.lengths, rest
 
     def pressing(self, slope: Host, x: Host) -> Host:
-        """The rows of the inequalities with positive multipliers."""
+        """Return the rows of the inequalities with positive multipliers."""
         return np.asarray(self.rows[self.balance(slope, x)[0] > 0.0])
 
     def normal(self, slope: Slope, x: Host) -> tuple[Host, float]:
-        """The outward normal at x that balances the slope best, and how much it leaves of it."""
+        """Return the outward normal at x that best balances the slope, and the residual."""
         weights, rest = self.balance(slope.vector, x)
         return weights @ self.rows, norm(rest)
 
     def multipliers(self, on: Host, slope: Host) -> tuple[Host, Host]:
-        """Weights w >= 0 that make slope + B'w smallest, B the rows that are on; and what is left.
+        """Return the w >= 0 that minimise |slope + B'w|, B the active rows, and what remains.
 
-        Plain least squares where its weights have the right signs, which they mostly have.
+        Plain least squares if its weights have the right signs, as they usually do.
         """
         if not on.any():
             return np.zeros(0), slope
@@ -291,9 +292,9 @@ class PolyhedronSlice:
         deadline.check(deadline.svd_work(*B.shape))
         try:
             weights = scale * nnls(B.T, -slope / scale)[0]
-        except RuntimeError:  # it has its own limit of steps
+        except RuntimeError:  # nnls has its own step limit
             weights = np.maximum(weights, 0.0)
-        used = weights > 0.0  # once more, for nnls is not accurate to rounding
+        used = weights > 0.0  # once more: nnls is not accurate to rounding
         pressed = np.zeros(len(on), dtype=bool)
         pressed[np.flatnonzero(on)[used]] = True
         better, rest = self.face(pressed).balance(slope)
@@ -304,7 +305,7 @@ class PolyhedronSlice:
 
 
 def _products(rows: Host, N: Host) -> Host:
-    """rows N, where many rows have one entry only."""
+    """Return rows N, fast if many rows have a single entry."""
     single = np.count_nonzero(rows, axis=1) == 1
     found = np.empty((len(rows), N.shape[1]))
     columns = np.nonzero(rows[single])[1]
@@ -314,8 +315,8 @@ def _products(rows: Host, N: Host) -> Host:
 
 
 def _reduced(M: Host) -> Host:
-    """A matrix with the same M'M, of no more rows than columns where M has many more."""
-    # With half as many rows again as columns, fewer rows do.
+    """Return a matrix with the same M'M, with fewer rows if M has many more than columns."""
+    # It pays from one and a half times as many rows as columns.
     if len(M) < 1.5 * M.shape[1]:
         return M
     deadline.check(0.5 * deadline.svd_work(*M.shape))
@@ -323,15 +324,15 @@ def _reduced(M: Host) -> Host:
 
 
 def can_be_strict(B: Host) -> Host | None:
-    """Which of the inequalities B v <= 0 can hold strictly, all of these at once; rows of length 1.
+    """Find the inequalities B v <= 0 that can all be strict at once; B has unit rows.
 
-    max sum z over {B v + z <= 0, |v| <= 1}, again and again for those that are not yet known to:
-    a mean of directions that loosen some of them loosens all of these. None where HiGHS fails.
+    We maximise sum z over {B v + z <= 0, |v| <= 1}, repeatedly for those not yet known to: the mean
+    of directions that make some of them strict makes them all strict. None if HiGHS fails.
     """
     m, k = B.shape
     v = face_of(B).onto(np.full(m, -1.0))
     if np.all(B @ v <= -0.5) and np.max(np.abs(v), initial=0.0) < 1.0 / TOL.independent:
-        return np.ones(m, dtype=bool)  # as where the rows are independent
+        return np.ones(m, dtype=bool)  # as for independent rows
     known = np.zeros(m, dtype=bool)
     while not known.all():
         cost = np.append(np.zeros(k), known - 1.0)

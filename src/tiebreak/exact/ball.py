@@ -14,11 +14,11 @@ from tiebreak.linalg.spectra import EPS, singular
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets import Domain, described
 
-LEAST_MULTIPLIER = 1e-300  # multipliers below this are not sought: just above the denormal numbers
+LEAST_MULTIPLIER = 1e-300  # we look for no smaller multipliers: just above the denormal numbers
 
 
 def ball_of(domain: Domain, n: int) -> tuple[Host, float] | None:
-    """Center and radius; None where the domain is no ball, or R^n."""
+    """Return the center and radius, or None if the domain is neither a ball nor R^n."""
     center, radius = described(domain).as_ball or (None, math.inf)
     if math.isinf(radius):
         return None
@@ -26,10 +26,10 @@ def ball_of(domain: Domain, n: int) -> tuple[Host, float] | None:
 
 
 class BallSlice:
-    """{x0 + N v : |x0 + N v - center| <= radius}: a ball again, cut by a flat slice.
+    """{x0 + N v : |x0 + N v - center| <= radius}: a flat slice of a ball, which is a ball again.
 
-    ``radius`` is that of the slice, around the point of it that is nearest to the center.
-    ``known``: the singular values and right vectors of R on the slice, if that is always the same.
+    ``radius`` is that of the slice, around its point nearest to the center. ``known``: the singular
+    values and right vectors of R on the slice, if R never changes.
     """
 
     def __init__(
@@ -37,13 +37,13 @@ class BallSlice:
     ) -> None:
         self.center, self.radius, self.N, self._known = center, radius, N, known
         self.extent, self.is_factorised = radius, known is not None
-        self._factors: tuple[Host, Host, Host] | None = None  # R, and what it was factorised into
+        self._factors: tuple[Host, Host, Host] | None = None  # R and its factors
 
     def step(self, R: Host, slope: Slope, x: Host, rows: int = 0) -> Host:
         """The d that minimises ½|R d|² + <slope, d> over the slice seen from x.
 
-        One singular value decomposition and one scalar root. In the coordinates of R's singular
-        vectors, z(mu) = -(a + mu w)/(s² + mu), where w is x seen from the center and a the slope;
+        This takes one singular value decomposition and one scalar root. In the coordinates of R's
+        singular vectors, z(mu) = -(a + mu w)/(s² + mu), where w is x - center and a is the slope;
         mu = 0, or the root of |w + z(mu)| = radius.
         """
         s, vt = self._singular(R, rows)
@@ -52,7 +52,7 @@ class BallSlice:
         a[flat & (np.abs(a) <= TOL.met * slope.size)] = 0.0
         square = s * s
         with np.errstate(divide="ignore", invalid="ignore"):
-            free = np.where(flat, 0.0, w - a / square)  # the minimiser next to the center
+            free = np.where(flat, 0.0, w - a / square)  # the minimiser nearest to the center
         if not a[flat].any() and norm(free) <= self.radius:
             room = math.sqrt(self.radius - norm(free)) * math.sqrt(self.radius + norm(free))
             aside = norm(w[flat])
@@ -65,7 +65,7 @@ class BallSlice:
         return np.asarray(self.N @ (vt.T @ z))
 
     def along(self, directions: Host, x: Host) -> BallSlice:
-        """What of the slice is seen from x along some of its directions v."""
+        """Return the part of the slice along some of its directions v from x."""
         w = self.N.T @ (x - self.center)
         across = norm(w - directions @ (directions.T @ w)) / self.radius
         room = math.sqrt(max(1.0 - across, 0.0)) * math.sqrt(1.0 + across)
@@ -73,7 +73,7 @@ class BallSlice:
         return BallSlice(self.center, self.radius * room, N)
 
     def _singular(self, R: Host, rows: int) -> tuple[Host, Host]:
-        """All singular values and right vectors of R on the slice; once where R stays the same."""
+        """Return the singular values and right vectors of R on the slice; cached for a fixed R."""
         if self._known is not None:
             return self._known
         if self._factors is None or self._factors[0] is not R:
@@ -86,7 +86,7 @@ class BallSlice:
         return self._factors[1:]
 
     def _root(self, b: Host, square: Host) -> float:
-        """The root mu of |b/(s² + mu)| = radius; inf where it overflows."""
+        """Return the root mu of |b/(s² + mu)| = radius; inf if it overflows."""
         from scipy.optimize import brentq
 
         with np.errstate(over="ignore"):
@@ -110,13 +110,13 @@ class BallSlice:
         return float(brentq(excess, low, high, xtol=LEAST_MULTIPLIER, rtol=4 * EPS))
 
     def multiplier(self, slope: Host, x: Host) -> float:
-        """mu >= 0 with slope + mu (x - center) = 0 along the slice, in the least-squares sense."""
+        """Return mu >= 0 with slope + mu (x - center) = 0 on the slice, by least squares."""
         w = self.N.T @ (x - self.center)
         if norm(w) < self.radius * (1.0 - TOL.met) or not w.any():
             return 0.0
         return max(-float(w / norm(w) @ (self.N.T @ slope)) / norm(w), 0.0)
 
     def normal(self, slope: Slope, x: Host) -> tuple[Host, float]:
-        """The outward normal at x that balances the slope best, and how much it leaves of it."""
+        """Return the outward normal at x that best balances the slope, and the residual."""
         normal = self.multiplier(slope.vector, x) * (x - self.center)
         return normal, norm(self.N.T @ (slope.vector + normal))

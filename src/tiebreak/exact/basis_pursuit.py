@@ -1,13 +1,13 @@
-"""Basis pursuit: the least |x|_1 over an affine slice of a polyhedron, to rounding.
+"""Basis pursuit: the least |x|_1 over an affine slice of a polyhedron, up to rounding.
 
     minimise sum of prices_i |x_i|   over   { x : V x = V x0,  rows x <= offset }
 
-The rows of V are orthonormal. With x = p - q, p and q >= 0, it is a linear program. On R^n it
-begins with few columns, and those are added whose slope |V'y| exceeds their price for the dual y of
-the program so far, until there are none (column generation). HiGHS tells which entries are 0 and
-which inequalities are active; with that the point and the multipliers are solutions of equations,
-which are solved to rounding. Optimal is an x with a subgradient s and a normal of the inequalities
-whose sum is a combination of the equations. The prices are 1 in the units of the problem.
+The rows of V are orthonormal. With x = p - q, p and q >= 0, this is a linear program. On R^n we
+begin with few columns and add those whose slope |V'y| exceeds their price, where y is the dual of
+the current program, until there are none (column generation). HiGHS tells which entries are 0 and
+which inequalities are active; then the point and the multipliers solve equations, to rounding. x is
+optimal if it has a subgradient s and a normal of the inequalities whose sum is a combination of the
+equations. The prices are 1 in the units of the problem.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from tiebreak.linalg.row_gram import RowGram
 from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
 
-ZERO_SHARES = (1e-13, 1e-11, 1e-9, 1e-7)  # entries below this share of the largest are taken for 0,
-# as long as the equations can still be met: HiGHS's own tolerance is the last of them
+# Entries below this share of the largest are set to 0 if the equations can still be met; the last
+# share is HiGHS's own tolerance.
+ZERO_SHARES = (1e-13, 1e-11, 1e-9, 1e-7)
 
 
 class Equations(Protocol):
@@ -41,17 +42,17 @@ class Equations(Protocol):
     target: Host  # V x0
 
     def columns(self, which: Host) -> Host:
-        """Some columns of V."""
+        """Return some columns of V."""
 
     def slopes(self, y: Host) -> Host:
         """V'y."""
 
     def misfit(self, x: Host) -> Host:
-        """V (x0 - x), as if in twice the precision."""
+        """Return V (x0 - x), as if computed in twice the precision."""
 
 
 class RankedEquations:
-    """Those of the rows that a `Rank` was decided of."""
+    """The equations of rows whose `Rank` has been decided."""
 
     def __init__(self, rows: Host, rank: Rank, start: Host) -> None:
         self._rows, self._rank, self._start = Sliced(rows), rank, start
@@ -59,7 +60,7 @@ class RankedEquations:
         self.target: Host = self._V @ start
 
     def columns(self, which: Host) -> Host:
-        """Some columns of V."""
+        """Return some columns of V."""
         return np.asarray(self._V[:, which])
 
     def slopes(self, y: Host) -> Host:
@@ -67,13 +68,13 @@ class RankedEquations:
         return np.asarray(self._V.T @ y)
 
     def misfit(self, x: Host) -> Host:
-        """V (x0 - x), as if in twice the precision."""
+        """Return V (x0 - x), as if computed in twice the precision."""
         off = self._rows.times(self._start - x)
         return np.asarray(self._V @ self._rank.moved(off, self._rank.low))
 
 
 class GramEquations:
-    """S x = b in the least-squares sense by the eigenvalues of S S': V = T S."""
+    """S x = b in the least-squares sense, by the eigenvalues of S S': V = T S."""
 
     def __init__(self, S: Any, b: Host, gram: RowGram, rank: int) -> None:
         first = len(gram.values) - rank
@@ -87,7 +88,7 @@ class GramEquations:
         return some if isinstance(some, np.ndarray) else np.asarray(some.toarray())
 
     def columns(self, which: Host) -> Host:
-        """Some columns of V."""
+        """Return some columns of V."""
         return np.asarray(self.T @ self._columns(which))
 
     def slopes(self, y: Host) -> Host:
@@ -95,19 +96,19 @@ class GramEquations:
         return np.asarray(self._S.T @ (self.T.T @ y))
 
     def misfit(self, x: Host) -> Host:
-        """V (x0 - x), as if in twice the precision."""
+        """Return V (x0 - x), as if computed in twice the precision."""
         seen = np.flatnonzero(x)
         return np.asarray(-self.T @ Sliced(self._columns(seen)).times(x[seen], self._b))
 
 
 class SparsestPoint(NamedTuple):
-    """A minimiser, and what shows that it is one."""
+    """A minimiser, and the evidence that it is one."""
 
     x: Host
     sign: Host  # a subgradient at x
     normal: Host  # of the inequalities at x
-    multipliers: Host  # y: V'y is about the sum of both
-    residual: float  # by how much it is not, relative to the size of both
+    multipliers: Host  # y, with V'y close to the sum of both
+    residual: float  # the difference, relative to the size of both
 
 
 class BasisPursuit(NamedTuple):
@@ -122,12 +123,12 @@ class BasisPursuit(NamedTuple):
     prices: Host
 
     def matrix(self, which: Host, touches: Host) -> Host:
-        """Some columns of the equations and of the active inequalities."""
+        """Return some columns of the equations and of the active inequalities."""
         return np.vstack([self.equations.columns(which), self.rows[touches][:, which]])
 
 
 def sparsest(program: BasisPursuit) -> SparsestPoint | None:
-    """A minimiser over the slice, to rounding; None where HiGHS finds none."""
+    """Return a minimiser over the slice, to rounding; None if HiGHS finds none."""
     target, zero = program.equations.target, np.zeros(len(program.prices))
     if not target.any() and np.all(program.offset >= 0.0):
         return SparsestPoint(zero, zero, zero, target, 0.0)
@@ -146,27 +147,27 @@ def sparsest(program: BasisPursuit) -> SparsestPoint | None:
 
 
 def _by_columns(program: BasisPursuit, base: Host) -> tuple[Host, Host] | None:
-    """About the minimiser, and the multipliers of all rows, by HiGHS.
+    """Approximate the minimiser and the multipliers of all rows, by HiGHS.
 
-    From a ``base`` that misses the equations by no more than HiGHS's tolerances, the program of
-    what is to be added, in units of what is missing: entries of the base keep their signs.
+    From a ``base`` that misses the equations by no more than HiGHS's tolerances, we solve for the
+    correction, in units of the misfit: entries of the base keep their signs.
 
-    With inequalities all columns take part. On R^n a few may not meet the equations, but with unit
-    vectors for each equation and sign they do. The dual y of all columns has |V'y| <= prices, and
-    so |y| <= |prices|: at twice that price no unit vector is worth taking in the end.
+    With inequalities all columns take part. On R^n a few columns may not satisfy the equations, so
+    we add unit vectors for each equation and sign. The dual y of all columns has |V'y| <= prices,
+    so |y| <= |prices|: at twice that price, the final solution uses no unit vector.
     """
     from scipy.sparse import csc_array, csr_array
 
     V, prices, every = program.equations, program.prices, np.arange(len(program.rows))
     target = V.misfit(base) if base.any() else V.target
     r, n, size = len(target), len(prices), norm(target) or 1.0
-    unit = float(power_of_two(np.array([n / max(r, 1)]), 0.5)[0])  # of V's columns, about
+    unit = float(power_of_two(np.array([n / max(r, 1)]), 0.5)[0])  # the rough size of V's columns
     ends = np.full(len(every), -np.inf), (program.offset - program.rows @ base) / size
     least, most = (np.append(target * (unit / size), end) for end in ends)
     spare = np.hstack([np.eye(r), -np.eye(r)])[:, : 0 if len(every) else None]
     cost = np.full(spare.shape[1], 2.0 * norm(prices) / unit)
     programs = linear_programs(csr_array(np.vstack([spare, np.zeros((len(every), len(cost)))])))
-    # Columns, and their negatives:
+    # Columns and their negatives:
     taken = np.tile((prices == 0.0) | (base != 0.0), (2, 1)) | (len(every) > 0)
     new = taken | _largest(V.slopes(target), -1.0, taken, 2 * r)
     taken, signs, places = new, np.zeros(0), np.zeros(0, dtype=int)
@@ -192,7 +193,7 @@ def _by_columns(program: BasisPursuit, base: Host) -> tuple[Host, Host] | None:
 
 
 def _largest(slopes: Host, prices: Host | float, taken: Host, count: int) -> Host:
-    """Columns, and negatives of columns, that exceed their prices most, and are not taken."""
+    """Return the columns, or their negatives, not yet taken, that most exceed their prices."""
     excess = np.where(taken, -np.inf, np.stack([slopes, -slopes]) - prices)
     found = excess > 0.0
     if np.count_nonzero(found) > count:
@@ -203,11 +204,11 @@ def _largest(slopes: Host, prices: Host | float, taken: Host, count: int) -> Hos
 def least_norm(
     program: BasisPursuit, found: SparsestPoint, center: Host, weights: Host
 ) -> tuple[Host, int]:
-    """Among all minimisers, each plus the center, that with the least norm; and their dimension.
+    """Return the minimiser whose sum with the center has the least norm, and their dimension.
 
-    As for any linear program they are the points that balance with one solution of the dual: 0
-    where the subgradient is less than the price, of its sign elsewhere, and with the same product
-    with the normal.
+    As in any linear program, the minimisers are the points complementary to one dual solution: 0
+    where the subgradient is below the price, of its sign elsewhere, and with the same product with
+    the normal.
     """
     x = found.x + center
     free = np.flatnonzero(np.abs(found.sign) >= (1.0 - TOL.touching) * program.prices)
@@ -224,10 +225,10 @@ def least_norm(
 
 
 def _snapped(program: BasisPursuit, guess: Host, slope: Host) -> tuple[Host, Host, bool]:
-    """The guess to rounding, which inequalities it meets with equality, and are they all met?
+    """Return the guess to rounding, its active inequalities, and whether all are satisfied.
 
-    With as few entries and as many equalities as the equations allow. Entries that HiGHS's
-    tolerance has swallowed are among those whose ``slope`` reaches their price.
+    It has as few entries and as many active inequalities as the equations allow. Entries that
+    HiGHS's tolerance has hidden are among those whose ``slope`` reaches their price.
     """
     tight = np.abs(slope) > (1.0 - TOL.solver) * program.prices
     x, _, fits = _refined(program, guess, ZERO_SHARES[0], tight)
@@ -250,7 +251,8 @@ def _snapped(program: BasisPursuit, guess: Host, slope: Host) -> tuple[Host, Hos
 def _refined(
     program: BasisPursuit, guess: Host, share: float, more: Host | bool = False
 ) -> tuple[Host, Host, bool]:
-    """The equations solved with the entries above a share, and ``more``; what x touches; a fit?"""
+    """Solve with the entries above a share and ``more``; return x, what it touches, and if it
+    fits."""
     size, misfit = float(np.max(np.abs(guess))), program.equations.misfit
     kept = np.flatnonzero((np.abs(guess) > share * size) | more)
     touches = program.offset - program.rows @ guess <= share * (size + np.abs(program.offset))
@@ -266,7 +268,7 @@ def _refined(
 
 
 def _least_squares(matrix: Host) -> Callable[[Host], Host]:
-    """right -> the smallest x with matrix x = right in the least-squares sense, often."""
+    """Return a function: right -> the smallest least-squares solution of matrix x = right."""
     deadline.check(deadline.svd_work(*matrix.shape))
     left, sigma, right = np.linalg.svd(matrix, full_matrices=False)
     rank = int(np.count_nonzero(sigma > 64 * EPS * np.max(sigma, initial=0.0)))
@@ -277,10 +279,10 @@ def _least_squares(matrix: Host) -> Callable[[Host], Host]:
 def _proved(
     program: BasisPursuit, x: Host, touches: Host, multipliers: Host, slope: Host
 ) -> SparsestPoint:
-    """x with the first good multipliers, or the best: HiGHS's, with this slope, corrected or not.
+    """Return x with the first good multipliers, or the best: HiGHS's own, or corrected ones.
 
-    With s = V'y - rows' mu: s is to be +-price by the sign of x where x is not 0, or also where it
-    nearly is, as at a corner of the set of all multipliers.
+    With s = V'y - rows' mu, s must equal +-price, with the sign of x, wherever x is not 0; or also
+    wherever |s| nearly equals the price, as at a corner of the set of all multipliers.
     """
     sign, tight = np.sign(x), np.abs(slope) > (1.0 - TOL.solver) * program.prices
     answers = []
@@ -299,7 +301,7 @@ def _proved(
 
 
 def _answer(program: BasisPursuit, x: Host, touches: Host, multipliers: Host) -> SparsestPoint:
-    """A true subgradient and a true normal next to the multipliers', and what they leave."""
+    """Return the nearest true subgradient and normal to the multipliers', and the residual."""
     y, weights = np.split(multipliers, [len(program.equations.target)])
     normal = program.rows[touches].T @ np.maximum(-weights, 0.0)
     seen = program.equations.slopes(y)

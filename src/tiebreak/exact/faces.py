@@ -1,4 +1,4 @@
-"""One linear-algebra problem: the inequalities that hold with equality on a face."""
+"""The linear algebra of a face, on which some inequalities hold with equality."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tiebreak.linalg.tolerances import TOL
 
 
 def face_of(fixed: Host) -> Face:
-    """{v : fixed v = 0}, for rows of length 1."""
+    """Return {v : fixed v = 0}, for rows of length 1."""
     single = np.count_nonzero(fixed, axis=1) == 1
     if single.any():
         columns = np.nonzero(fixed[single])[1]
@@ -28,22 +28,22 @@ class Face:
         deadline.check(0.5 * deadline.svd_work(k, self.count, whole=True))
         Q, triangle = np.linalg.qr(fixed.T, mode="complete")
         if self.count > k or np.min(np.abs(np.diag(triangle)), initial=1.0) < TOL.independent:
-            from scipy.linalg import qr  # takes several times as long
+            from scipy.linalg import qr  # several times slower
 
             deadline.check(deadline.svd_work(k, self.count, whole=True))
             Q, triangle, self._order = qr(fixed.T, pivoting=True)
         rank = int(np.count_nonzero(np.abs(np.diag(triangle)) > TOL.touching))
         self._span, self._triangle = Q[:, :rank], triangle[:rank, :rank]
-        self._first = self._order[:rank]  # rows that all others depend on
+        self._first = self._order[:rank]  # independent rows that span all others
         self.T = Q[:, rank:]  # an orthonormal basis of the face
         self._factors: tuple[Host, Host, Host] | None = None  # R, and what it was factorised into
 
     def along(self, R: Host) -> Host:
-        """R on the basis of the face."""
+        """Return R in the basis of the face."""
         return np.asarray(R @ self.T)
 
     def onto(self, off: Host) -> Host:
-        """The smallest d with fixed d = off, where there is one."""
+        """Return the smallest d with fixed d = off, if there is one."""
         if not self.count:
             return np.zeros(len(self.T))
         from scipy.linalg import solve_triangular
@@ -53,7 +53,7 @@ class Face:
         )
 
     def balance(self, slope: Host) -> tuple[Host, Host]:
-        """Weights that make slope + fixed'w smallest, and what is left."""
+        """Return the w that minimise |slope + fixed'w|, and what remains."""
         from scipy.linalg import solve_triangular
 
         weights = np.zeros(self.count)
@@ -63,9 +63,9 @@ class Face:
         return weights, np.asarray(self.T @ (self.T.T @ slope))
 
     def step(self, R: Host, rounding: float, slope: Host, size: float) -> tuple[Host, Host]:
-        """The steps to the lowest point of ½|Rv|² + <slope, v>, and down where it is linear.
+        """Return the step to the minimum of ½|Rv|² + <slope, v>, and a descent where it is linear.
 
-        Singular values of R up to ``rounding`` are none; ``size`` is that of the slope's terms
+        Singular values of R up to ``rounding`` count as 0; ``size`` is that of the slope's terms
         before they cancel.
         """
         if self._factors is None or self._factors[0] is not R:
@@ -83,7 +83,7 @@ class Face:
 
 
 class BoundedFace(Face):
-    """The same where some rows fix single variables: the others are about the rest of them."""
+    """A face where some rows fix single variables and the others concern only the rest."""
 
     def __init__(self, fixed: Host, single: Host, columns: Host) -> None:
         k = fixed.shape[1]

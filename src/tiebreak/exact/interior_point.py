@@ -1,9 +1,9 @@
-"""About where a quadratic program has its minimiser, and which inequalities are active there.
+"""An approximate minimiser of a quadratic program, and which inequalities are active there.
 
     minimise ½|M v|² + <q, v>   over   { v : B v <= slack, E v = 0 }
 
-Mehrotra's predictor-corrector method (SIAM J. Optim. 1992) with dense matrices. It squares M, so
-that the answer has eight digits or so: a hint which inequalities hold with equality.
+This is Mehrotra's predictor-corrector method (SIAM J. Optim. 1992) with dense matrices. It squares
+M, so the answer has about eight digits: a hint which inequalities hold with equality.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from tiebreak.linalg import Host, arrays, deadline
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.tolerances import TOL
 
-NOT_HALVED = 5  # steps that do not halve the mean product, if that is small, are rounding
-SHARE_OF_WAY = 0.995  # to the boundary, as is usual for this method
-REGULARISATION = 1e-14  # of |M|², added to all curvatures so that the matrix can be factorised
+# after this many steps that do not halve a small mean product, only rounding is left
+NOT_HALVED = 5
+SHARE_OF_WAY = 0.995  # step this share of the way to the boundary, as usual for this method
+REGULARISATION = 1e-14  # share of |M|² added to all curvatures so that the matrix can be factorised
 
 
 class Hint(NamedTuple):
-    """A point close to the answer, and guesses which inequalities hold with equality there."""
+    """A point close to the answer, and guesses of the inequalities that are active there."""
 
     point: Host
     guesses: tuple[Host, ...]
@@ -38,26 +39,27 @@ def interior_point(
     paired: bool = False,
     end: float | None = None,
 ) -> Hint | None:
-    """A point close to the minimiser; None where the method finds nothing, or that there is none.
+    """Return a point close to the minimiser, or None if none is found or none exists.
 
-    With slacks s >= 0, B v + s = slack, and multipliers z >= 0: optimal is M'M v + q + B'z = 0
-    with s z = 0. A step of Newton's method on these, s z = mu, is (M'M + B' diag(z/s) B) dv = r.
+    With slacks s >= 0, B v + s = slack, and multipliers z >= 0, v is optimal if
+    M'M v + q + B'z = 0 and s z = 0. A Newton step towards s z = mu is
+    (M'M + B' diag(z/s) B) dv = r.
 
     Args:
         M, q: not 0; M may be a diagonal.
         rows: B.
-        slack: of the inequalities at v = 0; it may be negative.
+        slack: the slacks of the inequalities at v = 0, which may be negative.
         equal: E, with orthonormal rows.
-        paired: is v = (a, b) and M (a - b) what counts?
-        end: the mean product of slack and multiplier at which it ends.
+        paired: is v = (a, b), with only M (a - b) entering?
+        end: stop when the mean product of slack and multiplier is at most this.
     """
     M_norm, q_norm = norm(M), norm(q)
-    unit = q_norm / M_norm / M_norm  # of v, so that M and q are 1 in size
+    unit = q_norm / M_norm / M_norm  # the unit of v in which M and q have size 1
     q, slack = q / q_norm, slack / unit
     H, B = Curvature(M / M_norm, paired), Inequalities(rows)
     E = np.zeros((0, len(q))) if equal is None else equal
     system = NormalEquations(H, B, np.ones(len(slack)), E)
-    v = system.solve(-q + B.back(slack))  # with M and B of size 1 it can be factorised
+    v = system.solve(-q + B.back(slack))  # M and B have size 1, so it can be factorised
     s, z = slack - B.times(v), B.times(v) - slack
     s, z = s + max(-1.5 * float(np.min(s)), 0.0), z + max(-1.5 * float(np.min(z)), 0.0)
     both = float(s @ z)
@@ -65,8 +67,8 @@ def interior_point(
         s, z = s + 0.5 * both / float(np.sum(z)), z + 0.5 * both / float(np.sum(s))
     s, z = np.maximum(s, 1e-8), np.maximum(z, 1e-8)
     found, before = None, [np.inf] * NOT_HALVED
-    with arrays.quiet():  # a slack that underflows makes NaN, which ends the search
-        # 10 to 30 steps are usual.
+    with arrays.quiet():  # an underflowing slack gives NaN, which ends the search
+        # Usually 10 to 30 steps suffice.
         for _ in range(60):
             pull = B.back(z)
             rest = H.times(v) + q + pull, B.times(v) + s - slack
@@ -75,8 +77,9 @@ def interior_point(
                 break
             if norm(pull - E.T @ (E @ pull)) <= TOL.half * float(np.sum(z)) and slack @ z < 0.0:
                 return None
-            # Slacks of 0 without a multiplier are about sqrt(mu). First all small slacks, for a row
-            # too many is let go with all others at once; then those smaller than their multipliers.
+            # Slacks of 0 without a multiplier are about sqrt(mu). First guess all small slacks,
+            # because superfluous rows are released together; then those smaller than their
+            # multipliers.
             found = Hint(unit * v, (s <= mu**0.25, z > s))
             system = NormalEquations(H, B, z / s, E)
             is_stalled = TOL.small_change > mu > 0.5 * before[-NOT_HALVED]
@@ -96,7 +99,7 @@ def interior_point(
 def _direction(
     system: NormalEquations, rest: tuple[Host, Host], s: Host, z: Host, fall: Host
 ) -> tuple[Host, Host, Host]:
-    """dv, ds and dz that remove the residuals of both conditions, and reduce s z by ``fall``."""
+    """Return dv, ds and dz that remove both residuals and reduce s z by ``fall``."""
     dual, primal = rest
     dv = system.solve(-dual - system.B.back((z * primal - fall) / s))
     ds = -primal - system.B.times(dv)
@@ -104,7 +107,7 @@ def _direction(
 
 
 def _reach(s: Host, ds: Host) -> float:
-    """How far along ds s stays positive."""
+    """Return how far s stays positive along ds."""
     down = ds < 0.0
     return float(np.min(-s[down] / ds[down], initial=np.inf))
 
@@ -113,7 +116,7 @@ def _reach(s: Host, ds: Host) -> float:
 
 
 class Curvature:
-    """M'M, or its diagonal where that is all; for pairs (a, b) that of M (a - b)."""
+    """M'M, or only its diagonal if M is diagonal; for pairs (a, b) that of M (a - b)."""
 
     def __init__(self, M: Host, paired: bool) -> None:
         self.paired = paired
@@ -138,7 +141,7 @@ class Curvature:
 
 
 class Inequalities:
-    """The rows B of some inequalities, of which many may be about single variables."""
+    """The rows B of some inequalities, many of which may bound single variables."""
 
     def __init__(self, B: Host) -> None:
         self._single = np.count_nonzero(B, axis=1) == 1
@@ -159,21 +162,21 @@ class Inequalities:
         return np.asarray(single + self.dense.T @ z[~self._single] if len(self.dense) else single)
 
     def square(self, weights: Host) -> tuple[Host, Host]:
-        """B' diag(weights) B of the rows of single variables, a diagonal; the others' weights."""
+        """Return the diagonal B' diag(weights) B of the bounds, and the other rows' weights."""
         single = self._sums(self._entries * self._entries * weights[self._single])
         return single, weights[~self._single]
 
     def _sums(self, terms: Host) -> Host:
-        """Of the terms of each variable."""
+        """Return the sum of each variable's terms."""
         return np.asarray(np.bincount(self._columns, terms, minlength=self._shape[1]))
 
 
 class NormalEquations:
     """(H + B' diag(weights) B) d + E'y = r with E d = 0, factorised.
 
-    Without E and pairs it is one matrix, unless it is a diagonal and a few rows. Otherwise H and
-    the rows of single variables are K, and all others C: with weights w of those of B (and infinite
-    ones of E) d = K^-1 (r - C'u), (C K^-1 C' + 1/w) u = C K^-1 r.
+    Without E and pairs this is one matrix, unless it is a diagonal plus a few rows. Otherwise K
+    consists of H and the bounds of single variables, and C of all other rows. With the weights w of
+    the rows of B (and infinite ones for E), d = K^-1 (r - C'u), (C K^-1 C' + 1/w) u = C K^-1 r.
     """
 
     def __init__(self, H: Curvature, B: Inequalities, weights: Host, E: Host) -> None:
@@ -181,7 +184,7 @@ class NormalEquations:
         diagonal, others = B.square(weights)
         n, rows = len(H.matrix), len(B.dense) + len(E)
         is_split = H.paired or len(E) or (H.matrix.ndim == 1 and 2 * rows < n)
-        # Products and Cholesky factorisations: of the kernel, and of the rows across it.
+        # Products and Cholesky factorisations, for the kernel K and for the rows C.
         work = 0 if is_split and H.matrix.ndim == 1 else n * n * (n + rows)
         work += rows * rows * (n + rows) if is_split else 0
         deadline.check(0.1 * work)
@@ -199,13 +202,13 @@ class NormalEquations:
         self.is_sound = self._kernel.is_sound and (not len(self._rows) or self._small.is_sound)
 
     def solve(self, right: Host) -> Host:
-        """d for this right side."""
+        """Return d for this right-hand side."""
         d = self._kernel.solve(right)
         return d - self._across @ self._small.refined(self._rows @ d) if len(self._rows) else d
 
 
 class _Factor:
-    """matrix + diag(diagonal), factorised; with a little more where that is needed."""
+    """matrix + diag(diagonal), factorised, with a small shift if needed."""
 
     def __init__(self, matrix: Host, diagonal: Host, size: float = 1.0) -> None:
         from scipy.linalg import LinAlgError, cho_factor
@@ -229,7 +232,7 @@ class _Factor:
         return np.asarray(cho_solve(self._factor, right, check_finite=False))
 
     def refined(self, right: Host) -> Host:
-        """The same to more digits, in particular without what was added."""
+        """Return the solution to more digits, in particular without the shift."""
         found = self.solve(right)
         for _ in range(2):
             found = found + self.solve(right - self._matrix @ found - self._diagonal * found)
@@ -239,7 +242,7 @@ class _Factor:
 class _Kernel:
     """H + diag(d), factorised; for pairs (a, b) the H of a - b.
 
-    Then d_1 a + d_2 b is the sum of both right sides, and what is left is H + d_1 d_2/(d_1 + d_2).
+    Then d_1 a + d_2 b is the sum of both right-hand sides, which leaves H + d_1 d_2/(d_1 + d_2).
     """
 
     def __init__(self, H: Host, d: Host, paired: bool) -> None:
@@ -256,7 +259,7 @@ class _Kernel:
         self._is_diagonal = H.ndim == 1
 
     def solve(self, right: Host) -> Host:
-        """The solution; of several right sides, the columns, too."""
+        """Return the solution, also for several right-hand sides as columns."""
         if not self._paired:
             return self._base(right)
         n = len(self._sum)

@@ -1,10 +1,10 @@
-"""The lower level, the set of its solutions and the upper level, solved in that order.
+"""Solve the lower level, find its solution set, and solve the upper level over that.
 
-1. Minimise g over Z to rounding: Newton's method, whose steps are exact on balls and polyhedra.
-2. Its minimisers are an affine slice of Z: { x in Z : Ax = A xhat, <c, x> = <c, xhat> }. On a
-   polyhedron inequalities that hold with equality on all of the slice become equations of it.
+1. Minimise g over Z to rounding by Newton's method, with exact steps on balls and polyhedra.
+2. Its minimisers form an affine slice of Z: { x in Z : Ax = A xhat, <c, x> = <c, xhat> }. On a
+   polyhedron, inequalities that hold with equality on the whole slice become its equations.
 3. Minimise f over that slice in the same way, or |x|_1 by a linear program.
-4. What f leaves open is a slice too, or a face of the linear program: there minimise |x|².
+4. The minimisers of f form a slice too, or a face of the linear program: minimise |x|² there.
 """
 
 from __future__ import annotations
@@ -39,16 +39,18 @@ from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.proofs.recession.programs import HARDLY_FALLS, recession
 
-NO_ROOM = 3e-7  # of the radius: a slice of a ball this small is a point, for its distance from the
-# center is the radius up to a share of 5e-14
+# A slice of a ball below this share of the radius counts as a point: its distance from the center
+# equals the radius up to a share of 5e-14.
+NO_ROOM = 3e-7
 
-UNLIKE = 2.0**13  # units this far apart: slopes of f differ by its square, and what is rounding of
-# the large ones is 1e-8 of the small ones
+# Units this far apart: slopes of f differ by its square, so rounding in the large ones is 1e-8 of
+# the small ones.
+UNLIKE = 2.0**13
 
 NO_PROGRAM = "HiGHS found no solution of the linear program of the sparsest lower minimiser"
 DROWNED = (
-    "some rows or columns of {} are so much larger than others that these are lost in rounding "
-    "errors: rescale them"
+    "some rows or columns of {} are so much larger than others that the others are lost in "
+    "rounding errors: rescale them"
 )
 NOT_SETTLED = "Newton's method did not settle on a minimiser of {}: its losses hardly change there"
 LARGE_MARGINS = "the margins are too large: losses that would decide are lost in rounding errors"
@@ -58,20 +60,20 @@ class ExactSolution(NamedTuple):
     """Both levels solved with one choice of the rank."""
 
     x: Host
-    dimension: int | None  # of the set of lower minimisers; None where it is not determined
-    residual: float  # of the conditions of optimality of both levels, relative
+    dimension: int | None  # of the set of lower minimisers, None if not determined
+    residual: float  # relative residual of the optimality conditions of both levels
     normal: Host  # of Z at x: with the slice it balances the slope of f
-    direction: Host | None = None  # of the slice, along which f falls without end
-    doubt: str = ""  # a sentence, where x may not be what it should be
-    sign: Host | None = None  # where f = |x|_1: its subgradient that balances the slice and normal
-    rank: Rank | None = None  # of the slice's equations, where f = |x|_1
-    left_open: int = 0  # dimension of what f leaves of that set, at most; the least norm decides
-    is_flat: bool = False  # f is the same on all of that set, which is more than a point
-    is_clear: bool = True  # is it known what f leaves?
+    direction: Host | None = None  # of the slice, along which f is unbounded
+    doubt: str = ""  # a sentence if x may be wrong
+    sign: Host | None = None  # if f = |x|_1: the subgradient that balances slice and normal
+    rank: Rank | None = None  # of the slice's equations, if f = |x|_1
+    left_open: int = 0  # bound on the dimension of f's minimisers; the least norm decides
+    is_flat: bool = False  # is f constant on that set, which is more than a point?
+    is_clear: bool = True  # is it known what f leaves open?
 
 
 def solve(p: ScaledProblem, x0: Host, doubtful: bool) -> ExactSolution:
-    """Both levels from a point x0 of Z; doubtful directions of A count or do not."""
+    """Solve both levels from a point x0 of Z, counting doubtful directions of A or not."""
     if (ball := ball_of(p.domain, p.n)) is not None:
         return _on_ball(p, x0, *ball, doubtful)
     answer = _on_polyhedron(p, x0 / p.units, p.polyhedron(), doubtful)
@@ -88,7 +90,7 @@ def solve(p: ScaledProblem, x0: Host, doubtful: bool) -> ExactSolution:
 def _on_ball(
     p: ScaledProblem, x0: Host, center: Host, radius: float, doubtful: bool
 ) -> ExactSolution:
-    """Both levels on a ball: all slices of it are balls."""
+    """Solve both levels on a ball, all of whose slices are balls."""
     N = null_basis(p.rows, doubtful=doubtful, found=p.rank)
     inside = _inside_ball(p, center, radius, N, doubtful) if np.any(p.rank.units != 1.0) else None
     dimension: int | None = N.shape[1]
@@ -110,7 +112,7 @@ def _on_ball(
             doubt = doubt or NOT_ON_BALL
     solutions = BallSlice(center, radius, np.eye(p.n)).along(N, x)
     if is_bound or solutions.radius <= NO_ROOM * radius:
-        # The ball binds, or just touches the solutions: then x is the only one.
+        # The ball binds, or just touches the solution set: then x is the only solution.
         dimension = 0 if is_bound or N.shape[1] == 0 else None
         solutions = BallSlice(center, 0.0, N[:, :0])
     return _upper(p, p.f, solutions, x, residual, dimension, doubtful)._replace(doubt=doubt)
@@ -119,9 +121,10 @@ def _on_ball(
 def _inside_ball(
     p: ScaledProblem, center: Host, radius: float, N: Host, doubtful: bool
 ) -> tuple[Host, float, str] | None:
-    """The minimiser of g on R^n next to the center, if that is in the ball; with its residual.
+    """Return g's minimiser on R^n nearest to the center, if it is in the ball, and its residual.
 
-    In g's own units, in which a ball is none; so it serves only where the ball does not matter.
+    This uses g's own units, in which the ball is not a ball, so it applies only if the ball does
+    not bind.
     """
     free = p.on_space()
     fall = recession(free.problem, 0, p.n)
@@ -144,7 +147,7 @@ def _inside_ball(
 
 
 def _on_polyhedron(p: ScaledProblem, x0: Host, Z: PolyhedralRows, doubtful: bool) -> ExactSolution:
-    """Both levels on a polyhedron, R^n included."""
+    """Solve both levels on a polyhedron, R^n included."""
     f, g, rows, basis = p.f, p.g, p.rows, p.basis(doubtful)
     if Z.lift is not None:
         f, g, rows = f.composed(Z.lift), g.composed(Z.lift), rows @ Z.lift
@@ -187,7 +190,8 @@ def _on_polyhedron(p: ScaledProblem, x0: Host, Z: PolyhedralRows, doubtful: bool
         N = graded_basis(faces.N, f.curvature(u), equations)
         graded = PolyhedronSlice(faces.rows, faces.offset, N, faces.equal, faces.paired)
     answer = _upper(p, f, graded, u, residual, dimension, doubtful, Z.lift)
-    if slice_of_Z is not faces and answer.direction is None:  # the normal of Z, not of a face
+    # we need the normal of Z, not of a face
+    if slice_of_Z is not faces and answer.direction is None:
         normal, _ = slice_of_Z.normal(f.slope(answer.x), answer.x)
         answer = answer._replace(normal=normal)
     answer = answer._replace(x=Z.point(answer.x), doubt=doubt or answer.doubt)
@@ -203,11 +207,11 @@ def _solution_set(
     u: Host,
     doubtful: bool,
 ) -> tuple[PolyhedronSlice, Host, int | None]:
-    """The slice of all minimisers, u among them, its equations and dimension (None: not known).
+    """Return the slice of all minimisers (u is one), its equations and dimension (None: unknown).
 
-    Inequalities that hold with equality on all of the slice belong to its equations. Those with
-    positive multipliers do (``pressing``): along the slice g's slope is 0, and so is the sum of
-    weights <rows, d>. Of the others that are met at u a linear program finds them.
+    Inequalities that hold with equality on the whole slice belong to its equations. Those with
+    positive multipliers (``pressing``) do: along the slice g's slope is 0, and so is the sum of
+    weights <rows, d>. A linear program finds them among the other inequalities active at u.
     """
     if len(pressing):
         N = _common_null_basis(equations, pressing, p.epsilon, doubtful)
@@ -223,7 +227,7 @@ def _solution_set(
 
 
 def _common_null_basis(equations: Host, rows: Host, epsilon: float, doubtful: bool) -> Host:
-    """Of the equations and of further rows of length 1, which may fix single variables."""
+    """Return a null basis of the equations and further unit rows, which may fix variables."""
     single = np.count_nonzero(rows, axis=1) == 1
     free = ~np.any(rows[single] != 0.0, axis=0)
     inside = null_basis(np.vstack([equations, rows[~single]])[:, free], epsilon, doubtful)
@@ -238,9 +242,9 @@ def _common_null_basis(equations: Host, rows: Host, epsilon: float, doubtful: bo
 def _lower(
     p: ScaledProblem, g: Parts, where: SetSlice, x: Host, basis: Host
 ) -> tuple[Parts, Host, bool]:
-    """A minimiser of g from x, and whether it is one; with g as it was weighted.
+    """Minimise g from x; return the point, whether it is a minimiser, and g as weighted here.
 
-    Where all rows can be met at once, their weights do not matter: then they are made alike.
+    If all rows can be met at once, their weights do not matter and are made equal.
     """
     if np.any(p.rank.row_units != 1.0) and g.is_squares:
         alike = g.reweighted(p.rank.row_units)
@@ -251,7 +255,7 @@ def _lower(
 
 
 def _is_met(part: LeastSquaresPart, x: Host) -> bool:
-    """Are all rows of these squares met, up to rounding, each relative to its own terms?"""
+    """Do all rows of these squares vanish up to rounding, each relative to its own terms?"""
     off = np.abs(part.sliced.times(x, part.target))
     return bool(np.all(off <= 64 * EPS * (np.abs(part.rows) @ np.abs(x) + np.abs(part.target))))
 
@@ -276,12 +280,12 @@ def _upper(
     left, basis = _left_open(p, f, where, doubtful, lift), None
     if left.unseen.size:
         basis = where.N @ left.seen
-    elif not f.is_quadratic:  # whose flat directions are to stay flat in every step
+    elif not f.is_quadratic:  # its flat directions must stay flat in every step
         rank = decide_rank(f.rows(), units=as_it_is(f.rows()))
         basis = rank.basis[:, : rank.low]
     start, (x, settled) = x, minimise(f, where, x, basis)
     if left.unseen.size:
-        # And f once more: a long way along what it does not see leaves rounding that it sees.
+        # Minimise f again: a long move along its flat directions leaves rounding that it sees.
         x, settled = minimise(f, where, _least_norm(p, f, where, x, left, lift), basis)
     slope = f.slope(x)
     if not settled or math.isinf(slope.error):
@@ -292,7 +296,8 @@ def _upper(
         and not p.is_rescaled
         and np.max(sizes, initial=0.0) > UNLIKE * np.min(sizes, initial=math.inf)
     ):
-        R = f.curvature(x)  # whose largest rows drown the others, in units that Z does not change
+        # its largest rows may swamp the others, in units that Z does not allow to change
+        R = f.curvature(x)
         if _is_drowned(R @ where.N, norm(R), decide_rank(R @ where.N).low):
             doubt = doubt or DROWNED.format("f")
     normal, _ = where.normal(slope, x)
@@ -306,7 +311,7 @@ def _upper(
 def _left_open(
     p: ScaledProblem, f: Parts, where: SetSlice, doubtful: bool, lift: Host | None
 ) -> Directions:
-    """The directions of the slice that f sees, and those along which x moves unseen."""
+    """Return the directions of the slice along which f varies, and the others that move x."""
     N, every = where.N, np.eye(where.N.shape[1])
     if p.f.has_norm:
         return Directions(every, every[:, :0])
@@ -315,7 +320,7 @@ def _left_open(
 
 
 def _moves(unseen: Host, N: Host, lift: Host | None) -> int:
-    """In how many of these directions x moves: (p, q) may where p - q does not."""
+    """Count the directions that move x: (p, q) may move while p - q does not."""
     if lift is None or not unseen.size:
         return int(unseen.shape[1])
     deadline.check(0.5 * deadline.svd_work(len(lift), unseen.shape[1]))
@@ -326,12 +331,12 @@ def _moves(unseen: Host, N: Host, lift: Host | None) -> int:
 def _least_norm(
     p: ScaledProblem, f: Parts, where: SetSlice, x: Host, left: Directions, lift: Host | None
 ) -> Host:
-    """Of all minimisers of f over the slice, x among them, the one of least norm."""
+    """Return the least-norm minimiser of f over the slice; x is a minimiser."""
     size = p.norm_of_x(lift)
     if isinstance(where, BallSlice):
         return minimise(size, where.along(left.unseen, x), x)[0]
     Z, N = PolyhedralRows(where.rows, where.offset, where.rows[:0]), where.N @ left.unseen
-    if f.kinked:  # whose outliers are seen as inequalities
+    if f.kinked:  # its outliers appear as inequalities
         shared = shared_rows(f, f.rows(p.epsilon), Z, null_basis(where.N.T).T, x, p.epsilon)
         if not shared.doubt:
             Z, N = shared.Z, where.N @ directions(shared.rows, where.N, p.epsilon).unseen
@@ -351,7 +356,7 @@ def _sparsest(
     rank: Rank,
 ) -> ExactSolution:
     """Minimise |x - center|_1 over the slice, from the lower minimiser x."""
-    if Z.lift is not None:  # an l1 ball: what is sparser than a point of it is in it too
+    if Z.lift is not None:  # an l1 ball contains every point with a smaller l1 norm
         Z, x, rank = whole_space(p.n), Z.lift @ x, p.rank
     rank = rank._replace(low=rank.high) if doubtful else rank
     center, offset = l1.center / p.units, Z.offset
@@ -382,17 +387,17 @@ def _doubt(
     pressing: Host,
     curvature: float = 0.0,
 ) -> str:
-    """Why x may not be the minimiser of g over the whole domain, or "".
+    """Say why x may not be the minimiser of g over the whole domain, or return "".
 
-    For quadratics: directions in which g varies may be lost beside larger rows or columns, but for
-    those that do not matter relative to the ``curvature`` that a ball adds. Logistic losses may
-    vanish beside the rounding errors of the others: they do no harm if the other losses, and the
-    constraints that press, determine x as well.
+    For quadratics, larger rows or columns may hide directions in which g varies, except those that
+    do not matter relative to the ``curvature`` that a ball adds. Logistic losses may vanish below
+    the rounding errors of the others: that does no harm if the other losses and the active
+    constraints determine x as well.
     """
     if not p.rank.is_plain:
         R, rank = g.curvature(x), p.rank.low
         size = norm(R)
-        if not g.is_quadratic:  # constraints that press may see what the losses do not
+        if not g.is_quadratic:  # active constraints may see what the losses do not
             R = np.vstack([R, size * pressing])
             rank = decide_rank(np.vstack([g.rows(), pressing])).low
         matters = max(R.shape) * EPS * size > 1e-6 * math.sqrt(curvature)
@@ -414,16 +419,16 @@ def _doubt(
 
 
 def _is_drowned(R: Host, size: float, rank: int) -> bool:
-    """Are directions that count, by the rank, rounding errors beside others of this size?"""
+    """Are directions that count towards the rank below the rounding of others of this size?"""
     deadline.check(0.5 * deadline.svd_work(*R.shape))
     clear = np.linalg.svd(R, compute_uv=False) > max(R.shape) * EPS * size
     return bool(np.count_nonzero(clear) < rank)
 
 
 def _residual(h: Parts, where: SetSlice, x: Host, start: Host, basis: Host | None = None) -> float:
-    """How much of h's slope at x no normal balances, relative to the size of its terms.
+    """Return the part of h's slope at x that no normal balances, relative to its terms.
 
-    For quadratics relative to a millionth of their size at the start, if that is more: x may be 0.
+    For quadratics the scale is at least a millionth of their size at the start, because x may be 0.
     The slope counts along the directions of the basis, in which h varies: others are rounding.
     """
     slope = h.slope(x)

@@ -1,11 +1,11 @@
-"""Exact: the answer by direct factorisation, where the lower level is a loss of a linear map.
+"""Exact: the answer by direct factorisation, if the lower level is a loss of a linear map.
 
 If g(x) = phi(Ax) + <c, x> with phi strictly convex, all minimisers of g over Z share Ax and <c, x>:
 
     X_g* = { x in Z : Ax = A xhat, <c, x> = <c, xhat> }    for any one minimiser xhat.
 
-So: solve the lower level once, to rounding; then minimise f over an affine slice of Z. f is such a
-sum too, or weight |x|_1: the sparsest of all lower minimisers, by a linear program.
+So we solve the lower level once, to rounding, and then minimise f over an affine slice of Z. f is
+such a sum too, or weight |x|_1: the sparsest of all lower minimisers, by a linear program.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ from tiebreak.sets.domains import described, has_projection, projected
 
 NEEDED = "must be R^n, a ball, an l1 ball, or a set of linear constraints"
 NO_SQUARES = (
-    "rank not determined: the eigenvalues of A A' do not tell, and there are too many variables "
-    "for singular values ({})"
+    "rank not determined: the eigenvalues of A A' do not decide it, and there are too many "
+    "variables for singular values ({})"
 )
 SEEN_OR_NOT = (
-    "whether f changes along some of the lower minimisers is not determined: what it changes is "
-    "not clear of rounding by 1e3; f is {:.6g} if it is rounding, {:.6g} if not"
+    "not determined whether f varies along some of the lower minimisers: its change there is less "
+    "than 1e3 times rounding; f is {:.6g} if it is rounding, {:.6g} if not"
 )
 NO_LOWER, NO_UPPER = "g has a minimiser", "f has a minimum"
-READINGS = (  # doubts that are about the data, and not about how far a computation came
+READINGS = (  # doubts about the data, not about the computation
     *map(HARDLY_FALLS.format, (NO_LOWER, NO_UPPER)), *map(DROWNED.format, "fg"), LARGE_MARGINS,
     AT_DELTA, NO_RANK,
 )  # fmt: skip
@@ -72,22 +72,23 @@ READINGS = (  # doubts that are about the data, and not about how far a computat
 
 @in_files("ExactFindings")
 class ExactFindings(NamedTuple):
-    """What the factorisations tell besides x."""
+    """What the factorisations reveal besides x."""
 
-    dimension: int | None  # of the set of lower minimisers; None where it is not determined
+    dimension: int | None  # of the set of lower minimisers, None if not determined
     rank: int  # of the rows whose products with x all minimisers share
     # The singular values on both sides of the rank decision: of that matrix itself; of several
-    # matrices scaled to length 1; or equilibrated, where rows or columns differ much in size.
+    # matrices scaled to length 1; or equilibrated, if rows or columns differ much in size.
     sigma: float
     sigma_next: float
-    backward_error: float  # x is exact for data that differ from yours by this, in the same units
+    # x is exact for data that differ from the given ones by this, in the same units
+    backward_error: float
     upper_range: tuple[float, float]  # f with the smaller and with the larger rank
-    residual: float  # of the conditions of optimality, the larger of both levels, relative
+    residual: float  # relative residual of the optimality conditions, the larger of both levels
     direction: Array | None = None  # along which there is no minimum
-    level: str = ""  # "upper" or "lower": which has none
-    one_sided: str = ""  # why f* is not proved from above, where it is not
-    left_open: int = 0  # dimension of what f leaves of that set, at most; the least norm decides
-    is_flat: bool = False  # f is the same for all lower minimisers, of which there are many
+    level: str = ""  # the level that has none, "upper" or "lower"
+    one_sided: str = ""  # why f* is not proved from above, if it is not
+    left_open: int = 0  # bound on the dimension of f's minimisers; the least norm decides
+    is_flat: bool = False  # is f the same for all of many lower minimisers?
 
     @property
     def is_ambiguous(self) -> bool:
@@ -97,7 +98,7 @@ class ExactFindings(NamedTuple):
         return low != high and not (math.isfinite(size) and apart <= TOL.accurate * size)
 
     def lines(self) -> list[tuple[str, str]]:
-        """For the report."""
+        """Return the lines for the report."""
         lines = [("rank", f"{self.rank}; singular values {self.sigma:.3g} | {self.sigma_next:.3g}")]
         if self.direction is not None:
             return lines
@@ -119,15 +120,16 @@ class ExactFindings(NamedTuple):
 class Exact(Method):
     """The exact answer by direct factorisation, in one step.
 
-    The lower level by Newton's method over Z (one step where g is quadratic), the upper one over
-    the slice that all lower minimisers share: by singular values and a scalar root on R^n and the
-    ball, face by face on polyhedra (an interior-point method guesses which, where there are many).
-    The sparsest lower minimiser, f = L1(weight), is a linear program (HiGHS), solved to rounding.
-    A lower level with an l1 penalty on R^n is reduced to one on an orthant (`reductions.lasso`).
-    Rank is a decision: where no gap in the singular values tells, the run ends as "undetermined",
-    and also where losses are too small to decide. What f leaves open is decided by the least norm
-    (of some variables: ``Problem(counted=...)``). x0 does not matter to the answer: it begins at
-    the point of Z nearest to the origin, or at x0 where there are many more rows than variables.
+    It solves the lower level by Newton's method over Z (one step if g is quadratic), and the upper
+    level over the slice that all lower minimisers share: by singular values and a scalar root on
+    R^n and the ball, face by face on polyhedra (an interior-point method guesses the face if there
+    are many). The sparsest lower minimiser, f = L1(weight), is a linear program (HiGHS), solved to
+    rounding. A lower level with an l1 penalty on R^n is reduced to one on an orthant
+    (`reductions.lasso`). The rank is a decision: without a clear gap in the singular values, the
+    run ends as "undetermined", as it does if losses are too small to decide. If f leaves something
+    open, the least norm decides (of some variables: ``Problem(counted=...)``). The answer does not
+    depend on x0: the method begins at the point of Z nearest to the origin, or at x0 if there are
+    many more rows than variables.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -141,7 +143,7 @@ class Exact(Method):
     paper: ClassVar[str] = "none: the lower level's solution set is an affine slice of Z"
     assumptions: ClassVar[str] = (
         "f, g sums of smooth losses whose entries are known, quadratic and linear terms, or f an "
-        "l1 or l2 norm alone; on R^n g may have an l1 penalty beside squares or logistic losses; "
+        "l1 or l2 norm alone; on R^n g may have an l1 penalty plus squares or logistic losses; "
         "Z is R^n, a ball (not with an l1 norm), an l1 ball, or a set of linear constraints"
     )
     guarantee: ClassVar[str] = (
@@ -157,17 +159,17 @@ class Exact(Method):
         if not (Z.is_polyhedral or Z.as_ball):
             return Refusal("Exact", "domain", NEEDED, type(problem.domain).__name__)
         if WideProblem.of(problem) or is_tall(problem) or residuals_above(problem):
-            return None  # which may be too long for the other way
+            return None  # it may be too long for the other way
         return refusal_of(lambda: _parts(problem, problem.dimension or 1))
 
     def describe(self, problem: Problem) -> str:
-        """The method in words."""
+        """Describe the method in words."""
         return f"Exact, by direct factorisation, on {type(problem.domain).__name__}"
 
     def report(self, state: DirectState) -> StateReport:
-        """How it ended, and what it found out."""
+        """Report how it ended and what it found."""
         found = state.findings
-        if found is None:  # its one step decides, and proves more than any start
+        if found is None:  # its single step decides, and proves more than any start
             return StateReport(state.finished, decides=not state.finished.why)
         d = found.direction
         return StateReport(
@@ -179,11 +181,11 @@ class Exact(Method):
         )
 
     def init(self, problem: Problem, x0: Array) -> DirectState:
-        """The values at x0, and no evidence: nothing is proved before the step."""
+        """Return the values at x0 without evidence: nothing is proved before the step."""
         return DirectState(0, x0, problem.upper.value(x0), problem.lower.value(x0), StepEvidence())
 
     def step(self, problem: Problem, state: DirectState) -> DirectState:
-        """Everything: the first step is the last."""
+        """Do everything in this one step."""
         n = int(state.x.shape[0])
         found = with_images(problem, n) or in_squares(problem) or on_orthant(problem, n, state.x)
         found = found or with_residuals(problem, n)
@@ -206,7 +208,7 @@ class Exact(Method):
     def _by_reduction(
         self, problem: Problem, x0: Array, found: Reduction | OnlyMinimiser | str
     ) -> DirectState:
-        """The step by another problem with the same answer, or the doubt that it ends with."""
+        """Take the step on a reduced problem with the same answer, or return why that fails."""
         if isinstance(found, OnlyMinimiser):
             return _without_ties(problem, x0, found)
         if isinstance(found, str):
@@ -228,9 +230,9 @@ class Exact(Method):
 
 
 def _by_rows(problem: Problem, given: Array, parts: tuple[Parts, Parts]) -> DirectState:
-    """By a factorisation of the rows, which loses half as many digits as others, and proves more.
+    """Factorise the rows, which loses half as many digits as other ways and proves more.
 
-    The answer is an array like the one given.
+    The answer is an array of the same kind as the one given.
     """
     n, is_ball = int(given.shape[0]), ball_of(problem.domain, 1) is not None
     rows = None if is_ball else exact_rows(problem.domain, n)
@@ -256,7 +258,7 @@ def _by_rows(problem: Problem, given: Array, parts: tuple[Parts, Parts]) -> Dire
         return _ended(problem, end, Ended(DOUBT, doubt), findings, None)
     intervals = None
     deadline.allow_as_much_again()
-    with contextlib.suppress(deadline.Over):  # x is there, whatever can still be proved of it
+    with contextlib.suppress(deadline.Over):  # x is found, whatever can still be proved about it
         normal, seen = np.ldexp(answer.normal, parts[0].exponent), _minorants(end)
         intervals = prove(problem, end.x, normal, answer.sign, answer.rank, parts, seen, rows)
         if answer.sign is None:
@@ -269,7 +271,7 @@ def _by_rows(problem: Problem, given: Array, parts: tuple[Parts, Parts]) -> Dire
 def _solved(
     problem: Problem, end: DirectState, findings: ExactFindings, intervals: Intervals | None
 ) -> DirectState:
-    """The answer, with what is proved about it."""
+    """Return the answer with what is proved about it."""
     ending = (
         "by direct factorisation the conditions of optimality of both levels hold to "
         f"{findings.residual:.1g}, with a backward error of {findings.backward_error:.1g}"
@@ -287,15 +289,15 @@ def _ended(
     has_promise = problem.radius is not None or problem.error_bound is not None
     is_proved = intervals is not None and intervals.is_two_sided and not has_promise
     if is_proved or not has_projection(problem.domain):
-        # One at x, where the slopes balance, has nothing to add, but that a promise may be false;
-        # and it is worth what is known of its minimum over Z: without a projection nothing.
+        # A minorant at x, where the slopes balance, adds only that a promise may be false; and it
+        # is worth nothing without a projection, which gives its minimum over Z.
         end = _without_minorants(end)
     evidence = end.evidence._replace(intervals=intervals)
     return end._replace(evidence=evidence, findings=findings, finished=finished)
 
 
 def _without_ties(problem: Problem, x0: Array, only: OnlyMinimiser) -> DirectState:
-    """The end of the step where nothing is left to choose."""
+    """End the step if the lower level has only one minimiser."""
     x = arrays.like(only.x, x0)
     end, g = _state(problem, 1, x), evaluate_with_errors(problem.lower, x)
     findings = ExactFindings(
@@ -313,7 +315,7 @@ def _without_ties(problem: Problem, x0: Array, only: OnlyMinimiser) -> DirectSta
 
 
 def _by_row_gram(problem: Problem, x0: Array) -> DirectState | None:
-    """The answer of `solve_wide` with what is proved about it; None where there is none."""
+    """Return the answer of `solve_wide` with what is proved about it, or None."""
     wide = solve_wide(problem, x0)
     if wide is None:
         return None
@@ -333,14 +335,14 @@ def _by_row_gram(problem: Problem, x0: Array) -> DirectState | None:
         residual=residual,
         left_open=wide.left_open,
     )
-    # The numbers, as stored, have another rank where rest > 0.
+    # If rest > 0, the stored numbers have another rank.
     return _solved(problem, end, findings, None if wide.rest > 0.0 else intervals)
 
 
 def _by_second_derivatives(problem: Problem, x0: Array) -> tuple[DirectState | None, bool]:
-    """The answer of `solve_tall`, None where there is none, and whether rows have nothing to add.
+    """Return the answer of `solve_tall`, or None, and whether rows have nothing to add.
 
-    They have not where all is proved, nor where the columns depend by rounding alone.
+    They have nothing to add if all is proved, or if the columns are dependent only up to rounding.
     """
     tall = solve_tall(problem, x0)
     if tall is None:
@@ -368,8 +370,8 @@ def _by_second_derivatives(problem: Problem, x0: Array) -> tuple[DirectState | N
 def _scaled(
     problem: Problem, parts: tuple[Parts, Parts], x: Array, Z: PolyhedralRows | None
 ) -> tuple[ScaledProblem, Rank]:
-    """The problem in NumPy, and its rank in the units of the data."""
-    # Where data in single precision were converted to double, the rank is still theirs.
+    """Return the problem in NumPy, and its rank in the units of the data."""
+    # The rank is that of the data as given, even if single precision was converted to double.
     summed = (part for h in problem.smooth_parts for _, part in summands(h.bare))
     epsilon = max(arrays.epsilon(x), *(part.data_epsilon for part in summed))
     f, g = parts
@@ -385,7 +387,7 @@ def _scaled(
 
 
 def _parts(problem: Problem, n: int) -> tuple[Parts, Parts]:
-    """f and g in parts, or a sentence why they are none; L1 above is no part."""
+    """Decompose f and g into parts, or raise a Refusal; an upper L1 norm is not a part."""
     (f, penalty), (g, below), Z = split(problem.upper), split(problem.lower), problem.domain
     name = type(Z).__name__
     if penalty.terms.has_operator:
@@ -398,12 +400,12 @@ def _parts(problem: Problem, n: int) -> tuple[Parts, Parts]:
         return f_parts, g_parts
     if l1_above(problem) is None:
         got = penalty if f.bare.is_zero else problem.upper.bare
-        raise Refusal("Exact", "upper", "must be L1 or L2 alone where it has a penalty", repr(got))
+        raise Refusal("Exact", "upper", "must be L1 or L2 alone if it has a penalty", repr(got))
     is_plain = terms.center is None and isinstance(terms.l1, float)
     if not described(Z).is_polyhedral:
-        raise Refusal("Exact", "domain", "must be a polyhedron where upper is an l1 norm", name)
+        raise Refusal("Exact", "domain", "must be a polyhedron if upper is an l1 norm", name)
     if not (described(Z).is_linear or is_plain):
-        needed = "must be no l1 ball where upper is L1 with weights or a center"
+        needed = "must not be an l1 ball if upper is L1 with weights or a center"
         raise Refusal("Exact", "domain", needed, name)
     return f_parts, g_parts
 
@@ -411,12 +413,12 @@ def _parts(problem: Problem, n: int) -> tuple[Parts, Parts]:
 def _doubt(
     findings: ExactFindings, is_determined: bool, is_minimum: bool, answer: ExactSolution
 ) -> str:
-    """Why the answer is not determined, or ""."""
+    """Say why the answer is not determined, or return ""."""
     if not is_determined:
         low, high = findings.upper_range
         return (
             f"rank not determined: singular values {findings.sigma:.3g} and "
-            f"{findings.sigma_next:.3g}, of which the smaller is not clear of rounding by 1e3; "
+            f"{findings.sigma_next:.3g}, the smaller of which is less than 1e3 times rounding; "
             f"f is {low:.6g} if it is rounding, {high:.6g} if not"
         )
     if findings.is_ambiguous:
@@ -424,12 +426,12 @@ def _doubt(
     if not is_minimum:
         return HARDLY_FALLS.format(NO_LOWER)
     if not answer.doubt and not answer.residual <= TOL.accurate:
-        return f"the conditions of optimality hold to {answer.residual:.2g} only, relative"
+        return f"the conditions of optimality hold only to {answer.residual:.2g}, relative"
     return answer.doubt
 
 
 def _state(problem: Problem, k: int, x: Array) -> DirectState:
-    """Both functions evaluated at x."""
+    """Evaluate both functions at x."""
     (point,) = problem.forward(x)
     (f_x,), (g_x,) = problem.upper.evaluate([point.f])[0], problem.lower.evaluate([point.g])[0]
     f2, g2 = (penalty.value(x) for penalty in problem.penalties)
@@ -443,20 +445,20 @@ def _state(problem: Problem, k: int, x: Array) -> DirectState:
 
 
 def _minorants(state: DirectState) -> tuple[Minorant, Minorant]:
-    """Of f and g, as they were evaluated at x."""
+    """Return the minorants of f and g at x."""
     ((_, f_x),), ((_, g_x),) = state.evidence.upper, state.evidence.lower
     return f_x, g_x
 
 
 def _without_minorants(state: DirectState) -> DirectState:
-    """Only the value of g at x counts."""
+    """Keep only the value of g at x as evidence."""
     return state._replace(evidence=StepEvidence(values=state.evidence.values))
 
 
 def _findings(
     rank: Rank, answer: ExactSolution | None, uppers: tuple[float, float]
 ) -> ExactFindings:
-    """What is known with this rank, before anything is proved."""
+    """Collect what is known with this rank, before anything is proved."""
     sigma, following = rank.pair()
     return ExactFindings(
         dimension=None if answer is None or not rank.is_determined else answer.dimension,
@@ -474,7 +476,7 @@ def _findings(
 def _unbounded(
     problem: Problem, x: Array, rank: Rank, found: NoMinimum, answer: ExactSolution | None = None
 ) -> DirectState:
-    """No minimum, and the direction that shows it."""
+    """End without a minimum, with the direction that shows it."""
     state = _without_minorants(_state(problem, 1, x))
     findings = _findings(rank, answer, (-math.inf, state.upper_value))
     return state._replace(

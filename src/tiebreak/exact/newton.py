@@ -1,9 +1,9 @@
 """Newton's method over a slice of a ball or polyhedron, to rounding.
 
-A slice is {x0 + N v} ∩ Z, with N an orthonormal basis of its directions. It gives the ``step`` d
+A slice is {x0 + N v} ∩ Z, with N an orthonormal basis of its directions. It provides the ``step`` d
 that minimises a quadratic model over itself, and the ``normal`` that balances a slope, with the
-residual of the conditions of optimality. Slopes are computed in twice the precision, so that
-Newton's method is iterative refinement too.
+residual of the optimality conditions. Slopes are computed in twice the precision, so Newton's
+method also acts as iterative refinement.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ SetSlice = BallSlice | PolyhedronSlice
 
 
 def minimise(h: Parts, where: SetSlice, x: Host, basis: Host | None = None) -> tuple[Host, bool]:
-    """A minimiser of h over the slice, from a point x of it, to rounding; and did it settle?
+    """Minimise h over the slice from its point x, to rounding; also return whether it settled.
 
-    Newton's method. Where the margins of logistic losses grow until the slice ends, it gains 1
-    with every step: then from margins of the size of 1, doubled again and again, for the directions
-    of the answers hardly change. Where Huber losses have a small delta, rows pass their kinks with
-    every step: then from a large delta, a quarter of it and so on, along a path of minimisers.
+    We use Newton's method. If margins of logistic losses grow until the slice ends, they gain only
+    1 per step: then we start from margins of size 1 and double them repeatedly, because the
+    directions of the answers hardly change. If Huber losses have a small delta, rows pass their
+    kinks at every step: then we follow a path of minimisers, from a large delta to a quarter of it
+    and so on.
     """
     start = x
     x, settled = _newton(h, where, x, basis)
@@ -38,7 +39,8 @@ def minimise(h: Parts, where: SetSlice, x: Host, basis: Host | None = None) -> t
         x = start
         for quarters in range(math.ceil(0.5 * math.log2(beyond)), -1, -1):
             x, settled = _newton(h.with_kinks(4.0**quarters), where, x, basis)
-    steepest = max((part.norm * where.extent for part in h.losses), default=0.0)  # of margins
+    # the largest margins
+    steepest = max((part.norm * where.extent for part in h.losses), default=0.0)
     if settled or not 1.0 < steepest < 2.0**50:
         return x, settled
     x = start
@@ -48,10 +50,10 @@ def minimise(h: Parts, where: SetSlice, x: Host, basis: Host | None = None) -> t
 
 
 def refine(h: Parts, faces: PolyhedronSlice, equal: Host, x: Host, basis: Host) -> Host:
-    """The minimiser x once more, on its face, with the multipliers of the face in the slope.
+    """Refine the minimiser x on its face, with the multipliers of the face in the slope.
 
-    Multipliers of the size of 1 hide what is left of the slope behind their own rounding errors:
-    in directions where h has little curvature that costs digits of x.
+    The rounding errors of multipliers of size 1 hide what is left of the slope, which costs digits
+    of x in directions where h has little curvature.
     """
     h = h.magnified(x)
     slope = h.slope(x).vector
@@ -72,21 +74,21 @@ def _newton(
     basis: Host | None = None,
     balanced: Parts | None = None,
 ) -> tuple[Host, bool]:
-    """A minimiser of h over the slice, from a point x of it, and whether it is one to rounding.
+    """Minimise h over the slice from its point x; also return whether that worked to rounding.
 
     Each step minimises the quadratic model over the slice itself. Far away, where losses have
-    hardly any curvature, a quadratic above h takes the model's place: its steps always descend,
-    by a line search where it is not above h everywhere. Steps that no longer shrink, and no longer
-    change the margins, are rounding.
+    hardly any curvature, a quadratic upper bound on h replaces the model: its steps always descend,
+    with a line search if it is not above h everywhere. Steps that no longer shrink or change the
+    margins are rounding.
 
     Args:
-        basis: the directions in which h is known to vary, as columns; keeps the rounding errors of
-            flat directions out.
-        balanced: h plus a linear function that is constant on the slice, such that their slopes
-            cancel; then what is left is known to more digits.
+        basis: the directions in which h is known to vary, as columns; it excludes the rounding
+            errors of flat directions.
+        balanced: h plus a linear function that is constant on the slice and cancels most of its
+            slope, so that the rest is known to more digits.
     """
     before, stalled, far = math.inf, 0, not h.is_quadratic and balanced is None
-    # What is left of x by refining again if it is 0, relative to the start.
+    # If x is 0, refinement leaves this much of it, relative to the start.
     least = max(2.0**-200 * norm(x), 2.0**-1022)
     R: Host | None = None
     rows = 0
@@ -113,7 +115,7 @@ def _newton(
         if change <= TOL.small_change and (stalls or length <= 2.0 * EPS * norm(x)):
             return x, True
         stalled += length > 0.5 * before
-        # Three refinements that do not halve the step show that all is rounding.
+        # After three refinements that do not halve the step, only rounding is left.
         if h.is_quadratic and stalled >= 3:
             return x, True
         before = length
@@ -123,10 +125,10 @@ def _newton(
 
 
 def _small_root(R: Host, basis: Host | None, keeps_digits: bool) -> Host:
-    """A matrix with the same R'R on the span of the basis, of no more rows than columns; 0 beside.
+    """Return a small matrix with the same R'R on the span of the basis, and 0 elsewhere.
 
-    From R'R itself where that has all digits that a step of Newton's method needs, unless R is to
-    serve for all steps (``keeps_digits``); otherwise by a factorisation of R.
+    It comes from R'R itself if that has enough digits for a Newton step, unless R serves all steps
+    (``keeps_digits``); otherwise from a factorisation of R.
     """
     m, n = R.shape
     if m < TOL.tall * n:
@@ -144,9 +146,9 @@ def _small_root(R: Host, basis: Host | None, keeps_digits: bool) -> Host:
 
 
 def _line_search(h: Parts, x: Host, d: Host) -> float:
-    """How far to go along d: all the way unless h rises there, then to its lowest point.
+    """Return how far to go along d: all the way, or to the minimum along d if h rises there.
 
-    By the rule of Illinois: secants, of which an end that stays counts half.
+    We use the Illinois rule: secants in which an end that stays counts half.
     """
     derivative = h.along(x, d)
     low, high, at_high = 0.0, 1.0, derivative(1.0)

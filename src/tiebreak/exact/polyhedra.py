@@ -1,4 +1,4 @@
-"""Domains as inequalities and equations."""
+"""Domains described by inequalities and equations."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from tiebreak.sets import Domain, described, has_projection, polyhedra
 from tiebreak.sets.polyhedra import row_lengths
 
 NO_START = (
-    "Polyhedron: the constraints must have a point in common up to rounding, got one that misses "
+    "Polyhedron: the constraints must have a common point up to rounding, got one that violates "
     "some by {:.1g}"
 )
 
 
 class PolyhedralRows(NamedTuple):
-    """{x = lift u : rows u <= offset, equal u = right}; lift None: x = u.
+    """{x = lift u : rows u <= offset, equal u = right}, with x = u if lift is None.
 
-    Without ``right`` the constants are those of any feasible start.
+    Without ``right``, a feasible start determines the constants.
     """
 
     rows: Host
@@ -34,34 +34,34 @@ class PolyhedralRows(NamedTuple):
     right: Host = np.zeros(0)
 
     def lifted(self, x: Host) -> Host:
-        """A u with lift u = x that is in the set if x is."""
+        """Return a u with lift u = x that is in the set if x is."""
         return x if self.lift is None else np.concatenate([np.maximum(x, 0), np.maximum(-x, 0)])
 
     def stretched(self, units: Host) -> PolyhedralRows:
-        """The same for u / units (lift None): exact for bounds of entries and powers of two."""
+        """Return the set of u / units (lift None): exact for bounds and powers of two."""
         assert self.lift is None
         return self._replace(rows=self.rows * units, equal=self.equal * units).of_length_one()
 
     def of_length_one(self) -> PolyhedralRows:
-        """The same with rows of length 1."""
+        """Return the set described by rows of length 1."""
         lengths, others = row_lengths(self.rows), row_lengths(self.equal)
         rows, equal = self.rows / lengths[:, None], self.equal / others[:, None]
         return PolyhedralRows(rows, self.offset / lengths, equal, self.lift, self.right / others)
 
     @property
     def bounds(self) -> Host:
-        """Which inequalities bound a single variable, with the factor 1 or -1?"""
+        """Find the inequalities that bound a single variable, with the factor 1 or -1."""
         entries = np.sum(self.rows, axis=1)
         single = np.count_nonzero(self.rows, axis=1) == 1
         return np.asarray(single & (np.abs(entries) == 1.0))
 
     def point(self, u: Host) -> Host:
-        """lift u, where entries of u that are on their bounds up to rounding are put there."""
+        """Return lift u, after moving entries of u within rounding of a bound onto it."""
         rows, offset = self.rows[self.bounds], self.offset[self.bounds]
         near = np.abs(offset - rows @ u) <= TOL.met * (norm(u) + np.abs(offset))
         which, sign = np.nonzero(rows[near])[1], np.sum(rows[near], axis=1)
         u = u.copy()
-        u[which] = sign * offset[near] + 0.0  # no -0
+        u[which] = sign * offset[near] + 0.0  # avoids -0
         return u if self.lift is None else self.lift @ u
 
 
@@ -74,9 +74,9 @@ def whole_space(n: int) -> PolyhedralRows:
 
 
 def exact_rows(domain: Domain, n: int) -> PolyhedralRows:
-    """The domain (any but the ball) in R^n as inequalities, perhaps of a u with lift u = x.
+    """Describe the domain (not a ball) in R^n by inequalities, perhaps of a u with lift u = x.
 
-    Its rows are as they are, up to powers of two: of lengths above ½ and up to 1.
+    Rows are exact up to powers of two, which bring their lengths above ½ and up to 1.
     """
     lift, found = described(domain).lifted_rows(n)
     rows, equal = (A.toarray() if arrays.is_sparse(A) else A for A in (found.A, found.A_eq))
@@ -87,7 +87,7 @@ def exact_rows(domain: Domain, n: int) -> PolyhedralRows:
 
 
 def _scaled_rows(rows: Host, offset: Host) -> tuple[Host, Host]:
-    """By powers of two; rows of zeros say nothing."""
+    """Scale rows by powers of two, and drop rows of zeros."""
     rows, offset = rows[rows.any(axis=1)], offset[rows.any(axis=1)]
     mantissas, exponents = np.frexp(row_lengths(rows))
     exponents = (exponents - (mantissas == 0.5)).astype(int)
@@ -95,7 +95,7 @@ def _scaled_rows(rows: Host, offset: Host) -> tuple[Host, Host]:
 
 
 def _without_twins(Z: PolyhedralRows) -> PolyhedralRows:
-    """Of inequalities with parallel rows the strictest; two that leave a plane are an equation."""
+    """Keep the strictest of parallel inequalities; make an equation of two that leave a plane."""
     strictest: dict[Key, int] = {}
     for i, key in enumerate(_directions(Z.rows)):
         if key not in strictest or _level(Z, i) < _level(Z, strictest[key]):
@@ -106,7 +106,7 @@ def _without_twins(Z: PolyhedralRows) -> PolyhedralRows:
         room = 1 if other is None else _level(Z, i) + _level(Z, other)
         if room < -Fraction(TOL.met) * abs(_level(Z, i)):
             raise polyhedra.no_point()
-        if room != 0:  # below 0 by rounding: then nothing will be proved
+        if room != 0:  # if below 0 by rounding, nothing will be proved
             kept.append(i)
         elif sign > 0:
             planes.append(i)
@@ -117,23 +117,23 @@ def _without_twins(Z: PolyhedralRows) -> PolyhedralRows:
 
 
 def _different(equal: Host, right: Host) -> list[int]:
-    """Which equations to keep, of those that say exactly the same one."""
+    """Return the equations to keep, one of each group that is exactly the same."""
     found, seen = [], dict[int, Fraction]()
     for i, (group, _) in enumerate(_directions(equal)):
         level = Fraction(right[i]) / Fraction(equal[i, np.argmax(np.abs(equal[i]))])
         off = abs(level - seen.setdefault(group, level))
         if off > Fraction(TOL.met) * abs(level):
             raise polyhedra.no_point()
-        if group == i or off:  # the same up to rounding: then nothing will be proved
+        if group == i or off:  # if the same only up to rounding, nothing will be proved
             found.append(i)
     return found
 
 
-Key = tuple[int, int]  # which line a row is parallel to, and which way along it
+Key = tuple[int, int]  # the line that a row is parallel to, and its orientation
 
 
 def _directions(rows: Host) -> list[Key]:
-    """The same for rows that are exact multiples of one another, with the sign of the factor."""
+    """Return equal keys for rows that are exact multiples, with the sign of the factor."""
     alike: dict[bytes, list[int]] = {}  # rows that are multiples up to rounding
     found: list[Key] = []
     for i, row in enumerate(rows):
@@ -156,7 +156,7 @@ def _are_parallel(a: Host, b: Host) -> bool:
 
 
 def _level(Z: PolyhedralRows, i: int) -> Fraction:
-    """The offset of an inequality whose largest entry is made 1 or -1."""
+    """Return the offset of an inequality scaled so that its largest entry is 1 or -1."""
     return Fraction(Z.offset[i]) / Fraction(float(np.max(np.abs(Z.rows[i]))))
 
 
@@ -164,7 +164,7 @@ def _level(Z: PolyhedralRows, i: int) -> Fraction:
 
 
 def start(domain: Domain, n: int, rows: PolyhedralRows | None) -> Host:
-    """A point of the domain up to rounding: next to the origin, or where there is most room."""
+    """Return a point of the domain up to rounding: nearest to the origin, or the most interior."""
     if rows is None or has_projection(domain):
         return host(domain.project(np.zeros(n)))
     Z = rows.of_length_one()
@@ -184,10 +184,10 @@ def start(domain: Domain, n: int, rows: PolyhedralRows | None) -> Host:
 
 
 def _candidates(Z: PolyhedralRows, x: Host, close: float | None) -> Iterator[Host]:
-    """Points next to x that meet the equations, which HiGHS meets to nine digits.
+    """Yield points near x that satisfy the equations, which HiGHS satisfies to nine digits.
 
-    Where there is hardly any room, those that meet inequalities with equality too: what the former
-    one misses, then all that x is ``close`` to.
+    If there is hardly any room, also make inequalities active: those that the previous point
+    violates, then all that x is ``close`` to.
     """
     held = np.zeros(len(Z.rows), dtype=bool)
     point = _meeting(Z, x, held)
@@ -202,7 +202,7 @@ def _candidates(Z: PolyhedralRows, x: Host, close: float | None) -> Iterator[Hos
 
 
 def _meeting(Z: PolyhedralRows, x: Host, held: Host) -> Host:
-    """The point next to x that meets the equations, and some inequalities with equality."""
+    """Return the point nearest x that satisfies the equations and makes some rows active."""
     rows, target = np.vstack([Z.rows[held], Z.equal]), np.append(Z.offset[held], Z.right)
     for _ in range(3 if len(rows) else 0):
         x = x - np.linalg.lstsq(rows, rows @ x - target, rcond=None)[0]

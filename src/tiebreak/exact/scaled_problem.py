@@ -1,4 +1,4 @@
-"""Both levels in units in which rounding does least harm, with the rank of the lower one."""
+"""Both levels in units that minimise the effect of rounding, with the rank of the lower one."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ class L1Norm(NamedTuple):
 class ScaledProblem:
     """f quadratic or |x|_1, and g = phi(Ax) + <c, x>, over Z, in NumPy.
 
-    Where Z bounds each variable for itself, or not at all, all of it is in units in which g's
-    columns are alike: x = units u, powers of two, so that nothing is rounded. Other sets compare
-    the variables, and so have units of their own: there only the rank is decided in others.
+    If Z bounds each variable separately, or not at all, everything is in units in which g's columns
+    have similar sizes: x = units u, with powers of two, so that nothing is rounded. Other sets
+    compare the variables and so have their own units: there only the rank is decided in others.
 
     Args:
         problem: as it was given; Z is its domain.
-        f: the upper level, scaled; without parts where it is |x|_1.
+        f: the upper level, scaled; without parts if it is |x|_1.
         g: the lower level, scaled.
-        rows: those of g as it was before it was scaled.
+        rows: the rows of g before scaling.
         epsilon: the unit of rounding of the data.
-        l1: where f is a sum of weights_j |x_j - center_j|, these, the largest weight being 1.
-        counted: the weights of the variables in the norm that decides what f leaves open; or all 1.
-        Z: the exact rows of the domain, if they are at hand.
+        l1: the weights and center if f is a sum of weights_j |x_j - center_j|; the largest is 1.
+        counted: weights of the variables in the norm that decides what f leaves open, or all 1.
+        Z: the exact rows of the domain, if known.
     """
 
     def __init__(
@@ -73,32 +73,33 @@ class ScaledProblem:
             self.f, self.g, self.exponent = f.scaled, g.scaled, f.exponent
         self.rows: Host = rows * self.units
         self.rank: Rank = decide_rank(self.rows, epsilon, (self.row_factors, columns))
-        # Of |u_j - center_j/units_j|, up to a factor; and what a slope is divided by in units of x.
+        # Weights of |u_j - center_j/units_j|, up to a factor, and divisors of a slope in units of
+        # x.
         prices = self.units if l1 is None else l1.weights * self.units
         self.prices, self.slope_units = prices / np.max(prices), self.units / np.max(prices)
 
     def on_space(self) -> ScaledProblem:
-        """The same on R^n."""
+        """Return the problem on R^n."""
         free = replace(self.problem, domain=Space())
         return ScaledProblem(free, self._f, self._g, self._rows_in_x, self.epsilon, self.l1)
 
     def polyhedron(self) -> PolyhedralRows:
-        """Z, which is no ball, in the units of u."""
+        """Return Z, which is not a ball, in the units of u."""
         Z = self.Z or exact_rows(self.domain, self.n)
         return Z.stretched(self.units) if self.is_rescaled else Z.of_length_one()
 
     def norm_of_x(self, lift: Host | None = None) -> Parts:
-        """Half the square of |x| as a function of u, or of what is lifted to u."""
+        """Return ½|x|² as a function of u, or of what is lifted to u."""
         weights = self.counted * self.units
         rows = np.diag(weights) if lift is None else weights[:, None] * lift
         return Parts(rows.shape[1], (LeastSquaresPart(1.0, rows, np.zeros(self.n)),)).scaled
 
     def basis(self, doubtful: bool) -> Host:
-        """The directions in which g varies, as columns."""
+        """Return the directions in which g varies, as columns."""
         return self.rank.basis[:, : self.rank.high if doubtful else self.rank.low]
 
     def factors(self, rank: int) -> tuple[Host, Host] | None:
-        """The singular values and vectors of g's curvature, where the rank's decision has them."""
+        """Return singular values and vectors of g's curvature if the rank decision has them."""
         if len(self.g.parts) != 1 or not self.g.is_squares or not self.rank.is_plain:
             return None
         (part,), sigma = self.g.squares, np.zeros(self.n)
@@ -109,11 +110,11 @@ class ScaledProblem:
 
     @cached_property
     def rank_in_x(self) -> Rank:
-        """The rank with multipliers and directions in the units of x."""
+        """Return the rank with multipliers and directions in the units of x."""
         return in_units(self.rank, self._rows_in_x, self.units) if self.is_rescaled else self.rank
 
     def equations_in_x(self, rank: Rank, Z: PolyhedralRows) -> Rank:
-        """The rank of g's rows and Z's equations in the units of x."""
+        """Return the rank of g's rows and Z's equations in the units of x."""
         if not self.is_rescaled:
             return rank
         if not len(Z.equal) and np.array_equal(rank.row_units, self.rank.row_units):
@@ -126,7 +127,7 @@ class ScaledProblem:
 
 
 def _units(columns: Host, rows: Host, f: Parts) -> Host:
-    """These units of x; of variables that g does not depend on those of f, with the same mean."""
+    """Return these units; for variables that g ignores use f's, scaled to the same mean."""
     sizes, in_g = f.sizes(), rows.any(axis=0)
     in_both, in_f_alone = in_g & (sizes > 0.0), ~in_g & (sizes > 0.0)
     units = np.where(in_g, columns, np.median(columns[in_g]) if in_g.any() else 1.0)
