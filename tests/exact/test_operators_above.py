@@ -117,7 +117,7 @@ def test_what_does_not_go_together_is_refused_in_one_sentence():
         ),
         (
             tb.Problem(upper=tb.SquaredNorm() + tb.TotalVariation(), lower=lower),
-            "upper must be L1 or L2 alone where it has a penalty",
+            "upper must be L1 or L2 alone if it has a penalty",
         ),
     ):
         with pytest.raises(ValueError, match=f"^Exact: {sentence}"):

@@ -78,7 +78,7 @@ def test_an_l1_ball_is_refused_with_weights_and_taken_without():
     A, b, w, c = drawn(10, 30, 0, True, False, seed=0)
     for upper in (tb.L1(w), tb.L1(1.0, c)):
         problem = tb.Problem(upper=upper, lower=tb.LeastSquares(A, b), domain=tb.L1Ball(3.0))
-        with pytest.raises(ValueError, match="must be no l1 ball where upper is L1 with weights"):
+        with pytest.raises(ValueError, match="must not be an l1 ball if upper is L1 with weights"):
             tb.solve(problem, "exact")
     assert tb.solve(
         tb.Problem(upper=tb.L1(), lower=tb.LeastSquares(A, b), domain=tb.L1Ball(3.0)), "exact"

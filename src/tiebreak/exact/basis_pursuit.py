@@ -251,8 +251,7 @@ def _snapped(program: BasisPursuit, guess: Host, slope: Host) -> tuple[Host, Hos
 def _refined(
     program: BasisPursuit, guess: Host, share: float, more: Host | bool = False
 ) -> tuple[Host, Host, bool]:
-    """Solve with the entries above a share and ``more``; return x, what it touches, and if it
-    fits."""
+    """Solve with the entries above a share and ``more``; return x, its active rows, its fit."""
     size, misfit = float(np.max(np.abs(guess))), program.equations.misfit
     kept = np.flatnonzero((np.abs(guess) > share * size) | more)
     touches = program.offset - program.rows @ guess <= share * (size + np.abs(program.offset))
