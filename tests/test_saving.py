@@ -227,7 +227,9 @@ def test_a_table_without_pandas_is_an_import_error_with_the_install_line(path, m
 
 def test_no_two_classes_share_a_name_in_files():
     assert {KINDS[name]: name for name in KINDS} == KEYWORDS
-    with pytest.raises(ValueError, match=r"^Ball: keyword must be its own, got 'Ball', by which "):
+    with pytest.raises(
+        ValueError, match=r"^Ball: keyword must be unique, got 'Ball', the keyword of "
+    ):
 
         class Ball(tb.sets.Set, keyword="Ball"):
             """Another one."""
@@ -357,7 +359,7 @@ def test_what_cannot_be_saved_is_named_before_anything_is_written(name, tmp_path
     ("target", "error", "said"),
     [
         ("problem.pkl", ValueError, "Problem.save: path must be a .npz file, got 'problem.pkl'"),
-        ("no/such/p.npz", ValueError, "Problem.save: path must lie in a folder that exists"),
+        ("no/such/p.npz", ValueError, "Problem.save: path must be in a folder that exists"),
         (3, TypeError, "Problem.save: path must be a file name, got int"),
     ],
 )
@@ -572,7 +574,7 @@ HEADERS: dict[str, tuple[Any, str]] = {
     "no class": (problem_code({"class": ["Linear"], "arguments": {}}), "unknown class"),
     "a stream": (problem_code(made("Streamed", source="/etc/passwd")), "class 'Streamed'"),
     "unknown tag": (problem_code({"pickle": "abc"}), "holds something unknown ('pickle')"),
-    "wrong arguments": (problem_code(made("Linear", d=[1.0])), "holds what is refused"),
+    "wrong arguments": (problem_code(made("Linear", d=[1.0])), "holds arguments that are rejected"),
     "wrong numbers": (
         problem_code(made("LeastSquares", A=[[1.0]], b=[1.0, 2.0])),
         "LeastSquares: b must have one entry per row of A (1), got 2",
@@ -615,10 +617,13 @@ def npy(shape: tuple[int, ...], descr: str, data: bytes) -> bytes:
 
 
 ENTRIES: dict[str, tuple[bytes, str]] = {
-    "larger than the file": (npy((10**12,), "<f8", b"12345678"), "another size than it says"),
-    "larger than memory": (npy((2**40, 2**40), "<f8", b""), "another size than it says"),
-    "negative": (npy((-1,), "<f8", b""), "another size than it says"),
-    "shorter": (npy((1,), "<f8", b"1234567812345678"), "another size than it says"),
+    "larger than the file": (
+        npy((10**12,), "<f8", b"12345678"),
+        "a size that differs from its header",
+    ),
+    "larger than memory": (npy((2**40, 2**40), "<f8", b""), "a size that differs from its header"),
+    "negative": (npy((-1,), "<f8", b""), "a size that differs from its header"),
+    "shorter": (npy((1,), "<f8", b"1234567812345678"), "a size that differs from its header"),
     "text": (npy((1,), "<U2", b"12345678"), "numbers are needed, and nothing is unpickled"),
     "complex": (npy((1,), "<c8", b"12345678"), "numbers are needed, and nothing is unpickled"),
     "no header": (b"12345678", "is damaged"),

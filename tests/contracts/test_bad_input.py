@@ -66,7 +66,7 @@ WRONG = {
             [1.0, 1.0],
         ),
         ValueError,
-        "LeastSquares: A must be such that <Ax, r> = <x, A'r>, got an adjoint (rmatvec) that is not its own: sides 0.3 apart",
+        "LeastSquares: A must be one with <Ax, r> = <x, A'r>, got an adjoint (rmatvec) that does not match: sides 0.3 apart",
     ),
     "operator no adjoint": (
         lambda: tb.LeastSquares(LinearOperator((2, 3), lambda x: x[:2], dtype=float), [1.0, 1.0]),
@@ -146,7 +146,7 @@ WRONG = {
     "Streamed columns": (
         lambda: tb.Streamed(I2, columns=["a"]),
         ValueError,
-        "Streamed: columns must be None where the source is no Parquet file",
+        "Streamed: columns must be None if the source is not a Parquet file",
     ),
     "Streamed b": (
         lambda: tb.LeastSquares(tb.Streamed(I2), [1.0]),
@@ -1220,7 +1220,7 @@ WRONG = {
     "solve ckpt folder": (
         lambda: tb.solve(small(), checkpoint="no/such/folder/run.npz"),
         ValueError,
-        "solve: checkpoint must lie in a folder that exists, got 'no/such/folder/run.npz'",
+        "solve: checkpoint must be in a folder that exists, got 'no/such/folder/run.npz'",
     ),
     "solve ckpt type": (
         lambda: tb.solve(small(), checkpoint=3),

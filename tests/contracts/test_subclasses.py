@@ -387,7 +387,9 @@ DOORS: dict[str, Any] = {
 @pytest.mark.parametrize("name", PENALTIES)
 @pytest.mark.parametrize("door", DOORS)
 def test_a_penalty_that_says_something_else_is_refused(door, name):
-    with pytest.raises(TypeError, match=r"^Mine: prox, value must be as in the class of tiebreak"):
+    with pytest.raises(
+        TypeError, match=r"^Mine: prox, value must be as in its tiebreak base class"
+    ):
         DOORS[door](largest_entry(name))
 
 
@@ -396,7 +398,9 @@ def test_a_penalty_is_refused_whatever_it_overrides(name):
     for member in members(base(name)):
         given = PENALTIES[name](base(name))
         object.__setattr__(given, "__class__", type("Mine", (base(name),), {member: OTHER}))
-        with pytest.raises(TypeError, match=f"^Mine: {member} must be as in the class of tiebreak"):
+        with pytest.raises(
+            TypeError, match=f"^Mine: {member} must be as in its tiebreak base class"
+        ):
             tb.Level(given)
 
 

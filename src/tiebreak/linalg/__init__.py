@@ -1,7 +1,7 @@
 """Arrays of any library, input checks, and matrices as their two products.
 
-The front door: the words that every other room uses. What a single room needs, it takes from the
-module that has it.
+The public face of the package: the names that all other packages use. What only one package needs,
+it imports from the module itself.
 """
 
 from tiebreak.linalg.arrays import TINY, Array, Host, Image, mix, rounding_unit, to_numpy

@@ -1,11 +1,11 @@
 """Objects in .npz files: written whole or not at all, and never unpickled.
 
-A file is an archive of NumPy: the arrays by the names of the arguments that they are (``lower.A``),
-and one JSON text that says what is made from them. An object goes by the keyword of
-its class in `registry` and by the arguments of its constructor, so that reading a file makes
-nothing but these, and a constructor checks its arguments as ever.
+A file is an archive of NumPy: arrays under the names of the arguments that they are (``lower.A``),
+and one JSON text that says what to make from them. An object is stored as the keyword of its class
+in `registry` and the arguments of its constructor, so reading a file can create only these classes,
+and constructors check their arguments as usual.
 
-Accidents are noticed: the archive has check sums, and no array is larger than the file.
+Damage is noticed: the archive has checksums, and no array is larger than the file.
 """
 
 from __future__ import annotations
@@ -29,32 +29,33 @@ from tiebreak.linalg.images import DeferredImage
 from tiebreak.linalg.registry import KEYWORDS, KINDS
 
 HEADER = "tiebreak"  # the name of the JSON text
-FORMAT = 2  # raised whenever an older version of tiebreak could not read a file rightly
-NUMBERS = "fiub"  # the kinds of dtypes of arrays that are saved
-SPARSE = {  # the arrays that a matrix of this format consists of; others are saved as csr
+FORMAT = 2  # raised whenever an older version of tiebreak would misread a file
+NUMBERS = "fiub"  # kinds of dtypes that are saved
+SPARSE = {  # the arrays of each sparse format; others are saved as csr
     "csr": ("data", "indices", "indptr"),
     "csc": ("data", "indices", "indptr"),
     "bsr": ("data", "indices", "indptr"),
     "coo": ("data", "row", "col"),
 }
-LABEL = str | bool | int | float  # of a row or a column of a table
+LABEL = str | bool | int | float  # the label of a row or column of a table
 
 
 def npz_path(owner: str, name: str, path: str | Path) -> Path:
-    """Where a .npz file is to be written, as an argument of that name says."""
+    """The path of a .npz file to be written, from the argument of that name."""
     if not isinstance(path, str | Path):
         raise TypeError(f"{owner}: {name} must be a file name, got {type(path).__name__}")
     target = Path(path)
     if target.suffix != ".npz":
         raise ValueError(f"{owner}: {name} must be a .npz file, got {str(path)!r}")
     if not target.parent.is_dir():
-        raise ValueError(f"{owner}: {name} must lie in a folder that exists, got {str(path)!r}")
+        raise ValueError(f"{owner}: {name} must be in a folder that exists, got {str(path)!r}")
     return target
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Write to a temporary name beside ``path``, then rename: it is old or new, never half."""
-    temporary = path.with_name(f".{path.name}.part")  # one name: a killed run leaves one at most
+    # a fixed name: a killed run leaves at most one such file
+    temporary = path.with_name(f".{path.name}.part")
     try:
         with temporary.open("wb") as file:
             write(file)
@@ -67,7 +68,7 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
 
 def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """The shape and the type that a .npy file says it has; then it is at its first number."""
+    """The shape and dtype that a .npy file states; the file is then at its first number."""
     read = np.lib.format.read_array_header_2_0
     if np.lib.format.read_magic(file) == (1, 0):
         read = np.lib.format.read_array_header_1_0
@@ -76,7 +77,7 @@ def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
 
 
 def parameters(kind: Any) -> list[str]:
-    """The names of its constructor's arguments."""
+    """The names of the constructor's arguments."""
     return list(inspect.signature(kind).parameters)
 
 
@@ -89,16 +90,16 @@ def is_record(kind: Any) -> bool:
 
 
 class Writer:
-    """What is saved, as JSON and arrays by name; ``owner`` is whose sentences refuse the rest."""
+    """Collects what is saved, as JSON and named arrays; ``owner`` begins the error messages."""
 
     def __init__(self, owner: str) -> None:
         self.owner = owner
         self.arrays: dict[str, Host] = {}
-        # The array itself and its name, by its id: one that both levels have is saved once.
+        # Each array and its name, by id: an array that both levels share is saved once.
         self._named: dict[int, tuple[Any, str]] = {}
 
     def write(self, path: Path, header: dict[str, Any], name: str = HEADER) -> None:
-        """All of it, into the file, with the JSON text by this name."""
+        """Write everything to the file, with the JSON text under this name."""
         text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
         entries: dict[str, Any] = {name: text, **self.arrays}
         write_atomically(path, lambda file: np.savez(file, **entries))
@@ -119,7 +120,7 @@ class Writer:
             ) from None
 
     def encode(self, where: str, value: Any) -> Any:
-        """``value``, the argument called ``where``, as JSON; arrays are put aside."""
+        """``value``, the argument called ``where``, as JSON; arrays are collected separately."""
         if value is None or isinstance(value, bool | int | float | str):
             return float(value) if isinstance(value, np.floating) else value
         if isinstance(value, np.bool_ | np.integer | np.floating):
@@ -174,22 +175,22 @@ class Writer:
         }
 
     def refusal(self, where: str, value: Any) -> TypeError:
-        """The sentence about what cannot be saved."""
+        """The message about a value that cannot be saved."""
         return TypeError(
             f"{self.owner}: {where} must be numbers in memory, or made of functions, penalties and "
-            "sets that files have a keyword for (class Own(..., keyword='Own')), to be saved, got "
+            "sets that have a keyword for files (class Own(..., keyword='Own')), to be saved, got "
             + checks.what_it_is(value)
         )
 
 
 def save(owner: str, path: str | Path, kind: str, content: Callable[[Writer], Any]) -> None:
-    """Write a file for ``tiebreak.load``: what ``content`` makes of a writer."""
+    """Write a file for ``tiebreak.load``; ``content`` encodes it with a writer."""
     target, writer = npz_path(owner, "path", path), Writer(owner)
     writer.write(target, {"format": FORMAT, "kind": kind, "content": content(writer)})
 
 
 def _arguments(value: Any) -> dict[str, Any] | None:
-    """What to call the class of ``value`` with for another like it; None if that is unknown."""
+    """The arguments that recreate ``value`` from its class; None if they are unknown."""
     remembered = constructor_arguments(value) if isinstance(value, FromData) else None
     if remembered is not None:
         return remembered
@@ -200,7 +201,7 @@ def _arguments(value: Any) -> dict[str, Any] | None:
 
 
 def _labels(labels: Any) -> list[Any] | None:
-    """Those of a table, where they are text and numbers; dates of rows, say, are not saved."""
+    """The labels of a table, if they are text or numbers; dates, for example, are not saved."""
     found: list[Any] = [] if tables.is_default(labels) else labels.tolist()
     return found if found and all(isinstance(label, LABEL) for label in found) else None
 
@@ -209,11 +210,11 @@ def _labels(labels: Any) -> list[Any] | None:
 
 
 class Refused(ValueError):
-    """Why a file is not taken: a sentence without its subject, which is the file."""
+    """Why a file is rejected: a sentence without its subject, which is the file."""
 
 
 class Reader:
-    """What is in an archive of ``size`` bytes."""
+    """The content of an archive of ``size`` bytes."""
 
     def __init__(self, archive: zipfile.ZipFile, size: int) -> None:
         self._archive, self._size = archive, size
@@ -231,7 +232,7 @@ class Reader:
         return json.loads(self._array(name).tobytes())
 
     def decode(self, code: Any) -> Any:
-        """What the JSON stands for."""
+        """The object that the JSON describes."""
         if isinstance(code, list):
             return [self.decode(part) for part in code]
         if not isinstance(code, dict):
@@ -246,10 +247,10 @@ class Reader:
         return self._array(name)
 
     def check(self, kind: Any, parts: dict[str, Any]) -> None:
-        """Refuse arguments of a class that does not check them itself."""
+        """Reject wrong arguments of a class that does not check them itself."""
 
     def _array(self, name: str) -> Host:
-        """An array, once its size is known to be that of its bytes in the file."""
+        """An array, after checking that its size matches its bytes in the file."""
         if name in self._arrays:
             return self._arrays[name]
         entry = self._archive.getinfo(f"{name}.npy")
@@ -264,7 +265,7 @@ class Reader:
                 )
             needed = math.prod(shape) * dtype.itemsize
             if min(shape, default=0) < 0 or needed != entry.file_size - member.tell():
-                raise Refused(f"has the array {name!r} of another size than it says")
+                raise Refused(f"has the array {name!r} with a size that differs from its header")
         with self._archive.open(entry) as member:
             self._arrays[name] = np.lib.format.read_array(member, allow_pickle=False)
         return self._arrays[name]
@@ -274,15 +275,15 @@ class Reader:
 
         form, _, kind = str(code["sparse"]).partition("_")
         if form not in SPARSE or kind not in ("array", "matrix"):
-            raise Refused(f"has a sparse matrix of the unknown format {code['sparse']!r}")
+            raise Refused(f"has a sparse matrix in the unknown format {code['sparse']!r}")
         parts = {name: self._array(code["parts"][name]) for name in SPARSE[form]}
         if any(part.dtype.kind != "i" for name, part in parts.items() if name != "data"):
-            raise Refused("has a sparse matrix whose indices are no whole numbers")
+            raise Refused("has a sparse matrix whose indices are not whole numbers")
         data, *places = parts.values()
         given = (data, tuple(places)) if form == "coo" else (data, *places)
         try:
             made = getattr(scipy.sparse, code["sparse"])(given, shape=tuple(code["shape"]))
-            if form != "coo":  # of which the constructor checks all
+            if form != "coo":  # its constructor checks everything
                 made.check_format(full_check=True)  # a wrong index would read foreign memory
         except (ValueError, TypeError, IndexError) as error:
             raise Refused(f"has a damaged sparse matrix ({first_line(error)})") from None
@@ -313,9 +314,9 @@ class Reader:
         try:
             return made_from(kind, parts)
         except (ValueError, TypeError) as error:
-            raise Refused(f"holds what is refused: {first_line(error)}") from None
+            raise Refused(f"holds arguments that are rejected: {first_line(error)}") from None
 
 
 def first_line(error: Exception) -> str:
-    """What an error says, for the end of a sentence."""
+    """The first line of an error, to end a sentence with."""
     return str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__

@@ -1,4 +1,4 @@
-"""The only module that knows array libraries: all others are written once, over the array API.
+"""The only module that knows array libraries: all others are written once, for the array API.
 
 A vector is an array of any library that array-api-compat knows.
 """
@@ -23,12 +23,12 @@ Image: TypeAlias = Any  # None, an array, a `DeferredImage`, or a tuple of image
 
 T = TypeVar("T")
 
-ONE_THREAD = 2**13  # entries of vectors whose product BLAS leaves to one thread
-MANY_THREADS = 2**17  # entries from which threads are faster
+ONE_THREAD = 2**13  # up to this length, BLAS multiplies vectors in one thread
+MANY_THREADS = 2**17  # from this length on, threads are faster
 TINY = 2.0**-1000  # covers underflow, which relative errors do not
 SAFE = 1.0 + 1e-12  # more than the rounding errors of a sum of thousands of positive numbers
-MOST_EXPONENT = 256  # of two, for numbers of ordinary size: no square of a square overflows
-HUGE = 1e150  # factors beyond this drown everything else in rounding errors; squares are numbers
+MOST_EXPONENT = 256  # a power of two for numbers of ordinary size: no fourth power overflows
+HUGE = 1e150  # larger factors drown everything else in rounding errors; their squares are finite
 
 _NAMESPACES: dict[type, Namespace] = {}
 _UNITS: dict[tuple[type, Any], float] = {}  # by type and dtype
@@ -37,54 +37,54 @@ _UNITS: dict[tuple[type, Any], float] = {}  # by type and dtype
 def namespace(x: Array) -> Namespace:
     """The array-API namespace of ``x``.
 
-    NumPy 2 is its own: array_api_compat's wrapper would take as long to import as NumPy itself.
+    For NumPy 2 that is NumPy: array_api_compat's wrapper would take as long to import.
     """
     kind = type(x)
     if kind is np.ndarray:
         return np
-    if kind not in _NAMESPACES:  # asked for fifty times in a step, and slow
+    if kind not in _NAMESPACES:  # called fifty times per step, and slow
         _NAMESPACES[kind] = array_api_compat.array_namespace(x)
     return _NAMESPACES[kind]
 
 
 def is_array(x: Any) -> bool:
-    """Is ``x`` an array of a library that we know (not a list, not a sparse matrix)?"""
+    """Is ``x`` an array of a known library (not a list, not a sparse matrix)?"""
     return type(x) is np.ndarray or bool(array_api_compat.is_array_api_obj(x))
 
 
 def is_sparse(x: Any) -> bool:
-    """Is ``x`` a scipy.sparse matrix or array?  Asks without importing scipy.sparse."""
+    """Is ``x`` a scipy.sparse matrix or array? Does not import scipy.sparse."""
     return type(x).__module__.startswith("scipy.sparse") and hasattr(x, "tocsr")
 
 
 def drops_float64(x: Array) -> bool:
-    """Does the library of ``x`` turn float64 into float32, as JAX does unless told otherwise?"""
+    """Does the library of ``x`` turn float64 into float32, as JAX does by default?"""
     if not array_api_compat.is_jax_array(x):
         return False
     return not sys.modules["jax"].config.jax_enable_x64
 
 
 def is_immutable(x: Array) -> bool:
-    """Can nobody write into ``x``, as into an array of JAX?"""
+    """Is ``x`` read-only by design, like an array of JAX?"""
     return bool(array_api_compat.is_jax_array(x))
 
 
 def words(x: Array) -> Array | None:
-    """The memory of an array on a GPU as one vector of 32-bit words; None of one on the host."""
+    """The memory of an array on a GPU as one vector of 32-bit words; None on the host."""
     is_remote = array_api_compat.is_cupy_array(x) or (
         array_api_compat.is_torch_array(x) and x.device.type != "cpu"
     )
     if not is_remote or x.dtype.itemsize % 4:
         return None
     if array_api_compat.is_torch_array(x) and x.ndim == 2 and x.T.is_contiguous():
-        x = x.T  # whose memory is one piece, so that nothing is copied
+        x = x.T  # its memory is one piece, so nothing is copied
     return x.reshape(-1).view(namespace(x).int32)
 
 
 def underflow(x: Array) -> float:
-    """What sums in single precision may lose by underflow, many terms and large weights included.
+    """What sums in single precision may lose by underflow, even with many terms and large weights.
 
-    In double precision `TINY` is enough, which every proof adds.
+    In double precision, `TINY` is enough, which every proof adds.
     """
     return 2.0**-100 if epsilon(x) > 1e-10 else 0.0
 
@@ -100,8 +100,8 @@ def epsilon(x: Array) -> float:
 def rounding_unit(epsilon: float, *sizes: int) -> float:
     """The relative rounding error of a sum over the longest of ``sizes``: n units, and 64 more.
 
-    The classical bound; a smaller one fails where equal terms round in the same direction. The 64
-    are for everything else, the drift of carried images between two refreshes included.
+    This is the classical bound; a smaller one fails if equal terms round in the same direction. The
+    64 units cover everything else, including the drift of images between two refreshes.
     """
     return epsilon * (64.0 + 0.5 * max(sizes, default=1))
 
@@ -113,13 +113,13 @@ def is_real_floating(x: Array) -> bool:
 
 def is_real(x: Array) -> bool:
     """Does ``x`` hold real numbers, floating-point or whole?"""
-    if type(x) is np.ndarray:  # asked for every gradient, and isdtype is slow
+    if type(x) is np.ndarray:  # called for every gradient, and isdtype is slow
         return x.dtype.kind in "fiu"
     return bool(namespace(x).isdtype(x.dtype, ("real floating", "integral")))
 
 
 def kind(x: Array) -> str:
-    """Library and dtype of an array, in words: numpy float64."""
+    """The library and dtype of an array in words, such as "numpy float64"."""
     library = namespace(x).__name__.removeprefix("array_api_compat.")
     return f"{library} {str(x.dtype).rpartition('.')[2]}"
 
@@ -137,13 +137,13 @@ def like(value: object, x: Array) -> Array:
 
 
 def own(value: Array, x: Array) -> Array:
-    """A copy of ``value`` in the library, dtype and device of ``x``, that nobody else changes."""
-    # Always a copy: what another library gives may share the memory of ``value``.
+    """A private copy of ``value`` in the library, dtype and device of ``x``."""
+    # Always a copy: the array of another library may share the memory of ``value``.
     return namespace(x).asarray(like(value, x), copy=True)
 
 
 def copied(x: Array) -> Array:
-    """A copy of ``x`` with the same order of its entries in memory, where the library has one."""
+    """A copy of ``x`` with the same memory layout, if the library has layouts."""
     if type(x) is np.ndarray:
         return np.array(x, order="K")
     return x if is_immutable(x) else namespace(x).asarray(x, copy=True)
@@ -164,7 +164,7 @@ def from_numpy(value: Host, x: Array) -> Array:
 
 
 def is_single(x: Array) -> bool:
-    """Is ``x`` of single precision, or of less?"""
+    """Is ``x`` of single precision or less?"""
     return epsilon(x) > 2.0**-50
 
 
@@ -175,7 +175,7 @@ def double(x: Array) -> Array:
 
 
 def doubles(vectors: Sequence[Array]) -> list[Array]:
-    """The vectors, of one length, in float64."""
+    """The vectors, all of one length, in float64."""
     if not vectors or type(vectors[0]) is np.ndarray:
         return [np.asarray(vector, dtype=np.float64) for vector in vectors]
     xp, kinds = namespace(vectors[0]), {vector.dtype for vector in vectors}
@@ -192,7 +192,7 @@ def zeros_like(x: Array) -> Array:
 def placed(x: Array, places: Any, values: Any) -> Array:
     """A vector like ``x`` with ``values`` at ``places`` and zeros elsewhere."""
     z = zeros_like(x)
-    if array_api_compat.is_jax_array(z):  # which cannot be written into
+    if array_api_compat.is_jax_array(z):  # JAX arrays are read-only
         return z.at[places].set(values)
     z[places] = values
     return z
@@ -206,9 +206,9 @@ def dot(x: Array, y: Array) -> float:
 def inner(x: Array, y: Array) -> Array:
     """<x, y> as a number of the library, which need not leave its device.
 
-    That of long vectors of NumPy in pieces that BLAS leaves to one thread. The other threads of
-    BLAS stay busy for a while after every call, waiting for the next one: they would take the cores
-    from sparse products, or from another process, and gain nothing here.
+    Long vectors of NumPy are multiplied in pieces that BLAS leaves to one thread. Otherwise the
+    other threads of BLAS stay busy for a while after every call, waiting for the next one: they
+    would take cores from sparse products or other processes, and gain nothing here.
     """
     if type(x) is not np.ndarray:
         return x @ y
@@ -222,19 +222,19 @@ def inner(x: Array, y: Array) -> Array:
 
 
 def dots(*pairs: tuple[Array, Array]) -> list[float]:
-    """<x, y> of every pair, of one dtype, with one transfer from a device to the host for all."""
+    """<x, y> for every pair, all of one dtype, with a single transfer from a device."""
     return dots_async(*pairs)()
 
 
 def dots_async(*pairs: tuple[Array, Array]) -> Callable[[], list[float]]:
-    """The same, where a device may still be at work on the vectors: a call waits for it."""
+    """`dots` while a device may still be computing the vectors: a call waits for it."""
     if type(pairs[0][0]) is np.ndarray:
         found = [float(inner(x, y)) for x, y in pairs]
         return lambda: found
     vectors = {id(x): x for pair in pairs for x in pair}
     places = {key: i for i, key in enumerate(vectors)}
     xp = namespace(pairs[0][0])
-    # All products of all, in float64 (which no tensor core rounds), are fewer calls than some.
+    # Computing all products, in float64 (which no tensor core rounds), takes fewer calls than some.
     rows = xp.astype(xp.stack(list(vectors.values())), xp.float64, copy=False)
     wanted = [places[id(x)] * len(places) + places[id(y)] for x, y in pairs]
     return PendingNumbers(
@@ -243,7 +243,7 @@ def dots_async(*pairs: tuple[Array, Array]) -> Callable[[], list[float]]:
 
 
 class PendingNumbers:
-    """Numbers that a device was asked for: a call waits for them, as does `fetch_together`."""
+    """Numbers requested from a device: a call waits for them, as does `fetch_together`."""
 
     def __init__(self, vector: Array, then: Callable[[list[float]], list[float]]) -> None:
         self.vector, self._then = vector, then
@@ -256,14 +256,14 @@ class PendingNumbers:
         return self._found
 
     def take(self, found: list[float]) -> None:
-        """These are the numbers."""
+        """Receive the numbers."""
         self._found = self._then(found)
 
 
 def pending_numbers(
     values: Sequence[Array], then: Callable[[list[float]], list[float]]
 ) -> Callable[[], list[float]]:
-    """``then`` of some numbers of one library: those of NumPy are known, others pending."""
+    """``then`` of some numbers of one library: known at once for NumPy, otherwise pending."""
     if not values or isinstance(values[0], float | np.generic):
         found = then([float(value) for value in values])
         return lambda: found
@@ -271,7 +271,7 @@ def pending_numbers(
 
 
 def fetch_together(*asked: Callable[[], list[float]] | None) -> None:
-    """Wait for all of these that come from a device, by one transfer."""
+    """Wait for all pending numbers at once, in one transfer."""
     coming = [some for some in asked if isinstance(some, PendingNumbers)]
     if len(coming) < 2:
         return
@@ -284,7 +284,7 @@ def fetch_together(*asked: Callable[[], list[float]] | None) -> None:
 
 
 def numbers(x: Array) -> list[float]:
-    """The entries of a vector as Python numbers, by one transfer."""
+    """The entries of a vector as Python numbers, in one transfer."""
     found: list[float] = x.tolist() if hasattr(x, "tolist") else to_numpy(x).tolist()
     return found
 
@@ -292,10 +292,10 @@ def numbers(x: Array) -> list[float]:
 def norm(x: Array, squared: float | None = None) -> float:
     """|x|, the Euclidean norm, safe against overflow and underflow of the squares.
 
-    ``squared`` is <x, x>, if that is known already.
+    ``squared`` is <x, x>, if already known.
     """
     squared = float(inner(x, x)) if squared is None else squared
-    if 1e-30 < squared < 1e30:  # nearly always, and safe in every precision
+    if 1e-30 < squared < 1e30:  # nearly always so, and safe in every precision
         return math.sqrt(squared)
     if epsilon(x) < 1e-10 and 1e-280 < squared < 1e280:
         return math.sqrt(squared)
@@ -312,16 +312,16 @@ def length(x: Array) -> Any:
 
 
 def floats(values: Sequence[Any]) -> list[float]:
-    """Numbers of a library as Python numbers, 0 for None, by one transfer."""
+    """Numbers of a library as Python numbers, 0 for None, in one transfer."""
     far = [value for value in values if is_array(value)]
     found = iter(numbers(namespace(far[0]).stack(far)) if far else ())
     return [next(found) if is_array(value) else float(value or 0.0) for value in values]
 
 
 def stretched(x: Array, length: float, wanted: float) -> Array:
-    """x times wanted/length, where ``length`` = |x| > 0, whatever that quotient is."""
+    """x times wanted/length, where ``length`` = |x| > 0, even if that quotient overflows."""
     share = wanted / length
-    if 1e-30 < abs(share) < 1e30:  # in every precision
+    if 1e-30 < abs(share) < 1e30:  # safe in every precision
         return x * share
     unit = x / length
     return unit * wanted
@@ -334,7 +334,7 @@ def max_abs(x: Array) -> float:
 
 
 def all_finite(x: Array) -> bool:
-    """Are all entries finite?  One pass when they are: a sum is finite only if its terms are."""
+    """Are all entries finite? One pass if they are: a sum is finite only if its terms are."""
     xp = namespace(x)
     with quiet():
         total = float(xp.sum(x))
@@ -342,20 +342,20 @@ def all_finite(x: Array) -> bool:
 
 
 def quiet() -> contextlib.AbstractContextManager[object]:
-    """Overflow and NaN without NumPy's warnings, for code that checks the outcome itself."""
+    """Silence NumPy's warnings about overflow and NaN, for code that checks the outcome itself."""
     return np.errstate(over="ignore", invalid="ignore", divide="ignore")
 
 
 def mix(p: T, q: T, weight: float) -> T:
-    """(1 - weight) p + weight q for arrays, and alike for tuples of arrays; None stays None.
+    """(1 - weight) p + weight q for arrays and tuples of arrays; None stays None.
 
-    It errs by a few units of |1 - weight| |p| + |weight| |q|, however long p is relative to that.
+    The error is a few units of |1 - weight| |p| + |weight| |q|, however long p is.
     """
     if p is None:
         return None  # type: ignore[return-value]
-    if weight > 0.5:  # from the nearer one: of a p that is hardly wanted no rounding error stays
+    if weight > 0.5:  # from the nearer point, so the other adds no rounding error
         p, q, weight = q, p, 1.0 - weight
-    # In place on the one new array: ten of these are in every step.
+    # In place on the one new array: every step does this ten times.
     if type(p) is np.ndarray and type(q) is np.ndarray:
         mixed = q - p  # type: ignore[operator]
         mixed *= weight
@@ -371,7 +371,7 @@ def mix(p: T, q: T, weight: float) -> T:
 
 
 def _interpolated(p: Array, q: Array, weight: float) -> Array:
-    """p + weight (q - p) by one call, which is what a short vector costs on a device."""
+    """p + weight (q - p) in one call, because calls are what short vectors cost on a device."""
     if hasattr(p, "lerp"):  # PyTorch
         return p.lerp(q, weight)
     if array_api_compat.is_cupy_array(p):
@@ -394,7 +394,7 @@ def plus(x: Array, y: Array, factor: float, out: Array | None = None) -> Array:
 
 @lru_cache
 def _cupy_kernel(name: str, formula: str) -> Callable[[Any, Any, float], Any]:
-    """One launch for a formula of vectors p, q and a number: CuPy has no call of its own."""
+    """One launch for a formula of vectors p, q and a number: CuPy has no function for it."""
     kernel: Callable[[Any, Any, float], Any] = import_module("cupy").ElementwiseKernel(
         "T p, T q, T weight", "T result", f"result = {formula}", f"tiebreak_{name}"
     )

@@ -1,7 +1,7 @@
-"""Checks of what a user passes in: each gives the value in its right form, or one clear sentence.
+"""Checks of user input: each returns the value in the right form, or raises one clear sentence.
 
-Every sentence names the owner and the argument, what is needed and what was got. A wrong kind of
-thing is a TypeError, a wrong value a ValueError.
+Every sentence names the owner and the argument, what is needed and what was got. A wrong type is a
+TypeError, a wrong value a ValueError.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NOT_NUMBERS = ("O", "S", "U")  # kinds of dtypes: objects and text
 
 
 def number(owner: str, name: str, value: object, needed: str = "a number") -> float:
-    """``value`` as a float; NaN and infinities pass."""
+    """``value`` as a float; NaN and infinities are accepted."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise TypeError(f"{owner}: {name} must be {needed}, got {what_it_is(value)}")
     try:
@@ -85,7 +85,7 @@ def flag(owner: str, name: str, value: object, *others: object) -> Any:
 def floating(owner: str, name: str, value: Any) -> Array:
     """``value`` as a real floating-point array; integers and nested lists become float64.
 
-    Tables of pandas become their numbers, and numbers in the other order of bytes this machine's.
+    Tables of pandas become arrays, and foreign byte order is converted.
     """
     if type(value) is np.ndarray and value.dtype.char in "fd" and value.dtype.isnative:
         return value
@@ -101,7 +101,7 @@ def floating(owner: str, name: str, value: Any) -> Array:
         raise TypeError(f"{owner}: {name} must hold real numbers, got dtype {value.dtype}")
     if not str(value.dtype).endswith(("float32", "float64")):
         raise TypeError(f"{owner}: {name} must be float32 or float64, got dtype {value.dtype}")
-    if arrays.drops_float64(value):  # in float32 too: the certificate is summed in float64
+    if arrays.drops_float64(value):  # float32 as well: the certificate is summed in float64
         raise ValueError(
             f"{owner}: {name} must leave float64 to the certificate, got JAX that drops it; "
             'call jax.config.update("jax_enable_x64", True)'
@@ -110,13 +110,13 @@ def floating(owner: str, name: str, value: Any) -> Array:
 
 
 def _array(owner: str, name: str, value: Any) -> Array:
-    """``value`` as an array of a library that is known: what is none becomes one of NumPy."""
+    """``value`` as an array of a known library; anything else becomes a NumPy array."""
     if type(value).__name__ == "MaskedArray":
         raise TypeError(f"{owner}: {name} must be an array of numbers, got a masked array")
     if tables.is_frame(value) or tables.is_series(value):
         return tables.numbers(owner, name, value)
     if arrays.is_array(value):
-        # A subclass such as np.matrix multiplies in its own way.
+        # A subclass such as np.matrix has its own multiplication.
         return np.asarray(value) if isinstance(value, np.ndarray) else value
     try:
         found = np.asarray(value)
@@ -132,7 +132,7 @@ def _array(owner: str, name: str, value: Any) -> Array:
 
 
 def what_it_is(value: object) -> str:
-    """What a user passed, in a word or two."""
+    """What the user passed, in a word or two."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     if isinstance(value, list | tuple) and not value:
@@ -144,10 +144,10 @@ def what_it_is(value: object) -> str:
 
 
 def did_you_mean(wrong: object, known: Iterable[str]) -> str:
-    """A question with the known name that is nearest to a misspelt one; "" where none is near."""
+    """A question with the known name closest to a misspelt one; "" if none is close."""
     from difflib import get_close_matches
 
-    def bare(name: str) -> str:  # squared_norm is SquaredNorm
+    def bare(name: str) -> str:  # so that squared_norm finds SquaredNorm
         return name.lower().replace("_", "").replace("-", "")
 
     names = {bare(name): name for name in known}
@@ -158,7 +158,7 @@ def did_you_mean(wrong: object, known: Iterable[str]) -> str:
 def vector(owner: str, name: str, value: Any) -> Array:
     """``value`` as a finite real floating-point vector with at least one entry: a copy.
 
-    A run keeps dozens of vectors of that length, so that one more costs nothing.
+    A run keeps dozens of vectors of that length, so one more costs nothing.
     """
     result = floating(owner, name, value)
     if result.ndim != 1 or result.shape[0] == 0:
@@ -170,12 +170,12 @@ def vector(owner: str, name: str, value: Any) -> Array:
 
 
 def is_sequence(value: Any) -> bool:
-    """Is it meant as a vector, not as a number?"""
+    """Is it meant as a vector rather than a number?"""
     return isinstance(value, list | tuple) or bool(getattr(value, "shape", ()))
 
 
 def weights(owner: str, name: str, value: Any) -> Array:
-    """``value`` as a vector of weights, none of them negative: a copy."""
+    """``value`` as a vector of non-negative weights: a copy."""
     result = vector(owner, name, value)
     found = arrays.to_numpy(result)
     if found.min() < 0.0:
@@ -187,7 +187,7 @@ def weights(owner: str, name: str, value: Any) -> Array:
 def in_one_precision(
     owner: str, first: tuple[str, Array], second: tuple[str, Array]
 ) -> tuple[Array, Array]:
-    """Two vectors in one precision, float64 where only one of them is in that."""
+    """Two vectors in one precision: float64 if either of them is."""
     (name, a), (other, b) = first, second
     if arrays.kind(a) != arrays.kind(b):
         if arrays.kind(a).split()[0] != arrays.kind(b).split()[0]:
@@ -202,7 +202,7 @@ def in_one_precision(
 def in_precision_of(prototype: Array, value: Array) -> Array | None:
     """``value`` in the library, dtype and device of ``prototype``; None if that would round it.
 
-    Numbers are never rounded silently: a caller that gets None goes on in float64, or refuses.
+    Numbers are never rounded silently: a caller that gets None continues in float64, or refuses.
     """
     fitted = arrays.like(value, prototype)
     if arrays.is_single(value) or not arrays.is_single(prototype):
@@ -214,7 +214,7 @@ def in_precision_of(prototype: Array, value: Array) -> Array | None:
 def with_matrix(
     owner: str, name: str, vector: Array, whose: str, matrix: Matrix
 ) -> tuple[Array, Matrix]:
-    """The vector in the precision of the matrix; both in float64 where that would round it."""
+    """The vector in the precision of the matrix; both in float64 if that would round it."""
     fitted = in_precision_of(matrix.prototype, vector)
     if fitted is not None:
         return fitted, matrix
@@ -230,9 +230,9 @@ def with_matrix(
 def matrix(owner: str, name: str, value: Any, is_symmetric: bool = False) -> Matrix:
     """``value`` as two products: dense, scipy.sparse, an operator, or rows that are streamed.
 
-    A symmetric operator needs no adjoint: symmetry is checked in its place. Up to DENSE_LIMIT
-    entries the matrix is a copy: a factorisation makes several of those anyway. A larger one is
-    the user's own memory, and `fingerprints` finds out whether it has changed.
+    A symmetric operator needs no adjoint: symmetry is checked instead. Up to DENSE_LIMIT entries,
+    the matrix is copied: a factorisation makes several copies anyway. A larger one stays in the
+    user's memory, and `fingerprints` detects changes.
     """
     if isinstance(value, Matrix):
         return value
@@ -275,7 +275,7 @@ def _need_finite(owner: str, name: str, entries: Array, given: Any) -> None:
 
 
 def _operator(owner: str, name: str, value: Any, is_symmetric: bool) -> Operator:
-    """An operator whose products exist, are finite and fit together."""
+    """An operator whose products exist, are finite and match each other."""
     kind = np.dtype(getattr(value, "dtype", None) or np.float64)
     if kind.kind not in "fiub":
         raise TypeError(f"{owner}: {name} must be a real operator, got dtype {kind}")
@@ -298,8 +298,8 @@ def _operator(owner: str, name: str, value: Any, is_symmetric: bool) -> Operator
         raise ValueError(f"{owner}: {name} must have finite products, got NaN or infinite ones")
     if apart > ADJOINT_MISMATCH:
         share = apart * arrays.epsilon(result.prototype)
-        needed = "symmetric, <Qx, y> = <x, Qy>" if is_symmetric else "such that <Ax, r> = <x, A'r>"
-        what = "two sides" if is_symmetric else "an adjoint (rmatvec) that is not its own: sides"
+        needed = "symmetric, <Qx, y> = <x, Qy>" if is_symmetric else "one with <Ax, r> = <x, A'r>"
+        what = "two sides" if is_symmetric else "an adjoint (rmatvec) that does not match: sides"
         raise ValueError(f"{owner}: {name} must be {needed}, got {what} {share:.1g} apart")
     return result
 

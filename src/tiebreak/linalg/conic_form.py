@@ -1,7 +1,7 @@
-"""What functions and sets say about themselves to a conic solver: affine terms, costs, and cones.
+"""How functions and sets describe themselves to a conic solver: affine terms, costs and cones.
 
 A function adds its value to a `Cost`, a set its constraints to a `ConicForm`, both in terms that
-are affine in x and in auxiliary variables; the room `conic` makes a program of them.
+are affine in x and in auxiliary variables; the package `conic` makes a program of them.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import SAFE, Host
 from tiebreak.linalg.spectra import EPS, semidefinite_root
 
-Kind = Literal["zero", "nonnegative", "second-order", "exponential"]  # of a cone
+Kind = Literal["zero", "nonnegative", "second-order", "exponential"]  # the kind of a cone
 
 
 @dataclass(frozen=True, eq=False)
 class Affine:
-    """Numbers that are affine in z: each block times the entries of z from its first, and offset.
+    """Numbers that are affine in z: blocks times slices of z, plus an offset.
 
     Blocks are NumPy arrays or SciPy's CSR, float64.
     """
 
     blocks: tuple[tuple[int, Any], ...]
     offset: Host
-    __array_ufunc__ = None  # so that a NumPy number times it comes to __rmul__
+    __array_ufunc__ = None  # so that a NumPy number times it calls __rmul__
 
     def __len__(self) -> int:
         return len(self.offset)
@@ -47,7 +47,7 @@ class Affine:
         return Affine(tuple((i, factor * block) for i, block in self.blocks), factor * self.offset)
 
     def scaled(self, factors: Host) -> Affine:
-        """Each of the numbers times its own factor."""
+        """Each number times its own factor."""
         if np.all(factors == 1.0):
             return self
         return Affine(
@@ -56,7 +56,7 @@ class Affine:
         )
 
     def some(self, places: Host) -> Affine:
-        """Only some of the numbers: a mask, or their places."""
+        """Only some of the numbers: given by a mask or their indices."""
         if places.dtype == bool:
             if places.all():
                 return self
@@ -75,7 +75,7 @@ def constants(values: Host) -> Affine:
 
 
 def stacked_terms(parts: Sequence[Affine], order: Host | None = None) -> Affine:
-    """The numbers of all parts one below the other; in another order, if one is given."""
+    """The numbers of all parts stacked, in another order if one is given."""
     from scipy.sparse import csr_array
 
     offset, blocks = np.concatenate([terms.offset for terms in parts]), []
@@ -102,12 +102,12 @@ class Misfit(NamedTuple):
     constant: float
 
     def at(self, sizes: Host) -> float:
-        """At most this; sizes are those of x or of z, which begins with it."""
+        """The bound for entries of these sizes: those of x, or of z, which begins with x."""
         x = sizes[: len(self.linear)]
         return 0.5 * float(x @ (self.square @ x)) + float(self.linear @ x) + self.constant
 
     def in_units(self, lengths: Host, value: float) -> Misfit:
-        """For x and values in these units."""
+        """The misfit for x and values in these units."""
         from scipy.sparse import csr_array, diags_array
 
         own = lengths[: len(self.linear)]
@@ -116,7 +116,7 @@ class Misfit(NamedTuple):
 
 
 class Cost:
-    """½ of a sum of squares, plus a linear function: an objective in the making."""
+    """½ of a sum of squares plus a linear function: an objective under construction."""
 
     def __init__(self) -> None:
         self.squares: list[Affine] = []
@@ -125,20 +125,20 @@ class Cost:
         self.misfits: list[Misfit] = []
 
     def add_squares(self, weights: Host | float, terms: Affine) -> None:
-        """½ sum of weights_i terms_i²."""
+        """Add ½ sum of weights_i terms_i²."""
         w = np.broadcast_to(np.asarray(weights, dtype=np.float64), len(terms))
         self.squares.append(terms.scaled(np.sqrt(w)).some(w > 0.0))
 
     def add(self, weights: Host | float, terms: Affine) -> None:
-        """The sum of weights_i terms_i."""
+        """Add the sum of weights_i terms_i."""
         w = np.broadcast_to(np.asarray(weights, dtype=np.float64), len(terms))
         self.linear.append((w, terms))
 
 
 class ConicForm:
-    """Variables z = (x, auxiliary ones), and the constraints on them, in the making.
+    """Variables z = (x, auxiliary ones) and the constraints on them, under construction.
 
-    What is known of the size of x goes into bounds for auxiliary variables, and these into proofs.
+    Bounds on the size of x give bounds on auxiliary variables, and these enter the proofs.
 
     Args:
         lower, upper: lower <= x <= upper on the whole feasible set; infinite where not known.
@@ -153,7 +153,7 @@ class ConicForm:
         self.n = self.size = len(lower)
         self._constraints: dict[Kind, list[Affine]] = {kind: [] for kind in get_args(Kind)}
         self._names: dict[Kind, list[tuple[str, Any]]] = {kind: [] for kind in get_args(Kind)}
-        self.owner = ""  # of the constraints to come, in words, with {} for the number of a row
+        self.owner = ""  # words for the constraints to come, with {} for the number of a row
 
     @cached_property
     def x(self) -> Affine:
@@ -168,26 +168,26 @@ class ConicForm:
         return Affine(((0, matrix),), rows)
 
     def variables(self, count: int, reach: Host | float = math.inf) -> Affine:
-        """New ones, each at most ``reach`` in size in some solution."""
+        """New variables, each at most ``reach`` in size in some solution."""
         made = _identity(self.size, count)
         self._reach.append(np.array(np.broadcast_to(reach, count), dtype=np.float64))
         self.size += count
         return made
 
     def zero(self, terms: Affine, numbers: Host | None = None) -> None:
-        """terms = 0; ``numbers``: of the rows, for their names."""
+        """Require terms = 0; ``numbers`` are those of the rows, for their names."""
         self._add("zero", terms, numbers)
 
     def nonnegative(self, terms: Affine, numbers: Host | None = None) -> None:
-        """terms >= 0; ``numbers``: of the rows, for their names."""
+        """Require terms >= 0; ``numbers`` are those of the rows, for their names."""
         self._add("nonnegative", terms, numbers)
 
     def second_order(self, top: Affine, rest: Affine) -> None:
-        """top >= |rest|; top is one number."""
+        """Require top >= |rest|; top is one number."""
         self._add("second-order", stacked_terms([top, rest]))
 
     def exponential(self, exponent: Affine, above: Affine) -> None:
-        """exp(exponent_i) <= above_i for every i."""
+        """Require exp(exponent_i) <= above_i for every i."""
         count = len(exponent)
         each = stacked_terms([exponent, constants(np.ones(count)), above])
         turns = np.arange(3 * count).reshape(3, count).T.reshape(-1)  # cone by cone
@@ -212,11 +212,11 @@ class ConicForm:
     def signs(self, terms: Affine) -> Host:
         """1 for numbers that are >= 0 on the whole feasible set, -1 for <= 0, 0 for others.
 
-        terms are of x alone.
+        The terms may only depend on x.
         """
         found = np.zeros(len(terms))
         for sign, near, far in ((1.0, self.lower, self.upper), (-1.0, -self.upper, -self.lower)):
-            # The smallest value of sign * terms, and the sizes of what it is the sum of.
+            # The smallest value of sign * terms, and the sizes of its summands.
             least, sizes = sign * terms.offset, np.abs(terms.offset)
             for first, block in terms.blocks:
                 assert first + block.shape[1] <= self.n
@@ -228,7 +228,7 @@ class ConicForm:
         return found
 
     def absolute(self, terms: Affine, is_of_x: bool = True) -> Affine:
-        """Numbers that are |terms| where they are minimised."""
+        """Numbers that equal |terms| if they are minimised."""
         signs = self.signs(terms) if is_of_x else np.zeros(len(terms))
         known = signs != 0.0
         if known.all():
@@ -240,7 +240,7 @@ class ConicForm:
         return stacked_terms([sizes, terms.scaled(signs).some(known)], _order(~known))
 
     def length(self, terms: Affine) -> Affine:
-        """One number that is |terms|, the Euclidean norm, where it is minimised."""
+        """One number that equals |terms|, the Euclidean norm, if it is minimised."""
         most = arrays.norm(self.bound(terms)) * SAFE
         is_of_x = all(first == 0 for first, _ in terms.blocks)
         if is_of_x and self.radius < math.inf:
@@ -258,7 +258,7 @@ def _identity(first: int, count: int) -> Affine:
 
 
 def _order(is_first: Host) -> Host:
-    """Where to find each entry, if those that ``is_first`` came before all others."""
+    """Where to find each entry if those that are ``is_first`` came before all others."""
     order = np.empty(len(is_first), dtype=np.int64)
     order[np.concatenate([np.flatnonzero(is_first), np.flatnonzero(~is_first)])] = np.arange(
         len(is_first)
@@ -267,7 +267,7 @@ def _order(is_first: Host) -> Host:
 
 
 def _product(size: Any, reach: Host) -> Host:
-    """A matrix without negative entries times numbers that may be infinite, where 0 inf = 0."""
+    """A non-negative matrix times numbers that may be infinite, with 0 inf = 0."""
     known = np.isfinite(reach)
     total = np.asarray(size @ np.where(known, reach, 0.0))
     if not known.all():
@@ -282,7 +282,7 @@ def _positive(block: Any) -> Any:
 
 
 def _norm_bound(block: Any) -> float:
-    """A bound on the largest singular value, which it is where no two entries share a line."""
+    """A bound on the largest singular value; exact if no row or column has two entries."""
     rows, columns, values = entries(block)
     is_choice = all(len(np.unique(places)) == len(places) for places in (rows, columns))
     return float(np.max(np.abs(values), initial=0.0)) if is_choice else arrays.norm(values)
@@ -292,14 +292,14 @@ def scaled_rows(rows: Any, factors: Host) -> Any:
     """Every row times its factor."""
     if isinstance(rows, np.ndarray):
         return factors[:, None] * rows
-    # With places of its own: SciPy sorts them in place, with the data of one matrix alone.
+    # With its own index arrays: SciPy sorts them in place, together with one matrix's data.
     found = rows.tocsr(copy=True)
     found.data = found.data * np.repeat(factors, np.diff(found.indptr))
     return found
 
 
 def entries(block: Any) -> tuple[Host, Host, Host]:
-    """Rows, columns and values of what is not 0."""
+    """Rows, columns and values of the nonzero entries."""
     if arrays.is_sparse(block):
         found = block.tocoo()
         stored = np.flatnonzero(found.data)
@@ -311,7 +311,7 @@ def entries(block: Any) -> tuple[Host, Host, Host]:
 def add_log_sum_exp(form: ConicForm, cost: Cost, weights: Host, margins: Sequence[Affine]) -> None:
     """Add weights_i log(1 + sum over the margins m of exp m_i), for positive weights.
 
-    It is the least s with exp(m_i - s) <= p_i for every m and exp(-s) <= 1 - sum of the p.
+    This is the least s with exp(m_i - s) <= p_i for every m and exp(-s) <= 1 - sum of the p.
     """
     sizes = np.max([form.bound(some) for some in margins], axis=0)
     s = form.variables(len(weights), sizes + math.log(len(margins) + 1))
@@ -338,10 +338,10 @@ def add_quadratic(
 
 
 def _misfit(Q: Any, c: Host, root: Any, shift: Host, weight: float, constant: float) -> Misfit:
-    """How far ½|root x + shift|² - ½|shift|² may be from ½x'Qx + <c, x>, of a small Q."""
+    """How far ½|root x + shift|² - ½|shift|² may be from ½x'Qx + <c, x>, for a small Q."""
     sizes, unit = abs(root), EPS * (len(c) + 8)
     square = abs(root.T @ root - Q) + unit * (sizes.T @ sizes + abs(Q))
-    falls = np.zeros_like(c) if shift.any() else c  # then c is a linear part of its own
+    falls = np.zeros_like(c) if shift.any() else c  # then c is a separate linear part
     linear = np.abs(root.T @ shift + falls - c) + unit * (sizes.T @ np.abs(shift) + np.abs(c))
     rest = unit * (float(shift @ shift) + abs(constant))
     return Misfit(2.0 * weight * square, 2.0 * weight * linear, 2.0 * weight * rest)
@@ -350,9 +350,10 @@ def _misfit(Q: Any, c: Host, root: Any, shift: Host, weight: float, constant: fl
 def completed_square(Q: Any, c: Host, epsilon: float) -> tuple[Any, Host | None]:
     """F and s with ½x'Qx + <c, x> = ½|F x + s|² - ½|s|², F with as many rows as Q's rank.
 
-    Q is symmetric and positive semidefinite. In units of the variables in which its diagonal is
-    about 1, for rank has no units; what is within the rounding errors of the data (``epsilon``) is
-    taken as 0. s is None if c falls in a direction in which F x stays as it is.
+    Q is symmetric and positive semidefinite. The variables are scaled so that the diagonal is about
+    1, because rank does not depend on units; what is within the rounding errors of the data
+    (``epsilon``) is taken as 0. s is None if <c, x> decreases in a direction that leaves F x
+    unchanged.
     """
     from scipy.sparse import csr_array, diags_array
 

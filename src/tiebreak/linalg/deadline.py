@@ -1,12 +1,13 @@
 """When a call has to end: its time limit, and Ctrl-C.
 
-The limit in force is that of the call at work in this thread. Long work calls `check`: in every
-round of a loop, and, with the size of what comes, before a factorisation, for nothing stops one
-that has begun. The clock only ends work. How long something takes is estimated by a nominal speed:
-measuring it would make what is begun depend on how busy the machine is. Without a time limit the
+The limit in force belongs to the call that is running in this thread. Long computations call
+`check` in every round of a loop and, with the size of the work, before a factorisation, which
+cannot be interrupted. The clock only ends work. Durations are estimated by a nominal speed: if they
+were measured, it would depend on the load of the machine what is tried. Without a time limit, the
 clock is not read.
 
-The same calls, and those of `spend`, count the work for whoever wants to compare ways (`metered`).
+These calls, and those of `spend`, also count the work, so that alternatives can be compared
+(`metered`).
 """
 
 from __future__ import annotations
@@ -18,27 +19,27 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import TypeVar
 
-SPEED = 5e8  # of the work that `svd_work` counts, in a second: a core of today does twice as much
+SPEED = 5e8  # units of `svd_work` per second: a current core does twice as much
 T = TypeVar("T")
 
 GRACE = 1.0  # seconds for what is done after the end: the last row, the certificate
-IN_CACHE = 0.25  # of the time of an entry read once: a unit of `svd_work`, whose blocks are cached
+IN_CACHE = 0.25  # time of a unit of `svd_work`, whose blocks are cached, per entry read once
 
 
 class Over(Exception):
-    """The call has to end: what it has by now is its result."""
+    """The call has to end with the result it has so far."""
 
 
 class TimeIsUp(Over):
-    """Its time has passed."""
+    """The time limit has passed."""
 
 
 class TooLong(TimeIsUp):
-    """It has not, but what comes next would take longer than what is left."""
+    """There is time left, but not enough for the next computation."""
 
 
 class OverBudget(TooLong):
-    """What comes next is more work than was allowed for it, whatever the clock says."""
+    """The next computation takes more work than it was allowed, whatever the clock says."""
 
 
 class Interrupted(Over):
@@ -54,35 +55,35 @@ class Meter:
 
     def spend(self, work: float) -> None:
         if self.spent + work > self.allowed:
-            raise OverBudget("it takes more work than was expected of it")
+            raise OverBudget("it takes more work than expected")
         self.spent += work
 
 
 class Limit:
-    """When a call has to end, by `time.perf_counter`; inf: never."""
+    """When a call has to end, by `time.perf_counter`; inf for never."""
 
     def __init__(self, end: float) -> None:
         self.is_interrupted = self.is_closing = False
         self._end = self._share = end
-        self._is_heard = False  # was there a Ctrl-C before the call was closed?
+        self._is_heard = False  # was Ctrl-C pressed before the call was closed?
 
     @property
     def is_over(self) -> bool:
-        """Is there no time left, or not enough for what came next?"""
+        """Is there no time left, or not enough for the next computation?"""
         return self.is_closing or time.perf_counter() >= self._end
 
     @property
     def left(self) -> float:
-        """The seconds that are left for what is done now."""
+        """The seconds left for the current work."""
         return self._share - time.perf_counter()
 
     @property
     def ending(self) -> str:
-        """The status of a call that it has ended."""
+        """The status of the call that this limit has ended."""
         return "stopped" if self.is_interrupted else "max_time"
 
     def close(self) -> None:
-        """The call ends: what is still to be done has a second at least, after Ctrl-C at most."""
+        """The call is ending: the rest gets at least a second or, after Ctrl-C, at most one."""
         if not self.is_closing:
             self.is_closing, self._is_heard = True, self.is_interrupted
             soon = time.perf_counter() + GRACE
@@ -100,7 +101,7 @@ class Limit:
         if left <= 0.0:
             raise TooLong("its half of the time is up")
         if needed > left:
-            raise TooLong(f"it would take {needed:.2g} s more, and {left:.2g} s are left")
+            raise TooLong(f"it would take {needed:.2g} s more, but {left:.2g} s are left")
 
     @contextlib.contextmanager
     def half(self) -> Iterator[None]:
@@ -121,7 +122,7 @@ _METER: ContextVar[Meter | None] = ContextVar("tiebreak_meter", default=None)
 
 @contextlib.contextmanager
 def limited(seconds: float | None = None, began: float | None = None) -> Iterator[Limit]:
-    """So many seconds from ``began`` (now) on for what is done inside; None: no end."""
+    """Allow what is done inside so many seconds from ``began`` (now) on; None for no limit."""
     began = time.perf_counter() if began is None else began
     limit = Limit(math.inf if seconds is None else began + seconds)
     token = _LIMIT.set(limit)
@@ -132,16 +133,16 @@ def limited(seconds: float | None = None, began: float | None = None) -> Iterato
 
 
 def call_at_work() -> Limit | None:
-    """What stands for the call at work in this thread, as long as that lasts; None: there is none.
+    """An object that lives as long as the call running in this thread; None if there is none.
 
-    For what is kept until the call ends.
+    For results that are kept until the call ends.
     """
     return _LIMIT.get(None)
 
 
 @contextlib.contextmanager
 def metered(allowed: float = math.inf) -> Iterator[Meter]:
-    """Count the work that is done inside; beyond what is allowed, `OverBudget`."""
+    """Count the work that is done inside; beyond the allowed amount, raise `OverBudget`."""
     meter = Meter(allowed)
     token = _METER.set(meter)
     try:
@@ -151,9 +152,9 @@ def metered(allowed: float = math.inf) -> Iterator[Meter]:
 
 
 def check(work: float = 0.0) -> None:
-    """Go on, or raise `Over`.
+    """Return, or raise `Over` if the call has to end.
 
-    ``work``: of a call that cannot be stopped once it has begun, as `svd_work` counts it.
+    ``work``: the work of a call that cannot be interrupted, in units of `svd_work`.
     """
     _LIMIT.get(_NONE).check(work)
     if work:
@@ -161,7 +162,7 @@ def check(work: float = 0.0) -> None:
 
 
 def is_over() -> bool:
-    """Has the call to end? For whoever cannot raise."""
+    """Must the call end? For code that cannot raise."""
     try:
         check()
     except Over:
@@ -170,19 +171,19 @@ def is_over() -> bool:
 
 
 def spend(work: float) -> None:
-    """Count so much work, where somebody counts."""
+    """Count so much work, if there is a meter."""
     if (meter := _METER.get()) is not None:
         meter.spend(work)
 
 
 def allow_as_much_again() -> None:
-    """An answer is there: its proof may take as much work as it has, where somebody counts."""
+    """There is an answer: if there is a meter, its proof may take as much work again."""
     if (meter := _METER.get()) is not None:
         meter.allowed = max(meter.allowed, 2.0 * meter.spent)
 
 
 def half() -> contextlib.AbstractContextManager[None]:
-    """Half of the time that is left for what is done inside: beyond it, `TooLong`."""
+    """Allow what is done inside half of the remaining time; beyond that, raise `TooLong`."""
     return _LIMIT.get(_NONE).half()
 
 
@@ -194,7 +195,7 @@ def left() -> float:
 def unless_too_long(task: Callable[[], T], otherwise: T, over: type[Over] = TooLong) -> T:
     """What the task gives, or ``otherwise`` if there is no time for it.
 
-    With `Over`, also where the time is up meanwhile.
+    With `Over`, also if time runs out during the task.
     """
     try:
         return task()
@@ -203,9 +204,9 @@ def unless_too_long(task: Callable[[], T], otherwise: T, over: type[Over] = TooL
 
 
 def svd_work(rows: int, columns: int, whole: bool = False) -> float:
-    """The work of a singular value decomposition; ``whole``: all vectors of the larger side too.
+    """The work of a singular value decomposition; ``whole``: with all vectors of the larger side.
 
-    Other factorisations are counted as parts of one.
+    Other factorisations count as fractions of it.
     """
     small, large = sorted((rows, columns))
     return float(small * large * (large if whole else small))

@@ -1,4 +1,4 @@
-"""Values that are computed when somebody asks for them."""
+"""Values that are computed on demand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Kind = TypeVar("Kind", bound=type)
 
 
 class Deferred:
-    """A value that is computed once, when it is asked for."""
+    """A value that is computed once, on first use."""
 
     def __init__(self, compute: Callable[[], Any]) -> None:
         self._compute = compute
@@ -21,7 +21,7 @@ class Deferred:
 
 
 def resolved(value: Any) -> Any:
-    """The value itself."""
+    """The value itself, computed if it was deferred."""
     return value.value if isinstance(value, Deferred) else value
 
 

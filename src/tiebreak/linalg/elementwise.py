@@ -1,4 +1,4 @@
-"""Elementwise operations that reuse memory where the library can, and scaling by powers of two."""
+"""Elementwise operations that reuse memory if the library can, and scaling by powers of two."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tiebreak.linalg.arrays import Array, like, namespace
 
 
 def into(out: Array | None, name: str, *operands: Any) -> Array:
-    """The elementwise function of that name, written into ``out`` where the library can do that.
+    """The elementwise function of that name, written into ``out`` if the library can do that.
 
-    For long vectors fresh memory costs more than the arithmetic.
+    For long vectors, allocating memory costs more than the arithmetic.
     """
     first = operands[0]
     if type(first) is np.ndarray:

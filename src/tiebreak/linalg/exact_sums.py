@@ -1,4 +1,4 @@
-"""Products with sparse rows that are exact in floating point, as they are for whole numbers."""
+"""Products with sparse rows that are exact in floating point, as for whole numbers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tiebreak.linalg.arrays import Host
 
 
 def exact_products(rows: Any, x: Host) -> Host | None:
-    """rows @ x (csr) where no rounding can have entered, None if some may have.
+    """rows @ x (csr) if it is certainly free of rounding, otherwise None.
 
-    A product is exact if its factors have few digits; a sum is, in any order, if all its terms are
-    multiples of a power of two and their sizes add up to less than 2^53 times that.
+    A product is exact if its factors have few digits; a sum is exact, in any order, if all its
+    terms are multiples of a power of two and their sizes add up to less than 2^53 times that.
     """
     if not rows.nnz:
         return np.zeros(rows.shape[0])
@@ -29,7 +29,7 @@ def exact_products(rows: Any, x: Host) -> Host | None:
 
 
 def binary_digits(values: Host) -> tuple[Host, Host]:
-    """Exponents and the numbers of binary digits of values that are in [½, 1) times 2^exponent."""
+    """Exponents and numbers of binary digits of values that are in [½, 1) times 2^exponent."""
     mantissa, exponent = np.frexp(values)
     whole = np.ldexp(mantissa, 53).astype(np.int64)
     _, last = np.frexp((whole & -whole).astype(float))  # 2^(last - 1) is its last digit

@@ -1,16 +1,17 @@
 """The user's own arrays behind an object, and whether they still hold the same numbers.
 
 Functions, penalties, domains and problems are made once, keep what is expensive to find (A'A,
-Lipschitz constants, ranks) and never change. The arrays that they were made from are the user's,
-who may write new numbers into them. So each remembers its arguments with a fingerprint of them, and
-``current`` makes it anew if that has changed. `solve`, `certify` and `compare` ask for that
-first: their answers are for the numbers as they are now.
+Lipschitz constants, ranks) and never change. The arrays that they were made from belong to the
+user, who may write new numbers into them. So each object remembers its arguments with a
+fingerprint, and ``current`` rebuilds it if that has changed. `solve`, `certify` and `compare` call
+that first: their answers are for the current numbers.
 
-What cannot be known: new numbers behind a linear operator or a plain callable.
+New numbers behind a linear operator or a plain callable cannot be detected.
 
-Subclasses of the user are looked at here too. The library knows more of its own classes than their
-values, such as Hessians, faces and cones, and none of that holds for a subclass that overrides
-something: `overridden` decides it, and sums, levels and problems take what is `known` of an object.
+The user's subclasses are examined here, too. The library knows more about its own classes than
+their values, such as Hessians, faces and cones, and none of that holds for a subclass that
+overrides something: `overridden` decides this, and sums, levels and problems use what is `known` of
+an object.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from tiebreak.linalg import arrays, tables, threads
 from tiebreak.linalg.arrays import Array, Host
 from tiebreak.linalg.registry import in_files
 
-PIECE = 2**20  # bytes that one checksum is of: enough work for a thread, small changes are found
-DEVICE_PIECE = PIECE // np.dtype(np.uint32).itemsize  # the same on a device, in words
+PIECE = 2**20  # bytes per checksum: enough work for a thread, and small changes are found
+DEVICE_PIECE = PIECE // np.dtype(np.uint32).itemsize  # on a device, in words
 PIECES_AT_ONCE = 2**5  # on a device: few calls, and little memory for products
 
 Self = TypeVar("Self", bound="FromData")
@@ -45,7 +46,7 @@ class Inputs:
         self._before = {name: fingerprint(value) for name, value in arguments.items()}
 
     def changed(self) -> dict[str, Any]:
-        """The arguments that are others now, by name: arrays themselves, parts made anew."""
+        """The arguments that have changed, by name: arrays themselves, parts rebuilt."""
         found = {}
         for name, value in self.arguments.items():
             now = value.current() if isinstance(value, FromData) else _now(value)
@@ -55,20 +56,20 @@ class Inputs:
 
 
 class FromData:
-    """An object that was made from arrays of the user, or from such objects.
+    """An object made from the user's arrays, or from other objects of this kind.
 
-    A class that ``is_open`` is made to be derived from: its subclasses say themselves what they
-    are, and nothing else is known of them.
+    A class that ``is_open`` is meant to be derived from: its subclasses describe themselves, and
+    nothing else is known about them.
 
-    Files name a class by its ``keyword``. Without one, that is its name for those of the package
-    that are not open; "" keeps a class out of files. One that is made of other objects, most often
-    by an operator, is not ``in_tables``: it does not check its arguments, and no table of a
-    problem file describes it.
+    Files name a class by its ``keyword``. By default that is its name, for classes of the package
+    that are not open; "" keeps a class out of files. A class made of other objects, usually by an
+    operator, is not ``in_tables``: it does not check its arguments, and no table of a problem file
+    describes it.
     """
 
     _inputs: Inputs | None = None
     is_open: ClassVar[bool] = True
-    describing: ClassVar[tuple[str, ...]] = ()  # the members by which it says what else it is
+    describing: ClassVar[tuple[str, ...]] = ()  # members by which it describes itself
 
     def __init_subclass__(
         cls,
@@ -85,7 +86,7 @@ class FromData:
             in_files(keyword, in_tables)(cls)
 
     def current(self: Self) -> Self:
-        """The same with the numbers that its arrays hold now: itself, if none has changed."""
+        """The object with the numbers that its arrays hold now: itself, if none has changed."""
         inputs = self._inputs
         changed = inputs.changed() if inputs is not None else {}
         if inputs is None or not changed:
@@ -94,40 +95,40 @@ class FromData:
         if arguments is None:
             raise ValueError(
                 f"{type(self).__name__}: {', '.join(changed)} must hold the same numbers as when "
-                "it was made, got others; make it anew, for its constructor is not known"
+                "it was made, got others; make a new one, because its constructor is not known"
             )
         made: Self = made_from(type(self), {**arguments, **changed})
         return made
 
     def without_structure(self, own: tuple[str, ...]) -> Any:
-        """What is left of it where its class overrides these members of one of the package.
+        """What remains of it if its class overrides these members of a class of the package.
 
         TypeError if that is not enough, as for a penalty.
         """
         raise TypeError(
-            f"{type(self).__name__}: {', '.join(own)} must be as in the class of tiebreak's that "
-            "it is derived from, got its own; a smooth function of yours is Smooth(value, gradient)"
+            f"{type(self).__name__}: {', '.join(own)} must be as in its tiebreak base class, got its "
+            "own; for your own smooth function, use Smooth(value, gradient)"
         )
 
 
 def known(made: Any) -> Any:
-    """The object, without the structure of a class of the package that its own class overrides."""
+    """The object, without structure from a package class whose members its class overrides."""
     own = overridden(made.__class__)
     return made.without_structure(own) if own else made
 
 
 @lru_cache
 def described_outside(kind: Any) -> bool:
-    """Does a class from outside the package say what its objects are?  Then proofs assume it."""
+    """Does a class from outside the package describe its objects? Then proofs assume that."""
     outside = (c for c in kind.__mro__ if not c.__module__.startswith("tiebreak."))
     return any(name in vars(c) for c in outside for name in kind.describing)
 
 
 @lru_cache
 def overridden(kind: type) -> tuple[str, ...]:
-    """The members that a class overrides of one of the package that is not made for that.
+    """The members that a class overrides in a class of the package that is not meant for that.
 
-    Another default of a parameter and what only Python calls, such as ``__init__`` and
+    Other defaults of parameters, and methods that only Python calls, such as ``__init__`` and
     ``__repr__``, change nothing that is known.
     """
     ours = (c for c in kind.__mro__ if c.__module__.startswith("tiebreak."))
@@ -142,7 +143,7 @@ def overridden(kind: type) -> tuple[str, ...]:
 
 
 def _now(value: Any) -> Any:
-    """A tuple with what is made anew in it, because numbers have changed; all else as it is."""
+    """A tuple with those parts rebuilt whose numbers have changed; anything else as it is."""
     if not _has_parts(value):
         return value
     parts = tuple(part.current() if isinstance(part, FromData) else part for part in value)
@@ -150,12 +151,12 @@ def _now(value: Any) -> Any:
 
 
 def _has_parts(value: Any) -> bool:
-    """Is it a tuple of objects that know themselves, as an intersection of sets has?"""
+    """Is it a tuple of objects with fingerprints, as in an intersection of sets?"""
     return isinstance(value, tuple) and any(isinstance(part, FromData) for part in value)
 
 
 def made_from(kind: Any, arguments: dict[str, Any]) -> Any:
-    """An object of a class from its arguments by name, those of ``*sets`` one by one."""
+    """An object of a class from its named arguments, with ``*sets`` passed one by one."""
     named = dict(arguments)
     parameters = inspect.signature(kind).parameters.values()
     several = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL and p.name in named]
@@ -164,12 +165,12 @@ def made_from(kind: Any, arguments: dict[str, Any]) -> Any:
 
 
 def remember(made: FromData, maker: type, **arguments: Any) -> None:
-    """Note what ``made`` was made from, in a constructor of the class ``maker``."""
+    """Store what ``made`` was made from, in a constructor of the class ``maker``."""
     assign(made, "_inputs", Inputs(maker, arguments))
 
 
 def constructor_arguments(made: FromData) -> dict[str, Any] | None:
-    """What the class of ``made`` was called with; None if its constructor did not tell."""
+    """The arguments of the class of ``made``; None if its constructor did not store them."""
     inputs: Inputs | None = vars(made).get("_inputs")
     kind = type(made)
     if inputs is None or vars(kind).get("__init__") is not vars(inputs.maker).get("__init__"):
@@ -185,13 +186,13 @@ def assign(made: object, name: str, value: object) -> None:
 def fingerprint(value: Any) -> object:
     """Something that changes with the numbers in ``value``; None if they cannot be known.
 
-    Of memory on the host a CRC-32 for each piece: a change within 32 bits is always noticed, one
-    of more is missed with a chance of 2^-32 for every piece that it touches. It takes as long as a
-    few products with the array, of which a run makes dozens at least.
+    For memory on the host, a CRC-32 per piece: a change within 32 bits is always noticed, a larger
+    one is missed with probability 2^-32 for every piece that it touches. It takes as long as a few
+    products with the array, and a run makes dozens of those.
     """
     if type(value) is np.ndarray:
         return checksums(value)
-    # What is made from data knows itself.
+    # Objects made from data have their own fingerprints.
     is_known = value is None or isinstance(value, FromData) or _has_parts(value)
     return None if is_known else _fingerprint(value)
 
@@ -223,7 +224,7 @@ def _array_fingerprint(array: Array) -> object:
 
 
 def stamps(paths: Sequence[str | os.PathLike[str]]) -> object:
-    """Of files, and of all in a folder: which they are, their sizes and when they were written."""
+    """The identities, sizes and times of files, and of all files in a folder."""
     found = []
     for path in map(Path, paths):
         inside = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
@@ -234,7 +235,7 @@ def stamps(paths: Sequence[str | os.PathLike[str]]) -> object:
 
 
 def checksums(array: Host) -> object:
-    """Of an array on the host: type, shape, and a checksum for each piece, in all threads."""
+    """The type and shape of an array on the host, and a checksum for each piece, in all threads."""
     whole = array.reshape(1) if array.ndim == 0 else array
     if whole.flags.f_contiguous and not whole.flags.c_contiguous:
         whole = whole.T
@@ -254,9 +255,9 @@ def _checksums(whole: Host, step: int, starts: Sequence[int]) -> list[int]:
 
 
 def _sums(words: Array) -> object:
-    """Of words of 32 bits on a device: for each piece their sum, with weights drawn at random.
+    """For 32-bit words on a device: the sum of each piece, with random weights.
 
-    Modulo 2^64 two different pieces have the same sum with a chance of 2^-32 at most.
+    Modulo 2^64, two different pieces have the same sum with probability at most 2^-32.
     """
     xp, n = arrays.namespace(words), words.shape[0]
     drawn = np.random.default_rng(20240208).integers(-(2**63), 2**63, min(DEVICE_PIECE, n))
@@ -271,10 +272,10 @@ def _sums(words: Array) -> object:
 
 
 def digest(value: object, pieces: Callable[[Any], Iterable[Any] | None] = lambda part: None) -> str:
-    """A short name for all that ``value`` consists of, down to the last bit.
+    """A digest of everything in ``value``, down to the last bit.
 
-    A part that has a ``signature`` is known by that. ``pieces`` may say what else tells a part from
-    others, where that is neither its numbers nor its members.
+    A part with a ``signature`` is identified by that. ``pieces`` may give what else identifies a
+    part, if that is neither its numbers nor its members.
     """
     state = hashlib.blake2b(digest_size=16)
 
@@ -300,7 +301,7 @@ def digest(value: object, pieces: Callable[[Any], Iterable[Any] | None] = lambda
 
 
 def _pieces(part: Any) -> Iterable[Any] | None:
-    if isinstance(part, Inputs):  # the arrays of the user, of which the object has its own
+    if isinstance(part, Inputs):  # the user's arrays, of which the object has copies
         return ()
     if isinstance(part, tuple | list):
         return part
@@ -311,7 +312,7 @@ def _pieces(part: Any) -> Iterable[Any] | None:
 
 
 def _members(part: Any) -> Iterator[tuple[str, Any]]:
-    """The members of an object by their names, without what was only found out once and kept."""
+    """The members of an object by name, without cached results."""
     for name, piece in sorted(vars(part).items()):
         is_cache = isinstance(getattr(type(part), name, None), cached_property)
         if name == "lipschitz" or not is_cache:  # the user's own constants count

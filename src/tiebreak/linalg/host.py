@@ -1,6 +1,6 @@
 """NumPy float64 on the host: conversion, norms, and products as if in twice the precision.
 
-With such products an ill-conditioned system loses no more digits than its data do.
+With these products, an ill-conditioned system loses no more digits than its data do.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Host
 
-FEW_TERMS = 512  # which Python adds up faster than NumPy
-CAREFUL = 2**21  # matrices of up to so many entries are multiplied in twice the precision
+FEW_TERMS = 512  # up to this many terms, Python's sum is faster than NumPy's
+CAREFUL = 2**21  # larger matrices are not multiplied in twice the precision
 
 
 def host(x: Any) -> Host:
@@ -31,24 +31,24 @@ class Sliced:
     """A matrix for products as if in twice the precision, by plain ones (Ozaki et al. 2012).
 
     Matrix and vector are sums of slices, whole multiples of 2^(-i bits) below 2^((1-i) bits) in
-    size, with n 2^(2 bits) <= 2^53: then no product of two slices is rounded, in whatever order its
-    terms are added. What three slices leave is below 2^(-3 bits), and so its rounding errors are
-    smaller than those of twice the precision. Very large matrices are multiplied as they are.
+    size, with n 2^(2 bits) <= 2^53: then no product of two slices is rounded, whatever the order of
+    summation. The remainder after three slices is below 2^(-3 bits), so its rounding errors are
+    smaller than those of twice the precision. Very large matrices are multiplied plainly.
     """
 
     def __init__(self, A: Host) -> None:
         self.shape: tuple[int, ...] = A.shape
         self.exponent: int = top_exponent(A)
-        self.is_plain: bool = A.size > CAREFUL  # is it too large for more than plain products?
+        self.is_plain: bool = A.size > CAREFUL  # is it too large for anything but plain products?
         self._bits = (53 - max(*A.shape, 1).bit_length()) // 2
         self._slices = A[None]
         if not self.is_plain:
-            # In units of 2^exponent: at most 1 in size, so that nothing overflows.
+            # In units of 2^exponent: at most 1 in size, so nothing overflows.
             slices = _slices(np.ldexp(A, -self.exponent), self._bits)
             self._slices = np.array([part for part in slices if part.any()] or slices[:1])
 
     def terms(self, x: Host, transposed: bool = False) -> tuple[Host, int]:
-        """Numbers that add up, along the last axis, to A x (A'x) in units of 2^exponent."""
+        """Terms that add up, along the last axis, to A x (or A'x) in units of 2^exponent."""
         slices = self._slices.transpose(0, 2, 1) if transposed else self._slices
         if self.is_plain:
             return (slices[0] @ x)[..., None], 0
@@ -60,7 +60,7 @@ class Sliced:
         return by_slices.reshape(rows, *x.shape[1:], count * len(parts)), self.exponent + top
 
     def times(self, x: Host, b: Host | None = None, transposed: bool = False) -> Host:
-        """A x - b (A'x - b), rounded once; x may have several columns, if there is no b."""
+        """A x - b (or A'x - b), rounded once; x may have several columns if there is no b."""
         terms, exponent = self.terms(x, transposed)
         if b is None:
             return np.ldexp(_sums(terms), exponent)
@@ -68,7 +68,7 @@ class Sliced:
 
 
 def total(parts: list[tuple[Host, int]]) -> Host:
-    """The sum of all terms, each in units of its power of two, along their last axis."""
+    """The sum of all terms along their last axis, each in units of its power of two."""
     sizes = [(float(np.abs(terms).max(initial=0.0)), exponent) for terms, exponent in parts]
     top = max((math.frexp(size)[1] + exponent for size, exponent in sizes if size), default=0)
     scaled = [np.ldexp(terms, exponent - top) for terms, exponent in parts]
@@ -76,7 +76,7 @@ def total(parts: list[tuple[Host, int]]) -> Host:
 
 
 def top_exponent(x: Host) -> int:
-    """The power of two that is just above all entries."""
+    """The exponent of the power of two just above all entries."""
     return math.frexp(float(np.abs(x).max(initial=0.0)))[1]
 
 
@@ -88,7 +88,7 @@ def power_of_two(sizes: Host, power: float) -> Host:
 
 
 def _slices(A: Host, bits: int) -> list[Host]:
-    """A, at most 1 in size, as the sum of these; the i-th holds multiples of 2^(-i bits)."""
+    """A, at most 1 in size, as a sum of slices; the i-th holds multiples of 2^(-i bits)."""
     slices = []
     for i in range(1, 4):
         shift = 1.5 * 2.0 ** (52 - i * bits)  # numbers of this size are multiples of 2^(-i bits)
@@ -99,9 +99,9 @@ def _slices(A: Host, bits: int) -> list[Host]:
 
 
 def _sums(terms: Host) -> Host:
-    """The sums along the last axis: pairs are added, and what rounding takes is kept.
+    """The sums along the last axis: pairs are added, and rounding errors are kept.
 
-    Knuth's two-sum, level by level; the result errs by len² units of rounding *squared*.
+    By Knuth's two-sum, level by level; the error is len² units of rounding *squared*.
     """
     if terms.size <= FEW_TERMS and np.isfinite(terms).all():  # few calls, and rounded only once
         rows = terms.reshape(-1, terms.shape[-1]).tolist()

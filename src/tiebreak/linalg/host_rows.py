@@ -24,12 +24,12 @@ class HostRows:
 
     @classmethod
     def of(cls, matrix: Matrix) -> HostRows | None:
-        """The rows of a matrix; None: they are not in memory, or too many."""
+        """The rows of a matrix; None if they are not in memory, or too many."""
         return cls(matrix.on_host()) if cls.can_hold(matrix) else None
 
     @staticmethod
     def can_hold(matrix: Matrix, times: int = 1) -> bool:
-        """Are the entries in memory, and not too many, even so many times over?"""
+        """Are the entries in memory, and not too many, even ``times`` times over?"""
         return matrix.is_at_hand and times * matrix.size <= DENSE_LIMIT
 
     def scaled(self, factors: Host) -> HostRows:
@@ -38,7 +38,7 @@ class HostRows:
 
     @property
     def stored(self) -> int:
-        """How many entries are not known to be 0."""
+        """The number of entries that are not known to be 0."""
         return math.prod(self.shape) if self._is_dense else int(self.entries.nnz)
 
     @cached_property
@@ -55,11 +55,11 @@ class HostRows:
         return np.asarray(lengths * (1.0 + self.shape[1] * EPS))
 
     def along(self, d: Host) -> RowProducts:
-        """Their products with d, and bounds on the rounding errors of these."""
+        """The products with d, and bounds on their rounding errors."""
         product, size = self.entries @ d, abs(self.entries) @ np.abs(d)
         if self._is_whole and not np.any(d != np.floor(d)) and np.max(size, initial=0.0) < 2.0**53:
             return RowProducts(self, product, np.zeros(len(product)))
-        # 0 where there is nothing to add up.
+        # 0 if there is nothing to add up.
         return RowProducts(self, product, (self.shape[1] + 4) * EPS * size)
 
     def only(self, which: Host, sign: float = 1.0) -> HostRows:
@@ -98,16 +98,16 @@ class RowProducts(NamedTuple):
 
     @property
     def is_open(self) -> Host:
-        """Which are not known to be exactly 0?"""
+        """Which products are not known to be exactly 0?"""
         return np.asarray((self.product != 0.0) | (self.error > 0.0))
 
     @property
     def is_near(self) -> Host:
-        """Which may be 0, and may be not?"""
+        """Which products may be 0 or not?"""
         return np.asarray((self.error > 0.0) & (np.abs(self.product) <= self.error))
 
     def signs(self, reach: float) -> Host | None:
-        """The signs of all products within ``reach`` of d, near ones taken as 0; None: not sure."""
+        """The signs of all products within ``reach`` of d, near ones as 0; None if uncertain."""
         near, lost = self.is_near, self.error + reach * self.rows.sizes
         if np.any(~near & (self.product != 0.0) & (np.abs(self.product) <= lost)):
             return None

@@ -1,4 +1,4 @@
-"""Images A x that wait for one pass over A, which gives products, losses and slopes together."""
+"""Images A x that wait for one pass over A, which yields products, losses and slopes together."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from tiebreak.linalg.arrays import Array, Image, zeros_like
 
-Terms = Iterable[tuple[float, Any]]  # weights, and what is weighted: arrays or DeferredProducts
+Terms = Iterable[tuple[float, Any]]  # pairs of a weight and an array or DeferredProduct
 
 
 class DeferredProduct:
@@ -18,33 +18,33 @@ class DeferredProduct:
         self.value: Array | None = None
 
     def known(self) -> Array:
-        """Its value, by a pass of its own if there was none."""
+        """Its value, computed by a separate pass if there was none."""
         if self.value is None:
             (self.value,) = self._forward(self.x)
         return self.value
 
 
 class DeferredImage:
-    """The image of a point, where a pass over the matrix is shared: a sum weight * part.
+    """The image of a point if passes over the matrix are shared: a sum of weight * part.
 
     A part is an array or a DeferredProduct. Nothing is multiplied until a function is evaluated at
-    the point: then one pass over the rows gives the products, the loss and the slope together.
+    the point: then one pass over the rows yields the products, the loss and the slope together.
     """
 
     __array_ufunc__ = None  # so that NumPy leaves the arithmetic to mix
 
     def __init__(self, parts: Terms) -> None:
         self.parts: tuple[tuple[float, Any], ...] = tuple(parts)
-        self.value: Array | None = None  # the sum itself, once it is known
+        self.value: Array | None = None  # the sum itself, once known
 
     def mixed(self, p: Image, q: Image, weight: float) -> DeferredImage:
-        """(1 - weight) p + weight q, every part once; ``self`` is one of the two."""
+        """(1 - weight) p + weight q, with every part once; ``self`` is one of the two."""
         shares = ((p, 1.0 - weight), (q, weight))
         terms = ((share * factor, part) for h, share in shares for factor, part in _terms(h))
         return DeferredImage(_collected(terms).values())
 
     def known(self) -> Array:
-        """The image as an array, by a pass over the matrix if a product is not known yet."""
+        """The image as an array, by a pass over the matrix if a product is not yet known."""
         if self.value is None:
             weights, parts = zip(*self.parts, strict=True)
             known = [part.known() if isinstance(part, DeferredProduct) else part for part in parts]
@@ -52,19 +52,19 @@ class DeferredImage:
         return self.value
 
     def saved(self) -> Array:
-        """The array that a checkpoint keeps of it."""
+        """The array that a checkpoint stores for it."""
         return self.known()
 
 
 def _terms(image: Image) -> Terms:
-    """An image as a sum weight * part."""
+    """An image as a sum of weight * part."""
     if isinstance(image, DeferredImage):
         return image.parts if image.value is None else ((1.0, image.value),)
     return ((1.0, image),)
 
 
 def _collected(terms: Terms) -> dict[int, tuple[float, Any]]:
-    """The same sum with every part once, by its identity."""
+    """The sum with every part occurring once, by identity."""
     found: dict[int, tuple[float, Any]] = {}
     for weight, part in terms:
         found[id(part)] = (found.get(id(part), (0.0, part))[0] + weight, part)
@@ -72,13 +72,13 @@ def _collected(terms: Terms) -> dict[int, tuple[float, Any]]:
 
 
 def _opened(part: Any) -> Any:
-    """The array, if it is known, of a DeferredProduct."""
+    """The array of a DeferredProduct, if it is known."""
     is_known = isinstance(part, DeferredProduct) and part.value is not None
     return part.value if is_known else part
 
 
 class PassPlan(NamedTuple):
-    """What one pass over the rows has to do for some images.
+    """What one pass over the rows must compute for some images.
 
     Image j is sum_i weights[j][i] part_i, the parts being ``known`` (arrays) and then ``fresh``.
     """
@@ -100,7 +100,7 @@ class PassPlan(NamedTuple):
         return cls(list(images), known, fresh, weights)
 
     def fill(self, products: Sequence[Array], images: Sequence[Array]) -> None:
-        """Keep what the pass has found."""
+        """Store what the pass has found."""
         for product, value in zip(self.fresh, products, strict=True):
             product.value = value
         for image, found in zip(self.images, images, strict=True):
@@ -115,5 +115,5 @@ def combination(weights: Sequence[float], parts: Sequence[Array]) -> Array:
 
 
 def settled(image: Image) -> Array:
-    """The image as an array, by a pass over the matrix if it was deferred and is not known yet."""
+    """The image as an array, by a pass over the matrix if it was deferred and is not yet known."""
     return image.known() if isinstance(image, DeferredImage) else image

@@ -1,4 +1,4 @@
-"""A proved lower bound on the least eigenvalue of K'K, by a factorisation, sparse where K is."""
+"""A proved lower bound on the least eigenvalue of K'K, by a factorisation, sparse if K is."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tiebreak.linalg.spectra import EPS
 
 
 def least_eigenvalue(K: Any) -> float:
-    """K'K - s I = L D L' + E with D > 0 proves that no eigenvalue is below s - |E|; 0: nothing is.
+    """K'K - s I = L D L' + E with D > 0 proves that no eigenvalue is below s - |E|; 0 if unproved.
 
     E is bounded by the rounding errors of Gaussian elimination, gamma |L| |U|, whatever the order
-    of its sums (Higham 2002, theorem 9.3), and by what U and D L' differ.
+    of its sums (Higham 2002, theorem 9.3), and by the difference of U and D L'.
     """
     M, n = K.T @ K, K.shape[1]
     if not n or min(K.shape) < n:
         return 0.0
     unit = 4.0 * rounding_unit(EPS, *K.shape)
-    rounding = 2.0 * unit * _norm_bound(abs(K)) ** 2  # of the product, and of s
+    rounding = 2.0 * unit * _norm_bound(abs(K)) ** 2  # the rounding of the product, and of s
     guess = _guess(M)
     for share in (0.5, 0.05):  # the guess is never too small
         error = _factorisation_error(_shifted(M, share * guess), unit)
@@ -40,19 +40,19 @@ def _shifted(M: Any, shift: float) -> Any:
 
 
 def _norm_bound(size: Any) -> float:
-    """sqrt(|A|_1 |A|_inf) >= |A|_2, of a matrix without negative entries."""
+    """sqrt(|A|_1 |A|_inf) >= |A|_2 for a non-negative matrix."""
     sums = (float(np.max(np.asarray(size.sum(axis=axis)), initial=0.0)) for axis in (0, 1))
     first, second = sums
     return float(np.sqrt(first) * np.sqrt(second))
 
 
 def factorisation_work(stored: int, n: int) -> float:
-    """About, of n columns with so many entries in all, as those of neighbours on a grid."""
+    """The approximate work for n columns with so many entries in all, for neighbours on a grid."""
     return float(32.0 * stored * np.sqrt(n))
 
 
 def factorise(M: Any) -> Any:
-    """SuperLU of a symmetric sparse matrix, without exchanges of rows."""
+    """SuperLU of a symmetric sparse matrix, without row exchanges."""
     from scipy.sparse import csc_matrix
     from scipy.sparse.linalg import splu
 
@@ -63,7 +63,7 @@ def factorise(M: Any) -> Any:
 
 
 def _guess(M: Any) -> float:
-    """About the least eigenvalue, by inverse iteration."""
+    """An approximation of the least eigenvalue, by inverse iteration."""
     v = np.random.default_rng(0).standard_normal(M.shape[0])
     try:
         if isinstance(M, np.ndarray):
@@ -73,7 +73,7 @@ def _guess(M: Any) -> float:
         for _ in range(8):  # a guess is enough
             v = solve(v)
             v /= norm(v)
-    except RuntimeError:  # it is exactly singular
+    except RuntimeError:  # the matrix is exactly singular
         return 0.0
     return float(v @ (M @ v)) if np.all(np.isfinite(v)) else 0.0
 

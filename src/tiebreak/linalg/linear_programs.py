@@ -1,4 +1,4 @@
-"""Linear programs by HiGHS: the one call, and what is tried again where it fails."""
+"""Linear programs by HiGHS: a single call, and what is retried if it fails."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def highs(cost: Host, presolve: bool = True, **program: Any) -> Any:
 
 
 def last_attempt(cost: Host, presolve: bool = True, **program: Any) -> Any:
-    """SciPy's answer, whose ``success`` and ``status`` say what it is worth."""
+    """SciPy's answer; its ``success`` and ``status`` say how far to trust it."""
     from scipy.optimize import linprog
 
     found = None
-    # Without presolve HiGHS knows what it is that fails; and a tolerance may be too strict for it.
-    strictest = 1e-10  # of those that HiGHS takes
+    # Without presolve, HiGHS knows what fails; and a tolerance may be too strict for it.
+    strictest = 1e-10  # the strictest tolerance that HiGHS accepts
     attempts = ((True, strictest), (False, strictest), (False, TOL.solver))
     for with_presolve, tolerance in attempts:
         if with_presolve and not presolve:
@@ -54,7 +54,7 @@ def last_attempt(cost: Host, presolve: bool = True, **program: Any) -> Any:
     return found
 
 
-# -- one cost after the other ---------------------------------------------------------------------
+# -- one cost after another ---------------------------------------------------------------------
 
 
 class Ranges(NamedTuple):
@@ -74,17 +74,17 @@ class Vertex(NamedTuple):
 
 
 class LinearPrograms(Protocol):
-    """Programs on the same rows, one after the other."""
+    """Programs on the same rows, one after another."""
 
     def append(self, columns: Any) -> None:
-        """Further variables (csc), after the others: from now on every program has them."""
+        """Add variables (csc) after the existing ones: all later programs have them."""
 
     def minimise(self, cost: Host, ranges: Ranges) -> Vertex | None:
         """A minimiser of <cost, x>; None if HiGHS finds none."""
 
 
 def linear_programs(rows: Any) -> LinearPrograms:
-    """Programs on these rows (csr): by highspy where it is installed, else by SciPy."""
+    """Programs on these rows (csr): by highspy if it is installed, else by SciPy."""
     try:
         return _WarmStarted(rows)
     except ImportError:
@@ -92,7 +92,7 @@ def linear_programs(rows: Any) -> LinearPrograms:
 
 
 def appended(rows: Any, columns: Any) -> Any:
-    """The rows with further columns (csr)."""
+    """The rows with more columns (csr)."""
     from scipy.sparse import csr_array, hstack
 
     return csr_array(hstack([rows, columns]))
@@ -101,7 +101,8 @@ def appended(rows: Any, columns: Any) -> Any:
 class _WarmStarted:
     """By highspy: each program starts from the basis of the one before it.
 
-    Where the new ranges still hold the former minimiser, the primal simplex method goes on from it.
+    If the new ranges still contain the previous minimiser, the primal simplex method continues from
+    it.
     """
 
     def __init__(self, rows: Any) -> None:
@@ -119,14 +120,14 @@ class _WarmStarted:
             self._solver.setOptionValue(name, value)
 
     def append(self, columns: Any) -> None:
-        """Further variables, which are 0 in the last basis."""
+        """Add variables, which are 0 in the last basis."""
         if self._former is not None:
             none, parts = np.zeros(columns.shape[1]), (columns.indptr[:-1], columns.indices)
             self._solver.addCols(len(none), none, none, none, columns.nnz, *parts, columns.data)
         self._rows = appended(self._rows, columns)
 
     def minimise(self, cost: Host, ranges: Ranges) -> Vertex | None:
-        """From the last basis."""
+        """Minimise from the last basis."""
         solver, former, (m, n) = self._solver, self._former, self._rows.shape
         if former is None:
             parts = (self._rows.indptr, self._rows.indices, self._rows.data)
@@ -154,17 +155,17 @@ class _WarmStarted:
 
 
 class _OneByOne:
-    """By SciPy, which starts every program anew."""
+    """By SciPy, which starts every program from scratch."""
 
     def __init__(self, rows: Any) -> None:
         self._rows = rows
 
     def append(self, columns: Any) -> None:
-        """Further variables."""
+        """Add variables."""
         self._rows = appended(self._rows, columns)
 
     def minimise(self, cost: Host, ranges: Ranges) -> Vertex | None:
-        """From the beginning."""
+        """Minimise from scratch."""
         import scipy.sparse as sp
 
         low, high, least, most = ranges

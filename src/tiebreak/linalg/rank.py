@@ -1,4 +1,4 @@
-"""The rank of a matrix as a decision: certain, or in doubt where rounding cannot tell."""
+"""The rank of a matrix as a decision: certain, or in doubt if rounding cannot tell."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from tiebreak.linalg.tolerances import TOL
 
 
 class Rank(NamedTuple):
-    """The singular values of some rows in units in which they are alike, and where these are cut.
+    """The singular values of some rows in comparable units, and where they are cut.
 
-    ``low`` directions are certainly there. ``high - low`` more are doubtful: larger than rounding,
-    but not by 1e3. ``low == high`` where the rank is determined. Singular values and vectors are
+    ``low`` directions are certain. ``high - low`` more are doubtful: larger than rounding, but not
+    by a factor of 1e3. ``low == high`` if the rank is determined. Singular values and vectors are
     those of diag(row_units) rows diag(units) = left sigma right'.
     """
 
     low: int
     high: int
     sigma: Host
-    basis: Host  # orthonormal, all n columns: the first `low` span the rows, or the first `high`
-    left: Host  # left singular vectors as columns, at least those of the rank
+    basis: Host  # orthonormal, n columns: the first `low` (or `high`) span the rows
+    left: Host  # left singular vectors as columns, at least as many as the rank
     right: Host
     row_units: Host
     units: Host
@@ -37,7 +37,7 @@ class Rank(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Are rows and columns as they were?"""
+        """Are the units of rows and columns all 1?"""
         return bool(np.all(self.row_units == 1.0) and np.all(self.units == 1.0))
 
     def pair(self) -> tuple[float, float]:
@@ -52,13 +52,13 @@ class Rank(NamedTuple):
         return np.asarray(self.row_units * weights)
 
     def moved(self, images: Host, rank: int) -> Host:
-        """A d with rows d = images, one or several columns, by least squares of this rank."""
+        """A d with rows d = images, in one or several columns, by least squares with this rank."""
         across = self.left[:, :rank].T @ (self.row_units * images.T).T
         d = self.right[:, :rank] @ (across.T / self.sigma[:rank]).T
         return np.asarray((self.units * d.T).T)
 
     def of_pairs(self) -> Rank:
-        """That of [rows, -rows], the rows as functions of p and q, x = p - q; it is plain."""
+        """The rank of [rows, -rows]: the rows as functions of p and q, x = p - q; it is plain."""
         half, one = math.sqrt(0.5), np.eye(len(self.basis))
         basis = half * np.block([[self.basis, one], [-self.basis, one]])
         units, sigma = np.ones(len(basis)), self.sigma / half
@@ -68,9 +68,9 @@ class Rank(NamedTuple):
 def decide_rank(rows: Host, epsilon: float = EPS, units: tuple[Host, Host] | None = None) -> Rank:
     """Singular values at the level of rounding are zero, those above 1e3 times that are not.
 
-    What lies between is in doubt. They are those of the equilibrated rows, for a rank has no units
-    (or with the given units of rows and columns); those of the rows as they are if these tell the
-    same. ``epsilon`` is the unit of rounding of the data.
+    Those in between are doubtful. The rows are equilibrated first (or the given units are used),
+    because rank does not depend on units; the rows as they are serve if they give the same result.
+    ``epsilon`` is the unit of rounding of the data.
     """
     m, n = rows.shape
     if m == 0 or not rows.any():
@@ -98,12 +98,12 @@ def _factorised(rows: Host, epsilon: float, row_units: Host) -> Rank:
 
 
 def in_units(found: Rank, rows: Host, units: Host) -> Rank:
-    """The rank of these rows, where what is known is that of rows diag(units)."""
+    """The rank of these rows, if `found` is that of rows diag(units)."""
     from scipy.linalg import qr
 
-    # Singular vectors are not orthogonal in other units. By a factorisation with rows sorted by
-    # size and columns pivoted no row is drowned by another (Cox and Higham 1998): the first columns
-    # span the rows' space, the others are its complement.
+    # Singular vectors are not orthogonal in other units. In a factorisation with rows sorted by
+    # size and columns pivoted, no row is drowned by another (Cox and Higham 1998): the first
+    # columns span the rows' space, the others its complement.
     order, basis = np.argsort(units, kind="stable"), np.empty((len(units), len(units)))
     basis[order] = qr((found.row_units[:, None] * rows).T[order], pivoting=True)[0]
     return found._replace(basis=basis, units=units * found.units)
@@ -112,8 +112,8 @@ def in_units(found: Rank, rows: Host, units: Host) -> Rank:
 def as_it_is(rows: Host) -> tuple[Host, Host]:
     """Units of 1 for `decide_rank`.
 
-    For rows that are computed in units that are known to be right: there a row of rounding errors
-    is 0, and would be none if it were equilibrated.
+    For rows that were computed in the right units: there a row of rounding errors is 0, but would
+    not be after equilibration.
     """
     return np.ones(rows.shape[0]), np.ones(rows.shape[1])
 
@@ -123,8 +123,8 @@ def null_basis(
 ) -> Host:
     """An orthonormal basis of {d: rows d = 0}, as columns; ``doubtful`` rows count only if asked.
 
-    A singular vector errs by rounding times sigma_1/sigma_r; ``product`` takes that off.
-    ``found`` is what `decide_rank` says about these rows, if that is known already.
+    A singular vector errs by rounding times sigma_1/sigma_r; ``product`` removes that. ``found`` is
+    the result of `decide_rank` for these rows, if already known.
     """
     found = found or decide_rank(rows, epsilon)
     rank = found.high if doubtful else found.low
@@ -135,37 +135,39 @@ def null_basis(
     N -= found.moved(Sliced(rows).times(N), rank)
     if np.all(found.units == 1.0):
         return np.linalg.qr(N)[0]
-    # Small entries keep their digits, which matter where the rows' are large.
+    # Small entries keep their digits, which matter if those of the rows are large.
     return np.asarray(np.linalg.solve(np.linalg.cholesky(N.T @ N), N.T).T)
 
 
 def graded_basis(N: Host, R: Host, rows: Host) -> Host:
     """The basis N of {d: rows d = 0} turned so that R N has orthogonal columns, the longest first.
 
-    Each is orthogonal to the others up to rounding of its own length, unless it is itself no more
-    than rounding of the longest: what |R x|² hardly sees is not drowned by what it sees well.
+    Each is orthogonal to the others up to rounding of its own length, unless it is itself only
+    rounding of the longest: directions that hardly change |R x|² are not drowned by the others.
     """
     from scipy.linalg import solve_triangular
 
     deadline.check(deadline.svd_work(len(R), N.shape[1]))
     M = R @ N
     N = N @ np.linalg.svd(M, full_matrices=len(M) < N.shape[1])[2].T
-    # Rounding of the longest columns is left in the others. They are made orthogonal once more,
-    # each in its own unit (as in one-sided Jacobi methods: Demmel and Veselic 1992).
+    # Rounding of the longest columns remains in the others. They are orthogonalised again, each in
+    # its own unit (as in one-sided Jacobi methods: Demmel and Veselic 1992).
     M = R @ N
     lengths = _lengths(M)
-    seen = lengths > max(M.shape) * EPS * np.max(lengths, initial=0.0)  # others: rounding alone
+    # the others are only rounding
+    seen = lengths > max(M.shape) * EPS * np.max(lengths, initial=0.0)
     seen[len(M) :] = False
     triangle = np.linalg.qr(M[:, seen] / lengths[seen], mode="r")
     turn = solve_triangular(triangle, np.diag(np.diag(triangle)))
     N[:, seen] = N[:, seen] @ (turn * lengths[seen] / lengths[seen, None])
     # The products left rounding of their largest entries in directions that the rows see, where R
-    # may be large. That makes columns longer in R; cleaning them has rounding errors of its own.
+    # may be large. That makes columns longer in R; removing it causes rounding errors, too.
     rank = len(N) - N.shape[1]
     if rank and N.size and rows.size * N.shape[1] <= CAREFUL:
         cleaned = N - decide_rank(rows).moved(Sliced(rows).times(N), rank)
         N = np.where(_lengths(R @ cleaned) <= _lengths(R @ N), cleaned, N)
-    # Orthonormal again from the last to the first: a little of a short column does a long no harm.
+    # Orthonormalised again from the last to the first: a bit of a short column does not harm a long
+    # one.
     last_first = N[:, ::-1]
     root = np.linalg.cholesky(last_first.T @ last_first)
     return np.asarray(solve_triangular(root, last_first.T, lower=True).T[:, ::-1])
@@ -179,7 +181,7 @@ def _lengths(columns: Host) -> Host:
 
 
 class Directions(NamedTuple):
-    """The directions v of a slice, x0 + N v, that rows see and that they do not: orthonormal."""
+    """The directions v of a slice x0 + N v that rows see, and those they do not: orthonormal."""
 
     seen: Host
     unseen: Host
@@ -189,10 +191,10 @@ class Directions(NamedTuple):
 def directions(
     rows: Host, N: Host, epsilon: float = EPS, doubtful: bool = False, others: int = 0
 ) -> Directions:
-    """Those of the columns of N, the null space of so many other rows; doubtful ones if asked.
+    """The `Directions` within the columns of N, the null space of so many other rows.
 
-    A product of a row and a column is rounding relative to its own terms, in units in which these
-    are alike: where all products are rounding, nothing is seen.
+    A product of a row and a column counts as rounding relative to its own terms, in comparable
+    units: if all products are rounding, nothing is seen. Doubtful directions count if asked.
     """
     k, terms = N.shape[1], np.abs(rows) @ np.abs(N)
     row_units, units = equilibrate(terms)
@@ -213,8 +215,8 @@ def sparse_nullity(rows: Any) -> int | None:
     """The dimension of { v : rows v = 0 } for sparse rows; None if rounding would decide it.
 
     By a Cholesky factorisation of the Gram matrix of rows or columns, whichever are fewer: a pivot
-    is the squared distance of a column from those before it, so that each column which depends on
-    others leaves a pivot of 0. A small shift keeps the rest regular.
+    is the squared distance of a column from those before it, so each dependent column leaves a
+    pivot of 0. A small shift keeps the rest regular.
     """
     import scipy.sparse as sp
 

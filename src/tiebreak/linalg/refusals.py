@@ -1,4 +1,4 @@
-"""Why a method, a prox or a factorisation does not take what it was given, as a value."""
+"""Why a method, a prox or a factorisation rejects its input, as a value."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Callable
 
 
 class Refusal(ValueError):
-    """Who refuses, which argument, what is needed of it and what it got.
+    """Who refuses which argument, what was needed and what was got.
 
-    Returned as a value where the caller may choose something else, raised as the ValueError that it
-    is if there is no other choice.
+    Returned as a value if the caller may choose something else; raised as a ValueError if there is
+    no alternative.
 
     Args:
         owner: who refuses, such as "AGMBiO".
         argument: what is refused: "upper", "domain".
-        needed: of what kind it has to be, with the verb: "must be smooth".
-        got: what it is instead; "" where ``needed`` says it all.
-        hint: what else could be done, "" if nothing.
+        needed: what it must be, with the verb: "must be smooth".
+        got: what it is instead; "" if ``needed`` says it all.
+        hint: what else could be done; "" if nothing.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Refusal(ValueError):
 
     @property
     def sentence(self) -> str:
-        """All of it in one sentence, as a user reads it."""
+        """The whole message in one sentence."""
         got = f", got {self.got}" if self.got else ""
         hint = f"; {self.hint}" if self.hint else ""
         return f"{self.owner}: {self.argument} {self.needed}{got}{hint}"
@@ -41,7 +41,7 @@ class Refusal(ValueError):
 
 
 def refusal_of(build: Callable[[], object]) -> Refusal | None:
-    """Why ``build`` cannot be done, None if it can."""
+    """Why ``build`` fails; None if it works."""
     try:
         build()
     except Refusal as refusal:

@@ -1,8 +1,8 @@
-"""The classes that files may name, each by its keyword: reading a file makes nothing but these.
+"""The classes that files may name, each by its keyword: reading a file creates only these.
 
-Classes of the package enter where they are defined. A class from outside enters with a keyword,
-``class Cosh(LinearLoss, keyword="Cosh")``: then what was made of it is saved, and loaded again once
-its module has been imported.
+Classes of the package are registered where they are defined. A class from outside is registered
+with a keyword, ``class Cosh(LinearLoss, keyword="Cosh")``: then its objects can be saved, and
+loaded again once its module has been imported.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 Kind = TypeVar("Kind", bound=type)
 
-KINDS: dict[str, Any] = {}  # by keyword; a keyword is never used for anything else
+KINDS: dict[str, Any] = {}  # by keyword; a keyword is never reused for anything else
 KEYWORDS: dict[type, str] = {}
-IN_TABLES: set[type] = set()  # those that check their arguments, for tables of problem files
+IN_TABLES: set[type] = set()  # classes that check their arguments, for tables of problem files
 
 
 def in_files(keyword: str, in_tables: bool = False) -> Callable[[Kind], Kind]:
@@ -24,10 +24,10 @@ def in_files(keyword: str, in_tables: bool = False) -> Callable[[Kind], Kind]:
         other = KINDS.get(keyword, kind)
         if (other.__module__, other.__qualname__) != (kind.__module__, kind.__qualname__):
             raise ValueError(
-                f"{kind.__name__}: keyword must be its own, got {keyword!r}, by which files name "
+                f"{kind.__name__}: keyword must be unique, got {keyword!r}, the keyword of "
                 f"{other.__module__}.{other.__qualname__}"
             )
-        KEYWORDS.pop(other, None)  # a class that is defined anew, as in a notebook, takes its place
+        KEYWORDS.pop(other, None)  # a class that is redefined, as in a notebook, takes its place
         KINDS[keyword] = kind
         KEYWORDS[kind] = keyword
         if in_tables:

@@ -1,8 +1,8 @@
 """A matrix with few rows and many columns, by the eigenvalues of A A'.
 
 They cost a fraction of a singular value decomposition, and A itself may stay sparse; but they are
-the squares of the singular values, so that small ones are lost in rounding errors sooner. What is
-computed with them is to be refined, and is refused where they do not tell the rank: see `rank`.
+the squares of the singular values, so small ones are lost in rounding errors sooner. Results
+computed with them must be refined, and are rejected if they do not determine the rank: see `rank`.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ class RowGram:
             product = product.toarray()
         self.values, self.vectors = np.linalg.eigh(product)
         self.trace: float = float(np.sum(self.values))  # |S|²
-        # Of every eigenvalue: S S' is a sum over columns, and rounded by eigh.
-        self.ranks: dict[float, RowRank | None] = {}  # that were asked for: see `row_rank`
+        # The error of every eigenvalue: S S' is a sum over columns, and rounded by eigh.
+        self.ranks: dict[float, RowRank | None] = {}  # ranks that were computed: see `row_rank`
         self.noise: float = rounding_unit(EPS, *self.shape) * self.trace
 
     def clear_rank(self, epsilon: float = EPS) -> int:
-        """How many eigenvalues are surely more than rounding, for data of this unit of rounding.
+        """How many eigenvalues certainly exceed rounding, for data with this unit of rounding.
 
-        Those above c = `TOL.clear_units` times their rounding errors, whose roots are above c
-        times the rounding level of singular values. The first implies the second where
-        epsilon = EPS: of s² > c EPS (64 + max(m, n)/2) |S|² follows s > c EPS max(m, n) |S|, for
-        that squared is c² EPS² max² |S|² <= c EPS max/2 |S|² where max(m, n) <= 1/(2 c EPS) ~ 2e12.
+        They exceed c = `TOL.clear_units` times their rounding errors, and their roots exceed c
+        times the rounding level of singular values. The first implies the second if epsilon = EPS:
+        s² > c EPS (64 + max(m, n)/2) |S|² implies s > c EPS max(m, n) |S|, because its square is c²
+        EPS² max² |S|² <= c EPS max/2 |S|² if max(m, n) <= 1/(2 c EPS) ~ 2e12.
         """
         level = TOL.clear_units * rounding_level(
             self.shape, math.sqrt(max(self.largest, 0.0)), epsilon
@@ -57,29 +57,29 @@ class RowGram:
 
     @property
     def largest(self) -> float:
-        """The largest eigenvalue, as it was computed."""
+        """The largest eigenvalue, as computed."""
         return self.value(1)
 
     def value(self, rank: int) -> float:
-        """The ``rank``-th largest eigenvalue, as it was computed; inf for a rank of 0."""
+        """The ``rank``-th largest eigenvalue, as computed; inf for a rank of 0."""
         return float(self.values[len(self.values) - rank]) if rank else math.inf
 
     def least(self, rank: int) -> float:
-        """The same, as it is at least."""
+        """A lower bound on the ``rank``-th largest eigenvalue."""
         return self.value(rank) - self.noise
 
     def solve(self, r: Host, rank: int) -> Host:
-        """(S S')^+ r with this rank: the smallest y with S S'y = r by least squares."""
+        """(S S')^+ r with this rank: the shortest y with S S'y = r in the least-squares sense."""
         first = len(self.values) - rank
         U = self.vectors[:, first:]
         return np.asarray(U @ ((U.T @ r).T / self.values[first:]).T)
 
 
 def scaled(A: Any) -> tuple[Any, int]:
-    """A in units of a power of two in which nothing overflows, and the exponent of that."""
+    """A in units of a power of two in which nothing overflows, and its exponent."""
     entries = A if isinstance(A, np.ndarray) else A.data
     exponent = top_exponent(np.array([np.max(entries, initial=0.0), np.min(entries, initial=0.0)]))
-    if abs(exponent) <= 64:  # nor do products with it as it is, which need no copy
+    if abs(exponent) <= 64:  # products with A itself are safe too, and need no copy
         return A, 0
     if isinstance(A, np.ndarray):
         return np.ldexp(A, -exponent), exponent
@@ -93,7 +93,7 @@ _KEPT: WeakKeyDictionary[Matrix, RowGram] = WeakKeyDictionary()
 
 
 def row_gram(matrix: Matrix) -> RowGram:
-    """The eigenvalues of A A' for a matrix whose entries are there: as long as that lives."""
+    """The eigenvalues of A A', for a matrix with available entries; cached with the matrix."""
     found = _KEPT.get(matrix)
     if found is None:
         found = _KEPT[matrix] = RowGram(matrix.on_host())
@@ -101,7 +101,7 @@ def row_gram(matrix: Matrix) -> RowGram:
 
 
 def column_gram(matrix: Matrix) -> Host:
-    """A'A for a matrix whose entries are there, or come block by block: as long as that lives."""
+    """A'A, for a matrix with available or streamed entries; cached with the matrix."""
     found = _KEPT_COLUMNS.get(matrix)
     if found is None:
         found = _KEPT_COLUMNS[matrix] = _column_gram(matrix)
@@ -121,7 +121,7 @@ def _column_gram(matrix: Matrix) -> Host:
 
 
 def row_rank(matrix: Matrix, epsilon: float) -> RowRank | None:
-    """Its rank, for data of this unit of rounding; None if A A' does not tell. Kept too."""
+    """Its rank, for data with this unit of rounding; None if A A' does not tell. Also cached."""
     gram = row_gram(matrix)
     if epsilon not in gram.ranks:
         gram.ranks[epsilon] = sure_rank(matrix.on_host(), gram, epsilon)
@@ -129,24 +129,24 @@ def row_rank(matrix: Matrix, epsilon: float) -> RowRank | None:
 
 
 class RowRank(NamedTuple):
-    """A rank that is beyond doubt, and what the other singular values are at most."""
+    """A rank that is beyond doubt, and a bound on the remaining singular values."""
 
     rank: int
-    rest: float  # 0 where they are exactly 0
+    rest: float  # 0 if they are exactly 0
 
     @property
     def is_exact(self) -> bool:
-        """Is it the rank of the numbers as they are stored, and not only up to rounding?"""
+        """Is it the rank of the numbers as stored, and not only up to rounding?"""
         return self.rest == 0.0
 
 
 def sure_rank(A: Any, gram: RowGram, epsilon: float) -> RowRank | None:
-    """The rank of A, where it is beyond doubt; None if A A' does not tell.
+    """The rank of A if it is beyond doubt; None if A A' does not tell.
 
-    As many as have clear eigenvalues are certain. The others may be exactly 0: exact arithmetic
-    tells, for an eigenvalue of A A' that looks like 0 may have a root of 1e-8. Or they are rounding
-    errors: with orthonormal columns U they are at most |U'A|, by the minimax principle. No row or
-    column may look like rounding errors of the others, which `spectra.cleaned` takes for 0.
+    Clear eigenvalues are certain. The others may be exactly 0: exact arithmetic tells, because an
+    eigenvalue of A A' that looks like 0 may have a root of 1e-8. Or they are rounding errors: with
+    orthonormal columns U they are at most |U'A|, by the minimax principle. No row or column may
+    look like rounding errors of the others, which `spectra.cleaned` sets to 0.
     """
     rank = gram.clear_rank(epsilon)
     if gram.trace == 0.0:  # nothing but zeros
@@ -165,7 +165,7 @@ def sure_rank(A: Any, gram: RowGram, epsilon: float) -> RowRank | None:
 
 
 def is_even(A: Any, epsilon: float = EPS) -> bool:
-    """Is every row, and every column, 0 or clearly larger than rounding errors of the largest?"""
+    """Is every row and every column 0 or clearly larger than rounding errors of the largest?"""
     for axis in (0, 1):
         ends = A.max(axis=axis), -A.min(axis=axis)
         top = np.maximum(*(some if isinstance(A, np.ndarray) else some.toarray() for some in ends))
@@ -175,16 +175,16 @@ def is_even(A: Any, epsilon: float = EPS) -> bool:
 
 
 def are_even(tops: Host, epsilon: float = EPS) -> bool:
-    """Is every one of the largest entries, of rows or of columns, 0 or clearly larger than that?"""
+    """Is each largest entry, of rows or columns, 0 or clearly above rounding of the largest?"""
     tops = tops[tops > 0.0]
     return not tops.size or bool(tops.min() > 2.0 * spectra.FEW_UNITS * epsilon * tops.max())
 
 
 def sparse_rank(A: Any) -> int | None:
-    """The rank of a matrix in CSR form, as its numbers are stored; None if that takes too long.
+    """The rank of a matrix in CSR form, with its numbers as stored; None if that takes too long.
 
-    A row with a column of its own, in which all others are 0, is independent of them. Such rows are
-    taken out, which gives others columns of their own; what is left is small, in texts at least.
+    A row that is alone in some column is independent of all others. Removing these rows leaves
+    other rows alone in columns, and so on; the remainder is small, at least for texts.
     """
     rest, known = A.copy(), 0
     rest.eliminate_zeros()

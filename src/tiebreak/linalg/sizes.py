@@ -1,16 +1,16 @@
-"""Up to which sizes matrices are made dense and factorised unasked: stated once.
+"""The sizes up to which matrices are made dense and factorised by default.
 
-Counted in entries, sides and products, never in seconds: an answer does not depend on the machine.
+They count entries, sides and products, never seconds: answers do not depend on the machine.
 """
 
 from __future__ import annotations
 
 import math
 
-DENSE_LIMIT = 2**23  # most entries of a matrix that is factorised, copied or made dense as a whole
-DENSE_SIDE = math.isqrt(DENSE_LIMIT)  # of a square matrix that is not larger
-SMALL_SIDE = 256  # a side up to which eigenvalues and singular values take milliseconds
-QUICK_SIDE = 512  # a side up to which they cost less than a linear program or a bound by Lanczos
-SIDE = 1024  # a side of n x n up to which a factorisation takes a fraction of a second
-LARGE_SIDE = 2048  # the same for seconds, where a whole spectrum was asked for
-SECOND = 2**29  # products that dense linear algebra does in about a second
+DENSE_LIMIT = 2**23  # entries of a matrix that may be factorised, copied or made dense as a whole
+DENSE_SIDE = math.isqrt(DENSE_LIMIT)  # side of a square matrix within that limit
+SMALL_SIDE = 256  # up to this side, eigenvalues and singular values take milliseconds
+QUICK_SIDE = 512  # up to this side, they cost less than a linear program or a Lanczos bound
+SIDE = 1024  # up to this side, an n x n factorisation takes a fraction of a second
+LARGE_SIDE = 2048  # up to this side, it takes seconds: if a whole spectrum is requested
+SECOND = 2**29  # products that dense linear algebra computes in about a second

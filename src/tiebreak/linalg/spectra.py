@@ -1,4 +1,4 @@
-"""Eigenvalues and ranks: bounds that hold, not estimates that usually do."""
+"""Eigenvalues and ranks, by bounds that always hold."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tiebreak.linalg.tolerances import TOL
 EPS = 2.0**-52
 FEW_UNITS = 64  # rounding errors are a few units in the last place of the numbers they come from
 PANEL = 32  # columns that are eliminated together: sums of 32 products below 2^47 are exact
-CHUNK = 4096  # rows that are combined together
+CHUNK = 4096  # rows that are combined at a time
 WHOLE_BITS = 30  # integers up to 2^30 are their own residues modulo larger primes
 
 
@@ -26,8 +26,8 @@ def extreme_eigenvalues(
 ) -> tuple[float, float]:
     """Smallest and largest Ritz value of a symmetric operator after ``steps`` Lanczos steps.
 
-    Both lie inside the spectrum: the largest is a *lower* estimate of the largest eigenvalue.
-    From a random start (fixed seed, so that runs repeat), memory of three vectors.
+    Both lie inside the spectrum: the largest is a *lower* estimate of the largest eigenvalue. The
+    start is random (with a fixed seed, so runs repeat); it stores three vectors.
     """
     start = arrays.like(np.random.default_rng(20240208).standard_normal(n), prototype)
     v, previous, beta = start / arrays.norm(start), arrays.zeros_like(start), 0.0
@@ -54,10 +54,10 @@ def largest_eigenvalue_bound(
 ) -> float:
     """An upper bound on the largest eigenvalue of a positive semidefinite operator.
 
-    After k Lanczos steps from a random start the largest Ritz value theta satisfies
-    lambda_max <= theta / (1 - eps), sqrt(eps) = ln(1.648 sqrt(n) / delta) / (2k - 1), with
-    probability at least 1 - delta (Kuczynski and Wozniakowski, SIAM J. Matrix Anal. Appl. 1992,
-    theorem 4.2); delta = 1e-10 here.
+    After k Lanczos steps from a random start, the largest Ritz value theta satisfies lambda_max <=
+    theta / (1 - eps), sqrt(eps) = ln(1.648 sqrt(n) / delta) / (2k - 1), with probability at least 1
+    - delta (Kuczynski and Wozniakowski, SIAM J. Matrix Anal. Appl. 1992, theorem 4.2); delta =
+    1e-10 here.
     """
     _, theta = extreme_eigenvalues(apply, prototype, n, steps)
     rounding = 1.0 + 64 * arrays.epsilon(prototype)
@@ -65,11 +65,12 @@ def largest_eigenvalue_bound(
     return theta * rounding / (1.0 - share)
 
 
-# --- factors that are at hand ---------------------------------------------------------------------
+# --- factors of small matrices
+# ---------------------------------------------------------------------
 
 
 def eigenvalues(S: Host) -> Host:
-    """The eigenvalues of a symmetric matrix, ascending; those of a diagonal one are its entries."""
+    """The eigenvalues of a symmetric matrix, ascending; for a diagonal one, its entries."""
     is_diagonal = np.count_nonzero(S) == np.count_nonzero(np.diag(S))
     return np.sort(np.diag(S)) if is_diagonal else np.linalg.eigvalsh(S)
 
@@ -77,8 +78,8 @@ def eigenvalues(S: Host) -> Host:
 def singular(A: Host, whole: bool = False) -> tuple[Host, Host]:
     """The singular values, descending, and the right singular vectors as rows, all if ``whole``.
 
-    They are the entries and unit vectors where no row and no column has more than one, as for a
-    norm with nothing but bounds on the variables.
+    They are the entries and unit vectors if no row or column has more than one entry, as for a norm
+    with only bounds on the variables.
     """
     m, n = A.shape
     is_single = m >= n and all(np.max(np.count_nonzero(A, axis=k), initial=0) <= 1 for k in (0, 1))
@@ -92,9 +93,9 @@ def singular(A: Host, whole: bool = False) -> tuple[Host, Host]:
 def semidefinite_root(Q: Host, slack: float) -> tuple[Host, Host, Host]:
     """Roots, an orthonormal basis (rows) and units: Q = R'R, R = diag(roots) basis diag(units).
 
-    As many rows as the rank, in units in which the diagonal is about 1, for rank has no units.
-    Eigenvalues up to ``slack`` times the largest are 0: the root of a rounding error is no rounding
-    error, so that it is cut before it is taken.
+    R has as many rows as the rank, in units in which the diagonal is about 1, because rank does not
+    depend on units. Eigenvalues up to ``slack`` times the largest are set to 0 before the root is
+    taken: the root of a rounding error is not a rounding error.
     """
     deadline.check(0.5 * deadline.svd_work(*Q.shape))
     units = power_of_two(np.abs(np.diag(Q)), 0.5)
@@ -110,7 +111,7 @@ def equilibrate(A: Host) -> tuple[Host, Host]:
     """Powers of two r and c for which the largest entry of r A c is near 1 in all rows and columns.
 
     Ruiz's iteration (2001), in logarithms: nothing overflows, and the exponents are halved in each
-    round. Both are 1 where rows and columns are alike already.
+    round. Both are 1 if rows and columns are already comparable.
     """
     with np.errstate(divide="ignore"):
         size = np.log2(np.abs(A))
@@ -132,18 +133,18 @@ def equilibrate(A: Host) -> tuple[Host, Host]:
 
 
 def _largest(size: Host, axis: int) -> Host:
-    """The largest entry of each row or column; 0 where all are -inf."""
+    """The largest entry of each row or column; 0 if all are -inf."""
     top = np.max(size, axis=axis, initial=-np.inf)
     return np.where(np.isfinite(top), top, 0.0)
 
 
 def cleaned(A: Host, epsilon: float = EPS, units: Host | None = None) -> Host:
-    """A with 0 in place of columns and rows that are rounding errors, such as a constant centred.
+    """A with 0 in place of columns and rows that are rounding errors, such as a centred constant.
 
-    A column is one if its largest entry is a few units (1/64 to 64) in the last place of numbers of
-    the size of another column, and if all are multiples of one power of two that is not much
-    smaller: what rounding leaves has few bits. Whole numbers are none: 1 next to 1e16 is a feature.
-    Sizes are those of A diag(units): the units of the variables, where these are known.
+    A column counts as rounding if its largest entry is a few units (1/64 to 64) in the last place
+    of numbers of the size of another column, and all entries are multiples of one power of two that
+    is not much smaller: rounding errors have few bits. Whole numbers never count: 1 next to 1e16 is
+    a feature. Sizes are those of A diag(units): the units of the variables, if these are known.
     """
     columns = _is_rounding(A, epsilon, np.ones(A.shape[1]) if units is None else units)
     rows = _is_rounding(A.T, epsilon, np.ones(A.shape[0]))
@@ -168,7 +169,7 @@ def _is_rounding(A: Host, epsilon: float, units: Host) -> Host:
 
 
 def _last_place(x: Host) -> float:
-    """The largest power of two that all entries are multiples of."""
+    """The largest power of two of which all entries are multiples."""
     mantissa, exponent = np.frexp(x[x != 0.0])
     whole = (mantissa * 2.0**53).astype(np.int64)
     lowest = np.frexp((whole & -whole).astype(np.float64))[1] - 54
@@ -176,10 +177,11 @@ def _last_place(x: Host) -> float:
 
 
 def rounding_level(shape: tuple[int, int], largest: float, epsilon: float) -> float:
-    """Singular values up to this are rounding, where the largest is ``largest``.
+    """Singular values up to this are rounding, if the largest is ``largest``.
 
-    max(m, n) units of double precision, in which they are computed; and what rounding each entry to
-    ``epsilon`` relative does: at most epsilon |A|_F, with |A|_F² <= min(m, n) largest².
+    It is max(m, n) units of double precision, in which they are computed, plus the effect of
+    rounding each entry to ``epsilon`` relative: at most epsilon |A|_F, with |A|_F² <= min(m, n)
+    largest².
     """
     return max(max(shape) * EPS, math.sqrt(min(shape)) * epsilon) * largest
 
@@ -192,16 +194,16 @@ def clear_rank(sigma: Host, shape: tuple[int, int], epsilon: float) -> tuple[int
 
 
 def exact_rank(A: Host) -> int | None:
-    """The rank of the numbers as they are stored, by elimination modulo two primes.
+    """The rank of the numbers as stored, by elimination modulo two primes.
 
     None if that would take more than a few seconds.
 
     A float is an integer times a power of two, so it has a residue modulo an odd prime. The rank of
-    the residues is at most the true one, and smaller only by an accident, of probability about
-    n/2^30 for each of the two primes, which are drawn by the data themselves from all those between
-    2^30 and 2^31. Singular values cannot tell an exact zero from 1e-17.
+    the residues is at most the true one, and smaller only by accident, with probability about
+    n/2^30 for each of the two primes, which are drawn from all primes between 2^30 and 2^31, with
+    the data as seed. Singular values cannot tell an exact zero from 1e-17.
 
-    The answer is kept until the call at work ends, for other units of the columns as well.
+    The answer is cached until the current call ends, and serves other units of the columns, too.
     """
     # 2^30 products of residues take a few seconds in NumPy.
     if A.size * min(A.shape) > 2**30:
@@ -218,25 +220,25 @@ def exact_rank(A: Host) -> int | None:
     return kept[seed]
 
 
-_KEPT: WeakKeyDictionary[deadline.Limit, dict[bytes, int]] = WeakKeyDictionary()  # by digests
+_KEPT: WeakKeyDictionary[deadline.Limit, dict[bytes, int]] = WeakKeyDictionary()  # by digest
 
 
 def _in_own_units(A: Host) -> Host:
     """A with each column times a power of two, so that entries are below 2^30: the same rank.
 
-    A column in which that would round an entry (to 0, next to 1e300) is left as it is.
+    A column in which that would round an entry (to 0, next to 1e300) stays as it is.
     """
     size = np.max(np.abs(A), axis=0, initial=0.0)
     shift = np.where(size > 0.0, WHOLE_BITS - np.frexp(size)[1], 0)
     S = np.ldexp(A, shift)
-    for j in np.flatnonzero(shift < 0):  # those times more than 1 are exact
+    for j in np.flatnonzero(shift < 0):  # multiplying the others by more than 1 is exact
         if np.any(np.ldexp(S[:, j], -shift[j]) != A[:, j]):
             S[:, j] = A[:, j]
     return np.asarray(S)
 
 
 def _prime(draw: np.random.Generator) -> int:
-    """A prime between 2^30 and 2^31: then products of residues fit into 64 bits."""
+    """A prime between 2^30 and 2^31, so that products of residues fit in 64 bits."""
     while True:
         candidate = int(draw.integers(2**30, 2**31)) | 1
         if all(_may_be_prime(candidate, base) for base in (2, 3, 5, 7)):
@@ -264,9 +266,9 @@ def _rank_modulo(A: Host, prime: int) -> int:
 
 
 def _residues(A: Host, prime: int) -> Host:
-    """Integers that A's entries are equal to modulo the prime; of size below it, of either sign.
+    """Integers congruent to A's entries modulo the prime; smaller than it, of either sign.
 
-    Small integers are their own. Others are an integer of 53 bits times a power of two.
+    Small integers are their own residues. Others are an integer of 53 bits times a power of two.
     """
     is_whole = np.all((np.abs(A) <= 2.0**WHOLE_BITS) & (np.rint(A) == A), axis=0)
     if is_whole.all():
@@ -282,13 +284,13 @@ def _residues(A: Host, prime: int) -> Host:
 
 
 def _tall_rank(A: Host, prime: int) -> int:
-    """The same for many rows: the rank of a few more random combinations than there are columns.
+    """`_rank_modulo` for many rows: the rank of a few more random combinations than columns.
 
-    Each combination is independent of those before it, if A has more to give, but for a chance of
-    2^-10 (a linear function vanishes at random numbers). So with 8 more than n the rank is that of
-    A, unless 9 of n + 8 fail: a chance of less than n/2^30 too. A residue times 10 bits is below
-    2^41, and a sum of 4096 of these is exact in float64. If some rows show the full rank, the
-    others need not be looked at.
+    As long as the rank is not reached, each combination is independent of those before it, except
+    with probability 2^-10 (a linear function vanishes at random numbers). So with n + 8
+    combinations the rank is that of A, unless 9 of them fail, again with probability below n/2^30.
+    A residue times 10 bits is below 2^41, and a sum of 4096 of these is exact in float64. If some
+    rows already have full rank, the others are not needed.
     """
     n = A.shape[1]
     some = A[np.linspace(0, len(A) - 1, 2 * n).astype(np.int64)]
@@ -304,10 +306,10 @@ def _tall_rank(A: Host, prime: int) -> int:
 
 
 def _square_rank(rest: Host, prime: int) -> int:
-    """The rank of residues, by elimination, some columns at a time.
+    """The rank of residues, by elimination, a few columns at a time.
 
-    With k independent rows P of these columns, T their entries in k independent columns J, all
-    other rows lose A_J T^-1 A_P: then they are 0 there. What is left are products of matrices.
+    Take k independent rows P of these columns, with entries T in k independent columns J.
+    Subtracting A_J T^-1 A_P makes all other rows 0 there, by matrix products.
     """
     rest, rank = rest % prime, 0
     while rest.size:
@@ -323,9 +325,9 @@ def _square_rank(rest: Host, prime: int) -> int:
 
 
 def _independent(panel: Host, prime: int) -> tuple[Host, Host]:
-    """Rows and columns of the panel, as many of each as its rank is, whose entries have that rank.
+    """Rows and columns of the panel, as many as its rank, whose common entries have that rank.
 
-    By elimination.
+    Found by elimination.
     """
     left, order = panel.copy(), np.arange(len(panel))
     columns: list[int] = []
@@ -343,7 +345,7 @@ def _independent(panel: Host, prime: int) -> tuple[Host, Host]:
 
 
 def _inverse(T: Host, prime: int) -> Host:
-    """Modulo the prime, by elimination."""
+    """The inverse modulo the prime, by elimination."""
     k = len(T)
     both = np.hstack([T, np.eye(k, dtype=np.int64)])
     for i in range(k):
@@ -356,7 +358,7 @@ def _inverse(T: Host, prime: int) -> Host:
 
 
 def _times_modulo(A: Host, B: Host, prime: int) -> Host:
-    """A B for residues: of halves of 16 bits of A, so that no sum of PANEL products is rounded."""
+    """A B for residues; A is split into halves of 16 bits, so no sum of products is rounded."""
     high, low, right = A >> 16, A & 0xFFFF, B.astype(np.float64)
     parts = [(half.astype(np.float64) @ right).astype(np.int64) % prime for half in (high, low)]
     return (parts[0] * (1 << 16) + parts[1]) % prime

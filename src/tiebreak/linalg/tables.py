@@ -1,7 +1,7 @@
 """Tables of pandas, which is never imported here: their numbers and their labels.
 
-Labels are compared, never sorted: a row or a column in another place is refused with one sentence,
-for sorting a table silently hides a mistake as often as it corrects one.
+Labels are compared, never sorted: rows or columns in another order are rejected with one sentence,
+because sorting a table silently hides a mistake as often as it corrects one.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def _is_pandas(value: object) -> bool:
 
 
 def numbers(owner: str, name: str, value: Any) -> Host:
-    """The numbers of a DataFrame or a Series; a column without numbers is named.
+    """The numbers of a DataFrame or Series; an error names a column without numbers.
 
-    Missing values become NaN, and infinite or missing ones are named too: see `where_not_finite`.
+    Missing values become NaN. Infinite or missing values are reported by `where_not_finite`.
     """
     columns = [(column, value[column]) for column in value.columns] if is_frame(value) else []
     if is_frame(value) and not value.columns.is_unique:
@@ -48,21 +48,21 @@ def numbers(owner: str, name: str, value: Any) -> Host:
             f"{owner}: {name} must have columns of different names, got {twice!r} twice"
         )
     for column, series in columns or [(value.name, value)]:
-        kind = getattr(series.dtype, "numpy_dtype", series.dtype)  # of a dtype that can be missing
+        kind = getattr(series.dtype, "numpy_dtype", series.dtype)  # of a nullable dtype
         if getattr(kind, "kind", "O") not in "fiub" or series.dtype.name == "category":
             where = f" in column {column!r}" if column is not None else ""
             is_text = any(isinstance(entry, str) for entry in series.iloc[:100])
             got = "text" if is_text else f"entries of type {series.dtype}"
             raise TypeError(f"{owner}: {name} must hold numbers, got {got}{where}")
     if any(not isinstance(series.dtype, np.dtype) for _, series in columns or [(None, value)]):
-        value = value.astype(np.float64)  # where missing values are NaN
+        value = value.astype(np.float64)  # missing values are NaN here
     found = np.asarray(value)
-    # Columns of numbers and columns of True and False, as of get_dummies, have no type in common.
+    # Columns of numbers and of True and False, as from get_dummies, have no common type.
     return found.astype(np.float64) if found.dtype == object else found
 
 
 def where_not_finite(value: Any) -> str:
-    """Where a DataFrame or a Series has its first entry that is not finite, in words."""
+    """Where the first entry of a DataFrame or Series that is not finite is, in words."""
     if is_frame(value):
         for column in value.columns:
             if not np.all(np.isfinite(value[column].astype(np.float64))):
@@ -76,7 +76,7 @@ def where_not_finite(value: Any) -> str:
 def names(value: Any) -> tuple[Any, ...] | None:
     """The names of the variables: the columns of a DataFrame, the index of a Series.
 
-    None for everything else, and where pandas has only counted: 0, 1, 2 are nobody's names.
+    None for everything else, and if pandas has only counted: 0, 1, 2 are not names.
     """
     if not _is_pandas(value):
         return None
@@ -90,7 +90,7 @@ def is_default(labels: Labels) -> bool:
 
 
 def need_same_rows(owner: str, first: tuple[str, Any], second: tuple[str, Any]) -> None:
-    """ValueError if two arguments, pairs of a name and a value, are labelled and not alike."""
+    """ValueError if two arguments, given as (name, value), are labelled differently."""
     (a, A), (b, B) = first, second
     if not (_is_pandas(A) and _is_pandas(B)):
         return
@@ -100,14 +100,14 @@ def need_same_rows(owner: str, first: tuple[str, Any], second: tuple[str, Any]) 
     i = next((i for i, label in enumerate(labels) if label != others[i]), 0)
     raise ValueError(
         f"{owner}: {b} must have the index of {a}, got {others[i]!r} where {a} has {labels[i]!r}; "
-        f"pass {b}.loc[{a}.index], or .to_numpy() where the rows belong together as they are"
+        f"pass {b}.loc[{a}.index], or .to_numpy() if the rows already match"
     )
 
 
 def common(
     owner: str, *named: tuple[str, Sequence[Any] | None], what: str = "columns"
 ) -> tuple[Any, ...] | None:
-    """The names of the variables that all agree on; ValueError if two do not.
+    """The names of the variables, on which all must agree; otherwise a ValueError.
 
     ``named`` are pairs of what is named and its names, None if it has none.
     """

@@ -1,4 +1,4 @@
-"""How many threads a product may take, and threads of our own for products that take only one."""
+"""How many threads a product may use, and our own threads for products that use only one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def allowed() -> int:
-    """How many threads may share a product, as far as the environment tells."""
+    """How many threads may share a product, according to the environment."""
     has_affinity = hasattr(os, "sched_getaffinity")
     cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
     for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
@@ -22,14 +22,14 @@ def allowed() -> int:
 
 
 def together(tasks: Sequence[Callable[[], T]]) -> list[T]:
-    """What the tasks return, all of them at work at once: the last one in the thread that asks.
+    """The results of the tasks, run at the same time: the last one in the calling thread.
 
-    For tasks that set the interpreter free while they work, and that ask for no others.
+    For tasks that release the interpreter's lock while they work, and start no others.
     """
     *others, last = tasks
     try:
         coming = [_pool().submit(task) for task in others]
-    except RuntimeError:  # the interpreter is about to end and begins no more threads
+    except RuntimeError:  # the interpreter is shutting down and starts no more threads
         return [task() for task in tasks]
     mine = last()
     return [*(each.result() for each in coming), mine]
@@ -37,11 +37,11 @@ def together(tasks: Sequence[Callable[[], T]]) -> list[T]:
 
 @cache
 def _pool() -> Any:
-    """The threads of this process, begun when there is work for them and kept."""
+    """The threads of this process, started on first use and kept."""
     from concurrent.futures import ThreadPoolExecutor
 
-    return ThreadPoolExecutor(max(allowed() - 1, 1), "tiebreak")  # whoever asks works too
+    return ThreadPoolExecutor(max(allowed() - 1, 1), "tiebreak")  # the calling thread works too
 
 
-if hasattr(os, "register_at_fork"):  # a fork has no threads but its own
+if hasattr(os, "register_at_fork"):  # a forked process has none of these threads
     os.register_at_fork(after_in_child=_pool.cache_clear)

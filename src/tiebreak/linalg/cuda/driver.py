@@ -18,7 +18,7 @@ def driver() -> Any:
 
 
 def check(status: int) -> None:
-    """RuntimeError for a failed call of the driver."""
+    """Raise RuntimeError if a call of the driver has failed."""
     if status:
         text = ctypes.c_char_p()
         driver().cuGetErrorString(status, ctypes.byref(text))
@@ -26,9 +26,9 @@ def check(status: int) -> None:
 
 
 class DeviceLimits(NamedTuple):
-    """What the kernel asks of a GPU."""
+    """The properties of a GPU that the kernel needs."""
 
-    major: int  # of its compute capability
+    major: int  # the major version of its compute capability
     minor: int
     multiprocessors: int
     shared: int  # bytes of shared memory that a block can have
@@ -63,8 +63,8 @@ class LaunchConfig(ctypes.Structure):
 def nvrtc() -> Any:
     """NVIDIA's run-time compiler, which PyTorch and CuPy bring along; OSError if not found.
 
-    The packages from PyPI keep it in a folder that the loader does not know. The driver cannot
-    load what a compiler of a later version than its own makes.
+    The packages from PyPI keep it in a folder that the loader does not search. The driver cannot
+    load the output of a compiler newer than itself.
     """
     version = ctypes.c_int()
     check(driver().cuDriverGetVersion(ctypes.byref(version)))
@@ -87,7 +87,7 @@ def nvrtc() -> Any:
 def compiled(source: bytes, name: str, options: list[str]) -> bytes:
     """The machine code of a CUDA program; RuntimeError with the compiler's words if there is none.
 
-    ``name`` is what the compiler calls the program where it reports an error.
+    ``name`` is what the compiler calls the program in error messages.
     """
     compiler = nvrtc()
     program, size = ctypes.c_void_p(), ctypes.c_size_t()

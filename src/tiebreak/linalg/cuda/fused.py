@@ -1,14 +1,14 @@
-"""All that a step asks of a dense matrix on an NVIDIA GPU, from one reading of the matrix.
+"""Everything a step needs from a dense matrix on an NVIDIA GPU, in one reading of the matrix.
 
-A step wants the images ``A x`` of a few points, their losses and the gradients ``A' w`` of some.
-By plain calls every product reads ``A`` from memory again, and on a GPU that reading is nearly all
-of the time. A gradient needs of a row only its own weight, and the weight needs only that row:
+A step needs the images ``A x`` of a few points, their losses and the gradients ``A' w`` of some.
+With plain calls, every product reads ``A`` from memory again, and on a GPU that takes nearly all of
+the time. But a row enters the gradient with its own weight, which depends only on that row:
 
     row a_i  ->  a_i · p  ->  images  ->  weights w_i  ->  G += w_i a_i,
 
 so one reading is enough if the row stays in shared memory until its weight is known. `sweep` does
 this by a CUDA kernel, compiled at run time for PyTorch tensors and CuPy arrays; `applies` says for
-which matrices. By plain calls a loss does the same.
+which matrices. Otherwise a loss uses plain calls.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from tiebreak.linalg.cuda.kernel import (
 )
 from tiebreak.linalg.cuda.tiling import contiguous, current_stream, pointer, tiling_for
 
-WORTHWHILE_ROW = 4096  # bytes: below, the kernel waits for its barriers instead of the memory
-WORTHWHILE_MATRIX = 2**25  # bytes: below, launching takes longer than reading
+WORTHWHILE_ROW = 4096  # bytes: for shorter rows the kernel waits for its barriers, not for memory
+WORTHWHILE_MATRIX = 2**25  # bytes: for smaller matrices launching takes longer than reading
 
 
 class PassResult(NamedTuple):
-    """What one reading of A gives; all of it on the device of A."""
+    """The result of one reading of A, all on the device of A."""
 
     images: Array  # J x m: i_j = Σ_k recipe[j, k] carried_k + Σ_l recipe[j, K + l] A p_l
     products: Array  # len(fresh) x m: A p_l
@@ -46,9 +46,9 @@ class PassResult(NamedTuple):
 def applies(A: Array) -> bool:
     """Is A a matrix that `sweep` can read, and large enough for that to be faster than plain calls?
 
-    A row-major float32 or float64 matrix of PyTorch or CuPy on a Hopper GPU or a newer one, with
-    rows that fit (eight multiprocessors share one row at most), where NVRTC compiles the kernel:
-    the first time for rows of a length this takes a second.
+    It must be a row-major float32 or float64 matrix of PyTorch or CuPy on a Hopper GPU or newer,
+    with rows that fit (at most eight multiprocessors share a row), and NVRTC must compile the
+    kernel: this takes a second for each new row length.
     """
     try:
         m, n = A.shape
@@ -63,7 +63,7 @@ def applies(A: Array) -> bool:
 
 
 def fits(carried: int, asked: int, slopes: int) -> bool:
-    """Can one `sweep` do so much?"""
+    """Can one `sweep` do that much?"""
     return carried <= MAX_CARRIED and asked <= MAX_ASKED and slopes <= MAX_SLOPES
 
 
@@ -81,10 +81,10 @@ def sweep(
 
     ``fresh``: one or two new points (length n); ``carried``: up to three known images (length m);
     ``recipe``: J x (K + len(fresh)) numbers on the host, J <= 4; ``target``: b, or y of -1 and 1;
-    ``slopes``: the gradients of the first 0, 1 or 2 asked points are wanted, times ``scale``.
+    ``slopes``: compute the gradients of the first 0, 1 or 2 images, times ``scale``.
 
     Everything is queued on the library's current stream: nothing here waits for the device. The
-    outcome is the same in every run: partial sums have their places, and no atomics are used.
+    outcome is the same in every run: partial sums have fixed places, and no atomics are used.
     """
     _check(A, fresh, (*carried, target))
     weights = np.asarray(recipe, dtype=np.float64)
@@ -94,12 +94,12 @@ def sweep(
     m, n = (int(k) for k in A.shape)
     with current_stream(A) as stream:
         kernel = kernel_for(tiling, len(fresh), slopes)
-        # all vectors contiguous, and kept until the kernel is queued
+        # All vectors are contiguous, and kept until the kernel is queued.
         points, known = [contiguous(p, A) for p in fresh], [contiguous(c, A) for c in carried]
         goal = contiguous(target, A)
         asked = len(weights)
         teams = max(1, min(kernel.teams, m))
-        # Few allocations, for each of them costs the host some microseconds.
+        # Few allocations, because each costs the host some microseconds.
         long = xp.empty((asked + len(fresh), m), dtype=A.dtype, device=device)
         images, products = long[:asked, :], long[asked:, :]
         gradients = xp.empty((slopes, n), dtype=A.dtype, device=device)

@@ -67,7 +67,7 @@ class Kernel:
         check(driver().cuModuleGetFunction(ctypes.byref(self.fold), module, b"fold"))
         most_dynamic_shared = 8  # the attribute's number
         check(driver().cuFuncSetAttribute(self.sweep, most_dynamic_shared, tiling.shared))
-        if tiling.cluster > 1:  # the parts that a GPU is made of may not be multiples of a cluster
+        if tiling.cluster > 1:  # the units of a GPU may not be multiples of a cluster
             most = ctypes.c_int()
             launch = LaunchConfig(tiling.cluster, 1, 1, tiling.threads + 32, 1, 1, tiling.shared)
             query = driver().cuOccupancyMaxActiveClusters
@@ -75,7 +75,7 @@ class Kernel:
             self.teams = max(1, min(tiling.teams, most.value))
 
     def __call__(self, job: Job, stream: int) -> None:
-        """Queue one pass and the sums over its teams; the job is copied at once."""
+        """Queue one pass and the sums over its teams; the job is copied immediately."""
         arguments = (ctypes.c_void_p * 1)(ctypes.addressof(job))
         launch = driver().cuLaunchKernel
         queue = ctypes.c_void_p(stream)
@@ -100,5 +100,5 @@ def works(tiling: Tiling) -> bool:
 
 
 def source() -> bytes:
-    """The text of the kernel, wherever the package is installed."""
+    """The source text of the kernel, wherever the package is installed."""
     return resources.files(__name__.rpartition(".")[0]).joinpath(SOURCE).read_bytes()

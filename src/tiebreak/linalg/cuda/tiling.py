@@ -13,10 +13,9 @@ import array_api_compat
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.cuda.driver import device_limits
 
-# The workers of a block, how many entries of a row each of them can take (it has them of two points
-# and of two sums in its registers), and the blocks on a multiprocessor. Few workers with many
-# columns are faster than many with few; where the rows are short, several blocks hide each other's
-# barriers.
+# The workers of a block, how many entries of a row each of them can take (its registers hold them
+# for two points and two sums), and the blocks on a multiprocessor. Few workers with many columns
+# are faster than many with few; if rows are short, several blocks hide each other's barriers.
 BLOCK_SIZES = ((96, 12, 4), (224, 12, 2), (224, 24, 1))
 
 
@@ -28,12 +27,12 @@ class Tiling(NamedTuple):
     double: bool
     copy: int  # bytes of one asynchronous copy: 16, if the rows are aligned to that
     threads: int  # workers of a block
-    items: int  # copies of a worker per row
-    blocks: int  # on a multiprocessor
+    items: int  # copies per worker and row
+    blocks: int  # blocks per multiprocessor
     cluster: int  # blocks that share a row
     slots: int  # rows in shared memory
     lag: int  # turns from the products of a row to its part in the gradients
-    teams: int  # clusters in all, as many as the multiprocessors have places for
+    teams: int  # clusters in all, as many as the multiprocessors can hold
 
     @property
     def wide(self) -> int:
@@ -54,14 +53,14 @@ def tiling_for(A: Array) -> Tiling:
 
 @lru_cache
 def _tiling(device: int, double: bool, n: int, offset: int) -> Tiling:
-    """For rows of n entries, the first of them ``offset`` bytes from a multiple of 16."""
+    """The tiling for rows of n entries that start ``offset`` bytes after a multiple of 16."""
     itemsize = 8 if double else 4
     copy = next(k for k in (16, 8, 4) if offset % k == 0 and n * itemsize % k == 0)
     threads, items, blocks, cluster = split_row(n, copy // itemsize)
     limits = device_limits(device)
     if limits.major < 9:
         raise ValueError("clusters of blocks need a Hopper GPU or a newer one")
-    # Of every block, 1 KiB belongs to the system and up to 8 KiB have the dot products.
+    # In every block, 1 KiB belongs to the system and the dot products take up to 8 KiB.
     room = (limits.shared + 1024) // blocks - 9 * 1024
     # More than 8 rows ahead gain nothing.
     slots = min(8, room // (items * threads * copy))
@@ -69,13 +68,13 @@ def _tiling(device: int, double: bool, n: int, offset: int) -> Tiling:
         raise ValueError("the shared memory is too small")
     teams = limits.multiprocessors * blocks // cluster
     arch = f"sm_{limits.major}{limits.minor}"
-    # What many blocks send each other takes a while: one turn more, if there is room for its row.
+    # Blocks need a while to exchange results: one turn more, if there is room for its row.
     lag = 3 if cluster > 2 and slots > 5 else 2
     return Tiling(device, arch, double, copy, threads, items, blocks, cluster, slots, lag, teams)
 
 
 def split_row(n: int, wide: int) -> tuple[int, int, int, int]:
-    """Threads, items, blocks and cluster for rows of n entries, ``wide`` of them in a copy.
+    """Threads, items, blocks and cluster for rows of n entries, ``wide`` entries per copy.
 
     ValueError if they do not fit.
     """
@@ -98,7 +97,7 @@ def device_of(A: Array) -> int:
     else:
         good, device = False, 0
     if not good or A.ndim != 2 or dtype_name(A) not in ("float32", "float64"):
-        raise ValueError("A is no row-major float32 or float64 matrix on an NVIDIA GPU")
+        raise ValueError("A is not a row-major float32 or float64 matrix on an NVIDIA GPU")
     return int(device)
 
 
@@ -109,7 +108,7 @@ def dtype_name(x: Array) -> str:
 
 @contextlib.contextmanager
 def current_stream(A: Array) -> Iterator[int]:
-    """Makes the device of A the current one; gives its current stream."""
+    """Make the device of A current; returns its current stream."""
     if array_api_compat.is_torch_array(A):
         cuda, device = sys.modules["torch"].cuda, A.get_device()
         with cuda.device(device):
@@ -125,7 +124,7 @@ def pointer(x: Array) -> int:
 
 
 def contiguous(x: Array, A: Array) -> Array:
-    """A vector of the library of A with its entries side by side; a copy only if they are not."""
+    """A vector of the library of A with contiguous entries; a copy only if they are not."""
     if type(x) is not type(A) or x.device != A.device:
-        raise ValueError("all vectors are on the device of the matrix")
+        raise ValueError("all vectors must be on the device of the matrix")
     return x.contiguous() if hasattr(x, "contiguous") else sys.modules["cupy"].ascontiguousarray(x)

@@ -1,7 +1,7 @@
-"""Matrices as products: ``forward(x) = A x`` and ``adjoint(r) = A' r``, whatever they are made of.
+"""Matrices as products: ``forward(x) = A x`` and ``adjoint(r) = A' r``, whatever is behind them.
 
 `base` says what every matrix can be asked; `dense`, `sparse` and `operators` are the kinds in
-memory; the rows of those in `streamed` come block by block, from `row_sources`.
+memory; in `streamed`, rows come block by block, from `row_sources`.
 """
 
 from typing import Any
@@ -31,5 +31,5 @@ __all__ = [
 
 
 def of(entries: Any) -> Matrix:
-    """Entries in memory, dense or scipy.sparse, as a matrix."""
+    """A matrix from entries in memory, dense or scipy.sparse."""
     return Sparse(entries) if arrays.is_sparse(entries) else dense_matrix(entries)

@@ -12,21 +12,21 @@ import numpy as np
 from tiebreak.linalg import arrays, deadline, spectra, threads
 from tiebreak.linalg.arrays import Array, Host, rounding_unit
 
-BLOCK = 2**19  # bytes of rows that are worked on at a time: a part of a core's cache
-THREADED_BLOCK = 2**25  # the same where threads share a product, which small ones are not worth
+BLOCK = 2**19  # bytes of rows that are processed at a time: a part of a core's cache
+THREADED_BLOCK = 2**25  # if threads share a product, which small products are not worth
 LANCZOS_STEPS = 100
-EXPENSIVE_LANCZOS_STEPS = 30  # where a data pass is expensive: the bound is a fifth too large or so
+EXPENSIVE_LANCZOS_STEPS = 30  # if a data pass is expensive: the bound is about a fifth too large
 
-# some rows (a slice, or their places), and their products with the vectors x -> what they are
-# weighted with in sums A' w; of both a matrix, with a row for each x or w
+# Some rows (a slice, or their indices) and their products with the vectors x -> their weights in
+# the sums A' w. Both are matrices, with a row for each x or w.
 Weigh = Callable[[Any, Array], Array]
-RowBlock = tuple[slice, Array]  # some rows of A: which, and their entries
+RowBlock = tuple[slice, Array]  # some rows of A: which ones, and their entries
 
 
 class RowSlice(NamedTuple):
     """Neighbouring rows of A, to be multiplied from both sides."""
 
-    rows: Any  # which: a slice, or their places in an image
+    rows: Any  # a slice, or their indices in an image
     entries: Any  # entries @ x are their products
     transposed: Any
 
@@ -34,7 +34,7 @@ class RowSlice(NamedTuple):
 def row_slices(
     entries: Any, size: int, order: np.random.Generator | None, first: int = 0
 ) -> Iterator[RowSlice]:
-    """Dense rows in slices of about ``size``, as equal as they can be: see `Matrix.slices`."""
+    """Dense rows in slices of about ``size``, as equal as possible: see `Matrix.slices`."""
     ends = slice_ends(int(entries.shape[0]), size)
     for i in slice_order(len(ends) - 1, order):
         here = entries[ends[i] : ends[i + 1], :]
@@ -48,7 +48,7 @@ def slice_ends(rows: int, size: int) -> list[int]:
 
 
 def slice_order(count: int, order: np.random.Generator | None) -> Iterable[int]:
-    """The numbers of all slices, in the order at random if there is one."""
+    """The numbers of all slices, in random order if a generator is given."""
     return range(count) if order is None else order.permutation(count).tolist()
 
 
@@ -56,8 +56,8 @@ def slice_order(count: int, order: np.random.Generator | None) -> Iterable[int]:
 def has_small_products() -> bool:
     """Is a small matrix times two vectors at once faster than times one after the other?
 
-    It is where OpenBLAS has code of its own for small products, on processors with AVX-512: there
-    it takes 0.6 of the time, elsewhere 1.5 times as long.
+    It is if OpenBLAS has special code for small products, on processors with AVX-512: there it
+    takes 0.6 of the time, elsewhere 1.5 times as long.
     """
     built: Any = np.show_config(mode="dicts")
     blas = built.get("Build Dependencies", {}).get("blas", {}).get("name", "")
@@ -66,33 +66,34 @@ def has_small_products() -> bool:
 
 
 def block_bytes() -> int:
-    """How many bytes of a matrix on the host are worked on at a time."""
+    """How many bytes of a matrix on the host are processed at a time."""
     return BLOCK if threads.allowed() == 1 else THREADED_BLOCK
 
 
 class Matrix:
-    """A matrix A, known by its products. A subclass gives these, ``shape`` and ``_prototype``."""
+    """A matrix A, known by its products. A subclass defines these, ``shape`` and ``_prototype``."""
 
     shape: tuple[int, int]
-    entries: Any  # where they are in memory, and their transpose
+    entries: Any  # if they are in memory; and their transpose
     transposed: Any
     _prototype: Array
 
     is_sparse = False
     has_slices: bool = False  # may ``slices`` be called?
-    are_slices_here: bool = True  # their entries, and not only their products?
-    # A slice of rows costs a dozen calls, 10 microseconds in NumPy: as much as its products with so
-    # many entries in a cache. On a device a dozen launches cost as much as far more entries.
+    are_slices_here: bool = True  # are their entries available, and not only their products?
+    # A slice of rows costs a dozen calls, 10 microseconds in NumPy: as much as its products with
+    # this many entries in a cache. On a device, a dozen launches cost as much as far more entries.
     entries_per_call: int = 2**12
-    takes_any_library = False  # are products those of the vectors' library, whichever that is?
-    known_by = "rows not in memory"  # in the words of a refusal, where the entries are not at hand
-    shares_passes = False  # do products wait for an evaluation, which does all in one data pass?
-    is_pass_expensive = False  # is a data pass so expensive that few are spent on constants?
-    is_lanczos_cheap = True  # do a few dozen data passes cost little relative to a run?
+    takes_any_library = False  # do products work in the vectors' library, whichever that is?
+    known_by = "rows not in memory"  # the words of a refusal if the entries are not available
+    # do products wait for an evaluation, which does everything in one data pass?
+    shares_passes = False
+    is_pass_expensive = False  # is a data pass so expensive that constants get only a few?
+    is_lanczos_cheap = True  # do a few dozen data passes cost little compared with a run?
 
     @property
     def prototype(self) -> Array:
-        """An empty vector of the library, dtype and device that the products work with."""
+        """An empty vector of the library, dtype and device that the products use."""
         return self._prototype
 
     def forward(self, *xs: Array) -> list[Array]:
@@ -112,11 +113,11 @@ class Matrix:
         raise NotImplementedError
 
     def slices(self, size: int, order: np.random.Generator | None = None) -> Iterator[RowSlice]:
-        """All rows, each once, in slices of about ``size`` neighbours: those cost one reading.
+        """All rows, each once, in slices of about ``size`` neighbours: one reading in all.
 
-        With ``order`` the slices come at random: for sums over rows that is as good as rows at
-        random, however the rows are sorted. Rows that are not in memory come block by block, and
-        only the slices of a block at random.
+        With ``order``, the slices come in random order: for sums over rows that is as good as
+        random rows, however the rows are sorted. Rows that are not in memory come block by block,
+        and only the slices within a block are shuffled.
         """
         raise NotImplementedError
 
@@ -134,12 +135,12 @@ class Matrix:
         weigh: Weigh | None = None,
         products: Array | None = None,
     ) -> tuple[Array, Array]:
-        """A x for every x, and A' w for so many ``weights`` w that ``weigh`` makes: one pass.
+        """A x for every x, and A' w for the ``weights`` vectors w that ``weigh`` makes: one pass.
 
-        All that is needed of a block of rows on the host is done while it is in the cache, by few
-        calls. In a stack NumPy multiplies vector by vector, which is faster than all at once but
-        for `has_small_products`. The products go into ``products``, where that is given. In the
-        precision of the x, if that is the higher one: a caller that passes float64 relies on it.
+        Everything that needs a block of rows on the host is done while it is in the cache, in few
+        calls. In a stack, NumPy multiplies vector by vector, which is faster than all at once
+        except with `has_small_products`. The products go into ``products``, if given. The precision
+        is that of the x, if it is the higher one: a caller that passes float64 relies on it.
         """
         kind, (rows, n) = np.result_type(self.prototype.dtype, *xs), self.shape
         points = np.array(xs, dtype=kind).reshape(len(xs), n)
@@ -173,7 +174,7 @@ class Matrix:
 
     @property
     def size(self) -> int:
-        """How many numbers a product has to read."""
+        """How many numbers a product must read."""
         return math.prod(self.shape)
 
     @cached_property
@@ -183,7 +184,7 @@ class Matrix:
 
     @property
     def norm_bound(self) -> float:
-        """A bound on |A| that costs one look at the entries."""
+        """A bound on |A| that costs one pass over the entries."""
         return self.frobenius
 
     @cached_property
@@ -192,17 +193,17 @@ class Matrix:
         return None
 
     def errors(self, epsilon: float, spectral: float) -> tuple[float, float, float]:
-        """Bounds on rounding errors: of a sum over the rows, of A x per |x|, of A' r per |r|.
+        """Bounds on the rounding errors of sums over the rows, of A x per |x|, of A' r per |r|.
 
         ``spectral`` is a bound on |A|, for a subclass that needs it. The image of a point is mixed
-        from others: between two refreshes that adds as much as the 64 units of `rounding_unit`.
+        from others: between two refreshes, that adds at most the 64 units of `rounding_unit`.
         """
         unit = rounding_unit(epsilon, *self.shape)
         return unit, unit * self.frobenius, unit * self.frobenius
 
     @cached_property
     def spectral_square(self) -> float:
-        """A bound on |A|², the largest eigenvalue of A'A and of AA', by Lanczos on the smaller."""
+        """A bound on |A|², the largest eigenvalue of A'A and AA', by Lanczos on the smaller one."""
         rows, n = self.shape
         steps = EXPENSIVE_LANCZOS_STEPS if self.is_pass_expensive else LANCZOS_STEPS
         bound = spectra.largest_eigenvalue_bound
@@ -213,7 +214,7 @@ class Matrix:
 
     @property
     def is_explicit(self) -> bool:
-        """May ``dense`` be called: are the entries there, and few enough?"""
+        """May ``dense`` be called: are the entries available, and few enough?"""
         return False
 
     @property
@@ -222,11 +223,11 @@ class Matrix:
         return self.is_explicit or self.is_sparse
 
     def on_host(self) -> Any:
-        """The entries in float64 on the host: NumPy, or SciPy's CSR where they are sparse."""
+        """The entries in float64 on the host: NumPy, or SciPy's CSR if they are sparse."""
         return self.dense()
 
     def dense(self) -> Host:
-        """The entries as a NumPy float64 array on the host, for the small factorisations."""
+        """The entries as a NumPy float64 array on the host, for small factorisations."""
         raise NotImplementedError(f"{type(self).__name__} has no entries in memory")
 
     @property
@@ -236,7 +237,7 @@ class Matrix:
 
     @property
     def signature(self) -> tuple[Any, ...]:
-        """Arrays that tell this matrix from every other, for a checkpoint."""
+        """Arrays that distinguish this matrix from every other, for a checkpoint."""
         return (self.entries,)
 
 
@@ -253,7 +254,7 @@ def _row_squares(entries: Any) -> Host:
 def rounded_up_roots(squares: Host, matrix: Matrix) -> Host | None:
     """The roots of sums of squares over rows of ``matrix``; None if they are not finite.
 
-    Their rounding errors are added, and underflow does not make them 0.
+    Rounding errors are added, and underflow does not make them 0.
     """
     unit = rounding_unit(arrays.epsilon(matrix.prototype), *matrix.shape)
     roots = np.maximum(np.sqrt(np.asarray(squares, dtype=np.float64)), 2.0**-60) * (1.0 + unit)
@@ -261,7 +262,7 @@ def rounded_up_roots(squares: Host, matrix: Matrix) -> Host | None:
 
 
 def random_pair(matrix: Matrix) -> tuple[Array, Array]:
-    """Two vectors x and r at random for A x and A' r, the same ones in every run."""
+    """Random vectors x and r for A x and A' r, the same ones in every run."""
     rng = np.random.default_rng(20240208)
     rows, n = matrix.shape
     x, r = rng.standard_normal(n), rng.standard_normal(rows)

@@ -22,15 +22,15 @@ from tiebreak.linalg.matrices.base import (
 )
 from tiebreak.linalg.matrices.streamed import Float64Rows
 
-CACHED_BYTES = 2**24  # of a matrix that stays in a cache anyhow, so that no pass need be shared
-CACHED_PAIR_BYTES = 2**21  # the same with `has_small_products`: shared passes are faster from it
-FEWEST_ROWS = 16  # of a block: with fewer, adding up the sums of blocks would count
+CACHED_BYTES = 2**24  # matrices up to this size stay in a cache anyway: no pass need be shared
+CACHED_PAIR_BYTES = 2**21  # with `has_small_products`: shared passes are faster from this size on
+FEWEST_ROWS = 16  # per block: with fewer, adding up the sums of blocks would take time
 DEVICE_BLOCK = 2**28  # bytes of a matrix on a device that are converted to float64 at a time
 FLOAT64_COPY_LIMIT = 2**25  # most entries in single precision that are kept in float64 too
 
 
 class Dense(Matrix):
-    """A matrix that is an array in memory, dense and of any library; nothing is copied."""
+    """A dense matrix in memory, of any array library; nothing is copied."""
 
     def __init__(self, entries: Any) -> None:
         self.entries = entries
@@ -39,7 +39,7 @@ class Dense(Matrix):
         self._prototype = self._zeros(0)
         if type(entries) is not np.ndarray:
             self.entries_per_call = 2**23
-        # Threads want the whole matrix: in blocks they take up to six times as long.
+        # Threads need the whole matrix: in blocks they take up to six times as long.
         is_plain = type(entries) is np.ndarray and entries.flags.c_contiguous
         if is_plain and entries.strides[0] <= BLOCK // 2 and threads.allowed() == 1:
             cached = CACHED_PAIR_BYTES if self.multiplies_pairs else CACHED_BYTES
@@ -62,7 +62,7 @@ class Dense(Matrix):
 
     @cached_property
     def _blocks(self) -> list[RowBlock]:
-        """In blocks that stay in the cache of the one thread from the first product to the last."""
+        """Blocks that stay in the cache of one thread from the first product to the last."""
         rows, n = self.shape
         size = max(FEWEST_ROWS, block_bytes() // (self.entries.itemsize * n))
         parts = (slice(i, i + size) for i in range(0, rows, size))
@@ -81,7 +81,7 @@ class Dense(Matrix):
     def frobenius(self) -> float:
         if type(self.entries) is np.ndarray:
             return arrays.norm(self.stored)
-        xp = namespace(self.entries)  # whose scalar product may end at 2^31 entries
+        xp = namespace(self.entries)  # its scalar product may fail beyond 2^31 entries
         return arrays.norm(xp.astype(xp.linalg.vector_norm(self.entries, axis=1), xp.float64))
 
     @cached_property
@@ -110,7 +110,7 @@ class Dense(Matrix):
 class Float64DeviceRows(Dense):
     """Entries on a device in single precision, converted block by block for vectors in float64.
 
-    For a few products with a matrix that is there already: a proof needs no more.
+    For a few products with a matrix that already exists: a proof needs no more.
     """
 
     is_lanczos_cheap = False
@@ -142,9 +142,10 @@ class Float64DeviceRows(Dense):
 
 
 class Fused(Dense):
-    """A dense matrix on a GPU, of which one reading gives products, losses and slopes together.
+    """A dense matrix on a GPU; one reading yields products, losses and slopes together.
 
-    Sums begin with a few terms in the precision of the entries and go on in float64: see errors.
+    Sums begin with a few terms in the precision of the entries and continue in float64: see
+    `errors`.
     """
 
     shares_passes = is_pass_expensive = True
@@ -165,7 +166,7 @@ class Fused(Dense):
         recipe = np.asarray(weights, dtype=np.float64)
         if target is None:
             target = self._zeros(self.shape[0])
-        if not xs:  # the pass wants a point: one that nobody needs
+        if not xs:  # the pass needs a point, even an unused one
             xs = [self._zeros(self.shape[1])]
             recipe = np.column_stack([recipe, np.zeros(len(recipe))])
         return cuda.sweep(self.entries, xs, known, recipe, target, kind, slopes, scale)
@@ -196,7 +197,7 @@ class Fused(Dense):
 
 
 def dense_matrix(entries: Any) -> Dense:
-    """A dense array as a matrix: read by the fused kernel, where that applies."""
+    """A dense array as a matrix: read by the fused kernel, if that applies."""
     if type(entries) is not np.ndarray:
         from tiebreak.linalg import cuda
 

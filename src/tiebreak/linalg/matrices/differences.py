@@ -1,4 +1,4 @@
-"""Differences of neighbours on a grid, by slices: of arrays of any library."""
+"""Differences of neighbours on a grid, by slicing, for arrays of any library."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tiebreak.linalg.matrices.base import Matrix
 
 
 class Differences(Matrix):
-    """x_{j+1} - x_j along every axis of a grid of this shape, one axis after the other.
+    """x_{j+1} - x_j along every axis of a grid of this shape, one axis after another.
 
-    With ``is_padded`` every axis has one difference for each point of the grid, 0 at its end: so
-    that the differences of a point stand in the same place for every axis.
+    With ``is_padded``, every axis has one difference per point of the grid, 0 at its end, so that
+    the differences of a point have the same index for every axis.
     """
 
     takes_any_library = True
@@ -55,7 +55,7 @@ class Differences(Matrix):
         return xp.reshape(total, (-1,))
 
     def _part(self, axis: int, first: int, last: int | None) -> tuple[slice, ...]:
-        """All of the grid, but along this axis from the first to the last."""
+        """The grid restricted, along this axis, to the points from the first to the last."""
         whole = (slice(None),) * len(self.grid)
         return (*whole[:axis], slice(first, last), *whole[axis + 1 :])
 
@@ -66,7 +66,7 @@ class Differences(Matrix):
 
     @property
     def frobenius(self) -> float:
-        """Two entries in each row, 1 and -1."""
+        """Each row has two entries, 1 and -1."""
         return math.sqrt(2.0 * self.shape[0])
 
     @property

@@ -1,4 +1,4 @@
-"""Linear operators: matrices that are nothing but their products."""
+"""Linear operators: matrices known only by their products."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tiebreak.linalg.matrices.base import Matrix, random_pair
 
 
 def is_operator(value: Any) -> bool:
-    """Is ``value`` known by its products alone?  Without importing what it may come from.
+    """Is ``value`` known by its products alone? Does not import the library it may come from.
 
     A scipy.sparse.linalg.LinearOperator or an operator of PyLops has ``matvec`` and ``rmatvec``;
-    anything else needs ``@`` and ``.H`` or ``.T``, and nothing that makes it an array.
+    anything else needs ``@`` and ``.H`` or ``.T``, and must not be an array.
     """
     if arrays.is_array(value) or arrays.is_sparse(value) or hasattr(value, "__array__"):
         return False
@@ -28,9 +28,9 @@ def is_operator(value: Any) -> bool:
 
 
 class Operator(Matrix):
-    """A matrix that is nothing but its products, A x and A' r; the entries are never asked for.
+    """A matrix known only by its products A x and A' r; its entries are never needed.
 
-    With ``is_symmetric`` A' = A, and no adjoint is asked for. NumPy's float64, or its float32 if
+    With ``is_symmetric``, A' = A and no adjoint is needed. It uses NumPy's float64, or float32 if
     that is the operator's dtype.
     """
 
@@ -48,7 +48,7 @@ class Operator(Matrix):
 
     @staticmethod
     def _adjoint_of(operator: Any) -> Any:
-        """r -> A' r, whatever it is called."""
+        """r -> A' r, whatever its name is."""
         if hasattr(operator, "rmatvec"):
             return operator.rmatvec
         for name in ("H", "T"):
@@ -63,14 +63,14 @@ class Operator(Matrix):
         return [self._product(self._apply_adjoint, r, self.shape[1]) for r in rs]
 
     def _product(self, apply: Any, x: Array, length: int) -> Array:
-        """A copy of its own: an operator may use its buffer again, or write into its argument."""
+        """The product as a copy: an operator may reuse its buffer, or write into its argument."""
         result = np.array(apply(x.copy()), dtype=self.prototype.dtype)
         return result.reshape(length)
 
     def adjoint_mismatch(self) -> float:
         """|<A x, r> - <x, A' r>| in units of rounding of |A x||r| + |x||A' r|; nan if not finite.
 
-        For x and r at random: 0 up to rounding, unless ``rmatvec`` is not the adjoint.
+        For random x and r: 0 up to rounding, unless ``rmatvec`` is not the adjoint.
         """
         x, r = random_pair(self)
         image, back = self.signature
@@ -86,7 +86,7 @@ class Operator(Matrix):
 
     @cached_property
     def frobenius(self) -> float:
-        """sqrt(rank) |A| at most: a bound."""
+        """A bound: at most sqrt(rank) |A|."""
         return math.sqrt(min(self.shape) * max(self.spectral_square, 0.0))
 
     @property

@@ -1,4 +1,4 @@
-"""One matrix several times on the diagonal: the same data for several vectors side by side."""
+"""One matrix several times on the diagonal: the same data for several vectors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Copies:
 
 
 class Repeated(Matrix):
-    """diag(A, ..., A), ``copies`` times: x is so many vectors of A, one after the other.
+    """diag(A, ..., A), ``copies`` times: x consists of as many vectors for A, one after another.
 
     All of them are multiplied in one pass over A, whatever A is.
     """
@@ -38,19 +38,19 @@ class Repeated(Matrix):
         rows, n = block.shape
         self.shape = (copies * rows, copies * n)
         self._prototype = block.prototype
-        # A GPU's pass has kernels for one vector of targets: there plain products are made.
+        # A GPU's kernels handle one vector of targets: here plain products are used.
         self.shares_passes: bool = block.shares_passes and not isinstance(block, Fused)
         self.entries_per_call = block.entries_per_call
         self.has_slices, self.is_pass_expensive = block.has_slices, block.is_pass_expensive
         self.is_lanczos_cheap: bool = block.is_lanczos_cheap
 
     def _parts(self, xs: Sequence[Array]) -> list[Array]:
-        """All vectors of A that make up the xs."""
+        """All vectors for A that make up the xs."""
         size = xs[0].shape[0] // self.copies if xs else 0
         return [x[k * size : (k + 1) * size] for x in xs for k in range(self.copies)]
 
     def _joined(self, parts: Sequence[Array]) -> list[Array]:
-        """The other way round."""
+        """The inverse of `_parts`."""
         groups = [parts[i : i + self.copies] for i in range(0, len(parts), self.copies)]
         return [namespace(group[0]).concat(list(group)) for group in groups]
 
@@ -67,7 +67,7 @@ class Repeated(Matrix):
         weigh: Weigh | None = None,
         products: Array | None = None,
     ) -> tuple[Array, Array]:
-        """As of every matrix; ``weigh`` gets the places of some rows of A in all of its copies."""
+        """As for every matrix; ``weigh`` gets the indices of some rows of A in all copies."""
         (rows, n), copies = self.block.shape, self.copies
         if products is None:
             kind = np.result_type(self.prototype.dtype, *xs)
@@ -80,7 +80,7 @@ class Repeated(Matrix):
             found = weigh(places, fresh.reshape(len(xs), len(places)))
             return found.reshape(weights * copies, -1)
 
-        flat = products.reshape(len(xs) * copies, rows)  # the same memory, for it is in one piece
+        flat = products.reshape(len(xs) * copies, rows)  # the same memory, because it is contiguous
         assert np.shares_memory(flat, products) or not products.size
         inner = None if weigh is None else of_block
         _, sums = self.block.sweep(self._parts(xs), weights * copies, inner, flat)
@@ -103,12 +103,12 @@ class Repeated(Matrix):
 
     @cached_property
     def column_shares(self) -> Host | None:
-        """Over |A|_F, as `errors` are: sum_k |A x_k| is at least the length of all of them."""
+        """Over |A|_F, like `errors`: sum_k |A x_k| is at least the length of all of them."""
         shares = self.block.column_shares
         return None if shares is None else np.tile(shares, self.copies)
 
     def errors(self, epsilon: float, spectral: float) -> tuple[float, float, float]:
-        # Those of A in every copy, so that their squares add up as the squares of the parts do.
+        # The shares of A in every copy, so that their squares add up like the squares of the parts.
         _, of_image, of_adjoint = self.block.errors(epsilon, spectral)
         return rounding_unit(epsilon, *self.shape), of_image, of_adjoint
 

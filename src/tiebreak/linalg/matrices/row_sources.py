@@ -1,4 +1,4 @@
-"""Where streamed rows come from: files of NumPy, Zarr and Parquet, and any object with rows."""
+"""Where streamed rows come from: NumPy, Zarr and Parquet files, and any object with rows."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ import numpy as np
 
 from tiebreak.linalg.arrays import Host
 
-BATCH_ROWS = 2**16  # rows of Parquet that are read at a time, where all of them are wanted
-NUMBER_KINDS = "fiub"  # of the dtypes that are bool, whole or real numbers
+BATCH_ROWS = 2**16  # rows of Parquet that are read at a time if all of them are needed
+NUMBER_KINDS = "fiub"  # kinds of dtypes that are bool, whole or real numbers
 
 
 class RowSource(Protocol):
     """Where the rows are."""
 
     shape: tuple[int, int]
-    dtype: np.dtype[Any]  # as they are stored
+    dtype: np.dtype[Any]  # the dtype as stored
     chunk_rows: int  # so many rows are stored as one chunk, and read as a whole or twice
-    files: Sequence[str | os.PathLike[str]]  # that hold all the rows; none if that is not so
+    # the files that hold all the rows; empty if that is not so
+    files: Sequence[str | os.PathLike[str]]
 
     def parts(self, rows: int, buffers: Sequence[Host]) -> Iterator[tuple[int, Host]]:
-        """All rows in order: (the first one's number, at most ``rows`` of them).
+        """All rows in order, as pairs: the number of the first, and at most ``rows`` of them.
 
-        Part k is in buffer k modulo their number, or is memory of the source's own.
+        Part k is in buffer k modulo their number, or in the source's own memory.
         """
 
 
@@ -48,7 +49,7 @@ def open_source(source: Any, columns: Any, target: Any) -> RowSource:
         return ParquetRows("Streamed", source, columns, target)
     if columns is not None or target is not None:
         name = "columns" if columns is not None else "target"
-        raise ValueError(f"Streamed: {name} must be None where the source is no Parquet file")
+        raise ValueError(f"Streamed: {name} must be None if the source is not a Parquet file")
     files = [source] if is_path else []
     if is_path:
         source = (_zarr_array if suffix == ".zarr" else _npy_array)(source)
@@ -59,7 +60,7 @@ def open_source(source: Any, columns: Any, target: Any) -> RowSource:
 
 
 def _check_rows(source: Any) -> None:
-    """Raise an error unless ``source`` is a matrix of numbers that has rows source[i:j]."""
+    """Raise an error unless ``source`` is a matrix of numbers with rows source[i:j]."""
     if not all(hasattr(source, name) for name in ("shape", "dtype", "__getitem__")):
         raise TypeError(
             "Streamed: source must be a path or have shape, dtype and rows source[i:j], "
@@ -99,7 +100,8 @@ def _zarr_array(path: Any) -> Any:
 
 
 def _dtype_of(source: Any) -> Any:
-    return np.dtype(getattr(source.dtype, "numpy_dtype", source.dtype))  # tensorstore wraps NumPy's
+    # tensorstore wraps NumPy's dtype
+    return np.dtype(getattr(source.dtype, "numpy_dtype", source.dtype))
 
 
 class SlicedRows:
@@ -126,14 +128,14 @@ class SlicedRows:
 
 
 class FileRows(SlicedRows):
-    """Rows of a numpy.memmap that is a whole file in the order of its rows: plain reads.
+    """Rows of a numpy.memmap that maps a whole file row by row, by plain reads.
 
     Reading into a buffer is faster than page faults, and the operating system reads ahead.
     """
 
     @staticmethod
     def fits(source: Any) -> bool:
-        """Is it such a memmap, not a view of one and not a private copy?"""
+        """Is it a memmap of this kind, not a view of one or a private copy?"""
         return (
             type(source) is np.memmap
             and isinstance(source.base, mmap.mmap)
@@ -158,7 +160,7 @@ class FileRows(SlicedRows):
 
 
 class ParquetRows:
-    """Rows of Parquet files, one after the other; some columns are the matrix, one the target."""
+    """Rows of Parquet files, one after another; some columns are the matrix, one the target."""
 
     chunk_rows = 1
 
@@ -190,7 +192,7 @@ class ParquetRows:
         self.target: Host | None = None if target is None else self._column(target)
 
     def _open(self, owner: str) -> list[Any]:
-        """The files, whose columns must be the same."""
+        """Open the files, whose columns must agree."""
         from pyarrow import ArrowInvalid
 
         files: list[Any] = []
@@ -202,7 +204,7 @@ class ParquetRows:
             if not files[-1].schema_arrow.equals(files[0].schema_arrow):
                 raise ValueError(
                     f"{owner}: Parquet files must have the same columns, "
-                    f"got others in {path.name} than in {self.paths[0].name}"
+                    f"got different ones in {path.name} and {self.paths[0].name}"
                 )
         return files
 
@@ -232,7 +234,7 @@ class ParquetRows:
 
 
 def _check_column(owner: str, needed: str, schema: Any, path: Path, name: str) -> None:
-    """Raise an error unless the file has a column of that name, with numbers."""
+    """Raise an error unless the file has a numeric column of that name."""
     if name not in schema.names:
         raise ValueError(f"{owner}: {needed} of {path}, got {name!r}")
     if _dtype_in(schema, name).kind not in NUMBER_KINDS:
@@ -241,7 +243,7 @@ def _check_column(owner: str, needed: str, schema: Any, path: Path, name: str) -
 
 
 def _dtype_in(schema: Any, name: str) -> Any:
-    """What NumPy makes of a column of Parquet; object where that is no array of numbers."""
+    """The NumPy dtype of a Parquet column; object if it is not an array of numbers."""
     try:
         return np.dtype(schema.field(name).type.to_pandas_dtype())
     except NotImplementedError:
@@ -249,7 +251,7 @@ def _dtype_in(schema: Any, name: str) -> Any:
 
 
 def _parquet_paths(owner: str, source: Any) -> list[Path]:
-    """The files: one, a list of them, or those of a folder in the order of their names."""
+    """The files: one, a list of them, or those of a folder in alphabetical order."""
     given = [source] if isinstance(source, str | os.PathLike) else list(source)
     if not given or not all(isinstance(path, str | os.PathLike) for path in given):
         raise TypeError(f"{owner}: source must be a path or a list of paths of Parquet files")

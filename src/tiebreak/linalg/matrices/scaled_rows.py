@@ -1,4 +1,4 @@
-"""Matrices with some rows left out, or with rows multiplied by numbers: for weights of rows."""
+"""Matrices with some rows left out, or with rows multiplied by numbers: for row weights."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def taken(array: Array, kept: Host) -> Array:
 
 
 def with_scaled_rows(matrix: Matrix, factors: Array) -> Matrix:
-    """Each row times its factor: a copy where the matrix is in memory and not very large."""
+    """Each row times its factor: a copy if the matrix is in memory and not very large."""
     if matrix.is_sparse:
         by_row = np.repeat(factors, np.diff(matrix.entries.indptr))
         A = matrix.entries
@@ -44,7 +44,7 @@ def with_scaled_rows(matrix: Matrix, factors: Array) -> Matrix:
 
 
 class ScaledRows(Matrix):
-    """Rows times factors, known by products: for operators, and for entries on a device."""
+    """Rows times factors, known by products: for operators and for entries on a device."""
 
     def __init__(self, matrix: Matrix, factors: Array) -> None:
         self.matrix: Matrix = matrix
@@ -87,7 +87,7 @@ class ScaledRowBlocks(RowBlocks):
     @cached_property
     def frobenius(self) -> float:
         norms = (arrays.norm(np.ravel(block).astype(np.float64)) for _, block in self.blocks())
-        # 1e-6 is more than the rounding errors of a sum of 1e9 squares.
+        # 1e-6 is more than the rounding error of a sum of 1e9 squares.
         return arrays.norm(np.array([*norms, 0.0])) * (1.0 + 1e-6)
 
     @property

@@ -1,4 +1,4 @@
-"""Sparse matrices of SciPy, whose products threads share."""
+"""Sparse matrices of SciPy, with products shared among threads."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ from tiebreak.linalg.matrices.base import (
 )
 from tiebreak.linalg.sizes import DENSE_LIMIT
 
-COPY_LIMIT = 2**27  # most non-zeros of a sparse matrix that is kept a second time, transposed
-THREAD_NONZEROS = 2**18  # non-zeros of a sparse matrix that are worth a thread
+COPY_LIMIT = 2**27  # non-zeros up to which a sparse matrix is also kept transposed
+THREAD_NONZEROS = 2**18  # non-zeros that are worth a thread
 
 
 class Sparse(Matrix):
-    """A scipy.sparse matrix in CSR form, never made dense for a product, which threads share.
+    """A scipy.sparse matrix in CSR form; products never make it dense, and are shared by threads.
 
-    Vector by vector: a product with two columns at once reads the indices only once, but is a tenth
-    faster at best (columns of a text) and a quarter slower at worst (no column is frequent).
+    Products are computed vector by vector: two columns at once read the indices only once, but that
+    is a tenth faster at best (columns of a text) and a quarter slower at worst (no frequent
+    column).
     """
 
     is_sparse = True
@@ -46,7 +47,8 @@ class Sparse(Matrix):
         return self._columns.products(rs)
 
     has_slices = True
-    _cut: tuple[int, list[RowSlice]] = (0, [])  # slices of this size, for they take long to make
+    # slices of this size, kept because they take long to make
+    _cut: tuple[int, list[RowSlice]] = (0, [])
 
     def slices(self, size: int, order: np.random.Generator | None = None) -> Iterator[RowSlice]:
         if self._cut[0] != size:
@@ -67,7 +69,7 @@ class Sparse(Matrix):
 
     @cached_property
     def _columns(self) -> RowParts:
-        """A', by its own rows where that is no large copy: a fifth faster than by A's rows."""
+        """A', stored by its rows unless that copy is too large: a fifth faster than by A's rows."""
         return RowParts(self.transposed.tocsr() if self.size <= COPY_LIMIT else self.transposed)
 
     @property
@@ -81,7 +83,7 @@ class Sparse(Matrix):
 
     @cached_property
     def norm_bound(self) -> float:
-        """The root of the largest sums over a row and over a column, or |A|_F if that is less."""
+        """The root of the largest row sum times the largest column sum, or |A|_F if smaller."""
         sizes, unit = abs(self.entries), rounding_unit(2.0**-52, *self.shape)
         sums = (np.asarray(sizes.sum(axis=axis)) for axis in (1, 0))
         across, down = (float(np.max(some, initial=0.0)) for some in sums)
@@ -94,13 +96,13 @@ class Sparse(Matrix):
         return rounded_up_roots(squares, self)
 
     def errors(self, epsilon: float, spectral: float) -> tuple[float, float, float]:
-        # A sum has no more terms than a row, or a column, has entries.
+        # A sum has no more terms than a row or column has entries.
         across, down = (rounding_unit(epsilon, count) for count in self._longest)
         return rounding_unit(epsilon, *self.shape), across * self.frobenius, down * self.frobenius
 
     @cached_property
     def _longest(self) -> tuple[int, int]:
-        """The most entries of a row, and of a column."""
+        """The largest number of entries in a row, and in a column."""
         in_rows = np.diff(self.entries.indptr)
         in_columns = np.bincount(self.entries.indices, minlength=1)
         return int(np.max(in_rows, initial=0)), int(np.max(in_columns))
@@ -123,10 +125,10 @@ class Sparse(Matrix):
 
 
 class RowParts:
-    """A sparse matrix in parts of some rows each, one for a thread: SciPy's product takes only one.
+    """A sparse matrix split by rows, one part per thread: SciPy's product uses only one.
 
-    The parts are views and have about as many non-zeros. A row is summed up as in the whole
-    matrix, so that the number of threads changes no bit.
+    The parts are views with about equally many non-zeros. Each row is summed as in the whole
+    matrix, so the number of threads does not change a bit.
     """
 
     def __init__(self, whole: Any) -> None:
@@ -137,11 +139,11 @@ class RowParts:
         self.parts: list[Any] = _split(whole, count) if can_be_split else [whole]
 
     def __reduce__(self) -> Any:
-        """Split anew where it is copied to: a copy of a view would be one of its own."""
+        """Split again after copying: a copy of a view would hold its own data."""
         return RowParts, (self.whole,)
 
     def products(self, xs: Sequence[Array]) -> list[Array]:
-        """The matrix times every x: a thread for every x, or else for every part."""
+        """The matrix times every x: one thread per x, or else per part."""
         if not (self.is_threaded and xs):
             return _times(self.whole, xs)
         if len(xs) >= len(self.parts):
@@ -156,7 +158,7 @@ def _times(A: Any, xs: Sequence[Array]) -> list[Array]:
 
 
 def _split(A: Any, count: int) -> list[Any]:
-    """A matrix in CSR form as ``count`` parts, or fewer, of whole rows."""
+    """A matrix in CSR form as at most ``count`` parts of whole rows."""
     inner = np.searchsorted(A.indptr, np.arange(1, count) * (A.nnz / count))
     return _parts(A, np.unique([0, *inner, A.shape[0]]))
 
@@ -167,7 +169,7 @@ def _parts(A: Any, ends: Sequence[int] | Host) -> list[Any]:
     for i, j in pairwise(ends):
         here = slice(A.indptr[i], A.indptr[j])
         part = type(A)((j - i, A.shape[1]), dtype=A.dtype)
-        # One by one, for the constructor would copy what is a small part of something large.
+        # Built step by step, because the constructor would copy a small part of something large.
         part.data, part.indices = A.data[here], A.indices[here]
         part.indptr = A.indptr[i : j + 1] - A.indptr[i]
         parts.append(part)

@@ -1,7 +1,7 @@
 """Matrices whose rows come block by block: streamed from a file, or from another precision.
 
-Of a matrix larger than memory a data pass reads every byte once. While one block is worked on, a
-thread reads the next one, so that a pass takes as long as the longer of reading and computing.
+For a matrix larger than memory, a data pass reads every byte once. While one block is processed, a
+thread reads the next one, so a pass takes as long as the longer of reading and computing.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ from tiebreak.linalg.sizes import DENSE_LIMIT
 class RowBlocks(Matrix):
     """A matrix whose rows come block by block, each block once in a data pass.
 
-    A subclass gives ``shape``, ``prototype``, ``frobenius`` and ``blocks()``.
+    A subclass defines ``shape``, ``prototype``, ``frobenius`` and ``blocks()``.
     """
 
     shares_passes = is_pass_expensive = True
     is_lanczos_cheap = False
-    on_progress: Callable[[int], object] | None = None  # called after a block with the rows done
+    # called after each block with the number of rows done
+    on_progress: Callable[[int], object] | None = None
 
     @property
     def in_float64(self) -> Matrix | None:
@@ -85,31 +86,30 @@ class Float64Rows(RowBlocks):
 
 
 class Streamed(RowBlocks, FromData, keyword=""):
-    """A matrix whose rows stay on a disk (or wherever they are) and are read in every pass.
+    """A matrix whose rows stay on disk (or elsewhere) and are read in every pass.
 
         A = tb.Streamed("train.npy")
         tb.solve(tb.Problem(lower=tb.LeastSquares(A, b), upper=tb.SquaredNorm()))
 
-    Memory: two buffers that share ``block`` bytes, and a few vectors of the length of a row and of
-    a column. One pass at the start finds |A|_F and entries that are not finite. NumPy's float32
-    stays float32, all other numbers become float64, block by block.
+    It needs memory for two buffers that share ``block`` bytes, and for a few vectors as long as a
+    row or a column. One pass at the start computes |A|_F and finds entries that are not finite.
+    NumPy's float32 stays float32, all other numbers become float64, block by block.
 
-    A file that was written since is noticed by ``solve``, ``certify`` and ``compare``, by its size
-    and its time, and read anew. A source that is no such file (a memmap that can be written, an
-    array of Zarr, an object with rows) is read once by each of these calls, to see whether it is
-    still the same.
+    If a file has changed, ``solve``, ``certify`` and ``compare`` notice by its size and time, and
+    read it again. Other sources (a writable memmap, a Zarr array, an object with rows) are read
+    once by each of these calls, to see whether they have changed.
 
     Args:
-        source: the path of a .npy file; the path of a Parquet file or of a folder of them, or a
-            list of such files (needs pyarrow); a numpy.memmap; a Zarr array; or any object with
-            ``shape``, ``dtype`` and rows ``source[i:j]``, such as a dataset of h5py.
+        source: the path of a .npy file; the path of a Parquet file, of a folder of them, or a list
+            of them (needs pyarrow); a numpy.memmap; a Zarr array; or any object with ``shape``,
+            ``dtype`` and rows ``source[i:j]``, such as a dataset of h5py.
         block: bytes of memory for the rows that are read at a time.
-        columns: of a Parquet file: the names of the columns that are A, in this order; all but
+        columns: for Parquet files, the names of the columns that form A, in this order; all but
             ``target`` if None.
-        target: of a Parquet file: the name of one more column, read into the vector ``target``.
+        target: for Parquet files, the name of one more column, read into the vector ``target``.
 
     Attributes:
-        bytes_read: bytes of rows that were read so far (of a Parquet file: as numbers, unpacked).
+        bytes_read: bytes of rows read so far (for Parquet files, as unpacked numbers).
         target: the vector b or y of a Parquet file, None if not asked for.
 
     Examples:
@@ -139,7 +139,7 @@ class Streamed(RowBlocks, FromData, keyword=""):
         self._prototype = np.empty(0, dtype=np.float32 if is_single else np.float64)
         self.bytes_read: int = 0
         self.target: Host | None = getattr(self.source, "target", None)
-        # Two buffers: one is read into while the other is worked on.
+        # Two buffers: one is filled while the other is processed.
         width = self._prototype.itemsize * self.shape[1]
         chunk = self.source.chunk_rows
         self._rows = max(1, self.block // 2 // width // chunk) * chunk
@@ -147,7 +147,7 @@ class Streamed(RowBlocks, FromData, keyword=""):
         self._squares = self._checked_squares()
 
     def _checked_squares(self) -> float:
-        """|A|_F² in float64, by the one pass that also finds entries that are not finite."""
+        """|A|_F² in float64, by the pass that also finds entries that are not finite."""
         total, found = 0.0, []
         for rows, block in self._read():
             flat = block.reshape(-1)
@@ -168,15 +168,15 @@ class Streamed(RowBlocks, FromData, keyword=""):
         return total
 
     def current(self) -> Streamed:
-        """The same with the rows that the source holds now: itself, if none has changed."""
+        """The matrix with the rows that the source holds now: itself, if none has changed."""
         files = self.source.files
         now = stamps(files) if files else [checksums(block) for _, block in self._read()]
         if now == self._before:
             return self
-        if self.target is not None:  # a vector that somebody has taken from here already
+        if self.target is not None:  # someone may already have taken this vector
             raise ValueError(
                 "Streamed: source must hold the same rows and target as when it was opened, got "
-                "files that were written since; open them again"
+                "files that have changed; open them again"
             )
         return Streamed(self._given, self.block, columns=self._columns)
 
@@ -197,7 +197,7 @@ class Streamed(RowBlocks, FromData, keyword=""):
         return result
 
     def blocks(self) -> Iterator[RowBlock]:
-        """All rows in order; for one thread in tiles that stay in its cache for all products."""
+        """All rows in order; with one thread, in tiles that stay in its cache for all products."""
         for rows, block in self._read():
             for start in range(0, len(block), self._tile):
                 tile = block[start : start + self._tile]
