@@ -20,7 +20,7 @@ import tiebreak as tb
 try:
     import cvxpy as cp
 except ImportError:
-    raise SystemExit("skipped: needs CVXPY, pip install 'tiebreak[cvxpy]'") from None
+    raise SystemExit("skipped: needs CVXPY, pip install cvxpy") from None
 
 rng = np.random.default_rng(1)
 weeks, indices = 104, 20

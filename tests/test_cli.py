@@ -194,7 +194,10 @@ def test_without_matplotlib_there_is_no_plot_and_no_error(here, capsys, monkeypa
     without("matplotlib", monkeypatch)
     assert main(["solve", "p.toml"]) == 0
     said = capsys.readouterr().out
-    assert "  no plot     plotting needs matplotlib: pip install 'tiebreak[plot]'\n" in said
+    assert (
+        "  no plot     plotting needs matplotlib: pip install matplotlib (tiebreak's extra [plot])\n"
+        in said
+    )
     assert names(here / "out") == ["report.json", "x.npy"]
 
 
@@ -365,7 +368,8 @@ def test_the_sentence_of_solve_is_passed_on(here, capsys, text, arguments, optio
 def test_without_scikit_learn_the_install_line_is_said(here, capsys, monkeypatch):
     without("sklearn", monkeypatch)
     assert main(["demo"]) == 2
-    sentence = "the breast cancer data needs scikit-learn: pip install 'tiebreak[sklearn]'"
+    sentence = "the breast cancer data needs scikit-learn: pip install scikit-learn "
+    sentence += "(tiebreak's extra [sklearn])"
     assert capsys.readouterr().err == f"tiebreak: {sentence}\n"
     assert not os.path.exists("out")
 

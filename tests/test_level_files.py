@@ -119,7 +119,7 @@ x = "x.csv"
         (TWO + '[lower]\nkind = "L1"\n', "[[level]] excludes the table [lower]"),
         (TWO + "[error_bound]\norder = 2\n", "[[level]] excludes the table [error_bound]"),
         (FIRST + '[[level]]\nname = "x"\n', "[level 2] lacks the key 'kind'; " + FUNCTION_KINDS),
-        (FIRST + '[[level]]\nkind = "L2"\nweigth = 1\n', "[level 2] has no key 'weigth' (did you mean 'weight'?); known keys are center, name, penalty, slack, weight"),
+        (FIRST + '[[level]]\nkind = "L2"\nweigth = 1\n', "[level 2] has no key 'weigth' (did you mean 'weight'?); known keys are center, name, penalty, sense, slack, weight"),
         (FIRST + '[level.penalty]\nkind = "Ball"\n' + LAST, "[level 1.penalty] has the unknown kind 'Ball'; " + PENALTY_KINDS),
         (FIRST + "slack = -1.0\n" + LAST, "[level 1] Level: slack must be a non-negative finite number, got -1.0"),
         (FIRST + 'slack = "1 %"\n' + LAST, "[level 1] Level: slack must be a number in the level's own units or a Slack, such as Slack(relative=0.01) for 1 % of its best value, got '1 %'"),
@@ -209,3 +209,13 @@ def test_a_level_without_end_exits_with_1_and_what_solve_refuses_with_2(here, ca
     (here / "p.toml").write_text(THREE + '[solve]\ncheckpoint = "run.npz"\n')
     assert main(["solve", "p.toml"]) == 2
     assert "checkpoint does not apply" in capsys.readouterr().err
+
+
+def test_a_level_in_a_file_may_be_maximised(tmp_path):
+    (tmp_path / "p.toml").write_text(
+        '[[level]]\nkind = "Linear"\nc = [1.0, 3.0]\nsense = "max"\n'
+        '[[level]]\nkind = "SquaredNorm"\n[domain]\nkind = "Simplex"\n'
+    )
+    result = tb.solve(read_problem(tmp_path / "p.toml")[0])
+    assert result.x == pytest.approx([0.0, 1.0])
+    assert result.levels["level 1"].value == pytest.approx(3.0)

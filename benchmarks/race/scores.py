@@ -238,7 +238,7 @@ def profile(path: Path, lines: Sequence[Line]) -> str:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        return "no picture, for matplotlib is missing: pip install 'tiebreak[plot]'"
+        return "no picture, because matplotlib is missing: pip install matplotlib"
     from tiebreak.experiments.figures import LineStyle, style_of
 
     styles = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -62,12 +63,13 @@ class Slack:
 
 @dataclass(frozen=True)
 class Level(FromData):
-    """An objective to be minimised, with a name for the report.
+    """An objective to be minimised or maximised, with a name for the report.
 
     Args:
         objective: a function such as LeastSquares(A, b), a penalty such as L1(), or a sum.
         name: for the report; "level 1" and so on if None.
         slack: how much worse it may get for later levels: a number (absolute) or a `Slack`.
+        sense: "min", or "max" for a linear objective; reports keep your sign.
 
     Examples:
         >>> cost = tb.Level(tb.Linear([1, 2]), name="cost", slack=tb.Slack(relative=0.1))
@@ -79,6 +81,7 @@ class Level(FromData):
     objective: Function | Penalty
     name: str | None = None
     slack: float | Slack = 0.0
+    sense: str = "min"
 
     def __post_init__(self) -> None:
         kind = Function | Penalty
@@ -95,8 +98,26 @@ class Level(FromData):
         if not isinstance(self.slack, Slack):
             checks.at_least("Level", "slack", self.slack)
             assign(self, "slack", Slack(absolute=float(self.slack)))
-        remember(self, Level, objective=self.objective, name=self.name, slack=self.slack)
+        if self.sense not in ("min", "max"):
+            raise ValueError(f"Level: sense must be 'min' or 'max', got {self.sense!r}")
+        given = {"objective": self.objective, "name": self.name, "slack": self.slack}
+        remember(self, Level, **given, sense=self.sense)
         assign(self, "objective", known(self.objective))
+        if self.sign < 0 and getattr(self.objective, "negative", None) is None:
+            raise ValueError(
+                "Level: objective must be linear, such as Linear(c), to be maximised, got "
+                f"{checks.what_it_is(self.objective)}; minimise the negative of a concave function"
+            )
+
+    @property
+    def sign(self) -> int:
+        """1 if it is minimised, -1 if it is maximised."""
+        return 1 if self.sense == "min" else -1
+
+    @cached_property
+    def minimised(self) -> Function | Penalty:
+        """What is minimised: the objective, or its negative."""
+        return self.objective if self.sign > 0 else self.objective.negative  # type: ignore[union-attr]
 
     @property
     def rule(self) -> Slack:
@@ -191,7 +212,7 @@ class Levels(FromData):
 
     @property
     def _objectives(self) -> tuple[Function | Penalty, ...]:
-        return tuple(level.objective for level in self.levels)
+        return tuple(level.minimised for level in self.levels)
 
     @property
     def variables(self) -> tuple[Any, ...] | None:
@@ -206,14 +227,14 @@ class Levels(FromData):
 
     def values(self, x: Array) -> list[tuple[float, float]]:
         """The value of each level at x, with a bound on the rounding error of its terms."""
-        return [value_with_error(objective, x) for objective in self._objectives]
+        return [value_with_error(level.objective, x) for level in self.levels]
 
     def violations(self, x: Array) -> list[Violation]:
         """The constraints that x violates."""
         return self.problem().violations(x)
 
     def pairs(self) -> tuple[Problem, ...]:
-        """The first level with each of the others, as a `Problem`."""
+        """The first level with each of the others, as a `Problem` in which all are minimised."""
         lower, *others = self._objectives
         return tuple(
             Problem(upper=upper, lower=lower, domain=self.domain, radius=self.radius)
@@ -221,7 +242,7 @@ class Levels(FromData):
         )
 
     def problem(self) -> Problem:
-        """The first two levels as a `Problem`."""
+        """The first two levels as a `Problem` in which both are minimised."""
         lower, upper = self._objectives[:2]
         return Problem(upper=upper, lower=lower, domain=self.domain, radius=self.radius)
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -131,8 +131,22 @@ def mixed(p: Point, q: Point, weight: float) -> Point:
     return Point(x, upper, lower, reach)
 
 
+class _ByName:
+    """Says what to write to somebody who does not name the two levels."""
+
+    def __new__(cls, *unnamed: object, **named: object) -> Self:
+        lacking = [name for name in ("upper", "lower") if named and name not in named]
+        if unnamed or lacking:
+            got = f"no {' and no '.join(lacking)}" if lacking else f"{len(unnamed)} without a name"
+            raise TypeError(
+                "Problem: upper and lower must be given by name, as in Problem(upper=f, lower=g), "
+                f"which minimises f over all minimisers of g, got {got}"
+            )
+        return super().__new__(cls)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Problem(FromData):
+class Problem(_ByName, FromData):
     """Minimise ``upper`` over all minimisers of ``lower`` on ``domain``.
 
         min f(x)   subject to   x in argmin_{z in Z} g(z)

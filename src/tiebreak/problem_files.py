@@ -38,6 +38,7 @@ and with more than two priorities, instead of [upper] and [lower], the most impo
     [[level]]
     name = "fit"                  # optional, for the report
     slack = { relative = 0.01 }   # optional, as in Slack(...); a number is absolute
+    sense = "min"                 # optional; "max" for a linear objective
     kind = "LeastSquares"         # and so on, [level.penalty] too
 
     [[level]]
@@ -75,7 +76,7 @@ LABELS = ("groups",)  # arguments that hold whole numbers
 LEVELS = ("upper", "lower")
 TABLES = (*LEVELS, "level", "domain", "error_bound", "method", "solve", "output")
 SEVERAL = ("level", "domain")  # may occur more than once: [[level]]
-ABOUT_LEVEL = ("name", "slack")  # keys of [[level]] that do not describe its function
+ABOUT_LEVEL = ("name", "slack", "sense")  # keys of [[level]] that do not describe its function
 OUTPUT = {"x": "x.npy", "report": "report.json", "plot": "plot.png"}
 OUTPUT_ENDINGS = {"x": (".npy", ".csv"), "report": (".json",), "plot": (".png", ".pdf", ".svg")}
 
@@ -169,7 +170,7 @@ def _levels(content: Table, folder: Path) -> Levels:
         if isinstance(slack, dict):
             slack = _call(f"{name}.slack", Slack, slack, folder)
         try:
-            found.append(Level(objective, table.get("name"), slack))
+            found.append(Level(objective, table.get("name"), slack, table.get("sense", "min")))
         except (ValueError, TypeError) as error:
             raise ValueError(f"[{name}] {error}") from None
     domain = _domain(content.get("domain", {"kind": "Space"}), folder)

@@ -597,7 +597,17 @@ WRONG = {
     "Problem upper": (
         lambda: small(upper=lambda x: x),
         TypeError,
-        "Problem: upper must be a function such as LeastSquares(A, b), Smooth(value, gradient), L1(0.1) or a sum of them, got function",
+        "Problem: upper must be a function such as LeastSquares(A, b), Smooth(value, gradient), L1(0.1) or a sum of them, got a plain Python function",
+    ),
+    "Problem by position": (
+        lambda: tb.Problem(tb.SquaredNorm(), tb.LeastSquares([[1.0, 1.0]], [2.0])),
+        TypeError,
+        "Problem: upper and lower must be given by name, as in Problem(upper=f, lower=g), which minimises f over all minimisers of g, got 2 without a name",
+    ),
+    "Problem without lower": (
+        lambda: tb.Problem(upper=tb.SquaredNorm()),
+        TypeError,
+        "Problem: upper and lower must be given by name, as in Problem(upper=f, lower=g), which minimises f over all minimisers of g, got no lower",
     ),
     "Problem upper class": (
         lambda: small(upper=tb.SquaredNorm),
@@ -935,7 +945,7 @@ WRONG = {
     "solve a penalty": (
         lambda: tb.solve(tb.L1()),
         TypeError,
-        "solve: problem must be a Problem, got L1",
+        "solve: problem must be a Problem(upper=f, lower=g), got L1",
     ),
     "AGMBiO gamma 0": (
         lambda: tb.AGMBiO(gamma=0),
@@ -1045,12 +1055,12 @@ WRONG = {
     "solve problem": (
         lambda: tb.solve("x"),
         TypeError,
-        "solve: problem must be a Problem, got str",
+        "solve: problem must be a Problem(upper=f, lower=g), got str",
     ),
     "solve problem class": (
         lambda: tb.solve(tb.Problem),
         TypeError,
-        "solve: problem must be a Problem, got the class Problem",
+        "solve: problem must be a Problem(upper=f, lower=g), got the class Problem",
     ),
     "solve method": (
         lambda: tb.solve(small(), "quicksort"),
@@ -1230,7 +1240,7 @@ WRONG = {
     "certify problem": (
         lambda: tb.certify(None, [1.0]),
         TypeError,
-        "certify: problem must be a Problem, got NoneType",
+        "certify: problem must be a Problem(upper=f, lower=g), got NoneType",
     ),
     "certify x len": (
         lambda: tb.certify(small(), [1.0]),

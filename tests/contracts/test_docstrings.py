@@ -32,7 +32,7 @@ public = pytest.mark.parametrize("name", NAMES)
 def docstring(name: str) -> str:
     if name in tb.__all__:
         return inspect.getdoc(getattr(tb, name)) or ""
-    pytest.importorskip("sklearn", reason="needs scikit-learn: pip install 'tiebreak[sklearn]'")
+    pytest.importorskip("sklearn", reason="needs scikit-learn: pip install '.[sklearn]'")
     from tiebreak import sklearn
 
     return inspect.getdoc(getattr(sklearn, name)) or ""
@@ -63,7 +63,7 @@ def test_the_example_prints_what_it_says(name, tmp_path, monkeypatch):
     text = docstring(name)
     if name in EXTRAS:
         extra = EXTRAS[name]
-        pytest.importorskip(NEEDS[extra], reason=f"needs pip install 'tiebreak[{extra}]'")
+        pytest.importorskip(NEEDS[extra], reason=f"needs pip install '.[{extra}]'")
     assert re.search(r"^Examples(:|\n--------)$", text, re.MULTILINE)
     names: dict[str, Any] = {"np": np, "tb": tb}
     test = doctest.DocTestParser().get_doctest(text, names, name, None, 0)

@@ -48,7 +48,18 @@ def test_without_scikit_learn_the_estimators_say_what_to_install():
     text = "import sys; sys.modules['sklearn'] = None; import tiebreak.sklearn"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr.endswith("scikit-learn 1.6: pip install 'tiebreak[sklearn]'\n")
+    assert done.stderr.endswith("pip install scikit-learn (tiebreak's extra [sklearn])\n")
+
+
+def test_what_is_missing_is_named_by_a_package_that_its_extra_installs():
+    calls = r"""missing\([^,]+, ["']([\w-]+)["'], ["'](\w+)["']\)"""
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py")]
+    found = [pair for text in texts for pair in re.findall(calls, text)]
+    assert len(found) >= 10
+    for package, extra in found:
+        lines = PROJECT["optional-dependencies"][extra]
+        assert any(re.match(rf"{package}\b", line) for line in lines), (package, extra)
+    assert not any("install 'tiebreak" in text for text in texts)  # not on the index yet
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("hatchling"), reason="needs hatchling")

@@ -350,7 +350,7 @@ def test_a_long_trace_is_not_made_a_list_of_dictionaries_first(monkeypatch):
 
 
 def test_a_figure_shows_itself_in_a_notebook_and_in_the_browser(monkeypatch):
-    pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'tiebreak[plot]'")
+    pytest.importorskip("matplotlib", reason="needs matplotlib: pip install '.[plot]'")
     figure = shown.run().plot()
     assert figure._repr_png_().startswith(b"\x89PNG")
     opened = []

@@ -29,7 +29,7 @@ def browser():
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
-        absent("needs playwright: pip install 'tiebreak[test]'")
+        absent("needs playwright: pip install '.[test]'")
     program = next(filter(None, map(shutil.which, NAMES)), None)
     if program is None:
         absent("needs Chromium: apt-get install chromium")

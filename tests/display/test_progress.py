@@ -72,7 +72,7 @@ def test_a_run_that_is_refused_leaves_the_terminal_as_it_was(monkeypatch):
 
 def test_rich_shows_both_levels(monkeypatch, capsys):
     terminal = looked_at(monkeypatch)
-    pytest.importorskip("rich", reason="needs rich: pip install 'tiebreak[progress]'")
+    pytest.importorskip("rich", reason="needs rich: pip install '.[progress]'")
     tb.solve(problem(), METHOD, rtol=0.0, max_iter=40, progress=True)
     said = terminal.getvalue()
     assert "step 40, " in said
@@ -84,7 +84,7 @@ def test_rich_shows_both_levels(monkeypatch, capsys):
 
 def test_what_a_callback_prints_stays_on_standard_output_with_rich(monkeypatch, capsys):
     terminal = looked_at(monkeypatch)
-    pytest.importorskip("rich", reason="needs rich: pip install 'tiebreak[progress]'")
+    pytest.importorskip("rich", reason="needs rich: pip install '.[progress]'")
     tb.solve(
         problem(), METHOD, rtol=0.0, max_iter=3, progress=True, callback=lambda at: print(at.nit)
     )

@@ -25,8 +25,8 @@ from tiebreak.distributed.shards import Reply, Request, ShardFacts, Worker
 from tiebreak.driver.counted import Counted
 from tiebreak.functions.base import PointWithImage
 
-ray: Any = pytest.importorskip("ray", reason="needs Ray: pip install 'tiebreak[ray]'")
-pa: Any = pytest.importorskip("pyarrow", reason="needs pyarrow: pip install 'tiebreak[ray]'")
+ray: Any = pytest.importorskip("ray", reason="needs Ray: pip install '.[ray]'")
+pa: Any = pytest.importorskip("pyarrow", reason="needs pyarrow: pip install '.[ray]'")
 parquet: Any = pytest.importorskip("pyarrow.parquet")
 
 # Ray leaves sockets and pipes to the garbage collector and announces changes of its own.
@@ -626,7 +626,7 @@ def test_shards_that_do_not_fit_together_get_one_sentence():
 
 def test_without_ray_the_sentence_has_the_install_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ImportError, match=r"needs Ray: pip install 'tiebreak\[ray\]'"):
+    with pytest.raises(ImportError, match=r"needs ray: pip install ray"):
         distributed.Logistic([in_memory(ROWS, np.ones(3))])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -13,12 +14,47 @@ from tiebreak.rational import certificate
 
 def test_a_maximised_level_gives_up_what_it_lost():
     """x in [0, 2]: 10 % of max x may be given up, and min x takes all of that."""
-    cp = pytest.importorskip("cvxpy", reason="needs CVXPY: pip install 'tiebreak[cvxpy]'")
+    cp = pytest.importorskip("cvxpy", reason="needs CVXPY: pip install '.[cvxpy]'")
     x = cp.Variable()
     levels = tb.from_cvxpy(cp.Maximize(x), cp.Minimize(x), [x >= 0, x <= 2], slacks=[0.2])
     first = tb.solve(levels).levels["level 1"]
     assert first.given_up == pytest.approx((0.2, 0.2), abs=1e-9)
     assert "0.2 (0.2)" in " ".join(first.row())
+
+
+@pytest.mark.parametrize("slack", [0.0, 0.2, tb.Slack(relative=0.1), tb.Slack(share=0.1)])
+@pytest.mark.parametrize("levels", [2, 3])
+def test_a_level_that_is_maximised_is_its_negative_with_the_sign_turned(slack, levels, tmp_path):
+    gain, domain = tb.Linear([3.0, 1.0, 2.0]) + 2.0 * tb.Linear([0.0, 1.0, 0.5]), tb.Simplex()
+    more = [tb.SquaredNorm(), tb.Linear([1.0, 0.0, 0.0])][: levels - 1]
+    up = tb.Levels(tb.Level(gain, "gain", slack, "max"), *more, domain=domain)
+    down = tb.Levels(tb.Level(tb.Linear([-3.0, -3.0, -3.0]), "gain", slack), *more, domain=domain)
+    up.save(tmp_path / "levels.npz")
+    found, wanted = tb.solve(tb.load(tmp_path / "levels.npz")), tb.solve(down)
+    assert found.status == wanted.status == "certified"
+    assert found.x == pytest.approx(wanted.x, abs=1e-12)
+    mine, other = found.levels["gain"], wanted.levels["gain"]
+    assert (mine.sign, other.sign) == (-1, 1)
+    assert mine.value == pytest.approx(gain.value(found.x)) == pytest.approx(-other.value)
+    assert mine.best == pytest.approx((-other.best[1], -other.best[0]), abs=1e-12)
+    assert mine.given_up == pytest.approx(other.given_up, abs=1e-12)
+    found.save(tmp_path / "result.npz")
+    assert tb.load(tmp_path / "result.npz").levels["gain"] == mine
+    assert "  gain" in found.details()
+
+
+def test_only_what_is_linear_can_be_maximised():
+    with pytest.raises(ValueError, match=r"must be linear, .* to be maximised, got SquaredNorm;"):
+        tb.Level(tb.SquaredNorm(), sense="max")
+    with pytest.raises(ValueError, match=r"^Level: sense must be 'min' or 'max', got 'maximise'"):
+        tb.Level(tb.Linear([1.0]), sense="maximise")
+
+
+def test_what_is_zero_to_its_own_error_is_printed_as_zero():
+    zero = tb.LevelReport("a", (-3e-13, 3.1e-13), 1e-17, 0.0, 0, None, "last", "proved")
+    assert zero.row()[1:3] == ("0 ± 3e-13", "0")
+    assert replace(zero, value=2e-13).row()[2] == "2e-13"
+    assert replace(zero, best=(1.0, 1.0), value=1.0).row()[1:3] == ("1 ± 0", "1")
 
 
 def test_no_line_of_a_report_is_longer_than_a_terminal():
@@ -115,9 +151,7 @@ def test_levels_have_details_and_where_there_are_steps_a_picture():
     assert three.details().startswith(str(three))
     assert three.method in " ".join(three.details().split())
     assert two.plot().axes
-    with pytest.raises(
-        ValueError, match=r"^plot: three or more levels, or levels with slack, have no"
-    ):
+    with pytest.raises(ValueError, match=r"^plot: three or more levels, or levels with slack or"):
         three.plot()
 
 

@@ -677,7 +677,7 @@ WRONG = {
         call(jac=(grad_f, "3-point")), TypeError,
         f"minimize: jac of lower must be a callable of x or True, got '3-point'; {APPROXIMATED}",
     ),
-    "one gradient": (call(jac=grad_f), TypeError, f"{PAIR}function; {APPROXIMATED}"),
+    "one gradient": (call(jac=grad_f), TypeError, f"{PAIR}a plain Python function; {APPROXIMATED}"),
     "three gradients": (call(jac=[grad_f] * 3), TypeError, f"{PAIR}3 entries; {APPROXIMATED}"),
     "an array for a gradient": (
         call(jac=(np.ones(N), grad_g)), TypeError,

@@ -9,6 +9,7 @@ import math
 import os
 import pkgutil
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -598,6 +599,29 @@ def test_report_of_a_success_says_both_levels_and_what_is_proved():
     assert "suboptimal g(x) is at most " in details
     assert "AGM-BiO, gamma = 0.01" in details
     assert "not proved" not in details
+
+
+def test_nobody_is_told_to_relax_rtol_to_more_than_a_tenth():
+    advised = []
+    for steps, rtol in itertools.product((5, 20, 60), (1e-9, 1e-5, 1e-3)):
+        result = tb.solve(small(), "agm-bio", rtol=rtol, max_iter=steps)
+        found = re.findall(r"relax rtol \(x is proved to meet ([\d.e-]+)\)", result.message)
+        assert len(found) == result.message.count("relax rtol")
+        for met in map(float, found):
+            assert rtol < met < 0.11
+            assert result.upper_error <= met * max(result.upper_value, result.start_values[0])
+        advised += found
+    assert 0 < len(advised) < 9
+
+
+def test_the_report_says_which_point_x_is_and_prints_rounding_as_zero():
+    A = [[1.0, 0.3, 0.7], [0.1, 0.2, 0.9]]
+    problem = tb.Problem(upper=tb.SquaredNorm(), lower=tb.LeastSquares(A, [1.3, 0.2]))
+    result = tb.solve(problem)
+    assert result.point == "the point that solves the optimality conditions of both levels"
+    assert f"  x is       {result.point}\n" in result.details()
+    assert "  lower  g(x) = 0, proved g(x) - g* <= " in str(result)
+    assert tb.solve(problem, "agm-bio", rtol=0.5).point == "the last iterate"
 
 
 def test_report_of_an_unfinished_run_says_what_is_not_proved_and_what_to_do_next():

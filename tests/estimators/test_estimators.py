@@ -463,7 +463,7 @@ def test_nothing_is_said_where_all_is_well():
 
 
 def test_a_reference_is_in_the_order_of_the_columns_or_refused():
-    pd = pytest.importorskip("pandas", reason="needs pandas: pip install 'tiebreak[pandas]'")
+    pd = pytest.importorskip("pandas", reason="needs pandas: pip install '.[pandas]'")
     X = pd.DataFrame(np.eye(2, 3), columns=["a", "b", "c"])
     last = pd.Series([1.0, 2.0, 3.0], index=["a", "b", "c"])
     found = TieBreakRegressor("reference", reference=last).fit(X, [0.0, 1.0])

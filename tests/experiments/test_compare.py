@@ -166,7 +166,7 @@ def test_a_given_answer_is_taken():
         ({"answer": (1.0, 0.0)}, TypeError, "compare: answer must be an Answer(upper, lower), got"),
         ({"budget": 0.0}, ValueError, "compare: budget must be a positive finite number"),
         ({"max_iter": 0}, ValueError, "compare: max_iter must be"),
-        ({"problem": 3}, TypeError, "compare: problem must be a Problem, got"),
+        ({"problem": 3}, TypeError, "compare: problem must be a Problem(upper=f, lower=g), got"),
     ],
 )  # fmt: skip
 def test_a_wrong_call_gets_one_sentence(options, error, sentence):

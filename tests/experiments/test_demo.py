@@ -9,7 +9,7 @@ import tiebreak as tb
 from tiebreak.cli import main
 from tiebreak.experiments import demo as demonstration
 
-pytest.importorskip("sklearn", reason="needs scikit-learn: pip install 'tiebreak[sklearn]'")
+pytest.importorskip("sklearn", reason="needs scikit-learn: pip install '.[sklearn]'")
 RADIUS = 10.0
 
 

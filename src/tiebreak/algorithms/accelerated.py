@@ -76,7 +76,7 @@ class Accelerated(Method):
     horizon: int | None = None
 
     title: ClassVar[str]  # the name in the report
-    remedy: ClassVar[str] = "or try another gamma (a smaller one favours the lower level)"
+    remedy: ClassVar[str] = "try another gamma (a smaller one favours the lower level)"
 
     def __post_init__(self) -> None:
         if self.gamma is not None:

@@ -142,7 +142,7 @@ class Method(ABC):
     output: ClassVar[str] = "the last iterate"  # which point its theorem is about
     needs_projection: ClassVar[bool] = True  # do its steps project onto Z?
     adapts: ClassVar[bool] = False  # does it use what is proved? see `adapt`
-    remedy: ClassVar[str] = ""  # what else to try if the gaps hardly shrink, after "relax rtol"
+    remedy: ClassVar[str] = ""  # what to try if the gaps hardly shrink
 
     @abstractmethod
     def check(self, problem: Problem) -> Refusal | None:
@@ -182,6 +182,10 @@ class Method(ABC):
     def history(self, problem: Problem, state: Any) -> str:
         """Describe how the run went, for a method that makes choices on the way."""
         return self.describe(problem)
+
+    def answer(self, state: Any) -> str:
+        """Which point ``state.x`` is, in words: "the last iterate"."""
+        return self.output
 
     def points(self, state: Any) -> dict[str, Array]:
         """Return other points worth measuring, by name ("the average")."""

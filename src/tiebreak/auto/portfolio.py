@@ -102,6 +102,10 @@ class Portfolio(Method):
             why = ""
         return "; then ".join(words)
 
+    def answer(self, state: State) -> str:
+        """That of the method whose point counts, which may itself be made of others."""
+        return self.candidates[state.best].method.answer(state.shown)
+
     def report(self, state: State) -> StateReport:
         """What the method whose point counts has to say, and how the one at work has ended."""
         shown, own = self.candidates[state.best].method.report(state.shown), self._report(state)

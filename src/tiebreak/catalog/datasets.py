@@ -10,6 +10,7 @@ from tiebreak.catalog.built import Built, Matrix, Vector
 from tiebreak.catalog.draws import generator, validation_over_training
 from tiebreak.functions import Logistic, SquaredNorm
 from tiebreak.linalg import checks
+from tiebreak.linalg.refusals import missing
 from tiebreak.problem import Problem
 from tiebreak.sets import Ball, L1Ball
 
@@ -176,9 +177,7 @@ def load(name: str) -> tuple[Matrix, Vector]:
     try:
         from sklearn import datasets
     except ImportError:
-        raise ImportError(
-            f"the {name} data needs scikit-learn: pip install 'tiebreak[sklearn]'"
-        ) from None
+        raise missing(f"the {name} data", "scikit-learn", "sklearn") from None
     load: Any = getattr(datasets, f"load_{name.replace(' ', '_')}")
     measured, target = load(return_X_y=True)
     return measured, target

@@ -102,6 +102,7 @@ class Conic(Method):
         "x and f* to rounding where multipliers are strictly complementary; a lower bound on f* "
         "that is proved on bounded sets, and otherwise rests on an assumed radius"
     )
+    output: ClassVar[str] = "the solution of the last conic program"
 
     def check(self, problem: Problem) -> Refusal | None:
         """Refuse what cones cannot represent."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from tiebreak.display.views import LETTERS, Column, View
 from tiebreak.linalg.archive import write_atomically
+from tiebreak.linalg.refusals import missing
 from tiebreak.proofs.certificate import UNDERFLOW
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def new_figure(width: float, height: float) -> Any:
 
         from tiebreak.display.figure import ShownFigure
     except ImportError:
-        raise ImportError("plotting needs matplotlib: pip install 'tiebreak[plot]'") from None
+        raise missing("plotting", "matplotlib", "plot") from None
     return ShownFigure(figsize=(width, height), layout="constrained")
 
 

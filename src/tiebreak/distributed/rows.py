@@ -37,6 +37,7 @@ from tiebreak.distributed.shards import (
 from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.linalg import Array, DeferredImage, Host, Image, Matrix, mix
 from tiebreak.linalg.matrices.base import RowSlice, slice_ends, slice_order
+from tiebreak.linalg.refusals import missing
 
 INLINE = 100 * 1024  # bytes: what is larger, Ray puts into its store, and once is enough for all
 
@@ -393,7 +394,7 @@ def _ray(owner: str) -> Any:
     try:
         import ray
     except ImportError:
-        raise ImportError(f"{owner} on workers needs Ray: pip install 'tiebreak[ray]'") from None
+        raise missing(f"{owner} on workers", "ray", "ray") from None
     if not ray.is_initialized():
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry unless asked for
         ray.init(log_to_driver=False, logging_level=logging.ERROR)

@@ -21,11 +21,11 @@ class Remedies(NamedTuple):
         "give Problem(radius=...) if you know that some solution has |x| <= radius, or a bounded "
         "domain, or"
     )
-    narrower: str = "Problem(radius=...) may narrow it, or "
+    narrower: str = "Problem(radius=...) may narrow it"
     one_sided: str = (
         "Problem(error_bound=...) would close that, criterion='weak' does not ask for it"
     )
-    below_rounding: str = "set atol"
+    below_rounding: str = "set atol"  # "" here and above: a looser rtol, if one would do
     has_method: bool = True  # can the caller choose the method, and its parameters?
 
 
@@ -87,11 +87,10 @@ def _one_sided(run: Run, proof: Certificate, asked: float) -> str:
         return "f(x) is proved to be too low: x does not minimise the lower level well enough"
     estimate = f"|f(x) - f*| is about {proof.upper_estimate:.2g}, an estimate"
     width = f" ({estimate})" if math.isfinite(proof.upper_estimate) else ""
-    why = run.report.one_sided
-    return (
-        f"Not proved: that f(x) is at most one tolerance below f*{width}: "
-        f"{why}{'; ' if why else ''}{REMEDIES.get().one_sided}"
-    )
+    remedy = REMEDIES.get().one_sided or _relaxed(run, proof.upper_error / asked)
+    said = "; ".join(filter(None, [run.report.one_sided, remedy]))
+    lacking = f"Not proved: that f(x) is at most one tolerance below f*{width}"
+    return f"{lacking}: {said}" if said else lacking
 
 
 def _too_wide(
@@ -100,22 +99,37 @@ def _too_wide(
     """Say how wide the proof is, why, and what would narrow it."""
     gaps = proof.upper_gap, proof.lower_gap
     words = REMEDIES.get()
+    has_asked = min(tolerance) > UNDERFLOW
+    ratios = (gap / asked for gap, asked in zip(gaps, tolerance, strict=True))
+    missing = max(ratios) if has_asked else 0.0
+    relaxed = _relaxed(run, max(missing, proof.upper_error / tolerance[0]) if has_asked else 0.0)
     errors = run.certifier.value_errors(run.state.x, proof.upper_value, proof.lower_value)
     if any(a < g <= TOL.few_units * e for g, a, e in zip(gaps, tolerance, errors, strict=True)):
         smallest = "A gap is as small as rounding allows, and the tolerance is smaller still"
-        return f"{smallest}: {words.below_rounding}"
-    if not min(tolerance) > UNDERFLOW:
+        return _with_remedies(smallest, words.below_rounding or relaxed)
+    if not has_asked:
         return ""
-    missing = max(gap / asked for gap, asked in zip(gaps, tolerance, strict=True))
     if status == "solved":
         closer = "" if run.problem.is_bounded else words.narrower
-        return f"The proof is {missing:.2g} times as wide as asked: {closer}relax rtol"
+        return _with_remedies(f"The proof is {missing:.2g} times as wide as asked", closer, relaxed)
     wider = f"The wider gap is {missing:.2g} times the tolerance"
     if (steps := _steps_needed(run.rows, tolerance)) is not None:
         rate = f"at the present rate about {steps:,} steps would do (max_iter is {max_iter:,})"
         return f"{wider}; {rate}"
     remedy = run.method.remedy if words.has_method else ""
-    return f"{wider} and hardly shrinks: relax rtol{', ' if remedy else ''}{remedy}"
+    return _with_remedies(f"{wider} and hardly shrinks", relaxed, remedy)
+
+
+def _with_remedies(sentence: str, *remedies: str) -> str:
+    """The sentence, with those of the remedies that there are."""
+    said = ", or ".join(filter(None, remedies))
+    return f"{sentence}: {said}" if said else sentence
+
+
+def _relaxed(run: Run, missing: float) -> str:
+    """A looser rtol if the proof is this many times too wide; "" if it would mean little."""
+    needed = missing * max(run.relative)
+    return f"relax rtol (x is proved to meet {1.05 * needed:.2g})" if 0.0 < needed < 0.1 else ""
 
 
 def _steps_needed(rows: Sequence[Row], tolerance: tuple[float, float]) -> int | None:

@@ -16,7 +16,8 @@ SMALLEST, LARGEST = 1e-152, 1e152  # roughly the square roots of the smallest an
 def need_problem(owner: str, problem: object) -> Problem:
     """Return the problem; raise TypeError if it is something else."""
     if not isinstance(problem, Problem):
-        raise TypeError(f"{owner}: problem must be a Problem, got {checks.what_it_is(problem)}")
+        got = checks.what_it_is(problem)
+        raise TypeError(f"{owner}: problem must be a Problem(upper=f, lower=g), got {got}")
     return problem
 
 

@@ -80,7 +80,7 @@ class LevelReport:
     def given_up(self) -> Interval:
         """Bounds on what the level gave up for the sake of later levels."""
         losses = sorted(self.sign * (self.value - end) for end in self.best)
-        return max(losses[0], 0.0), max(losses[1], 0.0)
+        return max(0.0, losses[0]), max(0.0, losses[1])  # never -0.0
 
     def row(self) -> tuple[str, ...]:
         """Return the row of the report."""
@@ -88,12 +88,12 @@ class LevelReport:
         (least, most), best = self.given_up, estimate(middle, width)
         lost = f"{least:.3g}" if self.slack else f"about {(least + most) / 2.0:.1g}"
         if self.word == "proved" and math.isfinite(width):
-            best = f"{middle:.9g} ± {width:.1g}"
+            best = f"{0.0 if abs(middle) <= width else middle:.9g} ± {width:.1g}"
             lost = lost if self.slack else f"<= {most:.1g}"
         return (
             self.name,
             best,
-            f"{self.value:.9g}",
+            f"{0.0 if abs(self.value) <= TOL.percent * width else self.value:.9g}",
             f"{lost if math.isfinite(width) else 'unknown'} ({self.slack:.3g})",
             "?" if self.dimension is None else str(self.dimension),
             "" if self.price is None else f"{self.price:.3g}",
@@ -205,7 +205,7 @@ class LevelsResult(Outcome, Shown):
         """
         if self.result is None:
             raise ValueError(
-                "plot: three or more levels, or levels with slack, have no steps to draw; "
+                "plot: three or more levels, or levels with slack or sense='max', have no steps; "
                 "tradeoff(problem).plot() draws what a slack buys"
             )
         return self.result.plot(path)

@@ -21,6 +21,7 @@ from tiebreak.linalg import checks, deadline
 from tiebreak.linalg.archive import save
 from tiebreak.linalg.arrays import Array, to_numpy
 from tiebreak.linalg.fingerprints import described_outside
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem, solution_dimension
 from tiebreak.proofs.bounds import Known
 from tiebreak.proofs.certificate import UNDERFLOW, Certificate
@@ -71,6 +72,7 @@ class Result(Outcome, Shown):
         status, success, proved, message: how the run ended, see ``solve``. ``success``: there is an
             answer; ``proved``: there is also a proof that it is within the tolerance.
         nit, time, method: steps, seconds, and the method with its step-size rule.
+        point: which of the method's points x is: "the last iterate".
         dimension: the dimension of the lower level's solution set, None if unknown.
         assumed: what the proofs rely on without having checked it, in sentences.
         trace: one Row per recorded step; ``trace.to_pandas()``.
@@ -98,6 +100,7 @@ class Result(Outcome, Shown):
     multipliers: Multipliers | None = field(default=None, repr=False)
     known: Known | None = field(default=None, repr=False)  # all that is proved about f* and g*
     criterion: str = "absolute"  # what is required of f(x) besides the gap, see ``solve``
+    point: str = ""  # which of the method's points x is
     claims: tuple[str, ...] = ()  # what a third-party method claims, in sentences
 
     @property
@@ -201,7 +204,7 @@ class Result(Outcome, Shown):
 
     def _upper_line(self) -> str:
         proof, asked = self.certificate, self.tolerance[0]
-        value = f"f(x) = {proof.upper_value:.9g}"
+        value = f"f(x) = {_value(proof.upper_value, proof.upper_error, asked)}"
         if self.status == "unbounded":
             return f"{value} at the last point; there is no f*"
         if proof.upper_error <= asked:
@@ -216,7 +219,7 @@ class Result(Outcome, Shown):
 
     def _lower_line(self) -> str:
         proof, asked = self.certificate, self.tolerance[1]
-        value = f"g(x) = {proof.lower_value:.9g}"
+        value = f"g(x) = {_value(proof.lower_value, proof.lower_gap, asked)}"
         if self.status == "unbounded":
             return f"{value} at the last point"
         return f"{value}, {_gap('g', proof.lower_gap, asked)}"
@@ -240,6 +243,8 @@ class Result(Outcome, Shown):
             lines = []
         lines += [("non-zeros", text) for text in self._sparsity]
         found = [] if self.findings is None else self.findings.lines()
+        if self.point:
+            lines.append(("x is", self.point))
         lines += [*found, ("method", self.method), ("message", self.message)]
         lines += [("assumed", text) for text in self._assumed]
         return "\n".join([str(self), *(f"  {label:<10} {text}" for label, text in lines)])
@@ -347,6 +352,11 @@ def _level_dict(
         "tolerance": number_or_none(asked),
         "optimum": [number_or_none(end) for end in optimum],
     }
+
+
+def _value(value: float, error: float, asked: float) -> str:
+    """A value for the report: 0 if its error, far below the tolerance, is larger than itself."""
+    return "0" if abs(value) <= error <= TOL.touching * asked else f"{value:.9g}"
 
 
 def _gap(letter: str, gap: float, asked: float) -> str:

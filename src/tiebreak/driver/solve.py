@@ -70,6 +70,7 @@ ROUNDED = "x is outside the tolerance once rounded to single precision: pass dat
 WORSE = "the method ended with g = {:.3g} but had seen {:.3g}: x is the point of least g"
 CLAIMED = "The intervals that the method {} claims have not been checked and prove nothing here"
 INSTEAD = "{}; x is the point of least g seen: at the last point g is larger by {:.2g}"
+LEAST_G = "the point of least g that was seen"
 NO_TIME = "no time was left for a certificate: give a longer max_time"
 NO_START = "no time was left for the first step: give a longer max_time"
 CRITERIA = ("absolute", "weak")
@@ -208,7 +209,7 @@ def solve(
         watch = RecessionWatch(problem, start)
         ended = _iterate(run, limit, max_iter, callback, given, live, store, watch)
         limit.close()
-        word, x, proof, tolerance = _conclude(run, ended, asked, given, store, watch)
+        word, x, point, proof, tolerance = _conclude(run, ended, asked, given, store, watch)
         live.end(run.rows[-1])
         advice = NO_TIME
         with contextlib.suppress(deadline.Over):
@@ -230,6 +231,7 @@ def solve(
             multipliers=run.report.multipliers,
             known=run.accumulator.sums.known,
             criterion=criterion,
+            point=point,
             claims=(CLAIMED.format(run.method.name),) if run.has_claims else (),
         )
 
@@ -416,8 +418,8 @@ def _tell(callback: Callable[[Intermediate], object] | None, run: Run, given: Ar
 
 def _conclude(
     run: Run, ended: Ended, asked: Problem, given: Array, store: Store, watch: RecessionWatch
-) -> tuple[Word, Array, Certificate, tuple[float, float]]:
-    """Return the status, the point, what is proved about it and what was asked.
+) -> tuple[Word, Array, str, Certificate, tuple[float, float]]:
+    """Return the status, the point, which point it is, what is proved and what was asked.
 
     If there is no time for that, return the last point with what was already proved about it.
     """
@@ -425,6 +427,7 @@ def _conclude(
     run.record(is_proved=False)
     try:
         ended, x = _answer(run, ended)
+        point = run.method.answer(run.state) if x is run.state.x else LEAST_G
         if ended.why in (*HOPES, "max_iter", "max_time") and not run.accumulator.has_optimum:
             is_hope = ended.why in HOPES
             seconds = 0.0 if ended.why == "max_time" else deadline.left()
@@ -433,12 +436,13 @@ def _conclude(
         x = arrays.like(x, given)
         proof = run.certificate(arrays.like(x, run.state.x))  # unchanged, even in a wider precision
     except deadline.Over:
-        x = arrays.like(run.state.x, given)
+        x, point = arrays.like(run.state.x, given), run.method.answer(run.state)
         proof = _last_proof(run, x)
     tolerance = run.tolerance(x, proof.upper_value, proof.lower_value)
     word = judge(_claim(run, ended, asked, x, proof, tolerance))
     run.record_answer(proof)
-    return word, x, proof.without_upper() if word.status == "unbounded" else proof, tolerance
+    proof = proof.without_upper() if word.status == "unbounded" else proof
+    return word, x, point, proof, tolerance
 
 
 def _answer(run: Run, ended: Ended) -> tuple[Ended, Array]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,11 @@ def of_problem(levels: Levels, result: Result) -> LevelsResult:
         values = proof.lower_value, proof.upper_value
         triples = zip(levels.names, result.findings.levels, values, strict=False)
         reports |= {name: _level(name, level, value, 1) for name, level, value in triples}
+    signs = {name: level.sign for name, level in zip(levels.names, levels.levels, strict=True)}
+    for name, sign in signs.items():
+        if sign < 0:
+            (low, high), value = reports[name].best, reports[name].value
+            reports[name] = replace(reports[name], best=(-high, -low), value=-value, sign=-1)
     return LevelsResult(
         x=result.x,
         levels=reports,
@@ -55,7 +61,7 @@ def of_problem(levels: Levels, result: Result) -> LevelsResult:
         reason=result.message,
         time=result.time,
         method=result.method,
-        result=result,
+        result=result if min(signs.values()) > 0 else None,  # which minimises both levels
         assumed=tuple(assumptions(result.problem)),
     )
 
@@ -66,12 +72,12 @@ class CompiledLevels(ConicLevels):
     def __init__(self, levels: Levels, x0: Any = None) -> None:
         start = _start(levels, x0)
         n = len(start)
-        objectives = [level.objective for level in levels.levels]
+        objectives = [level.minimised for level in levels.levels]
         self._program = compile_levels(objectives, levels.domain, n, levels.radius)
         pairs = levels.pairs()
         promised = promises(pairs[0]) + [text for pair in pairs for text in descriptions(pair)]
         self.model, self.promises = levels, tuple(dict.fromkeys(promised))
-        self.names, self.signs = levels.names, (1,) * len(objectives)
+        self.names, self.signs = levels.names, tuple(level.sign for level in levels.levels)
         self.rules = tuple(level.rule for level in levels.levels)
         self.before = float(objectives[0].value(start))
         said = (text for pair in pairs for text in assumptions(pair))

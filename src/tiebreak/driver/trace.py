@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, overload
 
 from tiebreak.linalg import in_files
+from tiebreak.linalg.refusals import missing
 
 
 @in_files("row")
@@ -59,5 +60,5 @@ class Trace(Sequence[Row]):
         try:
             import pandas
         except ImportError:
-            raise ImportError("to_pandas needs pandas: pip install 'tiebreak[pandas]'") from None
+            raise missing("to_pandas", "pandas", "pandas") from None
         return pandas.DataFrame(list(self._rows), columns=list(Row._fields))

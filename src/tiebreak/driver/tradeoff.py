@@ -231,7 +231,9 @@ def _compiled(problem: Any, x0: Any) -> ConicLevels:
         return CompiledLevels(problem, x0)
     if not isinstance(problem, ConicLevels):
         got = checks.what_it_is(problem)
-        raise TypeError(f"tradeoff: problem must be a Problem or Levels, got {got}")
+        raise TypeError(
+            f"tradeoff: problem must be a Problem(upper=f, lower=g) or Levels, got {got}"
+        )
     return problem
 
 

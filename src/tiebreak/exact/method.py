@@ -150,6 +150,7 @@ class Exact(Method):
         "x and f* to rounding, for data within the stated backward error; or the sentence that "
         "the rank is not determined, or that there is no minimum"
     )
+    output: ClassVar[str] = "the point that solves the optimality conditions of both levels"
 
     def check(self, problem: Problem) -> Refusal | None:
         """Refuse a problem outside the assumptions."""

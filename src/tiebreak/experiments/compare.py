@@ -12,6 +12,7 @@ import numpy as np
 
 from tiebreak.algorithms import Method, PAGMBiO, no_projection
 from tiebreak.display.views import Card, Curve, Group, Panel, Table, View, number
+from tiebreak.driver.input_checks import need_problem
 from tiebreak.driver.registry import find_method, known_methods
 from tiebreak.driver.shown import Shown
 from tiebreak.driver.solve import solve
@@ -158,8 +159,7 @@ def compare(
         >>> race.first("agm-bio", 1e-2) is not None  # the step that reached 1 % on both levels
         True
     """
-    if not isinstance(problem, Problem):
-        raise TypeError(f"compare: problem must be a Problem, got {checks.what_it_is(problem)}")
+    need_problem("compare", problem)
     checks.positive("compare", "budget", budget)
     checks.whole("compare", "max_iter", max_iter, 1)
     if answer is not None and not isinstance(answer, Answer):

@@ -17,6 +17,7 @@ from tiebreak.experiments.paper_runs import Experiment, Say
 from tiebreak.experiments.race import Record, read_rows, write_rows
 from tiebreak.experiments.scenes import PULLS, RATES, Scene, UnknownHere, measured_slopes, scenes_of
 from tiebreak.linalg.archive import write_atomically
+from tiebreak.linalg.refusals import missing
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,7 @@ def report(found: Experiment, rows: Sequence[Record], pictures: Sequence[str], m
     lines += ["## Files", "", "- `rows.csv`: every number above comes from it."]
     lines += [f"- `{name}`: drawn from `rows.csv`." for name in pictures]
     if not pictures:
-        lines.append("- No pictures: matplotlib is missing, `pip install 'tiebreak[plot]'`.")
+        lines.append(f"- No pictures: {missing('plotting', 'matplotlib', 'plot')}.")
     return "\n".join(lines) + "\n"
 
 

@@ -316,6 +316,11 @@ class SmoothFunction(Function, is_open=True):
     def in_float64(self) -> SmoothFunction | None:
         return None
 
+    @property
+    def negative(self) -> SmoothFunction | None:
+        """-h, if that is convex too: then h is linear, and can be maximised; otherwise None."""
+        return None
+
     def sized(self, x0: Array, project: Projection) -> SmoothFunction:
         """The function for a run from x0 in Z, with the sizes that its rounding errors need."""
         return self

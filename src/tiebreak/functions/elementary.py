@@ -183,6 +183,12 @@ class Linear(SmoothFunction):
     def in_float64(self) -> Linear:
         return Linear(arrays.double(self.c))
 
+    @property
+    def negative(self) -> Linear:
+        made = Linear(-self.c)
+        made.names = self.names
+        return made
+
     def add_to_conic(self, form: ConicForm, cost: Cost, weight: float) -> bool:
         cost.add(weight * host(self.c), form.x)
         return True

@@ -50,6 +50,11 @@ class Scaled(SmoothFunction, in_tables=False):
         function = self.function.in_float64
         return None if function is None else Scaled(self.weight, function)
 
+    @property
+    def negative(self) -> SmoothFunction | None:
+        function = self.function.negative
+        return None if function is None else Scaled(self.weight, function)
+
     def sized(self, x0: Array, project: Projection) -> SmoothFunction:
         function = self.function.sized(x0, project)
         return self if function is self.function else Scaled(self.weight, function)
@@ -124,6 +129,11 @@ class Sum(SmoothFunction, in_tables=False):
     @property
     def in_float64(self) -> SmoothFunction | None:
         first, second = self.first.in_float64, self.second.in_float64
+        return None if first is None or second is None else Sum(first, second)
+
+    @property
+    def negative(self) -> SmoothFunction | None:
+        first, second = self.first.negative, self.second.negative
         return None if first is None or second is None else Sum(first, second)
 
     def sized(self, x0: Array, project: Projection) -> SmoothFunction:

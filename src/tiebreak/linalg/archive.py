@@ -26,6 +26,7 @@ from tiebreak.linalg import arrays, checks, tables
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.fingerprints import FromData, constructor_arguments, made_from
 from tiebreak.linalg.images import DeferredImage
+from tiebreak.linalg.refusals import missing
 from tiebreak.linalg.registry import KEYWORDS, KINDS
 
 HEADER = "tiebreak"  # the name of the JSON text
@@ -293,9 +294,7 @@ class Reader:
         try:
             import pandas
         except ImportError:
-            raise ImportError(
-                "load: a table of pandas needs pandas: pip install 'tiebreak[pandas]'"
-            ) from None
+            raise missing("load: a table of pandas", "pandas", "pandas") from None
         values, index, columns = self._array(code["values"]), code["index"], code["columns"]
         if code["table"] == "Series":
             return pandas.Series(values, index=index)

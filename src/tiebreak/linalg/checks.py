@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -137,6 +138,8 @@ def what_it_is(value: object) -> str:
         return f"the class {value.__name__}"
     if isinstance(value, list | tuple) and not value:
         return f"an empty {type(value).__name__}"
+    if isinstance(value, FunctionType):
+        return "a plain Python function"
     if arrays.is_array(value):
         shape = tuple(value.shape)  # type: ignore[attr-defined]
         return f"an array of shape {shape}" if shape else "a single number"

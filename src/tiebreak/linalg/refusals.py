@@ -47,3 +47,10 @@ def refusal_of(build: Callable[[], object]) -> Refusal | None:
     except Refusal as refusal:
         return refusal
     return None
+
+
+def missing(what: str, package: str, extra: str) -> ImportError:
+    """The error for a package that is not installed, with a command that works everywhere."""
+    return ImportError(
+        f"{what} needs {package}: pip install {package} (tiebreak's extra [{extra}])"
+    )

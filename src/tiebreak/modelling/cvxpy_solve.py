@@ -6,6 +6,7 @@ import weakref
 from typing import Any
 
 from tiebreak.driver.solve import solve
+from tiebreak.linalg.refusals import missing
 from tiebreak.modelling.cvxpy_levels import CvxpyLevels, from_cvxpy
 
 # The levels that each problem of CVXPY was last solved with: a new value of a parameter must not
@@ -44,7 +45,7 @@ def register_cvxpy() -> None:
     try:
         import cvxpy as cp
     except ImportError:
-        raise ImportError("from_cvxpy needs CVXPY: pip install 'tiebreak[cvxpy]'") from None
+        raise missing("from_cvxpy", "cvxpy", "cvxpy") from None
     cp.Problem.register_solve("tiebreak", _solve_problem)
 
 

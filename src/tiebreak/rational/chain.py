@@ -88,7 +88,7 @@ class _Levels:
         self.Z, below, equal = feasible_set(levels.domain, n)
         self.of_rows, self.of_equal = list(below.scales), list(equal.scales)
         self.rules = [level.rule for level in levels.levels]
-        self.levels = [level_data(level.objective, n) for level in levels.levels]
+        self.levels = [level_data(level.minimised, n) for level in levels.levels]
         self.epsilon = max(data_epsilon(level.objective) for level in levels.levels)
         self.x: Vector | None = None
         self.proofs: list[LevelProof] = []

@@ -14,8 +14,9 @@ try:
 except ModuleNotFoundError as error:
     if (error.name or "").split(".")[0] != "sklearn":
         raise
-    sentence = "tiebreak.sklearn needs scikit-learn 1.6: pip install 'tiebreak[sklearn]'"
-    raise ImportError(sentence) from None
+    from tiebreak.linalg.refusals import missing
+
+    raise missing("tiebreak.sklearn", "scikit-learn", "sklearn") from None
 
 __all__ = [
     "InterpolatedWarning",

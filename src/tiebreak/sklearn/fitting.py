@@ -40,8 +40,8 @@ MOST_TRIES = 6  # after these tries the penalty would be too weak to matter
 FOR_ESTIMATORS = Remedies(
     bound="alpha, or another prefer, gives",
     narrower="",
-    one_sided="relax rtol",
-    below_rounding="relax rtol",
+    one_sided="",
+    below_rounding="",
     has_method=False,
 )
 FLAT = "the criterion is the same for all best fits, so these are the smallest coefficients"

@@ -22,6 +22,7 @@ from tiebreak.functions.base import EstimatorLoss
 from tiebreak.linalg import tables
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
+from tiebreak.linalg.refusals import missing
 from tiebreak.linalg.spectra import EPS
 from tiebreak.sklearn.criteria import Criterion, check_prefer
 from tiebreak.sklearn.design import Data, Layout, check_loss, exact_offset
@@ -229,8 +230,10 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
                 f"factorised; got n_ties_ = {self.n_ties_}"
             )
         if ax is None:
-            from matplotlib import pyplot
-
+            try:
+                from matplotlib import pyplot
+            except ImportError:
+                raise missing("plot_choice", "matplotlib", "plot") from None
             _, ax = pyplot.subplots(layout="constrained")
         name = self.prefer if isinstance(self.prefer, str) else type(self.prefer).__name__
         ties = self.n_ties_[target] if isinstance(self.n_ties_, list) else self.n_ties_

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.refusals import missing
 
 BATCH_ROWS = 2**16  # rows of Parquet that are read at a time if all of them are needed
 NUMBER_KINDS = "fiub"  # kinds of dtypes that are bool, whole or real numbers
@@ -90,9 +91,7 @@ def _zarr_array(path: Any) -> Any:
     try:
         import zarr
     except ImportError:
-        raise ImportError(
-            "Streamed: reading a .zarr folder needs zarr: pip install 'tiebreak[zarr]'"
-        ) from None
+        raise missing("Streamed: reading a .zarr folder", "zarr", "zarr") from None
     found = zarr.open(path, mode="r")
     if not hasattr(found, "dtype"):
         raise ValueError(f"Streamed: source must be a Zarr array, got a group {str(path)!r}")
@@ -168,9 +167,7 @@ class ParquetRows:
         try:
             import pyarrow.parquet as parquet
         except ImportError:
-            raise ImportError(
-                f"{owner}: reading Parquet needs pyarrow: pip install 'tiebreak[parquet]'"
-            ) from None
+            raise missing(f"{owner}: reading Parquet", "pyarrow", "parquet") from None
         self.parquet = parquet
         self.paths: list[Path] = _parquet_paths(owner, source)
         self.files: Sequence[str | os.PathLike[str]] = self.paths
