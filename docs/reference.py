@@ -19,6 +19,7 @@ MEMBERS = {
     "Levels": "names dimension save",
     "LevelsResult": "message success proved save to_dict to_html open",
     "LevelReport": "given_up",
+    "LinearModel": "level linear vector",
     "Tradeoff": "plot to_dict",
     "TieBreakRegressor": "fit predict score",
     "TieBreakClassifier": "fit predict predict_proba decision_function score",
@@ -83,7 +84,7 @@ GROUPS = (
     Group(
         "Levels",
         "Three priorities or more, and what a little slack buys: [levels](../levels.md).",
-        "Levels Level Slack LevelsResult LevelReport tradeoff Tradeoff",
+        "Levels Level Slack LevelsResult LevelReport read_model LinearModel tradeoff Tradeoff",
     ),
     Group(
         "Methods",

@@ -81,7 +81,7 @@ from tiebreak.functions import (
 )
 from tiebreak.levels import Level, Levels, Slack
 from tiebreak.linalg import Streamed
-from tiebreak.modelling import from_cvxpy, register_cvxpy
+from tiebreak.modelling import LinearModel, from_cvxpy, read_model, register_cvxpy
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.proofs.certificate import Certificate
 from tiebreak.saving import load
@@ -156,6 +156,7 @@ __all__ = [
     "Levels",
     "LevelsResult",
     "Linear",
+    "LinearModel",
     "Logistic",
     "Monotone",
     "Multinomial",
@@ -192,6 +193,7 @@ __all__ = [
     "load",
     "methods",
     "minimize",
+    "read_model",
     "register",
     "register_cvxpy",
     "solve",

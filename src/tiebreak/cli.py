@@ -33,6 +33,7 @@ from tiebreak.functions import Composite, Flat, Function, Penalty
 from tiebreak.levels import Levels
 from tiebreak.linalg import to_numpy
 from tiebreak.linalg.archive import npz_path, write_atomically
+from tiebreak.modelling.model_files import ENDINGS
 from tiebreak.problem import Problem
 
 METHOD = "see: tiebreak methods; or FILE.py:CLASS, a method of your own, whose file is run"
@@ -80,7 +81,8 @@ def _parser() -> argparse.ArgumentParser:
     solve = commands.add_parser(
         "solve",
         help="solve a problem and prove how close the answer is",
-        description="Solve the problem in FILE, a .toml file or one saved as .npz, print what is "
+        description="Solve the problem in FILE, a .toml file, one saved as .npz, or a linear "
+        "program whose objectives (rows N of an .mps file) are in order; print what is "
         "proved, and write x, the report and a plot (of two levels without slack). Exit code 0 "
         "for an answer (certified, or solved: the report says which), 1 if there is none, 2 for "
         "bad input. For a first look: tiebreak demo.",
@@ -89,7 +91,7 @@ def _parser() -> argparse.ArgumentParser:
         "file",
         metavar="FILE",
         help="a .toml file with [upper] and [lower], or [[level]] "
-        "for each of any number of priorities; or .npz",
+        "for each of any number of priorities; .npz; or .mps or .lp with several objectives",
     )
     solve.add_argument("--out", default="out", metavar="DIR", help="folder for the files (out)")
     solve.add_argument("--save", metavar="RUN.npz", help="save the result, for tiebreak.load")
@@ -291,12 +293,25 @@ def _problem(file: str) -> tuple[Problem | Levels, dict[str, Any], dict[str, str
         problem = tb.load(file)
         if not isinstance(problem, Problem | Levels):
             raise ValueError(f"{file} must hold a problem, got a result")
+    elif file.endswith(ENDINGS):
+        problem = _in_order(file)
     else:
         problem, options, names = problem_files.read_problem(file)
     print(f"the problem in {file}")
     for line in _description(problem):
         print(line, flush=True)
     return problem, options, names
+
+
+def _in_order(file: str) -> Levels:
+    """The objective of a linear program and its free rows, in the order of the file."""
+    model = tb.read_model(file)
+    if len(model.functions) == 1:
+        raise ValueError(
+            f"{file} has one objective, and levels are two or more: write the others in a .toml "
+            f'file, with domain = "{file}" and [[level]] for each, or as rows N in the .mps file'
+        )
+    return Levels(*map(model.level, model.functions), domain=model.domain)
 
 
 def _description(problem: Problem | Levels) -> Iterator[str]:

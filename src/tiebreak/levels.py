@@ -216,9 +216,9 @@ class Levels(FromData):
 
     @property
     def variables(self) -> tuple[Any, ...] | None:
-        """The names of the variables, if tables of pandas give any."""
+        """The names of the variables, if pandas tables or a model from a file give any."""
         named = [(name, h.names) for name, h in zip(self.names, self._objectives, strict=True)]
-        return tables.common("Levels", *named)
+        return tables.common("Levels", *named, ("the domain", described(self.domain).names))
 
     @property
     def is_plain(self) -> bool:

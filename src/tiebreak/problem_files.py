@@ -43,6 +43,18 @@ and with more than two priorities, instead of [upper] and [lower], the most impo
 
     [[level]]
     kind = "L1"
+
+The domain may be a linear program in an .mps or .lp file, which names rows and variables:
+
+    domain = "plan.mps"
+
+    [[level]]
+    objective = "cost"            # its objective, or a row without bounds (N in MPS)
+
+    [[level]]
+    name = "coal"
+    kind = "Linear"
+    c = { coal_1 = 1.0, coal_2 = 1.0 }  # a vector by the names of variables, 0 for all others
 """
 
 from __future__ import annotations
@@ -50,9 +62,9 @@ from __future__ import annotations
 import inspect
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 
@@ -67,6 +79,7 @@ from tiebreak.linalg.archive import first_line
 from tiebreak.linalg.checks import did_you_mean
 from tiebreak.linalg.fingerprints import assign
 from tiebreak.linalg.registry import IN_TABLES, KINDS
+from tiebreak.modelling.model_files import ENDINGS, LinearModel, read_model
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.sets import Set, intersection
 
@@ -83,22 +96,31 @@ OUTPUT_ENDINGS = {"x": (".npy", ".csv"), "report": (".json",), "plot": (".png", 
 Table = dict[str, Any]
 
 
+class Files(NamedTuple):
+    """Where the files beside this one are, and the linear program that is the domain, if any."""
+
+    folder: Path
+    model: LinearModel | None = None
+
+
 # -- problems -------------------------------------------------------------------------------------
 
 
 def read_problem(path: str | Path) -> tuple[Problem | Levels, Table, dict[str, str]]:
     """The problem in a TOML file, arguments for ``solve``, and the names of the output files."""
     path = Path(path)
-    content, folder = _read_toml(path), path.parent
+    content, files = _read_toml(path), Files(path.parent)
     try:
         _check_top(content)
-        problem = _levels(content, folder) if "level" in content else _problem(content, folder)
-        options = _solve(content.get("solve", {}), folder, problem)
+        if isinstance(content.get("domain"), str):
+            files = files._replace(model=read_model(path.parent / content["domain"]))
+        problem = _levels(content, files) if "level" in content else _problem(content, files)
+        options = _solve(content.get("solve", {}), files, problem)
         if "method" in content:
             if "method" in options:
                 raise ValueError("[method] excludes the keys 'method' and 'gamma' of [solve]")
             known = {method.__name__: method for method in known_methods().values()}
-            options["method"] = _object("method", content["method"], known, folder)
+            options["method"] = _object("method", content["method"], known, files)
         return problem, options, _output(content.get("output", {}))
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: {error}") from None
@@ -130,6 +152,8 @@ def _check_top(content: Table) -> None:
             raise ValueError(
                 f"there is no key {name!r} outside the tables; the only known one is radius"
             )
+    if isinstance(content.get("domain"), str) and "level" not in content:
+        raise ValueError("a domain from a file needs [[level]], once for each objective")
     for name in LEVELS:
         if name not in content and "level" not in content:
             raise ValueError(f"the table [{name}] is missing")
@@ -139,6 +163,13 @@ def _check_top(content: Table) -> None:
 
 
 def _check_table(name: str, value: object) -> None:
+    if name == "domain" and isinstance(value, str):
+        if not value.endswith(ENDINGS):
+            raise ValueError(
+                f"domain must be a table, or a file that ends with {' or '.join(ENDINGS)}, "
+                f"got {value!r}"
+            )
+        return
     several = name in SEVERAL and isinstance(value, list) and value
     if name == "level" and not several:
         raise ValueError("[level] must be written [[level]], once for each level")
@@ -147,38 +178,55 @@ def _check_table(name: str, value: object) -> None:
             raise ValueError(f"[{name}] must be a table, got {value!r}")
 
 
-def _problem(content: Table, folder: Path) -> Problem:
+def _problem(content: Table, files: Files) -> Problem:
     """[upper] and [lower]."""
     return Problem(
-        upper=_level("upper", content["upper"], folder),
-        lower=_level("lower", content["lower"], folder, is_first=True),
-        domain=_domain(content.get("domain", {"kind": "Space"}), folder),
+        upper=_level("upper", content["upper"], files),
+        lower=_level("lower", content["lower"], files, is_first=True),
+        domain=_domain(content.get("domain", {"kind": "Space"}), files),
         radius=content.get("radius"),
-        error_bound=_call("error_bound", ErrorBound, content["error_bound"], folder)
+        error_bound=_call("error_bound", ErrorBound, content["error_bound"], files)
         if "error_bound" in content
         else None,
     )
 
 
-def _levels(content: Table, folder: Path) -> Levels:
+def _levels(content: Table, files: Files) -> Levels:
     """[[level]], once for each level."""
     found = []
     for i, table in enumerate(content["level"]):
-        name, slack = f"level {i + 1}", table.get("slack", 0.0)
-        rest = {key: value for key, value in table.items() if key not in ABOUT_LEVEL}
-        objective = _level(name, rest, folder, ABOUT_LEVEL, is_first=i == 0)
-        if isinstance(slack, dict):
-            slack = _call(f"{name}.slack", Slack, slack, folder)
+        name = f"level {i + 1}"
+        about = {key: table[key] for key in ABOUT_LEVEL if key in table}
+        rest = {key: value for key, value in table.items() if key not in about}
+        if isinstance(about.get("slack"), dict):
+            about["slack"] = _call(f"{name}.slack", Slack, about["slack"], files)
         try:
-            found.append(Level(objective, table.get("name"), slack, table.get("sense", "min")))
+            if "objective" in rest:
+                found.append(_from_model(rest, about, files))
+                continue
+            objective = _level(name, rest, files, ABOUT_LEVEL, is_first=i == 0)
+            found.append(Level(objective, **about))
         except (ValueError, TypeError) as error:
-            raise ValueError(f"[{name}] {error}") from None
-    domain = _domain(content.get("domain", {"kind": "Space"}), folder)
+            said = str(error)
+            raise ValueError(said if said.startswith(f"[{name}") else f"[{name}] {said}") from None
+    given = content.get("domain", {"kind": "Space"})
+    domain = _domain(given, files) if files.model is None else files.model.domain
     return Levels(*found, domain=domain, radius=content.get("radius"))
 
 
+def _from_model(table: Table, about: Table, files: Files) -> Level:
+    """A level that is a function of the domain's file."""
+    if files.model is None:
+        raise ValueError('objective needs a domain from a file, such as domain = "plan.mps"')
+    if others := [key for key in table if key != "objective"]:
+        raise ValueError(f"objective excludes the key {others[0]!r}")
+    name = about.pop("name", None)
+    level = files.model.level(table["objective"], **about)
+    return level if name is None else replace(level, name=name)
+
+
 def _level(
-    name: str, table: Table, folder: Path, more: Sequence[str] = (), is_first: bool = False
+    name: str, table: Table, files: Files, more: Sequence[str] = (), is_first: bool = False
 ) -> Any:
     """A level: a smooth function or a penalty, and the penalties of its sub-tables.
 
@@ -186,15 +234,15 @@ def _level(
     the first level's .csv file name the variables.
     """
     rest = {key: value for key, value in table.items() if key != "penalty"}
-    level = _object(name, rest, _kinds(Function, Penalty), folder, ("penalty", *more))
+    level = _object(name, rest, _kinds(Function, Penalty), files, ("penalty", *more))
     if is_first and isinstance(rest.get("A"), str):
-        names = column_names(folder / rest["A"])
+        names = column_names(files.folder / rest["A"])
         assign(level, "names", names if names and len(names) == level.dimension else None)
     found = table.get("penalty", [])
     for one in found if isinstance(found, list) else [found]:
         if not isinstance(one, dict):
             raise ValueError(f"[{name}.penalty] must be a table, got {one!r}")
-        penalty = _object(f"{name}.penalty", one, _kinds(Penalty), folder)
+        penalty = _object(f"{name}.penalty", one, _kinds(Penalty), files)
         try:
             level = level + penalty
         except ValueError as error:
@@ -202,12 +250,12 @@ def _level(
     return level
 
 
-def _domain(found: Table | list[Table], folder: Path) -> Any:
+def _domain(found: Table | list[Table], files: Files) -> Any:
     """A set, or the intersection of several, each given as ``[[domain]]``."""
     if isinstance(found, dict):
-        return _object("domain", found, _kinds(Set), folder)
+        return _object("domain", found, _kinds(Set), files)
     try:
-        sets = (_object("domain", one, _kinds(Set), folder) for one in found)
+        sets = (_object("domain", one, _kinds(Set), files) for one in found)
         return intersection("domain", *sets)
     except Refusal as error:
         raise ValueError(f"[domain] {error}") from None
@@ -220,7 +268,7 @@ def _kinds(*bases: type) -> dict[str, type]:
 
 
 def _object(
-    name: str, table: Table, known: Mapping[str, type], folder: Path, more: Sequence[str] = ()
+    name: str, table: Table, known: Mapping[str, type], files: Files, more: Sequence[str] = ()
 ) -> Any:
     """The object that a table describes: its kind, called with its other keys."""
     kinds, kind = f"known kinds are {', '.join(known)}", table.get("kind")
@@ -230,10 +278,10 @@ def _object(
         meant = did_you_mean(kind, known)
         raise ValueError(f"[{name}] has the unknown kind {kind!r}{meant}; {kinds}")
     arguments = {key: value for key, value in table.items() if key != "kind"}
-    return _call(name, known[kind], arguments, folder, more)
+    return _call(name, known[kind], arguments, files, more)
 
 
-def _call(name: str, call: type, arguments: Table, folder: Path, more: Sequence[str] = ()) -> Any:
+def _call(name: str, call: type, arguments: Table, files: Files, more: Sequence[str] = ()) -> Any:
     """``call(**arguments)`` with arrays read from files; the signature says what is allowed."""
     parameters = inspect.signature(call).parameters
     # A dataclass may inherit fields from another module, where alone their annotations have a
@@ -245,7 +293,7 @@ def _call(name: str, call: type, arguments: Table, folder: Path, more: Sequence[
             raise ValueError(f"[{name}] lacks the key {key!r}")
     takes_array = {key for key in parameters if hints[key] in (object, Any)}
     loaded = {
-        key: _array(name, key, value, folder) if key in takes_array else value
+        key: _array(name, key, value, files) if key in takes_array else value
         for key, value in arguments.items()
     }
     try:
@@ -262,12 +310,17 @@ def _check_keys(name: str, table: Table, known: Iterable[str]) -> None:
             raise ValueError(f"[{name}] has no key {key!r}{did_you_mean(key, known)}; {hint}")
 
 
-def _array(name: str, key: str, value: object, folder: Path) -> Any:
-    """An array argument: a string is a file in ``folder``; anything else is taken as it is."""
+def _array(name: str, key: str, value: object, files: Files) -> Any:
+    """An array argument: a string is a file beside this one, a table has the names of variables."""
+    if isinstance(value, dict) and files.model is not None:
+        try:
+            return files.model.vector(value)
+        except ValueError as error:
+            raise ValueError(f"[{name}] {key}: {error}") from None
     if not isinstance(value, str):
         return value
     try:
-        array = read_array(folder / value, matrix=key in MATRICES)
+        array = read_array(files.folder / value, matrix=key in MATRICES)
     except ValueError as error:
         raise ValueError(f"[{name}] {key}: {error}") from None
     if key in LABELS and np.all(array == np.round(array)):  # text files hold floating-point numbers
@@ -275,15 +328,15 @@ def _array(name: str, key: str, value: object, folder: Path) -> Any:
     return array
 
 
-def _solve(table: Table, folder: Path, problem: Problem | Levels) -> Table:
+def _solve(table: Table, files: Files, problem: Problem | Levels) -> Table:
     """Arguments for ``solve``; ``gamma`` makes the method."""
     known = inspect.signature(solve).parameters.keys() - {"problem", "callback"} | {"gamma"}
     _check_keys("solve", table, known)
     options = dict(table)
     if "x0" in options:
-        options["x0"] = _array("solve", "x0", options["x0"], folder)
+        options["x0"] = _array("solve", "x0", options["x0"], files)
     if isinstance(options.get("checkpoint"), str):
-        options["checkpoint"] = folder / options["checkpoint"]
+        options["checkpoint"] = files.folder / options["checkpoint"]
     if not isinstance(options.get("progress", False), bool):
         raise ValueError(f"[solve] progress must be true or false, got {options['progress']!r}")
     if "gamma" in options:
@@ -292,7 +345,7 @@ def _solve(table: Table, folder: Path, problem: Problem | Levels) -> Table:
         name = options.get("method", own.name)
         if name not in (AGMBiO.name, PAGMBiO.name):
             raise ValueError(f"[solve] gamma belongs to the method {own.name!r}, got {name!r}")
-        options["method"] = _call("solve", METHODS[name], {"gamma": options.pop("gamma")}, folder)
+        options["method"] = _call("solve", METHODS[name], {"gamma": options.pop("gamma")}, files)
     return options
 
 

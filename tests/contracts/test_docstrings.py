@@ -17,12 +17,15 @@ import tiebreak as tb
 NEEDS = {
     "sklearn": "sklearn",
     "cvxpy": "cvxpy",
+    "highs": "highspy",
 }
 EXTRAS = {
     "TieBreakClassifier": "sklearn",
     "TieBreakRegressor": "sklearn",
     "from_cvxpy": "cvxpy",
     "register_cvxpy": "cvxpy",
+    "read_model": "highs",
+    "LinearModel": "highs",
 }
 NAMES = [*tb.__all__, "TieBreakClassifier", "TieBreakRegressor"]
 OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
@@ -65,7 +68,7 @@ def test_the_example_prints_what_it_says(name, tmp_path, monkeypatch):
         extra = EXTRAS[name]
         pytest.importorskip(NEEDS[extra], reason=f"needs pip install '.[{extra}]'")
     assert re.search(r"^Examples(:|\n--------)$", text, re.MULTILINE)
-    names: dict[str, Any] = {"np": np, "tb": tb}
+    names: dict[str, Any] = {"np": np, "tb": tb, "Path": Path}
     test = doctest.DocTestParser().get_doctest(text, names, name, None, 0)
     assert test.examples
     assert any(example.want for example in test.examples)

@@ -63,10 +63,10 @@ FLOORS = [
     "experiments",
     "distributed",
     "array_files",
-    "problem_files",
     "saving",
     "sklearn",
     "modelling",
+    "problem_files",
     "cli",
 ]
 LEVEL = {name: level for level, name in enumerate(FLOORS)}

@@ -347,7 +347,7 @@ def test_rows_are_counted_as_the_user_counts_them():
     Z = tb.Polyhedron(A, b)
     named = [one.what for one in Z.violations(np.array([0.0, 3.0]))]
     assert named == ["row 2 of A", "row 3 of A"]
-    np.testing.assert_array_equal(Z.linear_rows(2).numbers[0], [2, 3])
+    assert list(Z.linear_rows(2).numbers[0]) == ["2 of A", "3 of A"]
     empty = tb.Polyhedron(A, [np.inf, np.inf, 1.0, -2.0]) & tb.Box(0.0, 1.0)
     problem = tb.Problem(lower=tb.SquaredNorm(), upper=tb.Linear([1, 1]), domain=empty)
     assert "row 3 of A" in tb.solve(problem, "conic").message

@@ -157,7 +157,11 @@ class SquaredNorm(SmoothFunction):
 
 
 class Linear(SmoothFunction):
-    """<c, x>.
+    """<c, x> + constant.
+
+    Args:
+        c: vector.
+        constant: number; it changes values, and what a relative slack is a share of.
 
     Examples:
         >>> cost, even = tb.Linear([1, 1, 2]), tb.SquaredNorm()
@@ -169,28 +173,30 @@ class Linear(SmoothFunction):
     falls_unseen = False
     degree = 1
 
-    def __init__(self, c: object) -> None:
-        remember(self, Linear, c=c)
+    def __init__(self, c: object, constant: float = 0.0) -> None:
+        remember(self, Linear, c=c, constant=constant)
         self.names = tables.names(c)
         self.c: Array = checks.vector("Linear", "c", c)
+        self.constant = checks.finite("Linear", "constant", constant)
         self.dimension = int(self.c.shape[0])
         self.prototype = self.c[:0]
         self._size = arrays.norm(self.c)
         if self._size == 0.0:
-            self.lower_bound = 0.0
+            self.lower_bound = self.constant
 
     @property
     def in_float64(self) -> Linear:
-        return Linear(arrays.double(self.c))
+        return Linear(arrays.double(self.c), self.constant)
 
     @property
     def negative(self) -> Linear:
-        made = Linear(-self.c)
+        made = Linear(-self.c, -self.constant)
         made.names = self.names
         return made
 
     def add_to_conic(self, form: ConicForm, cost: Cost, weight: float) -> bool:
         cost.add(weight * host(self.c), form.x)
+        cost.constant += weight * self.constant
         return True
 
     def far_rows(self, weight: float, n: int) -> FarRows:
@@ -200,7 +206,7 @@ class Linear(SmoothFunction):
         return [LinearPart(weight, host(self.c)[None])]
 
     def value(self, x: Array) -> float:
-        return arrays.dot(self.c, x)
+        return arrays.dot(self.c, x) + self.constant
 
     def gradient(self, x: Array) -> Array:
         return self.c
@@ -209,7 +215,7 @@ class Linear(SmoothFunction):
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
         unit = rounding_unit(epsilon, self.c.shape[0])
-        return unit * self._size * reach, 0.0
+        return unit * (self._size * reach + abs(self.constant)), 0.0
 
     def extent(self, x: Array) -> float:
         """sum of |c_i| |x_i| over |c|, if available; shares that underflow count too."""
@@ -221,7 +227,7 @@ class Linear(SmoothFunction):
         return min(size, float(shares @ np.abs(x)) * (1.0 + unit))
 
     def magnitude(self, reach: float, value: float, slope: float) -> float:
-        return self._size * reach
+        return self._size * reach + abs(self.constant)
 
 
 class Flat(SmoothFunction, in_tables=False):

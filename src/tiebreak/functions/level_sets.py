@@ -54,7 +54,7 @@ def find(f: Function, domain: Domain) -> LevelSets | None:
     if isinstance(simple, _Bowl):
         return Balls(simple, domain)
     if isinstance(simple, _Plane):
-        return Halfspaces(simple.slope, domain)
+        return Halfspaces(simple, domain)
     (weight, h), *others = summands(f.bare)
     if isinstance(domain, Space) and isinstance(h, Quadratic | LeastSquares) and not others:
         is_small = min(h.matrix.shape) <= LARGE_SIDE and h.matrix.is_explicit
@@ -76,9 +76,10 @@ class _Bowl:
 
 @dataclass(frozen=True)
 class _Plane:
-    """<slope, x>."""
+    """<slope, x> + constant."""
 
     slope: Array
+    constant: float = 0.0
 
 
 def _simple(h: Function) -> _Bowl | _Plane | None:
@@ -92,25 +93,23 @@ def _term(weight: float, h: Function) -> _Bowl | _Plane | None:
     """A multiple of one function."""
     if isinstance(h, SquaredNorm) and h.is_scalar:
         return _Bowl(weight * h.weight, h.center)
-    return _Plane(weight * h.c) if isinstance(h, Linear) else None
+    return _Plane(weight * h.c, weight * h.constant) if isinstance(h, Linear) else None
 
 
 def _added(first: _Bowl | _Plane, second: _Bowl | _Plane) -> _Bowl | _Plane:
     """The sum of two of them, by completing the square."""
     if isinstance(first, _Plane) and isinstance(second, _Plane):
-        return _Plane(first.slope + second.slope)
+        return _Plane(first.slope + second.slope, first.constant + second.constant)
     if isinstance(first, _Plane):
         first, second = second, first
     assert isinstance(first, _Bowl)
-    p, a = first.curvature, first.center
+    p, a, constant = first.curvature, first.center, first.constant + second.constant
     if isinstance(second, _Plane):
         shift = second.slope / p
         center = -shift if a is None else a - shift
         height = 0.0 if a is None else dot(second.slope, a)
-        constant = first.constant + height - 0.5 * p * dot(shift, shift)
-        return _Bowl(p, center, constant)
+        return _Bowl(p, center, constant + height - 0.5 * p * dot(shift, shift))
     q, b = second.curvature, second.center
-    constant = first.constant + second.constant
     if a is None and b is None:
         return _Bowl(p + q, None, constant)
     a, b = (zeros_like(b) if a is None else a), (zeros_like(a) if b is None else b)
@@ -181,20 +180,22 @@ class Balls:
 
 @dataclass(frozen=True)
 class Halfspaces:
-    """Z ∩ {x : <c, x> <= level}: the projection onto a set and a cut."""
+    """Z ∩ {x : <c, x> + constant <= level}: the projection onto a set and a cut."""
 
-    c: Array
+    plane: _Plane
     domain: Domain
 
     def least(self, x: Array) -> float:
-        return -self.domain.support(-like(self.c, x))
+        return self.plane.constant - self.domain.support(-like(self.plane.slope, x))
 
     def project(self, v: Array, level: float) -> tuple[Array, float]:
-        return self.domain.project_cut(v, like(self.c, v), level)
+        c, offset = like(self.plane.slope, v), level - self.plane.constant
+        return self.domain.project_cut(v, c, offset)
 
     def lowest(self, slope: Array, level: float) -> float:
         if math.isfinite(self.domain.diameter_in(int(slope.shape[0]))):
-            return dot(slope, argmin_cut(self.domain, slope, like(self.c, slope), level)[0])
+            c, offset = like(self.plane.slope, slope), level - self.plane.constant
+            return dot(slope, argmin_cut(self.domain, slope, c, offset)[0])
         return -self.domain.support(-slope)
 
 

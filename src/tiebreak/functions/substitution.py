@@ -82,7 +82,7 @@ class Substitution:
             Q = self.rows(self.rows(h.matrix.dense()).T)
             return Quadratic(Q, self.slope(host(h.c)), h.constant), 0.0
         if isinstance(h, Linear):
-            return Linear(self.slope(host(h.c))), 0.0
+            return Linear(self.slope(host(h.c)), h.constant), 0.0
         assert isinstance(h, Flat)
         return h, 0.0
 

@@ -84,6 +84,13 @@ def names(value: Any) -> tuple[Any, ...] | None:
     return None if is_default(labels) else tuple(labels.tolist())
 
 
+def row_names(value: Any) -> tuple[str, ...] | None:
+    """The names of the rows of a table, as texts; None where pandas has only counted them."""
+    if not _is_pandas(value) or is_default(value.index):
+        return None
+    return tuple(map(str, value.index.tolist()))
+
+
 def is_default(labels: Labels) -> bool:
     """Has pandas only counted: 0, 1, 2?"""
     return bool(labels.dtype.kind == "i" and np.array_equal(labels, np.arange(len(labels))))

@@ -1,6 +1,7 @@
-"""Models written in other languages: CVXPY's objectives in the order of their priority."""
+"""Models from elsewhere: CVXPY's objectives in order of priority, and linear programs in files."""
 
 from tiebreak.modelling.cvxpy_levels import CvxpyLevels, from_cvxpy
 from tiebreak.modelling.cvxpy_solve import register_cvxpy
+from tiebreak.modelling.model_files import LinearModel, read_model
 
-__all__ = ["CvxpyLevels", "from_cvxpy", "register_cvxpy"]
+__all__ = ["CvxpyLevels", "LinearModel", "from_cvxpy", "read_model", "register_cvxpy"]

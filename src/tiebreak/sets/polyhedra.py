@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -17,16 +18,24 @@ from tiebreak.linalg.linear_programs import last_attempt
 from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.base import INFINITY, Violation, violations_of
-from tiebreak.sets.descriptions import LinearRows
+from tiebreak.sets.descriptions import LinearRows, stacked
 from tiebreak.sets.domains import Constraints
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Polyhedron(Constraints):
-    """{x : A x <= b, A_eq x = b_eq}; one of the two pairs may be left out.
+    """{x : lower <= A x <= b, A_eq x = b_eq}; A or A_eq may be left out.
 
-    Matrices are dense or from scipy.sparse. Rows with an infinite entry of b are left out. The set
-    has no cheap projection: it is a domain for the methods "conic" and "exact".
+    The set has no cheap projection: it is a domain for the methods "conic" and "exact".
+
+    Args:
+        A: matrix, dense or from scipy.sparse.
+        b: upper bounds on A x; inf means none.
+        A_eq, b_eq: equations.
+        lower: lower bounds on A x; -inf means none, and None means none for all rows. A row whose
+            two bounds are equal is an equation.
+        rows: names for the rows of A, followed by those of A_eq, for reports. None takes the index
+            of a pandas table, or counts: "0 of A", "1 of A".
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1]], [2])
@@ -40,14 +49,22 @@ class Polyhedron(Constraints):
     b: Any = None
     A_eq: Any = None
     b_eq: Any = None
+    lower: Any = None
+    rows: Sequence[str] | None = None
     has_argmin: ClassVar[bool] = True
-    numbers: ClassVar[Host]  # the user's numbers of the rows of A, those left out included
+    origins: ClassVar[tuple[Host, Host]]  # which of the user's rows each row of A and A_eq is
+    signs: ClassVar[Host]  # of the rows of A: -1 for a lower bound, whose row is turned around
+    counts: ClassVar[tuple[tuple[str, int], ...]]  # of the user's rows
 
     def __post_init__(self) -> None:
-        remember(self, Polyhedron, A=self.A, b=self.b, A_eq=self.A_eq, b_eq=self.b_eq)
+        given = {name: getattr(self, name) for name in ("A", "b", "A_eq", "b_eq", "lower", "rows")}
+        remember(self, Polyhedron, **given)
         named = (("A", tables.names(self.A)), ("A_eq", tables.names(self.A_eq)))
         assign(self, "names", tables.common("Polyhedron", *named))
-        below, equal = _rows("A", self.A, "b", self.b), _rows("A_eq", self.A_eq, "b_eq", self.b_eq)
+        b = self.b
+        if b is None and self.lower is not None:
+            b = np.full(np.shape(self.lower), INFINITY)
+        below, equal = _rows("A", self.A, "b", b), _rows("A_eq", self.A_eq, "b_eq", self.b_eq)
         if below is None and equal is None:
             raise ValueError("Polyhedron: A and b, or A_eq and b_eq, must be given, got none")
         (A, b), (A_eq, b_eq) = below or _no_rows(equal), equal or _no_rows(below)
@@ -56,9 +73,22 @@ class Polyhedron(Constraints):
                 "Polyhedron: A and A_eq must have the same number of columns, "
                 f"got {A.shape[1]} and {A_eq.shape[1]}"
             )
-        is_needed = b < INFINITY
-        A, b = (A, b) if is_needed.all() else (A[is_needed], b[is_needed])
-        parts = {"A": A, "b": b, "A_eq": A_eq, "b_eq": b_eq, "numbers": np.flatnonzero(is_needed)}
+        assign(self, "rows", _row_names(self.rows, (self.A, len(b)), (self.A_eq, len(b_eq))))
+        low = np.full(len(b), -INFINITY) if self.lower is None else _lower(self.A, self.lower, b)
+        is_equal = low == b
+        up, down = (b < INFINITY) & ~is_equal, (low > -INFINITY) & ~is_equal
+        parts = {
+            "A_eq": _stacked(A, is_equal, A_eq),
+            "b_eq": np.append(b[is_equal], b_eq),
+            "A": _stacked(A, up, -A[down]),
+            "b": np.append(b[up], -low[down]),
+            "origins": (
+                np.append(np.flatnonzero(up), np.flatnonzero(down)),
+                np.append(np.flatnonzero(is_equal), len(b) + np.arange(len(b_eq))),
+            ),
+            "counts": (("A", len(b)), ("A_eq", len(b_eq))),
+            "signs": np.repeat([1.0, -1.0], [np.count_nonzero(up), np.count_nonzero(down)]),
+        }
         for name, value in parts.items():
             assign(self, name, value)
         self._check_zero_rows()
@@ -90,8 +120,31 @@ class Polyhedron(Constraints):
         return row_lengths(self.A), row_lengths(self.A_eq)
 
     def linear_rows(self, n: int) -> LinearRows:
-        words, numbers = ("row {} of A", "row {} of A_eq"), (self.numbers, None)
-        return LinearRows(n, self.A, self.b, self.A_eq, self.b_eq, words, numbers)
+        words = ("row {}", "row {}")
+        return LinearRows(n, self.A, self.b, self.A_eq, self.b_eq, words, self._labels)
+
+    @cached_property
+    def row_names(self) -> tuple[str, ...]:
+        """Of the rows of A, then of those of A_eq, as they were given."""
+        if self.rows is not None:
+            return tuple(self.rows)
+        return tuple(f"{i} of {name}" for name, count in self.counts for i in range(count))
+
+    @cached_property
+    def _labels(self) -> tuple[Host, Host]:
+        """The names of the rows of A, and of those of A_eq, as they are kept."""
+        names = np.array(self.row_names, dtype=object)
+        return names[self.origins[0]], names[self.origins[1]]
+
+    def row_duals(self, below: Host, equal: Host) -> dict[str, float]:
+        """By the names of the rows, how fast a minimum rises with the right-hand sides.
+
+        ``below`` and ``equal`` are multipliers: slope + A'below + A_eq'equal = 0, below >= 0.
+        """
+        found = np.zeros(len(self.row_names))
+        np.add.at(found, self.origins[0], -self.signs * below)
+        np.add.at(found, self.origins[1], -equal)
+        return dict(zip(self.row_names, (found + 0.0).tolist(), strict=True))  # no -0
 
     @cached_property
     def bounds(self) -> tuple[Host, Host]:
@@ -134,13 +187,13 @@ class Polyhedron(Constraints):
     def violations(self, x: Array) -> list[Violation]:
         """The violated rows, each measured by its own terms."""
         at, found = host(x), []
-        for name, rows, offset, lengths, numbers in (
-            ("A", self.A, self.b, self.lengths[0], self.numbers),
-            ("A_eq", self.A_eq, self.b_eq, self.lengths[1], None),
+        for rows, offset, lengths, labels in (
+            (self.A, self.b, self.lengths[0], self._labels[0]),
+            (self.A_eq, self.b_eq, self.lengths[1], self._labels[1]),
         ):
             off, size = rows @ at - offset, abs(rows) @ np.abs(at) + np.abs(offset)
-            off = np.abs(off) if name == "A_eq" else off
-            found += violations_of(f"row {{}} of {name}", off, size, lengths * norm(at), numbers)
+            off = np.abs(off) if rows is self.A_eq else off
+            found += violations_of("row {}", off, size, lengths * norm(at), labels)
         return found
 
     def distance_outside(self, x: Array, unit: float) -> float:
@@ -253,6 +306,52 @@ def _rows(name: str, matrix: Any, other: str, offset: Any) -> tuple[Any, Host] |
         i, needed = int(np.argmin(is_allowed)), "finite or inf" if other == "b" else "finite"
         raise ValueError(f"Polyhedron: {other} must be {needed}, got {found[i]} at index {i}")
     return rows, found.copy()
+
+
+def _lower(matrix: Any, lower: Any, upper: Host) -> Host:
+    """The lower bounds of A x, none above its upper bound."""
+    tables.need_same_rows("Polyhedron", ("A", matrix), ("lower", lower))
+    found = host(checks.floating("Polyhedron", "lower", lower))
+    if found.ndim != 1:
+        got = checks.what_it_is(found)
+        raise ValueError(f"Polyhedron: lower must be a vector, got {got}")
+    checks.length("Polyhedron", "lower", found, len(upper), "row of A")
+    is_allowed = found <= upper  # not of NaN
+    if not is_allowed.all() or np.any(found == INFINITY):
+        i = int(np.argmin(is_allowed & (found < INFINITY)))
+        needed = f"-inf or a number up to b ({upper[i]:g})"
+        raise ValueError(f"Polyhedron: lower must be {needed}, got {found[i]} at place {i}")
+    return found
+
+
+def _row_names(given: Sequence[str] | None, *parts: tuple[Any, int]) -> tuple[str, ...] | None:
+    """The user's names of the rows, or those of tables; None if not all rows have one of their own.
+
+    ``parts``: A and A_eq, each with its number of rows.
+    """
+    if given is None:
+        indices = [() if not count else tables.row_names(matrix) for matrix, count in parts]
+        if None in indices:
+            return None
+        names = tuple(name for index in indices for name in index or ())
+        return names if len(set(names)) == len(names) else None
+    names, count = tuple(map(str, given)), sum(count for _, count in parts)
+    if isinstance(given, str) or len(names) != count:
+        got = repr(given) if isinstance(given, str) else len(names)
+        raise ValueError(f"Polyhedron: rows must be names, one per row ({count}), got {got}")
+    if len(set(names)) < count:
+        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        raise ValueError(f"Polyhedron: rows must have different names, got {twice!r} twice")
+    return names
+
+
+def _stacked(A: Any, which: Host, below: Any) -> Any:
+    """Some rows of A above others; A itself where these are all and there are no others."""
+    if not below.shape[0]:
+        return A if which.all() else A[which]
+    if not which.any():
+        return below
+    return stacked([A[which], below], A.shape[1])
 
 
 def _no_rows(others: Any) -> tuple[Any, Host]:

@@ -1,0 +1,228 @@
+"""Reading linear programs from MPS and LP files, by HiGHS, with the names of variables and rows."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tiebreak.functions import Linear
+from tiebreak.levels import Level, Slack
+from tiebreak.linalg import checks, refusals
+from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.fingerprints import assign
+from tiebreak.sets import Box, Polyhedron, Set, intersection
+
+ENDINGS = (".mps", ".lp")
+OBJECTIVE = "objective"  # of a file that gives it no name
+
+
+@dataclass(frozen=True, repr=False)
+class LinearModel:
+    """A linear program of a file: its feasible set, and its linear functions by name.
+
+    Attributes:
+        domain: the feasible set, a `Polyhedron` and a `Box` or one of them.
+        functions: the file's objective first, then its free rows (N in MPS), each a `Linear`.
+        sense: "min" or "max", what the file asks for its objective.
+        variables: their names, in the order of x.
+
+    Examples:
+        >>> text = "min cost: x + y + z\\nst demand: x + y + z >= 2\\nbounds\\n x <= 1\\nend"
+        >>> _ = Path("plan.lp").write_text(text)
+        >>> model = tb.read_model("plan.lp")
+        >>> clean = tb.Level(model.linear({"x": 1, "y": 3}), name="clean")
+        >>> tb.solve(tb.Levels(model.level("cost"), clean, domain=model.domain)).x.round(4)
+        array([0., 0., 2.])
+    """
+
+    domain: Set
+    functions: dict[str, Linear]
+    sense: str
+    variables: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.functions)
+        return f"<tiebreak.LinearModel: {len(self.variables)} variables, {self.sense} {names}>"
+
+    def level(
+        self, name: str | None = None, slack: float | Slack = 0.0, sense: str | None = None
+    ) -> Level:
+        """The objective or a free row as a `Level`.
+
+        Args:
+            name: of the function; the file's objective if None.
+            slack: see `Level`.
+            sense: "min" or "max"; if None, the file's own for its objective, "min" for a free row.
+        """
+        first = next(iter(self.functions))
+        name = first if name is None else name
+        if name not in self.functions:
+            known, meant = ", ".join(self.functions), checks.did_you_mean(name, self.functions)
+            raise ValueError(
+                f"level: name must be the objective or a free row of the file ({known}), "
+                f"got {name!r}{meant}"
+            )
+        sense = sense or (self.sense if name == first else "min")
+        return Level(self.functions[name], name, slack, sense)
+
+    def vector(self, entries: Mapping[str, float], default: float = 0.0) -> Host:
+        """One number for each variable, from a dictionary by their names.
+
+        Args:
+            entries: the numbers by the names of the variables.
+            default: for all others.
+        """
+        places = {name: i for i, name in enumerate(self.variables)}
+        found = np.full(len(places), float(default))
+        for name, value in entries.items():
+            if name not in places:
+                meant = checks.did_you_mean(name, places)
+                raise ValueError(f"vector: there is no variable {name!r}{meant}")
+            found[places[name]] = checks.finite("vector", name, value)
+        return found
+
+    def linear(self, entries: Mapping[str, float], constant: float = 0.0) -> Linear:
+        """A linear function by the names of its variables.
+
+        Args:
+            entries: the coefficients by the names of the variables, 0 for all others.
+            constant: added to it.
+        """
+        return _named(self.vector(entries), constant, self.variables)
+
+
+def _named(c: Host, constant: float, variables: tuple[str, ...]) -> Linear:
+    """A linear function of variables with names."""
+    found = Linear(c, constant)
+    assign(found, "names", variables)
+    return found
+
+
+def read_model(path: str | Path) -> LinearModel:
+    """A linear program in an .mps or .lp file, for `Levels`; needs highspy.
+
+    The domain is the feasible set, in sparse matrices, with the file's names of rows and variables.
+    Rows without a bound (N in MPS) are no constraints but further objectives.
+
+    Args:
+        path: the file. One with integer variables or a quadratic objective gets a ValueError.
+
+    Examples:
+        >>> text = "max profit: 3 a + 2 b\\nst size: a + b <= 4\\n risk: a - b >= -inf\\nend"
+        >>> _ = Path("plan.lp").write_text(text)
+        >>> tb.read_model("plan.lp")  # a row without a bound is an objective
+        <tiebreak.LinearModel: 2 variables, max profit, risk>
+    """
+    path = Path(path)
+    if path.suffix not in ENDINGS:
+        raise ValueError(f"read_model: path must end with {' or '.join(ENDINGS)}, got {path}")
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise ValueError(f"read_model: {path} cannot be read ({error.strerror or error})") from None
+    if path.suffix == ".mps":
+        name, further, text = _with_all_objectives(text)
+    else:
+        name, further = _name_in_lp(text), []
+    try:
+        return _model(_parsed(text, path), name, further)
+    except ValueError as error:
+        raise ValueError(f"read_model: {path} {error}") from None
+
+
+def _parsed(text: str, path: Path) -> Any:
+    """What HiGHS makes of the file."""
+    try:
+        import highspy
+    except ImportError:
+        raise refusals.missing("read_model", "highspy", "highs") from None
+    solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
+    solver.setOptionValue("output_flag", False)
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / f"model{path.suffix}"
+        copy.write_text(text, encoding="utf-8")
+        if solver.readModel(str(copy)) != highspy.HighsStatus.kOk:
+            raise ValueError(f"is no {path.suffix[1:].upper()} file that HiGHS can read")
+    model = solver.getModel()
+    if model.hessian_.dim_:
+        needed = "must have a linear objective; give Quadratic(Q, c) as a level of its own"
+        raise ValueError(f"{needed}, got a quadratic one")
+    continuous = highspy.HighsVarType.kContinuous
+    kinds = [kind != continuous for kind in model.lp_.integrality_]
+    if any(kinds):
+        first = model.lp_.col_names_[kinds.index(True)]
+        count = f"{sum(kinds)} that may not take all values, such as {first!r}"
+        raise ValueError(f"must have continuous variables only, got {count}")
+    return model.lp_
+
+
+def _model(lp: Any, objective: str, further: list[str]) -> LinearModel:
+    """The parts of HiGHS's program; ``further``: rows that are objectives, whatever bounds say."""
+    import highspy
+    from scipy.sparse import csc_array, csr_array
+
+    shape = (lp.num_row_, lp.num_col_)
+    entries = (np.array(lp.a_matrix_.value_), lp.a_matrix_.index_, lp.a_matrix_.start_)
+    is_by_column = lp.a_matrix_.format_ == highspy.MatrixFormat.kColwise
+    A = csr_array((csc_array if is_by_column else csr_array)(entries, shape=shape))
+    low, high = np.array(lp.row_lower_), np.array(lp.row_upper_)
+    names, variables = list(lp.row_names_), tuple(lp.col_names_)
+    if not variables:
+        raise ValueError("must have variables, got none")
+    extra = np.isin(names, further) | (np.isinf(low) & np.isinf(high))
+    sense = "max" if lp.sense_ == highspy.ObjSense.kMaximize else "min"
+    bounds = np.array(lp.col_lower_), np.array(lp.col_upper_)
+    sets: list[Set] = []
+    if not extra.all():
+        kept = [name for name, is_extra in zip(names, extra, strict=True) if not is_extra]
+        sets.append(Polyhedron(A[~extra], high[~extra], lower=low[~extra], rows=kept))
+    if any(np.isfinite(ends).any() for ends in bounds) or not sets:
+        sets.append(Box(*bounds))
+    domain = intersection("read_model", *sets)
+    assert isinstance(domain, Set)
+    functions = {objective: _named(np.array(lp.col_cost_), lp.offset_, variables)}
+    for i in np.flatnonzero(extra):
+        # The constant of an objective in MPS is minus its right-hand side.
+        constant = 0.0 - low[i] if np.isfinite(low[i]) else 0.0
+        functions[names[i]] = _named(A[[i]].toarray()[0], constant, variables)
+    return LinearModel(domain, functions, sense, variables)
+
+
+def _with_all_objectives(text: str) -> tuple[str, list[str], str]:
+    """The first N row of an MPS file, the others, and the text with these as rows >= of their own.
+
+    HiGHS leaves out what is in other N rows than the first.
+    """
+    lines, found = text.splitlines(), []
+    for i, kind, name in _rows_of_mps(lines):
+        if kind.upper() == "N":
+            found.append(name)
+            if len(found) > 1:
+                lines[i] = lines[i].replace(kind, "G", 1)
+    first = found[0] if found else OBJECTIVE
+    return first, found[1:], "\n".join(lines) + "\n" if len(found) > 1 else text
+
+
+def _rows_of_mps(lines: list[str]) -> Iterator[tuple[int, str, str]]:
+    """The line, the kind and the name of each row."""
+    is_row = False
+    for i, line in enumerate(lines):
+        if line[:1] not in (" ", "\t", "*", ""):
+            if is_row:
+                return
+            is_row = line.split()[0].upper() == "ROWS"
+        elif is_row and line[:1] != "*" and len(parts := line.split(None, 1)) == 2:
+            yield i, parts[0], parts[1].strip()
+
+
+def _name_in_lp(text: str) -> str:
+    """What an LP file calls its objective."""
+    plain = re.sub(r"\\.*", "", text)
+    found = re.match(r"\s*(?:min|max)\w*\s+([^\s:+-]+)\s*:", plain, re.IGNORECASE)
+    return found[1] if found else OBJECTIVE

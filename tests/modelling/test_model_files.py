@@ -1,0 +1,246 @@
+"""MPS and LP files as domains with objectives in order, against HiGHS itself."""
+# ruff: noqa: E501 (the sentences of the errors stay in one piece)
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import tiebreak as tb
+from tiebreak.cli import main
+from tiebreak.problem_files import read_problem
+
+highspy = pytest.importorskip("highspy")
+
+PLAN = """NAME plan
+ROWS
+ N  cost
+ L  capacity
+ G  demand
+ E  balance
+ G  range
+ N  CO2
+COLUMNS
+    coal      cost      20.0   capacity   1.0
+    coal      demand     1.0   CO2        0.9
+    gas       cost      20.0   demand     1.0
+    gas       capacity   1.0   CO2        0.4
+    wind      demand     1.0   range      1.0
+    in        balance    1.0
+    out       balance   -1.0   cost       1.0
+RHS
+    RHS       cost    -100.0   CO2       -7.0
+    RHS       capacity 80.0    demand    60.0
+    RHS       range      5.0
+RANGES
+    RNG       range      10.0
+BOUNDS
+ UP BND       gas       50.0
+ FR BND       in
+ FX BND       out        3.0
+ENDATA
+"""
+LEVELS = """
+domain = "plan.mps"
+[[level]]
+objective = "cost"
+[[level]]
+objective = "CO2"
+slack = { relative = 0.01 }
+[[level]]
+name = "change"
+kind = "SquaredNorm"
+center = { coal = 20.0, out = 3.0, in = 3.0 }
+"""
+
+
+def program(seed):
+    """A linear program with every kind of row and bound, and a second objective as a free row."""
+    rng = np.random.default_rng(seed)
+    n, m, inf = int(rng.integers(4, 40)), int(rng.integers(3, 20)), highspy.kHighsInf
+    x = np.round(rng.uniform(-3.0, 5.0, n), 1)
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    for j in range(n):
+        low, high = [
+            (x[j] - 1.0, x[j] + 2.0), (x[j], x[j]), (-inf, x[j] + 1.0), (x[j], inf), (0.0, 9.0)
+        ][rng.integers(5)]  # fmt: skip
+        solver.addVar(min(low, x[j]), max(high, x[j]))
+        solver.passColName(j, f"make_{j}.to" if rng.random() < 0.5 else f"x{j}")
+        solver.changeColCost(j, float(rng.integers(0, 4)))
+    for i in range(m):
+        at = np.flatnonzero(rng.random(n) < 0.4)
+        at = at if len(at) > 1 else np.array([0, n - 1])
+        values = np.round(rng.standard_normal(len(at)), 2) + 3.0
+        s = float(values @ x[at])
+        low, high = [(s, s), (s - 1.0, inf), (-inf, s + 1.0), (s - 1.0, s + 2.0)][rng.integers(4)]
+        solver.addRow(low, high, len(at), at, values)
+        solver.passRowName(i, f"row.{i}")
+    for j in range(n):  # bounded, whatever was drawn
+        solver.addRow(-20.0, 20.0, 1, np.array([j]), np.ones(1))
+        solver.passRowName(m + j, f"reach{j}")
+    if rng.random() < 0.4:
+        solver.changeObjectiveSense(highspy.ObjSense.kMaximize)
+    solver.changeObjectiveOffset(float(rng.integers(-5, 6)))
+    return solver, np.round(rng.standard_normal(n), 2)
+
+
+def in_order(solver, second):
+    """Both optimal values by HiGHS: the second on the first one's optimal face, by a fixed row."""
+    solver.run()
+    assert solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
+    lp, best = solver.getLp(), solver.getInfo().objective_function_value
+    cost, offset = np.array(lp.col_cost_), lp.offset_
+    duals = np.array(solver.getSolution().col_dual)
+    row_duals = np.array(solver.getSolution().row_dual)
+    x = np.array(solver.getSolution().col_value)
+    for j in np.flatnonzero(np.abs(duals) > 1e-7):
+        solver.changeColBounds(int(j), float(x[j]), float(x[j]))
+    rows = np.array(solver.getSolution().row_value)
+    for i in np.flatnonzero(np.abs(row_duals) > 1e-7):
+        solver.changeRowBounds(int(i), float(rows[i]), float(rows[i]))
+    places = np.arange(len(second), dtype=np.int32)
+    solver.changeColsCost(len(second), places, second)
+    solver.changeObjectiveOffset(0.0)
+    solver.changeObjectiveSense(highspy.ObjSense.kMinimize)
+    solver.run()
+    assert solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
+    value = solver.getInfo().objective_function_value
+    x = np.array(solver.getSolution().col_value)
+    assert cost @ x + offset == pytest.approx(best, abs=1e-7)
+    return best, value
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_files_of_highs_are_read_and_solved_as_by_highs(tmp_path, seed):
+    """Values to 1e-9, names intact, from both formats."""
+    solver, second = program(seed)
+    lp = solver.getLp()
+    names, rows, sense = lp.col_names_, lp.row_names_, lp.sense_
+    for ending in ("mps", "lp"):
+        solver.writeModel(str(tmp_path / f"plan.{ending}"))
+    best = in_order(solver, second)
+    for ending in ("mps", "lp"):
+        model = tb.read_model(tmp_path / f"plan.{ending}")
+        assert sorted(model.variables) == sorted(names)
+        assert ending == "lp" or list(model.variables) == names
+        assert model.sense == ("max" if sense == highspy.ObjSense.kMaximize else "min")
+        found = set(model.domain.parts[0].row_names)
+        # HiGHS writes a row with two bounds to LP files as two rows.
+        split = (
+            {name for row in rows for name in (f"{row}lo", f"{row}up")} if ending == "lp" else []
+        )
+        assert set(rows) - found <= {name[:-2] for name in found if name in split}
+        extra = model.linear(dict(zip(names, second, strict=True)))
+        first = model.level()
+        plan = tb.Levels(
+            first, tb.Level(extra, name="second"), tb.SquaredNorm(), domain=model.domain
+        )
+        result = tb.solve(plan)
+        assert result.success
+        got = [report.value for report in result.levels.values()][:2]
+        np.testing.assert_allclose(got, best, rtol=1e-9, atol=1e-9)
+        middle = [sum(report.best) / 2.0 for report in result.levels.values()][:2]
+        np.testing.assert_allclose(middle, best, rtol=1e-7, atol=1e-7)
+        assert plan.variables == model.variables
+
+
+@pytest.fixture
+def plan(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plan.mps").write_text(PLAN)
+    return tb.read_model("plan.mps")
+
+
+def test_a_file_is_read_with_all_its_objectives_rows_bounds_and_constants(plan):
+    assert plan.variables == ("coal", "gas", "wind", "in", "out")
+    assert list(plan.functions) == ["cost", "CO2"]
+    np.testing.assert_array_equal(plan.functions["cost"].c, [20.0, 20.0, 0.0, 0.0, 1.0])
+    assert plan.functions["cost"].constant == 100.0
+    np.testing.assert_array_equal(plan.functions["CO2"].c, [0.9, 0.4, 0.0, 0.0, 0.0])
+    assert plan.functions["CO2"].constant == 7.0
+    rows, box = plan.domain.parts
+    assert rows.row_names == ("capacity", "demand", "balance", "range")
+    np.testing.assert_array_equal(box.lower, [0.0, 0.0, 0.0, -np.inf, 3.0])
+    np.testing.assert_array_equal(box.upper, [np.inf, 50.0, np.inf, np.inf, 3.0])
+    inside = np.array([10.0, 40.0, 15.0, 3.0, 3.0])
+    assert plan.domain.contains(inside)
+    for j, value, name in ((2, 16.0, "row range"), (2, 4.0, "row range"), (3, 4.0, "row balance")):
+        moved = np.where(np.arange(5) == j, value, inside)
+        assert name in [one.what for one in plan.domain.violations(moved)]
+
+
+def test_a_levels_file_on_a_model_is_solved_with_names_in_its_report(plan, tmp_path, capsys):
+    (tmp_path / "levels.toml").write_text(LEVELS)
+    levels, _, _ = read_problem(tmp_path / "levels.toml")
+    assert levels.names == ("cost", "CO2", "change")
+    assert levels.levels[1].slack == tb.Slack(relative=0.01)
+    assert levels.variables == plan.variables
+    np.testing.assert_array_equal(levels.levels[2].objective.center, [20.0, 0.0, 0.0, 3.0, 3.0])
+    assert main(["solve", "levels.toml"]) == 0
+    assert "proved" in capsys.readouterr().out
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["variables"] == list(plan.variables)
+    levels.save("levels.npz")
+    assert tb.load("levels.npz").domain.parts[0].row_names == plan.domain.parts[0].row_names
+
+
+def test_a_model_with_several_objectives_is_solved_in_their_order(plan, capsys):
+    assert main(["solve", "plan.mps"]) == 0
+    said = capsys.readouterr().out
+    assert said.index("cost") < said.index("CO2")
+    with open("one.mps", "w") as file:
+        file.write(PLAN.replace(" N  CO2\n", " L  CO2\n"))
+    assert main(["solve", "one.mps"]) == 2
+    assert "one.mps has one objective, and levels are two or more" in capsys.readouterr().err
+
+
+LP = "max\n profit: 3 a + 2 b + 4\nst\n size: a + b <= 4\n risk: a - b >= -inf\nbounds\n a <= 3\nend\n"
+
+
+def test_free_rows_of_lp_files_are_objectives_and_maximisation_is_respected(tmp_path):
+    (tmp_path / "p.lp").write_text(LP)
+    model = tb.read_model(tmp_path / "p.lp")
+    assert (list(model.functions), model.sense) == (["profit", "risk"], "max")
+    result = tb.solve(tb.Levels(model.level(), model.level("risk"), domain=model.domain))
+    np.testing.assert_allclose(result.x, [3.0, 1.0], atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("p.lp", LP + "", None),
+        ("p.lp", LP.replace("end", "general\n b\nend"), "must have continuous variables only, got 1 that may not take all values, such as 'b'"),
+        ("p.lp", LP.replace("+ 4", "+ [ a^2 ] / 2"), "must have a linear objective; give Quadratic(Q, c) as a level of its own, got a quadratic one"),
+        ("p.mps", "hello\nworld\n", "is no MPS file that HiGHS can read"),
+        ("p.txt", LP, "path must end with .mps or .lp"),
+    ],
+)  # fmt: skip
+def test_what_is_no_linear_program_gets_one_sentence(tmp_path, name, text, sentence):
+    (tmp_path / name).write_text(text)
+    if sentence is None:
+        assert tb.read_model(tmp_path / name)
+        return
+    with pytest.raises(ValueError, match=r"^read_model: ") as caught:
+        tb.read_model(tmp_path / name)
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (LEVELS.replace('"CO2"', '"co2"'), "[level 2] level: name must be the objective or a free row of the file (cost, CO2), got 'co2' (did you mean 'CO2'?)"),
+        (LEVELS.replace("coal = 20.0", "cole = 20.0"), "[level 3] center: vector: there is no variable 'cole' (did you mean 'coal'?)"),
+        (LEVELS.replace("plan.mps", "plan.xml"), "domain must be a table, or a file that ends with .mps or .lp, got 'plan.xml'"),
+        (LEVELS.replace('objective = "cost"', 'objective = "cost"\nc = [1.0]'), "[level 1] objective excludes the key 'c'"),
+        (LEVELS.replace('domain = "plan.mps"', ""), '[level 1] objective needs a domain from a file, such as domain = "plan.mps"'),
+        ('domain = "plan.mps"\n', "a domain from a file needs [[level]], once for each objective"),
+    ],
+)  # fmt: skip
+def test_wrong_level_files_of_models_get_one_sentence(plan, tmp_path, text, sentence):
+    (tmp_path / "levels.toml").write_text(text)
+    with pytest.raises(ValueError, match=r"levels.toml: ") as caught:
+        read_problem(tmp_path / "levels.toml")
+    assert str(caught.value).endswith(sentence)
