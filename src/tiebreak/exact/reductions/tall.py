@@ -229,7 +229,7 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
     if not rank or is_slanted or np.any(values[: g.n - rank] > noise):
         return None
     N, V = vectors[:, : g.n - rank], vectors[:, g.n - rank :]
-    stored = rank if _has_whole_ties(g, units[:, None] * N) else _stored_rank(g)
+    stored = rank if _has_whole_ties(g, units[:, None] * N) else _stored_rank(g, rank)
     kept = values[g.n - rank :]
     N = _unseen(g, units, N, V, kept)
     is_rounded = stored is not None and stored != rank
@@ -315,22 +315,32 @@ def _is_even(g: TallLevel, matrix: Matrix) -> bool:
     return are_even(np.concatenate(rows)) and are_even(columns)
 
 
-def _stored_rank(g: TallLevel) -> int | None:
-    """The rank of the rows as they are stored; None where that is not known."""
+def _stored_rank(g: TallLevel, rank: int) -> int | None:
+    """The rank of the rows as they are stored, or that of some if it is larger than ``rank``.
+
+    Some tell already if columns depend by rounding alone. None: it is not known.
+    """
     if g.constant.any() or len(g.losses) != 1 or g.is_expensive:
         return None
-    return exact_rank(g.losses[0][1].given_matrix.dense())
+    A = g.losses[0][1].given_matrix.dense()
+    some = exact_rank(A[:: max(1, len(A) // (2 * g.n))])
+    return some if some is not None and some > rank else exact_rank(A)
 
 
 def _is_rounding(g: TallLevel, N: Host, others: Host) -> bool:
     """Are the rows' products with all columns of N rounding, beside their other singular values?
 
-    A'A alone cannot tell: its eigenvalues are squares.
+    A'A alone cannot tell: its eigenvalues are squares, and those of the products themselves are
+    accurate for what is as small as they are.
     """
-    A = g.losses[0][1].given_matrix.on_host()
-    deadline.check(deadline.svd_work(A.shape[0], N.shape[1]))
-    sigma = np.append(np.sort(others)[::-1], np.linalg.svd(A @ N, compute_uv=False))
-    return clear_rank(sigma, A.shape, EPS) == (len(others), len(others))
+    total = N.T @ g.constant @ N
+    for _, loss in g.losses:
+        for some in g.slices(loss.matrix):
+            products = some.entries @ N
+            total += products.T @ products
+    rest = np.sqrt(np.maximum(np.linalg.eigvalsh(total)[::-1], 0.0))
+    sigma = np.append(np.sort(others)[::-1], rest)
+    return clear_rank(sigma, (g.rows, g.n), EPS) == (len(others), len(others))
 
 
 def _unseen(g: TallLevel, units: Host, N: Host, V: Host, values: Host) -> Host:

@@ -218,7 +218,12 @@ def has_minimum_near(level: RecessionLevel, x: Host, slope: Host) -> bool:
     for loss in level.losses:
         H = H + loss.rows.gram(loss.curvature(x))
     v = np.linalg.pinv(H, rcond=TOL.touching, hermitian=True) @ -slope
-    if not norm(H @ v + slope) <= TOL.solver * norm(H) * norm(v):
+    rest = H @ v + slope
+    if not level.linear.c.any():  # the slope is a sum of rows: what is none of it is rounding
+        values, basis = np.linalg.eigh(sum((r.gram() for r in level.all_rows), np.zeros((n, n))))
+        seen = basis[:, values > TOL.touching * values[-1]]
+        rest = seen @ (seen.T @ rest)
+    if not norm(rest) <= TOL.solver * norm(H) * norm(v):
         return False
     changes = (np.max(np.abs(loss.rows.entries @ v), initial=0.0) for loss in level.losses)
     return float(max(changes, default=0.0)) <= ROUGH
