@@ -299,20 +299,27 @@ class Reached(NamedTuple):
         return f"{self.readings:5.0f} {self.seconds:6.2f} s"
 
 
-def run(instance: Instance, method: Any, budget: int, readings: Readings) -> Reached:
+def run(
+    instance: Instance,
+    method: Any,
+    budget: int,
+    readings: Readings,
+    clock: Callable[[], float] = time.process_time,
+    limit: float = math.inf,
+) -> Reached:
     """A method by its steps, within a budget of readings; to stay is to stay as long again."""
     problem, start = instance.problem, instance.problem.start()
     method = method.planned(budget)
     method.init(problem, start)  # constants are found once, for all
-    before, began = readings.rows, time.process_time()
+    before, began = readings.rows, clock()
     at, error = Reached(math.inf, math.inf, math.inf), math.inf
     with arrays.quiet():
         work = Run(problem, method, start, certifies=False)
         count = 0.0
         while count < min(budget, 2.0 * at.readings + 100.0) and not work.report.finished.why:
-            if not work.step():
+            if clock() - began > limit or not work.step():
                 break
-            count, now = (readings.rows - before) / readings.total, time.process_time()
+            count, now = (readings.rows - before) / readings.total, clock()
             error = instance.errors(work.state.upper_value, work.state.lower_value)
             if error > ACCURACY:
                 at = Reached(math.inf, math.inf, math.inf)
@@ -321,11 +328,18 @@ def run(instance: Instance, method: Any, budget: int, readings: Readings) -> Rea
     return at._replace(error=error)
 
 
-def solved(instance: Instance, method: str, readings: Readings) -> Reached:
+def solved(
+    instance: Instance,
+    method: str,
+    readings: Readings,
+    clock: Callable[[], float] = time.process_time,
+    limit: float = 120.0,
+    rtol: float = 1e-4,
+) -> Reached:
     """A method to its own end."""
-    before, began = readings.rows, time.process_time()
-    result = tb.solve(instance.problem, method, max_time=120.0)
-    seconds = time.process_time() - began
+    before, began = readings.rows, clock()
+    result = tb.solve(instance.problem, method, max_time=limit, rtol=rtol)
+    seconds = clock() - began
     error = instance.errors(result.upper_value, result.lower_value)
     count = (readings.rows - before) / readings.total
     return Reached(count if error <= ACCURACY else math.inf, seconds, error)

@@ -251,3 +251,24 @@ def test_what_second_derivatives_do_not_prove_singular_values_may():
     problem = tb.Problem(upper=tb.SquaredNorm(np.array([1.0, 1.0, 0.0])), lower=g)
     assert tall.solve_tall(problem, np.zeros(3)) is not None
     assert tb.solve(problem, "exact").status == "certified"
+
+
+@pytest.mark.parametrize("kind", ["float32", "another library", "both"])
+def test_single_precision_and_other_libraries_are_read_in_slices(kind, monkeypatch):
+    xp = pytest.importorskip("array_api_strict")
+    rng = np.random.default_rng(12)
+    A = rng.standard_normal((3000, 8)) @ np.linalg.qr(rng.standard_normal((16, 8)))[0].T
+    y, center = np.where(A[:, 0] + rng.logistic(size=3000) > 0, 1.0, -1.0), rng.standard_normal(16)
+    truth = tb.solve(tb.Problem(upper=tb.SquaredNorm(center=center), lower=tb.Logistic(A, y)))
+
+    def given(a):
+        a = a if kind == "another library" else a.astype(np.float32)
+        return a if kind == "float32" else xp.asarray(a)
+
+    upper, lower = tb.SquaredNorm(center=given(center)), tb.Logistic(given(A), given(y))
+    monkeypatch.setattr("tiebreak.exact.method._by_rows", None)  # which would keep all rows
+    found = tb.solve(tb.Problem(upper=upper, lower=lower), "exact")
+    assert found.status == "solved"
+    assert found.dimension == 8
+    assert type(found.x) is type(given(center))
+    np.testing.assert_allclose(np.asarray(found.x), truth.x, atol=1e-5)

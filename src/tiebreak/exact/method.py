@@ -359,7 +359,7 @@ def _by_second_derivatives(problem: Problem, x0: Array) -> tuple[DirectState | N
         rank=tall.rank,
         sigma=float(sigma[tall.rank - 1]),
         sigma_next=0.0 if tall.is_exact or tall.rank == n else float(sigma[tall.rank]),
-        backward_error=EPS * float(sigma[0]),
+        backward_error=tall.lower.epsilon * float(sigma[0]),
         upper_range=(value, value),
         residual=residual,
     )

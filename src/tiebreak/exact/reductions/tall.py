@@ -25,12 +25,13 @@ import numpy as np
 from tiebreak.exact.bounds.evaluations import EvaluationWithErrors
 from tiebreak.exact.reductions.reduction import is_plain
 from tiebreak.functions import Function, LinearLoss, SmoothFunction, has_slices, summands
-from tiebreak.linalg import TINY, Array, Host, Matrix, deadline, rounding_unit
+from tiebreak.linalg import DENSE_LIMIT, TINY, Array, Host, Matrix, arrays, deadline, rounding_unit
 from tiebreak.linalg.host import host, norm, power_of_two
 from tiebreak.linalg.matrices.base import RowSlice
+from tiebreak.linalg.matrices.streamed import Float64Rows
 from tiebreak.linalg.row_gram import are_even, column_gram
 from tiebreak.linalg.sizes import SIDE
-from tiebreak.linalg.spectra import EPS, clear_rank, exact_rank
+from tiebreak.linalg.spectra import EPS, exact_rank, rounding_level
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.sets import described
@@ -60,6 +61,24 @@ def _has_rows(loss: LinearLoss) -> bool:
     return has_slices(loss) or not loss.matrix.is_pass_expensive
 
 
+def _on_host(loss: LinearLoss) -> LinearLoss:
+    """The same loss for NumPy's float64: other rows are converted a slice at a time."""
+    if is_plain(loss):
+        return loss
+    is_ours = type(loss.prototype) is np.ndarray
+    wide = loss.in_float64 if is_ours else loss.of_matrix(Float64Rows(loss.matrix))
+    return wide or loss
+
+
+def _like(part: Function, x: Host) -> Array:
+    """x for a function of another library, in float64."""
+    return x if part.prototype is None else arrays.like(x, arrays.double(part.prototype))
+
+
+def _gradient(part: Function, x: Host) -> Host:
+    return host(part.gradient(_like(part, x)))
+
+
 class TallLevel:
     """A sum of losses, squares and linear terms, with its second derivative."""
 
@@ -72,20 +91,24 @@ class TallLevel:
         self.linear: Host = np.zeros(n)  # the sizes of the linear terms in its slope
         self._longest: tuple[bytes, float] | None = None  # of its rows, in some units
         origin = np.zeros(n)
+        self.epsilon: float = EPS  # the unit in which the entries of its losses were rounded
+        self.is_in_memory: bool = True  # are all rows?
         for weight, part in summands(h):
             if isinstance(part, LinearLoss):
-                self.losses.append((weight * part.scale, part))
+                self.losses.append((weight * part.scale, _on_host(part)))
+                self.epsilon = max(self.epsilon, part.data_epsilon, arrays.epsilon(part.prototype))
+                self.is_in_memory = self.is_in_memory and part.matrix.is_at_hand
                 continue
             self.others.append((weight, part))
             for piece in part.parts(weight, n) or ():
                 self.constant += piece.second(origin)
-            self.linear += weight * np.abs(host(part.gradient(origin)))
+            self.linear += weight * np.abs(_gradient(part, origin))
 
     @staticmethod
     def is_known(h: SmoothFunction) -> bool:
         """Is it nothing but that, with numbers at hand, and second derivatives that are tame?"""
         return all(
-            is_plain(part) and part.bend is not None and _has_rows(part)
+            part.bend is not None and _has_rows(part)
             if isinstance(part, LinearLoss)
             else part.degree <= 2 and (part.matrix is None or part.matrix.is_explicit)
             for _, part in summands(h)
@@ -94,11 +117,6 @@ class TallLevel:
     @property
     def rows(self) -> int:
         return sum(loss.matrix.shape[0] for _, loss in self.losses)
-
-    @property
-    def is_expensive(self) -> bool:
-        """Are there rows that are not in memory?"""
-        return any(loss.matrix.is_pass_expensive for _, loss in self.losses)
 
     @property
     def bend(self) -> float:
@@ -126,7 +144,8 @@ class TallLevel:
             value += weight * float(loss.evaluate_image(image)[0])
             images.append(image)
         for weight, part in self.others:
-            value, slope = value + weight * part.value(x), slope + weight * host(part.gradient(x))
+            value += weight * part.value(_like(part, x))
+            slope += weight * _gradient(part, x)
         return Seen(x, value, slope, H, images)
 
     def change(self, before: Seen, after: Seen) -> float:
@@ -222,8 +241,11 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
         return None
     units = power_of_two(np.maximum(np.diag(gram), 0.0), -0.5)  # the diagonal is about 1
     values, vectors = np.linalg.eigh(_in_units(gram, units))
-    noise = rounding_unit(EPS, g.rows, g.n) * float(np.sum(np.maximum(values, 0.0)))
-    rank = int(np.count_nonzero(values > TOL.clear_units * noise))
+    # Entries that were rounded to epsilon move singular values by that, relative to all of them.
+    squared = float(np.sum(np.maximum(values, 0.0)))
+    noise = max(rounding_unit(EPS, g.rows, g.n), g.epsilon**2) * squared
+    clear = max(TOL.clear_units * noise, (TOL.clear_units * g.epsilon) ** 2 * squared)
+    rank = int(np.count_nonzero(values > clear))
     # With a linear term g may fall along the ties for ever, however slowly.
     is_slanted = rank < g.n and g.linear.any()
     if not rank or is_slanted or np.any(values[: g.n - rank] > noise):
@@ -236,7 +258,8 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
     if is_rounded and not _is_rounding(g, units[:, None] * N, np.sqrt(kept)):
         return None
     below, above = _Newton(g, units, V), _Newton(f, units, N)
-    x = _better(problem, host(start))
+    zero = arrays.zeros_like(start)  # which is never far out, and better than many a start
+    x = host(start if problem.lower.value(start) < problem.lower.value(zero) else zero)
     answer = _settled(units * (V @ (V.T @ (x / units))), units, below)
     if answer is not None and N.shape[1]:  # what that does to g is taken back in each step
         answer = _settled(answer, units, above, below)
@@ -256,12 +279,6 @@ def is_tall(problem: Problem) -> bool:
     if sum(matrix.shape[0] for matrix in below) < TALL * n:
         return False
     return all(TallLevel.is_known(h.bare) for h in problem.smooth_parts)
-
-
-def _better(problem: Problem, x: Host) -> Host:
-    """x if it is better than the origin, which is never far out; otherwise that."""
-    zero = np.zeros_like(x)
-    return x if problem.lower.value(x) < problem.lower.value(zero) else zero
 
 
 def _in_units(H: Host, units: Host) -> Host:
@@ -320,11 +337,15 @@ def _stored_rank(g: TallLevel, rank: int) -> int | None:
 
     Some tell already if columns depend by rounding alone. None: it is not known.
     """
-    if g.constant.any() or len(g.losses) != 1 or g.is_expensive:
+    if g.constant.any() or len(g.losses) != 1 or not g.is_in_memory:
         return None
-    A = g.losses[0][1].given_matrix.dense()
-    some = exact_rank(A[:: max(1, len(A) // (2 * g.n))])
-    return some if some is not None and some > rank else exact_rank(A)
+    matrix = g.losses[0][1].given_matrix
+    each = [part.entries[:1] for part in matrix.slices(max(1, g.rows // (2 * g.n)))]
+    rows = [row if isinstance(row, np.ndarray) else row.toarray() for row in each]
+    some = exact_rank(np.vstack(rows))
+    if some is not None and some > rank:
+        return some
+    return exact_rank(matrix.dense()) if matrix.size <= DENSE_LIMIT else None
 
 
 def _is_rounding(g: TallLevel, N: Host, others: Host) -> bool:
@@ -338,9 +359,10 @@ def _is_rounding(g: TallLevel, N: Host, others: Host) -> bool:
         for some in g.slices(loss.matrix):
             products = some.entries @ N
             total += products.T @ products
-    rest = np.sqrt(np.maximum(np.linalg.eigvalsh(total)[::-1], 0.0))
-    sigma = np.append(np.sort(others)[::-1], rest)
-    return clear_rank(sigma, (g.rows, g.n), EPS) == (len(others), len(others))
+    rest = math.sqrt(max(float(np.linalg.eigvalsh(total)[-1]), 0.0))
+    top, whole = float(np.max(others)), math.hypot(norm(others), rest)
+    noise = max(rounding_level((g.rows, g.n), top, EPS), g.epsilon * whole)
+    return rest <= noise and float(np.min(others)) > TOL.clear_units * noise
 
 
 def _unseen(g: TallLevel, units: Host, N: Host, V: Host, values: Host) -> Host:

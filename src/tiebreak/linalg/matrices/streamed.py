@@ -15,6 +15,7 @@ import numpy as np
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array, Host
 from tiebreak.linalg.fingerprints import FromData, checksums, stamps
+from tiebreak.linalg.host import host
 from tiebreak.linalg.matrices.base import (
     BLOCK,
     Matrix,
@@ -71,14 +72,22 @@ class RowBlocks(Matrix):
 
 
 class Float64Rows(RowBlocks):
-    """Rows on the host in single precision, converted block by block for vectors in float64."""
+    """Rows in single precision or of another library, converted for NumPy's float64 as needed."""
 
     def __init__(self, matrix: Matrix) -> None:
         self._matrix, self.shape = matrix, matrix.shape
-        self._prototype = arrays.double(matrix.prototype)
+        self._prototype = np.empty(0)
 
     def blocks(self) -> Iterable[RowBlock]:
-        return ((rows, arrays.double(block)) for rows, block in self._matrix.blocks())
+        return ((rows, host(block)) for rows, block in self._matrix.blocks())
+
+    def slices(self, size: int, order: np.random.Generator | None = None) -> Iterator[RowSlice]:
+        for some in self._matrix.slices(size, order):
+            entries = host(some.entries)
+            yield RowSlice(some.rows, entries, entries.T)
+
+    def dense(self) -> Host:
+        return self._matrix.dense()
 
     @property
     def frobenius(self) -> float:
