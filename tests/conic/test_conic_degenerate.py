@@ -239,3 +239,36 @@ def test_many_variables_without_a_square() -> None:
     tracemalloc.stop()
     assert np.max(np.abs(answer.z + 1.0)) <= 1e-6
     assert peak < 8 * n * n / 4
+
+
+SLOPES = [2.0**-k for k in (24, 30, 36, 42, 48)]
+FIT = tb.LeastSquares([[1.0, -2.0, 0.0, 0.0]], [1.0])
+SECOND = {
+    "least squares": tb.LeastSquares([[0.0, 3.0, 1.0, 0.0]], [2.0]),
+    "huber": tb.Huber([[0.0, 3.0, 1.0, 0.0], [1.0, 1.0, 0.0, 0.0]], [2.0, -5.0]),
+    "logistic": tb.Logistic([[0.0, 3.0, 1.0, 0.0]] * 2, [1.0, -1.0]),
+}
+
+
+@pytest.mark.parametrize("slope", SLOPES)
+@pytest.mark.parametrize("name", SECOND)
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_level_falls_without_end_however_slowly(slope, name, is_first):
+    """To a solver the slope is rounding beside the other terms; nothing else sees x_4."""
+    falls, domain = (
+        SECOND[name] + tb.Linear([0.0, 0.0, 0.0, slope]),
+        tb.Polyhedron([[1, 0, 0, 0]], [5]),
+    )
+    some = (falls, FIT) if is_first else (FIT, falls)
+    result = tb.solve(tb.Levels(*some, tb.SquaredNorm(), domain=domain))
+    assert result.status == "unbounded", result.message
+    assert result.direction[3] < 0.0
+
+
+@pytest.mark.parametrize("slope", SLOPES)
+@pytest.mark.parametrize("name", SECOND)
+def test_a_slow_fall_that_ends_at_a_bound_is_none(slope, name):
+    falls = SECOND[name] + tb.Linear([0.0, 0.0, 0.0, slope])
+    domain = tb.Polyhedron([[1.0, 0.0, 0.0, -1.0]], [5.0])
+    result = tb.solve(tb.Levels(FIT, falls, tb.SquaredNorm(), domain=domain & tb.Box(-1.0, np.inf)))
+    assert result.success, result.message

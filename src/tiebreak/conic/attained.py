@@ -9,11 +9,13 @@ infimum lies on the edge of that cone at infinity, where no point is.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.conic.cones import LEAST, Blocks
+from tiebreak.conic.cones import LEAST, Blocks, dual_point, outside
 from tiebreak.conic.faces import ConicSet
 from tiebreak.conic.polish import PrimalDualPoint
 from tiebreak.conic.program import Cone, ConicProgram, Objective
@@ -73,6 +75,81 @@ def escape(stage: Stage, at: PrimalDualPoint, own: int | None) -> Host | None:
     return None
 
 
+def slow_fall(stage: Stage, at: PrimalDualPoint) -> Host | None:
+    """A direction of the set along which the level falls, however slowly beside its other terms.
+
+    To a solver a slope that is small beside other terms is rounding: so each such slope is asked
+    for in its own unit. Two kinds may be hidden, on directions d with F d = 0. What no term and no
+    multiplier balances is r = F'(F w - t) + q + rows' y, and <q, d> = <r, d> where y does not hold
+    d; and entries of q that are small beside the others decide where these do not rise.
+    """
+    q, pull = stage.objective.linear, stage.rows.T @ dual_point(stage.blocks, at.y)
+    sizes = stage.slope_terms(at.w) + stage.row_sizes.T @ np.abs(at.y)
+    found = _descent(stage, stage.slope(at.w) + pull, -pull, sizes)
+    small = np.where(np.abs(q) < TOL.faint * np.max(sizes, initial=0.0), q, 0.0)
+    while found is None and small.any():
+        found = _descent(stage, small, q - small, np.full(len(q), norm(q)))
+        small = np.where(np.abs(small) < TOL.faint * np.max(np.abs(small)), small, 0.0)
+    return found
+
+
+def _descent(stage: Stage, slope: Host, other: Host, sizes: Host) -> Host | None:
+    """A direction of the set with F w = 0 and <slope, w> < 0 along which ``other`` does not rise.
+
+    The steepest as a solver sees it: the projection of -slope onto the cone of these directions.
+    ``sizes`` are those of the terms of the slope: what may be rounding beside them is no descent.
+    """
+    import scipy.sparse as sp
+
+    if not np.any(np.abs(slope) > TOL.clear * sizes):
+        return None
+    h, n, (equal, below, curved, cones) = stage.objective, len(slope), _directions(stage)
+    down = Objective(sp.eye_array(n, format="csr"), -slope / norm(slope), np.zeros(n))
+    squares = sp.csr_array(scaled_rows(h.squares, 1.0 / (row_lengths(h.squares) + LEAST)))
+    above = sp.csr_array(other[None] / (norm(other) or 1.0))
+    rows = sp.vstack([equal, squares, below, above, *curved], format="csr")
+    kinds = Cone("zero", equal.shape[0] + squares.shape[0]), Cone("nonnegative", below.shape[0] + 1)
+    w = clarabel_solve(down, rows, np.zeros(rows.shape[0]), (*kinds, *cones)).z
+    is_down = is_way_down(replace(stage, objective=replace(h, linear=slope)), w)
+    is_clear = norm(w) > TOL.faint and -(slope @ w) > TOL.rounding * (sizes @ np.abs(w))
+    return w if is_down and is_clear else None
+
+
+class _Directions(NamedTuple):
+    """equal w = 0, below w <= 0, and -w times the other rows in their cones."""
+
+    equal: Any
+    below: Any
+    curved: list[Any]
+    cones: list[Cone]
+
+
+def _directions(stage: Stage, gone: Collection[int] = ()) -> _Directions:
+    """Of the set, without the curved cones that begin at these rows."""
+    import scipy.sparse as sp
+
+    blocks, rows = stage.blocks, sp.csr_array(stage.rows)
+    curves = blocks.exponential[[int(cone[0]) not in gone for cone in blocks.exponential]]
+    varies = stage.lengths[curves[:, 1]] > 0.0
+    smooth, bent = curves[~varies], curves[varies]
+    cones = [cone for cone in blocks.second_order if int(cone[0]) not in gone]
+    return _Directions(
+        rows[blocks.zero],
+        sp.vstack([rows[blocks.nonnegative], -rows[smooth[:, 0]], rows[smooth[:, 2]]]),
+        [rows[cone] for cone in (*cones, *bent)],
+        [Cone("second-order", len(cone)) for cone in cones] + [Cone("exponential", 3)] * len(bent),
+    )
+
+
+def is_way_down(stage: Stage, w: Host) -> bool:
+    """Is this, to the accuracy of a solver, a direction of the set along which the level falls?"""
+    h, v, little = stage.objective, -(stage.rows @ w), TOL.faint * norm(w)
+    off = np.append(outside(stage.blocks, v), np.abs(v[stage.blocks.zero]))
+    bends = np.abs(h.squares @ w) > little * row_lengths(h.squares)
+    is_inside = not np.any(off > little * np.max(stage.lengths, initial=0.0))
+    return is_inside and not np.any(bends) and float(h.linear @ w) < 0.0
+
+
 def fall_along(program: ConicProgram, level: int, direction: Host) -> Host | None:
     """A direction next to this one along which a level of the program falls; None: there is none.
 
@@ -121,30 +198,22 @@ def _direction(stage: Stage, curved: list[_Curved], dropped: list[_Curved]) -> t
     """
     import scipy.sparse as sp
 
-    h, blocks, gone = stage.objective, stage.blocks, {int(cone.rows[0]) for cone in dropped}
-    rows = sp.csr_array(stage.rows)
-    curves = blocks.exponential[[int(cone[0]) not in gone for cone in blocks.exponential]]
-    varies = stage.lengths[curves[:, 1]] > 0.0
-    smooth = curves[~varies]
-    cones = [cone for cone in blocks.second_order if int(cone[0]) not in gone]
+    h, rows = stage.objective, sp.csr_array(stage.rows)
+    directions = _directions(stage, {int(cone.rows[0]) for cone in dropped})
     squares = sp.csr_array(scaled_rows(h.squares, 1.0 / (row_lengths(h.squares) + LEAST)))
     slope = sp.csr_array(h.linear[None] / (norm(h.linear) or 1.0))
     tips = [int(cone.rows[2 if cone.is_exponential else 0]) for cone in dropped]
     moves = sp.vstack([_movement(rows, cone) for cone in curved])
     n, k = rows.shape[1], len(curved)
-    above = [rows[blocks.nonnegative], -rows[smooth[:, 0]], rows[smooth[:, 2]], rows[tips], slope]
-    linear = sp.vstack([*above, moves])
-    parts: list[Any] = [rows[blocks.zero], squares, linear, sp.csr_array((k, n))]
-    parts += [rows[cone] for cone in (*cones, *curves[varies])]
+    linear = sp.vstack([directions.below, rows[tips], slope, moves])
+    parts = [directions.equal, squares, linear, sp.csr_array((k, n)), *directions.curved]
     G = sp.vstack(parts, format="csr")
-    equal, unequal = len(blocks.zero) + squares.shape[0], linear.shape[0]
+    equal, unequal = directions.equal.shape[0] + squares.shape[0], linear.shape[0]
     T = sp.csr_array(
         (np.ones(2 * k), (equal + unequal - k + np.arange(2 * k), np.tile(np.arange(k), 2))),
         shape=(G.shape[0], k),
     )
-    kinds = [Cone("zero", equal), Cone("nonnegative", unequal + k)]
-    kinds += [Cone("second-order", len(cone)) for cone in cones]
-    kinds += [Cone("exponential", 3)] * int(np.count_nonzero(varies))
+    kinds = [Cone("zero", equal), Cone("nonnegative", unequal + k), *directions.cones]
     offset = np.zeros(G.shape[0])
     offset[equal + unequal : equal + unequal + k] = 1.0
     gain = Objective(np.zeros((0, n + k)), np.zeros(0), np.append(np.zeros(n), -np.ones(k)))

@@ -269,9 +269,9 @@ class _Chain:
             is_open = isinstance(found, Doubt) and not self._is_bounded
             return self._no_answer(number, found, "undetermined" if is_open else "failed")
         if isinstance(found, Fall):
-            return self._falls(number, self.where.point(found.direction) - self.where.base)
+            return self._falls(number, self.where.direction(found.direction))
         if not is_done and (w := self._escape(number, found, own)) is not None:
-            direction = self.where.point(w) - self.where.base
+            direction = self.where.direction(w)
             return self._end("undetermined", f"level {number + 1} {RUNS_AWAY}", direction)
         self._hold(number, objective, found)
         if found.doubt and not self.found[-1].slack > self.found[-1].error:

@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tiebreak.conic.attained import is_way_down, slow_fall
 from tiebreak.conic.cones import Active, outside
 from tiebreak.conic.direct import Fall
 from tiebreak.conic.polish import PrimalDualPoint, polished
 from tiebreak.conic.solver import clarabel_solve
-from tiebreak.conic.stage import Stage, row_lengths
+from tiebreak.conic.stage import Stage
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.tolerances import TOL
@@ -77,15 +78,6 @@ def _is_drowned(found: SolvedStage) -> bool:
     return BALANCED * terms < slope < TOL.faint * terms
 
 
-def _is_way_down(stage: Stage, w: Host) -> bool:
-    """Is this, to the accuracy of a solver, a direction of the set along which the level falls?"""
-    h, v, little = stage.objective, -(stage.rows @ w), TOL.faint * norm(w)
-    off = np.append(outside(stage.blocks, v), np.abs(v[stage.blocks.zero]))
-    bends = np.abs(h.squares @ w) > little * row_lengths(h.squares)
-    is_inside = not np.any(off > little * np.max(stage.lengths, initial=0.0))
-    return is_inside and not np.any(bends) and float(h.linear @ w) < 0.0
-
-
 def _by_solver(stage: Stage) -> SolvedStage | Fall | str:
     """The same with these constraints; where that stalls, once more and more strictly.
 
@@ -101,7 +93,7 @@ def _by_solver(stage: Stage) -> SolvedStage | Fall | str:
         answer = clarabel_solve(
             stage.objective, stage.rows, stage.offset, stage.cones, tolerance, center
         )
-        if answer.is_unbounded and best is None and _is_way_down(stage, answer.z):
+        if answer.is_unbounded and best is None and is_way_down(stage, answer.z):
             return Fall(answer.z)
         if answer.is_infeasible or answer.is_unbounded:
             why = why or f"Clarabel finds no feasible point ({answer.status})"
@@ -120,12 +112,17 @@ def _by_solver(stage: Stage) -> SolvedStage | Fall | str:
         is_settled = best.residual <= (BALANCED if tolerance == TOL.half else TOL.half)
         if is_settled and not (best.doubt or _is_drowned(best)):
             break
-    if best is None:
-        return why
+    return why if best is None else _settled(best, lengths)
+
+
+def _settled(best: SolvedStage, lengths: list[float]) -> SolvedStage | Fall | str:
+    """The best of all tries, of which these are the lengths, or why it is no answer."""
     is_clear = best.residual <= BALANCED and not best.doubt
     if not is_clear and len(lengths) > 2 and lengths[2] > GROWS * max(lengths[:2]):
         grown = f"its answer is {lengths[2] / lengths[1]:.2g} times as long"
         return Doubt(f"there may be no minimiser: solved more strictly, {grown}")
+    if (w := slow_fall(best.stage, best.at)) is not None:
+        return Fall(w)
     if not best.residual <= TOL.half:
         return f"the conditions of optimality hold to {best.residual:.2g} only ({best.solver})"
     return best

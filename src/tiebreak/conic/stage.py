@@ -69,9 +69,13 @@ class AffineSet:
         """Of w."""
         return len(self.base) if self.basis is None else int(self.basis.shape[1])
 
+    def direction(self, w: Host) -> Host:
+        """The change of z that a w stands for."""
+        return w if self.basis is None else np.asarray(self.basis @ w)
+
     def point(self, w: Host) -> Host:
         """The z of a w."""
-        return self.base + (w if self.basis is None else self.basis @ w)
+        return self.base + self.direction(w)
 
     @property
     def rounding(self) -> float:
