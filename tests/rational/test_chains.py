@@ -101,6 +101,15 @@ def test_weights_and_sums_are_not_rounded():
     assert result.levels["level 1"].dimension == 1
 
 
+def test_a_mean_of_three_rows_is_a_third_and_not_the_float_next_to_it():
+    fit = tb.LeastSquares([[0.0, -1.0], [0.0, 1.0], [2.0, 2.0]], [1.0, 1.0, -2.0], mean=True)
+    levels = tb.Levels(fit, tb.LeastSquares([[-2.0, -2.0]], [2.0]), tb.SquaredNorm())
+    result = tb.solve(levels)
+    low, high = result.levels["level 1"].best
+    assert result.status == "certified"
+    assert Fraction(low) <= Fraction(1, 3) <= Fraction(high)
+
+
 def test_what_is_left_open_has_the_least_norm():
     levels = tb.Levels(
         tb.Linear([1.0, 0, 0, 0]), tb.Linear([0, 1.0, 0, 0]), tb.Linear([0, 0, 0.0, 0]),

@@ -123,7 +123,8 @@ def level_data(h: Function | Penalty, n: int) -> LevelData:
         roots.append(float(weight) ** 0.5 * parts.curvature(np.zeros(n)))
         for squares in parts.squares:
             weights = np.ones(len(squares.rows)) if squares.w is None else squares.w
-            pieces.append(_gram(squares.rows, squares.target, weights, weight, squares.weight))
+            factor = _exact_weight(squares.weight, getattr(part, "mean", False))
+            pieces.append(_gram(squares.rows, squares.target, weights, weight, factor))
             image.append(squares.rows)
         for quadratic in parts.forms:
             numbers, scale = _integers(quadratic.rows)
@@ -166,6 +167,14 @@ def _integers(rows: Host) -> tuple[Any, Fraction]:
     """A matrix of Python integers, and the scale with integers = scale rows."""
     numbers, scale = as_integers([float(v) for v in rows.ravel()])
     return np.array([*numbers, None], dtype=object)[:-1].reshape(rows.shape), scale
+
+
+def _exact_weight(weight: float, is_mean: bool) -> Fraction:
+    """A mean divides by a number of rows, and 1/3 is no float; `Unproved` for other divisors."""
+    count = round(1.0 / weight) if is_mean else 0
+    if is_mean and 1.0 / (count or 1) != weight:
+        raise Unproved("the divisor of a weighted mean is not a whole number")
+    return Fraction(1, count) if count else Fraction(weight)
 
 
 def _gram(rows: Host, target: Host, weights: Host, *factors: Any) -> tuple[Any, Fraction]:
