@@ -131,6 +131,75 @@ def test_answers_and_intervals_are_those_of_forty_digits(seed, lower, upper):
     assert result.dimension == 2
 
 
+def with_numbers(rng, m):
+    """Two categories and a measurement: the ties are whole, the measurement is not."""
+    A, N = one_hot(rng, m, (3, 5))
+    return np.hstack([rng.normal(size=(m, 1)), A]), np.vstack([np.zeros((1, 2)), N])
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("upper", ["squares", "logistic"])
+@pytest.mark.parametrize("lower", ["squares", "logistic"])
+@pytest.mark.parametrize("ties_seen", [0, 1])
+@pytest.mark.parametrize("seed", range(2))
+def test_what_f_does_not_see_of_the_ties_is_decided_by_the_least_norm(
+    seed, ties_seen, lower, upper
+):
+    rng = np.random.default_rng(seed)
+    A, N = with_numbers(rng, 100)
+    F, y, t = with_numbers(rng, 30)[0], *(np.sign(rng.normal(size=k)) for k in (100, 30))
+    if ties_seen:  # the second category is not complete there
+        F[:10, 4:9] = 0.0
+    g = tb.LeastSquares(A, y) if lower == "squares" else tb.Logistic(A, y, mean=False)
+    f = tb.LeastSquares(F, t) if upper == "squares" else tb.Logistic(F, t, mean=False)
+    seen, unseen = N[:, 2 - ties_seen :], N[:, : 2 - ties_seen]
+    complement = np.linalg.svd(N.T)[2][2:].T
+    x, levels = mpmath.zeros(10, 1), (Slow(lower, A, y), Slow(upper, F, t))
+    for h, basis in zip(
+        (*levels, Slow("norm", center=np.zeros(10))), (complement, seen, unseen), strict=True
+    ):
+        x = minimised(h, x, mpmath.matrix(basis.tolist())) if basis.size else x
+    problem = tb.Problem(upper=f, lower=g)
+    found = tall.solve_tall(problem, np.zeros(10))
+    assert found is not None
+    assert found.left_open == 2 - ties_seen
+    result = tb.solve(problem, "exact", rtol=1e-9)
+    assert result.status == "certified", result.message
+    assert (result.dimension, result.findings.is_flat) == (2, ties_seen == 0)
+    np.testing.assert_allclose(result.x, [float(v) for v in x], atol=1e-9)
+    for (low, high), h in zip((result.lower_optimum, result.upper_optimum), levels, strict=True):
+        assert mpmath.mpf(low) <= h.parts(x)[0] <= mpmath.mpf(high)
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("lower", ["squares", "logistic"])
+@pytest.mark.parametrize("center", [0.0, 0.3])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_least_l1_norm_is_that_of_the_medians(seed, center, lower):
+    rng = np.random.default_rng(seed)
+    A, N = with_numbers(rng, 100)
+    A[:, 0] *= 2.0**20  # units do not matter
+    y = np.sign(rng.normal(size=100))
+    g = tb.LeastSquares(A, y) if lower == "squares" else tb.Logistic(A, y, mean=False)
+    complement = mpmath.matrix(np.linalg.svd(N.T)[2][2:].T.tolist())
+    x = minimised(Slow(lower, A, y), mpmath.zeros(10, 1), complement)
+    for first, last in ((1, 4), (4, 9)):  # along a tie all levels of a category move alike
+        middle = sorted(x[j] for j in range(first, last))[(last - first) // 2] - center
+        x[9] += middle
+        for j in range(first, last):
+            x[j] -= middle
+    weights = np.append(np.ones(9), 0.0)  # of an odd number of levels, the intercept free
+    f = tb.L1(weights, center=np.full(10, center))
+    f_star = sum(abs(x[j] - mpmath.mpf(center)) for j in range(9))
+    problem = tb.Problem(upper=f, lower=g)
+    assert tall.solve_tall(problem, np.zeros(10)) is not None
+    result = tb.solve(problem, "exact", rtol=1e-6)
+    assert result.status == "certified", result.message
+    np.testing.assert_allclose(result.x, [float(v) for v in x], atol=1e-9)
+    low, high = map(mpmath.mpf, result.upper_optimum)
+    assert low <= f_star <= high
+
+
 @pytest.mark.parametrize(("lower", "upper"), [("logistic", "norm"), ("squares", "squares")])
 def test_columns_of_other_units_change_nothing_else(lower, upper):
     rng = np.random.default_rng(5)

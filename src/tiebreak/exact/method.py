@@ -348,7 +348,7 @@ def _by_second_derivatives(problem: Problem, x0: Array) -> tuple[DirectState | N
     tall = solve_tall(problem, x0)
     if tall is None:
         return None, False
-    intervals, residual = prove_tall(tall)
+    intervals, residual = prove_tall(problem, tall)
     if not residual <= TOL.accurate:
         return None, False
     end = _state(problem, 1, arrays.like(tall.x, x0))
@@ -362,8 +362,13 @@ def _by_second_derivatives(problem: Problem, x0: Array) -> tuple[DirectState | N
         backward_error=tall.lower.epsilon * float(sigma[0]),
         upper_range=(value, value),
         residual=residual,
+        left_open=tall.left_open,
+        is_flat=problem.is_smooth and 0 < tall.left_open == n - tall.rank,
     )
-    is_last = tall.is_rounded or (intervals is not None and intervals.is_two_sided)
+    (low, high), is_last = intervals.upper, intervals.is_two_sided
+    if not problem.is_smooth:  # rows prove more of an l1 norm: in twice the precision
+        is_last &= high - low <= TOL.faint * high
+    is_last |= tall.is_rounded or tall.is_open_exactly is None
     known = None if tall.is_rounded else intervals
     return _solved(problem, end, findings, known), is_last
 

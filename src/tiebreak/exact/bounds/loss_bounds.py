@@ -272,40 +272,57 @@ class L1Dual(NamedTuple):
             terms.l1, terms.center, reach if terms.center is None else reach + abs(terms.center)
         )
 
-    def within(self, R: Any, x: Host, change: float, high: float) -> L1Dual:
-        """The same with a reach for the solutions x*: f* <= high, and |R (x* - x)| <= change.
+    @property
+    def free(self) -> Host:
+        """Which variables have a weight of 0."""
+        return np.asarray(np.asarray(self.weights) == 0.0)
 
-        The variables P with a weight have |x*_P - x_P| <= rho = (f* + f(x))/(their least weight):
-        for the others F, |R_F (x*_F - x_F)| <= change + |R| rho.
-        """
-        if isinstance(self.weights, float) or np.all(self.weights > 0.0):
+    def within(self, R: Any, x: Host, change: float, high: float) -> L1Dual:
+        """The same with a reach for the solutions x*: f* <= high, and |R (x* - x)| <= change."""
+        if not self.free.any() or R.shape[0] < np.count_nonzero(self.free):
             return self
-        w = self.weights
-        free, off = w == 0.0, np.abs(x if self.center is None else x - self.center)
-        if R.shape[0] < np.count_nonzero(free):
-            return self
-        F, size = (R[:, free], R) if isinstance(R, np.ndarray) else (R[:, free].toarray(), R.data)
+        is_dense = isinstance(R, np.ndarray)
+        squares = np.sum(R * R, axis=0) if is_dense else R.multiply(R).sum(axis=0)
+        F = R[:, self.free] if is_dense else R[:, self.free].toarray()
         deadline.check(0.5 * deadline.svd_work(*F.shape))
         least = float(np.linalg.svd(F, compute_uv=False)[-1])
-        sigma = least - rounding_unit(EPS, *F.shape) * norm(F)
-        if not (sigma > 0.0 and math.isfinite(high + change)):
+        unit = rounding_unit(EPS, *F.shape)
+        lengths = np.sqrt(np.asarray(squares).ravel()) * (1.0 + unit)
+        return self.where_seen(least - unit * norm(F), lengths, x, change, high)
+
+    def where_seen(
+        self, sigma: float, lengths: Host, x: Host, change: float, high: float
+    ) -> L1Dual:
+        """The same, R at least sigma on the variables without a weight, its columns of this length.
+
+        The variables P with a weight have w_P |x*_P - x_P| <= f* + f(x) in all, so that for the
+        others F |R_F (x*_F - x_F)| <= change + max(length/weight) (f* + f(x)).
+        """
+        w, free = np.asarray(self.weights), self.free
+        if not (free.any() and sigma > 0.0 and math.isfinite(high + change)):
             return self
-        rho = (high + float(w @ off)) / float(np.min(w[~free])) * SAFE
-        far = np.where(free, off + (change + norm(size) * rho) / sigma * SAFE, self.reach)
+        off = np.abs(x if self.center is None else x - self.center)
+        most = change + float(np.max(lengths[~free] / w[~free])) * (high + float(w @ off))
+        far = np.where(free, off + most / sigma * SAFE, self.reach)
         return self._replace(reach=np.minimum(self.reach, far))
+
+    def in_units(self, units: Host) -> L1Dual:
+        """The same of u = x/units."""
+        center = None if self.center is None else self.center / units
+        return L1Dual(self.weights * units, center, self.reach / units)
 
     def length(self, x: Host) -> float:
         """A bound on |x - center| before anything cancels."""
         return norm(x) if self.center is None else norm(x) + norm(self.center)
 
-    def below(self, gain: float, s: Host, error: float) -> float:
+    def below(self, gain: float, s: Host, error: float | Host) -> float:
         """f* >= t gain for every t >= 0 with t |s_j| <= weights_j, where <s, x* - center> >= gain.
 
-        s errs by ``error`` at most in every entry. Where a weight is 0 the entry of s is what
-        rounding has left: that times the variable's reach is taken from the gain.
+        s errs by ``error`` at most, in every entry or in each. Where a weight is 0 the entry of s
+        is what rounding has left: that times the variable's reach is taken from the gain.
         """
         if isinstance(self.weights, float):
-            steepest = float(np.max(np.abs(s), initial=0.0)) + error
+            steepest = float(np.max(np.abs(s) + error, initial=0.0))
             share = self.weights * (gain / steepest) if gain > 0.0 else 0.0
             return share * (1.0 - 4.0 * EPS)
         w = self.weights

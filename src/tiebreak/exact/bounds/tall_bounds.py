@@ -15,9 +15,14 @@ For f, delta = x* - x, and z any vector, with s = grad f(x) + H z
 
     f*  >=  f(x) + <s, delta> - |z|_H r + |delta|_F² w(c),    w(c) = (e^-c + c - 1)/c²  (Bach 2010),
 
-F f's second derivative, c = bend max |<f_i, delta>| (w(0) = ½ for squares). K = a²F + H has a
-smallest eigenvalue tau² > 0, so that |delta| <= (a |delta|_F + r)/tau: with p = |delta|_F, what is
+F f's second derivative, c = bend max |<f_i, delta>| (w(0) = ½ for squares). Only what the rows of
+f or g see of delta counts. There K = a²F + H is at least tau² > 0, its least eigenvalue but for the
+zeros that it has for what nobody sees: |delta| <= (a |delta|_F + r)/tau. With p = |delta|_F what is
 left is -|s| (a p + r)/tau + p² w(c), at least -|s| r/tau - 0.68 (a |s|/tau)² if c grows slowly.
+
+Where f is an l1 norm, s = H z for any z, and t |s| at most its weights,
+
+    f*  >=  t <s, x* - center>  >=  t (<s, x - center> - |z|_H r).
 """
 
 from __future__ import annotations
@@ -27,12 +32,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.exact.bounds.evaluations import EvaluationWithErrors
+from tiebreak.exact.bounds.evaluations import EvaluationWithErrors, evaluate_with_errors
+from tiebreak.exact.bounds.loss_bounds import L1Dual
 from tiebreak.exact.reductions.tall import TallAnswer, TallLevel
 from tiebreak.linalg import EPS, Host, deadline, rounding_unit
 from tiebreak.linalg.arrays import SAFE
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.tolerances import TOL
+from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import WITHIN, Intervals
 from tiebreak.proofs.recession.programs import ROUGH
 
@@ -69,9 +76,9 @@ class _Near(NamedTuple):
     distance: float  # of one of them
 
 
-def prove_tall(answer: TallAnswer) -> tuple[Intervals, float]:
+def prove_tall(problem: Problem, answer: TallAnswer) -> tuple[Intervals, float]:
     """Proved intervals, and what is left of both conditions of optimality, relative."""
-    x, units = answer.x, answer.units
+    x, units, is_l1 = answer.x, answer.units, not problem.is_smooth
     f, g = (level.evaluate(x, units) for level in (answer.upper, answer.lower))
     of_f, of_g = (_Curvature.of(level, x, units) for level in (answer.upper, answer.lower))
     if not (np.all(np.isfinite(of_f.H)) and np.all(np.isfinite(of_g.H))):
@@ -81,18 +88,47 @@ def prove_tall(answer: TallAnswer) -> tuple[Intervals, float]:
     W, kept = vectors[:, len(units) - answer.rank :], values[len(units) - answer.rank :]
     rest = f.slope - W @ (W.T @ f.slope)
     residual = max(
-        _relative(rest, answer.upper, of_f, x, units),
+        answer.balance if is_l1 else _relative(rest, answer.upper, of_f, x, units),
         _relative(g.slope, answer.lower, of_g, x, units),
     )
     near = _near(answer, of_g, W, kept, g)
     if near is None or not answer.is_exact:
         return Intervals(), residual
-    low = f.value - f.value_error - _fall(answer, of_f, of_g, (W, kept), rest, f, near)
-    high = f.value + f.value_error + _rise(answer, of_f, f, near)
-    low -= 4.0 * EPS * abs(f.value)
+    if is_l1:
+        low, high = _sparse_ends(problem, answer, of_g, (W, kept), near)
+    else:
+        low = f.value - f.value_error - _fall(answer, of_f, of_g, (W, kept), rest, f, near)
+        low = low - 4.0 * EPS * abs(f.value) if answer.is_open_exactly else -math.inf
+        high = f.value + f.value_error + _rise(answer, of_f, f, near)
     lower = g.value - g.value_error - near.gap
     rests = WITHIN.format(near.distance)
     return Intervals((low, high), lower, has_minimiser=True, rests=rests), residual
+
+
+def _sparse_ends(
+    problem: Problem, answer: TallAnswer, of_g: _Curvature, eigen: tuple[Host, Host], near: _Near
+) -> tuple[float, float]:
+    """Bounds on f* where f is an l1 norm."""
+    (W, kept), units, n = eigen, answer.units, len(answer.units)
+    f, dual = evaluate_with_errors(problem.upper, answer.x), L1Dual.of(problem, n).in_units(units)
+    u, unit = answer.x / units, rounding_unit(EPS, *W.shape)
+    change = f.value_error + norm(dual.weights * np.ones(n)) * near.distance * SAFE
+    high = f.value + change
+    if answer.subgradient is None:  # there are no ties
+        return f.value - change, high
+    z = W @ ((W.T @ answer.subgradient) / kept)
+    s, error, size = answer.lower.times_hessian(answer.lower.at(answer.x, False), units * z)
+    s, error, w = units * s, units * error, u if dual.center is None else u - dual.center
+    # The second derivative errs by less than that, relative: see `_near`.
+    price = (1.0 + TOL.percent) * size * near.change
+    gain = float(s @ w) - unit * norm(s) * dual.length(u) - float(error @ np.abs(w)) * SAFE - price
+    some = of_g.H[np.ix_(dual.free, dual.free)]
+    if some.size:
+        square = float(np.linalg.eigvalsh(some)[0]) - of_g.error - unit * of_g.top
+        sigma = math.sqrt(max(square, 0.0)) / SAFE
+        lengths = np.sqrt(np.diag(of_g.H) + of_g.error) * SAFE
+        dual = dual.where_seen(sigma, lengths, u, near.change, high)
+    return dual.below(gain - 4.0 * EPS * abs(gain), s, error), high
 
 
 def _relative(slope: Host, level: TallLevel, of: _Curvature, x: Host, units: Host) -> float:
@@ -150,7 +186,7 @@ def _fall(
     steep = norm(rest) + unit * norm(f.slope) + of_g.error * norm(z) + f.slope_error
     size = float(np.trace(of_f.H))
     a = math.sqrt(float(np.trace(of_g.H)) / size) if size > 0.0 else 1.0
-    smallest = float(np.linalg.eigvalsh(a * a * of_f.H + of_g.H)[0])
+    smallest = float(np.linalg.eigvalsh(a * a * of_f.H + of_g.H)[answer.left_open])
     smallest -= a * a * of_f.error + of_g.error + unit * (a * a * of_f.top + of_g.top)
     if not smallest > 0.0:
         return math.inf

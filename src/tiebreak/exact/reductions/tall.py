@@ -7,8 +7,9 @@ such that |phi'''| <= bend phi'' (logistic, Poisson: bend = 1). For these the st
 
 always descends (Sun and Tran-Dinh, Math. Program. 2019), and becomes Newton's as c goes to 0; where
 Newton's own step descends enough, that is taken. The eigenvectors of A'A split R^n into what the
-rows of g see and what they do not: g is minimised along the first, f along the others. All of it in
-units in which the columns of g are alike.
+rows of g see and what they do not: g is minimised along the first, f along the others, and the norm
+along those that f does not see either. An l1 norm above is a linear program in the n variables. All
+of it in units in which the columns of g are alike.
 
 The rows are read in slices, from memory or from a disk, and none of them is kept: one reading gives
 value, slope, second derivative and margins at the next point, and so whether the step was good.
@@ -22,13 +23,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tiebreak.exact.basis_pursuit import BasisPursuit, RankedEquations, least_norm, sparsest
 from tiebreak.exact.bounds.evaluations import EvaluationWithErrors
-from tiebreak.exact.reductions.reduction import is_plain
+from tiebreak.exact.reductions.reduction import is_plain, l1_above
 from tiebreak.functions import Function, LinearLoss, SmoothFunction, has_slices, summands
 from tiebreak.linalg import DENSE_LIMIT, TINY, Array, Host, Matrix, arrays, deadline, rounding_unit
 from tiebreak.linalg.host import host, norm, power_of_two
 from tiebreak.linalg.matrices.base import RowSlice
 from tiebreak.linalg.matrices.streamed import Float64Rows
+from tiebreak.linalg.rank import Rank, directions
 from tiebreak.linalg.row_gram import are_even, column_gram
 from tiebreak.linalg.sizes import SIDE
 from tiebreak.linalg.spectra import EPS, exact_rank, rounding_level
@@ -156,6 +159,28 @@ class TallLevel:
         )
         return max(changes, default=0.0)
 
+    def times_hessian(self, seen: Seen, d: Host) -> tuple[Host, Host, float]:
+        """H d by the rows themselves, a bound on the error of each entry, and |d|_H.
+
+        The second derivative is that of the images, as they were computed. Sums over m rows are
+        made of sums over about sqrt(m) of them, which round less.
+        """
+        product = self.constant @ d
+        error = rounding_unit(EPS, self.n) * (np.abs(self.constant) @ np.abs(d))
+        square = float(d @ product)
+        for (weight, loss), t in zip(self.losses, seen.images, strict=True):
+            image = np.empty(len(t))
+            for some in self.slices(loss.matrix):
+                image[some.rows] = some.entries @ d
+            y = weight * loss.second(t) * image
+            few = 8 + math.isqrt(len(y))
+            for some in loss.matrix.slices(few):
+                product = product + some.transposed @ y[some.rows]
+            lengths = np.sqrt(np.diag(column_gram(loss.matrix)))
+            error = error + 2.0 * few * EPS * norm(y) * lengths
+            square += float(y @ image)
+        return product, error, math.sqrt(max(square, 0.0))
+
     def gram(self) -> Host:
         """A'A of all rows, and the second derivative of all else: the null space is the same."""
         return self.constant + sum(column_gram(loss.matrix) for _, loss in self.losses)
@@ -227,6 +252,11 @@ class TallAnswer(NamedTuple):
     is_exact: bool  # is that the rank of the numbers as they are stored?
     is_rounded: bool  # do they have another one, by rounding alone?  Then nothing is proved
     values: Host  # the eigenvalues of g's A'A in these units, ascending
+    left_open: int = 0  # dimension of what f leaves of the minimisers of g
+    # Is that of the numbers as they are stored?  None: of numbers whose rounding is known.
+    is_open_exactly: bool | None = True
+    subgradient: Host | None = None  # of f with respect to u, where that is an l1 norm
+    balance: float = 0.0  # how far that is from what g's rows span, relative
 
 
 def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
@@ -251,32 +281,106 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
     if not rank or is_slanted or np.any(values[: g.n - rank] > noise):
         return None
     N, V = vectors[:, : g.n - rank], vectors[:, g.n - rank :]
-    stored = rank if _has_whole_ties(g, units[:, None] * N) else _stored_rank(g, rank)
+    stored = rank if _has_whole_ties(units[:, None] * N, g) else _stored_rank(rank, g)
     kept = values[g.n - rank :]
     N = _unseen(g, units, N, V, kept)
     is_rounded = stored is not None and stored != rank
     if is_rounded and not _is_rounding(g, units[:, None] * N, np.sqrt(kept)):
         return None
-    below, above = _Newton(g, units, V), _Newton(f, units, N)
+    below = _Newton(g, units, V)
     zero = arrays.zeros_like(start)  # which is never far out, and better than many a start
     x = host(start if problem.lower.value(start) < problem.lower.value(zero) else zero)
     answer = _settled(units * (V @ (V.T @ (x / units))), units, below)
-    if answer is not None and N.shape[1]:  # what that does to g is taken back in each step
-        answer = _settled(answer, units, above, below)
     if answer is None:
         return None
-    return TallAnswer(answer, f, g, units, rank, stored == rank, is_rounded, values)
+    found = TallAnswer(answer, f, g, units, rank, stored == rank, is_rounded, values)
+    return _chosen(problem, found, N, below) if N.shape[1] else found
+
+
+def _chosen(problem: Problem, answer: TallAnswer, N: Host, below: _Newton) -> TallAnswer | None:
+    """The least f along the columns of N, and of these points the one of least norm.
+
+    None where it is not clear what f sees. What a step does to g is taken back in the next one.
+    """
+    if not problem.is_smooth:
+        return _sparsest(problem, answer, N)
+    f, units = answer.upper, answer.units
+    found = _seen_above(problem, answer, N)
+    if found is None:
+        return None
+    seen, unseen = found
+    newtons = [_Newton(f, units, seen), below] if seen.shape[1] else [below]
+    x = _settled(answer.x, units, *newtons)
+    if x is not None and unseen.shape[1]:
+        counted = np.ones(f.n) if problem.counted is None else host(problem.counted)
+        x = _shortest(x, units[:, None] * unseen, counted)
+        x = None if x is None else _settled(x, units, *newtons)  # which takes rounding off
+    if x is None:
+        return None
+    is_exact: bool | None = _has_whole_ties(units[:, None] * unseen, answer.lower, f)
+    if not is_exact:
+        rank = f.n - unseen.shape[1]
+        is_exact = _stored_rank(rank, answer.lower, f) == rank
+        is_exact = None if not is_exact and f.epsilon > EPS else is_exact
+    return answer._replace(x=x, left_open=unseen.shape[1], is_open_exactly=is_exact)
+
+
+def _shortest(x: Host, moves: Host, weights: Host) -> Host | None:
+    """The point of least norm, with weights, on x + the columns of moves; None: there are many."""
+    from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+    try:
+        factor = cho_factor(moves.T @ (weights[:, None] * moves))
+    except LinAlgError:
+        return None
+    for _ in range(2):  # the second removes the rounding of the first
+        x = x - moves @ cho_solve(factor, moves.T @ (weights * x))
+    return x
+
+
+def _seen_above(problem: Problem, answer: TallAnswer, N: Host) -> tuple[Host, Host] | None:
+    """Bases of what f sees of the span of N, and of what it does not; None where that is open."""
+    f, moved = answer.upper, answer.units[:, None] * N
+    if problem.upper.strong_convexity > 0.0:
+        return N, N[:, :0]
+    if f.n * f.rows > DENSE_LIMIT or not f.is_in_memory:
+        return None
+    every = np.vstack([f.constant, *(loss.matrix.dense() for _, loss in f.losses)])
+    found = directions(every, moved, f.epsilon, others=answer.lower.rows)
+    may_fall = found.unseen.shape[1] > 0 and f.linear.any()
+    return (N @ found.seen, N @ found.unseen) if found.is_clear and not may_fall else None
+
+
+def _sparsest(problem: Problem, answer: TallAnswer, N: Host) -> TallAnswer | None:
+    """The least l1 norm along the columns of N; None where HiGHS finds none."""
+    terms, units, (n, ties) = problem.penalties[0].terms, answer.units, N.shape
+    center = np.zeros(n) if terms.center is None else terms.center / units
+    basis = np.roll(np.linalg.qr(N, mode="complete")[0], -ties, axis=1)
+    r, V, prices = n - ties, basis[:, : n - ties], np.broadcast_to(terms.l1, n) * units
+    rank = Rank(r, r, np.ones(r), basis, np.eye(r), basis, np.ones(r), np.ones(n))
+    equations = RankedEquations(V.T, rank, answer.x / units - center)
+    top = float(np.max(prices))
+    program = BasisPursuit(equations, np.zeros((0, n)), np.zeros(0), prices / top)
+    found = sparsest(program)
+    if found is None:
+        return None
+    counted = np.ones(n) if problem.counted is None else np.sqrt(host(problem.counted))
+    u, left_open = least_norm(program, found, center, counted * units)
+    return answer._replace(
+        x=units * u, left_open=left_open, subgradient=top * found.sign, balance=found.residual
+    )
 
 
 def is_tall(problem: Problem) -> bool:
     """Is it a problem for this way?"""
-    n = problem.dimension or 0
-    if not described(problem.domain).is_space or not problem.is_smooth or n > SIDE:
+    n, is_fit = problem.dimension or 0, problem.is_smooth
+    below = [part for _, part in summands(problem.lower.bare) if isinstance(part, LinearLoss)]
+    if not is_fit and not problem.penalties[1].terms.has_weights:
+        is_fit = (terms := l1_above(problem)) is not None and not terms.has_operator
+        is_fit = is_fit and all(map(is_plain, below))
+    if not described(problem.domain).is_space or not is_fit or n > SIDE:
         return False
-    below = [
-        part.matrix for _, part in summands(problem.lower.bare) if isinstance(part, LinearLoss)
-    ]
-    if sum(matrix.shape[0] for matrix in below) < TALL * n:
+    if sum(part.matrix.shape[0] for part in below) < TALL * n:
         return False
     return all(TallLevel.is_known(h.bare) for h in problem.smooth_parts)
 
@@ -285,11 +389,12 @@ def _in_units(H: Host, units: Host) -> Host:
     return np.asarray(units[:, None] * H * units)
 
 
-def _has_whole_ties(g: TallLevel, N: Host) -> bool:
+def _has_whole_ties(N: Host, *levels: TallLevel) -> bool:
     """Do whole multiples of the variables, as many as N has columns, change no row at all?
 
     As for indicators of categories, which add up to 1. Products of whole numbers are exact, and the
-    ties are independent: each has a variable to itself. So the rank is no larger.
+    ties are independent: each has a variable to itself. So the rank is no larger. Variables that no
+    tie moves may be any numbers.
     """
     from scipy.linalg import qr
 
@@ -299,16 +404,19 @@ def _has_whole_ties(g: TallLevel, N: Host) -> bool:
     ties = N @ np.linalg.inv(N[own])
     whole = np.round(ties)
     if (
-        g.constant.any()
+        any(level.constant.any() for level in levels)
         or np.max(np.abs(ties - whole)) > TOL.small_change
         or np.max(np.abs(whole)) > MOST_WHOLE
     ):
         return False
-    return all(
-        _is_whole(some.entries) and not np.any(some.entries @ whole)
-        for _, loss in g.losses
-        for some in g.slices(loss.given_matrix)
+    moved = np.flatnonzero(whole.any(axis=1))
+    slices = (
+        some.entries[:, moved]
+        for level in levels
+        for _, loss in level.losses
+        for some in level.slices(loss.given_matrix)
     )
+    return all(_is_whole(entries) and not np.any(entries @ whole[moved]) for entries in slices)
 
 
 def _is_whole(A: Any) -> bool:
@@ -332,20 +440,26 @@ def _is_even(g: TallLevel, matrix: Matrix) -> bool:
     return are_even(np.concatenate(rows)) and are_even(columns)
 
 
-def _stored_rank(g: TallLevel, rank: int) -> int | None:
+def _stored_rank(rank: int, *levels: TallLevel) -> int | None:
     """The rank of the rows as they are stored, or that of some if it is larger than ``rank``.
 
     Some tell already if columns depend by rounding alone. None: it is not known.
     """
-    if g.constant.any() or len(g.losses) != 1 or not g.is_in_memory:
+    if any(level.constant.any() or not level.is_in_memory for level in levels):
         return None
-    matrix = g.losses[0][1].given_matrix
-    each = [part.entries[:1] for part in matrix.slices(max(1, g.rows // (2 * g.n)))]
+    matrices = [loss.given_matrix for level in levels for _, loss in level.losses]
+    each = [
+        part.entries[:1]
+        for matrix in matrices
+        for part in matrix.slices(max(1, matrix.shape[0] // (2 * matrix.shape[1])))
+    ]
     rows = [row if isinstance(row, np.ndarray) else row.toarray() for row in each]
     some = exact_rank(np.vstack(rows))
     if some is not None and some > rank:
         return some
-    return exact_rank(matrix.dense()) if matrix.size <= DENSE_LIMIT else None
+    if sum(matrix.size for matrix in matrices) > DENSE_LIMIT:
+        return None
+    return exact_rank(np.vstack([matrix.dense() for matrix in matrices]))
 
 
 def _is_rounding(g: TallLevel, N: Host, others: Host) -> bool:
