@@ -106,8 +106,8 @@ class FromData:
         TypeError if that is not enough, as for a penalty.
         """
         raise TypeError(
-            f"{type(self).__name__}: {', '.join(own)} must be as in its tiebreak base class, got its "
-            "own; for your own smooth function, use Smooth(value, gradient)"
+            f"{type(self).__name__}: {', '.join(own)} must be as in its tiebreak base class, got "
+            "its own; for your own smooth function, use Smooth(value, gradient)"
         )
 
 
