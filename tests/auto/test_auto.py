@@ -88,7 +88,7 @@ def test_no_minimum_is_said_with_its_direction():
     problem = tb.Problem(upper=tb.Linear([0.0, 1.0]), lower=tb.LeastSquares([[1.0, 0.0]], [1.0]))
     result = tb.solve(problem)
     assert result.status == "unbounded"
-    assert "it falls along the direction x[1] -1" in result.message
+    assert "it decreases along the direction x[1] -1" in result.message
 
 
 def test_where_no_prox_is_known_there_is_the_exact_road():

@@ -252,9 +252,9 @@ def test_an_unknown_name_or_parameter_gets_a_sentence():
         instance("nope")
     with pytest.raises(ValueError, match=r"'breast-cancr' \(did you mean 'breast-cancer'\?\)$"):
         instance("breast-cancr")
-    with pytest.raises(TypeError, match=r"^inverse: unknown parameter 'm', known are n, seed$"):
+    with pytest.raises(TypeError, match=r"^inverse: unknown parameter 'm'; known are n, seed$"):
         instance("inverse", m=3)
-    with pytest.raises(TypeError, match=r"^phillips: unknown parameter 'equation', known are n, "):
+    with pytest.raises(TypeError, match=r"^phillips: unknown parameter 'equation'; known are n, "):
         instance("phillips", equation=3)
 
 

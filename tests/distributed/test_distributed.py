@@ -232,7 +232,9 @@ def test_any_loss_of_a_linear_map_can_be_on_workers(cluster, data):
     )
     with pytest.raises(ValueError, match=r"^Huber: shards must all have weights or none"):
         kind([in_memory(data.A, data.b), in_memory(data.A, data.b, np.ones(41))])
-    with pytest.raises(ValueError, match=r"^Multinomial: shards must have as many columns each"):
+    with pytest.raises(
+        ValueError, match=r"^Multinomial: shards must all have the same number of columns"
+    ):
         distributed.Multinomial(
             [in_memory(ROWS, np.array([0, 1, k])) for k in (1, 2)]  # without classes=3
         )
@@ -485,13 +487,13 @@ WRONG_SHARDS = {
     "missing file": (
         "LeastSquares",
         ("none.npy", "none.npy"),
-        "shard 0: A must be a .npy file, got none.npy: no such file",
+        "shard 0: A must be a .npy file, got none.npy, which does not exist",
     ),
     "missing Parquet": ("LeastSquares", "none.parquet", "shard 0: no Parquet file at none.parquet"),
     "not a .npy file": (
         "Logistic",
         ("text", "text"),
-        "shard 0: A must be a .npy file, got text: not one",
+        "shard 0: A must be a .npy file, got text, which is not one",
     ),
     "not a Parquet file": ("Logistic", "text", "shard 0: not a Parquet file: text"),
     "no such column": (
@@ -601,7 +603,7 @@ def test_what_only_a_worker_can_know_reaches_the_driver_as_one_sentence(cluster)
         distributed.LeastSquares([raises])
     sentence = str(caught.value)
     assert sentence == (
-        "LeastSquares: a worker is gone for good: "
+        "LeastSquares: a worker died and could not be restarted: "
         "ModuleNotFoundError: No module named 'test_distributed'"
     )
 
@@ -612,7 +614,7 @@ def test_shards_that_do_not_fit_together_get_one_sentence():
         return found._replace(names=names)
 
     for pair, sentence in {
-        (facts(ROWS), facts(np.ones((3, 4)))): "shards must have as many columns each, "
+        (facts(ROWS), facts(np.ones((3, 4)))): "shards must all have the same number of columns, "
         "got 2 in shard 0 and 4 in shard 1",
         (facts(ROWS), facts(ROWS.astype(np.float32))): "shards must have the same dtype, "
         "got float64 in shard 0 and float32 in shard 1",

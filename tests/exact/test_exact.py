@@ -392,7 +392,7 @@ def test_a_lower_level_without_minimiser_is_named_with_its_direction(lower, doma
     status, sentence = state.finished
     d = state.findings.direction
     assert status == "falls"
-    assert sentence.startswith("g has no minimiser: it falls along the direction x[")
+    assert sentence.startswith("g has no minimiser: it decreases along the direction x[")
     assert np.linalg.norm(d) == pytest.approx(1.0)
     assert falls_for_ever(lower, 0.1 * d, state.x)
     assert domain.contains(state.x + 1e6 * d, 1e-9)

@@ -263,7 +263,7 @@ def test_a_lower_level_without_minimiser_is_named_with_its_direction():
     ):
         result = tb.solve(tb.Problem(upper=tb.L1(), lower=lower), "exact")
         assert result.status == "unbounded"
-        assert "g has no minimiser: it falls along the direction x[" in result.message
+        assert "g has no minimiser: it decreases along the direction x[" in result.message
 
 
 def test_a_failed_linear_program_is_no_answer(monkeypatch):

@@ -274,7 +274,7 @@ def test_a_radius_is_positive(radius):
 
 def test_one_slack_for_each_level_but_the_last():
     x = cp.Variable()
-    with pytest.raises(ValueError, match="one for each level but the last, 1, got 2"):
+    with pytest.raises(ValueError, match="must be 1, one for each level but the last, got 2"):
         tb.from_cvxpy(cp.Minimize(x**2), then=cp.Minimize(x), slacks=[0.1, 0.2])
     with pytest.raises(ValueError, match="from_cvxpy: slacks must be a non-negative finite number"):
         tb.from_cvxpy(cp.Minimize(x**2), then=cp.Minimize(x), slacks=[-0.1])
@@ -285,7 +285,7 @@ def test_one_slack_for_each_level_but_the_last():
     [
         ({"slacks": 0.1}, "slacks must be a list, got float"),
         ({"names": "ab"}, "names must be a list, got str"),
-        ({"names": [1, 2]}, r"names must be texts, got \[1, 2\]"),
+        ({"names": [1, 2]}, r"names must be strings, got \[1, 2\]"),
         ({"radius": "1"}, "radius must be a positive finite number, got str"),
     ],
 )
@@ -297,7 +297,7 @@ def test_options_of_the_wrong_kind(option, sentence):
 
 def test_names_differ():
     x = cp.Variable()
-    with pytest.raises(ValueError, match="from_cvxpy: names must be 2 different ones"):
+    with pytest.raises(ValueError, match="from_cvxpy: names must be 2 different strings"):
         tb.from_cvxpy(cp.Minimize(x**2), then=cp.Minimize(x), names=["fit", "fit"])
 
 

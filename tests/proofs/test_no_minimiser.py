@@ -152,7 +152,7 @@ def test_no_minimiser_is_always_said(count, method):
         result = tb.solve(problem, method)
         assert result.status == "unbounded", (seed, result.status, result.method)
         assert not result.success
-        assert "g has no minimiser: it falls along the direction x[" in result.message, seed
+        assert "g has no minimiser: it decreases along the direction x[" in result.message, seed
         check_direction(problem, parts, squares, result.findings.direction)
 
 
@@ -320,7 +320,7 @@ def test_callables_that_fall_for_ever_are_no_success(shift):
     assert not result.success
     if shift == 0.0:
         assert result.status == "undetermined"
-        assert "it still falls far beyond x, along the direction x[" in result.message
+        assert "it still decreases far beyond x, along the direction x[" in result.message
 
 
 def test_callables_with_a_minimiser_are_not_doubted():

@@ -1,4 +1,4 @@
-"""A built-in problem, built: the problem itself and everything that is known about it."""
+"""A built-in problem after building: the problem itself and everything known about it."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ Matrix = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Built:
-    """A problem with its start and its facts; what is not known is None.
+    """A problem with its start and known facts; unknown ones are None.
 
     Args:
         label: what the data are, for plots and reports ("synthetic twin of ...").
         problem: the Problem.
         x0: where every method starts.
-        upper_optimum, lower_optimum: f* and g*, where there is a closed form.
-        solution: x*, where there is a closed form.
-        truth: the point that the data were made from, if there is one. Not the solution: noise
-            and ties lie between them.
-        ties: the dimension of the set of lower minimisers, where theory knows it.
-        order: r of the error bound of the lower level on the domain, where one is known to hold.
+        upper_optimum, lower_optimum: f* and g*, if there is a closed form.
+        solution: x*, if there is a closed form.
+        truth: the point that the data were made from, if there is one. It is not the solution,
+            because of noise and ties.
+        ties: the dimension of the set of lower minimisers, if theory gives it.
+        order: r of the error bound of the lower level on the domain, if one is known to hold.
     """
 
     label: str
@@ -62,12 +62,12 @@ class Built:
 
     @cached_property
     def dimension(self) -> int | None:
-        """The dimension of the set of lower minimisers: known, or computed where that is sure."""
+        """The dimension of the set of lower minimisers: known, or computed if that is certain."""
         return self.ties if self.ties is not None else solution_dimension(self.problem)
 
     @property
     def selects(self) -> bool | None:
-        """Is there anything for the upper level to choose?  None if that is not known."""
+        """Does the upper level have anything to choose?  None if that is not known."""
         return None if self.dimension is None else self.dimension > 0
 
     def __str__(self) -> str:

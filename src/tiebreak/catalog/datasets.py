@@ -1,4 +1,4 @@
-"""Problems on scikit-learn's own data: bundled with it, nothing is downloaded."""
+"""Problems on scikit-learn's bundled data; nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from tiebreak.sets import Ball, L1Ball
 
 
 def breast_cancer(train: int = 50, radius: float = 10.0, seed: int = 0) -> Problem:
-    """Of all models that fit the training rows best, the one with the least error on the rest.
+    """Among all models that fit the training rows best, the one with the least error on the rest.
 
     scikit-learn's breast cancer data (569 tumours, 30 measurements, benign or malignant as +1 or
     -1) with all products of two measurements: 495 columns, standardised, rows of length one.  With
-    far fewer training rows than columns the lower level has an affine set of minimisers, and the
+    far fewer training rows than columns, the lower level has an affine set of minimisers, and the
     upper level, the error on the other rows, chooses among them.
 
     Args:
         train: rows of the lower level, drawn at random; all others go to the upper level.
-        radius: of the ball around the origin in which the model lies.
-        seed: of the draw.
+        radius: the radius of the ball around the origin that contains the model.
+        seed: the seed of the draw.
     """
     measured, benign = load("breast cancer")
     features = unit_rows(degree_two(measured))
@@ -36,12 +36,12 @@ def breast_cancer(train: int = 50, radius: float = 10.0, seed: int = 0) -> Probl
 
 
 def tumours(train: int = 50, radius: float = 10.0, seed: int = 0) -> Built:
-    """`breast_cancer` with its facts; see there."""
+    """`breast_cancer` with its facts."""
     return _regression("breast cancer, degree 2", breast_cancer(train, radius, seed))
 
 
 def diabetes(train: int = 30, radius: float = 20.0, seed: int = 0) -> Built:
-    """The same on the diabetes data: 442 patients, 10 measurements, 65 columns of degree 2.
+    """`breast_cancer` on the diabetes data: 442 patients, 10 measurements, 65 columns of degree 2.
 
     The target, the progress of the disease, has mean 0 and standard deviation 1.
 
@@ -56,7 +56,7 @@ def diabetes(train: int = 30, radius: float = 20.0, seed: int = 0) -> Built:
 
 
 def digits(train: int = 30, radius: float = 20.0, seed: int = 0) -> Built:
-    """The same on the digits: 1797 pictures of 64 pixels, odd or even as -1 or +1.
+    """`breast_cancer` on the digits: 1797 pictures of 64 pixels, odd or even as -1 or +1.
 
     Pixels that never change are columns of zeros.
 
@@ -93,29 +93,29 @@ def _regression(what: str, problem: Problem) -> Built:
 
 
 def logistic(radius: float = 10.0) -> Built:
-    """The shortest of all most likely models: f = ½|x|², g the mean logistic loss, in a ball.
+    """The shortest maximum-likelihood model: f = ½|x|², g the mean logistic loss, in a ball.
 
-    The breast cancer data with two columns for each of the ten mean measurements: is it below the
-    median, is it not? As either column of a pair is one minus the other, 20 columns have rank 11,
-    and the minimisers of g on R^20 have dimension 9. The shortest of them, p, has |p| = 3.18:
+    The breast cancer data with two columns for each of the ten mean measurements: below the median,
+    or not? Each column of a pair is one minus the other, so the 20 columns have rank 11, and the
+    minimisers of g on R^20 have dimension 9. The shortest of them, p, has |p| = 3.18:
 
         radius > |p|: the ball does not bind, x* = p, and the ties keep their 9 dimensions;
         radius < |p|: the minimiser is unique and lies on the sphere, f* = ½ radius².
 
     Args:
-        radius: of the ball around the origin.
+        radius: the radius of the ball around the origin.
     """
     return _shortest_logistic("logistic", Ball(checks.positive("logistic", "radius", radius)))
 
 
 def sparse_logistic(radius: float = 8.0) -> Built:
-    """The same in the l1 ball, which makes models sparse; it binds where radius < 11.2.
+    """`logistic` in the l1 ball, which makes models sparse; it binds if radius < 11.2.
 
-    There the ties are not gone: (a, -b) for a pair of columns may become (a+t, -b+t) if another
-    pair makes up for it, with the same fit and the same l1 norm.
+    Ties remain in that case: (a, -b) for a pair of columns may become (a+t, -b+t) if another pair
+    makes up for it, with the same fit and the same l1 norm.
 
     Args:
-        radius: of the l1 ball.
+        radius: the radius of the l1 ball.
     """
     owner = "sparse-logistic"
     return _shortest_logistic(owner, L1Ball(checks.positive(owner, "radius", radius)))
@@ -143,7 +143,7 @@ def _shortest_logistic(owner: str, domain: Ball | L1Ball) -> Built:
     )
 
 
-_PAIRS = 10  # measurements; the rank of their 20 columns is 11, the pairs having the same sum
+_PAIRS = 10  # measurements; their 20 columns have rank 11, as all pairs have the same sum
 
 
 def _low_or_high() -> tuple[Matrix, Vector]:
@@ -157,7 +157,7 @@ def _low_or_high() -> tuple[Matrix, Vector]:
 def _shortest_minimiser(A: Matrix, y: Vector) -> Vector:
     """The shortest minimiser of the logistic loss on R^n, by Newton's method from the origin.
 
-    Every step is the shortest one, hence in the range of A', and so is their sum.
+    Every step is the shortest one and hence in the range of A', and so is their sum.
     """
     x = np.zeros(A.shape[1])
     for _ in range(50):
@@ -184,14 +184,14 @@ def load(name: str) -> tuple[Matrix, Vector]:
 
 
 def degree_two(X: Matrix) -> Matrix:
-    """All columns and all products of two of them, standardised before and after."""
+    """All columns and all pairwise products, standardised before and after."""
     X = _standardised(X)
     first, second = np.triu_indices(X.shape[1])
     return _standardised(np.hstack([X, X[:, first] * X[:, second]]))
 
 
 def _standardised(X: Matrix) -> Matrix:
-    """X with columns of mean 0 and standard deviation 1; constant ones become zero."""
+    """X with columns of mean 0 and standard deviation 1; constant columns become zero."""
     spread = X.std(axis=0)
     return np.asarray((X - X.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0))
 

@@ -1,4 +1,4 @@
-"""What the built-in problems draw at random, each from a seed of its own."""
+"""Random draws for the built-in problems, each with its own seed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tiebreak.sets import Ball
 
 
 def generator(owner: str, seed: int) -> np.random.Generator:
-    """The generator of ``seed``, a whole number >= 0."""
+    """The generator for ``seed``, a whole number >= 0."""
     return np.random.default_rng(checks.whole(owner, "seed", seed))
 
 
@@ -31,12 +31,12 @@ def validation_over_training(
     *,
     mean: bool,
 ) -> Problem:
-    """Of all models that fit ``train`` random rows best, the one that fits the others best.
+    """Among all models that fit ``train`` random rows best, the one that fits the others best.
 
-    Both levels are least squares (per row if ``mean``), the models lie in a ball. The error bound
-    has order 2 unless the least-squares solution closest to the origin lies just on the sphere:
-    with it inside, the affine set of solutions meets the inside of the ball; with it outside, the
-    minimiser x* is unique, grad g(x*) = -lambda x* with lambda > 0, and on the ball
+    Both levels are least squares (per row if ``mean``), and the models lie in a ball. The error
+    bound has order 2 unless the least-squares solution closest to the origin lies exactly on the
+    sphere: if it is inside, the affine set of solutions meets the interior of the ball; if it is
+    outside, the minimiser x* is unique, grad g(x*) = -lambda x* with lambda > 0, and on the ball
     g(x) - g* >= lambda (|x*|² - <x*, x>) >= lambda/2 |x - x*|².
     """
     order = rng.permutation(target.shape[0])

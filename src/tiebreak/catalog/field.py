@@ -1,4 +1,4 @@
-"""Small problems by which papers show where methods differ, all with known answers."""
+"""Small problems from papers that show where methods differ, all with known answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tiebreak.sets import Ball, Box, Polyhedron
 
 
 def nemirovsky(n: int = 7, rows: int = 4, center: float = 50.0) -> Built:
-    """A chain of which only the first entries are tied to 1, and an l1 norm that pulls all away.
+    """A chain that ties only the first entries to 1, and an l1 norm that pulls all of them away.
 
         g(x) = ½ [ (x_1 - 1)² + sum_{1<i<=rows} (x_i - x_{i-1})² ],   f(x) = |x - center|_1
         x* = (1, ..., 1, center, ..., center),   f* = rows |center - 1|,   g* = 0
@@ -32,8 +32,8 @@ def nemirovsky(n: int = 7, rows: int = 4, center: float = 50.0) -> Built:
     4 sin²((2j - 1) pi/(4 rows + 2)), so L_g < 4, and g grows quadratically (order 2).
 
     Args:
-        n, rows: variables, and how many of them the chain has.
-        center: what f pulls every entry to.
+        n, rows: the number of variables, and how many of them are in the chain.
+        center: the value that f pulls every entry to.
     """
     n, rows = checks.whole("nemirovsky", "n", n, 1), checks.whole("nemirovsky", "rows", rows, 1)
     center = checks.finite("nemirovsky", "center", center)
@@ -56,19 +56,19 @@ def nemirovsky(n: int = 7, rows: int = 4, center: float = 50.0) -> Built:
 
 
 def squared_hinge(n: int = 20, rows: int = 60, active: int = 8, seed: int = 0) -> Built:
-    """The point of a polyhedron nearest to c, the polyhedron given by a squared hinge: g is flat.
+    """The point nearest to c in a polyhedron that is given by a squared hinge: g is flat.
 
         g(x) = 1/(2 rows) sum_i max(0, 1 - <a_i, x>)²,   f(x) = ½|x - c|²,   Z = Ball(2 sqrt(n))
 
     x* has entries -1 and 1, the first ``active`` products <a_i, x*> are 1, all others 2 or more,
     and c = x* - sum of lambda_i a_i over the active rows, lambda_i > 0: then x* is the projection
-    of c, f* = ½|x* - c|². All numbers are dyadic, so that this holds without rounding. At 1.1 x*
-    all products exceed 1: the minimisers of g, a polyhedron, have an inside, where g has no slope
-    that a multiplier could sum up. Its error bound has order 2 (Hoffman).
+    of c, f* = ½|x* - c|². All numbers are dyadic, so this holds without rounding. At 1.1 x* all
+    products exceed 1: the minimisers of g, a polyhedron, have an interior, where g has no slope for
+    a multiplier to use. Its error bound has order 2 (Hoffman).
 
     Args:
         n, rows, active: variables, rows, and rows with a product of 1 at x*.
-        seed: of everything random.
+        seed: the random seed.
     """
     owner = "squared-hinge"
     n, rows = checks.whole(owner, "n", n, 1), checks.whole(owner, "rows", rows, 1)
@@ -99,13 +99,13 @@ def squared_hinge(n: int = 20, rows: int = 60, active: int = 8, seed: int = 0) -
 
 
 def cg_bio_toy() -> Built:
-    """The two-variable example of CG-BiO's authors, on a polyhedron: only linear programs.
+    """The two-variable example of CG-BiO's authors, on a polyhedron: it needs linear programs.
 
         f(x) = ½ x_1² - ½ x_1 + x_2/10,   g(x) = -x_1 - x_2
         Z = { x >= 0, x_1 + x_2 <= 1, 4 x_1 + 6 x_2 <= 5 },   x* = (0.6, 0.4)
 
     The minimisers of g are the edge from (½, ½) to (1, 0); along it, f(t, 1-t) = ½t² - 0.6t + 0.1.
-    The rows x <= 1, which follow, say how large Z is. g is weakly sharp (order 1).
+    The redundant rows x <= 1 say how large Z is. g is weakly sharp (order 1).
     """
     rows = [[1.0, 1.0], [4.0, 6.0], [-1.0, 0.0], [0.0, -1.0], [1.0, 0.0], [0.0, 1.0]]
     return Built(
@@ -127,11 +127,11 @@ def cg_bio_toy() -> Built:
 def duffin() -> Built:
     """Duffin's gap: no multiplier sees f*, however small the error of g is.
 
-        f(x) = (x_2 - 1)²,   g(x) = |x| - x_1 where |x| >= 1,   Z = { x_1 >= 1, |x_2| <= 2 }
+        f(x) = (x_2 - 1)²,   g(x) = |x| - x_1 if |x| >= 1,   Z = { x_1 >= 1, |x_2| <= 2 }
 
-    g = 0 just where x_2 = 0, so f* = 1. But (s, 1) has f = 0 and g < 1/(2s): min{ f : g <= d } = 0
-    for every d > 0, so a weakly optimal point says nothing of f*, and no error bound holds. Within
-    the unit disc, outside of Z, |x| is continued by (|x|² + 1)/2: so L_g = 1, and g >= 0.
+    g = 0 exactly where x_2 = 0, so f* = 1. But (s, 1) has f = 0 and g < 1/(2s): min{ f : g <= d } =
+    0 for every d > 0, so a weakly optimal point says nothing about f*, and no error bound holds. In
+    the unit disc, outside Z, |x| is replaced by (|x|² + 1)/2, so that L_g = 1 and g >= 0.
     """
 
     def value(x: Vector) -> float:

@@ -1,7 +1,7 @@
 """Ill-posed problems: Fredholm integral equations of the first kind, discretised.
 
-Hansen collected them in Regularization Tools (Numerical Algorithms 6, 1994); here they are written
-from their formulas. Each is  integral of K(s, t) x(t) dt = b(s)  with known x and b.
+Hansen collected them in Regularization Tools (Numerical Algorithms 6, 1994); here they are
+implemented from their formulas. Each is  integral of K(s, t) x(t) dt = b(s)  with known x and b.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SPACE = Space()
 
 @dataclass(frozen=True)
 class Equation:
-    """integral of kernel(s, t) solution(t) dt = right(s); ``s`` and ``t`` are the intervals."""
+    """integral of kernel(s, t) solution(t) dt = right(s); ``s`` and ``t`` are intervals."""
 
     name: str
     kernel: Callable[[Vector, Vector], Vector]
@@ -37,8 +37,8 @@ class Equation:
         """A (rows x n), x and b with A x = b up to the error of the midpoint rule.
 
         With midpoints s_i, t_j of equal pieces of lengths h and k: A_ij = sqrt(h k) K(s_i, t_j),
-        x_j = sqrt(k) x(t_j), b_i = sqrt(h) b(s_i). The roots make the Euclidean norms those of the
-        functions, whatever n is.
+        x_j = sqrt(k) x(t_j), b_i = sqrt(h) b(s_i). The roots make the Euclidean norms equal to
+        those of the functions, whatever n is.
         """
         (s, h), (t, k) = _midpoints(self.s, rows), _midpoints(self.t, n)
         A = math.sqrt(h * k) * self.kernel(s[:, None], t[None, :])
@@ -102,18 +102,18 @@ def ill_posed(
     """The simplest function that explains the data best: g = ½|Ax - b|², f = ½|x|² or ½|Dx|².
 
     b = A truth + noise, with truth the known solution of the integral equation. The singular values
-    of A fall without a gap: where they reach rounding the rank is not determined, nor the dimension
-    of the set of minimisers, nor f*. With fewer rows than singular values above rounding, the
-    solution set has dimension n - rows.
+    of A decay without a gap: if they reach rounding, the rank is not determined, nor is the
+    dimension of the set of minimisers, nor f*. With fewer rows than singular values above rounding,
+    the solution set has dimension n - rows.
 
     Args:
         equation: PHILLIPS, BAART or FOXGOOD.
-        n: variables, the pieces of the t axis.
+        n: the number of variables, which are the pieces of the t axis.
         rows: pieces of the s axis; n if None.
-        noise: the length of the noise over that of A truth.
-        smooth: f is the squared length of the differences of neighbours, not of x.
-        domain: Space(), the default, or Orthant(), for all three solutions are >= 0.
-        seed: of the noise.
+        noise: the length of the noise relative to A truth.
+        smooth: let f be the squared length of the differences of neighbours instead of x.
+        domain: Space(), the default, or Orthant(): all three solutions are >= 0.
+        seed: the seed of the noise.
     """
     owner = equation.name
     n = checks.whole(owner, "n", n, 2)

@@ -1,6 +1,6 @@
 """The built-in problems: ``instances()`` lists them, ``instance(name, ...)`` builds one.
 
-Nothing is built or loaded before it is asked for, and nothing is ever downloaded.
+Nothing is built or loaded before it is needed, and nothing is ever downloaded.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Built", "Instance", "breast_cancer", "instance", "instances", "table
 
 @dataclass(frozen=True, eq=False)
 class Instance:
-    """A line of ``tb.instances()``: a problem that can be built.
+    """An entry of ``tb.instances()``: a problem that can be built.
 
     ``variables`` and ``dimension`` (of the set of lower minimisers; None if it is not known) are
     those of ``build()`` without parameters.
@@ -42,7 +42,7 @@ class Instance:
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """What ``build`` takes, with the values it takes where you give none."""
+        """The parameters of ``build``, with their default values."""
         signature = inspect.signature(self.make)
         defaults = {name: p.default for name, p in signature.parameters.items()}
         return MappingProxyType(defaults | dict(self.preset))
@@ -53,7 +53,7 @@ class Instance:
             if name not in self.parameters:
                 known, meant = ", ".join(self.parameters), did_you_mean(name, self.parameters)
                 raise TypeError(
-                    f"{self.name}: unknown parameter {name!r}{meant}, known are {known}"
+                    f"{self.name}: unknown parameter {name!r}{meant}; known are {known}"
                 )
         return self.make(**{**self.preset, **parameters})
 
@@ -107,7 +107,7 @@ INSTANCES = (
     ),
     Instance(
         "regression-few-rows",
-        "the same with 25 % of the rows for training, so that there is something to select",
+        "the paper's regression with 25 % of the rows for training, so that there is a choice",
         f"{PAPER}, changed",
         730,
         463,
@@ -116,7 +116,7 @@ INSTANCES = (
     ),
     Instance(
         "regression-large-ball",
-        "the same with 25 % of the rows for training and five times the radius",
+        "the paper's regression with 25 % of the rows for training and five times the radius",
         f"{PAPER}, changed",
         730,
         463,
@@ -133,7 +133,7 @@ INSTANCES = (
     ),
     Instance(
         "phillips-few-rows",
-        "the same observed at 25 points, so that there is something to select",
+        "phillips observed at 25 points, so that there is a choice",
         f"{HANSEN}, changed",
         100,
         75,
@@ -158,7 +158,7 @@ INSTANCES = (
     ),
     Instance(
         "breast-cancer",
-        "of all models that fit 50 tumours, the one that serves the others best",
+        "among all models that fit 50 tumours, the one that fits the others best",
         TUMOURS,
         495,
         445,
@@ -166,7 +166,7 @@ INSTANCES = (
     ),
     Instance(
         "diabetes",
-        "of all models that fit 30 patients, the one that serves the others best",
+        "among all models that fit 30 patients, the one that fits the others best",
         "Efron, Hastie, Johnstone, Tibshirani 2004 (scikit-learn)",
         65,
         35,
@@ -174,7 +174,7 @@ INSTANCES = (
     ),
     Instance(
         "digits",
-        "of all models that fit 30 pictures, odd or even, the one that serves the others best",
+        "among all models that fit 30 pictures, odd or even, the one that fits the others best",
         "Alpaydin, Kaynak 1998 (scikit-learn)",
         64,
         34,
@@ -190,7 +190,7 @@ INSTANCES = (
     ),
     Instance(
         "logistic-small-ball",
-        "the same in a ball that binds: a single minimiser",
+        "logistic in a ball that binds: a single minimiser",
         TUMOURS,
         20,
         0,
@@ -207,7 +207,7 @@ INSTANCES = (
     ),
     Instance(
         "sparse-logistic-large-ball",
-        "the same in an l1 ball that does not bind",
+        "sparse-logistic in an l1 ball that does not bind",
         TUMOURS,
         20,
         9,
@@ -240,7 +240,7 @@ INSTANCES = (
     ),
     Instance(
         "lasso-duplicates",
-        "of all solutions of a Lasso with duplicated columns, the best one for other data",
+        "among all solutions of a Lasso with duplicated columns, the best one for other data",
         "tiebreak",
         200,
         12,
@@ -272,7 +272,7 @@ INSTANCES = (
     ),
     Instance(
         "duffin",
-        "strong duality fails: weakly optimal points say nothing of f*",
+        "strong duality fails: weakly optimal points say nothing about f*",
         "after Duffin 1956",
         2,
         1,
@@ -282,7 +282,7 @@ INSTANCES = (
 
 
 def instances() -> list[Instance]:
-    """The built-in problems; cheap, for nothing is built.
+    """The built-in problems; cheap, because nothing is built.
 
     Examples:
         >>> for built_in in tb.instances()[:2]:
@@ -297,8 +297,8 @@ def instance(name: str, **parameters: Any) -> Built:
     """The built-in problem ``name``, built.
 
     Args:
-        name: a name of ``instances()``.
-        parameters: what that instance takes; ``print`` one to see them.
+        name: a name in ``instances()``.
+        parameters: those of the instance; ``print`` one to see them.
 
     Returns:
         A Built: the problem, its start, and what is known about it.

@@ -1,6 +1,6 @@
-"""Problems with a formula for the answer, and random ones: linear inverse problems, a toy.
+"""Linear inverse problems with a formula for the answer, or random, and a toy.
 
-And one on which every first-order method is far off for as many steps as you like.
+One more problem keeps every first-order method far off for as many steps as you like.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def inverse(n: int = 100, seed: int = 0) -> Built:
         x* = (1/n, ..., 1/n),   f* = 1/(2n),   g* = 0,   L_f = 1,   L_g = n
 
     The minimisers of g are the simplex, of dimension n - 1. The error bound has order 2 and modulus
-    1: let s be the sum of the entries of x >= 0. If s >= 1, some y of the simplex has y <= x, and
+    1: let s be the sum of the entries of x >= 0. If s >= 1, some y in the simplex has y <= x, and
     |x - y| <= |x - y|_1 = s - 1; otherwise y = x + (1-s)/n has |x - y| = (1-s)/sqrt(n).
 
     Args:
-        n: variables.
-        seed: of the start, uniform in [0, 1]^n.
+        n: the number of variables.
+        seed: the seed of the start, which is uniform in [0, 1]^n.
     """
     n = checks.whole("inverse", "n", n, 1)
     rng = generator("inverse", seed)
@@ -65,19 +65,19 @@ def random_inverse(
     """The shortest least-squares solution in a random norm: f = ½x'Qx, g = ½|Ax - b|².
 
     Q has random eigenvectors and eigenvalues from 1/condition to 1. A is the product of two random
-    matrices of small whole numbers, so that its rank is exactly the given one, divided by a power
-    of two near its norm. b = A truth + noise, with truth > 0 in the middle of the domain.
+    matrices of small whole numbers, so its rank is exactly the given one, divided by a power of two
+    near its norm. b = A truth + noise, with truth > 0 in the middle of the domain.
 
-    Without noise and with ``truth`` inside the domain the lower minimisers have dimension
-    n - rank, and g* = 0 without rounding. The error bound of least squares has order 2 on R^n and
-    on the orthant (Hoffman), and in a ball with a solution inside.
+    Without noise and with ``truth`` inside the domain, the lower minimisers have dimension n -
+    rank, and g* = 0 without rounding. The error bound of least squares has order 2 on R^n and on
+    the orthant (Hoffman), and in a ball with a solution inside.
 
     Args:
         n, rows, rank: variables, rows of A, rank of A.
         condition: the condition number of Q.
-        noise: the length of the noise over that of A truth.
+        noise: the length of the noise relative to A truth.
         domain: Space(), Ball(radius) or Orthant(), which is the default.
-        seed: of everything random.
+        seed: the random seed.
     """
     owner = "random-inverse"
     n, rows = checks.whole(owner, "n", n, 1), checks.whole(owner, "rows", rows, 1)
@@ -100,8 +100,8 @@ def random_inverse(
     A = _whole_numbers(rng, rows, rank) @ _whole_numbers(rng, n, rank).T
     A /= 2.0 ** round(math.log2(np.linalg.norm(A, 2)))
     truth = np.zeros(n)
-    while not np.any(A @ truth):  # with b = 0 the answer would be 0
-        truth = rng.integers(1, 8, n) / 8.0  # dyadic, as A is: the product has no rounding
+    while not np.any(A @ truth):  # with b = 0, the answer would be 0
+        truth = rng.integers(1, 8, n) / 8.0  # dyadic, like A: the product has no rounding
     if isinstance(domain, Ball):
         excess = 2.0 * np.linalg.norm(truth) / domain.radius
         truth /= 2.0 ** max(0, math.ceil(math.log2(excess)))
@@ -121,7 +121,7 @@ def random_inverse(
 
 
 def _whole_numbers(rng: np.random.Generator, rows: int, columns: int) -> Matrix:
-    """Random entries of -3 to 3, of full column rank for sure: drawn again until it is."""
+    """A random matrix with entries from -3 to 3, drawn again until it has full column rank."""
     while True:
         drawn = rng.integers(-3, 4, (rows, columns)).astype(np.float64)
         if np.linalg.cond(drawn) < 1e6:
@@ -133,13 +133,13 @@ def toy(center: Sequence[float] = (0.9, 0.8), stretch: float = 4.0) -> Built:
 
         f(x) = ½(x_1 - p)² + ½ stretch (x_2 - q)²,   g(x) = ½(x_1 + x_2 - 1)²,   Z = unit disc
 
-    The minimisers of g are the chord from (1, 0) to (0, 1). Along it, x = (t, 1-t), f is least at
-    t = (p + stretch (1-q))/(1 + stretch), or at the nearer end. L_f = max(1, stretch), L_g = 2.
-    The chord meets the inside of the disc, so that the error bound has order 2.
+    The minimisers of g are the chord from (1, 0) to (0, 1). Along it, x = (t, 1-t), f is least at t
+    = (p + stretch (1-q))/(1 + stretch), or at the nearer end. L_f = max(1, stretch), L_g = 2. The
+    chord meets the interior of the disc, so the error bound has order 2.
 
     Args:
         center: (p, q), the point that f pulls towards.
-        stretch: how much more f minds the second coordinate.
+        stretch: the weight of the second coordinate in f.
     """
     pair = checks.length("toy", "center", checks.vector("toy", "center", center), 2, "coordinate")
     stretch = checks.positive("toy", "stretch", stretch)
@@ -163,7 +163,7 @@ def toy(center: Sequence[float] = (0.9, 0.8), stretch: float = 4.0) -> Built:
 
 
 def hard(steps: int = 50, ties: int = 1, smoothness: float = 4.0) -> Built:
-    """|f(x) - f*| >= 1 as long as at most ``steps`` gradients of g were seen, for every method.
+    """|f(x) - f*| >= 1 for every method until it has seen more than ``steps`` gradients of g.
 
     In the spirit of Zhang, Chen, Xu, Zhang (2024, arXiv 2409.06530), who show that no first-order
     method finds |f - f*| <= eps in a number of steps that depends on L_f, L_g and D alone. The
@@ -173,18 +173,18 @@ def hard(steps: int = 50, ties: int = 1, smoothness: float = 4.0) -> Built:
         g(x) = L/8 [ (w_1 - s)² + sum_{i<2K} (w_{i+1} - w_i)² ],   f(x) = ½|v|² + 1/16 |y - c|²
         Z = ball of radius 3 around the origin, x_0 = 0
 
-    *Answer.* g = 0 just where all w_i = s, so the minimisers are |y| <= 1 with that w (|w|² = 8),
-    of dimension ``ties``; of these f chooses y = c: f* = ½ K s² = 2.
+    *Answer.* g = 0 exactly where all w_i = s, so the minimisers are |y| <= 1 with that w (|w|² =
+    8), of dimension ``ties``; among these, f chooses y = c: f* = ½ K s² = 2.
 
     *Constants.* L_f = 1 (1/8 in y), L_g < L since the bracket's matrix has norm below 4, D = 6;
     none of them depends on K.
 
     *Lower bound.* Take any method whose points are built from the gradients seen so far such that a
-    coordinate is 0 where all of them are 0: sums, averages, projections onto the ball and onto its
-    intersection with cuts, linear minimisation over them.  If w is 0 beyond its first j entries,
-    grad g is 0 beyond the first j+1, and grad f is 0 in v where v = 0. So each gradient of g opens
-    one more entry, and after k <= K of them v = 0. Then 0 <= f(x) = 1/16 |y - c|² <= 1/16 (3+1)²
-    = 1, while f* = 2.  Meanwhile g(x_0) - g* = L/(2K) is as small as you like.
+    coordinate is 0 if it is 0 in all of them: sums, averages, projections onto the ball and onto
+    its intersection with cuts, linear minimisation over them.  If w is 0 beyond its first j
+    entries, grad g is 0 beyond the first j+1, and grad f is 0 in v where v = 0. So each gradient of
+    g opens one more entry, and after k <= K of them v = 0. Then 0 <= f(x) = 1/16 |y - c|² <= 1/16
+    (3+1)² = 1, while f* = 2.  Meanwhile g(x_0) - g* = L/(2K) is as small as you like.
 
     Args:
         steps: K, the number of gradients of g that do not help.

@@ -1,4 +1,4 @@
-"""Sparse problems with a planted answer, proved by a dual certificate that the builder checks."""
+"""Sparse problems with a planted answer, proved by a dual certificate that is checked."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tiebreak.linalg import checks
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 
-DRAWS = 20  # how often a problem is drawn again before its shape is refused
-LIMIT = 0.9  # of |A_G'y| where x* is zero; below 1 by far more than rounding
+DRAWS = 20  # how often a problem is redrawn before its shape is rejected
+LIMIT = 0.9  # of |A_G'y| where x* is zero; far enough below 1 for rounding
 
 
 def basis_pursuit(
@@ -22,18 +22,18 @@ def basis_pursuit(
 ) -> Built:
     """The sparsest least-squares solution: f(x) = |x|_1, g(x) = ½|Ax - b|², Z = R^n.
 
-    A is Gaussian, x* has ``nonzeros`` entries of size 1 to 3 at random places, b = A x*. Entries of
-    A and x* are dyadic, so that b, f* = |x*|_1 and g* = 0 are without rounding.
+    A is Gaussian, x* has ``nonzeros`` entries of size 1 to 3 at random places, and b = A x*. The
+    entries of A and x* are dyadic, so b, f* = |x*|_1 and g* = 0 are exact.
 
-    *Proof.* The builder finds y with A_S'y = sign(x*) on the support S and |A'y| < 1 elsewhere. For
-    every x with Ax = b then |x|_1 >= <A'y, x> = <y, b> = <A'y, x*> = |x*|_1, with equality only for
-    x = 0 off S, and A_S has full rank: x* is the only solution. A problem without such a y is drawn
-    again. A has full rank: the solution set has dimension n - rows, the error bound order 2.
+    *Proof.* The builder finds y with A_S'y = sign(x*) on the support S and |A'y| < 1 elsewhere.
+    Then every x with Ax = b has |x|_1 >= <A'y, x> = <y, b> = <A'y, x*> = |x*|_1, with equality only
+    for x = 0 off S, and A_S has full rank: x* is the only solution. A problem without such a y is
+    redrawn. A has full rank: the solution set has dimension n - rows, the error bound order 2.
 
     Args:
-        rows, variables: of A; fewer rows than variables.
-        nonzeros: of x*.
-        seed: of everything random.
+        rows, variables: the shape of A; fewer rows than variables.
+        nonzeros: the number of nonzero entries of x*.
+        seed: the random seed.
     """
     owner = "basis-pursuit"
     variables = checks.whole(owner, "variables", variables, 2)
@@ -47,13 +47,13 @@ def group_pursuit(
 ) -> Built:
     """The least-squares solution with the fewest groups: f(x) = sum_G |x_G|, g(x) = ½|Ax - b|².
 
-    As ``basis_pursuit``, with A_G'y = x*_G/|x*_G| on the active groups and |A_G'y| < 1 elsewhere.
+    Like ``basis_pursuit``, with A_G'y = x*_G/|x*_G| on the active groups and |A_G'y| < 1 elsewhere.
 
     Args:
-        rows: of A; fewer than its groups times size columns.
-        groups, size: how many groups, of how many variables each.
-        active: the groups in which x* is not zero.
-        seed: of everything random.
+        rows: the number of rows of A; fewer than its groups times size columns.
+        groups, size: the number of groups, and of variables in each.
+        active: the number of groups in which x* is not zero.
+        seed: the random seed.
     """
     owner = "group-pursuit"
     groups, size = checks.whole(owner, "groups", groups, 1), checks.whole(owner, "size", size, 1)
@@ -74,7 +74,7 @@ def _pursuit(
     active: int,
     seed: int,
 ) -> Built:
-    """Of all x with Ax = A x*, the one with the smallest sum of the groups' lengths: x*."""
+    """Among all x with Ax = A x*, the one with the smallest sum of the groups' lengths is x*."""
     rows = checks.whole(owner, "rows", rows, 1)
     if rows >= columns:
         raise ValueError(f"{owner}: rows must be fewer than the variables ({columns}), got {rows}")
@@ -104,28 +104,28 @@ def lasso_duplicates(
 
         f(x) = ½|Bx - c|²,   g(x) = ½|Ax - b|² + weight |x|_1,   Z = R^n
 
-    Each of the ``features`` columns of D stands ``copies`` times in A; in B, the validation data,
+    Each of the ``features`` columns of D occurs ``copies`` times in A; in B, the validation data,
     the copies differ. Write u for the sums over copies.
 
-    *Lower level.* Ax = Du and |x|_1 >= |u|_1, with equality just where no feature has copies of
-    both signs. The builder chooses u* and b = D u* + weight y with a y that it checks:
-    D_S'y = sign(u*) on the support S, |D'y| < 1 elsewhere, D_S of full rank: by the conditions of
-    optimality u* is the only solution of the Lasso in u. So the minimisers of g are the ways to
-    share each u*_j among its copies, with shares >= 0: copies - 1 dimensions for each non-zero,
-    and g* = weight²/2 |y|² + weight |u*|_1. (The error bound has order 2 on bounded sets only.)
+    *Lower level.* Ax = Du and |x|_1 >= |u|_1, with equality exactly if no feature has copies of
+    both signs. The builder chooses u* and b = D u* + weight y with a y that it checks: D_S'y =
+    sign(u*) on the support S, |D'y| < 1 elsewhere, D_S of full rank: by the optimality conditions,
+    u* is the only solution of the Lasso in u. So the minimisers of g are the ways to share each
+    u*_j among its copies, with shares >= 0: copies - 1 dimensions for each non-zero, and g* =
+    weight²/2 |y|² + weight |u*|_1. (The error bound has order 2 on bounded sets only.)
 
     *Upper level.* Half of the features, rounded up, are shared by all copies, the others are given
     to one copy. The residual r = B x* - c is chosen such that sign(u*_j) B_i'r is the same for all
-    copies i of j with a share, and larger for the others: the conditions of optimality. The
-    differences of the copies' columns in B have full rank, so that x* is the only one; f* = ½|r|².
+    copies i of j with a share, and larger for the others: the optimality conditions. The
+    differences of the copies' columns in B have full rank, so x* is the only solution; f* = ½|r|².
 
     Args:
-        rows, features: of D.
-        copies: how often each column stands in A, at least 2.
-        nonzeros: of u*.
+        rows, features: the shape of D.
+        copies: how often each column occurs in A, at least 2.
+        nonzeros: the number of nonzero entries of u*.
         validation: rows of B; more than nonzeros (copies - 1), the dimension of the solution set.
-        weight: of the Lasso.
-        seed: of everything random.
+        weight: the weight of the l1 norm.
+        seed: the random seed.
     """
     owner = "lasso-duplicates"
     rows = checks.whole(owner, "rows", rows, 1)
@@ -142,7 +142,7 @@ def lasso_duplicates(
     shares = np.zeros((features, copies))
     shares[support, 0] = 1.0
     shares[support[:shared]] = rng.dirichlet(np.full(copies, 5.0), shared)
-    while True:  # until the differences of the copies have full rank: at once, nearly always
+    while True:  # until the differences of the copies have full rank: nearly always at once
         B = rng.standard_normal((validation, features, copies)) / math.sqrt(validation)
         signed = np.sign(u[support])[:, None] * B[:, support]
         differences = (signed[:, :, 1:] - signed[:, :, :1]).reshape(validation, ties)
@@ -153,7 +153,7 @@ def lasso_duplicates(
     r = rng.standard_normal(validation) / math.sqrt(validation)
     r += np.linalg.lstsq(differences.T, slack.reshape(ties) - differences.T @ r)[0]
 
-    order = rng.permutation(features * copies)  # so that no copy is the first
+    order = rng.permutation(features * copies)  # so that no copy is always first
     A = np.repeat(D, copies, axis=1)[:, order]
     B = B.reshape(validation, features * copies)[:, order]
     x = (shares * u[:, None]).reshape(features * copies)[order]
@@ -197,15 +197,15 @@ def _certified(
 
 
 def _dyadic(values: Matrix) -> Matrix:
-    """Rounded to multiples of 2^-10, so that products and sums of them have no rounding."""
+    """Values rounded to multiples of 2^-10, so that their products and sums are exact."""
     return np.asarray(np.round(values * 1024.0) / 1024.0)
 
 
 def _certificate(A: Matrix, x: Matrix) -> Vector | None:
     """y with A_G'y = x_G/|x_G| where the row x_G of x is not 0 and |A_G'y| < 1 elsewhere, checked.
 
-    The shortest y that meets the equations; groups that exceed the limit are put on it by equations
-    of their own, until there is none. That may fail where another y exists: then None.
+    The shortest y that satisfies the equations; groups that exceed the limit are put on it by
+    further equations, until there are none. It may fail even if another y exists: then None.
     """
     size, active = x.shape[1], np.any(x != 0.0, axis=1)
     wanted, held = np.zeros(x.shape), active.copy()

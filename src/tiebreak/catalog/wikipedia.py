@@ -1,4 +1,4 @@
-"""The paper's regression: visits to 1068 Wikipedia pages on 731 days, or a synthetic twin of them.
+"""The paper's regression: visits to 1068 Wikipedia pages on 731 days, or a synthetic twin.
 
 Wikipedia Math Essential is the file wikivital_mathematics.json of Rozemberczki and others, PyTorch
 Geometric Temporal, CIKM 2021. It is read from where you have it; nothing is downloaded.
@@ -27,18 +27,18 @@ def regression(
 ) -> Built:
     """The paper's over-parameterised regression: validation loss over training loss in a ball.
 
-    The days are columns, each scaled to [0, 1]; one at random is the target b, the other 730 are
-    the features. g(x) = ½|Ax - b|² on the training rows, f alike on the others.
+    The days are columns, each scaled to [0, 1]; a random one is the target b, and the other 730 are
+    the features. g(x) = ½|Ax - b|² on the training rows, and f is the same on the others.
 
     With the paper's 75 % there are 801 rows for 730 variables and a single lower minimiser, so
-    nothing is selected; with 25 % there are 267 rows, and the solution set has dimension 463 if
-    the ball is large enough to hold a model that fits them.
+    nothing is selected; with 25 % there are 267 rows, and the solution set has dimension 463 if the
+    ball is large enough to contain a model that fits them.
 
     Args:
-        file: wikivital_mathematics.json; None for the synthetic twin, and the label says so.
+        file: wikivital_mathematics.json; None for the synthetic twin (the label says so).
         train: the share of the rows that the lower level gets.
-        radius: of the ball around the origin.
-        seed: of the column and of the split.
+        radius: the radius of the ball around the origin.
+        seed: the seed of the column and the split.
     """
     share = checks.number("regression", "train", train, "a share between 0 and 1")
     rows = round(share * PAGES) if 0.0 < share < 1.0 else 0
@@ -105,7 +105,7 @@ def _day(path: Path, day: str, entry: Any) -> Matrix:
         raise ValueError(f"{path}: day {day} must hold numbers only")
     try:
         visits = np.array(counts, dtype=np.float64)
-    except OverflowError:  # a whole number beyond all floats
+    except OverflowError:  # a whole number too large for a float
         visits = np.full(PAGES, np.inf)
     if not np.all(np.isfinite(visits)):
         raise ValueError(f"{path}: day {day} must be finite, got NaN or infinite counts")
@@ -121,12 +121,11 @@ def twin(seed: int = 0) -> Matrix:
 
     A page's visits on a day are a Poisson count whose mean is the product of
 
-        its popularity       2000 rank^-0.33 (Zipf's law); the exponent gives the paper's L_g
-        the day of the week  a third less at weekends
-        the season           a quarter up or down over the year, in step for all pages
-        its trend            a slow rise or fall of its own
-        its mood             log-normal from day to day, 25 %
-        its spikes           on one day in 500, three times as many visits or far more (Pareto)
+        its popularity       2000 rank^-0.33 (Zipf's law); the exponent gives the paper's L_g the
+        day of the week  a third less at weekends the season           a quarter up or down over the
+        year, in step for all pages its trend            its own slow rise or fall its mood
+        log-normal from day to day, 25 % its spikes           on one day in 500, three times as many
+        visits or far more (Pareto)
     """
     rng = np.random.default_rng(seed)
     day = np.arange(DAYS)

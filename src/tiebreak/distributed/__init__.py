@@ -1,6 +1,6 @@
 """Losses whose rows live in Ray workers, on one machine or many.
 
-``on_workers(loss)`` makes one of any loss of a linear map, of your own too.
+``on_workers(loss)`` converts any loss of a linear map, including your own.
 """
 
 from tiebreak import functions

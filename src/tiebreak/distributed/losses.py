@@ -2,8 +2,8 @@
 
     f(x) = scale * sum over the workers of phi_i(A_i x)
 
-A worker has the same loss of its own rows; here is the loss of all of them, whose matrix is `Rows`.
-Nothing in tiebreak imports this package, and it imports Ray only where a function is made.
+A worker holds the same loss for its rows; this module has the loss of all rows, whose matrix is
+`Rows`. Nothing in tiebreak imports this package, and it imports Ray only when a function is made.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from tiebreak.linalg import Array, Image, PassPlan, checks
 
 
 class OnWorkers(LinearLoss, is_open=True):
-    """A loss of which each worker evaluates the part of its rows.
+    """A loss whose rows are evaluated by the workers that hold them.
 
     Args:
-        shards: a list of where the rows are: pairs (A, b) of .npy files, Parquet files, or
-            functions without arguments that return (A, b), dense or scipy.sparse; with weights of
-            the rows as a third file or array. A worker reads its shards itself, again if it has
-            to be restarted; so a file must be readable on all machines, and a function must give
-            the same rows every time. One number per row, b, is kept by the driver too.
-        mean: divide by the number of rows of all shards, or by the sum of their weights; as the
-            loss itself does if None.
-        target: in Parquet files the column that is b; all other columns are A.
-        weights: in Parquet files the column with the weights of the rows, if there is one.
-        workers: how many Ray actors share the shards, as many as there are shards if None. Each
-            computes with one thread: give every core a shard.
+        shards: a list that says where the rows are: pairs (A, b) of .npy files, Parquet files, or
+            functions without arguments that return (A, b), dense or scipy.sparse; with row weights
+            as a third file or array. A worker reads its shards itself, and again if it is
+            restarted; so a file must be readable on all machines, and a function must return the
+            same rows every time. The driver also keeps one number per row, b.
+        mean: divide by the number of rows of all shards, or by the sum of their weights; the
+            default of the loss if None.
+        target: in Parquet files, the column that is b; all other columns are A.
+        weights: in Parquet files, the column with the row weights, if there is one.
+        workers: how many Ray actors share the shards; one per shard if None. Each uses one thread:
+            give every core a shard.
         lipschitz: your own upper bound, as for the loss itself.
-        parameters: those of the loss by name, such as Huber's ``delta``. Multinomial needs its
-            ``classes``, unless every shard has the last one.
+        parameters: the parameters of the loss by name, such as Huber's ``delta``. Multinomial needs
+            ``classes``, unless every shard contains the last one.
 
-    Where Ray has not been initialised (``ray.init(address=...)`` for a cluster), that is done
-    quietly with Ray's defaults: the cluster that RAY_ADDRESS names, or this machine alone.
+    If Ray has not been initialised (``ray.init(address=...)`` for a cluster), this happens
+    automatically with Ray's defaults: the cluster that RAY_ADDRESS names, or this machine alone.
     """
 
-    kind: ClassVar[type[LinearLoss]]  # the same loss of rows in one process
+    kind: ClassVar[type[LinearLoss]]  # the same loss in one process
     matrix: Rows
 
     def __init__(
@@ -67,7 +67,8 @@ class OnWorkers(LinearLoss, is_open=True):
         rows.has_slices = len(b) == rows.shape[0]  # one number of an image for every row
         given = {"mean": mean, "weights": w, "lipschitz": lipschitz}
         known = {name: value for name, value in given.items() if value is not None}
-        # All that does not depend on the matrix, labels and scale included, is that of zeros.
+        # Everything that does not depend on the matrix, labels and scale included, comes from a
+        # loss of zeros.
         zeros = np.zeros((len(b), 1), dtype=rows.dtype)
         of_zeros: Any = self.kind
         template: LinearLoss = of_zeros(zeros, b, **known, **parameters)
@@ -101,17 +102,17 @@ class OnWorkers(LinearLoss, is_open=True):
 
     @functools.cached_property
     def lipschitz(self) -> float:  # type: ignore[override]
-        """As in one process; with weights the sum of what each worker finds for its rows."""
+        """As in one process; with weights, the sum of what each worker finds for its rows."""
         return super().lipschitz if self.weights is None else self.scale * self.matrix.lipschitz()
 
     @property
     def traffic(self) -> Traffic:
-        """The numbers that went out and came back so far, for one worker."""
+        """How many numbers have gone out and come back so far, for one worker."""
         return self.matrix.traffic
 
 
 def on_workers(kind: type[LinearLoss]) -> type[OnWorkers]:
-    """The same loss with its rows in Ray workers: a class that is called with shards."""
+    """The loss with its rows in Ray workers: a class that is called with shards."""
     members = {
         "__doc__": f"{kind.__name__} with its rows in Ray workers.\n\n{OnWorkers.__doc__}",
         "__module__": kind.__module__,
@@ -123,7 +124,7 @@ def on_workers(kind: type[LinearLoss]) -> type[OnWorkers]:
 def _checked(
     owner: str, shards: Any, workers: Any, columns: dict[str, Any]
 ) -> tuple[list[Source], dict[str, Any], int]:
-    """Where the rows are and how many workers share them, once all that can be checked is right."""
+    """The sources of the rows and the number of workers, after checking the arguments."""
     kinds = "a pair of .npy files, a Parquet file or a function that returns (A, b)"
     if isinstance(shards, str | Path | tuple) or not hasattr(shards, "__len__") or len(shards) == 0:
         what = checks.what_it_is(shards)

@@ -1,12 +1,12 @@
-"""A matrix whose rows live in Ray workers: what the driver knows of it, and how it asks them.
+"""A matrix whose rows live in Ray workers: what the driver knows, and how it queries them.
 
 A worker holds some rows A_i and the images A_i p of the points p that the run still refers to. One
 evaluation is one round: the new points go out, with the recipe for mixing the points of the
 evaluation from these and from the kept ones; losses and slopes come back and are summed in the
 order of the workers. No image and no row ever travels, and no point is sent twice.
 
-Several threads may ask the same workers: a lock holds what the driver notes of a round together
-with its sending, so that workers get rounds in the order in which they were noted.
+Several threads may query the same workers: a lock keeps the driver's notes on a round together with
+its sending, so workers get rounds in the order in which they were noted.
 """
 
 from __future__ import annotations
@@ -39,24 +39,25 @@ from tiebreak.linalg import Array, DeferredImage, Host, Image, Matrix, mix
 from tiebreak.linalg.matrices.base import RowSlice, slice_ends, slice_order
 from tiebreak.linalg.refusals import missing
 
-INLINE = 100 * 1024  # bytes: what is larger, Ray puts into its store, and once is enough for all
+# bytes: Ray puts larger objects into its store, and once is enough for all workers
+INLINE = 100 * 1024
 
 
 class Traffic(NamedTuple):
-    """Numbers that went to the workers and came back, one worker's share; ``rounds`` of them."""
+    """Numbers sent to the workers and received in ``rounds`` rounds, per worker."""
 
     rounds: int = 0
     points: float = 0.0  # the entries of points that went out
-    recipe: float = 0.0  # what says what to do with them; eight bytes of it are a number
+    recipe: float = 0.0  # the instructions; eight bytes count as a number
     slopes: float = 0.0  # the entries of slopes that came back
     scalars: float = 0.0  # losses
 
 
 class Stored:
-    """A function in Ray's store, for one that carries many rows along.
+    """A function in Ray's store, because it may carry many rows along.
 
-    As an argument of the actor Ray would put it there as well, but forget it once the worker has
-    begun; and then the worker could not be restarted.
+    As an argument of the actor, Ray would also put it there, but forget it once the worker has
+    started, and then the worker could not be restarted.
     """
 
     def __init__(self, loader: Loader) -> None:
@@ -72,10 +73,10 @@ class Stored:
 
 
 class Remote(DeferredImage):
-    """The image of a point, as a name for what the workers hold; its ``point`` is here.
+    """The image of a point, as a name for what the workers hold; its ``point`` is local.
 
-    Before any worker has it, it is the point alone, or a mixture (p, q, weight) of two others.
-    With both, the workers make the point from p and q but multiply it anew.
+    Before any worker has it, it is just the point, or a mixture (p, q, weight) of two others. With
+    both, the workers make the point from p and q but multiply it again.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class Remote(DeferredImage):
 
     @property
     def value(self) -> Remote:  # type: ignore[override]
-        """Itself: nothing here is left to be summed."""
+        """Itself: nothing is left to be summed here."""
         return self
 
     @property
@@ -99,7 +100,7 @@ class Remote(DeferredImage):
 
     @property
     def point(self) -> Array:
-        """The point, by the same arithmetic as everywhere: equal to the last bit."""
+        """The point, computed as everywhere else: equal to the last bit."""
         if self._point is None:
             assert self.mixture is not None
             p, q, weight = self.mixture
@@ -112,13 +113,13 @@ class Remote(DeferredImage):
         return made
 
     def at(self, x: Array) -> Remote:
-        """Itself, with its point x, which then need not be mixed again."""
+        """Itself with its point x, which then need not be mixed again."""
         if self._point is None:
             self._point = x
         return self
 
     def known(self) -> Remote:
-        """Itself, and where no worker has it yet, as nothing but its point."""
+        """Itself or, if no worker has it yet, just its point."""
         self._point, self.mixture = self.point, None
         return self
 
@@ -132,7 +133,7 @@ class RemoteRows:
 
     def __init__(self, times: Any, rows: slice, is_transposed: bool = False) -> None:
         self._times, self._rows, self._is_transposed = times, rows, is_transposed
-        self.shape = (rows.stop - rows.start,)  # as far as anybody asks
+        self.shape = (rows.stop - rows.start,)  # as far as anything needs it
 
     def __matmul__(self, v: Array) -> Array:
         import ray
@@ -142,11 +143,11 @@ class RemoteRows:
 
 
 class Rows(Matrix):
-    """A matrix whose rows are in Ray workers: what the driver knows of it, and how it asks them."""
+    """A matrix whose rows are in Ray workers: what the driver knows, and how it queries them."""
 
     shares_passes = is_pass_expensive = has_slices = True
     are_slices_here = False
-    entries_per_call = 2**20  # a slice is asked twice, about a millisecond each time
+    entries_per_call = 2**20  # a slice takes two calls of about a millisecond
     is_lanczos_cheap = is_explicit = False
     in_float64 = None  # the workers compute in the precision of their rows
 
@@ -160,18 +161,18 @@ class Rows(Matrix):
     ) -> None:
         self.kind, self.traffic = kind.__name__, Traffic()
         ray = _ray(self.kind)
-        self._lock = threading.Lock()  # for all that changes from round to round
-        # Mixtures kept to recognise a point to be multiplied anew: a step makes fewer.
+        self._lock = threading.Lock()  # for everything that changes from round to round
+        # Mixtures kept to recognise a point to be multiplied again: a step makes fewer.
         self._recent = deque[Remote](maxlen=8)
         self._kept: WeakValueDictionary[int, Remote] = WeakValueDictionary()
         self._next_key = 0
-        # A worker that dies more often would do so forever.
+        # A worker that dies more often would probably never stop dying.
         actor = ray.remote(Worker).options(
             max_restarts=8, max_task_retries=-1, scheduling_strategy="SPREAD"
         )
         if len(ray.cloudpickle.dumps(sources)) > INLINE:
             sources = [Stored(one) if callable(one) else one for one in sources]
-        self.sources = sources  # what is in Ray's store stays there as long as these do
+        self.sources = sources  # what is in Ray's store lives as long as these do
         ends = [len(sources) * i // workers for i in range(workers + 1)]
         self.workers = [
             actor.remote(kind, {i: sources[i] for i in range(first, last)}, **columns, **parameters)
@@ -217,11 +218,11 @@ class Rows(Matrix):
 
     @property
     def signature(self) -> tuple[Any, ...]:
-        """Short names for the data of all shards, found where they are."""
+        """Digests of the data of all shards, computed by the workers."""
         return tuple(self._ask("digest"))
 
     def targets(self) -> tuple[Host, Host | None]:
-        """What the images of all rows are compared with, and the weights if there are any."""
+        """The targets of all rows, and the weights if there are any."""
         found = [one for reply in self._ask("targets") for one in reply]
         b, weights = zip(*found, strict=True)
         if len({w is None for w in weights}) > 1:
@@ -229,32 +230,32 @@ class Rows(Matrix):
         return np.concatenate(b), None if weights[0] is None else np.concatenate(weights)
 
     def lipschitz(self) -> float:
-        """The sum of the constants of all shards, which is one of their sum."""
+        """The sum of the constants of all shards, which is a constant for their sum."""
         return float(sum(self._ask("lipschitz")))
 
     def remote(self, image: Image) -> Remote:
-        """An image; a plain array is the point itself, as it comes from a checkpoint."""
+        """An image; a plain array is the point itself, as from a checkpoint."""
         return image if isinstance(image, Remote) else Remote(self, image)
 
     def note(self, made: Remote) -> None:
-        """A mixture that was made just now: its point may be asked for again."""
+        """Note a new mixture: its point may be needed again."""
         with self._lock:
             self._recent.append(made)
 
     def remote_image(self, x: Array) -> Remote:
         """The image of x; nothing is sent before a function is evaluated there.
 
-        A method that has just mixed this point wants it multiplied anew, which the workers can do
-        by themselves, for they have made the same mixture.
+        If a method has just mixed this point, it wants the product recomputed, which the workers
+        can do alone, because they have made the same mixture.
         """
         with self._lock:
             alike = (made.mixture for made in self._recent if np.array_equal(made.point, x))
             return Remote(self, x, next(alike, None))
 
     def evaluate(self, images: Sequence[Remote], slopes: int) -> Callable[[], Reply]:
-        """The losses at all images, the slopes at the first so many: one round.
+        """The losses at all images and the slopes at the first ``slopes`` of them, in one round.
 
-        It is under way at once; what is returned waits for its end.
+        It starts immediately; calling the result waits for its end.
         """
         with self._lock:
             request, sources = self._request(images, slopes)
@@ -263,7 +264,7 @@ class Rows(Matrix):
         def end() -> Reply:
             replies = self._received(sent)
             lost = [i for i, reply in enumerate(replies) if reply is None]
-            if lost:  # begun anew by Ray, with their rows and nothing else
+            if lost:  # restarted by Ray, with their rows and nothing else
                 with self._lock:
                     points, alive = self._stacked(sources), self._alive(request.keys)
                     again = self._send_request(request._replace(points=points, alive=alive), lost)
@@ -275,9 +276,9 @@ class Rows(Matrix):
         return end
 
     def _request(self, images: Sequence[Remote], slopes: int) -> tuple[Request, list[Remote]]:
-        """What to ask of the workers, and all images whose points a new worker would need.
+        """The request to the workers, and all images whose points a new worker would need.
 
-        From here on the images count as kept: whoever asks next may rely on it.
+        From here on, the images count as kept, and the next request may rely on it.
         """
         order = _in_order(images)
         slot = {id(image): i for i, image in enumerate(order)}
@@ -305,7 +306,7 @@ class Rows(Matrix):
         return request, [*kept, *fresh]
 
     def _alive(self, names: Sequence[int]) -> tuple[int, ...]:
-        """What the workers have to keep besides these."""
+        """What the workers must keep besides these."""
         return tuple(key for key in list(self._kept) if key not in names)
 
     def _stacked(self, images: Sequence[Remote]) -> Array:
@@ -313,7 +314,7 @@ class Rows(Matrix):
         return np.array(points, dtype=self.dtype).reshape(-1, self.shape[1])
 
     def _send_request(self, request: Request, some: Sequence[int] | None = None) -> list[Any]:
-        """It goes to all workers, or to some, and is counted together with the replies to come."""
+        """Send the request to all workers, or to some, and count it together with the replies."""
         message = request.packed()
         share = 1.0 if some is None else len(some) / len(self.workers)
         t, at, points = self.traffic, len(request.at), request.points.size
@@ -327,11 +328,11 @@ class Rows(Matrix):
         return self._send("reply", message, some)
 
     def _ask(self, what: str, message: Array | None = None) -> list[Any]:
-        """What all workers reply, in their order."""
+        """The replies of all workers, in their order."""
         return self._received(self._send(what, message))
 
     def _send(self, what: str, message: Any = None, some: Sequence[int] | None = None) -> list[Any]:
-        """Ask all workers, or some, and do not wait."""
+        """Query all workers, or some, without waiting."""
         import ray
 
         chosen = self.workers if some is None else [self.workers[i] for i in some]
@@ -341,7 +342,7 @@ class Rows(Matrix):
         return [getattr(worker, what).remote(*arguments) for worker in chosen]
 
     def _received(self, sent: Sequence[Any]) -> list[Any]:
-        """The replies to what was sent, in its order."""
+        """The replies to what was sent, in the same order."""
         import ray
 
         try:
@@ -352,13 +353,15 @@ class Rows(Matrix):
                 raise type(cause)(str(cause)) from None
             raise RuntimeError(f"{self.kind}: a worker failed with {cause!r:.100}") from None
         except ray.exceptions.RayError as error:
-            why = str(error).strip().splitlines()[-1][:90]  # what comes before is Ray's own
-            raise RuntimeError(f"{self.kind}: a worker is gone for good: {why}") from None
+            why = str(error).strip().splitlines()[-1][:90]  # what comes before is Ray's own output
+            raise RuntimeError(
+                f"{self.kind}: a worker died and could not be restarted: {why}"
+            ) from None
         return replies
 
 
 def _in_order(images: Sequence[Remote]) -> list[Remote]:
-    """The images with all that they are mixed from: kept ones, new points, mixtures in order."""
+    """The images and what they are mixed from: kept ones, new points, mixtures in order."""
     found: dict[int, Remote] = {}  # in the order of a walk that ends with the mixture itself
     stack = list(reversed(images))
     while stack:
@@ -372,12 +375,14 @@ def _in_order(images: Sequence[Remote]) -> list[Remote]:
 
 
 def check_alike(owner: str, facts: Sequence[ShardFacts]) -> None:
-    """Do all shards have the same columns and the same dtype?"""
+    """Check that all shards have the same columns and the same dtype."""
     first = facts[0]
     for i, one in enumerate(facts):
         if one.columns != first.columns:
             difference = f"{first.columns} in shard 0 and {one.columns} in shard {i}"
-            raise ValueError(f"{owner}: shards must have as many columns each, got {difference}")
+            raise ValueError(
+                f"{owner}: shards must all have the same number of columns, got {difference}"
+            )
         if one.names != first.names:
             difference = next(b for a, b in zip(first.names, one.names, strict=False) if a != b)
             raise ValueError(

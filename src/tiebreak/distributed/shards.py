@@ -1,4 +1,4 @@
-"""What a Ray worker does: it holds some rows, and replies to what `distributed.rows` asks."""
+"""What a Ray worker does: it holds some rows and answers the queries of `distributed.rows`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tiebreak.linalg.matrices.scaled_rows import without_rows
 from tiebreak.linalg.matrices.sparse import Sparse
 from tiebreak.linalg.registry import KINDS
 
-WHOLES = np.dtype(np.int32)  # the whole numbers of a request
+WHOLES = np.dtype(np.int32)  # the dtype of whole numbers in a request
 
 Loader: TypeAlias = Callable[[], tuple[Any, ...]]
 Source: TypeAlias = "tuple[str | Path, ...] | str | Path | Loader"
@@ -31,25 +31,25 @@ Source: TypeAlias = "tuple[str | Path, ...] | str | Path | Loader"
 
 
 class Request(NamedTuple):
-    """One evaluation, as every worker gets it.
+    """One evaluation, as sent to every worker.
 
     It refers to slots: first images that the worker has kept, then those of the new points, then
     mixtures (1 - weight) p + weight q of earlier slots.
     """
 
     keys: tuple[int, ...]  # the names of all slots, under which the worker keeps them
-    points: Array  # one row for each new point
+    points: Array  # one row per new point
     mixtures: tuple[tuple[int, int, float], ...]  # p, q, weight
-    anew: tuple[int, ...]  # slots to be multiplied anew, for carried images drift by rounding
+    anew: tuple[int, ...]  # slots to be multiplied again, because mixed images drift by rounding
     at: tuple[int, ...]  # slots with value and slope
-    values_at: tuple[int, ...]  # slots with the value alone
-    alive: tuple[int, ...]  # what else has to be kept
+    values_at: tuple[int, ...]  # slots with the value only
+    alive: tuple[int, ...]  # what else must be kept
 
     def packed(self) -> bytes:
-        """All of it as bytes, which Ray sends in two thirds of the time of an array.
+        """The request as bytes, which Ray sends in two thirds of the time of an array.
 
-        Whole numbers, with the lengths of their lists before them, then float64. Names go as steps
-        from one to the next, for these are small.
+        Whole numbers, preceded by the lengths of their lists, then float64. Names are sent as
+        differences, because these are small.
         """
         keys, points, mixtures, *slots = self
         steps = list(map(operator.sub, keys, (0, *keys)))
@@ -60,7 +60,7 @@ class Request(NamedTuple):
 
     @classmethod
     def unpacked(cls, packed: bytes, n: int, dtype: Any) -> Request:
-        """What was packed, with points of n entries in ``dtype``."""
+        """The request that was packed, with points of n entries in ``dtype``."""
         lists = len(cls._fields) - 1  # all but the points
         lengths = np.frombuffer(packed, WHOLES, count=lists).tolist()
         ends = list(itertools.accumulate(lengths, initial=lists))
@@ -85,19 +85,19 @@ class Reply(NamedTuple):
 
     @classmethod
     def unpacked(cls, packed: bytes, slopes: int, n: int) -> Reply:
-        """What was packed, with so many slopes of n entries."""
+        """The reply that was packed, with so many slopes of n entries."""
         numbers = np.frombuffer(packed)
         split = len(numbers) - slopes * n
         return cls(numbers[:split].tolist(), numbers[split:].reshape(slopes, n))
 
 
 class ShardFacts(NamedTuple):
-    """What the driver has to know about a shard."""
+    """What the driver must know about a shard."""
 
     rows: int
     columns: int
     dtype: str
-    names: tuple[str, ...]  # of the columns, in Parquet
+    names: tuple[str, ...]  # the names of the columns, in Parquet
     size: float  # |A|_F
 
 
@@ -123,7 +123,8 @@ class Shard:
                 raise TypeError(
                     f"{owner}: A must be a dense or sparse matrix, got {type(A).__name__}"
                 )
-            if np.shape(self.weights) == np.shape(self.b) == A.shape[:1]:  # none of weight 0 count
+            # rows of weight 0 do not count
+            if np.shape(self.weights) == np.shape(self.b) == A.shape[:1]:
                 kept = np.asarray(self.weights) != 0.0
                 A = without_rows(A, kept)
                 self.b, self.weights = np.asarray(self.b)[kept], np.asarray(self.weights)[kept]
@@ -137,7 +138,7 @@ class Shard:
         except (ValueError, TypeError, ImportError) as error:
             sentence = str(error).replace(": ", f": shard {number}: ", 1)
             raise type(error)(sentence) from None
-        self.loss = made.of_matrix(made.matrix)  # which never forms A'A: a step reads the rows once
+        self.loss = made.of_matrix(made.matrix)  # this never forms A'A: a step reads the rows once
         self.kept: dict[int, PointWithImage] = {}
 
     @property
@@ -147,7 +148,7 @@ class Shard:
         return ShardFacts(*matrix.shape, dtype, self.names, float(matrix.frobenius))
 
     def evaluate(self, request: Request) -> Reply | None:
-        """The reply; None if an image is not known here, because this worker is a new one."""
+        """The reply; None if an image is not known here, because the worker was restarted."""
         forward, slots = self.loss.forward, len(request.keys) - len(request.mixtures)
         known = request.keys[: slots - len(request.points)]
         if not all(key in self.kept for key in known):
@@ -173,12 +174,12 @@ class Shard:
         return matrix.sweep((x,), 1, lambda rows, fresh: fresh)[1][0]
 
     def digest(self) -> str:
-        """A short name for the rows, their targets and their weights."""
+        """A digest of the rows, their targets and their weights."""
         return digest((self.b, self.weights, self.loss.matrix.signature))
 
 
 def _settled(place: PointWithImage) -> PointWithImage:
-    """With the image as an array where the pass has found it: a sum would keep all its parts."""
+    """The point with its image as an array, if known: a sum would keep all its parts."""
     image = place.image
     if not isinstance(image, DeferredImage):
         return place
@@ -188,11 +189,11 @@ def _settled(place: PointWithImage) -> PointWithImage:
 
 
 class Worker:
-    """Some shards. As a Ray actor it loads them again by itself if it has to begin anew."""
+    """Some shards. As a Ray actor, it loads them again by itself after a restart."""
 
     def __init__(
         self,
-        kind: str | type[LinearLoss],  # by its keyword too
+        kind: str | type[LinearLoss],  # or its keyword
         sources: dict[int, Source],
         target: str | None = None,
         weights: str | None = None,
@@ -217,7 +218,7 @@ class Worker:
         return total(found) if len(found) == len(replies) else None
 
     def reply(self, packed: bytes) -> bytes | None:
-        """`evaluate`, as it travels."""
+        """`evaluate`, with packed request and reply."""
         matrix = self.shards[0].loss.matrix
         reply = self.evaluate(Request.unpacked(packed, matrix.shape[1], matrix.prototype.dtype))
         return None if reply is None else reply.packed()
@@ -227,7 +228,7 @@ class Worker:
         return summed(shard.normal(x) for shard in self.shards)
 
     def products(self, x: Array) -> Array:
-        """A x, which travels."""
+        """A x, which is sent to the driver."""
         return np.concatenate([shard.loss.matrix.forward(x)[0] for shard in self.shards])
 
     def row_squares(self) -> Host:
@@ -265,7 +266,7 @@ def total(replies: Sequence[Reply]) -> Reply:
 def _read(
     owner: str, source: Source, target: str | None, weights: str | None
 ) -> tuple[Any, Any, Any, tuple[str, ...]]:
-    """A, b and the weights, from wherever they are, and the names of columns, if there are any."""
+    """A, b and the weights, from their source, and the names of columns, if there are any."""
     if isinstance(source, tuple):
         named = zip(("A", "b", "weights"), source, strict=False)
         loaded: tuple[Any, ...] = tuple(_npy(owner, name, path) for name, path in named)
@@ -279,7 +280,7 @@ def _read(
         return rows.whole(), rows.target, w, tuple(rows.columns)
     try:
         loaded = source()
-    except Exception as error:  # whatever the user's own function may raise
+    except Exception as error:  # the user's function may raise anything
         what = f"{type(error).__name__}: {error}"[:80]
         raise ValueError(f"{owner}: the loader failed with {what}") from None
     if not (isinstance(loaded, tuple) and len(loaded) in (2, 3)):
@@ -292,6 +293,10 @@ def _npy(owner: str, name: str, path: str | Path) -> Array:
     try:
         return np.load(path, allow_pickle=False)
     except FileNotFoundError:
-        raise ValueError(f"{owner}: {name} must be a .npy file, got {path}: no such file") from None
+        raise ValueError(
+            f"{owner}: {name} must be a .npy file, got {path}, which does not exist"
+        ) from None
     except (OSError, ValueError, EOFError):
-        raise ValueError(f"{owner}: {name} must be a .npy file, got {path}: not one") from None
+        raise ValueError(
+            f"{owner}: {name} must be a .npy file, got {path}, which is not one"
+        ) from None

@@ -1,9 +1,9 @@
-"""Levels of CVXPY compiled to the same constraints.
+"""CVXPY levels compiled to the same constraints.
 
 Level i is compiled as the sum of all levels with weight 1 for itself and 0 for the others: CVXPY
 then writes the same constraints and the same auxiliary variables for every level, and only the
-objective differs. (Weights as cp.Parameters would compile once, but a level that holds a parameter
-itself is no longer DPP under them, and every new value would compile anew.)
+objective differs. (Weights as cp.Parameters would compile once, but then a level with its own
+parameter would no longer be DPP, and every new value would need a new compilation.)
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tiebreak.linalg.tolerances import TOL
 
 
 class CompiledLevel:
-    """One level as CVXPY compiled it, with the way back into the user's variables."""
+    """One level as CVXPY compiled it, with the map back to the user's variables."""
 
     def __init__(self, data: dict[str, Any], chain: Any, inverse: Any) -> None:
         self.data, self._chain, self._inverse = data, chain, inverse
@@ -43,17 +43,17 @@ class CompiledLevel:
 
 
 class Compiler:
-    """Compiles at the first call of `apply`, and then only what new values of parameters change.
+    """Compiles at the first call of `apply`, and later only what new parameter values change.
 
     Args:
         levels: convex expressions, the most important first.
-        constraints: of CVXPY.
-        variables: the user's.
+        constraints: CVXPY constraints.
+        variables: the user's variables.
 
     Attributes:
         columns: which entries of z are the user's variables.
         is_shared: do a level and a constraint have auxiliary variables in common? CVXPY 1.9 writes
-            |x| only once where it stands in both.
+            |x| only once if it occurs in both.
     """
 
     def __init__(
@@ -70,7 +70,8 @@ class Compiler:
         ]
         self._problems = [cp.Problem(cost, self._constraints) for cost in costs]
         self._halves = (cp.Problem(costs[0]), cp.Problem(cp.Minimize(probed), self._constraints))
-        # Of each level; one that breaks DPP is compiled anew, and the others with it.
+        # The compilation of each level; one that breaks DPP is compiled again, and the others with
+        # it.
         everything = {parameter.id for parameter in self._problems[0].parameters()}
         self._parameters = [
             {parameter.id for parameter in level.parameters()}
@@ -80,16 +81,16 @@ class Compiler:
         ]
         self._squares = True  # quadratic terms stay in the objectives, not in cones
         self._objectives: dict[int, Objective] = {}
-        self._roots: dict[int, tuple[Any, Any]] = {}  # of each level: P and its square root
+        self._roots: dict[int, tuple[Any, Any]] = {}  # for each level: P and its square root
         self._size = 0
         self.columns: Host = np.zeros(0, dtype=int)
         self.is_shared = False
 
     def apply(self, new: set[Any]) -> tuple[CompiledLevel, tuple[Objective, ...]]:
-        """The first level, with everybody's constraints, and all objectives.
+        """The first level, with the constraints of all, and all objectives.
 
         ``new`` are the ids of the parameters that have changed: the objective of a level without
-        them stays.
+        them is reused.
         """
         wanted = [
             i
@@ -114,14 +115,14 @@ class Compiler:
         try:
             with _without_values(self._variables):
                 return [_compile(self._problems[i], self._squares) for i in wanted]
-        except TypeError:  # CVXPY 1.5 on quad_over_lin(x, y) beside another square
+        except TypeError:  # CVXPY 1.5 with quad_over_lin(x, y) beside another square
             if not self._squares:
                 raise
             self._squares = False
             return self._compiled(wanted)
 
     def _user_columns(self, first: CompiledLevel) -> Host:
-        """Those whose costs a sum of the user's variables changes, whatever CVXPY made of them."""
+        """The columns whose costs change if a sum of the user's variables is added."""
         self._probe.value = 1.0
         try:
             moved = _compile(self._problems[0], self._squares).data["c"]
@@ -130,7 +131,7 @@ class Compiler:
         return np.flatnonzero(moved != first.data["c"])
 
     def _shares(self, first: CompiledLevel) -> bool:
-        """By counting: levels and constraints alone have more variables than both together."""
+        """By counting: separately, levels and constraints have more variables than together."""
         if all(arg.is_affine() for one in self._constraints for arg in getattr(one, "args", ())):
             return False  # they need no auxiliary variables
         with _without_values(self._variables):
@@ -156,7 +157,7 @@ class Compiler:
 
 @contextlib.contextmanager
 def with_values(variables: Sequence[Any], values: Sequence[Any]) -> Iterator[None]:
-    """The variables have these values for a while."""
+    """Give the variables these values temporarily."""
     former = [variable.value for variable in variables]
     save_values(variables, values)
     try:
@@ -172,7 +173,7 @@ def save_values(variables: Sequence[Any], values: Sequence[Any]) -> None:
 
 
 def _without_values(variables: Sequence[Any]) -> contextlib.AbstractContextManager[None]:
-    """CVXPY 1.5 takes the y of quad_over_lin(x, y) for a constant if it has a value."""
+    """CVXPY 1.5 treats the y of quad_over_lin(x, y) as a constant if it has a value."""
     return with_values(variables, [None] * len(variables))
 
 
@@ -195,7 +196,7 @@ def _same_set(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 def same_matrix(one: Any, other: Any) -> bool:
-    """Of two sparse matrices, csc."""
+    """Are two sparse matrices (csc) equal?"""
     if one.shape != other.shape:
         return False
     if np.array_equal(one.indptr, other.indptr) and np.array_equal(one.indices, other.indices):
@@ -204,7 +205,7 @@ def same_matrix(one: Any, other: Any) -> bool:
 
 
 def square_root(P: Any) -> Any:
-    """F with F'F = P, sparse, no rows where P does nothing.
+    """A sparse F with F'F = P, without zero rows.
 
     Block by block: an interface that writes squares as auxiliary variables gives a diagonal, and
     one dense quadratic form must not make everything else dense.

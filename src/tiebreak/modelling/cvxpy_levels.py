@@ -1,4 +1,4 @@
-"""Objectives of CVXPY in the order of their priority, as one conic program."""
+"""CVXPY objectives in order of priority, as one conic program."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tiebreak.modelling.cvxpy_compile import (
 from tiebreak.modelling.definitions import Definitions
 from tiebreak.sets.base import Violation
 
-# Attributes of a variable that are constraints in disguise, and not ones that we take.
+# Attributes of a variable that are hidden constraints, and that we do not accept.
 REFUSED = {
     "boolean": "boolean",
     "integer": "integer",
@@ -55,24 +55,23 @@ def from_cvxpy(
         print(tb.solve(levels))
         x.value
 
-    Parameters may change between solves; where the problem follows CVXPY's DPP rules nothing is
-    compiled again. From the first call on, ``problem.solve(method="tiebreak", then=...)`` works
-    too, see `register_cvxpy`.
+    Parameters may change between solves; if the problem follows CVXPY's DPP rules, nothing is
+    compiled again. After the first call, ``problem.solve(method="tiebreak", then=...)`` works too,
+    see `register_cvxpy`.
 
     Args:
         objective: the most important level, cp.Minimize or cp.Maximize.
-        then: the levels after it, one or several, in the order of their priority.
-        constraints: of CVXPY, for all levels.
-        radius: no entry of a solution's variables is larger, if you know one; not verified, for
-            bounds alone.
-        slacks: what each level but the last may give up for those after it, numbers (absolute) or
-            `Slack`; nothing if None.
-        names: of the levels, for the report.
+        then: the levels after it, one or several, in order of priority.
+        constraints: CVXPY constraints, for all levels.
+        radius: a bound on the entries of a solution's variables, if known; not verified, only used
+            for bounds.
+        slacks: how much worse each level but the last may get for later ones: numbers (absolute) or
+            `Slack`; zero if None.
+        names: the names of the levels, for the report.
 
     Raises:
-        TypeError: where something is not an object of CVXPY.
-        ValueError: what cannot be taken: integers, semidefinite and power cones, complex numbers,
-            problems that are not DCP; the message names it.
+        TypeError: if something is not a CVXPY object. ValueError: for integers, semidefinite and
+            power cones, complex numbers and problems that are not DCP; the message names them.
 
     Examples:
         >>> import cvxpy as cp
@@ -90,30 +89,29 @@ def from_cvxpy(
     constraints = _listed("constraints", constraints)
     levels = CvxpyLevels([objective, *then], constraints, radius, slacks, names)
     if all(parameter.value is not None for parameter in levels.parameters):
-        levels.program()  # what only the compiled form shows is refused here, not later
+        levels.program()  # what only the compiled form shows is rejected here, not later
     return levels
 
 
 class SharedProgram(ConicProgram):
     """A program in which constraints and levels have auxiliary variables in common.
 
-    Rows that a later level needs may then be constraints too, and hold from the first level on.
+    Rows that a later level needs may then also be constraints, and hold from the first level on.
     """
 
     def first_levels(self) -> Host:
-        """All of them the first."""
+        """All rows belong to the first level."""
         return np.zeros(len(self.offset), dtype=np.int64)
 
 
 class CvxpyLevels(ConicLevels):
-    """Levels of CVXPY; made by `from_cvxpy`.
+    """CVXPY levels; made by `from_cvxpy`.
 
     Attributes:
-        names: of the levels.
-        rules: what each may give up.
+        names: the names of the levels. rules: their slacks.
         signs: 1 for cp.Minimize, -1 for cp.Maximize, which the program minimises negated.
-        variables, parameters: of CVXPY, of all levels and constraints together.
-        last: what was assigned last, as a Solution of CVXPY.
+        variables, parameters: the CVXPY objects of all levels and constraints.
+        last: what was assigned last, as a CVXPY Solution.
     """
 
     def __init__(
@@ -145,13 +143,13 @@ class CvxpyLevels(ConicLevels):
         self._put: Definitions | None = None
         self._given: Host = np.zeros(0)
         self.last: Any = None
-        self._values: dict[Any, Host] = {}  # of the parameters, that the program has
+        self._values: dict[Any, Host] = {}  # the parameter values that the program has
 
     def __repr__(self) -> str:
         return f"<tiebreak.CvxpyLevels: {', '.join(self.names)}>"
 
     def program(self) -> ConicProgram:
-        """The conic program at the present values of the parameters."""
+        """The conic program at the current parameter values."""
         for parameter in self.parameters:
             if parameter.value is None:
                 raise ValueError(
@@ -159,7 +157,7 @@ class CvxpyLevels(ConicLevels):
                 )
         self.before = self._first_value() if self.rules[0].share else math.nan
         new = {
-            parameter.id  # of those whose values are not those of the program
+            parameter.id  # parameters whose values differ from the program's
             for parameter in self.parameters
             if parameter.id not in self._values
             or not np.array_equal(_copied(parameter.value), self._values[parameter.id])
@@ -191,7 +189,7 @@ class CvxpyLevels(ConicLevels):
         return self._program
 
     def _first_value(self) -> float:
-        """Of the first level at the values that the variables have now; nan if one has none."""
+        """The first level at the current values of the variables; nan if one has none."""
         first = self.levels[0]
         if any(variable.value is None for variable in first.variables()):
             return math.nan
@@ -200,7 +198,7 @@ class CvxpyLevels(ConicLevels):
     def assign(self, z: Host) -> Any:
         """Write ``z`` into the user's variables: all of them or, if anything fails, none.
 
-        All of them together as one vector are the x of a result.
+        Together, as one vector, they are the x of a result.
         """
         if self._first is None or self._put is None:
             raise RuntimeError("CvxpyLevels: program() must be called before assign(z)")
@@ -213,7 +211,7 @@ class CvxpyLevels(ConicLevels):
 
     @contextlib.contextmanager
     def _at(self, x: Host) -> Iterator[tuple[Host, Host]]:
-        """With x in the user's variables for a while: |z|, and the terms of the program's rows.
+        """With x temporarily in the user's variables: |z|, and the terms of the program's rows.
 
         Auxiliary variables are taken as 0.
         """
@@ -226,9 +224,9 @@ class CvxpyLevels(ConicLevels):
             yield np.abs(z), abs(program.rows) @ np.abs(z) + np.abs(program.offset)
 
     def values(self, x: Host) -> list[tuple[float, float]]:
-        """Each level at x by CVXPY's own value, with a bound on the rounding errors of its terms.
+        """CVXPY's value of each level at x, with a bound on the rounding errors of its terms.
 
-        An auxiliary variable is as large as the rows that it stands in.
+        An auxiliary variable is as large as the rows that it occurs in.
         """
         from scipy.sparse import find
 
@@ -243,7 +241,7 @@ class CvxpyLevels(ConicLevels):
         return [(v, error + unit * abs(v)) for v, error in zip(found, errors, strict=True)]
 
     def violations(self, x: Host) -> list[Violation]:
-        """The constraints that x misses, as CVXPY measures it; of each where that is most."""
+        """The constraints that x violates, as CVXPY measures it; the worst violation of each."""
         found = []
         with self._at(x) as (_, terms):
             for constraint, own in zip(self.constraints, self._by_constraint(terms), strict=True):
@@ -252,14 +250,14 @@ class CvxpyLevels(ConicLevels):
                     continue
                 amounts = np.ravel(constraint.violation(), order="F")
                 sizes = np.zeros_like(amounts)
-                for part in (own, *map(_sizes, constraint.args)):  # of a cone the largest counts
+                for part in (own, *map(_sizes, constraint.args)):  # in a cone the largest counts
                     sizes += part if part.shape == amounts.shape else np.max(part)
                 worst = int(np.argmax(amounts / np.where(sizes > 0.0, sizes, 1.0)))
                 found += [Violation(_short(constraint), float(amounts[worst]), float(sizes[worst]))]
         return [one for one in found if not one.amount <= 0.0]
 
     def _by_constraint(self, y: Host) -> list[Host]:
-        """The sizes of numbers that belong to the rows of the program, for each constraint."""
+        """The sizes of numbers that belong to the program's rows, for each constraint."""
         assert self._first is not None
         assert self._put is not None
         full = self._put.multipliers(y)
@@ -270,18 +268,18 @@ class CvxpyLevels(ConicLevels):
         ]
 
     def _owners(self, y: Host) -> list[str]:
-        """The constraints whose rows have multipliers other than 0."""
+        """The constraints whose rows have nonzero multipliers."""
         pairs = zip(self.constraints, self._by_constraint(y), strict=True)
         return [_short(one) for one, sizes in pairs if sizes.any()]
 
 
 def _sizes(numbers: Any) -> Host:
-    """Of an array, or of an expression's values, entry by entry."""
+    """The sizes of an array, or of an expression's values, entry by entry."""
     return np.abs(np.ravel(getattr(numbers, "value", numbers), order="F"))
 
 
 def _listed(name: str, value: Any) -> list[Any]:
-    """As a list; one thing alone, or a text, is none."""
+    """Return a list; reject a single object or a string."""
     if not isinstance(value, Iterable) or isinstance(value, str):
         raise TypeError(f"from_cvxpy: {name} must be a list, got {checks.what_it_is(value)}")
     return list(value)
@@ -291,7 +289,7 @@ def _rules(slacks: Sequence[float | Slack] | None, count: int) -> tuple[Slack, .
     slacks = [0.0] * (count - 1) if slacks is None else _listed("slacks", slacks)
     if len(slacks) != count - 1:
         raise ValueError(
-            f"from_cvxpy: slacks must be one for each level but the last, {count - 1}, "
+            f"from_cvxpy: slacks must be {count - 1}, one for each level but the last, "
             f"got {len(slacks)}"
         )
     for slack in slacks:
@@ -304,20 +302,20 @@ def _rules(slacks: Sequence[float | Slack] | None, count: int) -> tuple[Slack, .
 def _names(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
     found = [f"level {i + 1}" for i in range(count)] if names is None else _listed("names", names)
     if not all(isinstance(name, str) for name in found):
-        raise TypeError(f"from_cvxpy: names must be texts, got {found}")
+        raise TypeError(f"from_cvxpy: names must be strings, got {found}")
     if len(found) != count or len(set(found)) != count:
         raise ValueError(
-            f"from_cvxpy: names must be {count} different ones, one for each level, got {found}"
+            f"from_cvxpy: names must be {count} different strings, one for each level, got {found}"
         )
     return tuple(found)
 
 
 def _cones(dims: Any, levels: CvxpyLevels) -> tuple[Cone, ...]:
-    """Of CVXPY's rows, in their order."""
+    """The cones of CVXPY's rows, in order."""
     for name, cone in REFUSED_CONES.items():
         if getattr(dims, name, None):
             raise ValueError(
-                f"from_cvxpy: {_owner(levels, name)} needs {cone}, which is not taken yet"
+                f"from_cvxpy: {_owner(levels, name)} needs {cone}, which is not supported yet"
             )
     cones = [Cone("zero", int(dims.zero)), Cone("nonnegative", int(dims.nonneg))]
     cones += [Cone("second-order", int(size)) for size in dims.soc]
@@ -326,7 +324,7 @@ def _cones(dims: Any, levels: CvxpyLevels) -> tuple[Cone, ...]:
 
 
 def _owner(levels: CvxpyLevels, cone: str) -> str:
-    """Which level or constraint brings this cone: each is compiled alone."""
+    """The level or constraint that needs this cone: each is compiled alone."""
     import cvxpy as cp
 
     pieces = [
@@ -365,7 +363,7 @@ def _check_objects(levels: Sequence[Any], constraints: Sequence[Any]) -> None:
 
 
 def _check_problem(levels: CvxpyLevels) -> None:
-    """What CVXPY's own tree already shows."""
+    """Check what CVXPY's own tree already shows."""
     import cvxpy as cp
 
     if not levels.variables:
@@ -374,7 +372,7 @@ def _check_problem(levels: CvxpyLevels) -> None:
         for attribute, word in REFUSED.items():
             if np.any(np.asarray(variable.attributes.get(attribute), dtype=bool)):
                 raise ValueError(
-                    f"from_cvxpy: variables must be real numbers and vectors of them, "
+                    f"from_cvxpy: variables must be real numbers or arrays of them, "
                     f"got {variable.name()}, which is {word}"
                 )
     for name, level in zip(levels.names, levels.levels, strict=True):
@@ -401,6 +399,6 @@ def _copied(value: Any) -> Host:
 
 
 def _short(value: Any) -> str:
-    """On one line, and not longer than one."""
+    """The text on one line, shortened."""
     line = " ".join(str(value).split())
     return line if len(line) <= 100 else f"{line[:97]}..."

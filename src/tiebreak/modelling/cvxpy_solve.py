@@ -1,4 +1,4 @@
-"""``problem.solve(method="tiebreak")`` for problems of CVXPY."""
+"""``problem.solve(method="tiebreak")`` for CVXPY problems."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from tiebreak.driver.solve import solve
 from tiebreak.linalg.refusals import missing
 from tiebreak.modelling.cvxpy_levels import CvxpyLevels, from_cvxpy
 
-# The levels that each problem of CVXPY was last solved with: a new value of a parameter must not
-# compile them again.
+# The levels that each CVXPY problem was last solved with: a new parameter value must not compile
+# them again.
 _LAST: weakref.WeakKeyDictionary[Any, tuple[list[Any], dict[str, Any], CvxpyLevels]] = (
     weakref.WeakKeyDictionary()
 )
-LEVELS = ("radius", "slacks", "names")  # what `from_cvxpy` takes, everything else is `solve`'s
+LEVELS = ("radius", "slacks", "names")  # arguments of `from_cvxpy`; all others are those of `solve`
 
 
 def register_cvxpy() -> None:
@@ -25,13 +25,12 @@ def register_cvxpy() -> None:
         problem.solve(method="tiebreak", then=cp.Minimize(cp.norm1(x)))
 
     The problem's own objective comes first, ``then`` chooses among its minimisers; ``radius``,
-    ``slacks`` and ``names`` are those of `from_cvxpy`, whose first call registers too, ``rtol`` and
-    ``max_time`` those of `solve`. Afterwards ``problem.value`` is the first objective's value,
-    ``problem.status`` is "optimal", and ``problem.solution.attr["tiebreak"]`` the result with one
-    row for each level. Dual values are None: a chain of problems has no one set of them. Where it
-    cannot be solved, cp.SolverError says why, and the variables keep the values that they had.
-    Solving again with the same ``then`` objects and new values of the parameters compiles nothing
-    again.
+    ``slacks`` and ``names`` are those of `from_cvxpy`, whose first call also registers the method;
+    ``rtol`` and ``max_time`` are those of `solve`. Afterwards ``problem.value`` is the first
+    objective's value, ``problem.status`` is "optimal", and ``problem.solution.attr["tiebreak"]`` is
+    the result, with one row per level. Dual values are None: a chain of problems has no single set
+    of them. If it cannot be solved, cp.SolverError says why, and the variables keep their values.
+    Solving again with the same ``then`` objects and new parameter values compiles nothing again.
 
     Examples:
         >>> import cvxpy as cp
@@ -69,7 +68,7 @@ def _levels_of(problem: Any, then: Any, options: dict[str, Any]) -> CvxpyLevels:
     then = list(then) if isinstance(then, list | tuple) else [then]
     if problem in _LAST:
         former, options_then, levels = _LAST[problem]
-        # By identity: == of CVXPY's objects may be a constraint, not an answer.
+        # By identity: == of CVXPY objects may be a constraint, not an answer.
         if list(map(id, former)) == list(map(id, then)) and options_then == options:
             return levels
     levels = from_cvxpy(problem.objective, then, problem.constraints, **options)

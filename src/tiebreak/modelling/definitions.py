@@ -1,8 +1,8 @@
-"""Auxiliary variables that an equation only defines are put back into the objectives.
+"""Auxiliary variables that are only defined by an equation are substituted into the objectives.
 
-CVXPY writes |A x - b|² as |u|² with the rows u = A x - b. Put back, the square is one of x again:
-fewer variables and rows, and its rounding is measured against A x and b, not against u, which is 0
-where the fit is exact.
+CVXPY writes |A x - b|² as |u|² with the rows u = A x - b. After substitution it is a square of x
+again, with fewer variables and rows, and its rounding is measured against A x and b, not against u,
+which is 0 for an exact fit.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ class Definitions:
     """u = given - taken w, where z = (w, u) in some order.
 
     Args:
-        rows: of the program, a sparse array (csc).
-        equations: the first so many of them are equations.
-        variables: the columns that are never put back.
+        rows: the rows of the program, a sparse array (csc). equations: how many of the first rows
+            are equations. variables: the columns that are never substituted.
 
     Attributes:
         kept, defined: which entries of z are w and u.
         variables: which entries of w are the variables.
-        rows: those that define nothing, in w.
+        rows: the rows that define nothing, in w.
     """
 
     def __init__(self, rows: Any, equations: int, variables: Host) -> None:
@@ -35,7 +34,7 @@ class Definitions:
 
         self.matrix = rows = sp.csc_array(rows)
         m, n = rows.shape
-        # u meets one row alone: no other changes when it is put back.
+        # u occurs in one row only: no other changes when it is substituted.
         alone = np.diff(rows.indptr) == 1
         alone[variables] = False
         columns = np.flatnonzero(alone)
@@ -53,28 +52,28 @@ class Definitions:
         self._done: dict[int, tuple[Objective, Any, Objective]] = {}
 
     def given(self, offset: Host) -> Host:
-        """Of the program's offset."""
+        """The offset in u, from the program's offset."""
         return np.asarray(offset[self._where] / self._pivot)
 
     def offset(self, offset: Host) -> Host:
-        """Of the rows that are left."""
+        """The offset of the remaining rows."""
         return np.asarray(offset[self._others])
 
     def multipliers(self, y: Host) -> Host:
-        """Of all rows, 0 for those that define something."""
+        """The multipliers of all rows, 0 for those that define something."""
         found = np.zeros(self.matrix.shape[0])
         found[self._others] = y
         return found
 
     def cones(self, cones: tuple[Cone, ...]) -> tuple[Cone, ...]:
-        """Without the equations that are gone: they stood first."""
+        """The cones without the equations that are gone, which came first."""
         if not len(self.defined):
             return cones
         left = Cone("zero", cones[0].size - len(self.defined))
         return (left, *cones[1:]) if left.size else cones[1:]
 
     def objective(self, number: int, h: Objective, given: Host) -> Objective:
-        """Level ``number`` in w; where only the offset is new, so is only its target."""
+        """Level ``number`` in w; if only the offset is new, so is only its target."""
         known = self._done.get(number)
         if known is None or known[0] is not h:
             self._done[number] = known = (h, *self._put(h))
@@ -83,7 +82,7 @@ class Definitions:
         return Objective(put.squares, h.target - ours @ given, put.linear, constant)
 
     def _put(self, h: Objective) -> tuple[Any, Objective]:
-        """The columns of F that u has, and the objective at given = 0."""
+        """The columns of F that multiply u, and the objective at given = 0."""
         import scipy.sparse as sp
 
         F = sp.csc_array(h.squares)
@@ -93,7 +92,7 @@ class Definitions:
         return ours, Objective(squares, h.target, linear, h.constant)
 
     def lifted(self, w: Host, given: Host) -> Host:
-        """z of w."""
+        """The z that belongs to w."""
         z = np.empty(len(self.kept) + len(self.defined))
         z[self.kept], z[self.defined] = w, given - self._taken @ w
         return z

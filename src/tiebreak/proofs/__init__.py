@@ -1,1 +1,1 @@
-"""Bounds on f* and g* from minorants; knows no method."""
+"""Bounds on f* and g* from minorants; independent of any method."""

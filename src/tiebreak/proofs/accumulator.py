@@ -1,4 +1,4 @@
-"""Sums up the minorants that any method leaves behind, for bounds on f* and g*.
+"""Sums the minorants that a method produces, for bounds on f* and g*.
 
 With f = f1 + f2 and g = g1 + g2, minorants l_f,i of f1 and l_g,i of g1, any weights a_i, mu_i >= 0,
 and any ghat >= g* that is a computed value of g at a point of Z,
@@ -6,12 +6,12 @@ and any ghat >= g* that is a computed value of g at a point of Z,
     f*  >=  (1/sum a_i) min_{x in Z} [ sum a_i (l_f,i + f2)(x) + sum mu_i (l_g,i + g2 - ghat)(x) ],
 
 because x* lies in Z and (l_g,i + g2)(x*) <= g* <= ghat.  Likewise g* >= min_Z of g2 plus any
-average of l_g,i.  Weights are free: which sums are tried is the matter of `tiebreak.proofs.bounds`.
-Bounds on rounding errors are subtracted: a certificate may be wide, it is never wrong.
+average of l_g,i.  The weights are free; `tiebreak.proofs.bounds` decides which sums are tried.
+Bounds on rounding errors are subtracted: a certificate may be loose, but it is never wrong.
 
-This package knows no method: a method hands over `StepEvidence`, and that is all. It waits in an
-`EvidenceQueue` (evidence.py), is summed up here, and a `Certifier` (certificate.py) says what
-the bounds mean for a point.
+This package does not depend on any method: a method only supplies `StepEvidence`. The evidence
+waits in an `EvidenceQueue` (evidence.py) and is summed here, and a `Certifier` (certificate.py)
+says what the bounds mean for a point.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from tiebreak.sets import described, distance_bound
 
 
 class BoundAccumulator:
-    """Sums up the evidence of a run, and turns the sums into bounds on f* and g*."""
+    """Sums the evidence of a run, and turns the sums into bounds on f* and g*."""
 
     def __init__(self, problem: Problem, x0: Array, sums: Sums | None = None) -> None:
         self.problem, self._queue = problem, EvidenceQueue(x0)
         (zero,) = arrays.doubles([arrays.zeros_like(x0)])
         self._nothing = Model(0.0, 0.0, 0.0, zero, 0.0, 0.0, 0.0)
         self._search = Search(problem, zero)
-        self.refuted: bool = False  # was a promise of the user seen to be false?
-        self.is_steep: bool = False  # was f seen to rise faster than its constant allows?
+        self.refuted: bool = False  # was a promise of the user found to be false?
+        self.is_steep: bool = False  # was f found to rise faster than its constant allows?
         self._has_minimiser = False  # is it proved that g has one?
-        # Of f and g, where they are sums whose parts may cancel.
+        # The sizes of f and g, if they are sums whose parts may cancel.
         self.part_sizes: tuple[float, float] = (0.0, 0.0)
-        self._is_good = True  # was all finite that was summed up since the last add?
+        self._is_good = True  # was everything finite that was summed since the last add?
         self._sums = sums or Sums(
             steps=0, blocks=(), last_upper=None, last_cut=None, last_lower=None, last_ratio=0.0,
             ghat=math.inf,
@@ -63,11 +63,10 @@ class BoundAccumulator:
         )  # fmt: skip
 
     def add(self, evidence: StepEvidence) -> bool:
-        """The evidence of one step; False if some that waited was not finite, and was left out.
+        """Add the evidence of one step; False if waiting evidence was not finite and was dropped.
 
-        The sums are the same whether it waits or not, on the host to the bit. A device is asked
-        here, when it has nothing else to do; the arithmetic is left to `catch_up`, unless nobody
-        calls it.
+        Waiting does not change the sums, on the host to the last bit. A device is queried here,
+        when it is idle; the arithmetic is left to `catch_up`, unless nothing calls it.
         """
         if self._queue.put(evidence):
             self._measure()
@@ -77,7 +76,7 @@ class BoundAccumulator:
         return was_good
 
     def catch_up(self) -> None:
-        """Sum up what is measured: for whoever waits for data in the meantime."""
+        """Sum what has been measured: to be called while waiting for data."""
         for evidence, sizes in self._queue.take():
             self._is_good &= self._sum_up(evidence, sizes)
 
@@ -90,13 +89,13 @@ class BoundAccumulator:
         return self._sums
 
     def _measure(self) -> None:
-        """The sizes of all that waits, and what its values say: the questions to a device."""
+        """Measure all evidence that waits, and what its values imply: this queries a device."""
         self.catch_up()  # in the order of the steps
         waiting = self._queue.measure()
         values = [value for evidence in waiting for value in evidence.values]
         if values:
             self._lower_ghat(values)
-        # Not for the start alone, nor where a method has bounds of its own: it costs too much.
+        # Not for the start alone, nor if a method supplies its own bounds: it costs too much.
         has_stepped = any(evidence.lower or evidence.cuts for evidence in waiting)
         has_bounds = any(evidence.intervals is not None for evidence in waiting)
         if values and has_stepped and not has_bounds and self._growth > 0.0:
@@ -104,7 +103,7 @@ class BoundAccumulator:
 
     @cached_property
     def _growth(self) -> float:
-        """Of the lower level on R^n: a factorisation, for the proof alone."""
+        """The growth of the lower level on R^n: a factorisation, only for the proof."""
         if not described(self.problem.domain).is_space:
             return 0.0
         return deadline.unless_too_long(lambda: self.problem.lower.growth, 0.0)
@@ -112,7 +111,7 @@ class BoundAccumulator:
     # -- values of g ----------------------------------------------------------------------------
 
     def _lower_ghat(self, values: Sequence[tuple[float, Array, Minorant]]) -> None:
-        """By the smallest value, and by those below its bound, mostly none."""
+        """Lower ghat by the smallest value, and by any others below its bound (usually none)."""
         ghat, values = self._sums.ghat, sorted(values, key=lambda entry: entry[0])
         for some in (values[:1], values[1:]):
             if below := [entry for entry in some if entry[0] < ghat]:
@@ -120,7 +119,7 @@ class BoundAccumulator:
         self._sums = self._sums._replace(ghat=ghat)
 
     def _values_above(self, values: Sequence[tuple[float, Array, Minorant]]) -> list[float]:
-        """Upper bounds on the true values of g at points of Z, each with a minorant close by."""
+        """Upper bounds on the true values of g at points of Z, each with a nearby minorant."""
         g, n = self.problem.lower, int(self._nothing.slope.shape[0])
         lipschitz, terms = g.rough_lipschitz, split(g)[1].terms
         vectors = arrays.doubles(
@@ -132,7 +131,7 @@ class BoundAccumulator:
         bounds = []
         for (value, at, near), reach in zip(values, reaches, strict=True):
             size, steepness, distance = next(sizes), next(sizes), next(sizes)
-            # The point is in Z up to rounding only: this is about the next one that is.
+            # The point is in Z only up to rounding: this bounds g at the nearest point of Z.
             outside = distance_bound(self.problem.domain, at, size)
             if math.isfinite(lipschitz):
                 steepness += lipschitz * (distance + outside)
@@ -143,7 +142,7 @@ class BoundAccumulator:
         return bounds
 
     def _raise_lower_bound(self, minorants: Sequence[Minorant]) -> None:
-        """On R^n: g* >= g(x) - |grad g(x)|²/(2 mu), where g has such a mu."""
+        """On R^n: g* >= g(x) - |grad g(x)|²/(2 mu), if g has such a mu."""
         bounds = []
         for near, sizes in zip(minorants, measured(minorants), strict=True):
             errors = minorant_errors(self.problem.lower, near, sizes.reach, sizes.steepness)
@@ -154,7 +153,7 @@ class BoundAccumulator:
     # -- minorants ------------------------------------------------------------------------------
 
     def _sum_up(self, evidence: StepEvidence, sizes: Iterator[Measured]) -> bool:
-        """The minorants of one step, which are measured; False if one of them is not finite."""
+        """Sum the measured minorants of one step; False if one of them is not finite."""
         f, g = self.problem.upper, self.problem.lower
         uppers = [(w, self._model(f, m, next(sizes), 1.0, 0.0)) for w, m in evidence.upper]
         cuts = [(w, self._model(g, m, next(sizes), 0.0, 1.0)) for w, m in evidence.cuts]
@@ -173,14 +172,14 @@ class BoundAccumulator:
         if uppers or cuts or lowers:
             if steps & (steps - 1) == 0:  # a power of two, or the very first: a new block
                 blocks = (*blocks, Block(self._nothing, self._nothing, self._nothing))
-            # Any weights are valid: a multiplier that would drown all others is left out.
+            # Any weights are valid: a multiplier that would drown all others is dropped.
             sane = [
                 (w, m) for w, m in cuts if 0.0 < w * (1.0 + m.value_error + m.slope_error) < HUGE
             ]
             *before, block = blocks
             sums = map(_plus_all, block, (uppers, sane, lowers))
             steps, blocks = steps + 1, (*before, Block(*sums))
-        has_ratio = cuts and uppers and uppers[-1][0] > 0.0  # which may have underflowed
+        has_ratio = cuts and uppers and uppers[-1][0] > 0.0  # it may have underflowed
         self._sums = s._replace(
             steps=steps, blocks=blocks,
             last_upper=uppers[-1][1] if uppers else s.last_upper,
@@ -201,7 +200,7 @@ class BoundAccumulator:
         if sigma != 0.0:
             slope = arrays.plus(slope, at, -sigma)
             constant += 0.5 * sigma * size * size
-        # Of a sum over the variables, and the sum over the steps rounds too.
+        # The rounding of a sum over the variables, and of the sum over the steps.
         slack = rounding_unit(EPS, int(slope.shape[0])) + 0.5 * EPS * self._sums.steps
         of_value += of_slope * size + slack * (
             abs(minorant.value) + steepness * size + abs(sigma) * size * size
@@ -210,7 +209,7 @@ class BoundAccumulator:
         return Model(upper, lower, constant, slope, sigma, of_value + TINY, of_slope)
 
     def _take_over(self, known: Intervals) -> None:
-        """Believe what a method, or another run, has proved."""
+        """Accept what a method, or another run, has proved."""
         self._has_minimiser |= known.has_minimiser
         (low, high), s = known.upper, self._sums
         self._sums = s._replace(
@@ -221,7 +220,7 @@ class BoundAccumulator:
         )
 
     def inherit(self, other: BoundAccumulator) -> None:
-        """Take over the bounds and the doubts, not the sums, of another run on the same problem."""
+        """Take over the bounds and doubts of another run on the same problem, but not its sums."""
         self.refuted |= other.refuted
         self.is_steep |= other.is_steep
         self.take_over(other.sums.known)
@@ -244,7 +243,7 @@ class BoundAccumulator:
     def bounds(self, effort: int = 5) -> tuple[float, float]:
         """The best proved lower bounds on f* and on g* so far; -inf if there is none.
 
-        ``effort``: how many factors on the cuts are tried per sum, from the last best one on.
+        ``effort``: how many factors on the cuts are tried per sum, starting from the last best one.
         """
         self._sums = self._search.improved(self.sums, effort)
         return self._sums.upper_bound, self._sums.lower_bound
@@ -255,12 +254,12 @@ class BoundAccumulator:
         return self.refuted or self.sums.lower_bound > self.sums.ghat
 
     def steepness(self, model: Model, size: float) -> float:
-        """A bound on the slope of a model of the sums where |x| <= size."""
+        """A bound on the slope of a model of the sums, for |x| <= size."""
         return arrays.norm(self._search.slope(model)) + abs(model.curvature) * size
 
 
 def _plus_all(total: Model, weighted: Sequence[tuple[float, Model]]) -> Model:
-    """A sum of minorants and some more of them."""
+    """A sum of minorants plus some more of them."""
     for weight, model in weighted:
         total = total.plus(model, weight)
     return total

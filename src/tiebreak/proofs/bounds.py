@@ -1,10 +1,10 @@
 """From sums of minorants to bounds on f* and g*: which sums are tried, and with which factors.
 
 See `tiebreak.proofs.accumulator` for the inequality. Its weights are free, so several sums are kept
-(the whole run, its tails from every power of two, the last cut alone) and the best bound counts,
-with the best common factor on the cuts. A constant below f1 or g1 is a minorant too, and may be
-mixed in: on an unbounded Z that is how a slope gets into the dual ball of a penalty. And x* lies
-where g2(x*) <= ghat - inf g1.
+(the whole run, its tails from every power of two, the last cut alone), and the best bound counts,
+with the best common factor on the cuts. A constant below f1 or g1 is also a minorant and may be
+mixed in: on an unbounded Z, that is how a slope gets into the dual ball of a penalty. And x*
+satisfies g2(x*) <= ghat - inf g1.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ from tiebreak.proofs.models import Low, Model
 from tiebreak.proofs.regions import SolutionRegion
 from tiebreak.sets import Domain, Set
 
-MARGINS = (1e-13, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)  # how far inside a dual ball is surely inside
+# distances from the boundary of a dual ball that are tried
+MARGINS = (1e-13, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
 
 
 @in_files("Bound")
 class Bound(NamedTuple):
-    """min { f : g <= c } >= value - multiplier (c - level) for all c, and so for c = g* of f*.
+    """min { f : g <= c } >= value - multiplier (c - level) for all c; for c = g* this bounds f*.
 
     The multiplier is the total weight of g's minorants relative to those of f: how much of the
-    bound is lost where g is less well known.
+    bound is lost if g is known less accurately.
     """
 
     value: float
@@ -44,7 +45,7 @@ class Bound(NamedTuple):
     level: float
 
     def at(self, level: float) -> float:
-        """The bound where g may be as large as this."""
+        """The bound if g may be as large as this."""
         return (
             self.value - self.multiplier * (level - self.level) if self.multiplier else self.value
         )
@@ -61,53 +62,54 @@ class Block(NamedTuple):
 
 @in_files("Known")
 class Known(NamedTuple):
-    """What is proved about a problem, without what proves it."""
+    """What is proved about a problem, without the evidence."""
 
     upper_bound: float  # these five as in `Sums`
     upper_ceiling: float
     lower_bound: float
     ghat: float
     guard: Bound
-    rests: str = ""  # on what the upper end of f* rests, see `Intervals`
+    rests: str = ""  # what the upper end of f* relies on, see `Intervals`
 
 
 @in_files("sums")
 class Sums(NamedTuple):
-    """All that the certificate remembers; arrays and numbers only, so that it can be saved."""
+    """Everything that the certificate stores; only arrays and numbers, so that it can be saved."""
 
     steps: int
     blocks: tuple[Block, ...]
     last_upper: Model | None
     last_cut: Model | None
     last_lower: Model | None
-    last_ratio: float  # of the weights of the last cut and the last minorant of f; 0: there is none
+    # ratio of the weights of the last cut and the last minorant of f; 0 if there is none
+    last_ratio: float
     ghat: float  # the smallest proved value of g at a point of Z, rounding included
     upper_bound: float  # f* is at least this
-    guard: Bound  # the one of those bounds that says most of points slightly suboptimal for g
+    guard: Bound  # the bound that says most about points slightly suboptimal for g
     upper_ceiling: float  # f* is at most this, by a method's own proof
     lower_bound: float  # g* is at least this
-    tail: int  # the block that the best sum for f* began with, and its best factor on the cuts
+    tail: int  # the block where the best sum for f* begins, and its best factor on the cuts
     tail_factor: float
     kept_cut: Model | None  # the single cut that served best so far, and its factor
     kept_factor: float
-    lower_tail: int  # the block that the best sum for g* began with
-    rests: str = ""  # on what the upper end of f* rests, see `Intervals`
+    lower_tail: int  # the block where the best sum for g* begins
+    rests: str = ""  # what the upper end of f* relies on, see `Intervals`
 
     @property
     def known(self) -> Known:
-        """What they prove."""
+        """What the sums prove."""
         ends = self.upper_bound, self.upper_ceiling, self.lower_bound, self.ghat
         return Known(*ends, self.guard, self.rests)
 
     @property
     def models(self) -> list[Model]:
-        """All sums and all single minorants that are kept."""
+        """All sums and single minorants that are kept."""
         lasts = (self.last_upper, self.last_cut, self.last_lower, self.kept_cut)
         kept = [model for model in lasts if model is not None]
         return kept + [model for block in self.blocks for model in block]
 
     def exchanged(self, twins: Mapping[int, Model]) -> Sums:
-        """The same with every model replaced by its twin, which is found by the model's id."""
+        """The sums with every model replaced by its twin, which is found by the model's id."""
         lasts = (self.last_upper, self.last_cut, self.last_lower, self.kept_cut)
         upper, cut, lower, kept = (model and twins[id(model)] for model in lasts)
         return self._replace(
@@ -119,27 +121,27 @@ class Sums(NamedTuple):
 class Search:
     """Turns sums into bounds.
 
-    It asks for some hundred numbers at a time. Where the vectors are on a device, and not very
-    long, they are copied to the host first, by one transfer for all that are new.
+    It needs about a hundred numbers at a time. If the vectors are on a device and not very long,
+    all new ones are first copied to the host in one transfer.
     """
 
     def __init__(self, problem: Problem, zero: Array) -> None:
         self._problem, domain, n = problem, problem.domain, int(zero.shape[0])
-        # A set from outside may know only the arrays of its own library.
-        # Vectors of up to 2^16 entries are copied to the host, where the search asks a lot.
+        # A set from outside may only accept arrays of its own library. Vectors of up to 2^16
+        # entries are copied to the host, where the search runs.
         self._is_far = type(zero) is not np.ndarray and n <= 2**16 and isinstance(domain, Set)
         self._copies: dict[int, tuple[Model, Model]] = {}  # a model and its copy, by the model's id
         if self._is_far:
             zero, domain = np.zeros(n), _on_the_host(domain)
-        self._slack = rounding_unit(EPS, n)  # of a sum over the variables
+        self._slack = rounding_unit(EPS, n)  # the rounding of a sum over the variables
         self._zero = zero
         self._region = SolutionRegion(*problem.penalties, domain, problem.radius, zero)
         self._floors = tuple(self._floor(h) for h in (problem.upper, problem.lower))
 
     def improved(self, sums: Sums, effort: int) -> Sums:
-        """The same sums with the best bounds on f* and on g* that are found; -inf: there is none.
+        """The sums with the best bounds on f* and g* that are found; -inf if there is none.
 
-        ``effort``: how many factors on the cuts are tried per sum, from the last best one on.
+        ``effort``: how many factors on the cuts are tried per sum, starting from the last best one.
         """
         self._region.narrow(sums.steps, self._solution_radius(sums.ghat))
         found = self._by_lower_sums(self._on_the_host(sums) if self._is_far else sums)
@@ -156,7 +158,7 @@ class Search:
         return self._copies.get(id(model), (model, model))[1].slope
 
     def _on_the_host(self, sums: Sums) -> Sums:
-        """The sums with copies of all their vectors; those from before are there already."""
+        """The sums with copies of all their vectors; earlier copies are reused."""
         models = sums.models
         new = [model for model in models if id(model) not in self._copies]
         if new:
@@ -174,7 +176,7 @@ class Search:
         return terms.extent(int(self._zero.shape[0]), level) if 0.0 < level < math.inf else math.inf
 
     def _floor(self, h: Function) -> Model | None:
-        """The constant minorant of the smooth part of h, where a penalty makes it worth mixing."""
+        """The constant minorant of the smooth part of h, if a penalty makes mixing worthwhile."""
         if not split(h)[1].terms.has_weights or math.isinf(h.lower_bound):
             return None
         of_f, of_g = float(h is self._problem.upper), float(h is not self._problem.upper)
@@ -192,7 +194,7 @@ class Search:
                 if bound > best:
                     best, favourite = bound, last
         tails = tails_of([block.lower for block in s.blocks])
-        tried = []  # the tails alone: one of a single step is a tie with the last minorant
+        tried = []  # only the tails: that of a single step is the last minorant
         for start in _starts(len(s.blocks), s.lower_tail, s.steps):
             tail = tails[start]
             if tail.weight > 0.0:
@@ -207,7 +209,7 @@ class Search:
         return s._replace(lower_bound=best_of(s.lower_bound, best, mixed))
 
     def _by_tails(self, s: Sums, effort: int) -> tuple[Sums, list[Bound]]:
-        """f* >= the bound of some tails, the whole run among them; the best one with its factor."""
+        """The best of the bounds on f* from some tails, including the whole run; its factor."""
         bounds: list[Bound] = []
         favourite: tuple[float, int, Model, Model] | None = None
         uppers = tails_of([block.upper for block in s.blocks])
@@ -215,7 +217,7 @@ class Search:
         for start in _starts(len(s.blocks), s.tail, s.steps):
             if uppers[start].weight > 0.0:
                 upper, cuts = self._normalised(uppers[start], all_cuts[start], s.ghat)
-                t, low = self._lowest(upper, cuts, 1.0)  # 1: as in the theorem's proof
+                t, low = self._lowest(upper, cuts, 1.0)  # 1, as in the proof of the theorem
                 if favourite is None or low.value >= favourite[0]:
                     favourite = low.value, start, upper, cuts
                 bounds.append(Bound(low.value, t * cuts.weight, s.ghat))
@@ -227,9 +229,9 @@ class Search:
         return s, bounds
 
     def _by_single_cuts(self, s: Sums, upper: Model, effort: int) -> tuple[Sums, list[Bound]]:
-        """The last minorant of f with one cut: often right where f is strongly convex or a norm.
+        """The last minorant of f with one cut: often best if f is strongly convex or a norm.
 
-        A cut that was best once stays in the race, for ghat goes on falling.
+        A cut that was best once stays a candidate, because ghat keeps decreasing.
         """
         is_curved = upper.curvature > 0.0 or self._problem.penalties[0].terms.has_weights
         cuts = (s.kept_cut, s.last_cut, s.last_lower) if is_curved else (s.last_cut,)
@@ -251,13 +253,13 @@ class Search:
     ) -> list[Bound]:
         """The bound that was found, and the one with a constant below f mixed in."""
         mixed = self._mixed(self._floors[0], upper.plus(cuts, factor))
-        multiplier = factor * cuts.weight  # of the mixture it is no larger
+        multiplier = factor * cuts.weight  # the mixture has no larger multiplier
         return [Bound(value, multiplier, ghat), Bound(mixed, multiplier, ghat)]
 
     def _normalised(self, upper: Model, cuts: Model, ghat: float) -> tuple[Model, Model]:
-        """An average of minorants of f1, and what the cuts say at x*: their sum is at most 0."""
+        """An average of minorants of f1, and the cuts at x*, whose sum is at most 0."""
         upper, cuts = upper.scaled(1.0 / upper.weight), cuts.scaled(1.0 / upper.weight)
-        # l_g,i(x) + g2(x) - ghat <= 0 at x*; ghat carries its own rounding error already.
+        # l_g,i(x) + g2(x) - ghat <= 0 at x*; ghat already includes its rounding error.
         cuts = cuts._replace(
             constant=cuts.constant - ghat * cuts.weight,
             value_error=cuts.value_error + self._slack * abs(ghat) * cuts.weight,
@@ -265,7 +267,7 @@ class Search:
         return upper, cuts
 
     def _mixed(self, floor: Model | None, model: Model | None) -> float:
-        """The best bound of t model + (1 - t) floor: both are minorants, and all between."""
+        """The best bound of t model + (1 - t) floor: both are minorants, and so is any mixture."""
         if floor is None or model is None:
             return -math.inf
         return largest(
@@ -286,16 +288,16 @@ class Search:
     def _lowest(self, base: Model, move: Model, t: float) -> tuple[float, Low]:
         """min_Z of base + t move.
 
-        Where nothing bounds that from below, t is moved to where something does, if it can be.
+        If nothing bounds it from below, t is moved to where something does, if possible.
         """
         low = self._region.minimum(base.plus(move, t))
         for margin in MARGINS:
             if low.fall is None:
                 break
-            # Along some direction the sum decreases forever, and how fast is linear in t.
+            # Along some direction the sum decreases forever, at a rate that is linear in t.
             at_0, at_t = low.fall(base), min(low.fall(base.plus(move, t)), 0.0)
             ratio = at_0 / (at_0 - at_t) if at_0 != at_t else 0.0
-            if not 0.0 < t * ratio < HUGE:  # it falls for every t
+            if not 0.0 < t * ratio < HUGE:  # it decreases for every t
                 return t, Low(fall=low.fall)
             t *= ratio * (1.0 - margin if at_0 > 0.0 else 1.0 + margin)
             low = self._region.minimum(base.plus(move, t))
@@ -311,9 +313,9 @@ def _on_the_host(domain: Domain) -> Domain:
 
 
 def _with_bounds(s: Sums, bounds: Sequence[Bound]) -> Sums:
-    """The best bound on f*, and the one that is best where g is a few times less well known."""
+    """The best bound on f*, and the one that is best if g is known a few times less accurately."""
     bounds = [bound for bound in bounds if math.isfinite(bound.value)]
-    # The guard lets g be known four times less well: see `certificate.Standing`.
+    # The guard lets g be known four times less accurately: see `certificate.Standing`.
     level = s.ghat + 4.0 * max(s.ghat - s.lower_bound, 0.0)
     guard = max((s.guard, *bounds), key=lambda bound: (bound.at(level), bound.value))
     best = best_of(s.upper_bound, *(bound.value for bound in bounds))
@@ -321,15 +323,15 @@ def _with_bounds(s: Sums, bounds: Sequence[Bound]) -> Sums:
 
 
 def best_of(*bounds: float) -> float:
-    """The largest of some bounds; what overflowed on the way is no bound."""
+    """The largest of some bounds; a bound that overflowed does not count."""
     return max(filter(math.isfinite, bounds), default=-math.inf)
 
 
 def _starts(blocks: int, favourite: int, turn: int) -> set[int]:
-    """The blocks from which a tail is tried: all of them would cost too much every time.
+    """The blocks from which a tail is tried: trying all of them would cost too much.
 
-    The whole run, the last two blocks, the favourite of last time and the next one, and one more
-    by turns, so that each gets its chance.
+    They are the whole run, the last two blocks, the last best one and its successor, and one more
+    in rotation, so that each is tried at some time.
     """
     return {0, max(blocks - 2, 0), favourite, min(favourite + 1, blocks - 1), turn % blocks}
 

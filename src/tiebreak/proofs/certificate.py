@@ -14,53 +14,53 @@ from tiebreak.proofs.accumulator import BoundAccumulator
 from tiebreak.proofs.evidence import minorant_errors, value_error
 from tiebreak.sets.domains import described, distance_bound, distance_from, projection_error
 
-UNDERFLOW = 1e-290  # a gap below this is 0, a tolerance that is no larger is none
+UNDERFLOW = 1e-290  # a smaller gap counts as 0, and a smaller tolerance as no tolerance
 BY_GROWTH = "the distance from x to a minimiser of g, by how g grows"
-NOWHERE = (-math.inf, math.inf)  # the interval of what is not known
+NOWHERE = (-math.inf, math.inf)  # the interval of an unknown value
 
 
 @in_files("standing")
 class Standing(NamedTuple):
-    """How a point stands: the proved gaps, and how far below f* its value may be.
+    """The status of a point: the proved gaps, and how far below f* its value may be.
 
-    The gaps alone let f(x) lie far below f*, if x is slightly suboptimal for g. With the bound
-    min { f : g <= c } >= L - mu (c - ghat), where f(x) <= L + eps/2 and mu (g(x) - g*) <= eps/8,
-    f cannot fall by more than eps between the levels of x and of four times its excess over g*.
-    So if f falls at least half as much from the second to the fourth of these excesses as from
-    0 to the first, f* - v(4c) >= 1.5 (f* - v(c)) with v(c) = min { f : g <= g* + c }, then
-    |f(x) - f*| <= 2 eps: quadratic growth of g, where x is not close to f's own minimiser. Not so
-    where g grows so slowly in some direction that its growth is lost in c: f* - v(c) has a part
-    then that does not fall with c. It is a guard, and no proof: that is `upper_error`.
+    The gaps alone let f(x) lie far below f*, if x is slightly suboptimal for g. Let
+    v(c) = min { f : g <= g* + c } and c = g(x) - g*. If the bound min { f : g <= l } >= L -
+    mu (l - ghat) holds with f(x) <= L + eps/2 and mu c <= eps/8, then v(4c) is at most eps below
+    f(x). So if v decreases at least half as much from c to 4c as from 0 to c, that is
+    f* - v(4c) >= 1.5 (f* - v(c)), then |f(x) - f*| <= 2 eps. This holds for quadratic growth of g,
+    if x is not close to f's own minimiser. It fails if g grows so slowly in some direction that its
+    growth is lost in c: then f* - v(c) has a part that does not decrease with c. It is a guard, not
+    a proof: that is `upper_error`.
     """
 
     upper_gap: float  # f(x) - f* is at most this
     lower_gap: float  # g(x) - g* is at most this
     guard_gap: float  # f(x) - L
-    price: float  # mu (g(x) - g*), at most
+    price: float  # an upper bound on mu (g(x) - g*)
 
     def is_within(self, tolerance: tuple[float, float]) -> bool:
         """Are both gaps proved to be within the tolerance?"""
         return self.upper_gap <= tolerance[0] and self.lower_gap <= tolerance[1]
 
     def is_guarded(self, tolerance: float) -> bool:
-        """Does the guard secure f(x) from below?"""
+        """Does the guard bound f(x) from below?"""
         half = 0.5 * tolerance
         return self.guard_gap <= half and -half <= self.upper_gap and self.price <= 0.25 * half
 
     @property
     def estimate(self) -> float:
-        """About |f(x) - f*|: where g grows quadratically f* - f(x) is about twice the price."""
+        """|f(x) - f*|, estimated: if g grows quadratically, f* - f(x) is about twice the price."""
         return max(abs(self.upper_gap), 2.0 * self.price)
 
 
 class Proved(NamedTuple):
     """What is proved at some step, for a method that adapts to it."""
 
-    standing: Standing  # of its point
+    standing: Standing  # the standing of its point
     lower_bound: float  # g* is at least this
     least_value: float  # and at most this
-    asked: tuple[float, float]  # the tolerances on both gaps, 0 if there is no end
-    is_guarded: bool  # is f(x) to be secured from below, too?
+    asked: tuple[float, float]  # the tolerances on both gaps, 0 if there is no stopping
+    is_guarded: bool  # must f(x) also be bounded from below?
 
 
 @in_files("Certificate")
@@ -74,10 +74,12 @@ class Certificate:
         lower_gap: g(x) - g* is at most this.
         upper_error: |f(x) - f*| is at most this.
         upper_optimum, lower_optimum: intervals that contain f* and g*.
-        distance: how far x is from the domain; the gaps speak of x as it is.
-        upper_estimate: about |f(x) - f*|; an estimate that assumes quadratic growth of g, no bound.
-        rests: on which point of Z, or which distance to one, the upper end of f*'s interval rests.
-        status, message: of ``certify``, in the words of a Result; of a Result "", see there.
+        distance: how far x is from the domain; the gaps are about x as it is.
+        upper_estimate: an estimate of |f(x) - f*| that assumes quadratic growth of g; not a bound.
+        rests: the point of Z, or the distance to one, that the upper end of f*'s interval relies
+            on.
+        status, message: the status of ``certify``, as in a Result; "" in the certificate of a
+        Result.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1]], [2])
@@ -108,12 +110,12 @@ class Certificate:
         upper_gap: float = math.inf,
         lower_gap: float = math.inf,
     ) -> Certificate:
-        """Nothing is known but these."""
+        """A certificate that knows only these gaps."""
         gaps = upper_gap, lower_gap, math.inf
         return cls(upper_value, lower_value, *gaps, NOWHERE, NOWHERE, 0.0)
 
     def without_upper(self) -> Certificate:
-        """The same where there turned out to be no f*: nothing to be close to."""
+        """The certificate if f* turned out not to exist: there is nothing to be close to."""
         return replace(self, upper_gap=math.inf, upper_error=math.inf, upper_optimum=NOWHERE)
 
     def __str__(self) -> str:
@@ -133,7 +135,10 @@ class Certificate:
 def _proved(level: str, letter: str, value: float, gap: float, where: tuple[float, float]) -> str:
     """One line of a report: the value, and what is proved about it."""
     if math.isinf(gap):
-        return f"{level}   {letter}(x) = {value:.9g}, not certified: nothing bounds {letter}* below"
+        return (
+            f"{level}   {letter}(x) = {value:.9g}, not certified: "
+            f"nothing bounds {letter}* from below"
+        )
     low, high = where
     interval = f"{letter}* in [{low:.9g}, {high:.9g}]"
     if math.isinf(high):
@@ -141,25 +146,26 @@ def _proved(level: str, letter: str, value: float, gap: float, where: tuple[floa
     if gap < 0.0:
         return (
             f"{level}   {letter}(x) = {value:.9g}, proved: {letter}(x) < {letter}* "
-            f"by at least {-gap:.3g}, so x is no minimiser below; {interval}"
+            f"by at least {-gap:.3g}, so x does not minimise the lower level; {interval}"
         )
     proved = f"{letter}(x) - {letter}* <= {gap:.3g}"
     return f"{level}   {letter}(x) = {value:.9g}, proved: {proved}; {interval}"
 
 
 class Certifier:
-    """Says how a point stands by the bounds of an accumulator, and writes its certificate."""
+    """Determines the standing of a point by an accumulator's bounds, and writes its certificate."""
 
     def __init__(self, accumulator: BoundAccumulator) -> None:
         self._accumulator, self._problem = accumulator, accumulator.problem
-        self._errors: tuple[Any, ...] = (None,)  # a point, what its errors depend on, and these
+        # a point, what its errors depend on, and the errors
+        self._errors: tuple[Any, ...] = (None,)
 
     def standing(
         self, x: Array, upper_value: float, lower_value: float, effort: int = 5, reach: Any = None
     ) -> Standing:
         """Proved upper bounds on f(x) - f* and g(x) - g*, and the guard; inf if there is none.
 
-        With ``effort`` 0 the bounds are those found before; ``reach``: see `Minorant`.
+        With ``effort`` 0, the bounds are those found before; ``reach``: see `Minorant`.
         """
         known = self._accumulator
         if effort:
@@ -181,7 +187,7 @@ class Certifier:
     ) -> tuple[float, float]:
         """Bounds on the rounding errors of f and g at x; ``reach``: see `Minorant`.
 
-        Those of the last point are kept: a step asks for them several times.
+        The errors of the last point are cached: a step needs them several times.
         """
         known, values = self._accumulator, (upper_value, lower_value)
         lasts = known.sums.last_upper, known.sums.last_lower
@@ -213,20 +219,20 @@ class Certifier:
     def certificate(
         self, x: Array, upper: Minorant, upper_value: float, lower_value: float
     ) -> Certificate:
-        """The whole statement about x, where f1 is ``upper`` and f and g have the values given."""
+        """The whole statement about x, where f1 is ``upper`` and f and g have the given values."""
         known = self._accumulator
         standing = self.standing(x, upper_value, lower_value, effort=30)
         distance = distance_from(self._problem.domain, x)
         ceiling, rests = known.sums.upper_ceiling, known.sums.rests
-        # An upper end that is as close as the lower one, or right to half the digits, needs no
-        # factorisation for a closer one.
+        # If the upper end is as close as the lower one, or right to half the digits, no
+        # factorisation is needed for a closer one.
         close = max(standing.upper_gap, math.sqrt(EPS) * abs(upper_value))
         if ceiling - upper_value > close and not known.is_steep:
             values = upper_value, lower_value
             own = self._upper_ceiling(upper, *values, standing.lower_gap, distance)
             ceiling, rests = min((ceiling, rests), (own, BY_GROWTH))
         if not ceiling >= known.sums.upper_bound:
-            known.refuted = True  # an error bound or a Lipschitz constant that cannot be true
+            known.refuted = True  # an error bound or Lipschitz constant that cannot be true
         if known.is_contradicted:
             nothing = Certificate.of_gaps(upper_value, lower_value)
             value = (-math.inf, known.sums.ghat)
@@ -254,11 +260,11 @@ class Certifier:
     ) -> float:
         """An upper bound on f*, from a bound d on the distance from x to the solution set.
 
-        Where g grows like mu/2 dist² (strongly convex, or least squares on R^n), d² = 2 gap/mu and
-        f* <= f(x) + |grad f1(x)| d + L_f/2 d² + (the rise of f2 over d); with the user's error
-        bound f* <= f(x) + M d (Proposition 1). Otherwise nothing is known, and no first-order
-        method could know. Growth is measured on Z: a point outside it (by ``distance``) gets no
-        ceiling but on rounding. Deep inside Z growth on R^n will do.
+        If g grows like mu/2 dist² (strongly convex, or least squares on R^n), d² = 2 gap/mu and f*
+        <= f(x) + |grad f1(x)| d + L_f/2 d² + (the rise of f2 over d); with the user's error bound,
+        f* <= f(x) + M d (Proposition 1). Otherwise nothing is known, and no first-order method
+        could know. Growth is measured on Z: a point outside it (by ``distance``) gets no ceiling,
+        except for rounding. Deep inside Z, growth on R^n suffices.
         """
         f, bound, x = self._problem.upper, self._problem.error_bound, upper.at
         known, n = self._accumulator, int(x.shape[0])
@@ -298,14 +304,14 @@ class Certifier:
         """A bound on the distance to a minimiser of g on R^n that lies in Z; inf if there is none.
 
         g - inf g >= mu/2 dist² on R^n: if a ball of that radius around x is in Z, so is the nearest
-        minimiser, and it is one on Z too.
+        minimiser, which then also minimises g on Z.
         """
         g, depth = self._problem.lower, described(self._problem.domain).depth(x)
         if depth == 0.0:
             return math.inf
         error = self.value_errors(x, 0.0, lower_value)[1]
         excess = max(lower_value - g.lower_bound, 0.0) + error
-        # The growth of a matrix costs a factorisation: only where it can help.
+        # The growth of a matrix costs a factorisation: only if it can help.
         if not 0.5 * depth * depth * TOL.independent * g.rough_lipschitz > excess:
             return math.inf
         growth = deadline.unless_too_long(lambda: g.growth, 0.0)

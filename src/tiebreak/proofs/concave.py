@@ -11,7 +11,7 @@ from tiebreak.linalg.tolerances import TOL
 Tangent = tuple[float, float, float]  # t, value and derivative
 Concave = Callable[[float], Tangent]  # at t, or at the next t where it is finite
 
-STRIDES = 4.0, 1e8  # the first and the largest factor on t, until the maximum is bracketed
+STRIDES = 4.0, 1e8  # the first and the largest factor on t until the maximum is bracketed
 
 
 def largest(
@@ -19,11 +19,11 @@ def largest(
 ) -> tuple[float, float]:
     """The largest value found of a concave function of t in (0, ceiling], and where.
 
-    ``concave(t)`` gives value and derivative, at t or, where t is outside of the interval on which
-    the function is finite, at a point just inside. Multiplies or divides t by 4, 16, 256 ... until
-    the maximum is bracketed, then goes to where the two tangents meet. Every value is a valid
-    bound, so that stopping early is safe. Values are believed more than derivatives, which may
-    belong to an inexact minimum.
+    ``concave(t)`` gives value and derivative at t or, if t is outside the interval on which the
+    function is finite, at a point just inside. t is multiplied or divided by 4, 16, 256 ... until
+    the maximum is bracketed, and then moves to where the two tangents meet. Every value is a valid
+    bound, so stopping early is safe. Values are trusted more than derivatives, which may belong to
+    an inexact minimum.
     """
     left = right = None
     best, t, (stride, longest) = (-math.inf, start), start, STRIDES
@@ -55,7 +55,7 @@ def largest(
 
 
 def _between(left: Tangent, right: Tangent) -> float:
-    """Where two tangents meet, but not too close to either of them."""
+    """The point where two tangents meet, but not too close to either of them."""
     (a, at_a, up), (b, at_b, down) = left, right
     meet = (at_b - at_a + up * a - down * b) / (up - down)
     if not math.isfinite(meet):  # nothing bounds the model at a

@@ -1,4 +1,4 @@
-"""What a method hands over, the evidence of one step, and the queue in which it is measured."""
+"""The evidence of one step that a method supplies, and the queue in which it is measured."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from tiebreak.functions import Function, Minorant, PointWithImage, SmoothFunctio
 from tiebreak.linalg import Array, arrays, in_files, rounding_unit
 from tiebreak.problem import Problem
 
-HOST_LENGTH = 2**14  # entries of a vector that may wait in the host's memory: megabytes in all
-DEVICE_LENGTH = 2**20  # the same on a device, which has gigabytes
+HOST_LENGTH = 2**14  # longest vectors that may wait in the host's memory: megabytes in all
+DEVICE_LENGTH = 2**20  # on a device, which has gigabytes
 
 
 Weighted = tuple[tuple[float, Minorant], ...]
 
 
-WITHIN = "a minimiser of g in the domain, within {:.2g} of x"  # what an upper end rests on
+WITHIN = "a minimiser of g in the domain, within {:.2g} of x"  # what an upper end relies on
 ALL_WITHIN = "all minimisers of g being within {:.2g} of x"
 
 
 @in_files("intervals")
 class Intervals(NamedTuple):
-    """Bounds that a method has proved in its own way, by factorisation and not by minorants."""
+    """Bounds that a method has proved in its own way, by factorisation instead of minorants."""
 
     upper: tuple[float, float] = (-math.inf, math.inf)  # an interval that contains f*
     lower: float = -math.inf  # g* is at least this
     why: str = ""  # why f* has no upper bound, if that is known
     has_minimiser: bool = False  # is it proved that g has one?
-    rests: str = ""  # on which point of Z, or which distance to one, the upper end of f* rests
+    rests: str = ""  # the point of Z, or distance to one, that the upper end of f* relies on
 
     @property
     def is_two_sided(self) -> bool:
@@ -40,7 +40,7 @@ class Intervals(NamedTuple):
         return all(map(math.isfinite, (*self.upper, self.lower)))
 
     def both(self, other: Intervals) -> Intervals:
-        """What both say, of the same problem."""
+        """What both say together about the same problem."""
         (low, high), (least, most) = self.upper, other.upper
         high, rests = min((high, self.rests), (most, other.rests))
         why = self.why if math.isinf(high) else ""
@@ -50,20 +50,21 @@ class Intervals(NamedTuple):
 
 @in_files("evidence")
 class StepEvidence(NamedTuple):
-    """What one step has found out: weighted minorants, and values of g at points of Z."""
+    """The findings of one step: weighted minorants, and values of g at points of Z."""
 
-    upper: Weighted = ()  # of f1
-    cuts: Weighted = ()  # of g1, weighted by the cuts' multipliers
-    lower: Weighted = ()  # of g1, weighted for a bound on g* itself
-    values: tuple[tuple[float, Array, Minorant], ...] = ()  # g at a point of Z, a minorant close by
+    upper: Weighted = ()  # minorants of f1
+    cuts: Weighted = ()  # minorants of g1, weighted by the cuts' multipliers
+    lower: Weighted = ()  # minorants of g1, weighted for a bound on g* itself
+    # g at a point of Z, with a nearby minorant
+    values: tuple[tuple[float, Array, Minorant], ...] = ()
     intervals: Intervals | None = None  # what the method has proved in its own way
 
 
 def evaluated_again(problem: Problem, evidence: StepEvidence) -> StepEvidence:
-    """The evidence of a method from outside the package, of which only weights and points count.
+    """The evidence of a method from outside the package; only its weights and points count.
 
-    Minorants and values are evaluated anew; a weight that is not positive, which proves nothing,
-    and intervals of its own are left out.
+    Minorants and values are evaluated again; weights that are not positive prove nothing and are
+    dropped, as are the method's own intervals.
     """
     (f1, g1), g2 = problem.smooth_parts, problem.penalties[1]
 
@@ -85,7 +86,7 @@ def evaluated_again(problem: Problem, evidence: StepEvidence) -> StepEvidence:
 class Measured(NamedTuple):
     """A minorant's point and slope in float64, <slope, at>, |at| and |slope|.
 
-    ``reach`` is |at|, or what the image was mixed from where that was longer: see `Minorant`.
+    ``reach`` is |at|, or the longer lengths that the image was mixed from: see `Minorant`.
     """
 
     at: Array
@@ -97,10 +98,10 @@ class Measured(NamedTuple):
 
 
 class EvidenceQueue:
-    """Evidence that waits until it is measured, and then until somebody takes it.
+    """Evidence that waits until it is measured, and then until it is taken.
 
-    On a device asking for a number costs more than the arithmetic, and on the host code that has
-    not run for a while is slow relative to the products of a step: so a few steps are measured
+    On a device, fetching a number costs more than the arithmetic, and on the host, code that has
+    not run for a while is slow compared with the products of a step. So a few steps are measured
     together, unless their vectors are long.
     """
 
@@ -113,21 +114,21 @@ class EvidenceQueue:
 
     @property
     def is_empty(self) -> bool:
-        """Is there nothing that waits?"""
+        """Is nothing waiting?"""
         return not (self._waiting or self._measured)
 
     @property
     def is_immediate(self) -> bool:
-        """Is every step measured, and to be taken, at once?"""
+        """Is every step measured and taken immediately?"""
         return self._batch == 1
 
     def put(self, evidence: StepEvidence) -> bool:
-        """Add the evidence of a step at the end; is it time to measure?"""
+        """Add the evidence of a step at the end; returns whether it is time to measure."""
         self._waiting.append(evidence)
         return len(self._waiting) >= self._batch
 
     def measure(self) -> list[StepEvidence]:
-        """Measure all that waits, by one transfer from a device; what was measured just now."""
+        """Measure everything that waits, in one transfer from a device, and return it."""
         waiting, self._waiting = self._waiting, []
         found = [[m for _, m in (*e.upper, *e.cuts, *e.lower)] for e in waiting]
         sizes = measured([minorant for some in found for minorant in some])
@@ -138,13 +139,13 @@ class EvidenceQueue:
         return waiting
 
     def take(self) -> list[tuple[StepEvidence, Iterator[Measured]]]:
-        """All that is measured, in the order of the steps; it leaves the queue."""
+        """Remove and return everything that is measured, in the order of the steps."""
         taken, self._measured = self._measured, []
         return taken
 
 
 def measured(minorants: Sequence[Minorant]) -> Iterator[Measured]:
-    """The minorants in float64, and all their sizes by one transfer."""
+    """The minorants in float64, with all their sizes in one transfer."""
     vectors = iter(arrays.doubles([v for m in minorants for v in (m.at, m.slope)]))
     pairs = list(zip(vectors, vectors, strict=True))
     products = [p for at, slope in pairs for p in ((slope, at), (at, at), (slope, slope))]
@@ -159,7 +160,7 @@ def measured(minorants: Sequence[Minorant]) -> Iterator[Measured]:
 def minorant_errors(
     h: Function, minorant: Minorant, reach: float, steepness: float
 ) -> tuple[float, float]:
-    """Bounds on the rounding errors of its value and slope, in the precision of its vectors."""
+    """Bounds on the rounding errors of a minorant's value and slope, in its vectors' precision."""
     parts = max(abs(minorant.value), minorant.size)
     return h.rounding_errors(minorant.slope, reach, parts, steepness)
 
@@ -167,13 +168,13 @@ def minorant_errors(
 def value_error(
     h: Function, x: Array, reach: float, value: float, parts: float, steepness: float
 ) -> float:
-    """A bound on the rounding error of the value of h at x, its penalty included.
+    """A bound on the rounding error of the value of h at x, including its penalty.
 
-    ``reach`` = |x|, or more: see `Measured`; ``steepness``: about the slope of the smooth part
+    ``reach`` = |x|, or more: see `Measured`; ``steepness``: roughly the slope of the smooth part
     there; ``parts``: see `Minorant.size`.
     """
     penalty, n = split(h)[1].value(x), int(x.shape[0])
     parts = max(abs(value) + penalty, parts)
-    epsilon = arrays.epsilon(x)  # a point in float64 was evaluated in it: see run.Counted
+    epsilon = arrays.epsilon(x)  # a point in float64 was evaluated in float64: see run.Counted
     error, _ = h.rounding_errors(x, reach, parts, steepness)
     return error + rounding_unit(epsilon, n) * penalty

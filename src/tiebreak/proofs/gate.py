@@ -1,9 +1,9 @@
-"""The gate: every word that a result bears is given here, after its point has been looked at.
+"""The gate: every status of a result is decided here, after its point has been checked.
 
-Methods and solvers hope: they hand over the reason why they ended. What is claimed is checked in
-the order in which a reader would do it: x is finite; x has the right shape and is in Z, each
-constraint by its own terms; a no has a direction or multipliers that show it; what was promised is
-not contradicted; the bounds, for that x, are as narrow as was asked. Then the word is given.
+Methods and solvers only say why they ended. Their claim is checked in the order in which a reader
+would check it: x is finite; x has the right shape and is in Z, each constraint by its own terms; a
+"no" has a direction or multipliers that prove it; no promise is contradicted; the bounds, for that
+x, are as tight as requested. Then the status is given.
 """
 
 from __future__ import annotations
@@ -22,32 +22,33 @@ from tiebreak.sets.base import Violation
 
 STATUSES = {
     "certified": "both levels are proved to be within the tolerance",
-    "solved": "an answer was found, its proof is wider than asked",
-    "unbounded": "there is no minimiser: a level falls without end along a direction",
+    "solved": "an answer was found, but its proof is wider than requested",
+    "unbounded": "there is no minimiser: a level decreases forever along a direction",
     "infeasible": "no point meets the constraints",
-    "undetermined": "the data allow two readings, and nothing tells which is meant",
+    "undetermined": "the data allow two readings, and it is unclear which is meant",
     "max_iter": "max_iter steps were taken before both levels were within the tolerance",
     "max_time": "max_time passed before both levels were within the tolerance",
     "stopped": "stopped from outside; x is the best point so far",
-    "failed": "no answer: a value is not finite, or a promise was seen to be false",
+    "failed": "no answer: a value is not finite, or a promise was found to be false",
 }
 SUCCESSES = ("certified", "solved")
 
-# Why a run ended, in the words of whoever ended it.
+# Why a run ended, as stated by the code that ended it.
 MET = "met"  # the bounds of the run are within the tolerances, or guarded
-ANSWER = "answer"  # the conditions of optimality hold, as far as the method can tell
-RULE = "rule"  # the stopping rule of the method itself is met
-DOUBT = "doubt"  # the data allow two readings, or the method can vouch for no answer
-FALLS = "falls"  # a level falls without end along a direction
-EMPTY = "empty"  # no point meets the constraints
+ANSWER = "answer"  # the optimality conditions hold, as far as the method can tell
+RULE = "rule"  # the method's own stopping rule is met
+DOUBT = "doubt"  # the data allow two readings, or the method cannot vouch for an answer
+FALLS = "falls"  # a level is unbounded below along a direction
+EMPTY = "empty"  # no point satisfies the constraints
 BROKEN = "broken"  # a value is not finite, or a promise is false
 HOPES = (MET, ANSWER, RULE)
 LIMITS = ("max_iter", "max_time", "stopped")
 KNOWN = (*HOPES, DOUBT, FALLS, EMPTY, BROKEN, *LIMITS)
 
-# Of a constraint's own terms: how far outside of Z a point may be called feasible. Every certified
-# word means this, and no proof corrects it: it is a promise of the interface and nothing to tune,
-# a hundred times stricter than solvers of linear programs are by default (1e-7).
+# How far outside Z a point may be and still count as feasible, relative to each constraint's own
+# terms. Every certified status means this, and no proof corrects it: it is a promise of the
+# interface, not a tuning parameter, and a hundred times stricter than the default of linear
+# programming solvers (1e-7).
 NEARLY_IN_Z = 1e-9
 WEAK = "f(x) - f* and g(x) - g* are proved to be within the tolerance (weak: f(x) may be below f*)"
 GUARDED = (
@@ -59,55 +60,57 @@ OUTSIDE = "x violates {} by {:.2g}, which is more than rounding: it is not in th
 REFUTED = (
     "f(x) is proved to lie below f* by {:.3g}: x does not minimise the lower level well enough"
 )
-UNSEEN = "a direction without end was reported, but it does not stand up to a check"
+UNSEEN = "a direction of unlimited descent was reported, but it fails a check"
 
 
 @in_files("ended")
 class Ended(NamedTuple):
-    """Why a run ended, and a sentence where the word does not say it all."""
+    """Why a run ended, with a sentence if the reason alone does not say it all."""
 
     why: str = ""
     sentence: str = ""
 
     @classmethod
     def of(cls, why: str, sentence: str) -> Ended:
-        """With one of the reasons above: a method from outside may say that it has `solved` it."""
+        """One of the reasons above with a sentence; a method from outside may claim `solved`."""
         own = ANSWER if why in SUCCESSES else DOUBT
         return cls(why if why in KNOWN else own, sentence)
 
 
 class Constrained(Protocol):
-    """What the gate asks of a problem: a Problem, Levels, or a model of another language."""
+    """What the gate needs from a problem: a Problem, Levels, or a model of another language."""
 
     def violations(self, x: Any) -> Sequence[Violation]:
-        """The constraints that x does not meet."""
+        """The constraints that x violates."""
 
 
 class LevelClaim(NamedTuple):
-    """What is proved of one level at x: all of it is about the value that was computed there."""
+    """What is proved about one level at x, for the value that was computed there."""
 
-    gap: float = math.inf  # its value less the best one is at most this
-    error: float = math.inf  # and differs from it by at most this
+    gap: float = math.inf  # its value minus the best one is at most this
+    error: float = math.inf  # their absolute difference is at most this
     asked: float = 0.0  # the tolerance
 
 
 class ResultClaim(NamedTuple):
-    """What somebody would like to say about a point."""
+    """A claim about a point, to be judged."""
 
     problem: Constrained
     x: Array
     ended: Ended
-    levels: tuple[LevelClaim, ...]  # the most important first
+    levels: tuple[LevelClaim, ...]  # the most important level first
     criterion: str = "absolute"
-    fall: tuple[int, Array] | None = None  # the place of a level, and along what it falls
-    is_shown: bool = False  # do multipliers show it, or the rows of a program from elsewhere?
-    broken: str = ""  # which promise was seen to be false
-    readings: str = ""  # the two readings of data whose rank rounding decides
-    assumed: str = ""  # what the proof rests on besides the data
+    # the index of a level, and a direction along which it decreases
+    fall: tuple[int, Array] | None = None
+    # is it shown by multipliers, or by the rows of a program from elsewhere?
+    is_shown: bool = False
+    broken: str = ""  # which promise was found to be false
+    readings: str = ""  # the two readings of data whose rank is decided by rounding
+    assumed: str = ""  # what the proof relies on besides the data
 
 
 def claims_of(proof: Certificate, asked: tuple[float, float]) -> tuple[LevelClaim, LevelClaim]:
-    """What a certificate says of both levels, g first; the tolerances are those of f and g."""
+    """What a certificate says about both levels, g first; the tolerances are those of f and g."""
     return (
         LevelClaim(proof.lower_gap, proof.lower_gap, asked[1]),
         LevelClaim(proof.upper_gap, proof.upper_error, asked[0]),
@@ -115,14 +118,14 @@ def claims_of(proof: Certificate, asked: tuple[float, float]) -> tuple[LevelClai
 
 
 class Word(NamedTuple):
-    """The word, and a sentence where it does not say it all."""
+    """The status, with a sentence if the status alone does not say it all."""
 
     status: str
     sentence: str = ""
 
 
 def judge(claim: ResultClaim) -> Word:
-    """The word that a claim deserves."""
+    """The status that a claim deserves."""
     why, sentence = claim.ended
     if not arrays.all_finite(claim.x):
         return Word("failed", sentence or STATUSES["failed"])
@@ -149,7 +152,7 @@ def violated(problem: Constrained, x: Array) -> Violation | None:
 
 
 def _of_a_no(claim: ResultClaim) -> Word:
-    """There is no answer, if that is shown."""
+    """The status if there is no answer and that is shown."""
     why, sentence = claim.ended
     is_shown = claim.is_shown
     if why == FALLS and isinstance(claim.problem, Problem | Levels):
@@ -168,14 +171,14 @@ def _is_proved(claim: ResultClaim) -> bool:
 
 
 def _how(claim: ResultClaim) -> str:
-    """What is proved, in a sentence where the word alone would say too much."""
+    """A sentence about what is proved, if the status alone would say too much."""
     is_weak = claim.criterion == "weak" and claim.levels[-1].error > claim.levels[-1].asked
     said = WEAK if is_weak else ""
     return ASSUMING.format(said or STATUSES["certified"], claim.assumed) if claim.assumed else said
 
 
 def _of_hope(claim: ResultClaim) -> Word:
-    """A point in Z of which not all is proved that was asked for."""
+    """The status of a point in Z for which not everything requested is proved."""
     why, sentence = claim.ended
     if why == DOUBT:
         return Word("undetermined", sentence)

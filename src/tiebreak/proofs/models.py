@@ -1,4 +1,4 @@
-"""Models from below: weighted sums of minorants, and where such a sum is lowest."""
+"""Lower models: weighted sums of minorants, and where they are lowest."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Model(NamedTuple):
 
     def plus(self, other: Model, factor: float = 1.0) -> Model:
         """This sum plus ``factor`` times another."""
-        return Model(  # written out, for this is done ten times in a step
+        return Model(  # written out, because it is done ten times per step
             self.upper + factor * other.upper,
             self.lower + factor * other.lower,
             self.constant + factor * other.constant,
@@ -61,9 +61,10 @@ class Model(NamedTuple):
 class Low(NamedTuple):
     """A lower bound on a model, and where it is attained, if anywhere.
 
-    ``fall`` tells how fast a model rises, or falls, along a direction in which this one decreases
-    forever; None if no such direction is known. ``is_sharp``: its rounding errors are less than
-    what the curvature adds to the linear part, so that a bound on that part alone is no better.
+    ``fall`` gives the rate at which a model rises or falls along a direction in which this one
+    decreases forever; None if no such direction is known. ``is_sharp``: its rounding errors are
+    smaller than what the curvature adds to the linear part, so a bound on that part alone is no
+    better.
     """
 
     value: float = -math.inf

@@ -1,16 +1,17 @@
 """Least squares below, a penalty of D x - c above: what a dual point proves about both levels.
 
 Let f(x) = p(D x - c) with <u, r> <= p(r) for all r, and y any weights of the rows of g = ½|A x -
-t|². With e = A'y - D'u every minimiser x* of g with the least f has
+t|². With e = A'y - D'u, every minimiser x* of g with the least f has
 
     f* >= <u, D x* - c>  >=  <u, D x - c> - |y| |A (x* - x)| - <e, x* - x>,
 
     |A (x* - x)|  <=  min(2 |A x - t|, sqrt(2 |A'(A x - t)| |x* - x|)),
 
-for |A x* - t| <= |A x - t|, and g(x*) <= g(x), but for what x lacks to be in Z. No rank is asked
-for. How far x* is follows from Z, or from the least singular value of [A; D]: if f* <= f(x), then
-|D (x* - x)| <= 2 f(x)/w. From above f* is bounded where an exact minimiser of g is close to x: the
-rows of A, or its columns, are independent, and all of R^n is allowed. Rounding errors are counted.
+because |A x* - t| <= |A x - t| and g(x*) <= g(x), up to the distance of x from Z. No rank is
+needed. The distance of x* follows from Z, or from the least singular value of [A; D]: if f* <=
+f(x), then |D (x* - x)| <= 2 f(x)/w. f* is bounded from above if an exact minimiser of g is close to
+x: the rows of A, or its columns, are independent, and the domain is R^n. Rounding errors are
+counted.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ ON_A_SET = "no exact minimiser of g is known in the domain, so nothing bounds f*
 
 
 class Balance:
-    """The residuals of a point x and of a dual point (y, u), as in the head of the file."""
+    """The residuals of a point x and a dual point (y, u), as in the head of the file."""
 
     def __init__(
         self, problem: Problem, terms: OperatorTerms, A: Any, t: Host, at: tuple[Host, Host, Host]
@@ -46,7 +47,7 @@ class Balance:
         # The rounding of a product with a matrix, whose rows may have few entries, and of a sum.
         unit, long = rounding_unit(EPS, *_longest(A), *_longest(D)), rounding_unit(EPS, *D.shape)
         self.unit = long = max(long, rounding_unit(EPS, *A.shape))
-        u, center = (1.0 - 2.0**-48) * terms.dual(u), np.zeros(D.shape[0])  # surely inside
+        u, center = (1.0 - 2.0**-48) * terms.dual(u), np.zeros(D.shape[0])  # certainly inside
         center = center if terms.center is None else terms.center
         r, off = A @ x - t, D @ x - center
         r_size, off_size = abs(A) @ np.abs(x) + np.abs(t), abs(D) @ np.abs(x) + np.abs(center)
@@ -57,7 +58,7 @@ class Balance:
         self.e_error = unit * (abs(A).T @ np.abs(y) + abs(D).T @ np.abs(u))
         self.y = norm(y) * (1.0 + long)
         error = unit * norm(r_size) * (1.0 + long)
-        self.g = 0.5 * max(norm(r) * (1.0 - long) - error, 0.0) ** 2 * (1.0 - long)  # at least
+        self.g = 0.5 * max(norm(r) * (1.0 - long) - error, 0.0) ** 2 * (1.0 - long)  # a lower bound
         self.off = norm(r) * (1.0 + long) + error  # |A x - t| is at most this
         self.slope = norm(np.abs(A.T @ r) + unit * (abs(A).T @ r_size)) * (1.0 + long)
         # <u, D x - c> is at least this.
@@ -65,17 +66,17 @@ class Balance:
         weights, value = np.tile(np.maximum(*slopes), terms.stacks), terms.value(x)
         error = float(weights @ (long * np.abs(off) + unit * off_size)) * (1.0 + long)
         self.f = value - error, value + error
-        self.outside = distance_bound(problem.domain, x)  # of x, from Z
+        self.outside = distance_bound(problem.domain, x)  # the distance of x from Z
 
     def below(self, away: float) -> float:
-        """f* is at least this, if it is not above f(x) and |x* - x| <= ``away``."""
+        """A lower bound on f* if it is not above f(x) and |x* - x| <= ``away``."""
         across = min(2.0 * self.off, math.sqrt(2.0 * self.slope) * math.sqrt(away + self.outside))
         across += _size(self.A) * self.outside
         cost = min(norm(np.abs(self.e) + self.e_error) * away, self._pull(away))
         return self.gain - (self.y * across + cost) * (1.0 + self.unit)
 
     def _pull(self, away: float) -> float:
-        """The most of <e, z - x> for z in Z; little where e is a normal of Z at x."""
+        """The largest <e, z - x> for z in Z; small if e is a normal of Z at x."""
         domain = self.problem.domain
         if not has_projection(domain):
             return math.inf
@@ -84,7 +85,7 @@ class Balance:
         return max(most, 0.0) + self.unit * sizes + norm(self.e_error) * away
 
     def distance(self) -> float:
-        """Of x from every x*, if f* is not above f(x); inf if nothing is known of it."""
+        """The distance of x from every x*, if f* is not above f(x); inf if it is not known."""
         within = self.problem.domain.diameter_in(len(self.x))
         if math.isfinite(within):
             return within + self.outside
@@ -98,7 +99,7 @@ class Balance:
         return moved / math.sqrt(square) * (1.0 + self.unit) if square > 0.0 else math.inf
 
     def nearest(self) -> tuple[float, float]:
-        """How far the nearest minimiser of g on R^n is, at most, and g(x) - g*; inf: not known."""
+        """Bounds on the distance to the nearest minimiser of g on R^n, and on g(x) - g*; or inf."""
         rows, n = self.A.shape
         if rows <= n:
             root = math.sqrt(least_eigenvalue(self.A.T))
@@ -113,8 +114,8 @@ def prove(
 ) -> Intervals:
     """Intervals of f* and g* from x, y and u, for g = ½|A x - t|² and f = terms; see above.
 
-    A is SciPy's, or dense; its entries and those of t may be rounded, as weights of rows make them:
-    that is less than what is counted for products with them.
+    A is sparse or dense; its entries and those of t may have been rounded by row weights: that is
+    less than what is counted for products with them.
     """
     found = Balance(problem, terms, A, t, at)
     away = found.distance()
@@ -134,7 +135,7 @@ def prove(
 
 
 def _longest(matrix: Any) -> tuple[int, int]:
-    """The most entries of a row, and of a column."""
+    """The largest number of entries in a row, and in a column."""
     if isinstance(matrix, np.ndarray):
         return matrix.shape[1], matrix.shape[0]
     in_columns = np.bincount(matrix.indices, minlength=1)

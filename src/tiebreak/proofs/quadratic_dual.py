@@ -1,6 +1,6 @@
 """A quadratic level below, any smooth one above: what a direction c proves about both levels.
 
-Let H be the Hessian of g, and e = grad f(x) + gamma grad g(x) + H c with gamma >= 0. For x in Z
+Let H be the Hessian of g, and e = grad f(x) + gamma grad g(x) + H c with gamma >= 0. For x in Z,
 every minimiser x* of g over Z has <grad g(x), d> <= g* - g(x) <= 0 with d = x* - x. So if f is
 strongly convex with modulus s >= 0,
 
@@ -8,10 +8,10 @@ strongly convex with modulus s >= 0,
 
     -<H c, d>  =  <c, grad g(x)> - <c, grad g(x*)>.
 
-On R^n grad g(x*) is 0. If a ball of radius rho around x lies in Z, z = x - rho c/|c| is in Z, and
-<grad g(x*), z - x*> >= 0 says that <c, grad g(x*)> <= (g(x) - g*) |c|/rho. No rank of H is asked
-for, and on R^n no bound on g*. Any c will do: H c is the difference of two gradients, and c that of
-the two points. Rounding errors are counted.
+On R^n, grad g(x*) is 0. If a ball of radius rho around x lies in Z, z = x - rho c/|c| is in Z, and
+<grad g(x*), z - x*> >= 0 says that <c, grad g(x*)> <= (g(x) - g*) |c|/rho. No rank of H is needed,
+nor a bound on g* on R^n. Any c will do: H c is the difference of two gradients, and c that of the
+two points. Rounding errors are counted.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ ONE_SIDED = (
 
 
 def _errors(h: Function, seen: Minorant) -> tuple[float, float]:
-    """Of the value and of the slope."""
+    """The rounding errors of the value and of the slope."""
     reach = max(arrays.norm(seen.at), *arrays.floats([seen.reach]))
     return minorant_errors(h, seen, reach, arrays.norm(seen.slope))
 
 
 def prove(problem: Problem, f: Minorant, g: Minorant, ahead: Minorant, gamma: float) -> Intervals:
-    """f and g are minorants at x, ``ahead`` is that of g at x + c."""
+    """Intervals from minorants f and g at x; ``ahead`` is the minorant of g at x + c."""
     x, where, unit = g.at, described(problem.domain), rounding_unit(2.0**-52, int(g.at.shape[0]))
     depth = math.inf if where.is_space else where.depth(x)
     if not depth > 0.0:
@@ -51,7 +51,7 @@ def prove(problem: Problem, f: Minorant, g: Minorant, ahead: Minorant, gamma: fl
     )
     off += f_slope + (1.0 + gamma) * g_slope + _errors(problem.lower, ahead)[1]
     reach, length = _reach(problem, x), arrays.norm(c) * (1.0 + unit)
-    # Of g: its own bound, and a plane through its value.
+    # For g: its own bound, and a plane through its value.
     low = g.value - g_value - (steepness + g_slope) * reach - unit * abs(g.value) - TINY
     low = max(problem.lower.lower_bound, low if math.isfinite(reach) else -math.inf)
     along = arrays.dot(c, g.slope) - length * (g_slope + unit * steepness)
@@ -65,7 +65,7 @@ def prove(problem: Problem, f: Minorant, g: Minorant, ahead: Minorant, gamma: fl
 
 
 def _reach(problem: Problem, x: Array) -> float:
-    """How far x can be from an answer in Z, or of a length that was promised."""
+    """How far x can be from an answer in Z, or from one of a promised length."""
     length = arrays.norm(x) * (1.0 + rounding_unit(2.0**-52, int(x.shape[0])))
     promised = math.inf if problem.radius is None else length + problem.radius
     return min(problem.domain.diameter_in(int(x.shape[0])), promised)

@@ -13,8 +13,8 @@ Each kind of region knows one way to a lower bound, ``minimum(model) -> Low``:
     PenalisedRegion   penalties that are norms, with as much of Z and the ball as has a joint prox
     SolutionRegion    all of it: the best bound of those that apply
 
-A bound over a larger region is valid for a smaller one, so that the largest bound counts. It is
--inf if nothing bounds the model from below.
+A bound over a larger region is valid for a smaller one, so the largest bound counts. It is -inf if
+nothing bounds the model from below.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from tiebreak.proofs.models import Low, Model
 from tiebreak.sets import Ball
 from tiebreak.sets.domains import Domain, Space, described, projection_error
 
-SMALLEST_RADIUS = 2.0**-500  # a radius below this is as good as 0
-WEIGHTS = 8  # multipliers of the constraint |x| <= R that are tried
+SMALLEST_RADIUS = 2.0**-500  # a smaller radius is as good as 0
+WEIGHTS = 8  # number of multipliers of the constraint |x| <= R that are tried
 
 
 class SolutionRegion:
     """The points of ``domain`` where x* can be: those with |x| <= radius, if one is known.
 
-    Penalties f2 and g2 that have no joint prox with the domain are relaxed: all the largest parts
-    of {f2, g2, domain} that have one are tried, for each bounds the whole from below.
+    Penalties f2 and g2 without a joint prox with the domain are relaxed: all the largest subsets of
+    {f2, g2, domain} that have one are tried, because each bounds the whole from below.
     """
 
     def __init__(
@@ -54,11 +54,12 @@ class SolutionRegion:
         self.narrow(0, math.inf)
 
     def narrow(self, steps: int, radius: float) -> None:
-        """For models that are sums over so many steps, and |x*| <= radius too is known by now."""
+        """Prepare for models that are sums over so many steps; |x*| <= radius is known too."""
         if radius < self._size:
             self._radius = max(radius, SMALLEST_RADIUS)
-        self._slack = slack = rounding_unit(EPS, int(self._zero.shape[0]))  # of a sum over these
-        # The weights are sums, which round; smaller ones are safe.
+        # the rounding of a sum over these
+        self._slack = slack = rounding_unit(EPS, int(self._zero.shape[0]))
+        # The weights are rounded sums; smaller ones are safe.
         self._safe = 1.0 - slack - EPS * steps
         self._plain: BallRegion | SetRegion = (
             BallRegion(self._size, self._zero, slack, steps)
@@ -72,11 +73,11 @@ class SolutionRegion:
 
     @property
     def _size(self) -> float:
-        """|x| is at most this in all of it."""
+        """A bound on |x| over the region."""
         return min(self._reach, self._radius or math.inf)
 
     def value(self, model: Model, x: Array) -> float:
-        """The model with its penalties at x, less the errors that it may have there."""
+        """The model with its penalties at x, minus its possible errors there."""
         f2, g2 = self._penalties
         value, size = model.at(x)
         if model.upper != 0.0:
@@ -91,7 +92,7 @@ class SolutionRegion:
         square = model.upper * f2.strong_convexity + model.lower * g2.strong_convexity
         if square > 0.0:
             model = model._replace(curvature=model.curvature + self._safe * square)
-        if model.curvature < 0.0:  # a function that is not quite convex: pay for it at once
+        if model.curvature < 0.0:  # not quite convex: account for it first
             paid = model.constant + 0.5 * model.curvature * self._size * self._size
             if not math.isfinite(paid):
                 return Low()
@@ -109,18 +110,18 @@ class SolutionRegion:
 
 @dataclasses.dataclass(frozen=True)
 class BallRegion:
-    """All |x| <= radius, R^n where that is infinite: a matter of lengths."""
+    """The ball |x| <= radius, or R^n if that is infinite: only lengths matter."""
 
     radius: float
     zero: Array
-    slack: float  # of a sum over the variables
-    steps: int  # that a model is the sum of
+    slack: float  # the rounding of a sum over the variables
+    steps: int  # the number of steps that a model sums
 
     def minimum(self, model: Model) -> Low:
         """min of constant - |slope| r + q/2 r² over r <= R."""
         lost = self.slack + 0.5 * EPS * self.steps  # the curvature is a sum over the steps
         q, R, length = model.curvature * (1.0 - lost), self.radius, arrays.norm(model.slope)
-        steepness = length * (1.0 + self.slack) + model.slope_error  # which may point anywhere
+        steepness = length * (1.0 + self.slack) + model.slope_error  # the error may point anywhere
         r = min(steepness / q, R) if q > 0.0 else R
         if not math.isfinite(steepness * r):
             return Low()
@@ -131,21 +132,21 @@ class BallRegion:
 
 @dataclasses.dataclass(frozen=True)
 class SetRegion:
-    """A set Z, and |x| <= radius if that is known: no penalties."""
+    """A set Z, with |x| <= radius if that is known: no penalties."""
 
     domain: Domain
-    reach: float  # |x| is at most this in Z
+    reach: float  # a bound on |x| in Z
     radius: float | None
     zero: Array
-    slack: float  # of a sum over the variables
+    slack: float  # the rounding of a sum over the variables
 
     def minimum(self, model: Model) -> Low:
-        """The best of a projection, of the linear part alone, and of the ball's dual."""
+        """The best of a projection, the linear part alone, and the ball's dual."""
         candidates = [self._by_projection(model, 0.0)] if model.curvature > 0.0 else []
         is_sharp = any(low.is_sharp for low in candidates)
         if math.isfinite(self.reach) and not is_sharp:
             candidates.append(self._at_vertex(model))
-            # Without rounding the first is never the smaller one.
+            # Without rounding, the first is never smaller.
             if model.curvature > 0.0 and candidates[0].value < candidates[1].value:
                 candidates.append(self._at_vertex(self._flattened(model, candidates[0].at)))
         elif not is_sharp and (sides := described(self.domain).sides(self.zero)) is not None:
@@ -167,7 +168,7 @@ class SetRegion:
             squares = arrays.dots((way, way), (center, center))
             gap, farthest = q * arrays.norm(way, squares[0]), arrays.norm(center, squares[1])
         radius = self.radius or 0.0
-        ball = 0.5 * weight * radius * radius  # products, for ** raises where they give inf
+        ball = 0.5 * weight * radius * radius  # a product, because ** raises on overflow
         bent = 0.5 * q * size * size
         # Slope errors move the minimiser: model - e|x| >= value - e|x_min| - e²/(2q). The
         # projection itself errs by a few units of its argument, and so does the evaluation.
@@ -182,7 +183,7 @@ class SetRegion:
         return Low(value, x, is_sharp=weight == 0.0 and 2.0 * lost < bent)
 
     def _in_ball(self, model: Model, radius: float) -> Low:
-        """min over Z with |x| <= radius."""
+        """min over the points of Z with |x| <= radius."""
         exact, paid = model._replace(slope_error=0.0), model.slope_error * radius
 
         def curved(weight: float) -> Low:
@@ -207,8 +208,7 @@ class SetRegion:
     def _flattened(self, model: Model, p: Array) -> Model:
         """A linear minorant: q/2 |x|² >= q <p, x> - q/2 |p|².
 
-        Where q is small relative to the slope, rounding leaves little of a projection, but p is
-        good.
+        If q is small relative to the slope, rounding leaves little of a projection, but p is good.
         """
         q, size = model.curvature, arrays.norm(p)
         rounding = 4.0 * EPS * (arrays.norm(model.slope) + q * size)
@@ -223,7 +223,7 @@ class SetRegion:
     def _at_corner(self, model: Model, low: Array, high: Array) -> Low:
         """min of the linear part over a box with infinite sides: finite if the slope's signs fit.
 
-        The slope error e counts in every coordinate, for |x| <= sum |x_i|.
+        The slope error e counts in every coordinate, because |x| <= sum |x_i|.
         """
         xp = arrays.namespace(self.zero)
         e = model.slope_error + self.slack * arrays.norm(model.slope)
@@ -241,16 +241,16 @@ class SetRegion:
 
 @dataclasses.dataclass(frozen=True)
 class PenalisedRegion:
-    """What f2 and g2 add to a model, with as much of Z and of |x| <= reach as has a joint prox."""
+    """A model with f2 and g2, and as much of Z and |x| <= reach as has a joint prox."""
 
     penalties: Joint
     plain: BallRegion | SetRegion  # for a model in which the penalties have no weight
     reach: float
-    slack: float  # of a sum over the variables
-    safe: float  # a little less than 1: a factor on weights that are sums
+    slack: float  # the rounding of a sum over the variables
+    safe: float  # slightly less than 1: a factor on weights that are sums
 
     def minimum(self, model: Model) -> Low:
-        """min of the model and the penalties with its weights."""
+        """min of the model plus the penalties with its weights."""
         terms = self.penalties.terms(model.upper, model.lower).times(self.safe)
         if not terms.has_norms:
             return self.plain.minimum(model)
@@ -310,7 +310,7 @@ class PenalisedRegion:
         return low._replace(value=low.value - error * error / theta)
 
     def _rise_along(self, direction: Array | None) -> Callable[[Model], float] | None:
-        """How fast a model rises along a direction, with its penalties."""
+        """How fast a model with its penalties rises along a direction."""
         if direction is None:
             return None
         return lambda model: (
@@ -320,12 +320,12 @@ class PenalisedRegion:
 
 
 def _highest(*lows: Low) -> Low:
-    """The best of some lower bounds."""
+    """The largest of some lower bounds."""
     return max(lows, key=lambda low: low.value)
 
 
 def _largest_joint_parts(f2: Penalty, g2: Penalty, domain: Domain) -> Sequence[Joint]:
-    """f2, g2 and the domain together, or else the largest parts of that which have a joint prox."""
+    """f2, g2 and the domain together, or else their largest subsets with a joint prox."""
     found: dict[frozenset[int], Joint] = {}
     for some in ((0, 1, 2), (0, 1), (0, 2), (1, 2), (0,), (1,), (2,)):
         part = frozenset(some)
@@ -345,7 +345,7 @@ def _by_weights(
 ) -> Low:
     """The best of ``curved(weight)``, min of a model + weight/2 (|x|² - radius²).
 
-    The dual of |x| <= radius: any weight is valid, and the best one has |x| = radius.
+    The dual of |x| <= radius: any weight is valid, and the best one gives |x| = radius.
     """
     best = Low()
     for _ in range(WEIGHTS):

@@ -1,4 +1,4 @@
-"""One level in rational arithmetic: a primal active set."""
+"""One level in rational arithmetic, by a primal active-set method."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tiebreak.rational.arithmetic import (
 
 @dataclass(frozen=True)
 class Form:
-    """(½x'Hx + <c, x>) / scale + constant, H and c of integers, H semidefinite."""
+    """(½x'Hx + <c, x>) / scale + constant, with integer H and c, H semidefinite."""
 
-    hessian: tuple[Row, ...]  # of H; none where it is 0
+    hessian: tuple[Row, ...]  # the rows of H; empty if H is 0
     linear: Row
     scale: Fraction
     constant: Fraction = Fraction(0)
@@ -36,7 +36,7 @@ class Form:
         return Vector(found, x.unit)
 
     def value(self, x: Vector) -> Fraction:
-        """At a point."""
+        """The value at a point."""
         half = sum(
             v * product(row, x.numbers) for v, row in zip(x.numbers, self.hessian, strict=False)
         )
@@ -46,24 +46,24 @@ class Form:
 
 @dataclass(frozen=True)
 class Feasible:
-    """{x : rows x <= limits, equal x = values}; of the equations those that are independent."""
+    """{x : rows x <= limits, equal x = values}; only independent equations are kept."""
 
     n: int
     rows: tuple[Row, ...] = ()
     limits: tuple[Fraction, ...] = ()
     equal: tuple[Row, ...] = ()
     values: tuple[Fraction, ...] = ()
-    needed: tuple[int, ...] = field(default=())  # the equations that are independent
+    needed: tuple[int, ...] = field(default=())  # the independent equations
 
     def within(self, equal: Sequence[Row], values: Sequence[Fraction]) -> Feasible:
-        """With more equations."""
+        """The set with more equations."""
         every = (*self.equal, *equal)
         needed = [*self.needed, *range(len(self.equal), len(every))]
         kept = [needed[i] for i in independent([every[i] for i in needed], self.n)]
         return replace(self, equal=every, values=(*self.values, *values), needed=tuple(kept))
 
     def room(self, x: Vector) -> list[int]:
-        """Of each row, times the unit of x and the denominator of its limit."""
+        """The slack of each row, times the unit of x and the denominator of its limit."""
         return [
             v.numerator * x.unit - v.denominator * product(row, x.numbers)
             for row, v in zip(self.rows, self.limits, strict=True)
@@ -77,13 +77,13 @@ class Feasible:
         )
 
     def tight(self, working: Sequence[int]) -> tuple[list[Row], list[Fraction]]:
-        """The equations, and these rows as equations."""
+        """The equations, with these rows as further equations."""
         rows = [*(self.equal[i] for i in self.needed), *(self.rows[i] for i in working)]
         limits = [*(self.values[i] for i in self.needed), *(self.limits[i] for i in working)]
         return rows, limits
 
     def step(self, x: Vector, room: list[int], along: Vector) -> tuple[Fraction, int] | None:
-        """How far x may go, and the first row that ends it; None if none does."""
+        """How far x may move, and the first row that stops it; None if none does."""
         best: tuple[int, int, int] | None = None
         for i, (row, left) in enumerate(zip(self.rows, room, strict=True)):
             rise = product(row, along.numbers) * self.limits[i].denominator
@@ -95,7 +95,7 @@ class Feasible:
 
 
 class Optimum(NamedTuple):
-    """A minimiser, and multipliers that prove it: of rows by number, of all equations."""
+    """A minimiser, and multipliers that prove it: for rows by number, and for all equations."""
 
     x: Vector
     rows: dict[int, Fraction]
@@ -103,10 +103,10 @@ class Optimum(NamedTuple):
 
 
 def minimise(form: Form, Z: Feasible, x: Vector, working: list[int]) -> Optimum:
-    """A minimiser on Z, from a point of Z and independent rows that are tight there.
+    """A minimiser on Z, starting from a point of Z and independent rows that are tight there.
 
-    A primal active set. The row with the most negative multiplier leaves; as long as x stays where
-    it is, the first one does (Bland's rule), so that it cannot go round in circles.
+    A primal active-set method. The row with the most negative multiplier leaves; while x does not
+    move, the first one with a negative multiplier leaves (Bland's rule), so it cannot cycle.
     """
     search = _Search(form, Z, x, working)
     while (found := search.pivot()) is None:
@@ -123,14 +123,14 @@ class _Search:
         self.has_moved = True
 
     def pivot(self) -> Optimum | None:
-        """One step; the optimum once it is reached."""
-        deadline.check(1e6)  # a millisecond at least, so that an end is sure
+        """One step; returns the optimum once it is reached."""
+        deadline.check(1e6)  # at least a millisecond, so that it certainly ends
         n, held = self.Z.n, self.Z.tight(self.working)[0]
         conditions = Conditions(self.form.hessian, held, n)
         slope = self.form.slope(self.x)
         step, pull = conditions.solve(Vector([-v for v in slope.numbers], slope.unit))
         pinned = next((k for k in range(len(held), len(pull.numbers)) if pull.numbers[k]), None)
-        if pinned is not None:  # along a direction without curvature it falls
+        if pinned is not None:  # it decreases along a direction without curvature
             self._go(conditions.along(pinned, 1 if pull.numbers[pinned] > 0 else -1))
             return None
         if any(step.numbers) and self._go(step, Fraction(1)):
@@ -150,10 +150,10 @@ class _Search:
         return None
 
     def _go(self, along: Vector, most: Fraction | None = None) -> bool:
-        """Move, at most so far; does a row end it, which is then in the working set?"""
+        """Move by at most ``most``; returns whether a row stops it, which joins the working set."""
         end = self.Z.step(self.x, self.room, along)
         if end is None and most is None:
-            raise Unproved("a level falls without end")
+            raise Unproved("a level is unbounded below")
         step = most
         if end is not None and (most is None or end[0] < most):
             step = end[0]
@@ -167,9 +167,9 @@ class _Search:
 
 
 class Conditions:
-    """H x + R'y = a, R x = b; R has rows that are independent, and pins where H x and R x stay.
+    """H x + R'y = a, R x = b; R has independent rows, and pins where H and R leave x free.
 
-    Pins are single variables; without them a direction would be open.
+    Pins are single variables; without them, some direction would be free.
     """
 
     def __init__(self, hessian: Sequence[Row], held: Sequence[Row], n: int) -> None:
@@ -183,7 +183,7 @@ class Conditions:
                 self.columns[j][k] = a
 
     def solve(self, a: Vector, b: Vector | None = None) -> tuple[Vector, Vector]:
-        """x and y, each by its own equations where H is 0; b is 0 if None."""
+        """x and y, by separate equations if H is 0; b is 0 if None."""
         n, k = self.n, len(self.rows)
         b = Vector([0] * k) if b is None else b
         if not self.hessian:
@@ -195,7 +195,7 @@ class Conditions:
         return Vector(found.numbers[:n], found.unit), Vector(found.numbers[n:], found.unit)
 
     def along(self, k: int, change: int) -> Vector:
-        """The direction in which row k alone changes, by so much, and no slope does."""
+        """The direction in which only row k changes, by so much, and no slope does."""
         ends = [0] * len(self.rows)
         ends[k] = change
         return self.solve(Vector([0] * self.n), Vector(ends))[0]

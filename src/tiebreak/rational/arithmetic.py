@@ -1,7 +1,7 @@
 """Rational numbers: vectors over one denominator, linear equations, ranks, semidefiniteness.
 
-Floats are integers times powers of two, so that the data of a problem are rational numbers as they
-are. python-flint solves equations where it is installed, otherwise Bareiss's elimination does.
+Floats are integers times powers of two, so the data of a problem are rational numbers as they are.
+python-flint solves equations if it is installed, otherwise Bareiss's elimination does.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 from tiebreak.linalg import deadline
 
-Row = dict[int, int]  # the entries that are not 0, by their columns
+Row = dict[int, int]  # the nonzero entries by column
 SINGULAR = "equations are singular that should not be"
 
 
 class Unproved(Exception):
-    """Nothing is claimed, for the reason that it states."""
+    """Nothing is claimed, for the stated reason."""
 
 
 class Vector(NamedTuple):
@@ -30,7 +30,7 @@ class Vector(NamedTuple):
     unit: int = 1
 
     def reduced(self) -> Vector:
-        """Over the least denominator."""
+        """The vector over its least denominator."""
         common = math.gcd(self.unit, *self.numbers)
         return Vector([v // common for v in self.numbers], self.unit // common)
 
@@ -56,14 +56,14 @@ def product(row: Row, numbers: Sequence[int]) -> int:
 
 
 def as_integers(values: Sequence[float | Fraction]) -> tuple[list[int], Fraction]:
-    """Integers without a common factor and the positive scale with integers = scale values."""
+    """Integers without a common factor, and the positive scale with integers = scale values."""
     exact = over_one_unit([Fraction(v) for v in values])
     common = math.gcd(*exact.numbers) or 1
     return [v // common for v in exact.numbers], Fraction(exact.unit, common)
 
 
 def as_row(values: Sequence[int]) -> Row:
-    """Without its zeros."""
+    """The row without its zeros."""
     return {j: v for j, v in enumerate(values) if v}
 
 
@@ -77,7 +77,7 @@ def flint() -> Any:
 
 
 def solve(rows: Sequence[Row], right: Vector) -> Vector:
-    """x with rows x = right, as many rows as columns; `Unproved` where they are singular."""
+    """x with rows x = right, for a square matrix; `Unproved` if it is singular."""
     n = len(rows)
     if not n:
         return Vector([])
@@ -99,7 +99,7 @@ def solve(rows: Sequence[Row], right: Vector) -> Vector:
 
 
 def _back_substituted(M: list[list[int]]) -> tuple[list[int], int]:
-    """The numbers and the unit of x, of a matrix whose last column is the right side."""
+    """The numbers and the unit of x, for a matrix whose last column is the right side."""
     n = len(M)
     if _eliminate(M) != list(range(n)):
         raise Unproved(SINGULAR)
@@ -111,9 +111,9 @@ def _back_substituted(M: list[list[int]]) -> tuple[list[int], int]:
 
 
 def _eliminate(M: list[list[int]], prime: int = 0) -> list[int]:
-    """Rows in echelon form, in place, and the columns of their pivots; modulo a prime if given.
+    """Bring rows to echelon form in place, modulo a prime if given; returns the pivot columns.
 
-    By Bareiss's elimination without fractions: all divisions leave nothing.
+    By Bareiss's elimination without fractions: all divisions are exact.
     """
     found: list[int] = []
     before = 1
@@ -138,7 +138,7 @@ def _eliminate(M: list[list[int]], prime: int = 0) -> list[int]:
 
 
 def independent(rows: Sequence[Row], n: int) -> list[int]:
-    """The first of the rows that are independent of those before them, modulo a prime."""
+    """The rows that are independent of those before them, modulo a prime."""
     columns: list[Row] = [{} for _ in range(n)]
     for i, row in enumerate(rows):
         for j, a in row.items():
@@ -149,7 +149,7 @@ def independent(rows: Sequence[Row], n: int) -> list[int]:
 def pivot_columns(rows: Sequence[Row], n: int) -> list[int]:
     """The columns that are independent of those before them, modulo a prime.
 
-    That it is too few has a chance of about 1 in 10^16, and then the last check fails.
+    With probability about 10^-16 there are too few, and then the final check fails.
     """
     if not rows or not n:
         return []
@@ -167,7 +167,7 @@ def pivot_columns(rows: Sequence[Row], n: int) -> list[int]:
 
 
 def is_semidefinite(Q: Sequence[Sequence[int]]) -> bool:
-    """Is x'Qx >= 0 for all x, of a symmetric matrix of integers? By LDL' without fractions."""
+    """Is x'Qx >= 0 for all x, for a symmetric integer matrix? By LDL' without fractions."""
     rest, before = [list(row) for row in Q], 1
     while rest:
         deadline.check()

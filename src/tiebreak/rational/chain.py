@@ -1,4 +1,4 @@
-"""Levels in order in rational arithmetic: every value to all digits, with the proof of it."""
+"""Levels in order in rational arithmetic: every value to all digits, with its proof."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ class LevelProof(NamedTuple):
 
     x: list[Fraction]
     rows: list[Fraction]  # of the inequalities of the set, then of the cuts so far
-    equal: list[Fraction]  # of its equations, then of what the levels before have fixed
+    equal: list[Fraction]  # of its equations, then of what the earlier levels have fixed
 
 
 class ChainProof(NamedTuple):
-    """The answer, and for every level its proof.
+    """The answer, and the proof of every level.
 
     All minimisers of a level share its image and the rows that have multipliers: these become
-    equations for the levels after it, the rows first. With a slack the level becomes a row instead.
+    equations for the levels after it, the rows first. With a slack, the level becomes a row
+    instead.
     """
 
     x: list[Fraction]
@@ -45,13 +46,13 @@ class ChainProof(NamedTuple):
 
 
 def certificate(levels: Levels, before: float = math.nan) -> ChainProof | None:
-    """The levels solved and proved; None if exact arithmetic does not get that far in time.
+    """Solve and prove the levels; None if exact arithmetic does not finish in time.
 
-    ``before``: the first level at the start, for a slack that is a share of what it gains.
+    ``before``: the value of the first level at the start, for a slack that is a share of its gain.
 
-    Costs 0.1 * 3 and 0.3 are no tie as they are stored, and are meant as one. Where rounding may
-    have undone a tie the levels are solved in both readings, and nothing is claimed unless the
-    answers agree. Right sides need no second reading: minimisers move as little as they do.
+    Costs 0.1 * 3 and 0.3 are not a tie as stored, but are meant as one. If rounding may have broken
+    a tie, the levels are solved in both readings, and nothing is claimed unless the answers agree.
+    Right sides need no second reading: if they change a little, minimisers do, too.
     """
     work = REACH[flint() is not None].work
     try:
@@ -59,7 +60,7 @@ def certificate(levels: Levels, before: float = math.nan) -> ChainProof | None:
             stored = _Levels(levels)
             found = stored.solve(before)
             if stored.has_doubt:
-                meter.allowed = min(work, meter.spent + work / 8.0)  # some seconds, not more
+                meter.allowed = min(work, meter.spent + work / 8.0)  # a few seconds, no more
                 meant = _Levels(levels, is_tied=True).solve(before)
                 most = 1e-9 * max(1.0, *(abs(float(v)) for v in found.x))
                 pairs = zip(found.x, meant.x, strict=True)
@@ -71,7 +72,7 @@ def certificate(levels: Levels, before: float = math.nan) -> ChainProof | None:
 
 
 def solve_exactly(levels: Levels, before: float) -> ChainSolution | None:
-    """The same as the solution of a chain; x is rounded, once."""
+    """The certificate as the solution of a chain; x is rounded once."""
     found = certificate(levels, before)
     if found is None:
         return None
@@ -80,7 +81,7 @@ def solve_exactly(levels: Levels, before: float) -> ChainSolution | None:
 
 
 class _Levels:
-    """What the levels so far have left; ``is_tied``: multipliers of rounding's size count as 0."""
+    """What the levels so far have left; ``is_tied``: multipliers of the size of rounding are 0."""
 
     def __init__(self, levels: Levels, is_tied: bool = False) -> None:
         n = levels.dimension
@@ -96,7 +97,7 @@ class _Levels:
         self.is_tied, self.has_doubt = is_tied, False
 
     def solve(self, before: float) -> ChainProof:
-        """All levels, then what they leave open by the least norm."""
+        """Solve all levels, then choose by least norm among what they leave open."""
         for number, rule in enumerate(self.rules):
             self._level(number, rule, before)
         assert self.x is not None
@@ -112,7 +113,7 @@ class _Levels:
         return ChainProof(self.x.fractions(), self.proofs, self.found, is_least)
 
     def _check_rank(self, image: Sequence[Row] = ()) -> None:
-        """Equations that depend on each other up to rounding have two readings: no claim."""
+        """Equations that are dependent up to rounding have two readings: nothing is claimed."""
         rows = [*(self.Z.equal[i] for i in self.Z.needed), *image]
         floats = in_floats(rows, [0] * len(rows), self.Z.n)[0]
         if decide_rank(floats, self.epsilon).low < len(independent(rows, self.Z.n)):
@@ -120,17 +121,17 @@ class _Levels:
 
     @property
     def _dimension(self) -> int:
-        """Of what is left to choose."""
+        """The dimension of what is left to choose."""
         return self.Z.n - len(self.Z.needed)
 
     def _solved(self, form: Form, objective: Objective) -> Optimum:
-        """A level on what is left, checked."""
+        """Solve a level on what is left, and check it."""
         if self._dimension or self.x is None:
             found = solve_level(form, objective, self.Z, self.x)
         else:
             found = minimise(form, self.Z, self.x, [])
         if not is_proof(form, self.Z, found):
-            raise Unproved("the conditions of optimality do not hold")
+            raise Unproved("the optimality conditions do not hold")
         self.x = found.x
         return found
 
@@ -144,7 +145,7 @@ class _Levels:
         found = self._solved(form, objective)
         best = form.value(found.x)
         self._price(number, found)
-        slack = Fraction(rule(best, previous))  # as the rule says, which may be anybody's
+        slack = Fraction(rule(best, previous))  # as computed by the rule, which may be user-defined
         self.proofs.append(
             LevelProof(
                 found.x.fractions(),
@@ -184,14 +185,14 @@ class _Levels:
         )
 
     def _price(self, number: int, found: Optimum) -> None:
-        """What the slack of the level before is worth to this one."""
+        """What the slack of the previous level is worth to this one."""
         if number and self.found[-1].held == "cut":
             last = len(self.Z.rows) - 1
             price = float(found.rows.get(last, 0) * self.of_rows[last])
             self.found[-1] = self.found[-1]._replace(price=price)
 
     def _hold(self, number: int, found: Optimum) -> str:
-        """Keep the face and the image of a level; in words."""
+        """Keep the face and the image of a level; returns a description."""
         form, image, _ = self.levels[number]
         self._check_rank(image.rows)
         small = self._of_rounding(form, image.rows, found)
@@ -207,10 +208,10 @@ class _Levels:
         return " and ".join(names) or "nothing"
 
     def _of_rounding(self, form: Form, image: Sequence[Row], found: Optimum) -> set[int]:
-        """Rows whose multipliers are of the size that rounding makes of zero.
+        """Rows whose multipliers are small enough to be rounding errors of zero.
 
-        They are sums that cancel: in each column, of the slope and of what other rows pull. None
-        counts where the minimisers are all points of the image, whatever the multipliers are.
+        They are sums that cancel: in each column, of the slope and the other rows' contributions.
+        None counts if the minimisers are all points with this image, whatever the multipliers are.
         """
         Z, scale = self.Z, form.scale
         others = [*(Z.equal[i] for i in Z.needed), *image]
@@ -238,7 +239,7 @@ class _Levels:
 
 
 def is_proof(form: Form, Z: Feasible, found: Optimum) -> bool:
-    """Do the conditions of optimality hold, as they stand?"""
+    """Do the optimality conditions hold exactly?"""
     if not Z.contains(found.x):
         return False
     room, total = Z.room(found.x), [v / form.scale for v in form.slope(found.x).fractions()]

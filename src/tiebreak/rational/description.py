@@ -1,4 +1,4 @@
-"""Levels and sets as rational numbers, from what they say of themselves; nothing is rounded."""
+"""Levels and sets as rational numbers, from their own descriptions; nothing is rounded."""
 
 from __future__ import annotations
 
@@ -34,22 +34,23 @@ from tiebreak.sets import Domain, described
 
 
 class Reach(NamedTuple):
-    """How far exact arithmetic goes."""
+    """The limits of exact arithmetic."""
 
     variables: int
     digits: int  # variables times the bits of the data
-    entries: int  # of a matrix
-    work: float  # of all pivots together, as `deadline.spend` counts it
+    entries: int  # entries of a matrix
+    work: float  # total work of all pivots, as `deadline.spend` counts it
 
 
-REACH = {True: Reach(200, 8_000, 50_000, 2e9), False: Reach(40, 2_500, 5_000, 1e9)}  # flint or not
-OTHER = "a level is not linear or quadratic, or the set is not one of linear rows"
-NOT_CONVEX = "a quadratic form as it is stored cannot be proved to be semidefinite"
+# with python-flint or without
+REACH = {True: Reach(200, 8_000, 50_000, 2e9), False: Reach(40, 2_500, 5_000, 1e9)}
+OTHER = "a level is not linear or quadratic, or the set is not described by linear rows"
+NOT_CONVEX = "a quadratic form cannot be proved to be semidefinite as stored"
 
 
 @dataclass(frozen=True)
 class IntegerRows:
-    """Rows of integers, each a positive multiple of what was given."""
+    """Rows of integers, each a positive multiple of the given row."""
 
     rows: tuple[Row, ...]
     limits: tuple[Fraction, ...]
@@ -57,7 +58,7 @@ class IntegerRows:
 
 
 def integer_rows(matrix: Any, limits: Sequence[Any]) -> IntegerRows:
-    """Rows of numbers as rows of integers."""
+    """Rows of numbers as integer rows."""
     dense = matrix.toarray() if arrays.is_sparse(matrix) else matrix
     pairs = [as_integers(list(map(float, row))) for row in dense]
     scales = tuple(scale for _, scale in pairs)
@@ -66,7 +67,7 @@ def integer_rows(matrix: Any, limits: Sequence[Any]) -> IntegerRows:
 
 
 def check_reach(n: int, *parts: Any) -> None:
-    """`Unproved` where there are too many variables or entries."""
+    """`Unproved` if there are too many variables or entries."""
     reach = REACH[flint() is not None]
     if n > reach.variables or any(rows.shape[0] * n > reach.entries for rows in parts):
         raise Unproved("there are too many variables or rows for exact arithmetic")
@@ -77,7 +78,7 @@ def check_reach(n: int, *parts: Any) -> None:
 
 
 def _bits(values: Host) -> int:
-    """From the highest bit of the largest number to the lowest one of all."""
+    """The number of bits from the highest of the largest number to the lowest of all."""
     if not values.size:
         return 0
     exponent, digits = binary_digits(values)
@@ -92,7 +93,7 @@ def data_epsilon(h: Function | Penalty) -> float:
 
 
 def feasible_set(domain: Domain, n: int) -> tuple[Feasible, IntegerRows, IntegerRows]:
-    """The set; with its inequalities, and its equations."""
+    """The set with its inequalities and equations."""
     given = described(domain).linear_rows(n)
     if given is None:
         raise Unproved(OTHER)
@@ -103,7 +104,7 @@ def feasible_set(domain: Domain, n: int) -> tuple[Feasible, IntegerRows, Integer
 
 
 class LevelData(NamedTuple):
-    """A level; the rows whose products with x its minimisers share; the same in floating point."""
+    """A level; the rows whose products with x its minimisers share; both in floating point."""
 
     form: Form
     image: IntegerRows
@@ -111,7 +112,7 @@ class LevelData(NamedTuple):
 
 
 def level_data(h: Function | Penalty, n: int) -> LevelData:
-    """What a level says of itself; `Unproved` where that is no quadratic function."""
+    """The description of a level; `Unproved` if it is not a quadratic function."""
     smooth = split(h)[0]
     if smooth is not h:
         raise Unproved(OTHER)
@@ -134,7 +135,7 @@ def level_data(h: Function | Penalty, n: int) -> LevelData:
             image.append(quadratic.rows)
         for tilt in parts.tilts:
             pieces.append(_tilt(tilt.rows, tilt.weights, weight * Fraction(tilt.weight)))
-        if not parts.squares:  # only squares have a constant of their own
+        if not parts.squares:  # only squares have a constant
             zero = np.zeros(n)
             at = zero if part.prototype is None else arrays.like(zero, part.prototype)
             constant = weight * Fraction(float(part.value(at)))
@@ -149,7 +150,7 @@ def level_data(h: Function | Penalty, n: int) -> LevelData:
 
 
 def _parts(part: Function, n: int) -> Parts:
-    """What a function is made of; `Unproved` if that is not quadratic, or not at hand."""
+    """The parts of a function; `Unproved` if it is not quadratic, or not available."""
     matrix = part.matrix
     if matrix is not None:
         if not matrix.is_explicit:
@@ -178,7 +179,7 @@ def _exact_weight(weight: float, is_mean: bool) -> Fraction:
 
 
 def _gram(rows: Host, target: Host, weights: Host, *factors: Any) -> tuple[Any, Fraction]:
-    """weight/2 times the sum of w_i (A x - b)_i², bordered."""
+    """weight/2 times the sum of w_i (A x - b)_i², as a bordered matrix."""
     whole, scale = _integers(np.hstack([rows, -target[:, None]]))
     each, of_weights = _integers(weights)
     total = scale * scale * of_weights
@@ -188,7 +189,7 @@ def _gram(rows: Host, target: Host, weights: Host, *factors: Any) -> tuple[Any, 
 
 
 def _tilt(rows: Host, weights: Host, factor: Fraction) -> tuple[Any, Fraction]:
-    """weight times the sum of the rows, each times its weight, bordered."""
+    """weight times the sum of the rows, each times its weight, as a bordered matrix."""
     (numbers, scale), (each, of_weights) = _integers(rows), _integers(weights)
     n = rows.shape[1]
     bordered = np.zeros((n + 1, n + 1), dtype=object)
@@ -197,7 +198,7 @@ def _tilt(rows: Host, weights: Host, factor: Fraction) -> tuple[Any, Fraction]:
 
 
 def _form(pieces: list[tuple[Any, Fraction]], n: int) -> Form:
-    """The sum of bordered matrices over their scales."""
+    """The sum of bordered matrices divided by their scales."""
     shares = over_one_unit([1 / scale for _, scale in pieces])
     total = sum(
         (share * M for share, (M, _) in zip(shares.numbers, pieces, strict=True)),

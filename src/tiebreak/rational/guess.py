@@ -1,4 +1,4 @@
-"""Where to begin: the active rows of a level as floating point sees them, and an exact point."""
+"""The start: the active rows of a level according to floating point, and an exact point."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tiebreak.linalg.tolerances import TOL
 from tiebreak.rational.active_set import Conditions, Feasible, Form, Optimum, minimise
 from tiebreak.rational.arithmetic import Unproved, Vector, independent, over_one_unit
 
-EMPTY = "no point meets all constraints exactly"
+EMPTY = "no point satisfies all constraints exactly"
 
 
 def solve_level(form: Form, objective: Objective, Z: Feasible, before: Vector | None) -> Optimum:
-    """A minimiser of a level on Z; ``before`` is a point of Z, where one is known.
+    """A minimiser of a level on Z; ``before`` is a point of Z, if one is known.
 
     ``objective`` is the same level in floating point.
     """
@@ -35,7 +35,7 @@ def solve_level(form: Form, objective: Objective, Z: Feasible, before: Vector | 
 
 
 def _with_tight(form: Form, Z: Feasible, working: list[int], at: Host) -> Vector:
-    """The minimiser where these rows are tight, with what is open as it is in floating point."""
+    """The minimiser with these rows tight; free variables keep their floating-point values."""
     rows, limits = Z.tight(working)
     conditions = Conditions(form.hessian, rows, Z.n)
     pinned = [Fraction(float(at[j])) for j in conditions.pins]
@@ -58,7 +58,7 @@ def _towards(
 
 
 def _feasible(Z: Feasible, at: Host) -> Vector:
-    """A point of Z: on the equations next to ``at``, and then with the least violation."""
+    """A point of Z: near ``at`` on the equations, and then with the least violation."""
     x = _with_tight(Form((), {}, Fraction(1)), Z, [], at)
     room = Z.room(x)
     if min(room, default=0) >= 0:
@@ -78,7 +78,7 @@ def _feasible(Z: Feasible, at: Host) -> Vector:
 
 
 def _active_rows(objective: Objective, Z: Feasible) -> tuple[Host, list[int]]:
-    """A minimiser in floating point, and the rows that seem to be tight, the surest first."""
+    """A minimiser in floating point, and the rows that seem tight, the most certain first."""
     E, e = in_floats([Z.equal[i] for i in Z.needed], [Z.values[i] for i in Z.needed], Z.n)
     G, h = in_floats(Z.rows, Z.limits, Z.n)
     cones = (Cone("zero", len(e)),) * bool(len(e)) + (Cone("nonnegative", len(h)),) * bool(len(h))
@@ -95,12 +95,12 @@ def _active_rows(objective: Objective, Z: Feasible) -> tuple[Host, list[int]]:
 
 
 def _support(slope: Host, rows: Host, equal: Host) -> Host:
-    """Which of these rows have multipliers in a solution of as few as possible."""
+    """Which of these rows have multipliers in a solution with as few as possible."""
     from scipy.optimize import nnls
 
     basis = np.linalg.qr(equal.T, mode="complete")[0][:, len(equal) :]
     size = float(np.max(np.abs(slope), initial=0.0)) or 1.0
-    if not rows.shape[0] or not basis.shape[1]:  # on which SciPy's nnls crashes
+    if not rows.shape[0] or not basis.shape[1]:  # SciPy's nnls crashes on these
         return np.zeros(len(rows), dtype=bool)
     try:
         found: Any = nnls((rows @ basis).T, -(slope @ basis) / size)[0]
@@ -110,7 +110,7 @@ def _support(slope: Host, rows: Host, equal: Host) -> Host:
 
 
 def in_floats(rows: Any, limits: Any, n: int) -> tuple[Host, Host]:
-    """Rows in floating point, in units in which the largest entry of each is 1."""
+    """Rows in floating point, scaled so that the largest entry of each is 1."""
     matrix, right = np.zeros((len(rows), n)), np.zeros(len(rows))
     for i, (row, limit) in enumerate(zip(rows, limits, strict=True)):
         size = max(map(abs, row.values()), default=1)

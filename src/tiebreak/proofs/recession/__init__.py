@@ -5,9 +5,9 @@ of Z (x + t d is in Z for every x in Z and t >= 0) with R d = 0, the slope of g 
 
     <c, d> + sum of w_i max(-<m_i, d>, 0)    from below.
 
-If that is at most 0, and <c, d> < 0 or some <m_i, d> is not 0, then g(x + d) < g(x) for every x:
-no x is a minimiser. The same for f among the minimisers of g, along a d that does not change what
-all of them share. This holds for any d, wherever it came from: from the way that a run has gone
+If that is at most 0, and <c, d> < 0 or some <m_i, d> is not 0, then g(x + d) < g(x) for every x: no
+x is a minimiser. This also applies to f among the minimisers of g, along a d that does not change
+what all of them share. It holds for any d, wherever it comes from: from the path of a run
 (`watch`), or from a linear program (`programs`). A d counts only if all of this holds for the
-numbers as they are stored (`level`), rounding errors included (`proof`).
+numbers as stored (`level`), rounding errors included (`proof`).
 """

@@ -1,7 +1,7 @@
-"""Is this a direction along which a level decreases forever, from every point that is left to it?
+"""Is this a direction along which a level decreases forever, from every feasible point?
 
-This is what a status "unbounded" rests on, whoever found the direction: no method and no solver is
-asked here. Everything is decided row by row, with the rounding errors of the row's own terms.
+The status "unbounded" relies on this, however the direction was found: no method or solver is
+trusted here. Everything is decided row by row, with the rounding errors of the row's own terms.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from tiebreak.proofs.recession.proof import proved_direction
 
 
 def is_direction_of_descent(problem: Problem | Levels, level: int, direction: Array) -> bool:
-    """Does a level have no minimiser, because it falls along the direction from everywhere?
+    """Does a level have no minimiser, because it decreases along the direction from everywhere?
 
     Args:
-        problem: the problem as it was given.
-        level: its place in the order, 0 for the first: for a `Problem` 0 is g, 1 is f.
-        direction: of any length; one next to it will do, which has been rounded. It must be a
-            direction of Z (so never on a bounded set) along
-            which no earlier level rises; the level itself has a negative slope far out, or a slope
-            of 0 that it never reaches, because a loss such as log(1 + exp(-t)) changes.
+        problem: the problem as given.
+        level: its index, 0 for the first: for a `Problem`, 0 is g and 1 is f.
+        direction: of any length; it may be rounded, if an exact one is near. It must be a direction
+            of Z (so never on a bounded set) along which no earlier level rises; the level itself
+            has a negative slope far out, or a slope of 0 that it never reaches, because a loss such
+            as log(1 + exp(-t)) changes.
     """
     return settled_direction(problem, level, direction) is not None
 
 
 def settled_direction(problem: Problem | Levels, level: int, direction: Array) -> Host | None:
-    """A direction of descent next to what a solver found of one; None if there is none."""
+    """A direction of descent near the one that a solver found; None if there is none."""
     found, d = level_of(problem, level, len(direction)), host(direction)
     if found is None or not (d.any() and np.isfinite(d).all()):
         return None
@@ -55,9 +55,9 @@ def level_of(problem: Problem | Levels, level: int, n: int) -> RecessionLevel | 
 
 
 def as_meant(level: RecessionLevel, d: Host) -> Iterator[Host]:
-    """A solver's direction as it may be meant: whole numbers, products that are 0, or as it is.
+    """What a solver's direction may stand for: whole numbers, products that are 0, or itself.
 
-    Entries that are small beside others are no rounding errors where variables have other units.
+    Small entries need not be rounding errors, because variables may have different units.
     """
     given, d = d, d / float(np.max(np.abs(d)))
     d = np.where(np.abs(d) <= TOL.solver, 0.0, d)

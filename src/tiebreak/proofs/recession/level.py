@@ -1,4 +1,4 @@
-"""A level as its rows and linear term, the cone of the directions of Z, and products with them."""
+"""A level as its rows and linear term, the recession cone of Z, and products with directions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tiebreak.sets.descriptions import stacked
 class RecessionCone:
     """The directions of Z: {d : low <= d <= high, rows d <= 0, |A d| <= <c, d>}.
 
-    The bounds are 0 or infinite. Of sets that are not known here ``is_known`` is False.
+    The bounds are 0 or infinite. ``is_known`` is False for sets that are not known here.
     """
 
     curves: list[tuple[HostRows, HostRows]]  # A and c of every second-order cone
@@ -43,14 +43,14 @@ class RecessionCone:
         self.is_space: bool = self.is_known and bool(is_free) and not self.rows.shape[0]
 
     def within(self, rows: HostRows) -> RecessionCone:
-        """Those of its directions with rows d <= 0."""
+        """The directions in it with rows d <= 0."""
         found = copy(self)
         found.rows = HostRows(stacked([self.rows.entries, rows.entries], len(self.low)))
         found.is_space = False
         return found
 
     def is_inside_curves(self, d: Host, reach: float) -> bool:
-        """Are all within ``reach`` of d directions of the second-order cones, to rounding?"""
+        """Are all points within ``reach`` of d directions of the second-order cones?"""
         is_inside = True
         for rows, c in self.curves:
             image, most = rows.along(d), c.along(d)
@@ -59,7 +59,7 @@ class RecessionCone:
         return is_inside
 
     def nearest(self, d: Host) -> Host:
-        """d with what is in the way of its signs taken away."""
+        """d without the entries whose signs are not allowed."""
         return np.clip(d, self.low, self.high) if self._project is None else self._project(d)
 
 
@@ -68,26 +68,27 @@ class LinearTerm(NamedTuple):
 
     c: Host
     size: float = 0.0  # the sum of their lengths, which may cancel in c
-    is_exact: bool = True  # was nothing rounded in c?
+    is_exact: bool = True  # is c free of rounding?
 
     def plus(self, weight: float, c: Host) -> LinearTerm:
-        """This and one more term."""
+        """This plus one more term."""
         more, is_exact = weight * c, self.size == 0.0 and is_power_of_two(weight)
         return LinearTerm(self.c + more, self.size + norm(more), is_exact) if c.any() else self
 
 
 class RecessionLevel(NamedTuple):
-    """What a level is made of, as far as directions go, and the directions of Z."""
+    """The parts of a level that matter for directions, and the directions of Z."""
 
     cone: RecessionCone
-    fixed: list[HostRows]  # whose products with d must be 0
-    losses: list[LossRows]  # that fall, or grow, along their rows
+    fixed: list[HostRows]  # rows whose products with d must be 0
+    losses: list[LossRows]  # losses that fall, or grow, along their rows
     linear: LinearTerm
-    hidden: list[Callable[[Host], bool]]  # of losses whose rows are not at hand: do they all fall?
+    # for losses whose rows are not available: do they all fall?
+    hidden: list[Callable[[Host], bool]]
 
     @classmethod
     def of(cls, h: Function | Penalty, cone: RecessionCone) -> RecessionLevel | None:
-        """h in parts; None if it is not known what it is made of."""
+        """h in parts; None if they are not known."""
         found = cls(cone, [], [], LinearTerm(np.zeros(len(cone.low))), [])
         smooth, penalty = split(h if isinstance(h, Penalty) else h.bare)
         far = penalty.far_rows(len(cone.low))
@@ -120,18 +121,18 @@ class RecessionLevel(NamedTuple):
     def has_tails(self) -> bool:
         """Is there a loss that may decrease forever and stay above its infimum?
 
-        Without one a level on a polyhedron is piecewise linear and quadratic, or a norm: if it is
+        Without one, a level on a polyhedron is piecewise linear and quadratic, or a norm: if it is
         bounded below, it has a minimum (Frank and Wolfe).
         """
         return any(loss.tail for loss in self.losses) or bool(self.hidden)
 
     @property
     def can_fall(self) -> bool:
-        """Is there anything but squares and norms?"""
+        """Is there anything besides squares and norms?"""
         return self.has_tails or self.linear.size > 0.0
 
     def single_variables(self) -> list[Host]:
-        """A direction that changes one variable only, such as a category with one label."""
+        """A direction that changes only one variable, such as a category with a single label."""
         n, c = len(self.linear.c), self.linear.c
         if self.hidden:
             return []
@@ -151,11 +152,11 @@ class RecessionLevel(NamedTuple):
         return [d] if up[j] or down[j] else []
 
     def after(self, before: Sequence[RecessionLevel]) -> RecessionLevel | None:
-        """This level among the minimisers of others; None if too little is known of these.
+        """This level among the minimisers of others; None if too little is known about them.
 
-        They are { x in Z : level_j(x) <= v_j }, which has the directions of Z along which no slope
-        of a level_j far out is positive, with a slack or without. Losses with a tail do not change
-        at all among minimisers, and nothing does that a linear term might outweigh.
+        They are { x in Z : level_j(x) <= v_j }, whose directions are those of Z along which no
+        level_j has a positive slope far out, with or without slack. Losses with a tail do not
+        change among minimisers, nor does anything that a linear term might outweigh.
         """
         fixed, cone = [*self.fixed], self.cone
         for level in before:
@@ -172,5 +173,5 @@ class RecessionLevel(NamedTuple):
 
 
 def is_power_of_two(weight: float) -> bool:
-    """So that multiplying by it rounds nothing?"""
+    """Is multiplying by it free of rounding?"""
     return math.frexp(weight)[0] == 0.5

@@ -1,4 +1,4 @@
-"""All directions at once, by linear programs (HiGHS), and the Newton step that may spare them."""
+"""All directions at once, by linear programs (HiGHS), and the Newton step that may save them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tiebreak.proofs.recession.direction import as_meant, level_of
 from tiebreak.proofs.recession.level import RecessionLevel
 from tiebreak.proofs.recession.proof import proved_direction
 
-LONG = 2**28  # multiplications of a factorisation: beyond this a linear program takes minutes
-ROUGH = 0.5  # of a margin: if it changes by less than 1, second derivatives say something there
-LEAST = float(np.finfo(float).tiny)  # in the place of 0 below a fraction bar
+LONG = 2**28  # multiplications of a factorisation: beyond this, a linear program takes minutes
+ROUGH = 0.5  # of a margin: if it changes by less than 1, second derivatives still say something
+LEAST = float(np.finfo(float).tiny)  # replaces 0 in denominators
 HARDLY_FALLS = "whether {} is not determined: it hardly falls, if at all"
 
 
@@ -37,7 +37,7 @@ class Recession(NamedTuple):
 def recession(problem: Problem, level: int, n: int) -> Recession:
     """Does a level of a problem decrease forever (0: g, 1: f among the minimisers of g)?
 
-    Not certain: a linear program sees such a direction, and rounding decides whether it is one.
+    Not certain: a linear program finds such a direction, but rounding decides whether it is one.
     """
     found, is_certain = level_of(problem, level, n), True
     if found is None or found.cone.curves:
@@ -50,14 +50,14 @@ def recession(problem: Problem, level: int, n: int) -> Recession:
 
 
 def is_long(level: RecessionLevel) -> bool:
-    """Does a linear program with so many numbers take minutes?"""
+    """Would a linear program with so many numbers take minutes?"""
     return sum(rows.stored for rows in level.all_rows) * level.side > LONG
 
 
 def candidates(level: RecessionLevel) -> Iterator[Host]:
-    """Directions along which the level may fall, by linear programs.
+    """Directions along which the level may decrease, by linear programs.
 
-    Where there is one at all, one of these is close to one.
+    If there is any, one of these is close to one.
     """
     if level.hidden or not (level.has_tails or level.linear.c.any()):
         return
@@ -75,9 +75,9 @@ def candidates(level: RecessionLevel) -> Iterator[Host]:
 
 
 def _in_own_units(level: RecessionLevel) -> tuple[RecessionLevel, Host | None]:
-    """The level in u, x = W u, where its rows have orthonormal columns: no fall is slow there.
+    """The level in u with x = W u, where its rows have orthonormal columns: no descent is slow.
 
-    Only on R^n, and where that does not take long; otherwise the level itself and None.
+    Only on R^n, and only if it is quick; otherwise the level itself and None.
     """
     n = len(level.linear.c)
     if not level.cone.is_space or n > QUICK_SIDE or is_long(level):
@@ -102,10 +102,10 @@ def _in_own_units(level: RecessionLevel) -> tuple[RecessionLevel, Host | None]:
 
 
 def _common(level: RecessionLevel, other: RecessionLevel) -> Host:
-    """The direction in own units along which all products are closest to their rows' lengths.
+    """The direction, in scaled units, along which all products are closest to their rows' lengths.
 
-    By least squares: the columns are orthonormal there. Where all losses fall along it, as where
-    there are more variables than examples, no linear program is needed.
+    By least squares: the columns are orthonormal there. If all losses decrease along it, for
+    example because there are more variables than examples, no linear program is needed.
     """
     pairs = zip(level.losses, other.losses, strict=True)
     sums = (own.rows.entries.T @ (1.0 / np.maximum(loss.rows.sizes, LEAST)) for loss, own in pairs)
@@ -113,7 +113,7 @@ def _common(level: RecessionLevel, other: RecessionLevel) -> Host:
 
 
 def _projections(level: RecessionLevel) -> Iterator[Host]:
-    """On R^n, where there is only a linear term: against it, as far as nothing holds it."""
+    """On R^n with only a linear term: its negative, projected onto what nothing holds."""
     c = level.linear.c
     E = np.vstack([np.zeros((0, len(c))), *(r.some(np.ones(r.shape[0])) for r in level.fixed)])
     d = -c / norm(c)
@@ -129,7 +129,7 @@ def _programs(level: RecessionLevel) -> Iterator[Host]:
     n, cone = len(level.linear.c), level.cone
     fixed, moved = _stacked(level.fixed, n), _stacked([loss.rows for loss in level.losses], n)
     within = _stacked([cone.rows], n)
-    # In powers of two: columns of the same size, then rows.
+    # By powers of two: columns of equal size, then rows.
     every = [fixed, moved, within, sp.csr_array(level.linear.c[None])]
     tops = _largest(sp.vstack(every, format="csr"), 0)
     column = _powers(tops)
@@ -158,7 +158,7 @@ def _programs(level: RecessionLevel) -> Iterator[Host]:
     if not c.any():
         found = [*solved(-total, sp.vstack([-moved, within], format="csr"), bounds, TOL.solver)]
         yield from found
-        if found:  # once more, for a direction along which all losses that can fall do so clearly
+        if found:  # again, for a direction along which all losses that can decrease clearly do
             rows = sp.vstack([sp.hstack([-moved, one]), sp.hstack([within, more])], format="csr")
             box = np.vstack([np.stack([cone.low, cone.high], 1), np.tile([0.0, 1.0], (m, 1))])
             yield from solved(np.append(np.zeros(n), -np.ones(m)), rows, box, TOL.solver)
@@ -171,14 +171,14 @@ def _programs(level: RecessionLevel) -> Iterator[Host]:
     box = np.vstack([bounds, np.tile([0.0, math.inf], (m, 1))])
     box[n:, 1][is_hard] = 0.0
     yield from solved(cost, rows, box, TOL.accurate)
-    if m:  # where the slope is 0 at best, something must move
+    if m:  # if the slope is 0 at best, something must move
         box[n:, 1] = np.where(is_hard, 0.0, float(n))
         flat = sp.vstack([rows, sp.csr_array(cost[None])], format="csr")
         yield from solved(-np.concatenate([total, 2.0 * np.ones(m)]), flat, box, TOL.solver)
 
 
 def _stacked(rows: Sequence[HostRows], n: int) -> Any:
-    """All of them in one sparse matrix."""
+    """All rows in one sparse matrix."""
     import scipy.sparse as sp
 
     empty = sp.csr_array((0, n))
@@ -191,12 +191,12 @@ def _largest(rows: Any, axis: int) -> Host:
 
 
 def _powers(tops: Host) -> Host:
-    """The powers of two that bring numbers to the size of 1."""
+    """Powers of two that scale numbers to about 1."""
     return np.ldexp(1.0, -np.frexp(np.where(tops > 0.0, tops, 1.0))[1])
 
 
 def _scaled_rows(rows: Any) -> tuple[Any, Host]:
-    """The rows with entries of the size of 1, by powers of two, and what they were scaled by."""
+    """The rows scaled by powers of two to entries of about 1, and the scales."""
     import scipy.sparse as sp
 
     scale = _powers(_largest(rows, 1))
@@ -207,9 +207,9 @@ def has_minimum_near(level: RecessionLevel, x: Host, slope: Host) -> bool:
     """Does a Newton step from x, where this is the slope, show that there is a minimiser?
 
     On R^n. With v the step, theta_i = w_i p_i (1 - (1 - p_i) <m_i, v>) are slopes of the losses
-    that balance the squares and the linear term; where no margin changes by 1 all of them are
-    positive, and then there is no direction (Stiemke). Rounding errors are left aside: this
-    proves nothing to anybody, it spares a linear program.
+    that balance the squares and the linear term; if no margin changes by 1, all of them are
+    positive, and then there is no direction (Stiemke). Rounding errors are ignored: this is not a
+    proof, but saves a linear program.
     """
     n = len(x)
     if level.hidden or not (level.cone.is_space and n <= QUICK_SIDE):

@@ -1,4 +1,4 @@
-"""The proof that a level falls along a direction, rounding errors included."""
+"""The proof that a level decreases along a direction, rounding errors included."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tiebreak.proofs.recession.level import RecessionLevel, is_power_of_two
 
 
 def proved_direction(level: RecessionLevel, d: Host) -> Host | None:
-    """d, or what is left of it in the cone, where this level is proved to fall along it.
+    """d, or its part in the cone, if this level is proved to decrease along it.
 
-    Products that are 0 but for rounding are taken to be 0, if all of them are at some d' near d:
-    see `_distance_to_zeros`. All the others must keep their signs as far away as that.
+    Products that are 0 up to rounding are taken as 0 if all of them vanish at some d' near d: see
+    `_distance_to_zeros`. All others must keep their signs within that distance.
     """
     d = level.cone.nearest(d)
     top = float(np.max(np.abs(d), initial=0.0))
@@ -42,11 +42,11 @@ class _Products:
         self._cone = level.cone.rows.along(d)
         self._linear = HostRows(level.linear.c[None]).along(d)
         self._steepest = level.linear.size * norm(d)
-        # Is the linear term 0 along d but for rounding?
+        # Is the linear term 0 along d up to rounding?
         self._is_flat = abs(self._linear.product[0]) <= TOL.touching * self._steepest
 
     def prove_a_fall(self) -> bool:
-        """Does the level fall along d, or along some d' so near that nothing tells them apart?"""
+        """Does the level decrease along d, or along some d' that is indistinguishably near?"""
         reach = self._distance_to_zeros()
         if not (math.isfinite(reach) and self._is_in_cone(reach)):
             return False
@@ -65,7 +65,7 @@ class _Products:
         return is_zero or slope + error < -TOL.touching * self._steepest
 
     def _is_in_cone(self, reach: float) -> bool:
-        """Are all within ``reach`` of d, with the same zeros, directions of Z?"""
+        """Are all points within ``reach`` of d, with the same zeros, directions of Z?"""
         d, cone = np.abs(self._d), self._level.cone
         bounded = (cone.low == 0.0) | (cone.high == 0.0)
         signs = self._cone.signs(reach)
@@ -93,10 +93,10 @@ class _Products:
         return slope, error
 
     def _distance_to_zeros(self) -> float:
-        """A bound on |d' - d| for some d' where all that is meant to be 0 is 0; inf: not known.
+        """A bound on |d' - d| for some d' with all the intended zeros; inf if not known.
 
-        With E these rows and r their rank, confirmed, that is |E d|/sigma_r at most. Entries of d
-        that are 0 stay 0.
+        With E these rows and r their confirmed rank, it is at most |E d|/sigma_r. Zero entries of d
+        stay 0.
         """
         d, length, linear = self._d, norm(self._d), self._linear
         if any(

@@ -1,4 +1,4 @@
-"""Watches a run for a direction along which a level decreases forever, and says which was found."""
+"""Watches a run for a direction along which a level decreases forever, and reports which."""
 
 from __future__ import annotations
 
@@ -20,24 +20,25 @@ from tiebreak.proofs.recession.programs import candidates, has_minimum_near, is_
 from tiebreak.proofs.recession.proof import proved_direction
 
 FIRST_PROGRAM, STEPS_PER_SIDE = 32, 4  # steps before a linear program, and per row or column of it
-DOUBLINGS, FALLING = 4, 0.75  # so often the way to x is doubled, and g falls at least to this share
+# the path to x is doubled this often, and g must fall at least to this share each time
+DOUBLINGS, FALLING = 4, 0.75
 
-LOWER = "g has no minimiser: it falls"
-UPPER = "f has no minimum over the minimisers of g: it falls"
-DOUBT = "whether {} has a minimiser is not determined: it still falls far beyond x,"
+LOWER = "g has no minimiser: it decreases"
+UPPER = "f has no minimum over the minimisers of g: it decreases"
+DOUBT = "whether {} has a minimiser is not determined: it still decreases far beyond x,"
 
 
 @in_files("NoMinimum")
 class NoMinimum(NamedTuple):
-    """A level decreases forever along ``direction``, which has length 1; findings of a run."""
+    """A level decreases forever along ``direction``, which has length 1; found during a run."""
 
     level: str  # "upper" or "lower"
     direction: Array
-    is_proved: bool = True  # False: only seen, for g is nothing but callables
+    is_proved: bool = True  # False: only observed, because g is given by callables
     dimension: int | None = None
 
     def sentence(self, names: Sequence[Any] | None) -> str:
-        """For the message, with the names of the variables if they are known."""
+        """The sentence for the message, with the names of the variables if they are known."""
         d = host(self.direction)
         largest = np.argsort(-np.abs(d), kind="stable")[:3]
         called = {i: f"x[{i}]" if names is None else str(names[i]) for i in largest}
@@ -48,16 +49,16 @@ class NoMinimum(NamedTuple):
         return f"{what} along the direction {entries}{more}"
 
     def lines(self) -> list[tuple[str, str]]:
-        """Nothing but the message."""
+        """No lines besides the message."""
         return []
 
 
 class RecessionWatch:
     """Watches a method at work on a problem for such directions.
 
-    At little cost: at steps that are powers of two the way that the run has gone is tried as a
-    direction, which costs one product. Once, when the run has cost as much as that or is about
-    to end with a success, a linear program decides on all directions at once.
+    It is cheap: at steps that are powers of two, the path of the run so far is tried as a
+    direction, which costs one product. Once, when the run has cost as much as a linear program or
+    is about to end with a success, that program decides about all directions at once.
     """
 
     def __init__(self, problem: Problem, x0: Array) -> None:
@@ -65,14 +66,14 @@ class RecessionWatch:
 
     @cached_property
     def _can_fall(self) -> bool:
-        """May g decrease forever, as far as the set, its penalty and its curvature say?"""
+        """May g decrease forever, as far as the set, its penalty and its curvature tell?"""
         g, penalty = self._problem.smooth_parts[1], self._problem.penalties[1].terms
         is_held = self._problem.is_bounded or penalty.penalised(int(self._x0.shape[0])).all()
         return not (is_held or g.strong_convexity > 0.0)
 
     @cached_property
     def _levels(self) -> dict[str, RecessionLevel]:
-        """Those of which it is open whether they fall."""
+        """The levels that may still turn out to decrease forever."""
         n = int(self._x0.shape[0])
         found = [level_of(self._problem, level, n) if self._can_fall else None for level in (0, 1)]
         if found[0] is None or found[0].cone.curves:
@@ -88,10 +89,10 @@ class RecessionWatch:
         seconds: float = math.inf,
         is_success: bool = False,
     ) -> NoMinimum | None:
-        """At a step on the way: is there no minimum?
+        """During the run: is there no minimum?
 
-        ``gaps`` are the proved ones of both levels, inf if nothing is: quadratics that are
-        bounded below have a minimum. A linear program may take ``seconds``.
+        ``gaps`` are the proved gaps of both levels, or inf: quadratics that are bounded below have
+        a minimum. A linear program may take ``seconds``.
         """
         if step < self._next:
             return None
@@ -129,9 +130,9 @@ class RecessionWatch:
         return found or self._settle(seconds, is_success)
 
     def _still_falls(self, x: Array) -> NoMinimum | None:
-        """Does g, of which only values are known, fall and fall along the way that led to x?
+        """Does g, known only by values, keep decreasing along the path that led to x?
 
-        That proves nothing. But a success says that there is a minimiser close to x.
+        That proves nothing, but a success claims that there is a minimiser close to x.
         """
         g, d = self._problem.smooth_parts[1], x - self._x0
         length, value = arrays.norm(d), g.value(x)
@@ -140,15 +141,15 @@ class RecessionWatch:
         for k in range(DOUBLINGS):
             before, far = value, x + 2.0**k * d
             value = g.value(far)
-            # A value below 0 may be anything; where it is rounding it does not fall to a share.
+            # A negative value says nothing; one that is rounding does not fall to a share.
             if not (0.0 < value <= FALLING * before and self._problem.domain.contains(far)):
                 return None
         return NoMinimum("lower", d / length, is_proved=False)
 
     def _settle(self, seconds: float, is_success: bool = False) -> NoMinimum | None:
-        """All directions at once, by linear programs, where there are not too many numbers.
+        """Decide about all directions at once, by linear programs, if these are not too large.
 
-        A success needs more than that no direction is proved: none may be seen.
+        A success needs more than that no direction is proved: none may be found at all.
         """
         if not seconds > 0.0:
             return None
