@@ -67,16 +67,17 @@ def from_pages() -> Iterator[Sentence]:
 
 
 def comments(text: str) -> Iterator[tuple[int, str]]:
-    """Each comment with its first line; comments on consecutive lines of their own are one."""
+    """Each comment with its line; whole lines of comments are one, others follow their code."""
     last, line, words = -1, 0, ""
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT and not re.match(r"# (noqa|type:)", token.string):
+        if token.type == tokenize.COMMENT and not re.match(r"# (noqa|type:|fmt:)", token.string):
             said, (row, _) = token.string.lstrip("#").strip(), token.start
-            if row == last + 1 and token.line.lstrip().startswith("#"):
+            code = token.line[: token.start[1]].strip()
+            if row == last + 1 and not code:
                 words += "\n" + said
             else:
                 yield line, words
-                line, words = row, said
+                line, words = row, f"{code}  # {said}" if code else said
             last = row
     yield line, words
 

@@ -30,7 +30,8 @@ INDEX = ("", "Unnamed: 0")  # what pandas calls the index when it writes it as a
 BROKEN = (ValueError, OverflowError, MemoryError, RecursionError)
 
 Reader = Callable[[Path, str], Any]  # a path, and which of its arrays or columns
-Converters = dict[int | str, Callable[[str], float]]  # for the columns of a .csv file
+# functions that read the columns of a .csv file
+Converters = dict[int | str, Callable[[str], float]]
 
 
 def read_array(name: str | Path, *, matrix: bool = False) -> Any:
@@ -152,7 +153,7 @@ def _csv(path: Path, pick: str) -> Any:
         if not lines:
             raise ValueError(f"{path} is empty: it holds no numbers")
         width = len(next(_rows(lines))[1])
-        if len(names) != width:  # it read no numbers, or a line of words
+        if len(names) != width:  # no numbers were read, or a line of words
             names = [str(i) for i in range(width)]
         columns = _columns(path, names, pick)
         table = _table(path, lines, columns, width)

@@ -132,7 +132,7 @@ def mixed(p: Point, q: Point, weight: float) -> Point:
 
 
 class _ByName:
-    """Says what to write to somebody who does not name the two levels."""
+    """Explains the right call if the two levels are not given by name."""
 
     def __new__(cls, *unnamed: object, **named: object) -> Self:
         lacking = [name for name in ("upper", "lower") if named and name not in named]

@@ -97,7 +97,7 @@ Table = dict[str, Any]
 
 
 class Files(NamedTuple):
-    """Where the files beside this one are, and the linear program that is the domain, if any."""
+    """The folder of this file, and the linear program that is the domain, if any."""
 
     folder: Path
     model: LinearModel | None = None
@@ -153,7 +153,7 @@ def _check_top(content: Table) -> None:
                 f"there is no key {name!r} outside the tables; the only known one is radius"
             )
     if isinstance(content.get("domain"), str) and "level" not in content:
-        raise ValueError("a domain from a file needs [[level]], once for each objective")
+        raise ValueError("a domain from a file needs [[level]] for each objective")
     for name in LEVELS:
         if name not in content and "level" not in content:
             raise ValueError(f"the table [{name}] is missing")
@@ -311,7 +311,7 @@ def _check_keys(name: str, table: Table, known: Iterable[str]) -> None:
 
 
 def _array(name: str, key: str, value: object, files: Files) -> Any:
-    """An array argument: a string is a file beside this one, a table has the names of variables."""
+    """An array argument: a string is a file in this folder, a table maps names to numbers."""
     if isinstance(value, dict) and files.model is not None:
         try:
             return files.model.vector(value)

@@ -121,7 +121,7 @@ class ResultReader(Reader):
         about = content["about_problem"]
         hints = (int | None, list[str], list[str])
         _check("Result", about, dict(zip(ABOUT, hints, strict=True)))
-        result = object.__new__(Result)  # it may have no problem
+        result = object.__new__(Result)  # the file may hold no problem
         trace = Trace([Row(*row) for row in rows])
         vars(result).update(parts, is_loaded=True, trace=trace, **about)
         if content["problem"] is not None:

@@ -283,7 +283,7 @@ def first_iteration(enough: Callable[[int], bool]) -> int:
         if high >= 2**200:
             raise ValueError("no number of iterations up to 2^200 is enough")
         high *= 2
-    low = high // 2  # not enough, or 0
+    low = high // 2  # this many are not enough, or it is 0
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)

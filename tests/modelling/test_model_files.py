@@ -213,8 +213,8 @@ def test_free_rows_of_lp_files_are_objectives_and_maximisation_is_respected(tmp_
     [
         ("p.lp", LP + "", None),
         ("p.lp", LP.replace("end", "general\n b\nend"), "must have continuous variables only, got 1 that may not take all values, such as 'b'"),
-        ("p.lp", LP.replace("+ 4", "+ [ a^2 ] / 2"), "must have a linear objective; give Quadratic(Q, c) as a level of its own, got a quadratic one"),
-        ("p.mps", "hello\nworld\n", "is no MPS file that HiGHS can read"),
+        ("p.lp", LP.replace("+ 4", "+ [ a^2 ] / 2"), "must have a linear objective; give Quadratic(Q, c) as a separate level, got a quadratic one"),
+        ("p.mps", "hello\nworld\n", "cannot be read by HiGHS as MPS"),
         ("p.txt", LP, "path must end with .mps or .lp"),
     ],
 )  # fmt: skip
@@ -236,7 +236,7 @@ def test_what_is_no_linear_program_gets_one_sentence(tmp_path, name, text, sente
         (LEVELS.replace("plan.mps", "plan.xml"), "domain must be a table, or a file that ends with .mps or .lp, got 'plan.xml'"),
         (LEVELS.replace('objective = "cost"', 'objective = "cost"\nc = [1.0]'), "[level 1] objective excludes the key 'c'"),
         (LEVELS.replace('domain = "plan.mps"', ""), '[level 1] objective needs a domain from a file, such as domain = "plan.mps"'),
-        ('domain = "plan.mps"\n', "a domain from a file needs [[level]], once for each objective"),
+        ('domain = "plan.mps"\n', "a domain from a file needs [[level]] for each objective"),
     ],
 )  # fmt: skip
 def test_wrong_level_files_of_models_get_one_sentence(plan, tmp_path, text, sentence):

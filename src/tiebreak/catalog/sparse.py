@@ -14,7 +14,7 @@ from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 
 DRAWS = 20  # how often a problem is redrawn before its shape is rejected
-LIMIT = 0.9  # of |A_G'y| where x* is zero; far enough below 1 for rounding
+LIMIT = 0.9  # limit on |A_G'y| where x* is zero; far enough below 1 for rounding
 
 
 def basis_pursuit(

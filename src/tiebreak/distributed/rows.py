@@ -133,7 +133,7 @@ class RemoteRows:
 
     def __init__(self, times: Any, rows: slice, is_transposed: bool = False) -> None:
         self._times, self._rows, self._is_transposed = times, rows, is_transposed
-        self.shape = (rows.stop - rows.start,)  # as far as anything needs it
+        self.shape = (rows.stop - rows.start,)  # only the number of rows is ever needed
 
     def __matmul__(self, v: Array) -> Array:
         import ray
@@ -161,7 +161,7 @@ class Rows(Matrix):
     ) -> None:
         self.kind, self.traffic = kind.__name__, Traffic()
         ray = _ray(self.kind)
-        self._lock = threading.Lock()  # for everything that changes from round to round
+        self._lock = threading.Lock()  # protects everything that changes from round to round
         # Mixtures kept to recognise a point to be multiplied again: a step makes fewer.
         self._recent = deque[Remote](maxlen=8)
         self._kept: WeakValueDictionary[int, Remote] = WeakValueDictionary()
@@ -362,7 +362,7 @@ class Rows(Matrix):
 
 def _in_order(images: Sequence[Remote]) -> list[Remote]:
     """The images and what they are mixed from: kept ones, new points, mixtures in order."""
-    found: dict[int, Remote] = {}  # in the order of a walk that ends with the mixture itself
+    found: dict[int, Remote] = {}  # ordered by a walk that ends with the mixture itself
     stack = list(reversed(images))
     while stack:
         image = stack[-1]

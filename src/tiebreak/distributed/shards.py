@@ -193,7 +193,7 @@ class Worker:
 
     def __init__(
         self,
-        kind: str | type[LinearLoss],  # or its keyword
+        kind: str | type[LinearLoss],  # a class, or its keyword
         sources: dict[int, Source],
         target: str | None = None,
         weights: str | None = None,

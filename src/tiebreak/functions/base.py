@@ -40,7 +40,7 @@ class Minorant(NamedTuple):
     at: Array
     value: float
     slope: Array
-    size: float = 0.0  # in a sum: the sum of its parts' sizes, which may cancel in the value
+    size: float = 0.0  # for a sum, the sum of its parts' sizes, which may cancel in the value
     # If the image was mixed from others: the mixture of their lengths. The image errs by a few
     # units of that, which may be far more than the length of the point. None: multiplied, so |at|.
     reach: Any = None
@@ -105,9 +105,9 @@ class PendingEvaluation:
 class Squares(NamedTuple):
     """scale/2 times the sum of weights_i (rows x - target)_i², with the user's numbers."""
 
-    rows: Any  # a matrix; None: the variables themselves
-    target: Any  # one for each row; None: 0
-    weights: Any = None  # of the rows; None: all are 1
+    rows: Any  # a matrix, or None for the variables themselves
+    target: Any  # one entry per row, or None for 0
+    weights: Any = None  # one per row, or None if all are 1
     scale: float = 1.0
 
 

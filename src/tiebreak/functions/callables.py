@@ -20,7 +20,7 @@ class StartSizes(NamedTuple):
 
     value: float = 0.0
     slope: float = 0.0
-    change: float = 0.0  # of the slope, per length
+    change: float = 0.0  # how fast the slope changes per unit of length
 
 
 class Smooth(SmoothFunction, keyword=""):
@@ -102,7 +102,8 @@ class Smooth(SmoothFunction, keyword=""):
     def gradient(self, x: Array) -> Array:
         slope = self._gradient(arrays.own(x, x))
         if isinstance(slope, list | tuple):
-            with contextlib.suppress(TypeError, ValueError):  # then the caller reports what it is
+            # if this fails, the caller reports what it got
+            with contextlib.suppress(TypeError, ValueError):
                 slope = np.asarray(slope, dtype=np.float64)
         if not (arrays.is_array(slope) and arrays.is_real(slope)):
             return slope

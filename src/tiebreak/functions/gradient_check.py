@@ -48,7 +48,7 @@ class WrongDerivative(NamedTuple):
 
     @property
     def excess(self) -> float:
-        """How far outside the interval, relative to the largest number involved."""
+        """How far it is outside the interval, relative to the largest number involved."""
         beyond = max(self.low - self.got, self.got - self.high)
         return beyond / max(abs(self.got), abs(self.low), abs(self.high))
 

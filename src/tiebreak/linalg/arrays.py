@@ -31,7 +31,7 @@ MOST_EXPONENT = 256  # a power of two for numbers of ordinary size: no fourth po
 HUGE = 1e150  # larger factors drown everything else in rounding errors; their squares are finite
 
 _NAMESPACES: dict[type, Namespace] = {}
-_UNITS: dict[tuple[type, Any], float] = {}  # by type and dtype
+_UNITS: dict[tuple[type, Any], float] = {}  # units of rounding by array type and dtype
 
 
 def namespace(x: Array) -> Namespace:
@@ -353,7 +353,7 @@ def mix(p: T, q: T, weight: float) -> T:
     """
     if p is None:
         return None  # type: ignore[return-value]
-    if weight > 0.5:  # from the nearer point, so the other adds no rounding error
+    if weight > 0.5:  # start from the nearer point, so that the other adds no rounding error
         p, q, weight = q, p, 1.0 - weight
     # In place on the one new array: every step does this ten times.
     if type(p) is np.ndarray and type(q) is np.ndarray:

@@ -341,7 +341,7 @@ def _misfit(Q: Any, c: Host, root: Any, shift: Host, weight: float, constant: fl
     """How far ½|root x + shift|² - ½|shift|² may be from ½x'Qx + <c, x>, for a small Q."""
     sizes, unit = abs(root), EPS * (len(c) + 8)
     square = abs(root.T @ root - Q) + unit * (sizes.T @ sizes + abs(Q))
-    falls = np.zeros_like(c) if shift.any() else c  # then c is a separate linear part
+    falls = np.zeros_like(c) if shift.any() else c  # otherwise c is a separate linear part
     linear = np.abs(root.T @ shift + falls - c) + unit * (sizes.T @ np.abs(shift) + np.abs(c))
     rest = unit * (float(shift @ shift) + abs(constant))
     return Misfit(2.0 * weight * square, 2.0 * weight * linear, 2.0 * weight * rest)

@@ -3,8 +3,8 @@
 The limit in force belongs to the call that is running in this thread. Long computations call
 `check` in every round of a loop and, with the size of the work, before a factorisation, which
 cannot be interrupted. The clock only ends work. Durations are estimated by a nominal speed: if they
-were measured, it would depend on the load of the machine what is tried. Without a time limit, the
-clock is not read.
+were measured, the load of the machine would decide what is tried. Without a time limit, the clock
+is not read.
 
 These calls, and those of `spend`, also count the work, so that alternatives can be compared
 (`metered`).
@@ -193,7 +193,7 @@ def left() -> float:
 
 
 def unless_too_long(task: Callable[[], T], otherwise: T, over: type[Over] = TooLong) -> T:
-    """What the task gives, or ``otherwise`` if there is no time for it.
+    """The result of the task, or ``otherwise`` if there is no time for it.
 
     With `Over`, also if time runs out during the task.
     """

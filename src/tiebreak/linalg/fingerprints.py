@@ -32,8 +32,8 @@ from tiebreak.linalg.arrays import Array, Host
 from tiebreak.linalg.registry import in_files
 
 PIECE = 2**20  # bytes per checksum: enough work for a thread, and small changes are found
-DEVICE_PIECE = PIECE // np.dtype(np.uint32).itemsize  # on a device, in words
-PIECES_AT_ONCE = 2**5  # on a device: few calls, and little memory for products
+DEVICE_PIECE = PIECE // np.dtype(np.uint32).itemsize  # 32-bit words per checksum on a device
+PIECES_AT_ONCE = 2**5  # pieces processed together on a device: few calls, and little memory
 
 Self = TypeVar("Self", bound="FromData")
 

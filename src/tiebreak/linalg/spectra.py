@@ -220,7 +220,8 @@ def exact_rank(A: Host) -> int | None:
     return kept[seed]
 
 
-_KEPT: WeakKeyDictionary[deadline.Limit, dict[bytes, int]] = WeakKeyDictionary()  # by digest
+# ranks that were computed in a call, by digest of the matrix
+_KEPT: WeakKeyDictionary[deadline.Limit, dict[bytes, int]] = WeakKeyDictionary()
 
 
 def _in_own_units(A: Host) -> Host:

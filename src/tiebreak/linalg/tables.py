@@ -48,7 +48,8 @@ def numbers(owner: str, name: str, value: Any) -> Host:
             f"{owner}: {name} must have columns of different names, got {twice!r} twice"
         )
     for column, series in columns or [(value.name, value)]:
-        kind = getattr(series.dtype, "numpy_dtype", series.dtype)  # of a nullable dtype
+        # the dtype of the numbers in a nullable column
+        kind = getattr(series.dtype, "numpy_dtype", series.dtype)
         if getattr(kind, "kind", "O") not in "fiub" or series.dtype.name == "category":
             where = f" in column {column!r}" if column is not None else ""
             is_text = any(isinstance(entry, str) for entry in series.iloc[:100])
@@ -85,7 +86,7 @@ def names(value: Any) -> tuple[Any, ...] | None:
 
 
 def row_names(value: Any) -> tuple[str, ...] | None:
-    """The names of the rows of a table, as texts; None where pandas has only counted them."""
+    """The names of the rows of a table, as strings; None if pandas has only counted them."""
     if not _is_pandas(value) or is_default(value.index):
         return None
     return tuple(map(str, value.index.tolist()))

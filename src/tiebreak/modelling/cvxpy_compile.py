@@ -81,7 +81,7 @@ class Compiler:
         ]
         self._squares = True  # quadratic terms stay in the objectives, not in cones
         self._objectives: dict[int, Objective] = {}
-        self._roots: dict[int, tuple[Any, Any]] = {}  # for each level: P and its square root
+        self._roots: dict[int, tuple[Any, Any]] = {}  # P and its square root, for each level
         self._size = 0
         self.columns: Host = np.zeros(0, dtype=int)
         self.is_shared = False

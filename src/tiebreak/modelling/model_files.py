@@ -1,4 +1,4 @@
-"""Reading linear programs from MPS and LP files, by HiGHS, with the names of variables and rows."""
+"""Reads linear programs from MPS and LP files with HiGHS, including names of variables and rows."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from tiebreak.linalg.fingerprints import assign
 from tiebreak.sets import Box, Polyhedron, Set, intersection
 
 ENDINGS = (".mps", ".lp")
-OBJECTIVE = "objective"  # of a file that gives it no name
+OBJECTIVE = "objective"  # name of the objective if the file gives none
 
 
 @dataclass(frozen=True, repr=False)
 class LinearModel:
-    """A linear program of a file: its feasible set, and its linear functions by name.
+    """A linear program from a file: its feasible set, and its linear functions by name.
 
     Attributes:
-        domain: the feasible set, a `Polyhedron` and a `Box` or one of them.
+        domain: the feasible set, a `Polyhedron`, a `Box` or their intersection.
         functions: the file's objective first, then its free rows (N in MPS), each a `Linear`.
-        sense: "min" or "max", what the file asks for its objective.
-        variables: their names, in the order of x.
+        sense: "min" or "max", as the file says about its objective.
+        variables: the names of the variables, in the order of x.
 
     Examples:
         >>> text = "min cost: x + y + z\\nst demand: x + y + z >= 2\\nbounds\\n x <= 1\\nend"
@@ -56,7 +56,7 @@ class LinearModel:
         """The objective or a free row as a `Level`.
 
         Args:
-            name: of the function; the file's objective if None.
+            name: the name of the function; the file's objective if None.
             slack: see `Level`.
             sense: "min" or "max"; if None, the file's own for its objective, "min" for a free row.
         """
@@ -72,11 +72,11 @@ class LinearModel:
         return Level(self.functions[name], name, slack, sense)
 
     def vector(self, entries: Mapping[str, float], default: float = 0.0) -> Host:
-        """One number for each variable, from a dictionary by their names.
+        """One number per variable, from a dictionary by name.
 
         Args:
-            entries: the numbers by the names of the variables.
-            default: for all others.
+            entries: numbers by the name of the variable.
+            default: the number for all other variables.
         """
         places = {name: i for i, name in enumerate(self.variables)}
         found = np.full(len(places), float(default))
@@ -88,17 +88,17 @@ class LinearModel:
         return found
 
     def linear(self, entries: Mapping[str, float], constant: float = 0.0) -> Linear:
-        """A linear function by the names of its variables.
+        """A linear function, given by the names of its variables.
 
         Args:
-            entries: the coefficients by the names of the variables, 0 for all others.
-            constant: added to it.
+            entries: coefficients by the name of the variable, 0 for all others.
+            constant: a constant term.
         """
         return _named(self.vector(entries), constant, self.variables)
 
 
 def _named(c: Host, constant: float, variables: tuple[str, ...]) -> Linear:
-    """A linear function of variables with names."""
+    """A linear function of named variables."""
     found = Linear(c, constant)
     assign(found, "names", variables)
     return found
@@ -107,11 +107,11 @@ def _named(c: Host, constant: float, variables: tuple[str, ...]) -> Linear:
 def read_model(path: str | Path) -> LinearModel:
     """A linear program in an .mps or .lp file, for `Levels`; needs highspy.
 
-    The domain is the feasible set, in sparse matrices, with the file's names of rows and variables.
-    Rows without a bound (N in MPS) are no constraints but further objectives.
+    The domain is the feasible set, in sparse matrices, with the file's names for rows and
+    variables. Rows without bounds (N in MPS) are further objectives, not constraints.
 
     Args:
-        path: the file. One with integer variables or a quadratic objective gets a ValueError.
+        path: the file. Integer variables and quadratic objectives raise a ValueError.
 
     Examples:
         >>> text = "max profit: 3 a + 2 b\\nst size: a + b <= 4\\n risk: a - b >= -inf\\nend"
@@ -137,7 +137,7 @@ def read_model(path: str | Path) -> LinearModel:
 
 
 def _parsed(text: str, path: Path) -> Any:
-    """What HiGHS makes of the file."""
+    """The file as parsed by HiGHS."""
     try:
         import highspy
     except ImportError:
@@ -148,10 +148,10 @@ def _parsed(text: str, path: Path) -> Any:
         copy = Path(folder) / f"model{path.suffix}"
         copy.write_text(text, encoding="utf-8")
         if solver.readModel(str(copy)) != highspy.HighsStatus.kOk:
-            raise ValueError(f"is no {path.suffix[1:].upper()} file that HiGHS can read")
+            raise ValueError(f"cannot be read by HiGHS as {path.suffix[1:].upper()}")
     model = solver.getModel()
     if model.hessian_.dim_:
-        needed = "must have a linear objective; give Quadratic(Q, c) as a level of its own"
+        needed = "must have a linear objective; give Quadratic(Q, c) as a separate level"
         raise ValueError(f"{needed}, got a quadratic one")
     continuous = highspy.HighsVarType.kContinuous
     kinds = [kind != continuous for kind in model.lp_.integrality_]
@@ -163,7 +163,7 @@ def _parsed(text: str, path: Path) -> Any:
 
 
 def _model(lp: Any, objective: str, further: list[str]) -> LinearModel:
-    """The parts of HiGHS's program; ``further``: rows that are objectives, whatever bounds say."""
+    """The parts of HiGHS's program; ``further``: rows that are objectives despite their bounds."""
     import highspy
     from scipy.sparse import csc_array, csr_array
 
@@ -195,9 +195,9 @@ def _model(lp: Any, objective: str, further: list[str]) -> LinearModel:
 
 
 def _with_all_objectives(text: str) -> tuple[str, list[str], str]:
-    """The first N row of an MPS file, the others, and the text with these as rows >= of their own.
+    """The first N row of an MPS file, the other N rows, and the text with these as >= rows.
 
-    HiGHS leaves out what is in other N rows than the first.
+    HiGHS ignores all N rows but the first.
     """
     lines, found = text.splitlines(), []
     for i, kind, name in _rows_of_mps(lines):
@@ -222,7 +222,7 @@ def _rows_of_mps(lines: list[str]) -> Iterator[tuple[int, str, str]]:
 
 
 def _name_in_lp(text: str) -> str:
-    """What an LP file calls its objective."""
+    """The name of the objective in an LP file."""
     plain = re.sub(r"\\.*", "", text)
     found = re.match(r"\s*(?:min|max)\w*\s+([^\s:+-]+)\s*:", plain, re.IGNORECASE)
     return found[1] if found else OBJECTIVE

@@ -90,7 +90,7 @@ class BoundAccumulator:
 
     def _measure(self) -> None:
         """Measure all evidence that waits, and what its values imply: this queries a device."""
-        self.catch_up()  # in the order of the steps
+        self.catch_up()  # evidence is summed in the order of the steps
         waiting = self._queue.measure()
         values = [value for evidence in waiting for value in evidence.values]
         if values:
@@ -179,7 +179,7 @@ class BoundAccumulator:
             *before, block = blocks
             sums = map(_plus_all, block, (uppers, sane, lowers))
             steps, blocks = steps + 1, (*before, Block(*sums))
-        has_ratio = cuts and uppers and uppers[-1][0] > 0.0  # it may have underflowed
+        has_ratio = cuts and uppers and uppers[-1][0] > 0.0  # the weight may have underflowed
         self._sums = s._replace(
             steps=steps, blocks=blocks,
             last_upper=uppers[-1][1] if uppers else s.last_upper,

@@ -64,7 +64,7 @@ class Block(NamedTuple):
 class Known(NamedTuple):
     """What is proved about a problem, without the evidence."""
 
-    upper_bound: float  # these five as in `Sums`
+    upper_bound: float  # this and the next four are as in `Sums`
     upper_ceiling: float
     lower_bound: float
     ghat: float
@@ -297,7 +297,7 @@ class Search:
             # Along some direction the sum decreases forever, at a rate that is linear in t.
             at_0, at_t = low.fall(base), min(low.fall(base.plus(move, t)), 0.0)
             ratio = at_0 / (at_0 - at_t) if at_0 != at_t else 0.0
-            if not 0.0 < t * ratio < HUGE:  # it decreases for every t
+            if not 0.0 < t * ratio < HUGE:  # the sum decreases forever for every t
                 return t, Low(fall=low.fall)
             t *= ratio * (1.0 - margin if at_0 > 0.0 else 1.0 + margin)
             low = self._region.minimum(base.plus(move, t))

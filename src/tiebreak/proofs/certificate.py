@@ -58,7 +58,7 @@ class Proved(NamedTuple):
 
     standing: Standing  # the standing of its point
     lower_bound: float  # g* is at least this
-    least_value: float  # and at most this
+    least_value: float  # g* is at most this
     asked: tuple[float, float]  # the tolerances on both gaps, 0 if there is no stopping
     is_guarded: bool  # must f(x) also be bounded from below?
 

@@ -9,7 +9,8 @@ from tiebreak.linalg.arrays import HUGE
 from tiebreak.linalg.tolerances import TOL
 
 Tangent = tuple[float, float, float]  # t, value and derivative
-Concave = Callable[[float], Tangent]  # at t, or at the next t where it is finite
+# value and derivative at t, or at the nearest t where it is finite
+Concave = Callable[[float], Tangent]
 
 STRIDES = 4.0, 1e8  # the first and the largest factor on t until the maximum is bracketed
 

@@ -14,7 +14,7 @@ from tiebreak.linalg import Array, arrays, in_files, rounding_unit
 from tiebreak.problem import Problem
 
 HOST_LENGTH = 2**14  # longest vectors that may wait in the host's memory: megabytes in all
-DEVICE_LENGTH = 2**20  # on a device, which has gigabytes
+DEVICE_LENGTH = 2**20  # longest vectors that may wait on a device, which has gigabytes
 
 
 Weighted = tuple[tuple[float, Minorant], ...]

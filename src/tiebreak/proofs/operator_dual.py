@@ -128,7 +128,7 @@ def prove(
     if not math.isfinite(apart):
         return Intervals((max(low, 0.0), math.inf), 0.0, NO_RANK)
     change = terms.steepness(len(found.x), apart) * apart * (1.0 + found.unit)
-    if A.shape[0] > A.shape[1]:  # it is the only minimiser
+    if A.shape[0] > A.shape[1]:  # with more rows than columns, it is the only minimiser
         low = max(low, found.f[0] - change)
     ends, rests = (max(low, 0.0), found.f[1] + change), WITHIN.format(apart)
     return Intervals(ends, max(found.g - excess, 0.0), has_minimiser=True, rests=rests)

@@ -92,7 +92,7 @@ class SolutionRegion:
         square = model.upper * f2.strong_convexity + model.lower * g2.strong_convexity
         if square > 0.0:
             model = model._replace(curvature=model.curvature + self._safe * square)
-        if model.curvature < 0.0:  # not quite convex: account for it first
+        if model.curvature < 0.0:  # the model is not quite convex: account for that first
             paid = model.constant + 0.5 * model.curvature * self._size * self._size
             if not math.isfinite(paid):
                 return Low()
@@ -244,7 +244,7 @@ class PenalisedRegion:
     """A model with f2 and g2, and as much of Z and |x| <= reach as has a joint prox."""
 
     penalties: Joint
-    plain: BallRegion | SetRegion  # for a model in which the penalties have no weight
+    plain: BallRegion | SetRegion  # handles models in which the penalties have no weight
     reach: float
     slack: float  # the rounding of a sum over the variables
     safe: float  # slightly less than 1: a factor on weights that are sums

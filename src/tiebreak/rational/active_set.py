@@ -124,13 +124,14 @@ class _Search:
 
     def pivot(self) -> Optimum | None:
         """One step; returns the optimum once it is reached."""
-        deadline.check(1e6)  # at least a millisecond, so that it certainly ends
+        # count at least a millisecond per pivot, so that the search certainly ends
+        deadline.check(1e6)
         n, held = self.Z.n, self.Z.tight(self.working)[0]
         conditions = Conditions(self.form.hessian, held, n)
         slope = self.form.slope(self.x)
         step, pull = conditions.solve(Vector([-v for v in slope.numbers], slope.unit))
         pinned = next((k for k in range(len(held), len(pull.numbers)) if pull.numbers[k]), None)
-        if pinned is not None:  # it decreases along a direction without curvature
+        if pinned is not None:  # the level decreases along a direction without curvature
             self._go(conditions.along(pinned, 1 if pull.numbers[pinned] > 0 else -1))
             return None
         if any(step.numbers) and self._go(step, Fraction(1)):

@@ -27,8 +27,8 @@ class LevelProof(NamedTuple):
     """A minimiser of one level, and multipliers that prove it, in the units of the data."""
 
     x: list[Fraction]
-    rows: list[Fraction]  # of the inequalities of the set, then of the cuts so far
-    equal: list[Fraction]  # of its equations, then of what the earlier levels have fixed
+    rows: list[Fraction]  # multipliers of the inequalities of the set, then of the cuts so far
+    equal: list[Fraction]  # multipliers of its equations, then of what earlier levels have fixed
 
 
 class ChainProof(NamedTuple):
@@ -145,7 +145,7 @@ class _Levels:
         found = self._solved(form, objective)
         best = form.value(found.x)
         self._price(number, found)
-        slack = Fraction(rule(best, previous))  # as computed by the rule, which may be user-defined
+        slack = Fraction(rule(best, previous))  # the rule may be user-defined
         self.proofs.append(
             LevelProof(
                 found.x.fractions(),

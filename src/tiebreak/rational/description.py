@@ -171,7 +171,7 @@ def _integers(rows: Host) -> tuple[Any, Fraction]:
 
 
 def _exact_weight(weight: float, is_mean: bool) -> Fraction:
-    """A mean divides by a number of rows, and 1/3 is no float; `Unproved` for other divisors."""
+    """A mean divides by the number of rows, but 1/3 is no float; `Unproved` for other divisors."""
     count = round(1.0 / weight) if is_mean else 0
     if is_mean and 1.0 / (count or 1) != weight:
         raise Unproved("the divisor of a weighted mean is not a whole number")

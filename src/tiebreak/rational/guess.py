@@ -100,7 +100,7 @@ def _support(slope: Host, rows: Host, equal: Host) -> Host:
 
     basis = np.linalg.qr(equal.T, mode="complete")[0][:, len(equal) :]
     size = float(np.max(np.abs(slope), initial=0.0)) or 1.0
-    if not rows.shape[0] or not basis.shape[1]:  # SciPy's nnls crashes on these
+    if not rows.shape[0] or not basis.shape[1]:  # SciPy's nnls crashes on empty matrices
         return np.zeros(len(rows), dtype=bool)
     try:
         found: Any = nnls((rows @ basis).T, -(slope @ basis) / size)[0]

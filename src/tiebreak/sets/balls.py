@@ -163,7 +163,7 @@ class Ball(Set):
             return CutProjection(self._back(c * (-radius / length)), far / length, False)
         reach = radius * math.sqrt((1.0 - ratio) * (1.0 + ratio))
         b = math.sqrt(max(0.0, (distance - a) * (distance + a)))
-        if not b > 0.1 * distance:  # or it is not a number
+        if not b > 0.1 * distance:  # b is small, or NaN
             return self._cut_nearly_parallel(y, c, known.normal, a, h, reach) or self._uncut(
                 x, y, distance
             )

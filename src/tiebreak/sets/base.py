@@ -29,7 +29,7 @@ class Violation(NamedTuple):
 
     what: str  # the constraint in words
     amount: float  # by how much it is violated, in its own units
-    size: float  # of the constraint's own terms at that point
+    size: float  # size of the constraint's own terms at that point
     reach: float = 0.0  # the length of the point in the same units, for its rounding
 
     def exceeds(self, share: float, unit: float) -> bool:
@@ -66,7 +66,7 @@ class Set(FromData, is_open=True):
     ``last_piece``. These and everything below `project_cut_with_products` are internal.
     """
 
-    names: tuple[Any, ...] | None = None  # of the variables, if a Series of pandas gives any
+    names: tuple[Any, ...] | None = None  # names of the variables, if a Series of pandas gives any
     has_projection: ClassVar[bool] = True  # one that is fast enough for every step of a method
     has_argmin: ClassVar[bool] = True  # a minimiser of those linear functions that have one
     describing = ("linear_rows", "conic_form", "recession", "bounds_in")
@@ -85,7 +85,7 @@ class Set(FromData, is_open=True):
         }
         where = {"__module__": type(self).__module__}
         alone: Set = type(type(self).__name__, (Set,), {**answers, **where})()
-        assign(alone, "given", self)  # by which a saved run recognises it
+        assign(alone, "given", self)  # a saved run recognises the set by this
         return alone
 
     def __and__(self, other: Any) -> Set:

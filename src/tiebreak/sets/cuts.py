@@ -195,7 +195,7 @@ class _LinearGap:
         return past_a_breakpoint(point, following, self.epsilon)
 
     def last_piece(self, mu: float, largest: float) -> PathPoint:
-        """Where the last piece begins if that is past the root, otherwise the answer."""
+        """The point where the last piece begins if that is past the root, otherwise the answer."""
         start, self.z, slope = self.domain.last_piece(self.x, self.c)
         last = PathPoint(start, dot(self.c, self.z) - self.beta, slope, self._energy())
         if last.gap <= 0.0:

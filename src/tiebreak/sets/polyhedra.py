@@ -52,9 +52,9 @@ class Polyhedron(Constraints):
     lower: Any = None
     rows: Sequence[str] | None = None
     has_argmin: ClassVar[bool] = True
-    origins: ClassVar[tuple[Host, Host]]  # which of the user's rows each row of A and A_eq is
-    signs: ClassVar[Host]  # of the rows of A: -1 for a lower bound, whose row is turned around
-    counts: ClassVar[tuple[tuple[str, int], ...]]  # of the user's rows
+    origins: ClassVar[tuple[Host, Host]]  # indices of the user's rows in A and A_eq
+    signs: ClassVar[Host]  # -1 for rows of A that were lower bounds and are negated, else 1
+    counts: ClassVar[tuple[tuple[str, int], ...]]  # numbers of the user's rows
 
     def __post_init__(self) -> None:
         given = {name: getattr(self, name) for name in ("A", "b", "A_eq", "b_eq", "lower", "rows")}
@@ -125,19 +125,19 @@ class Polyhedron(Constraints):
 
     @cached_property
     def row_names(self) -> tuple[str, ...]:
-        """Of the rows of A, then of those of A_eq, as they were given."""
+        """The names of the rows of A, then of A_eq, as given."""
         if self.rows is not None:
             return tuple(self.rows)
         return tuple(f"{i} of {name}" for name, count in self.counts for i in range(count))
 
     @cached_property
     def _labels(self) -> tuple[Host, Host]:
-        """The names of the rows of A, and of those of A_eq, as they are kept."""
+        """The names of the rows of A and of A_eq, in their stored order."""
         names = np.array(self.row_names, dtype=object)
         return names[self.origins[0]], names[self.origins[1]]
 
     def row_duals(self, below: Host, equal: Host) -> dict[str, float]:
-        """By the names of the rows, how fast a minimum rises with the right-hand sides.
+        """How fast a minimum rises with the right-hand sides, by row name.
 
         ``below`` and ``equal`` are multipliers: slope + A'below + A_eq'equal = 0, below >= 0.
         """
@@ -224,8 +224,7 @@ class Unbounded(ValueError):
 
 
 def deepest_point(rows: Host, offset: Host, equal: Host, right: Host) -> tuple[Host, float]:
-    """The x with equal x = right that satisfies rows x <= offset with most room (at most 1); the
-    room.
+    """The x with equal x = right and most room in rows x <= offset, and that room (at most 1).
 
     The rows have length 1, so a ball of that radius around x, within the equations, is in the set.
     Found by a linear program, to its tolerance; ValueError if it finds the set empty.
@@ -234,7 +233,7 @@ def deepest_point(rows: Host, offset: Host, equal: Host, right: Host) -> tuple[H
     wider = np.hstack([rows, last]), np.hstack([equal, np.zeros((equal.shape[0], 1))])
     bounds = [(None, None)] * n + [(0.0, 1.0)]
     found = _linear_program(np.append(np.zeros(n), -1.0), wider[0], offset, wider[1], right, bounds)
-    assert found is not None  # it is bounded
+    assert found is not None  # it exists, because the room is bounded
     return found[:n], float(found[n])
 
 
@@ -316,7 +315,7 @@ def _lower(matrix: Any, lower: Any, upper: Host) -> Host:
         got = checks.what_it_is(found)
         raise ValueError(f"Polyhedron: lower must be a vector, got {got}")
     checks.length("Polyhedron", "lower", found, len(upper), "row of A")
-    is_allowed = found <= upper  # not of NaN
+    is_allowed = found <= upper  # false for NaN
     if not is_allowed.all() or np.any(found == INFINITY):
         i = int(np.argmin(is_allowed & (found < INFINITY)))
         needed = f"-inf or a number up to b ({upper[i]:g})"
@@ -325,7 +324,7 @@ def _lower(matrix: Any, lower: Any, upper: Host) -> Host:
 
 
 def _row_names(given: Sequence[str] | None, *parts: tuple[Any, int]) -> tuple[str, ...] | None:
-    """The user's names of the rows, or those of tables; None if not all rows have one of their own.
+    """The user's names of the rows, or those of tables; None unless all rows have different ones.
 
     ``parts``: A and A_eq, each with its number of rows.
     """
@@ -346,7 +345,7 @@ def _row_names(given: Sequence[str] | None, *parts: tuple[Any, int]) -> tuple[st
 
 
 def _stacked(A: Any, which: Host, below: Any) -> Any:
-    """Some rows of A above others; A itself where these are all and there are no others."""
+    """Some rows of A above others; A itself if all rows are taken and there are no others."""
     if not below.shape[0]:
         return A if which.all() else A[which]
     if not which.any():

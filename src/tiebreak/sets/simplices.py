@@ -73,7 +73,7 @@ class Simplex(_WithVertices):
         return LinearRows(n, -identity(n), np.zeros(n), np.ones((1, n)), [self.total])
 
     def recession(self, n: int) -> None:
-        """The directions: none but 0."""
+        """Only the zero direction, because the set is bounded."""
 
     def bounds_in(self, n: int) -> Bounds:
         return Bounds(0.0, self.total, self.total)

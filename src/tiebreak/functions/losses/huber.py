@@ -101,7 +101,7 @@ class Huber(LinearLoss):
         # The slopes psi of the rows have psi²/2 <= h, |psi| <= delta.
         total = self._weight_sizes[0]
         steep = math.sqrt(min(2.0 * max(value, 0.0) / self.scale, total * self.delta**2))
-        lost = epsilon * steep  # in single precision delta may be rounded
+        lost = epsilon * steep  # delta may be rounded in single precision
         return self._rounding(reach, value, steep, epsilon, target=self._target_size, lost=lost)
 
     def magnitude(self, reach: float, value: float, slope: float) -> float:

@@ -193,7 +193,8 @@ class LeastSquares(LinearLoss):
             return None
         deadline.check(deadline.svd_work(rows, n) / 16)
         A = self.matrix.entries if is_plain else None
-        G = column_gram(self.matrix) if A is None else A.T @ A  # where the entries are
+        # computed where the entries are stored
+        G = column_gram(self.matrix) if A is None else A.T @ A
         Q = arrays.like(self.scale * G, self.prototype)
         c = -self.scale * self.matrix.adjoint(self.b)[0]
         constant = 0.5 * self.scale * arrays.dot(self.b, self.b)
@@ -212,7 +213,7 @@ class LeastSquares(LinearLoss):
         if arrays.epsilon(self.prototype) > 1e-15:
             return False
         rows, n = self.matrix.shape
-        deadline.check(deadline.svd_work(rows, n) / 8)  # and once more for `gram` itself
+        deadline.check(deadline.svd_work(rows, n) / 8)  # as much again is needed for `gram` itself
         values, vectors = np.linalg.eigh(G := column_gram(self.matrix))
         noise = rounding_unit(spectra.EPS, rows, n) * float(np.trace(G))
         seen = values > (noise if self._is_streamed else -math.inf)
@@ -253,7 +254,7 @@ class LeastSquares(LinearLoss):
             return error * reach + unit * size * size, error
         unit, of_image, of_adjoint = self.matrix.errors(epsilon, self._spectral)
         residual = math.sqrt(2.0 * max(value, 0.0) / self.scale)
-        error = of_image * reach + unit * self._target_size  # of the computed residual
+        error = of_image * reach + unit * self._target_size  # error of the computed residual
         return (
             self.scale * (error * (residual + error) + unit * residual * residual),
             self.scale * (self._spectral * error + of_adjoint * (residual + error)),

@@ -82,7 +82,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     matrix: Matrix
     curvature: float  # the largest second derivative of phi in one row
     target: Array  # what the images are compared with, one number per row
-    weights: Array | None = None  # of the rows; None: all are 1
+    weights: Array | None = None  # one weight per row, or None if all are 1
     kernel: str | None = None  # the name of phi in the GPU's pass, None if it has none
     bend: float | None = (
         None  # |phi'''| <= bend phi'' in every row; None if there is no such number
@@ -416,7 +416,8 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
             for product, value in zip(surplus, products, strict=True):
                 product.value = value
             plan = PassPlan.of(plan.images)
-        if not cuda.fits(len(plan.known), len(plan.images), slopes):  # then one at a time
+        # the images are then computed one at a time
+        if not cuda.fits(len(plan.known), len(plan.images), slopes):
             images = [settled(image) for image in plan.images]
             each = [
                 self._gpu_pass(matrix, PassPlan.of([i]), int(j < slopes))
@@ -545,7 +546,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         """Eigenvalues of the smaller of A'A and AA', ascending."""
         matrix = self._matrix_with_weights
         rows, n = matrix.shape
-        if rows <= n:  # with eigenvectors, which a factorisation may need, if time allows
+        if rows <= n:  # with eigenvectors, if time allows: a factorisation may need them
             found = deadline.unless_too_long(lambda: row_gram(matrix), None)
             if found is not None:
                 return np.asarray(np.ldexp(found.values, 2 * found.exponent))

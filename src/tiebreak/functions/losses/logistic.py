@@ -168,7 +168,7 @@ class Logistic(LinearLoss):
         _, size, largest = self._weight_sizes
         spectral, root = self._spectral, math.sqrt(largest)
         unit, of_image, of_adjoint = self.matrix.errors(epsilon, self._matrix_spectral)
-        error = of_image * reach  # of the computed margins
+        error = of_image * reach  # error of the computed margins
         return (
             self.scale * size * error + unit * abs(value),
             self.scale * (root * spectral * error + of_adjoint * size),

@@ -170,7 +170,7 @@ class Multinomial(LinearLoss):
         self.take_labels(self._take_weights(A, weights, y))
         self.matrix = Repeated(self.matrix, self.classes)
         self.dimension = self.matrix.shape[1]
-        if self.names is not None:  # as in the index of a stacked table: (class, column)
+        if self.names is not None:  # named (class, column), like the index of a stacked table
             self.names = tuple((k, name) for k in range(self.classes) for name in self.names)
 
     def take_labels(self, y: Array) -> None:

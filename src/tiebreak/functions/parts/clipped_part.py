@@ -32,7 +32,7 @@ class Kinks(NamedTuple):
     rows: Host
     room: Host  # negative if nothing is known
     is_outlier: Host
-    side: Host  # of the nearest kink: 1 if outliers have r >= bound above it, -1 below
+    side: Host  # side of the nearest kink: 1 if outliers have r >= bound above it, -1 below
     bound: Host
 
     @property
@@ -60,7 +60,7 @@ class ClippedPart(Part):
     """
 
     target: Host
-    weights: Host  # of the rows, positive
+    weights: Host  # positive weights, one per row
     low: float
     high: float
     is_quadratic: ClassVar[bool] = False

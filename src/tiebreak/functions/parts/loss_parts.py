@@ -88,7 +88,7 @@ class ScalarLoss(ABC):
 class LossPart(Part):
     """weight times the sum of weights_i phi_i(<a_i, x>), where phi is not a square."""
 
-    weights: Host  # of the rows, positive
+    weights: Host  # positive weights, one per row
     target: Host
     phi: ScalarLoss
     is_quadratic: ClassVar[bool] = False

@@ -32,7 +32,7 @@ class Penalty(FromData, is_open=True):
 
     __array_ufunc__ = None  # so that a NumPy number times a penalty calls __rmul__
     _weights: ClassVar[tuple[str, ...]] = ("weight",)
-    names: ClassVar[tuple[Any, ...] | None] = None  # of the variables, as in Function
+    names: ClassVar[tuple[Any, ...] | None] = None  # names of the variables, as in Function
     dimension: ClassVar[int | None] = None  # the number of variables, None if it fits any
     describing = ("terms", "add_to_conic", "far_rows", "squared")
 

@@ -220,7 +220,7 @@ class _Path:
         energy = math.nan
         if self.box is None:
             energy = (0.5 - divisor) * squared - mu * linear
-        elif self.calls > 2:  # it is not needed before
+        elif self.calls > 2:  # the first two calls do not need it
             energy = 0.5 * squared - dot(self.v, u)
             if not isinstance(f.l1, float):
                 energy += f.value(u)

@@ -13,9 +13,10 @@ from tiebreak.linalg import arrays, deadline, spectra, threads
 from tiebreak.linalg.arrays import Array, Host, rounding_unit
 
 BLOCK = 2**19  # bytes of rows that are processed at a time: a part of a core's cache
-THREADED_BLOCK = 2**25  # if threads share a product, which small products are not worth
+THREADED_BLOCK = 2**25  # bytes at a time if threads share a product, which pays only for large ones
 LANCZOS_STEPS = 100
-EXPENSIVE_LANCZOS_STEPS = 30  # if a data pass is expensive: the bound is about a fifth too large
+# few steps if a data pass is expensive: the bound is about a fifth too large
+EXPENSIVE_LANCZOS_STEPS = 30
 
 # Some rows (a slice, or their indices) and their products with the vectors x -> their weights in
 # the sums A' w. Both are matrices, with a row for each x or w.
@@ -74,7 +75,7 @@ class Matrix:
     """A matrix A, known by its products. A subclass defines these, ``shape`` and ``_prototype``."""
 
     shape: tuple[int, int]
-    entries: Any  # if they are in memory; and their transpose
+    entries: Any  # the entries, if they are in memory, and their transpose
     transposed: Any
     _prototype: Array
 

@@ -23,10 +23,10 @@ from tiebreak.linalg.matrices.base import (
 from tiebreak.linalg.matrices.streamed import Float64Rows
 
 CACHED_BYTES = 2**24  # matrices up to this size stay in a cache anyway: no pass need be shared
-CACHED_PAIR_BYTES = 2**21  # with `has_small_products`: shared passes are faster from this size on
+CACHED_PAIR_BYTES = 2**21  # with `has_small_products`, shared passes are faster above this size
 FEWEST_ROWS = 16  # per block: with fewer, adding up the sums of blocks would take time
 DEVICE_BLOCK = 2**28  # bytes of a matrix on a device that are converted to float64 at a time
-FLOAT64_COPY_LIMIT = 2**25  # most entries in single precision that are kept in float64 too
+FLOAT64_COPY_LIMIT = 2**25  # largest single-precision matrix that is also kept in float64
 
 
 class Dense(Matrix):

@@ -22,7 +22,7 @@ class RowSource(Protocol):
 
     shape: tuple[int, int]
     dtype: np.dtype[Any]  # the dtype as stored
-    chunk_rows: int  # so many rows are stored as one chunk, and read as a whole or twice
+    chunk_rows: int  # rows per stored chunk: reading a part of a chunk reads all of it
     # the files that hold all the rows; empty if that is not so
     files: Sequence[str | os.PathLike[str]]
 

@@ -22,7 +22,7 @@ from tiebreak.proofs.recession.level import RecessionLevel
 from tiebreak.proofs.recession.proof import proved_direction
 
 LONG = 2**28  # multiplications of a factorisation: beyond this, a linear program takes minutes
-ROUGH = 0.5  # of a margin: if it changes by less than 1, second derivatives still say something
+ROUGH = 0.5  # allowed change of a margin: below 1, second derivatives still say something
 LEAST = float(np.finfo(float).tiny)  # replaces 0 in denominators
 HARDLY_FALLS = "whether {} is not determined: it hardly falls, if at all"
 
@@ -145,7 +145,7 @@ def _programs(level: RecessionLevel) -> Iterator[Host]:
         top = float(np.max(np.abs(cost), initial=0.0)) or 1.0
         found = linear_program(cost / top, rows, np.zeros(rows.shape[0]), box, equal)
         if found is None:
-            yield np.full(n, math.nan)  # it is not known
+            yield np.full(n, math.nan)  # nan stands for "not known"
         elif float(cost @ found) < -least:
             yield column * found[:n]
 
@@ -165,7 +165,8 @@ def _programs(level: RecessionLevel) -> Iterator[Host]:
         return
     weights = np.concatenate([np.zeros(0), *(loss.slopes for loss in level.losses)])
     is_hard, weights = np.isinf(weights), np.where(np.isinf(weights), 0.0, weights)
-    cost = np.concatenate([c / norm(c), weights / scale / norm(c)])  # of (d, z), z >= max(-M d, 0)
+    # the cost of (d, z) with z >= max(-M d, 0)
+    cost = np.concatenate([c / norm(c), weights / scale / norm(c)])
     losses = sp.hstack([-moved, -one])
     rows = sp.vstack([losses, sp.hstack([within, more])], format="csr")
     box = np.vstack([bounds, np.tile([0.0, math.inf], (m, 1))])
@@ -219,7 +220,7 @@ def has_minimum_near(level: RecessionLevel, x: Host, slope: Host) -> bool:
         H = H + loss.rows.gram(loss.curvature(x))
     v = np.linalg.pinv(H, rcond=TOL.touching, hermitian=True) @ -slope
     rest = H @ v + slope
-    if not level.linear.c.any():  # the slope is a sum of rows: what is none of it is rounding
+    if not level.linear.c.any():  # the slope is a sum of rows: any other part of it is rounding
         values, basis = np.linalg.eigh(sum((r.gram() for r in level.all_rows), np.zeros((n, n))))
         seen = basis[:, values > TOL.touching * values[-1]]
         rest = seen @ (seen.T @ rest)
