@@ -16,7 +16,7 @@ from tiebreak.linalg import arrays, checks, in_files, tables
 from tiebreak.linalg.archive import save
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.fingerprints import FromData, assign, known, remember
-from tiebreak.problem import DOMAIN, FUNCTION, Problem
+from tiebreak.problem import DOMAIN, FUNCTION, Problem, html_table
 from tiebreak.sets.base import Violation
 from tiebreak.sets.domains import Domain, Space, described
 
@@ -198,6 +198,13 @@ class Levels(FromData):
             raise ValueError(
                 "Levels: nothing in the levels or the domain says how many variables there are"
             )
+
+    def _repr_html_(self) -> str:
+        parts = {
+            f"{i + 1}. {name}": (level.sense, level.objective)
+            for i, (name, level) in enumerate(zip(self.names, self.levels, strict=True))
+        }
+        return html_table(parts | {"domain": self.domain})
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
@@ -57,6 +58,12 @@ class ErrorBound:
         checks.at_least("ErrorBound", "order", self.order, 1.0)
         checks.positive("ErrorBound", "modulus", self.modulus)
         checks.at_least("ErrorBound", "gradient_bound", self.gradient_bound)
+
+
+def html_table(parts: dict[str, object]) -> str:
+    """Return what a problem consists of as a table for notebooks."""
+    rows = (f"<tr><th>{escape(k)}</th><td>{escape(repr(v))}</td></tr>" for k, v in parts.items())
+    return f"<table>{''.join(rows)}</table>"
 
 
 def _linear_slope(h: Function) -> Array | None:
@@ -229,6 +236,11 @@ class Problem(_ByName, FromData):
             raise ValueError(
                 "Problem: lower is unbounded below on the domain, so it has no minimisers"
             )
+
+    def _repr_html_(self) -> str:
+        parts = {"upper level f": self.upper, "lower level g": self.lower, "domain": self.domain}
+        given = {"radius": self.radius, "error bound": self.error_bound}
+        return html_table(parts | {name: value for name, value in given.items() if value})
 
     def _check_kinds(self) -> None:
         """Raise TypeError if an argument has the wrong kind."""

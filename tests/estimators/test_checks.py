@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import tiebreak as tb
 from tiebreak.sklearn import (
     InterpolatedWarning,
     NoMinimiserWarning,
@@ -48,6 +49,9 @@ OTHERS = [
     TieBreakRegressor(loss="quantile"),
     TieBreakRegressor(alpha=0.1),
     TieBreakRegressor(slack=0.1),
+    TieBreakRegressor(domain=tb.Orthant(), radius=1e3),
+    SuppliedRegressor("shrunk"),
+    TieBreakClassifier(class_weight="balanced", domain=tb.Box(-5.0, 5.0)),
     *(TieBreakClassifier(prefer) for prefer in CHOICES),
     TieBreakClassifier(alpha=0.1),
     *(TieBreakClassifier(loss=loss) for loss in ("hinge", "squared_hinge")),

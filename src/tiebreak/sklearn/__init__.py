@@ -11,6 +11,7 @@ try:
     from tiebreak.sklearn.classifier import TieBreakClassifier
     from tiebreak.sklearn.fitting import InterpolatedWarning, NoMinimiserError, NoMinimiserWarning
     from tiebreak.sklearn.regressor import TieBreakRegressor
+    from tiebreak.sklearn.slack import choose_slack
 except ModuleNotFoundError as error:
     if (error.name or "").split(".")[0] != "sklearn":
         raise
@@ -24,4 +25,5 @@ __all__ = [
     "NoMinimiserWarning",
     "TieBreakClassifier",
     "TieBreakRegressor",
+    "choose_slack",
 ]

@@ -37,7 +37,7 @@ class ChoiceCurve(NamedTuple):
         axes.set_ylabel(preferred)
         other = axes.twinx()
         other.plot(self.steps, self.lower, "--", color="C1", label="training loss (right)")
-        top = max(self.without, float(np.max(self.lower)))
+        top = max(self.without, float(np.nanmax(self.lower)))
         top = top if top > 0.0 else 1.0
         other.set_ylim(-0.05 * top, 1.05 * top)  # so that a loss of 0 is visible
         other.set_ylabel("training loss, up to that of zero coefficients")
@@ -61,6 +61,8 @@ def choice_curve(problem: tb.Problem, x: Host, ties: int | None) -> ChoiceCurve 
     d[moves] = unseen
     steps = np.linspace(-1.0, 1.0, CURVE_POINTS)
     upper, lower = (_along(h, x, d, steps) for h in (problem.upper, problem.lower))
+    outside = [not problem.domain.contains(x + t * d) for t in steps]
+    upper[outside] = lower[outside] = np.nan  # the line leaves the domain there
     return ChoiceCurve(steps, upper, lower, problem.lower.value(np.zeros_like(x)))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.extmath import safe_sparse_dot, softmax
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -16,6 +17,7 @@ from tiebreak.functions.base import Function
 from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.tolerances import TOL
+from tiebreak.sklearn.criteria import BY_LOSS
 from tiebreak.sklearn.design import (
     Data,
     Layout,
@@ -39,8 +41,9 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
     ----------
     prefer : str or function, default="norm"
         "norm": the smallest coefficients; "reference": those closest to ``reference``;
-        "validation": those with the least loss on ``X_val``, ``y_val`` (in ``fit``); "sparse": the
-        least sum of absolute values; "fair": the least covariance of the decision function with
+        "validation": those with the least loss on ``X_val``, ``y_val`` (in ``fit``);
+        "shrunk": the same with a ridge on the coefficients, see ``ridge``; "sparse": the least sum
+        of absolute values; "fair": the least covariance of the decision function with
         ``sensitive_features`` (in ``fit``); "smooth": the least squared differences of neighbouring
         coefficients; or a tiebreak function of the coefficients, row by row.
         The intercept never counts.
@@ -59,8 +62,19 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         The training loss includes ``alpha (l1_ratio |coef|_1 + (1 - l1_ratio)/2 |coef|²)``.
     reference : array, default=None
         Coefficients of the shape of ``coef_``; zeros if None.
+    ridge : float, default=None
+        The weight r of "shrunk", which minimises the validation loss + r/2 |coef|².
+    class_weight : dict or "balanced", default=None
+        Weights of the classes in the training loss, as in scikit-learn; multiplied by
+        ``sample_weight``.
     fit_intercept : bool, default=True
         Fit an intercept, which is not penalised.
+    domain : tiebreak set, default=None
+        Where to look for the coefficients (row by row if there are several rows), such as
+        ``tiebreak.Orthant()`` for non-negative ones. The intercept is free. With an intercept, sets
+        other than boxes and linear constraints need fit_intercept=False.
+    radius : float, default=None
+        Some best choice, intercept included, is at most this long; not verified, for proofs only.
     rtol : float, default=1e-4
         The relative tolerance within which both levels are proved to be optimal.
     max_iter : int, default=10000
@@ -82,8 +96,8 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         used up, because those bounds rest on an assumption.
     certificate_ : what is proved, in numbers; with a slack a ``tiebreak.LevelReport`` for each of
         "fit" and "preference".
-    report_ : what is proved, in words. given_up_, slack_ : by how much the training loss (with its
-    penalty) exceeds that of the best
+    report_ : what is proved, in words.
+    given_up_, slack_ : by how much the training loss (with its penalty) exceeds that of the best
         fit, and by how much it may; 0.0 without a slack.
     n_iter_ : the number of steps.
 
@@ -105,7 +119,11 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         alpha: float = 0.0,
         l1_ratio: float = 1.0,
         reference: Any = None,
+        ridge: float | None = None,
+        class_weight: Any = None,
         fit_intercept: bool = True,
+        domain: Any = None,
+        radius: float | None = None,
         rtol: float = 1e-4,
         max_iter: int = 10_000,
         warm_start: bool = False,
@@ -118,12 +136,16 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
             alpha=alpha,
             l1_ratio=l1_ratio,
             reference=reference,
+            ridge=ridge,
             fit_intercept=fit_intercept,
+            domain=domain,
+            radius=radius,
             rtol=rtol,
             max_iter=max_iter,
             warm_start=warm_start,
             on_no_minimiser=on_no_minimiser,
         )
+        self.class_weight = class_weight
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -147,7 +169,7 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
             X: the features, dense or sparse.
             y: the labels, of any kind.
             sample_weight: a sample of weight k counts k times.
-            X_val, y_val, sample_weight_val: data to choose by, for ``prefer="validation"``; all
+            X_val, y_val, sample_weight_val: data to choose by, for "validation" and "shrunk"; all
                 other choices except "fair" ignore them. Every fold of a cross-validation uses all
                 of them, unless they have as many rows as X: then scikit-learn splits them like X.
             sensitive_features: numbers or categories for ``prefer="fair"``, one row for each row of
@@ -165,11 +187,13 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
                 f"use loss='logistic' for more classes, got {len(self.classes_)} classes"
             )
         training = self._training(X, sample_weight)
+        training = training._replace(weights=self._by_class(y, codes, training.weights))
         outputs = len(self.classes_) if len(self.classes_) > 2 else 1
         layout = Layout(X.shape[1], outputs, self.fit_intercept)
         criterion = self._criterion(outputs)
         others = self._others(training, X_val, sample_weight_val)
-        if self.prefer == "validation":
+        if self.prefer in BY_LOSS:
+            self._need_ridge()
             labels = self._codes(y_val, others.X.shape[0])
             criterion = replace(criterion, validation=self._loss(others, labels, layout))
         elif self.prefer == "fair":
@@ -185,7 +209,8 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
             return np.asarray(margins > TOL.accurate * np.max(np.abs(margins)))
 
         classes, loss = self.classes_ if outputs > 1 else None, self._loss(training, codes, layout)
-        task = Task(layout, loss, penalty, upper, separated, classes)
+        bounds = self._bounds(layout, training.offset)
+        task = Task(layout, loss, penalty, upper, separated, classes, **bounds)
         names = getattr(self, "feature_names_in_", None)
         ending = fit(task, settings, self._start(layout, training.offset), names)
         self._keep([ending])
@@ -194,6 +219,18 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         if outputs > 1:  # the loss does not depend on it
             self.intercept_ = self.intercept_ - np.mean(self.intercept_)
         return self
+
+    def _by_class(self, y: Any, codes: Host, weights: Host | None) -> Host | None:
+        """Return the weights of the samples times those of their classes."""
+        if self.class_weight is None:
+            return weights
+        weights = np.ones(len(codes)) if weights is None else weights
+        if self.class_weight != "balanced":
+            return np.asarray(weights * compute_sample_weight(self.class_weight, y))
+        totals = np.bincount(codes, weights)
+        even = np.sum(totals) / len(totals)
+        shares = np.divide(even, totals, out=0.0 * totals, where=totals > 0.0)
+        return np.asarray(weights * shares[codes])
 
     def _codes(self, labels: Any, rows: int) -> Host:
         """Return labels of validation data as class numbers."""

@@ -18,9 +18,11 @@ from tiebreak.functions.sums import Scaled, Sum
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.checks import did_you_mean
 from tiebreak.linalg.fingerprints import known
-from tiebreak.sklearn.design import Data, Layout
+from tiebreak.linalg.spectra import EPS
+from tiebreak.sklearn.design import Data, Layout, as_dense, centred
 
-NAMES = ("norm", "reference", "validation", "sparse", "fair", "smooth")
+NAMES = ("norm", "reference", "validation", "shrunk", "sparse", "fair", "smooth")
+BY_LOSS = ("validation", "shrunk")  # which need the loss of validation data
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class Criterion:
     prefer: Any
     reference: Host | None = None  # coefficients, one row per output
     validation: Function | Penalty | None = None  # the loss of the validation data
+    ridge: float | None = None  # of "shrunk": the weight of the squared coefficients
     covariance: Data | None = None  # of each sensitive feature with the features, as rows
 
     def of_target(self, k: int) -> Criterion:
@@ -73,6 +76,10 @@ class Criterion:
         assert self.validation is not None
         return self.validation
 
+    def _shrunk(self, layout: Layout) -> Any:
+        assert self.ridge is not None
+        return self._validation(layout) + tb.SquaredNorm(self.ridge * layout.penalised)
+
 
 def check_prefer(owner: str, prefer: object) -> None:
     """Require one of the names, or a function."""
@@ -84,6 +91,36 @@ def check_prefer(owner: str, prefer: object) -> None:
             f"{owner}: prefer must be one of {known} or a function such as "
             f"tiebreak.SquaredNorm(), got {prefer!r}{did_you_mean(prefer, NAMES)}"
         )
+
+
+def leave_one_out(
+    training: Data, Y: Host, validation: Data, W: Host, has_intercept: bool
+) -> list[float]:
+    """Return the ridge of "shrunk" for each target, by leave-one-out over the validation rows.
+
+    The best fits are x0 + z, where x0 has the least norm and z has no effect on the training rows.
+    So z is a ridge regression of what x0 leaves of the targets on the part of the validation rows
+    that the training rows do not see. Squares only.
+    """
+    from sklearn.linear_model import RidgeCV
+
+    V, weights = as_dense(validation.X), validation.weights
+    if has_intercept:
+        found = centred(training.X, Y, training.weights)
+        A, B, V, W = found.rows, found.targets, V - found.mean, W - found.offset
+    else:
+        roots = 1.0 if training.weights is None else np.sqrt(training.weights)[:, None]
+        A, B = roots * as_dense(training.X), roots * Y
+    seen = np.linalg.pinv(A, rcond=np.sqrt(EPS))
+    unseen, left = V - (V @ seen) @ A, W - V @ (seen @ B)
+    total = float(len(V) if weights is None else np.sum(weights))
+    size = float(np.mean(np.sum(unseen * unseen, axis=1)))
+    if size <= EPS * float(np.mean(np.sum(V * V, axis=1))):
+        return [1.0] * W.shape[1]  # all best fits predict the same: there is nothing to choose
+    penalties = size * np.logspace(-6.0, 6.0, 49)
+    models = (RidgeCV(penalties, fit_intercept=False) for _ in range(W.shape[1]))
+    fits = (m.fit(unseen, left[:, k], sample_weight=weights) for k, m in enumerate(models))
+    return [float(fit.alpha_) / total for fit in fits]
 
 
 def _squares(rows: Any) -> SmoothFunction:

@@ -24,6 +24,7 @@ from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.checks import did_you_mean
 from tiebreak.linalg.registry import KINDS
 from tiebreak.linalg.spectra import EPS
+from tiebreak.sets import Polyhedron, described
 
 
 @dataclass(frozen=True)
@@ -174,6 +175,27 @@ def centred(X: Any, Y: Host, weights: Host | None) -> Centred:
     v /= np.linalg.norm(v)
     A, B = (M - np.outer(2.0 * v, v @ M) for M in (A, B))
     return Centred(A[1:], B[1:], mean, offset, total, float(growth))
+
+
+def with_free_intercepts(owner: str, domain: Any, layout: Layout) -> Any:
+    """Return a set of coefficients as one of all variables, with free intercepts."""
+    if not layout.has_column:
+        return domain
+    known, n = described(domain), layout.outputs * layout.features
+    wider = known.extended(n, np.array([-np.inf])) if layout.outputs == 1 else None
+    if wider is not None:
+        return wider
+    rows = known.linear_rows(n)
+    if rows is None:
+        raise ValueError(
+            f"{owner}: domain must be a box or have linear constraints only if there is an "
+            f"intercept, got {type(domain).__name__}; fit_intercept=False takes any set"
+        )
+    places = np.flatnonzero(layout.penalised)
+    wide = [np.zeros((M.shape[0], layout.outputs * layout.width)) for M in (rows.A, rows.A_eq)]
+    for M, given in zip(wide, (rows.A, rows.A_eq), strict=True):
+        M[:, places] = as_dense(given)
+    return Polyhedron(wide[0], rows.b, wide[1], rows.b_eq)
 
 
 # -- losses ---------------------------------------------------------------------------------------

@@ -109,6 +109,8 @@ class Task:
         separated: which rows the direction x puts on the right side (of each other class, if
             there are several); None if rows have no sides.
         classes: the names of the outputs if there are several.
+        domain: the set of all variables, intercepts included; R^n if None.
+        radius: some solution has at most this length; not verified.
     """
 
     layout: Layout
@@ -117,6 +119,8 @@ class Task:
     upper: Function | Penalty
     separated: Callable[[Host], Host] | None = None
     classes: Host | None = None
+    domain: Any = None
+    radius: float | None = None
 
     def lower(self, more: Any = None) -> Any:
         """Return the loss with its penalty, plus ``more``."""
@@ -128,7 +132,14 @@ class Task:
     def problem(self, more: Any = None) -> tb.Problem:
         """Return both levels, with ``more`` added to the lower one."""
         counted = self.layout.penalised if self.layout.has_column else None
-        return tb.Problem(upper=self.upper, lower=self.lower(more), counted=counted)
+        domain = tb.Space() if self.domain is None else self.domain
+        return tb.Problem(
+            upper=self.upper,
+            lower=self.lower(more),
+            domain=domain,
+            radius=self.radius,
+            counted=counted,
+        )
 
 
 def fit(task: Task, settings: Settings, x0: Host | None, names: Sequence[str] | None) -> FitOutcome:
@@ -174,7 +185,7 @@ def _loosened(
 ) -> tb.LevelsResult:
     """Choose among all fits within the slack; ``first`` is a best fit."""
     lower, upper, rtol = task.lower(), task.upper, settings.rtol
-    result = solve_with_slack(settings.owner, lower, upper, rule, constant, rtol)
+    result = solve_with_slack(settings.owner, first.problem, rule, constant, rtol)
     if is_used_up(result):
         return result
     ways: list[dict[str, Any]] = [{"method": "conic"}] if result.success else []
@@ -182,7 +193,7 @@ def _loosened(
         # Try a few steps for what the faster way did not find.
         ways.append({"max_iter": min(settings.max_iter, 500)})
     for options in ways:
-        spare = with_slack_to_spare(lower, upper, first, allowed, rtol=rtol, **options)
+        spare = with_slack_to_spare(first, allowed, rtol=rtol, **options)
         if spare is not None:
             return spare
     return refitted(result, task.loss, task.layout, lower, upper)

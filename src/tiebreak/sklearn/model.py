@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from html import escape
 from numbers import Real
 from typing import Any
 
@@ -19,13 +20,16 @@ from sklearn.utils.validation import (
 
 import tiebreak as tb
 from tiebreak.functions.base import EstimatorLoss
-from tiebreak.linalg import tables
+from tiebreak.linalg import checks, tables
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.refusals import missing
 from tiebreak.linalg.spectra import EPS
+from tiebreak.problem import DOMAIN
+from tiebreak.sets.base import Set
+from tiebreak.sets.domains import Domain
 from tiebreak.sklearn.criteria import Criterion, check_prefer
-from tiebreak.sklearn.design import Data, Layout, check_loss, exact_offset
+from tiebreak.sklearn.design import Data, Layout, check_loss, exact_offset, with_free_intercepts
 from tiebreak.sklearn.fitting import FitOutcome, Settings
 from tiebreak.sklearn.slack import slack_rule
 
@@ -36,6 +40,7 @@ WORDS = {
     "norm": "half the squared length of the coefficients",
     "reference": "half the squared distance from the reference",
     "validation": "validation loss",
+    "shrunk": "validation loss with a ridge",
     "sparse": "sum of the absolute coefficients",
     "fair": "half the squared covariance",
     "smooth": "half the squared differences of neighbours",
@@ -54,7 +59,10 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         alpha: float = 0.0,
         l1_ratio: float = 1.0,
         reference: Any = None,
+        ridge: float | None = None,
         fit_intercept: bool = True,
+        domain: Any = None,
+        radius: float | None = None,
         rtol: float = 1e-4,
         max_iter: int = 10_000,
         warm_start: bool = False,
@@ -66,7 +74,10 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         self.alpha = alpha
         self.l1_ratio = l1_ratio
         self.reference = reference
+        self.ridge = ridge
         self.fit_intercept = fit_intercept
+        self.domain = domain
+        self.radius = radius
         self.rtol = rtol
         self.max_iter = max_iter
         self.warm_start = warm_start
@@ -92,6 +103,12 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
             if not is_number or not 0.0 <= value <= most:
                 upto = "" if math.isinf(most) else f" and at most {most:g}"
                 raise ValueError(f"{owner}: {name} must be at least 0{upto}, got {value!r}")
+        for name in ("radius", "ridge"):
+            if getattr(self, name) is not None:
+                checks.positive(owner, name, getattr(self, name))
+        if self.domain is not None and not isinstance(self.domain, Set | Domain):
+            got = checks.what_it_is(self.domain)
+            raise ValueError(f"{owner}: domain must be {DOMAIN}, got {got}")
         if self.on_no_minimiser not in ("error", "warn"):
             raise ValueError(
                 f"{owner}: on_no_minimiser must be 'error' or 'warn', got {self.on_no_minimiser!r}"
@@ -124,13 +141,21 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
 
     def _need(self, **given: Any) -> None:
         """Require the data that ``prefer`` needs in fit."""
-        needs = {"validation": ("X_val", "y_val"), "fair": ("sensitive_features",)}
+        rows = ("X_val", "y_val")
+        needs = {"validation": rows, "shrunk": rows, "fair": ("sensitive_features",)}
         for name in needs.get(self.prefer, ()) if isinstance(self.prefer, str) else ():
             if given[name] is None:
                 raise ValueError(
                     f"{self._owner}: {name} must be given to fit if prefer is "
                     f"{self.prefer!r}, got None"
                 )
+
+    def _need_ridge(self) -> None:
+        if self.prefer == "shrunk" and self.ridge is None:
+            raise ValueError(
+                f"{self._owner}: ridge must be a number if prefer is 'shrunk' and loss is not "
+                "'squared', got None"
+            )
 
     def _criterion(self, outputs: int) -> Criterion:
         """Return what is preferred, without the data that it needs."""
@@ -142,7 +167,15 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
                 stacklevel=3,
             )
         reference = self._reference(self.n_features_in_, outputs) if is_used else None
-        return Criterion(self._owner, self.prefer, reference)
+        return Criterion(self._owner, self.prefer, reference, ridge=self.ridge)
+
+    def _bounds(self, layout: Layout, offset: Host) -> dict[str, Any]:
+        """Return the domain and the radius of all variables, with shifted intercepts."""
+        domain = None
+        if self.domain is not None:
+            domain = with_free_intercepts(self._owner, self.domain, layout)
+        shift = 1.0 + norm(offset) if layout.has_column else 1.0
+        return {"domain": domain, "radius": self.radius and self.radius * shift}
 
     def _covariance(self, data: Data, sensitive_features: Any) -> Data:
         """Return the covariance of each sensitive feature with the features, as rows."""
@@ -208,8 +241,25 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         self.certificate_: Any = _one_or_all([e.certificate for e in endings])
         self.given_up_: Any = _one_or_all([e.given_up for e in endings])
         self.slack_: Any = _one_or_all([e.slack for e in endings])
-        self.report_: str = "\n".join(e.report for e in endings)
+        self.report_: str = Report("\n".join(e.report for e in endings))
         self._choice_curves = [e.curve for e in endings]
+
+    def coef_table(self) -> Any:
+        """Return the coefficients with the names of the features, as a pandas DataFrame.
+
+        It has one column for each target or class, and the intercept as its last row.
+        """
+        check_is_fitted(self)
+        try:
+            import pandas as pd
+        except ImportError:
+            raise missing("coef_table", "pandas", "pandas") from None
+        coef, intercept = np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)
+        names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(coef.shape[1])])
+        classes = getattr(self, "classes_", range(len(coef)))
+        columns = ["coef"] if len(coef) == 1 else list(classes)
+        table = np.column_stack([coef, intercept]).T
+        return pd.DataFrame(table, index=[*names, "intercept"], columns=columns)
 
     def plot_choice(self, ax: Any = None, *, target: int = 0) -> Any:
         """Draw what the choice gains along the ties; returns the axes.
@@ -240,6 +290,13 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         title = f"{self._owner}(prefer={name!r}), {ties} dimensions of ties"
         curve.draw(ax, WORDS.get(name, name), title)
         return ax
+
+
+class Report(str):
+    """A report, which a notebook shows line by line."""
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(self)}</pre>"
 
 
 def _one_or_all(found: list[Any]) -> Any:

@@ -18,6 +18,7 @@ from tiebreak.functions.sums import matrices_of
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.sizes import DENSE_LIMIT
 from tiebreak.linalg.spectra import EPS
+from tiebreak.sklearn.criteria import BY_LOSS, leave_one_out
 from tiebreak.sklearn.design import (
     Centred,
     Data,
@@ -44,8 +45,9 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
     ----------
     prefer : str or function, default="norm"
         "norm": the smallest coefficients; "reference": those closest to ``reference``;
-        "validation": those with the least loss on ``X_val``, ``y_val`` (in ``fit``); "sparse": the
-        least sum of absolute values; "fair": the least covariance of the predictions with
+        "validation": those with the least loss on ``X_val``, ``y_val`` (in ``fit``);
+        "shrunk": the same with a ridge on the coefficients, see ``ridge``; "sparse": the least sum
+        of absolute values; "fair": the least covariance of the predictions with
         ``sensitive_features`` (in ``fit``); "smooth": the least squared differences of neighbouring
         coefficients; or a tiebreak function of the coefficients, such as ``tiebreak.Linear(c)``.
         The intercept never counts.
@@ -69,8 +71,17 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         scikit-learn's ElasticNet. With any share of squares there are no ties.
     reference : array, default=None
         Coefficients of the shape of ``coef_``; zeros if None.
+    ridge : float, default=None
+        The weight r of "shrunk", which minimises the validation loss + r/2 |coef|². None
+        chooses it by leave-one-out over the validation rows, as if for plain least squares.
     fit_intercept : bool, default=True
         Fit an intercept, which is not penalised.
+    domain : tiebreak set, default=None
+        Where to look for the coefficients (row by row if there are several rows), such as
+        ``tiebreak.Orthant()`` for non-negative ones. The intercept is free. With an intercept, sets
+        other than boxes and linear constraints need loss="squared".
+    radius : float, default=None
+        Some best choice, intercept included, is at most this long; not verified, for proofs only.
     rtol : float, default=1e-4
         The relative tolerance within which both levels are proved to be optimal.
     max_iter : int, default=10000
@@ -91,9 +102,10 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         used up, because those bounds rest on an assumption.
     certificate_ : what is proved, in numbers; with a slack a ``tiebreak.LevelReport`` for each of
         "fit" and "preference".
-    report_ : what is proved, in words. given_up_, slack_ : by how much the training loss (with its
-    penalty) exceeds that of the best
+    report_ : what is proved, in words.
+    given_up_, slack_ : by how much the training loss (with its penalty) exceeds that of the best
         fit, and by how much it may; 0.0 without a slack; lists for several targets.
+    ridge_ : the weight of "shrunk", as given or chosen; a list for several targets.
     n_iter_ : the number of steps.
 
     Examples
@@ -116,7 +128,10 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         alpha: float = 0.0,
         l1_ratio: float = 1.0,
         reference: Any = None,
+        ridge: float | None = None,
         fit_intercept: bool = True,
+        domain: Any = None,
+        radius: float | None = None,
         rtol: float = 1e-4,
         max_iter: int = 10_000,
         warm_start: bool = False,
@@ -129,7 +144,10 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
             alpha=alpha,
             l1_ratio=l1_ratio,
             reference=reference,
+            ridge=ridge,
             fit_intercept=fit_intercept,
+            domain=domain,
+            radius=radius,
             rtol=rtol,
             max_iter=max_iter,
             warm_start=warm_start,
@@ -169,7 +187,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
             X: the features, dense or sparse.
             y: the target, or several as columns.
             sample_weight: a sample of weight k counts k times.
-            X_val, y_val, sample_weight_val: data to choose by, for ``prefer="validation"``; all
+            X_val, y_val, sample_weight_val: data to choose by, for "validation" and "shrunk"; all
                 other choices except "fair" ignore them. Every fold of a cross-validation uses all
                 of them, unless they have as many rows as X: then scikit-learn splits them like X.
             sensitive_features: numbers or categories for ``prefer="fair"``, one row for each row of
@@ -195,7 +213,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         training = self._training(X, sample_weight)
         criterion, validation = self._criterion(Y.shape[1]), None
         others = self._others(training, X_val, sample_weight_val)
-        if self.prefer == "validation":
+        if self.prefer in BY_LOSS:
             rows = others.X.shape[0]
             W = check_array(y_val, ensure_2d=False, dtype=np.float64, input_name="y_val")
             if W.shape[0] != rows or W.size != rows * Y.shape[1]:
@@ -212,12 +230,22 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         is_free = settings.slack is not None and validation is not None
         data = _Training(self, self._kind, training, Y, validation, is_free)
         names, endings = getattr(self, "feature_names_in_", None), []
-        for k in range(Y.shape[1]):
-            chosen = replace(criterion.of_target(k), validation=data.validation_loss(k))
+        ridges = [self.ridge] * Y.shape[1]
+        if self.prefer == "shrunk" and self.ridge is None and self.loss == "squared":
+            assert validation is not None
+            ridges = leave_one_out(training, Y, *validation, self.fit_intercept)
+        else:
+            self._need_ridge()
+        bounds = self._bounds(data.layout, training.offset)
+        for k, ridge in enumerate(ridges):
+            chosen = replace(
+                criterion.of_target(k), validation=data.validation_loss(k), ridge=ridge
+            )
             upper, penalty = chosen.function(data.layout), self._penalty(data.layout)
-            task = Task(data.layout, data.training_loss(k), penalty, upper)
+            task = Task(data.layout, data.training_loss(k), penalty, upper, **bounds)
             endings.append(fit(task, settings, self._start(data.layout, training.offset, k), names))
         self._keep(endings)
+        self.ridge_: Any = ridges[0] if len(ridges) == 1 else ridges
         pairs = [data.coefficients(ending.x, k) for k, ending in enumerate(endings)]
         coef, intercept = (np.array(some) for some in zip(*pairs, strict=True))
         intercept = self._intercepts(coef, intercept, training)
@@ -250,7 +278,8 @@ class _Training:
         self.centred: Centred | None = None
         # Without the intercept's column the data are no longer whole numbers, for which a rank can
         # be proved; but with few rows that does not matter, and a penalty needs no rank.
-        is_worth = (rows <= n or model.alpha > 0.0) and not keeps_intercept
+        is_wanted = rows <= n or model.alpha > 0.0 or model.domain is not None
+        is_worth = is_wanted and not keeps_intercept
         if model.loss == "squared" and model.fit_intercept and is_worth and rows * n <= DENSE_LIMIT:
             self.centred = centred(data.X, Y, data.weights)
         self.layout = Layout(n, 1, model.fit_intercept and self.centred is None)

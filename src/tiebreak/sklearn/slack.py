@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
 import numpy as np
+from sklearn.model_selection import GridSearchCV
 
 import tiebreak as tb
 from tiebreak.driver.levels_result import lower_interval
@@ -18,6 +20,7 @@ from tiebreak.linalg.refusals import Refusal
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.sklearn.design import Layout
 
+SLACKS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3)  # what `choose_slack` tries unless told otherwise
 NO_SLACK = 1e-22  # a slack below this share of the loss without any model counts as 0
 FIT, PREFERENCE = "fit", "preference"  # the names of both levels
 
@@ -65,15 +68,15 @@ def with_best_intercepts(loss: Function | Penalty, layout: Layout, x: Host) -> H
 
 
 def solve_with_slack(
-    owner: str,
-    lower: Function | Penalty,
-    upper: Function | Penalty,
-    rule: tb.Slack,
-    constant: Host,
-    rtol: float,
+    owner: str, problem: tb.Problem, rule: tb.Slack, constant: Host, rtol: float
 ) -> tb.LevelsResult:
     """Solve for the preferred fit among all that give up no more than the slack."""
-    levels = tb.Levels(tb.Level(lower, FIT, rule), tb.Level(upper, PREFERENCE))
+    levels = tb.Levels(
+        tb.Level(problem.lower, FIT, rule),
+        tb.Level(problem.upper, PREFERENCE),
+        domain=problem.domain,
+        radius=problem.radius,
+    )
     try:
         return tb.solve(levels, x0=constant, rtol=rtol)
     except Refusal as error:
@@ -89,16 +92,14 @@ def is_used_up(result: tb.LevelsResult) -> bool:
     return result.success and fit.value >= fit.best[0] + (1.0 - TOL.faint) * fit.slack
 
 
-def with_slack_to_spare(
-    lower: Any, upper: Function | Penalty, first: tb.Result, allowed: float, **options: Any
-) -> tb.LevelsResult | None:
+def with_slack_to_spare(first: tb.Result, allowed: float, **options: Any) -> tb.LevelsResult | None:
     """Return the best fit among the minimisers of the preference.
 
     If that needs less than the whole slack, the preference alone leaves ties, and the fit decides
     among them. Return None if it needs more, or was not found.
     """
-    swapped = tb.Problem(upper=lower, lower=upper, counted=first.problem.counted)
-    found = tb.solve(swapped, **options)
+    problem = first.problem
+    found = tb.solve(replace(problem, upper=problem.lower, lower=problem.upper), **options)
     proof = found.certificate
     if not found.success or proof.upper_value > first.lower_value + allowed:
         return None
@@ -129,3 +130,35 @@ def refitted(
         return result
     levels = result.levels | {FIT: replace(before, value=value)}
     return replace(result, x=x, levels=levels)
+
+
+def choose_slack(
+    model: Any, X: Any, y: Any, slacks: Sequence[Any] = SLACKS, **options: Any
+) -> GridSearchCV:
+    """Choose the slack of an estimator by cross-validation.
+
+    Args:
+        model: a TieBreakRegressor or TieBreakClassifier, or a pipeline that ends with one.
+        X, y: the data.
+        slacks: what to try: shares of the best fit, or ``tiebreak.Slack``.
+        **options: of scikit-learn's ``GridSearchCV``: cv, scoring, n_jobs and others.
+
+    Returns:
+        The fitted ``GridSearchCV``: ``best_params_``, ``cv_results_``, and ``best_estimator_``,
+        fitted to all rows with the best slack.
+
+    Examples:
+        >>> from sklearn.datasets import load_diabetes
+        >>> from tiebreak.sklearn import TieBreakRegressor, choose_slack
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> search = choose_slack(TieBreakRegressor("sparse"), X[:80], y[:80], [0.0, 0.1], cv=2)
+        >>> search.best_params_
+        {'slack': 0.1}
+    """
+    names = [name for name in model.get_params() if name.split("__")[-1] == "slack"]
+    if len(names) != 1:
+        raise ValueError(
+            "choose_slack: model must have one parameter slack, such as TieBreakRegressor('sparse')"
+            f", or be a pipeline that ends with it, got {type(model).__name__}"
+        )
+    return GridSearchCV(model, {names[0]: list(slacks)}, **options).fit(X, y)
