@@ -21,8 +21,8 @@ MEMBERS = {
     "LevelReport": "given_up",
     "LinearModel": "level linear vector",
     "Tradeoff": "plot to_dict",
-    "TieBreakRegressor": "fit predict score",
-    "TieBreakClassifier": "fit predict predict_proba decision_function score",
+    "TieBreakRegressor": "fit predict score coef_table plot_choice",
+    "TieBreakClassifier": "fit predict predict_proba decision_function score coef_table plot_choice",
 }
 # What a docstring gets when the library is imported, and the pages do not see.
 AFTER = {"tiebreak.solve": "[Every word of a report, explained](../statuses.md)\n"}
@@ -99,7 +99,7 @@ GROUPS = (
         "Estimators",
         "For scikit-learn: of all equally good fits the one that you prefer, such as that of "
         "minimum norm (ridgeless regression): [estimators](../estimators.md).",
-        "TieBreakRegressor TieBreakClassifier",
+        "TieBreakRegressor TieBreakClassifier choose_slack",
         "tiebreak.sklearn",
     ),
     Group(

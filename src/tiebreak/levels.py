@@ -105,7 +105,7 @@ class Level(FromData):
         assign(self, "objective", known(self.objective))
         if self.sign < 0 and getattr(self.objective, "negative", None) is None:
             raise ValueError(
-                "Level: objective must be linear, such as Linear(c), to be maximised, got "
+                "Level: objective must be linear to be maximised, got "
                 f"{checks.what_it_is(self.objective)}; minimise the negative of a concave function"
             )
 

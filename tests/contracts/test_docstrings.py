@@ -22,12 +22,13 @@ NEEDS = {
 EXTRAS = {
     "TieBreakClassifier": "sklearn",
     "TieBreakRegressor": "sklearn",
+    "choose_slack": "sklearn",
     "from_cvxpy": "cvxpy",
     "register_cvxpy": "cvxpy",
     "read_model": "highs",
     "LinearModel": "highs",
 }
-NAMES = [*tb.__all__, "TieBreakClassifier", "TieBreakRegressor"]
+NAMES = [*tb.__all__, "TieBreakClassifier", "TieBreakRegressor", "choose_slack"]
 OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 public = pytest.mark.parametrize("name", NAMES)
 

@@ -44,7 +44,7 @@ def test_a_level_that_is_maximised_is_its_negative_with_the_sign_turned(slack, l
 
 
 def test_only_what_is_linear_can_be_maximised():
-    with pytest.raises(ValueError, match=r"must be linear, .* to be maximised, got SquaredNorm;"):
+    with pytest.raises(ValueError, match=r"must be linear to be maximised, got SquaredNorm;"):
         tb.Level(tb.SquaredNorm(), sense="max")
     with pytest.raises(ValueError, match=r"^Level: sense must be 'min' or 'max', got 'maximise'"):
         tb.Level(tb.Linear([1.0]), sense="maximise")

@@ -20,7 +20,6 @@ from tiebreak.linalg.refusals import Refusal
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.sklearn.design import Layout
 
-SLACKS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3)  # what `choose_slack` tries unless told otherwise
 NO_SLACK = 1e-22  # a slack below this share of the loss without any model counts as 0
 FIT, PREFERENCE = "fit", "preference"  # the names of both levels
 
@@ -133,7 +132,11 @@ def refitted(
 
 
 def choose_slack(
-    model: Any, X: Any, y: Any, slacks: Sequence[Any] = SLACKS, **options: Any
+    model: Any,
+    X: Any,
+    y: Any,
+    slacks: Sequence[Any] = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3),
+    **options: Any,
 ) -> GridSearchCV:
     """Choose the slack of an estimator by cross-validation.
 
