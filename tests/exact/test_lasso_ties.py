@@ -222,7 +222,7 @@ def test_single_precision_comes_back_in_single_precision():
     [
         (tb.L2(1.0), tb.Space(), "lower must have no penalty but L1 around 0 and ElasticNet"),
         (tb.L1(1.0, [1.0, 1.0]), tb.Space(), "lower must have no penalty but L1 around 0"),
-        (tb.L1(1.0), tb.Orthant(), "domain must be Space where lower has an l1 penalty"),
+        (tb.L1(1.0), tb.Orthant(), "domain must be Space if lower has an l1 penalty"),
         (tb.ElasticNet(0.0, 1.0), tb.Space(), "lower must have an l1 penalty, or none"),
     ],
 )

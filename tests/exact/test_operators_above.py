@@ -109,11 +109,11 @@ def test_what_does_not_go_together_is_refused_in_one_sentence():
     for problem, sentence in (
         (
             tb.Problem(upper=tb.TotalVariation(), lower=lower, domain=tb.Simplex()),
-            r"domain must be R\^n, bounds or a half-space where upper is an l1 norm",
+            r"domain must be R\^n, bounds or a half-space if upper is an l1 norm",
         ),
         (
             tb.Problem(upper=tb.TotalVariation(), lower=lower + tb.L1()),
-            "lower must be without a penalty where upper is an l1 norm with an operator",
+            "lower must have no penalty if upper is an l1 norm with an operator",
         ),
         (
             tb.Problem(upper=tb.SquaredNorm() + tb.TotalVariation(), lower=lower),

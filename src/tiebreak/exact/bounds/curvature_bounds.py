@@ -1,4 +1,4 @@
-"""Bounds on the curvature of what g is made of."""
+"""Bounds on the curvature of the parts of g."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tiebreak.linalg.tolerances import TOL
 
 
 def is_convex(h: Parts) -> bool:
-    """Is it proved? Of a form that as many eigenvalues are positive as its rank has."""
+    """Is h proved convex?  A form must have as many positive eigenvalues as its rank."""
     for part in h.forms:
         noise = rounding_unit(EPS, h.n) * norm(part.rows)
         positive = int(np.count_nonzero(np.linalg.eigvalsh(part.rows) > TOL.clear_units * noise))
@@ -24,30 +24,30 @@ def is_convex(h: Parts) -> bool:
 
 
 def largest_curvature(h: Parts, at: Host, reach: float) -> float:
-    """A bound on the curvature of h within ``reach`` of a point."""
+    """Bound the curvature of h within ``reach`` of a point."""
     return sum(part.largest_curvature(at, reach) for part in h.parts) * SAFE
 
 
 def curvature_diagonal(h: Parts, at: Host) -> Host:
-    """The diagonal of the second derivative of h, or a little more."""
+    """Bound the diagonal of h's second derivative from above, closely."""
     diagonals = (part.curvature_diagonal(at) for part in h.parts)
     return np.asarray(sum(diagonals, np.zeros(h.n))) * SAFE
 
 
 def largest_rho(f: Parts, x: Host) -> float:
-    """rho with which the second derivative of f at x + d is at least e^(-rho |F d|) times F'F.
+    """Return rho such that f's second derivative at x + d is at least e^(-rho |F d|) F'F.
 
-    F'F is the one at x. inf: nothing is known.
+    F'F is the second derivative at x. Return inf if nothing is known.
     """
     return max((p.concordance * p.margins_per_curvature(x) for p in f.losses), default=0.0) * SAFE
 
 
 def largest_fall(m: float, rho: float) -> float:
-    """How much m p can be above what f gains by its curvature where p = |F d|.
+    """Bound by how much m p can exceed the gain from f's curvature, where p = |F d|.
 
-    That is at least ½p² for squares, and with `largest_rho` otherwise the integral of
-    (1 - exp(-rho p))/rho (Bach 2010). So it is largest at p = -log(1 - rho m)/rho, and less than m
-    times that.
+    The gain is at least ½p² for squares; otherwise, with `largest_rho`, it is the integral of (1 -
+    exp(-rho p))/rho (Bach 2010). So the excess is largest at p = -log(1 - rho m)/rho, and less than
+    m times that.
     """
     if rho == 0.0:
         return 0.5 * m * m
@@ -57,10 +57,10 @@ def largest_fall(m: float, rho: float) -> float:
 
 
 def curvature_below(f: Parts, at: Host, off: float) -> tuple[Host, float] | None:
-    """F with at most the curvature of f within ``off`` of a point, and `largest_rho` for it.
+    """Return F with at most the curvature of f within ``off`` of a point, and its `largest_rho`.
 
-    None where that is not known: of quadratic forms, which would have to be factorised. That of
-    Huber losses ends at their kinks: it does not count.
+    Return None if that is not known, as for quadratic forms, which would have to be factorised. The
+    curvature of Huber losses does not count, because it ends at their kinks.
     """
     f = Parts(f.n, tuple(part for part in f.parts if not part.has_kinks))
     if f.forms:
@@ -76,21 +76,21 @@ def curvature_below(f: Parts, at: Host, off: float) -> tuple[Host, float] | None
 
 
 def longest_row(rows: Host) -> float:
-    """The length of the longest row."""
+    """Return the length of the longest row."""
     top = float(np.max(np.abs(rows), initial=0.0)) or 1.0
     return top * math.sqrt(float(np.max(np.sum((rows / top) ** 2, axis=1), initial=0.0))) * SAFE
 
 
 def combined(rows: Host, target: Host) -> Host:
-    """Weights with which the rows add up to the target, or as nearly as they can.
+    """Return weights with which the rows add up to the target, as nearly as possible.
 
-    By rows rows' (or rows'rows, if that is smaller), refined, where that leaves no more than
-    rounding; otherwise by least squares.
+    We use rows rows' (or rows'rows if that is smaller) with refinement if that leaves no more than
+    rounding, otherwise least squares.
     """
     from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
     m, n = rows.shape
-    if norm(rows) < 1.0 / HUGE:  # next to nothing adds up to nothing
+    if norm(rows) < 1.0 / HUGE:  # negligible rows add up to nothing
         return np.zeros(m)
     deadline.check(0.2 * deadline.svd_work(m, n))
     square, weights, rest = rows @ rows.T if m < n else rows.T @ rows, np.zeros(m), target
@@ -110,9 +110,9 @@ def combined(rows: Host, target: Host) -> Host:
 
 
 def least_stretch(rows: Host) -> float:
-    """|rows d| >= this |d| for all d, surely; it may be negative.
+    """Return a proved c with |rows d| >= c |d| for all d; it may be negative.
 
-    By the eigenvalues of rows'rows, where rounding changes the smallest by less than its half.
+    It uses the eigenvalues of rows'rows if rounding changes the smallest by less than half of it.
     """
     size, unit = norm(rows), rounding_unit(EPS, *rows.shape)
     smallest = float(spectra.eigenvalues(rows.T @ rows)[0])
@@ -124,10 +124,10 @@ def least_stretch(rows: Host) -> float:
 
 
 def curvature_error(h: Parts, x: Host, R: Host, least: float) -> float:
-    """A bound on the relative error of |R v| as the root of the second derivative, v in T.
+    """Bound the relative error of |R v| as the root of the second derivative, for v in T.
 
-    Margins err by rounding, their second derivatives by as much, relative; and a form was
-    factorised: its root errs more than itself.
+    Rounding changes margins, and their second derivatives by the same relative amount. A form was
+    factorised, and its root has a larger error than the form itself.
     """
     unit = rounding_unit(EPS, *R.shape)
     lost = unit * norm(R) / least

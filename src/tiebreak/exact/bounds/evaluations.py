@@ -1,4 +1,4 @@
-"""f and g at a point, with bounds on their rounding errors, and what follows near it and on Z."""
+"""f and g at a point with bounds on their rounding errors, and what follows near it and on Z."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ class EvaluationWithErrors(NamedTuple):
     slope: Host
     value_error: float
     slope_error: float
-    penalty: float  # a bound on the slopes of its penalty L1, anywhere
+    penalty: float  # a bound on the slopes of its L1 penalty everywhere
 
     @property
     def steepness(self) -> float:
-        """A bound on the length of the true slope, the penalty's included."""
+        """A bound on the length of the true slope, penalty included."""
         return norm(self.slope) + self.slope_error + self.penalty
 
 
 def evaluate_with_errors(
     h: Function, x: Array, parts: Parts | None = None, seen: Minorant | None = None
 ) -> EvaluationWithErrors:
-    """h at x; with its slope in twice the precision if its parts are given and that errs less.
+    """Evaluate h at x; the slope is in twice the precision if that reduces its error.
 
-    ``seen``: what an evaluation at x has given already.
+    ``seen``: the result of an earlier evaluation at x, if there is one.
     """
     if seen is None:
         (image,) = h.forward(x)
@@ -60,9 +60,9 @@ def evaluate_with_errors(
 def change_within(
     problem: Problem, f: EvaluationWithErrors, d: float, at: tuple[Parts, Host] | None = None
 ) -> float:
-    """How much f can change within a distance d of x, its rounding error included.
+    """Bound how much f can change within a distance d of x, rounding included.
 
-    ``at``: f in parts, and x; for an f that has no Lipschitz constant.
+    ``at``: f in parts, and x, for an f without a Lipschitz constant.
     """
     if not math.isfinite(d):
         return math.inf
@@ -73,7 +73,7 @@ def change_within(
 
 
 def least_value(problem: Problem, model: Model) -> float:
-    """A lower bound on the model over Z."""
+    """Return a lower bound on the model over Z."""
     origin, none = np.zeros(len(host(model.slope))), Zero()
     region = SolutionRegion(none, none, problem.domain, problem.radius, origin)
     return region.minimum(model).value
@@ -82,9 +82,9 @@ def least_value(problem: Problem, model: Model) -> float:
 def least_with_slope(
     problem: Problem, x: Host, f: EvaluationWithErrors, slope: Host, error: float, unit: float
 ) -> float:
-    """A lower bound on f(x) + <slope, z - x> + sigma/2 |z - x|² over z in Z, but for the errors.
+    """Return a lower bound on f(x) + <slope, z - x> + sigma/2 |z - x|² over z in Z.
 
-    f is sigma-strongly convex; ``error`` is that of the slope, ``unit`` that of a product.
+    f is sigma-strongly convex; ``error`` is the error of the slope, ``unit`` that of a product.
     """
     sigma = problem.upper.strong_convexity - problem.upper.defect
     size, steep = norm(x), norm(slope) + error

@@ -1,4 +1,4 @@
-"""Points that lie in a polyhedron exactly, and which constraints a slope forces on a minimiser."""
+"""Points that lie exactly in a polyhedron, and the constraints that a slope forces to be active."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tiebreak.linalg.tolerances import TOL
 
 
 class FeasiblePoint(NamedTuple):
-    """A point p of Z, which need not be representable: |p - at| <= off."""
+    """A point p of Z that need not be representable in floats: |p - at| <= off."""
 
     at: Host
     off: float
@@ -29,16 +29,16 @@ class FeasiblePoint(NamedTuple):
 
 
 def feasible_point(Z: PolyhedralRows, v: Host) -> FeasiblePoint | None:
-    """A point of Z next to v, which is on its bounds of single variables already."""
+    """Return a point of Z near v, which already satisfies its active bounds exactly."""
     near = np.where(Z.bounds, 0.0, TOL.met * (norm(v) + abs(Z.offset)))
     return point_on_rows(Z, v, Z.offset - Z.rows @ v <= near)
 
 
 def point_on_rows(Z: PolyhedralRows, v: Host, tight: Host) -> FeasiblePoint | None:
-    """The point next to v that meets Z's equations, and with equality these constraints.
+    """Return a point near v that satisfies Z's equations and makes these constraints tight.
 
-    Rows M of rank len(M) have a p with M p = m wherever the right sides come from, at most
-    |M v - m|/sigma away from v. None where the rank is not sure, or p not surely in Z.
+    If the rows M have rank len(M), there is a p with M p = m for any right-hand side, at most
+    |M v - m|/sigma from v. Return None if the rank, or that p is in Z, is not certain.
     """
     bounds, v = tight & Z.bounds, v.copy()
     which = np.nonzero(Z.rows[bounds])[1]
@@ -69,10 +69,11 @@ def point_on_rows(Z: PolyhedralRows, v: Host, tight: Host) -> FeasiblePoint | No
 
 
 def multiples_of_rows(Z: PolyhedralRows, normal: Host, x: Host) -> tuple[Host, float, float]:
-    """A normal q = G'lambda + E'nu of Z at x next to this one, lambda >= 0; max <q, z> over Z.
+    """Return a normal q = G'lambda + E'nu of Z at x near this one, lambda >= 0, and max <q, z>.
 
-    And the size of the terms of q. The maximum is at most <lambda, offset> + <nu, right>. First
-    the multipliers of rows of several variables, where no bound is met; then those of the bounds.
+    Also return the size of the terms of q. The maximum over Z is at most <lambda, offset> + <nu,
+    right>. We first find the multipliers of rows with several variables, from the variables without
+    an active bound; then those of the bounds.
     """
     from scipy.optimize import nnls
 
@@ -93,12 +94,12 @@ def multiples_of_rows(Z: PolyhedralRows, normal: Host, x: Host) -> tuple[Host, f
 
 
 def forced_rows(Z: PolyhedralRows, near: Host, s: Host, error: Host) -> Host:
-    """Which inequalities hold with equality wherever minus the slope is a normal of Z.
+    """Find the inequalities that are active wherever minus the slope is a normal of Z.
 
-    The slope is s up to ``error``, entry by entry, and only those that are ``near`` can. Where
-    their rows M and Z's equations are independent, the multipliers are the only ones. Bounds of
-    single variables take what the others leave of the slope, so that these are known by the free
-    variables alone: with a left inverse P of M', P M' = 1 + D, as -P (slope) - D (multipliers).
+    The slope is s up to ``error``, entry by entry, and only inequalities that are ``near`` can be
+    active. If their rows M and Z's equations are independent, the multipliers are unique. Bounds
+    absorb what the other rows leave of the slope, so the free variables determine the multipliers
+    of the other rows: with a left inverse P of M', P M' = 1 + D, as -P (slope) - D (multipliers).
     """
     forced = np.zeros(len(Z.rows), dtype=bool)
     single = near & (np.count_nonzero(Z.rows, axis=1) == 1)
@@ -128,17 +129,17 @@ def forced_rows(Z: PolyhedralRows, near: Host, s: Host, error: Host) -> Host:
 
 
 def complement(span: Host) -> Host:
-    """An orthonormal basis of what orthonormal rows leave, as columns."""
+    """Return an orthonormal basis of the complement of orthonormal rows, as columns."""
     r, k = span.shape
     deadline.check(0.5 * deadline.svd_work(k, r, whole=True))
     return np.linalg.qr(span.T, mode="complete")[0][:, r:]
 
 
 def inward_direction(G: Host, span: Host, null: Host | None) -> Host | None:
-    """A unit vector d with G d < 0 in all rows, as clearly as possible; None: none.
+    """Return a unit vector d with G d < 0 in all rows, as clearly as possible, or None.
 
-    It is orthogonal to the span, orthonormal rows; ``null`` is a basis of what that leaves, or None
-    where that is most.
+    It is orthogonal to the orthonormal rows ``span``; ``null`` is a basis of their complement, or
+    None if that is large.
     """
     best, clearest = None, 0.0
     for d in _candidates(G, span, null):
@@ -147,13 +148,13 @@ def inward_direction(G: Host, span: Host, null: Host | None) -> Host | None:
         clear = -float(np.max(G @ d))
         if clear > clearest:
             best, clearest = d, clear
-        if clearest * math.sqrt(len(G)) > 0.1:  # more than this is not to be had
+        if clearest * math.sqrt(len(G)) > 0.1:  # one cannot do much better
             break
     return best
 
 
 def _candidates(G: Host, span: Host, null: Host | None) -> Iterator[Host]:
-    """Some directions d along which G may be negative in all rows, orthogonal to the span."""
+    """Yield directions d, orthogonal to the span, along which all rows of G may be negative."""
     if null is not None:
         none = np.zeros((0, null.shape[1]))
         yield from (null @ w for w in _candidates(G @ null, none, None))
@@ -161,13 +162,13 @@ def _candidates(G: Host, span: Host, null: Host | None) -> Iterator[Host]:
     near, k = -np.sum(G, axis=0) if len(span) else _equal(G), G.shape[1]
     near = near - span.T @ (span @ near)
     yield near
-    # The shortest d with G d <= -1 is the clearest of all directions.
+    # The shortest d with G d <= -1 is the best direction.
     lengths = np.sqrt(np.sum(G * G, axis=1))
     if near.any() and lengths.all():
         slack = -(1.0 + G @ near) / lengths
         rows = G / lengths[:, None]
         short = interior_point(np.ones(k), near, rows, slack, span, end=TOL.half)
-        if short is None:  # some combination of the rows is 0: no direction is clear of all
+        if short is None:  # some combination of the rows is 0: no direction is negative in all
             return
         d = near + short.point
         yield d
@@ -186,7 +187,7 @@ def _candidates(G: Host, span: Host, null: Host | None) -> Iterator[Host]:
 
 
 def _equal(M: Host) -> Host:
-    """About the shortest w for which all entries of M w are about -1, if there is one."""
+    """Approximate the shortest w for which all entries of M w are -1, if there is one."""
     from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
     square, right = M.T @ M, -np.sum(M, axis=0)

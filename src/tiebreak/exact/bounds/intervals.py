@@ -1,7 +1,6 @@
-"""What the parts of f and g prove about an answer, rounding included: intervals for f* and g*.
-
-All of it is about a computed x, and delta = x* - x for a solution x*. Nothing relies on x being
-good: a bad x, or bad multipliers, make wide intervals, never wrong ones.
+"""Proved intervals for f* and g* from the parts of f and g, rounding included. Everything concerns
+a computed x and delta = x* - x for a solution x*. Nothing relies on x being good: a bad x, or bad
+multipliers, give wide intervals, never wrong ones.
 """
 
 from __future__ import annotations
@@ -50,14 +49,14 @@ def prove(
     seen: tuple[Minorant | None, Minorant | None] = (None, None),
     rows: PolyhedralRows | None = None,
 ) -> Intervals:
-    """Proved intervals for f* and g*; ``normal`` of Z at x balances f's slope on the slice.
+    """Prove intervals for f* and g*; ``normal`` of Z at x balances f's slope on the slice.
 
-    Where f is weight |x|_1, ``sign`` is the subgradient of |x|_1 that takes part in the balance,
-    and ``rank`` that of the slice's equations, g's `Parts.rows` and then those of Z. If they are at
-    hand: both levels in parts, what was ``seen`` of them at x, the exact rows of a polyhedron Z.
+    If f is weight |x|_1, ``sign`` is the subgradient of |x|_1 in this balance, and ``rank`` is that
+    of the slice's equations: g's `Parts.rows`, then those of Z. Optional: both levels in parts,
+    what was ``seen`` of them at x, and the exact rows of a polyhedron Z.
 
-    From a distance d: |f* - f(x)| <= |grad f(x)| d + L_f/2 d² where |delta| <= d, and f* is at
-    most that much above f(x) where some lower minimiser is within d.
+    From a distance d: |f* - f(x)| <= |grad f(x)| d + L_f/2 d² if |delta| <= d, and f* exceeds f(x)
+    by at most that if some lower minimiser is within d.
     """
     at = host(x)
     is_l1, n = sign is not None, len(at)
@@ -69,13 +68,13 @@ def prove(
     g = evaluate_with_errors(problem.lower, x, g_parts, seen[1])
 
     def interval(distance: float, excess: float, fall: float = math.inf) -> Intervals:
-        """From bounds on the distance to a lower minimiser, on g(x) - g* and on f(x) - f*."""
+        """Build intervals from bounds on a minimiser's distance, on g(x) - g* and on f(x) - f*."""
         high = f.value + change_within(problem, f, distance, (f_parts, at))
         low, least = f.value - f.value_error - fall, g.value - g.value_error - excess
         return Intervals((low, high), least, rests=WITHIN.format(distance))
 
     def is_open(value: float, error: float, low: float, high: float) -> bool:
-        """Could another proof say more? All of them leave the rounding error of the value."""
+        """Could another proof narrow it?  All of them leave the rounding error of the value."""
         return not (value - low <= 64.0 * error and high - value <= 64.0 * error)
 
     near, unmet, is_space = NearestMinimiser(), math.inf, described(problem.domain).is_space
@@ -88,7 +87,7 @@ def prove(
     if is_round and is_open(f.value, f.value_error, *proved.upper):
         more = _on_space(problem, at, (f, g), (f_parts, g_parts), normal, sign)
         proved = proved.both(more)
-    if not g_parts.parts:  # g is constant, and all of Z its minimisers
+    if not g_parts.parts:  # g is constant, and all of Z minimises it
         proved = proved.both(interval(distance_bound(problem.domain, at), 0.0))
     if is_flat and not proved.is_two_sided:
         near = nearest_minimiser(problem.domain, g_parts, at, rows)
@@ -117,16 +116,16 @@ def prove(
 
 
 def prove_within(problem: Problem, x: Array, d: float) -> Intervals:
-    """f*, where all minimisers of g over Z are within a distance d of x."""
+    """Bound f* if all minimisers of g over Z are within a distance d of x."""
     f = evaluate_with_errors(problem.upper, x)
     change = change_within(problem, f, d)
     return Intervals((f.value - change, f.value + change), rests=ALL_WITHIN.format(d))
 
 
 def prove_at(problem: Problem, x: Array) -> Intervals | None:
-    """What losses of a linear map prove about any x on R^n, without a radius; None: nothing.
+    """Prove what losses of a linear map tell about any x on R^n without a radius, or None.
 
-    For a point without a slice: one factorisation of the rows of g.
+    This is for a point without a slice, and takes one factorisation of the rows of g.
     """
     if not described(problem.domain).is_space or not problem.is_smooth:
         return None
@@ -134,9 +133,9 @@ def prove_at(problem: Problem, x: Array) -> Intervals | None:
     try:
         g_parts = decompose("prove_at", "lower", problem.lower, n)
         f_parts = decompose("prove_at", "upper", problem.upper, n)
-    except ValueError:  # numbers that are not at hand
+    except ValueError:  # the numbers are not available
         return None
-    if n * n * sum(len(part.rows) for part in g_parts.parts) > 4 * SECOND:  # some seconds
+    if n * n * sum(len(part.rows) for part in g_parts.parts) > 4 * SECOND:  # it would take seconds
         return None
     f, g = evaluate_with_errors(problem.upper, x), evaluate_with_errors(problem.lower, x, g_parts)
     found = _on_space(problem, host(x), (f, g), (f_parts, g_parts), np.zeros(n))
@@ -151,9 +150,9 @@ def _on_space(
     normal: Host,
     sign: Host | None = None,
 ) -> Intervals:
-    """Both levels on R^n, by the rows that all minimisers of g share; or in a ball.
+    """Bound both levels on R^n, by the rows that all minimisers of g share, or in a ball.
 
-    If one of the minimisers on R^n is in the ball, those over the ball are some of them.
+    If a minimiser on R^n is in the ball, the minimisers over the ball are also minimisers on R^n.
     """
     (f, g), (f_parts, g_parts), Z = values, parts, problem.domain
     near = nearby_minimisers(g_parts, x)
@@ -181,12 +180,12 @@ def _across_ball(
     normal: Host,
     near: NearbyMinimisers,
 ) -> Intervals:
-    """Both levels in a ball, x close to its sphere, from what is known of minimisers on R^n near x.
+    """Bound both levels in a ball, with x close to its sphere, from minimisers on R^n near x.
 
-    p has the same images as x, next to the center, and around some minimiser near p there is a ball
-    of radius ``depth`` in Z. So the minimisers over Z are some of those on R^n, and the mixture of
-    the nearest one to x and of that near p, with the share d/(d + depth) of the latter if x and Z
-    are d away from the former, is one of them. For all z of them, every y and s = grad f(x) + R'y,
+    p has the same images as x and is nearest to the center; around some minimiser near p, a ball of
+    radius ``depth`` lies in Z. So the minimisers over Z are minimisers on R^n. If the minimiser
+    nearest to x is within d of x and of Z, its mixture with the one near p, with the share
+    d/(d + depth) of the latter, is in Z. For all such z, every y and s = grad f(x) + R'y,
 
         f(z) >= f(x) + <s, z - x> + sigma/2 |z - x|² - |y| |R (z - x)|.
     """
@@ -210,10 +209,11 @@ def _across_ball(
 
 
 def _distance_on_sphere(problem: Problem, x: Host, g: EvaluationWithErrors, h: Parts) -> float:
-    """A bound on |delta| where the ball binds: mu makes the Lagrangian strongly convex.
+    """Bound |delta| if the ball binds: mu makes the Lagrangian strongly convex.
 
-    L(z) = g(z) + mu/2 (|z - center|² - radius²) has L(x*) <= g* <= g(x) + (what x lacks to be in
-    Z), hence mu/2 |delta|² <= |grad L(x)| |delta| + g(x) - L(x) + that. Any mu > 0 is valid.
+    L(z) = g(z) + mu/2 (|z - center|² - radius²) has L(x*) <= g* <= g(x) + (the cost of moving x
+    into Z), hence mu/2 |delta|² <= |grad L(x)| |delta| + g(x) - L(x) + (that cost). Any mu > 0 is
+    valid.
     """
     center, radius = ball_of(problem.domain, len(x)) or (x, math.inf)
     w = x - center
@@ -232,16 +232,17 @@ def _distance_on_sphere(problem: Problem, x: Host, g: EvaluationWithErrors, h: P
 
 
 def _unmet(problem: Problem, x: Host, g: EvaluationWithErrors, h: Parts) -> float:
-    """A bound on ½|R delta|² and on |g(x) - g*|, for g = ½|Rx - s|² + <c, x>.
+    """Bound ½|R delta|² and |g(x) - g*|, for g = ½|Rx - s|² + <c, x>.
 
-    Either ghat - g(x) - min_Z <grad g(x), z - x>, with ghat = g(p), p the point of Z next to x. Or
-    by a lower bound of g: ½|R(p - x*)|² <= g(p) - g* for p in Z, and |R(x - p)| <= |R| |x - p|.
+    One bound is ghat - g(x) - min_Z <grad g(x), z - x>, with ghat = g(p) for the point p of Z
+    nearest to x. The other uses a lower bound of g: ½|R(p - x*)|² <= g(p) - g* for p in Z, and |R(x
+    - p)| <= |R| |x - p|.
     """
     least = least_value(problem, Model(0.0, 1.0, 0.0, g.slope, 0.0, 0.0, g.slope_error))
     outside = distance_bound(problem.domain, x)
     over = g.steepness * outside + 0.5 * largest_curvature(h, x, outside) * outside * outside
     rounding = (g.slope_error + rounding_unit(EPS, len(x)) * g.steepness) * norm(x)
-    # Outside of Z the slope may be lower at x than anywhere in Z: then g(x) < g* <= g(p).
+    # Outside Z, g may be lower at x than anywhere in Z: then g(x) < g* <= g(p).
     by_slope = over + max(float(g.slope @ x) + rounding - least, 0.0)
     above = max(g.value + g.value_error + over - problem.lower.lower_bound, 0.0)
     if not math.isfinite(above) or h.kinked:

@@ -1,19 +1,18 @@
-"""How far x is from the minimisers of g on R^n, for losses of a linear map, without a radius.
-
+"""Bounds on the distance to the minimisers of g on R^n, for losses of a linear map, without radius.
 g is a sum of squares, losses sum w phi(<m_i, x>) of `loss_parts`, forms and a linear term. Let H be
 its second derivative at x, T the space that its rows span, and for v in T |v|_H² = <v, H v>,
 
     lambda = max <grad g(x), v>/|v|_H    (Newton's decrement)    and    rho = max |<m_i, v>|/|v|_H.
 
 The third derivative of phi is at most its second one (Bach 2010; or `concordance` times that, which
-counts in rho), so that along a v with |<m_i, v>| <= s the second derivative of g falls by no more
-than e^-s. With s <= rho |v|_H
+counts in rho). So along a v with |<m_i, v>| <= s, the second derivative of g shrinks by no more
+than a factor e^-s. With s <= rho |v|_H,
 
     <grad g(x + v), v>/|v|_H  >=  -lambda + (1 - exp(-rho |v|_H))/rho,
 
-which is positive where |v|_H > r = -log(1 - rho lambda)/rho, if rho lambda < 1. So g has a
-minimiser x + delta, delta in T and |delta|_H <= r, and g(x) - g* <= lambda r. All minimisers share
-what the rows see of them: |x* - x|_H <= r for every one.
+which is positive for |v|_H > r = -log(1 - rho lambda)/rho, if rho lambda < 1. So g has a minimiser
+x + delta with delta in T and |delta|_H <= r, and g(x) - g* <= lambda r. All minimisers have the
+same products with the rows, so |x* - x|_H <= r for every one.
 """
 
 from __future__ import annotations
@@ -38,24 +37,24 @@ class Span(NamedTuple):
 
     R: Host
     left: Host
-    sigma: Host  # positive ones only
-    right: Host  # about an orthonormal basis of T, as rows
-    least: float  # |R v| >= least |v| for all v in T, surely
-    angle: float  # T and the rows of ``right`` differ by this at most
+    sigma: Host  # only the positive ones
+    right: Host  # approximately an orthonormal basis of T, as rows
+    least: float  # proved: |R v| >= least |v| for all v in T
+    angle: float  # T and the rows of ``right`` differ by at most this
 
     def weights(self, target: Host) -> Host:
-        """The smallest y with R'y = target, in the least-squares sense."""
+        """Return the smallest y with R'y = target, in the least-squares sense."""
         return np.asarray(self.left @ ((self.right @ target) / self.sigma))
 
     def balance(self, slope: Host, normal: Host | float = 0.0) -> tuple[Host, Host, float]:
-        """y with which slope + normal + R'y is small, slope + R'y and a bound on its error."""
+        """Return y that makes slope + normal + R'y small, slope + R'y, and its error bound."""
         rows, y = Sliced(self.R), self.weights(-slope - normal)
         y = y + self.weights(-rows.times(y, -slope, transposed=True) - normal)
         left, size = rows.times(y, -slope, transposed=True), norm(slope) + norm(self.R) * norm(y)
         return y, left, product_error(norm(left), self.R.shape, size, rows.is_plain)
 
     def dual(self, vectors: Host) -> Host:
-        """Bounds on max <vector, v>/|R v| over v in T, for the columns."""
+        """Bound max <vector, v>/|R v| over v in T, for the columns."""
         top = float(np.max(np.abs(vectors), initial=0.0)) or 1.0  # so that no square overflows
         vectors = vectors / top
         lengths = np.sqrt(np.sum(vectors * vectors, axis=0))
@@ -65,10 +64,10 @@ class Span(NamedTuple):
 
 
 def span(R: Host, *rows: Host) -> Span | None:
-    """R on the space T of ``rows``, which R has the same null space as; None: nothing is sure.
+    """Return R on the space T of ``rows``, which have the same null space as R; None if uncertain.
 
-    T's dimension is a rank. It is known where as many singular values of R are clear as there can
-    be (columns that are equal, or 0, cannot raise it), and otherwise by exact arithmetic.
+    T's dimension is a rank. It is known if as many singular values of R are clear as there can be
+    (equal or zero columns cannot raise it), and otherwise by exact arithmetic.
     """
     n = R.shape[1]
     if not any(some.any() for some in rows):
@@ -88,22 +87,22 @@ def span(R: Host, *rows: Host) -> Span | None:
 
 
 def _different_columns(*rows: Host) -> int:
-    """How many columns these rows have, of which equal ones count once and zeros not at all."""
+    """Count the different columns of these rows that are not 0."""
     columns = np.ascontiguousarray(np.vstack(rows).T)
     return len({column.tobytes() for column in columns if column.any()})
 
 
 def _rank(*rows: Host) -> int:
-    """The rank of all these rows, as they are stored; 0 where they are too many."""
+    """Return the exact rank of the stored rows, or 0 if they are too many."""
     stacked = np.vstack(rows)
     found = spectra.exact_rank(stacked)
-    if found is None:  # fewer may be different ones
+    if found is None:  # there may be few different ones
         found = spectra.exact_rank(np.unique(stacked, axis=0))
     return found or 0
 
 
 def _contains(found: Span, rows: tuple[Host, ...], *vectors: Host) -> bool:
-    """Are these vectors in the space of the rows, surely and exactly?"""
+    """Is it proved that these vectors are exactly in the space of the rows?"""
     some = [v[None] for v in vectors if v.any()]
     rank, n = found.right.shape
     return not some or rank == n or (bool(rows) and _rank(*rows, *some) == rank)
@@ -120,11 +119,11 @@ class NearbyMinimisers(NamedTuple):
 
 
 def nearby_minimisers(h: Parts, x: Host) -> NearbyMinimisers | None:
-    """What is known of the minimisers of h, from its slope at x and bounds on the error of that.
+    """Return what h's slope at x, with its error bound, proves about the minimisers of h.
 
-    None where nothing is: x is too far away, or the rank not sure, or there is no minimiser. Huber
-    losses are squares, and linear functions of rows that the others span, as far as no row passes
-    its kink.
+    Return None if nothing is known: x is too far away, the rank is uncertain, or there is no
+    minimiser. As long as no row passes its kink, Huber losses are squares, or linear functions of
+    rows that the others span.
     """
     slope, is_squares, (h, kinks) = h.slope(x), h.is_squares, h.between_kinks(x)
     rows = tuple(part.rows for part in h.curved)
@@ -132,7 +131,7 @@ def nearby_minimisers(h: Parts, x: Host) -> NearbyMinimisers | None:
     found = span(R, *rows)
     if found is None:
         return _by_residual(h, x, R, rows) if is_squares else None
-    # Otherwise g falls without end, or nearly so; or outliers alone see some direction.
+    # Otherwise g is unbounded, or nearly so, or only outliers see some direction.
     if not _contains(found, rows, h.c, *kinks.outliers):
         return None
     doubt = curvature_error(h, x, R, found.least)
@@ -160,10 +159,10 @@ def nearby_minimisers(h: Parts, x: Host) -> NearbyMinimisers | None:
 
 
 def _by_residual(h: Parts, x: Host, R: Host, rows: tuple[Host, ...]) -> NearbyMinimisers:
-    """What squares prove whatever their rank: |R (x* - x)| is at most the residual of x.
+    """Use what squares prove whatever their rank: |R (x* - x)| is at most the residual of x.
 
-    No minimiser is known to be near. The singular values that look clear are enough for weights,
-    which need not be good to be valid.
+    No minimiser is known to be near. The singular values that look clear suffice for weights, which
+    are valid even if they are not good.
     """
     left, sigma, right = np.linalg.svd(R, full_matrices=False)
     clear = sigma > rounding_unit(EPS, *R.shape) * norm(R) / TOL.percent
@@ -173,7 +172,7 @@ def _by_residual(h: Parts, x: Host, R: Host, rows: tuple[Host, ...]) -> NearbyMi
 
 
 def _largest_residual(h: Parts, x: Host) -> float:
-    """A bound on |Rx - s| for squares ½|Rx - s|², and so on |R delta|; inf where h has others."""
+    """Bound |Rx - s| for squares ½|Rx - s|², hence |R delta|; inf if h has other parts."""
     if not h.is_squares:
         return math.inf
     sizes = []
@@ -193,13 +192,14 @@ def below(
     g: NearbyMinimisers,
     reach: float = math.inf,
 ) -> float:
-    """A lower bound on f* on R^n, where f has this value at x and this slope, but for an error.
+    """Return a lower bound on f* on R^n, from f's value and slope at x, known up to an error.
 
-    With y any weights of g's rows, s = slope + R'y and delta = x* - x for a solution x*,
+    With any weights y of g's rows, s = slope + R'y and delta = x* - x for a solution x*,
 
         f* >= value + <s, delta> - |y| |R delta| + (sigma/2 |delta|², or ½|F delta|² for f's own F).
 
-    ``sigma``: f is so strongly convex. Otherwise `flattest` bounds the fall, or |delta| <= reach.
+    ``sigma``: the strong convexity of f. Without it `flattest` bounds the decrease, or |delta| <=
+    reach.
     """
     R, (y, left, rounding) = g.span.R, g.span.balance(slope)
     unit = rounding_unit(EPS, *R.shape)
@@ -207,7 +207,8 @@ def below(
     price = norm(y) * g.change
     fall = 0.5 * steep * (steep / sigma) if sigma > 0.0 else math.inf
     if not math.isfinite(fall):
-        dent = 0.5 * -sigma * reach * reach if sigma < 0.0 else 0.0  # of f, which rounding has made
+        # nonconvexity of f caused by rounding
+        dent = 0.5 * -sigma * reach * reach if sigma < 0.0 else 0.0
         fall = min(flattest(f, x, R, g.rows, (f.c,), steep, g.change), steep * reach + dent)
     return value - (fall + price) * (1.0 + unit) - 4.0 * EPS * abs(value)
 
@@ -221,19 +222,19 @@ def flattest(
     steep: float,
     change: float,
 ) -> float:
-    """How much <s, delta> + ½|F delta|² can fall where |s| <= steep and |R delta| <= change.
+    """Bound how much <s, delta> + ½|F delta|² can decrease if |s| <= steep, |R delta| <= change.
 
-    F is the root of f's second derivative at x; f's losses that are no squares gain less by their
-    curvature, see `largest_fall`. s is spanned by the rows of F and R (which have those of
-    f and ``rows`` for their space) and by ``tilts``, which must be in the same space. There
-    |delta| <= (a|F delta| + |R delta|)/tau, tau the smallest positive singular value of aF and R
-    together, for any a > 0.
+    F is the root of f's second derivative at x; losses of f that are not squares gain less from
+    their curvature, see `largest_fall`. s is spanned by the rows of F and R (whose space is that of
+    f's rows and ``rows``) and by ``tilts``, which must be in the same space. There
+    |delta| <= (a|F delta| + |R delta|)/tau for any a > 0, where tau is the smallest positive
+    singular value of aF and R together.
 
-    Of Huber losses F has the rows that are no outliers, and ``tilts`` are outliers too. No row
-    passes its kink where |delta| <= radius, surely where p = |F delta| <= p1 = (radius tau -
-    change)/a. Farther out the gain of f is convex along the ray, of which it is known up to a share
-    t = radius tau/(a p + change): it is at least ½(t p)²/t, and t p >= p1. So it is at least
-    ½p1 p, more than the a steep p/tau that <s, delta> falls there if that is no more than ½p1 p.
+    For Huber losses, F has the rows that are not outliers, and outliers are among the ``tilts``. No
+    row passes its kink if |delta| <= radius, hence if p = |F delta| <= p1 = (radius tau -
+    change)/a. Farther out, f's gain is convex along the ray and known up to the share t = radius
+    tau/(a p + change): it is at least ½(t p)²/t, and t p >= p1. So it is at least ½p1 p, which
+    covers the decrease a steep p/tau of <s, delta> if that is at most ½p1 p.
     """
     f, kinks = f.between_kinks(x)
     tilts = (*tilts, *kinks.outliers)
@@ -257,7 +258,7 @@ def flattest(
 
 
 class L1Dual(NamedTuple):
-    """f = the sum of weights_j |x_j - center_j|: what a slope s proves about f*."""
+    """What a slope s proves about f* if f is the sum of weights_j |x_j - center_j|."""
 
     weights: float | Host
     center: Host | None
@@ -265,7 +266,7 @@ class L1Dual(NamedTuple):
 
     @classmethod
     def of(cls, problem: Problem, n: int) -> L1Dual:
-        """That of a problem whose upper level is L1."""
+        """Return the dual of a problem whose upper level is L1."""
         terms, ends = problem.penalties[0].terms, described(problem.domain).bounds_in(n)
         reach = np.maximum(np.abs(ends.lower), np.abs(ends.upper)) * np.ones(n)
         return cls(
@@ -312,7 +313,7 @@ class L1Dual(NamedTuple):
         return L1Dual(self.weights * units, center, self.reach / units)
 
     def length(self, x: Host) -> float:
-        """A bound on |x - center| before anything cancels."""
+        """Bound |x - center| before anything cancels."""
         return norm(x) if self.center is None else norm(x) + norm(self.center)
 
     def below(self, gain: float, s: Host, error: float | Host) -> float:
@@ -328,15 +329,15 @@ class L1Dual(NamedTuple):
         w = self.weights
         gain -= float(np.sum((np.abs(s) + error)[w == 0.0] * self.reach[w == 0.0])) * SAFE
         if not gain > 0.0:
-            return 0.0  # for f >= 0
+            return 0.0  # since f >= 0
         return gain / float(np.max((np.abs(s) + error)[w > 0.0] / w[w > 0.0])) * (1.0 - 4.0 * EPS)
 
 
 def below_l1(dual: L1Dual, x: Host, sign: Host, g: NearbyMinimisers, high: float) -> float:
-    """The same for f = weight |x|_1, from a subgradient of |x|_1 at x, or about one; f* <= high.
+    """Bound f* from below for f = weight |x|_1, from an approximate subgradient; f* <= high.
 
-    <R'y, x*> >= <y, R x> - |y| |R delta|, and it is at most |R'y|_inf |x*|_1; the same of
-    x* - center.
+    <R'y, x*> >= <y, R x> - |y| |R delta|, and it is at most |R'y|_inf |x*|_1; likewise for x* -
+    center.
     """
     y, s, error = g.span.balance(0.0 * sign, -sign)
     unit = rounding_unit(EPS, len(x))

@@ -1,4 +1,4 @@
-"""Lower bounds on f* by multipliers of the rows of g, sums of squares and a linear term."""
+"""Lower bounds on f* by multipliers of the rows of g, a sum of squares and a linear term."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tiebreak.sets import described
 class RowMultipliers(NamedTuple):
     """Lower bounds on f* by multipliers of the rows of g = ½|Rx - s|² + <c, x>.
 
-    ``unmet`` bounds ½|R delta|² and the change of g; ``normal`` of Z at x is a part of the balance.
-    ``rows`` are those of Z, if that is a polyhedron.
+    ``unmet`` bounds ½|R delta|² and the change of g; ``normal`` of Z at x is part of the balance.
+    ``rows`` are those of Z if Z is a polyhedron.
     """
 
     problem: Problem
@@ -36,8 +36,8 @@ class RowMultipliers(NamedTuple):
     def below(self, f: EvaluationWithErrors) -> float:
         """f* >= f(x) + min_Z <grad f(x) + R'y + nu c, z - x> - |y| |R delta| - |nu <c, delta>|.
 
-        For every y and nu. |R delta| <= sqrt(2 unmet), and <c, delta> is g's change less that of
-        the squares.
+        This holds for every y and nu. |R delta| <= sqrt(2 unmet), and <c, delta> is g's change
+        minus that of the squares.
         """
         if not math.isfinite(self.unmet):
             return -math.inf
@@ -56,16 +56,17 @@ class RowMultipliers(NamedTuple):
     def below_l1(self, sign: Host, rank: Rank, high: float) -> float:
         """f* >= t (<y, R x> + nu <c, x> - max_Z <q, z> - price), t |R'y + nu c - q|_inf <= weight.
 
-        For every y, nu, q and t >= 0, with f = weight |x|_1: then s = t (R'y + nu c - q) has
-        <s, x*> <= f*, and the right side is at most <s, x*>. q is a normal of Z. ``sign`` is a
-        subgradient of |x|_1, ``high`` at least f*. With a center the same holds of
-        x - center, and <q, center> is added.
+        This holds for every y, nu, q and t >= 0, with f = weight |x|_1, because s = t (R'y + nu c -
+        q) has <s, x*> <= f*, and the right-hand side is at most <s, x*>. q is a normal of Z,
+        ``sign`` a subgradient of |x|_1, and ``high`` at least f*. With a center it holds for x -
+        center, and <q, center> is added.
         """
         if not math.isfinite(self.unmet):
             return 0.0
         x, rows = self.x, self.rows
         R = self.parts.curvature(x)
-        if rows is None or rows.lift is not None:  # an l1 ball does not cut off what is sparser
+        # an l1 ball contains all points of smaller l1 norm
+        if rows is None or rows.lift is not None:
             rows = whole_space(len(x))
         y, nu, others = slice_weights(self.parts, rank, sign + self.normal)
         of_equations = rows.of_length_one().equal.T @ others
@@ -81,7 +82,7 @@ class RowMultipliers(NamedTuple):
         return dual.below(gain - self._price(y, nu), s - q, error)
 
     def _combination(self, y: Host, nu: float, more: Host) -> tuple[Host, float]:
-        """R'y + nu c + more, in twice the precision and rounded, and a bound on its error."""
+        """Return R'y + nu c + more, from twice the precision, and a bound on its error."""
         terms, size, done = [(more[:, None], 0)], norm(more), 0
         for part in self.parts.squares:
             mine = part.roots * y[done : done + len(part.rows)]
@@ -95,7 +96,7 @@ class RowMultipliers(NamedTuple):
         return vector, error + 4.0 * EPS * abs(nu) * norm(self.parts.c)
 
     def _price(self, y: Host, nu: float) -> float:
-        """A bound on |<y, R delta>| + |nu <c, delta>|."""
+        """Bound |<y, R delta>| + |nu <c, delta>|."""
         x, change = self.x, math.sqrt(2.0 * self.unmet)
         unit = rounding_unit(EPS, len(y), len(x))
         residual = sum(
@@ -108,7 +109,7 @@ class RowMultipliers(NamedTuple):
 
 
 def slice_weights(h: Parts, rank: Rank, target: Host) -> tuple[Host, float, Host]:
-    """y, nu and weights w of Z's equations E with R'y + nu c + E'w = target, by least squares."""
+    """Return y, nu and weights w of Z's equations E with R'y + nu c + E'w = target."""
     weights = rank.weights(target)
     y, done = [], 0
     for part in h.squares:  # the equations have its rows scaled to length 1

@@ -1,4 +1,4 @@
-"""From an answer x to the nearest minimiser of g over a polyhedron, proved.
+"""Proved bounds on the distance from an answer x to the minimisers of g over a polyhedron.
 
 The argument is that of `polyhedral_bounds`, around a point p of the polyhedron that is close to x.
 """
@@ -24,19 +24,19 @@ from tiebreak.sets import Domain
 
 
 class NearestMinimiser(NamedTuple):
-    """What is proved about the minimisers of g over Z that are near x; inf where nothing is."""
+    """What is proved about the minimisers of g over Z near x; inf if nothing is."""
 
-    distance: float = math.inf  # from x to the next one
+    distance: float = math.inf  # from x to the nearest one
     image: float = math.inf  # |R (x - x*)| for all of them, R'R the curvature of g's squares
     excess: float = math.inf  # |g(x) - g*|
-    why: str = ""  # nothing is known
+    why: str = ""  # why nothing is known
     around: AroundPoint | None = None
     close: ProvedDistance | None = None
 
     def fall(self, f: Parts, sigma: float, normal: Host) -> float:
         """f(x) - f* is at most this; ``normal`` of Z at x balances f's slope on the minimisers.
 
-        sigma: f is so strongly convex.
+        sigma: the strong convexity of f.
         """
         if self.around is None or self.close is None or not is_convex(f):
             return math.inf
@@ -48,7 +48,7 @@ def nearest_minimiser(
 ) -> NearestMinimiser:
     """Bounds for the minimisers of g over a polyhedron, from a point x close to them.
 
-    ``rows``: those of the domain, if they are at hand.
+    ``rows``: those of the domain, if known.
     """
     exponent = g.exponent
     if not is_convex(g):
@@ -84,7 +84,7 @@ def nearest_minimiser(
 
 
 def _lifted(slope: Slope, lift: Host) -> Slope:
-    """That of g(p - q), where p - q is exact: of a matrix half as wide."""
+    """Return the slope of g(p - q), with p - q exact, from that of g."""
     two = math.sqrt(2.0) * SAFE  # the norm of the lift
     vector, size, error, image_error, product_error = slope
     return Slope(lift.T @ vector, two * size, two * error, image_error, two * product_error)

@@ -1,4 +1,4 @@
-"""How far a computed point of a polyhedron is from the minimisers of g, proved.
+"""Proved bounds on the distance from a computed point of a polyhedron to the minimisers of g.
 
 Z = {u : G u <= h, E u = e}, and g(u) = sum of phi_i(<a_i, u>) + <c, u> with phi_i strictly convex:
 then the minimisers are the points of Z that share all <a_i, u> and <c, u> with one of them. Let p
@@ -10,30 +10,30 @@ s = C'eta + r - G'lambda - E'nu, with lambda >= 0 and lambda_i > 0 only where G_
 
     g(p) - g(y)   and   <grad g(p) - grad g(y), p - y>  >=  kappa |C (p - y)|²,
 
-kappa = 1 for squares (and Huber losses, if no row passes its kink); for other losses no second
-derivative changes by more than a factor e^(largest change of a margin), for |phi'''| <= phi''. So
-|C (p - y)| is at most m, the positive root of kappa m² = |eta| m + |r| R, and both numbers are at
-most delta = kappa m². By Cauchy and Schwarz the slopes at p and y differ in entry j by at most
-(length of column j of C) m. Most of what rounding does to p and to s is a C'eta: without eta the
-distance below would be about |C| |eta|/sigma², with it |eta|/sigma.
+where kappa = 1 for squares (and for Huber losses, if no row passes its kink); for other losses no
+second derivative changes by more than a factor e^(largest change of a margin), because |phi'''| <=
+phi''. So |C (p - y)| is at most m, the positive root of kappa m² = |eta| m + |r| R, and both
+numbers are at most delta = kappa m². By Cauchy-Schwarz, the slopes at p and y differ in entry j by
+at most (length of column j of C) m. Most of the rounding in p and s has the form C'eta: without eta
+the distance below would be about |C| |eta|/sigma², with it |eta|/sigma.
 
 *Which constraints hold with equality.* y has a slope s* = grad g(y) + mu (y - p) with -s* a normal
-of Z at y, mu >= 0 the multiplier of the distance. p lies in Z, so that mu R² <= <grad g(y), p - y>
-<= delta: s* is known up to that m and delta/R. Where it is positive for certain, a
-variable is on its lower bound, and so on: these constraints J hold with equality at y. Nothing
-is taken for zero: a multiplier that may be 0 forces nothing.
+of Z at y, mu >= 0 the multiplier of the distance. p lies in Z, so mu R² <= <grad g(y), p - y> <=
+delta, and s* is known up to that m and delta/R. If an entry is certainly positive, the variable is
+on its lower bound, and so on: these constraints J hold with equality at y. Nothing is assumed to be
+zero: a multiplier that may be 0 forces nothing.
 
-*The distance.* W = {w : a_i w = a_i y, <c, w> = <c, y>, G_J w = h_J, E w = e} contains y. B has
-the rows of W, scaled, and p satisfies those of J and Z exactly, so that some p1 in W has
-|p1 - p| <= |B (y - p)|/sigma, sigma the smallest singular value of B that is not 0. If W is y
-alone, p1 = y. Otherwise take any point p0 (Slater's) that keeps the other constraints with a
-margin, and move it onto W likewise: what p1 violates, a mixture q of both does not. It is in W and
-in Z, hence g(q) = g(y); and if it is nearer to p than R, then a convex g has a minimum over Z at q.
+*The distance.* W = {w : a_i w = a_i y, <c, w> = <c, y>, G_J w = h_J, E w = e} contains y. B has the
+rows of W, scaled, and p satisfies those of J and Z exactly, so some p1 in W has
+|p1 - p| <= |B (y - p)|/sigma, where sigma is the smallest nonzero singular value of B. If W = {y},
+p1 = y. Otherwise take any (Slater) point p0 that satisfies the other constraints with a margin, and
+move it onto W likewise: a mixture q of both satisfies what p1 violates. q is in W and in Z,
+hence g(q) = g(y); and if it is nearer to p than R, the convex g has a minimum over Z at q.
 
 So every number is checked here, wherever it comes from (multipliers, the point p0, R): a bad one
-makes the bound wide or infinite, never wrong. R is as small as the argument allows, and then the
-bound is of the size of |eta|/sigma + |r|/sigma². A rank below that of the shape is that of the
-numbers as stored (`spectra.exact_rank`), and so is that of a quadratic form, which must be convex.
+makes the bound wide or infinite, never wrong. R is as small as the argument allows; the bound is
+then about |eta|/sigma + |r|/sigma². A rank below full is computed exactly for the stored numbers
+(`spectra.exact_rank`), as is that of a quadratic form, which must be convex.
 """
 
 from __future__ import annotations
@@ -74,41 +74,41 @@ from tiebreak.linalg.host import ldexp_or_inf, norm
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets import Domain
 
-MAX_GROWTHS = 40  # how often R is made 4 times larger or more: 1e24 times what was hoped for
+MAX_GROWTHS = 40  # how often R may grow by a factor of at least 4: up to 1e24 times the first guess
 
 
 class FreeRows(NamedTuple):
-    """B, on the variables that are not forced onto a bound: its smallest singular value, and so on.
+    """B on the variables that are not forced onto a bound, with its smallest singular value.
 
-    ``span`` are orthonormal rows of the same span as those of B.
+    ``span``: orthonormal rows with the same span as those of B.
     """
 
     free: Host
     B: Host
     sigma: float
     span: Host
-    tilt: float  # what <c, .> was multiplied by
+    tilt: float  # the scale of <c, .>
 
 
 class Residual(NamedTuple):
-    """Bounds on |eta| and |r|, without what |p - at| adds."""
+    """Bounds on |eta| and |r|, without the contribution of |p - at|."""
 
     eta: float
     r: float
 
 
 class ProvedDistance(NamedTuple):
-    """A minimiser of g is this close to p; all of them have |C (z - p)| <= image."""
+    """How close a minimiser of g is to p; all minimisers z have |C (z - p)| <= image."""
 
     distance: float
     delta: float  # g(p) - g* is at most this
     image: float
     tilt: float  # |<c, z - p>| is at most this
-    forced: Host  # constraints that hold with equality for all of them
+    forced: Host  # constraints active at all minimisers
 
 
 class AroundPoint:
-    """The argument around one point p: g scaled, its slope, and what no multiplier balances."""
+    """The argument around one point p: scaled g, its slope, and what no multiplier balances."""
 
     def __init__(
         self,
@@ -132,18 +132,18 @@ class AroundPoint:
         self.g, self.outliers, self.kink = g, kinks.outliers, kinks.radius()
         self.C = np.vstack([np.zeros((0, self.n)), *(part.curvature_rows(at) for part in g.parts)])
         squares = curvature_diagonal(g, at)
-        self.columns = np.sqrt(squares) + 1.0 / HUGE  # squares that underflow count as well
-        # Along d the slope of losses and squares is at most this times the root of the curvature.
+        self.columns = np.sqrt(squares) + 1.0 / HUGE  # also counts squares that underflow
+        # Along d, the slope of losses and squares is at most this times the root of the curvature.
         ratios = (part.slope_ratio(at, point.off) for part in g.parts)
         self.slope_ratio = math.hypot(*ratios) * SAFE
         self.c = g.c
-        if len(self.outliers) and self.c.any():  # whose forces are none of curvature
+        if len(self.outliers) and self.c.any():  # their slopes do not come from curvature
             self.slope_ratio = math.inf
         self.margin_rows = max((longest_row(part.rows) for part in g.losses), default=0.0)
         self.margins = max((float(np.max(np.abs(p.rows @ at))) for p in g.losses), default=0.0)
         self.residuals = list(self._residuals(slope))
         self.off_image = norm(self.C) * point.off  # |C (p - at)| is at most this
-        if g.forms:  # C'C is less than the form
+        if g.forms:  # C'C is below the form
             more, self.off_image = self.curvature_bound * point.off, 0.0
             self.residuals = [Residual(eta, r + more) for eta, r in self.residuals]
         self._far = 0.0  # the distance for the last R
@@ -152,9 +152,9 @@ class AroundPoint:
         self._nulls: dict[bytes, Host] = {}
 
     def _residuals(self, slope: Slope) -> Iterator[Residual]:
-        """Some choices of eta: all of them are valid, and who knows which r is small enough.
+        """Yield some choices of eta: all are valid, and any one may make r small enough.
 
-        0; one for which constraints of several variables have multipliers; one where none has any.
+        0; one for which constraints on several variables have multipliers; one where none has any.
         """
         Z, nothing = self.Z, np.zeros(len(self.Z.rows), dtype=bool)
         tight = self.point.tight
@@ -172,16 +172,16 @@ class AroundPoint:
                 yield self._residual(slope, norm(eta), rest, error)
 
     def _residual(self, slope: Slope, eta: float, rest: Host, error: float) -> Residual:
-        """With all rounding errors; ``error`` is that of the multipliers' sums."""
+        """Return the residual with all rounding; ``error`` is that of the multipliers' sums."""
         error += self.unit * norm(self.C) * eta + EPS * norm(rest)
         r = norm(rest) + slope.product_error + error + TINY
         return Residual((eta + slope.image_error) * SAFE, r * SAFE)
 
     def _balanced(self, slope: Host, equal: Host, tight: Host) -> tuple[Host, float, Host]:
-        """slope + G'lambda + E'nu, small; a bound on its rounding error; and lambda.
+        """Return a small slope + G'lambda + E'nu, a bound on its rounding error, and lambda.
 
-        lambda_i is not 0 only for constraints that are ``tight``: p meets them exactly. It is of
-        any sign where ``equal``, otherwise positive.
+        lambda_i is nonzero only for ``tight`` constraints, which p meets exactly. It may have any
+        sign for ``equal`` ones; otherwise it is positive.
         """
         Z, r = self.Z, slope.copy()
         multipliers = np.zeros(len(tight))
@@ -207,7 +207,7 @@ class AroundPoint:
         return r, error, multipliers
 
     def search(self) -> ProvedDistance | Host | str:
-        """How close a minimiser is; or which constraints p should meet; or why nothing is known."""
+        """Return how close a minimiser is, or what p should make active, or why it fails."""
         if not self.g.parts and not len(self.outliers):  # g is constant
             return ProvedDistance(0.0, 0.0, 0.0, 0.0, np.zeros(len(self.Z.rows), dtype=bool))
         error = min(self.columns.max() * eta + r for eta, r in self.residuals) + self.s_error
@@ -224,7 +224,7 @@ class AroundPoint:
         return TOO_FAR
 
     def _within(self, R: float) -> ProvedDistance | Host | str:
-        """The same for one R."""
+        """Run the argument for one R."""
         kappa = self._kept_curvature(R)
         if not kappa > 0.0:
             return TOO_FAR
@@ -250,7 +250,7 @@ class AroundPoint:
         return ProvedDistance(far, delta, moved, tilted, forced) if far < R else TOO_FAR
 
     def _kept_curvature(self, R: float) -> float:
-        """kappa for the points within R of p; 0: nothing is known."""
+        """Return kappa for the points within R of p, or 0 if nothing is known."""
         change = self.margin_rows * (R + self.point.off + self.unit * norm(self.point.at))
         change = change * SAFE + (self.unit * (1.0 + self.margins) if self.margin_rows else 0.0)
         if not (change < 50.0 and R + self.point.off < self.kink):
@@ -258,11 +258,11 @@ class AroundPoint:
         return min((p.curvature_kept(self.point.at, change) for p in self.g.losses), default=1.0)
 
     def _forced(self, error: Host, R: float) -> Host:
-        """Constraints that hold with equality at y, the slope there being s up to ``error``."""
+        """Find constraints that are active at y, where the slope is s up to ``error``."""
         return forced_rows(self.Z, self.point.slack <= R * SAFE, self.s, error)
 
     def _rows(self, forced: Host) -> FreeRows | str:
-        """B for these constraints."""
+        """Return B for these constraints."""
         key = forced.tobytes()
         if key not in self._known:
             self._known[key] = self._factorised(forced)
@@ -285,7 +285,7 @@ class AroundPoint:
         if len(tilts) == 1 and c.any():
             tilt = size / norm(c)
             blocks.append(tilt * c[None])
-            raws.append((tilts[0].weights @ tilts[0].rows)[None, free])  # whose weight was rounded
+            raws.append((tilts[0].weights @ tilts[0].rows)[None, free])  # its weight was rounded
         dense = dense[np.any(dense != 0.0, axis=1)]
         B, raw = np.vstack([*blocks, size * dense]), np.vstack([*raws, dense])
         if not B.size:
@@ -300,7 +300,7 @@ class AroundPoint:
             rank = int(np.count_nonzero(s > TOL.clear_units * noise))
             if not rank or spectra.exact_rank(raw) != rank:
                 return NO_RANK
-        if rank < B.shape[1] and len(tilts) > 1:  # their sum is known up to rounding only
+        if rank < B.shape[1] and len(tilts) > 1:  # their sum is known only up to rounding
             return NO_RANK
         found = FreeRows(free, B, float(s[rank - 1]) - noise, vt[:rank], tilt)
         if len(self.outliers) and rank < B.shape[1]:
@@ -311,7 +311,7 @@ class AroundPoint:
     # -- Slater's point
 
     def _mixture(self, forced: Host, rows: FreeRows, far: float) -> float:
-        """A bound on |q - p|, q the mixture of p1 (|p1 - p| <= far) and of p0 moved onto W."""
+        """Bound |q - p| for the mixture q of p1 (|p1 - p| <= far) and p0 moved onto W."""
         G = self.Z.rows[:, rows.free]
         live = ~forced & np.any(G != 0.0, axis=1)
         G, slack = G[live], self.point.slack[live]
@@ -336,26 +336,26 @@ class AroundPoint:
                 continue
             share = float(np.max(violated / (violated + margin))) * SAFE
             best = min(best, (far + share * (length + off + far)) * SAFE)
-            if best <= 2.0 * far:  # it is not less than far for any other
+            if best <= 2.0 * far:  # no other can be below far
                 break
         return best
 
     def _inward_directions(
         self, G: Host, slack: Host, rows: FreeRows, far: float
     ) -> Iterator[Host]:
-        """Directions of length 1 that W leaves and that lead away from the nearest constraints."""
+        """Yield unit directions along W that lead away from the nearest constraints."""
         for reach in (1e2, 1e4, 1e6, 1e8):
             near = slack <= reach * far
             key = near.tobytes() + rows.free.tobytes()
             if key not in self._directions:
                 self._directions[key] = inward_direction(G[near], rows.span, self._null(rows))
             direction = self._directions[key]
-            if direction is None:  # nor for more constraints
+            if direction is None:  # nor is there one for more constraints
                 return
             yield direction
 
     def _null(self, rows: FreeRows) -> Host | None:
-        """An orthonormal basis of what the span leaves, None where that is most."""
+        """Return an orthonormal basis of the span's complement, or None if that is large."""
         if 3 * len(rows.span) < rows.span.shape[1]:
             return None
         key = rows.span.tobytes()
@@ -366,17 +366,17 @@ class AroundPoint:
     # -- from below
 
     def fall(self, f: Parts, sigma: float, normal: Host, close: ProvedDistance) -> float:
-        """f(x) - f* is at most this.
+        """Return an upper bound on f(x) - f*.
 
-        For d = z - p, z any minimiser of g, and every y, nu, lambda >= 0 on constraints that p
-        meets, with C'y + nu c + E'omega + G'lambda + grad f(p) = r:
+        For d = z - p, z any minimiser of g, and every y, nu, lambda >= 0 on constraints active at
+        p, with C'y + nu c + E'omega + G'lambda + grad f(p) = r:
 
             f(z) - f(p) >= -|r| |d| - <y, C d> - nu <c, d> + sum of lambda_i slack_i(z) + ½|F d|²,
 
-        F'F the curvature of f; lambda_i may be negative where slack_i(z) = 0 for all z. If the rows
-        of F, C, E and G_K have rank n together, |d| is at most (|F d|/|F| + |C d|/|C| + the sum of
-        slack_i(z) over K)/tau: with m = |r|/tau, and m <= lambda_i on K, what depends on z is at
-        least -½ (m/|F|)² - m |C d|/|C|. Otherwise |d| is at most the diameter of Z.
+        where F'F is the curvature of f; lambda_i may be negative if slack_i(z) = 0 for all z. If
+        the rows of F, C, E and G_K together have rank n, |d| is at most (|F d|/|F| + |C d|/|C| +
+        the sum of slack_i(z) over K)/tau: with m = |r|/tau, and m <= lambda_i on K, what depends on
+        z is at least -½ (m/|F|)² - m |C d|/|C|. Otherwise |d| is at most the diameter of Z.
         """
         exponent, f = f.exponent, f.scaled
         if self.Z.lift is not None:
@@ -409,7 +409,7 @@ class AroundPoint:
     def _unseen(
         self, F: Host, rho: float, C: Host, r: float, image: float, weights: Host, forced: Host
     ) -> float:
-        """r |d| - ½|F d|² - the sum of lambda_i slack_i(z) is at most this."""
+        """Return an upper bound on r |d| - ½|F d|² - the sum of lambda_i slack_i(z)."""
         Z, length = self.Z, norm(F)
         top = float(np.max(weights, where=~forced, initial=0.0))
         pressing = ~forced & (weights > math.sqrt(r) * math.sqrt(top))
@@ -424,5 +424,5 @@ class AroundPoint:
 
 
 def _root(kappa: float, a: float, b: float) -> float:
-    """The positive root m of kappa m² = a m + b, or a little more."""
+    """Return the positive root m of kappa m² = a m + b, rounded up."""
     return 0.5 * (a + math.hypot(a, 2.0 * math.sqrt(kappa * b))) / kappa * SAFE

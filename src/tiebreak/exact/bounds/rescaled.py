@@ -1,8 +1,7 @@
-"""Bounds from the same problem in other units of its variables, x = units u, and of its rows.
-
-Units are powers of two, so that no number is rounded; f*, g* and all values are the same. Rounding
-errors of products are bounded by sizes of vectors and matrices: these are smallest in units in
-which columns are alike. And where equations can be met, or nearly, their weights hardly matter: see
+"""Bounds from the problem in other units of its variables, x = units u, and of its rows. Units are
+powers of two, so no number is rounded; f*, g* and all values stay the same. The sizes of vectors
+and matrices bound the rounding errors of products: they are smallest in units in which columns have
+similar sizes. And if the equations can be satisfied, or nearly, their weights hardly matter: see
 `WeightedEquations`.
 """
 
@@ -27,7 +26,7 @@ from tiebreak.sets.domains import described
 
 
 def prove_rescaled(scaled: ScaledProblem, problem: Problem, x: Host, normal: Host) -> Intervals:
-    """What `prove` proves where columns are alike, and rows too if they can nearly be met."""
+    """Run `prove` with columns of similar size, and rows too if they can nearly be satisfied."""
     intervals, units, factors = Intervals(), scaled.units, scaled.row_factors
     has_other_rows = bool(np.any(factors != 1.0))
     if not (scaled.is_rescaled or has_other_rows):
@@ -52,7 +51,7 @@ def prove_rescaled(scaled: ScaledProblem, problem: Problem, x: Host, normal: Hos
 
 
 def stretched(problem: Problem, units: Host) -> Problem | None:
-    """The problem of u, in NumPy float64; None where Z compares the variables."""
+    """Return the problem of u, in NumPy float64, or None if Z compares the variables."""
     domain, n = described(problem.domain).in_units(units), len(units)
     if domain is None:
         return None
@@ -65,24 +64,23 @@ def stretched(problem: Problem, units: Host) -> Problem | None:
 
 
 class WeightedEquations:
-    """Those of a least-squares problem below on R^n or a box, ``factors`` times what they are.
+    """The equations of a lower least-squares level on R^n or a box, multiplied by ``factors``.
 
-    The factors are powers of two, with which the rows are alike. Where the equations can be met, or
-    nearly, how they are weighted hardly matters:
+    The factors are powers of two that make the rows similar in size. If the equations can be
+    satisfied, or nearly, their weights hardly matter:
 
     g = ½|W(Ax - b)|² with W diagonal, rows of A of one size and x a point of Z close to a solution.
-    Let B be some rows that are independent, sigma the smallest singular value of A_B on the columns
-    whose variables are not on a bound. Some q with A_B q = b_B is s = |A_B x - b_B|/sigma from x,
-    and in Z if no other bound is as close.
+    Let B be some independent rows, and sigma the smallest singular value of A_B on the columns
+    whose variables are not on a bound. Some q with A_B q = b_B is within s = |A_B x - b_B|/sigma of
+    x, and in Z if no other bound is that close.
 
     If these are all rows, then the minimisers of g over Z are the points of Z with Ax = b, whatever
-    W. Otherwise g at q depends on the other rows N alone: a minimiser x* of g over Z has
+    W. Otherwise g at q depends only on the other rows N: a minimiser x* of g over Z has
 
         min(W_B)² |A_B (x* - q)|²  <=  2 g(x*)  <=  2 g(q)  =  |W_N (A_N q - b_N)|²,
 
-    and if B has as many rows as there are variables, that is a bound on x* - q. It is small where
-    the rows of B are the heavy ones. (At x itself g is not small: x is rounded, which heavy rows
-    magnify.)
+    and if B has as many rows as there are variables, this bounds x* - q. It is small if the rows of
+    B are the heavy ones. (g is not small at x itself: heavy rows magnify the rounding of x.)
     """
 
     def __init__(self, problem: Problem, g: Squares, factors: Host) -> None:
@@ -94,7 +92,7 @@ class WeightedEquations:
 
     @classmethod
     def of(cls, problem: Problem, factors: Host) -> WeightedEquations | None:
-        """None where the problem is another one."""
+        """Return the equations of the problem, or None if it is of another kind."""
         below, Z = squares_of(problem.lower), described(problem.domain)
         if len(below) != 1 or below[0].rows is None:
             return None
@@ -103,16 +101,16 @@ class WeightedEquations:
         return cls(problem, below[0], factors)
 
     def alike(self) -> Problem:
-        """The problem with rows that are alike: the same one, where all of them can be met."""
+        """Return the problem with similar rows: equivalent if all of them can be satisfied."""
         lower = LeastSquares(self.A, self.b, gram=False)
         return Problem(upper=self.problem.upper, lower=lower, domain=self.problem.domain)
 
     def can_be_met(self, x: Host) -> bool:
-        """Is there, surely, a point of Z close to x that meets all of them?"""
+        """Is it proved that a point of Z close to x satisfies all of them?"""
         return math.isfinite(self._way(x, np.arange(len(self.A)))[0])
 
     def distance(self, x: Host) -> float:
-        """All minimisers of g over Z are within this distance of x; inf: not known."""
+        """Return a distance from x that contains all minimisers of g over Z, or inf."""
         from scipy.linalg import qr
 
         m, n = self.A.shape
@@ -131,7 +129,7 @@ class WeightedEquations:
         return (way + norm(lighter * off) / sigma) * SAFE + TINY
 
     def _way(self, x: Host, rows: Host) -> tuple[float, float]:
-        """From x to a point of Z that meets these rows, at most (or inf); and sigma."""
+        """Bound the distance from x to a point of Z that satisfies these rows; return sigma too."""
         ends, room = described(self.problem.domain).sides(x), np.full(len(x), np.inf)
         if ends is not None:
             room = np.minimum(x - ends[0], ends[1] - x)
@@ -148,5 +146,5 @@ class WeightedEquations:
         return np.asarray(self.A @ x - self.b)
 
     def _error(self, x: Host) -> float:
-        """Of each entry of the residual."""
+        """Bound the error of each entry of the residual."""
         return self.unit * (norm(self.A) * norm(x) + float(np.max(np.abs(self.b), initial=0.0)))

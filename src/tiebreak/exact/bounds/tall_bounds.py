@@ -1,17 +1,18 @@
-"""What is proved about an answer by second derivatives, n x n: intervals for f* and g* on R^n.
+"""Proved intervals for f* and g* on R^n from second derivatives, which are n x n.
 
-The theory is that of `loss_bounds`: T is the space of g's rows, H g's second derivative at x, and
+The theory is that of `loss_bounds`: T is the space of g's rows, H is g's second derivative at x,
+and
 
     lambda = max over v in T of <grad g(x), v>/|v|_H,    rho = bend max_i max_v |<a_i, v>|/|v|_H.
 
-If rho lambda < 1 all minimisers x* of g have |x* - x|_H <= r = -log(1 - rho lambda)/rho, one of
-them with x* - x in T, and g(x) - g* <= lambda r. Here H is known up to an error E: with W the
-eigenvectors of its r largest eigenvalues, the least of them l, and r the dimension of T, by Weyl
-and by Davis and Kahan, for v in T and H as it was computed on the right,
+If rho lambda < 1, all minimisers x* of g have |x* - x|_H <= r = -log(1 - rho lambda)/rho, one of
+them with x* - x in T, and g(x) - g* <= lambda r. Here H is known up to an error E. Let r be the
+dimension of T, W the eigenvectors of H's r largest eigenvalues and l the least of these. By Weyl's
+theorem and by Davis and Kahan's, for v in T and with the computed H on the right,
 
     |v|_H² >= (1 - E/(l - 2E)) v'Hv,    the sine of the angle between T and W <= E/(l - 2E).
 
-For f, delta = x* - x, and z any vector, with s = grad f(x) + H z
+For f, delta = x* - x, any vector z and s = grad f(x) + H z,
 
     f*  >=  f(x) + <s, delta> - |z|_H r + |delta|_F² w(c),    w(c) = (e^-c + c - 1)/c²  (Bach 2010),
 
@@ -43,7 +44,7 @@ from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import WITHIN, Intervals
 from tiebreak.proofs.recession.programs import ROUGH
 
-NEARLY_SQUARE = 0.68  # see above; with ½ it would be that of squares
+NEARLY_SQUARE = 0.68  # the constant above; it would be ½ for squares
 
 
 class _Curvature(NamedTuple):
@@ -51,14 +52,14 @@ class _Curvature(NamedTuple):
 
     H: Host
     error: float
-    top: float  # its largest eigenvalue, at most
-    longest: float  # of the rows of its losses, at least 0 where there are none
+    top: float  # a bound on its largest eigenvalue
+    longest: float  # a bound on the lengths of its losses' rows, 0 if there are none
 
     @classmethod
     def of(cls, level: TallLevel, x: Host, units: Host) -> _Curvature:
         H = np.asarray(units[:, None] * level.at(x).hessian * units)
         longest = level.longest_row(units)
-        # Margins err by rounding, second derivatives by as much, relative, and by their own.
+        # Second derivatives inherit the relative errors of the margins and add their own.
         margin = rounding_unit(EPS, level.n) * longest * norm(x / units)
         own = EPS * (16.0 + longest * norm(x / units))
         trace = float(np.trace(np.abs(H)))
@@ -73,7 +74,7 @@ class _Near(NamedTuple):
 
     gap: float  # g(x) - g* is at most this
     change: float  # |x* - x|_H, for all of them
-    distance: float  # of one of them
+    distance: float  # distance from x to one of them
 
 
 def prove_tall(problem: Problem, answer: TallAnswer) -> tuple[Intervals, float]:
@@ -132,7 +133,7 @@ def _sparse_ends(
 
 
 def _relative(slope: Host, level: TallLevel, of: _Curvature, x: Host, units: Host) -> float:
-    """What is left of a slope, relative to the terms that cancel in it."""
+    """Return the size of a slope relative to the terms that cancel in it."""
     terms = norm(units * level.at(np.zeros(level.n), False).slope) + of.top * norm(x / units)
     return norm(slope) / terms if terms > 0.0 else 0.0
 
@@ -140,7 +141,7 @@ def _relative(slope: Host, level: TallLevel, of: _Curvature, x: Host, units: Hos
 def _near(
     answer: TallAnswer, of_g: _Curvature, W: Host, kept: Host, g: EvaluationWithErrors
 ) -> _Near | None:
-    """What is known of the minimisers of g; None: nothing is."""
+    """Return what is known about the minimisers of g, or None."""
     units, error, least = answer.units, of_g.error, float(kept[0])
     room = least - 2.0 * error
     if not (room > 0.0 and error <= TOL.percent * room):
@@ -160,9 +161,9 @@ def _near(
 
 
 def _rise(answer: TallAnswer, of_f: _Curvature, f: EvaluationWithErrors, near: _Near) -> float:
-    """How far above f(x) f* can be."""
+    """Bound how far f* can be above f(x)."""
     grows = answer.upper.bend * of_f.longest * near.distance
-    if grows > 1.0:  # the second derivative at x says nothing there, and may have been 0
+    if grows > 1.0:  # the second derivative at x tells nothing there, and may be 0
         return math.inf
     return near.distance * (f.steepness + 0.5 * math.exp(grows) * of_f.top * near.distance) * SAFE
 
@@ -176,10 +177,10 @@ def _fall(
     f: EvaluationWithErrors,
     near: _Near,
 ) -> float:
-    """How far below f(x) f* can be."""
+    """Bound how far f* can be below f(x)."""
     W, kept = eigen
     z = W @ ((W.T @ f.slope) / kept)
-    # By norms, not by squares: those under- and overflow where units are far from 1.
+    # Use norms, not squares, which over- or underflow if units are far from 1.
     of_z = math.hypot(norm(np.sqrt(kept) * (W.T @ z)), math.sqrt(of_g.error) * norm(z))
     price = of_z * near.change
     unit = 4.0 * rounding_unit(EPS, *W.shape)

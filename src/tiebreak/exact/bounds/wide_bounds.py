@@ -1,15 +1,14 @@
-"""What is proved about an answer on the small side: intervals for f* and g* on R^n.
-
-All minimisers x* of g share A x*. With delta = x* - x for the solution, in units S = 2^-e A,
+"""Proved intervals for f* and g* on R^n if A has few rows, from A A'. All minimisers x* of g share
+A x*. With delta = x* - x for the solution, in units S = 2^-e A,
 
     |S delta| = |b - S x| <= c      if S has independent rows: then S x* = b, and
-    |S delta| <= |S'(b - S x)|/sigma <= c   otherwise, sigma the least positive singular value,
+    |S delta| <= |S'(b - S x)|/sigma <= c   otherwise, with sigma the least positive singular value;
 
-some minimiser is c/sigma away from x, and g(x) - g* = w/2 4^e |S delta|². For every y
+some minimiser is within c/sigma of x, and g(x) - g* = w/2 4^e |S delta|². For every y,
 
     f*  >=  f(x) + <s, delta> - |y| c + (curvature of f along delta),    s = grad f(x) + S'y.
 
-Where f is an l1 norm, and t |S'y| at most its weights, f* >= t <y, S x*> >= t (<y, S x> - |y| c).
+If f is an l1 norm and t |S'y| is at most its weights, f* >= t <y, S x*> >= t (<y, S x> - |y| c).
 """
 
 from __future__ import annotations
@@ -32,16 +31,16 @@ from tiebreak.proofs.evidence import WITHIN, Intervals
 def prove_wide(
     problem: Problem, answer: WideAnswer, upper: Minorant, lower: Minorant
 ) -> tuple[Intervals, float]:
-    """Proved intervals, and what is left of the conditions of optimality of both levels, relative.
+    """Return proved intervals, and the relative residuals of both optimality conditions.
 
-    ``upper`` and ``lower`` are f and g as they were evaluated at x.
+    ``upper`` and ``lower`` are f and g as evaluated at x.
 
-    Where f is sigma-strongly convex it rises by sigma/2 |delta|². Otherwise s is a combination of
-    the rows of F and S: delta counts as far as these see it, the sum of an a that the rows of S
-    span, and of a d with S d = 0. With l from `Reduced`, |a| <= c/sigma and
-    l |d| <= |F delta| + |F| |a|, so that with u = |F delta|
+    If f is sigma-strongly convex, it rises by sigma/2 |delta|². Otherwise s is a combination of the
+    rows of F and S, and only the part of delta in their span counts: the sum of an a that the rows
+    of S span and a d with S d = 0. With l from `Reduced`, |a| <= c/sigma and
+    l |d| <= |F delta| + |F| |a|, so with u = |F delta|
 
-        <s, delta> + ½ u²  >=  -|s| c/sigma (1 + |F|/l) - |s| u/l + ½ u²,    at least at u = |s|/l.
+        <s, delta> + ½ u²  >=  -|s| c/sigma (1 + |F|/l) - |s| u/l + ½ u²,    least at u = |s|/l.
     """
     x, equations, gram, rank = host(answer.x), answer.equations, answer.gram, answer.rank
     f = evaluate_with_errors(problem.upper, answer.x, seen=upper)
@@ -56,7 +55,7 @@ def prove_wide(
     excess = 0.5 * answer.weights[1] * more * more
     own = size * (size * norm(x) + norm(equations.b))
     residual = back / own if own > 0.0 else 0.0
-    rests = WITHIN.format(unmet / sigma)  # g is a sum of squares: it has minimisers
+    rests = WITHIN.format(unmet / sigma)  # g is a sum of squares, so it has minimisers
     least = g.value - g.value_error - excess
     if answer.dual is not None:
         low = _below_l1(problem, answer, x, left, unmet, high)
@@ -74,14 +73,15 @@ def prove_wide(
 def _below_l1(
     problem: Problem, answer: WideAnswer, x: Host, left: Host, unmet: float, high: float
 ) -> float:
-    """A lower bound on f*, an l1 norm, where b - S x = left, |S delta| <= unmet and f* <= high.
+    """Bound f* from below for an l1 norm, if b - S x = left, |S delta| <= unmet and f* <= high.
 
-    <y, S x> = <y, b - left>, and <S'y, center> is taken from it.
+    <y, S x> = <y, b - left>, and we subtract <S'y, center>.
     """
     equations, y, (m, n) = answer.equations, answer.dual, answer.equations.S.shape
     assert y is not None
     unit, dual = rounding_unit(EPS, m), L1Dual.of(problem, n)
-    longest = math.sqrt(answer.gram.largest + answer.gram.noise) * SAFE  # of the columns, at most
+    # a bound on the lengths of the columns
+    longest = math.sqrt(answer.gram.largest + answer.gram.noise) * SAFE
     s, error = equations.S.T @ y, unit * longest * norm(y)
     gain = float(y @ equations.b) - float(y @ left)
     lost = unmet + equations.error(x, left) + unit * (norm(equations.b) + norm(left))
@@ -93,9 +93,9 @@ def _below_l1(
 
 
 def _fall(answer: WideAnswer, x: Host, steep: float, away: float) -> tuple[float, float]:
-    """How much <s, delta> and f's curvature can fall, |s| <= steep and |a| <= away.
+    """Bound the decrease by <s, delta> and f's curvature, if |s| <= steep and |a| <= away.
 
-    And the size of the terms of f's slope at x.
+    Also return the size of the terms of f's slope at x.
     """
     weight, reduced = answer.weights[0], answer.reduced
     if reduced is None:

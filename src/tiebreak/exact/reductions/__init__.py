@@ -1,1 +1,1 @@
-"""Problems with a shorter way: few rows, many rows, an l1 penalty, an operator, outliers."""
+"""Problems with a faster solution: few rows, many rows, an l1 penalty, an operator, outliers."""

@@ -1,13 +1,12 @@
-"""f of images of x above: the same problem with these images as variables.
+"""An upper level of images D x, reduced to a problem with these images as variables. The minimisers
+of g(x) + w/2 |D x - v - c|² over Z x R^m are the x that minimise g, with v = D x - c. The minimum
+is the same, and so is f as a function of x and v. So what is proved about f* and g* of the reduced
+problem is proved about the original.
 
-The minimisers of g(x) + w/2 |D x - v - c|² over Z x R^m are the x that minimise g, with
-v = D x - c, and the minimum is the same; so is f, as a function of x and v. What is proved about
-its f* and g* is proved about these.
-
-* f = a sum of w_i |v_i|, in which x has the weight 0: a linear program. Where v_i rises otherwise
-  than it falls, v = p - q with p and q >= 0, and f is linear in them.
-* f = squares of v and of all variables: a norm of (x, v), which with few rows is a problem of
-  `wide`, whatever the number of variables.
+* f = a sum of w_i |v_i|, with weight 0 on x: a linear program. If v_i costs differently upwards
+  and downwards, v = p - q with p and q >= 0, and f is linear in them.
+* f = squares of v and of all variables: a norm of (x, v), which with few rows is a problem for
+  `wide`, however many variables there are.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from tiebreak.sets import described
 def _lower(
     problem: Problem, n: int, rows: Any, target: Host, weight: float = 1.0
 ) -> SmoothFunction:
-    """g(x) + weight/2 |rows (x, v) - target|²."""
+    """Return g(x) + weight/2 |rows (x, v) - target|²."""
     below, _ = Substitution(np.arange(n), rows.shape[1]).function(problem.smooth_parts[1])
     return weight * LeastSquares(rows, target, gram=False) + below
 
@@ -40,21 +39,21 @@ def _lower(
 
 
 def refuse(problem: Problem) -> None:
-    """A Refusal where the rest of the problem does not go with an operator above."""
+    """Raise a Refusal if the rest of the problem does not fit an operator in f."""
     penalty, n = problem.penalties[0], problem.dimension or 2
     if penalty.terms.rows_above(n) is None:
-        needed = "must be one norm alone, or a sum over rows, where it has a penalty"
+        needed = "must be one norm alone, or a sum over rows, if it has a penalty"
         raise Refusal("Exact", "upper", needed, repr(penalty))
     if described(problem.domain).extended(n, np.zeros(0)) is None:
-        needed = "must be R^n, bounds or a half-space where upper is an l1 norm with an operator"
+        needed = "must be R^n, bounds or a half-space if upper is an l1 norm with an operator"
         raise Refusal("Exact", "domain", needed, type(problem.domain).__name__)
     if problem.penalties[1].terms.has_weights:
-        needed = "must be without a penalty where upper is an l1 norm with an operator"
+        needed = "must have no penalty if upper is an l1 norm with an operator"
         raise Refusal("Exact", "lower", needed, repr(problem.lower.bare))
 
 
 def with_images(problem: Problem, n: int) -> Reduction | None:
-    """The problem of (x, v), or of (x, p, q), in NumPy float64; None where f has no operator."""
+    """Return the problem of (x, v) or (x, p, q), in NumPy float64; None if f has no operator."""
     terms = problem.penalties[0].terms
     if not terms.has_operator or (rows := terms.rows_above(n)) is None:
         return None
@@ -80,9 +79,9 @@ def with_images(problem: Problem, n: int) -> Reduction | None:
 
 
 def residuals_above(problem: Problem) -> tuple[Squares, Squares, Squares] | None:
-    """v/2 |F x - t|² and s times a norm above, w/2 |A x - b|² below.
+    """Return v/2 |F x - t|² and s times a norm from f, and w/2 |A x - b|² from g.
 
-    None where the problem is another one, or too large, or has more rows than variables.
+    Return None if the problem is of another kind, too large, or has more rows than variables.
     """
     above, below = squares_of(problem.upper), squares_of(problem.lower)
     if not described(problem.domain).is_space or len(above) != 2 or len(below) != 1:
@@ -100,9 +99,9 @@ def residuals_above(problem: Problem) -> tuple[Squares, Squares, Squares] | None
 
 
 def with_residuals(problem: Problem, n: int) -> Reduction | None:
-    """The problem of (x, v); None where it is another one, or g's rows depend on one another.
+    """Return the problem of (x, v); None if it is of another kind or g's rows are dependent.
 
-    If g's are independent all are, for each of the others has a variable to itself.
+    If g's rows are independent, all are, because each of the others has its own variable.
     """
     if (levels := residuals_above(problem)) is None:
         return None
@@ -119,7 +118,7 @@ def with_residuals(problem: Problem, n: int) -> Reduction | None:
 
         rows = sp.hstack([F, -sp.eye_array(k)], format="csr")
     lower = _lower(problem, n, rows, b, g.scale)
-    # Products of weights are rounded once, which is among the 64 units of `rounding_unit`.
+    # Products of weights are rounded once, which the 64 units of `rounding_unit` cover.
     of_x = norm.scale * (np.ones(n) if norm.weights is None else norm.weights)
     center = np.zeros(n) if norm.target is None else host(norm.target)
     upper = SquaredNorm(np.append(of_x, f.scale * weights), np.append(center, np.zeros(k)))

@@ -1,27 +1,27 @@
-"""The lasso's ties: a lower level with an l1 penalty, reduced to one on an orthant, provably.
+"""The lasso's ties: a lower level with an l1 penalty, provably reduced to one on an orthant.
 
     g(x) = h(x) + sum of w_j |x_j|,    h a sum of LeastSquares, Logistic and SquaredNorm
 
-Take any point z, the slope s of h there, and its deviation G >= g(z) - g*. Every minimiser x* has
+Take any point z, the slope s of h there, and a bound G >= g(z) - g*. Every minimiser x* has
 
     |<e_j, grad h(x*)> - s_j|  <=  c_j sqrt(2 G),    c_j² the largest curvature of h along e_j,
 
-for the sum of phi_i(a_i'x) is above its tangent by at least |change of phi_i'|²/(2 L_i), L_i its
-largest curvature. (Of least squares, where x* and z have images that differ by no more than
-sqrt(2 G): the gap-safe rule of Fercoq, Gramfort and Salmon 2015.) With the conditions of optimality
+because the sum of phi_i(a_i'x) exceeds its tangent by at least |change of phi_i'|²/(2 L_i), with
+L_i its largest curvature. (For least squares, where the images of x* and z differ by at most sqrt(2
+G), this is the gap-safe rule of Fercoq, Gramfort and Salmon 2015.) With the optimality conditions,
 
     |s_j| + c_j sqrt(2 G) < w_j    :  x*_j = 0 for every minimiser
     |s_j| > c_j sqrt(2 G)          :  no minimiser has an x*_j with the sign of s_j
 
-so that x* = signs u on the variables that are left, u >= 0, and |x*|_1 is linear in u. That is a
-problem that `Exact` takes, with the same g* and f*, and what is proved about it is proved about
-this one. (A variable of weight 0, such as an intercept, is kept with both signs.) For G: by
-convexity, with |x*_j| <= r_j, which is h(0)/w_j for h >= 0 (see `_reach`),
+so x* = signs u on the remaining variables, u >= 0, and |x*|_1 is linear in u. `Exact` solves that
+problem, which has the same g* and f*, so what is proved about it is proved about this one. (A
+variable of weight 0, such as an intercept, is kept with both signs.) For G, by convexity, with
+|x*_j| <= r_j, which is h(0)/w_j for h >= 0 (see `_reach`),
 
     g(z) - g*  <=  sum of z_j (s_j + w_j sign z_j)  +  sum of max(|s_j| - w_j, 0) r_j.
 
-Where h is squares, and the columns K that are left are independent, there are no ties. With sigma
-the least singular value of these and r the slope of g on K, but 0 where it only keeps a u_j at 0,
+If h is squares and the remaining columns K are independent, there are no ties. With sigma the least
+singular value of K, and r the slope of g on K, but 0 where it only keeps a u_j at 0,
 
     sigma² |x* - z|²  <=  <slope at x* - slope at z, x* - z>  <=  |r| |x* - z|.
 """
@@ -49,11 +49,11 @@ from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.sets import Box, described
 
-NOT_SETTLED = "no minimiser of the lower level, with its l1 penalty, was found to rounding"
+NOT_SETTLED = "no minimiser of the lower level with its l1 penalty was found to rounding"
 
 
 def smooth_part(problem: Problem, n: int) -> Parts:
-    """h in parts; a Refusal where the lower level has a penalty that this is not for."""
+    """Return h in parts; raise a Refusal if the lower level has an unsuitable penalty."""
     terms = problem.penalties[1].terms
     others = terms.group > 0.0 or terms.l2 > 0.0 or terms.has_operator
     needed = ""
@@ -62,7 +62,7 @@ def smooth_part(problem: Problem, n: int) -> Parts:
     elif terms.norms[0] == 0.0:
         needed = "must have an l1 penalty, or none; a square alone is a smooth function"
     elif not described(problem.domain).is_space:
-        needed = "must be Space where lower has an l1 penalty"
+        needed = "must be Space if lower has an l1 penalty"
         raise Refusal("Exact", "domain", needed, type(problem.domain).__name__)
     if needed:
         raise Refusal("Exact", "lower", needed, repr(problem.lower.bare))
@@ -70,30 +70,30 @@ def smooth_part(problem: Problem, n: int) -> Parts:
     losses = [part for part in h.losses if math.isfinite(part.phi.least_margin(1.0))]
     is_zero = problem.smooth_parts[1].bare.is_zero
     if is_zero or len(h.squares) + len(losses) < len(h.parts):
-        needed = "must be made of LeastSquares, logistic losses and squares where it has a penalty"
+        needed = "must consist of LeastSquares, logistic losses and squares if it has a penalty"
         raise Refusal("Exact", "lower", needed, repr(problem.lower.bare))
     return h
 
 
 class OnlyMinimiser(NamedTuple):
-    """The lower level has no other, wherever it is: within a distance of x."""
+    """The lower level's only minimiser, which is within a distance of x."""
 
     x: Host
     distance: float
     gap: float  # g(x) - g* is at most this
-    residual: float  # of the conditions of optimality, relative
-    rank: int  # of the columns that are left
-    sigma: float  # their least singular value, at least
+    residual: float  # relative, of the optimality conditions
+    rank: int  # of the remaining columns
+    sigma: float  # a lower bound on their singular values
     size: float  # their norm
 
 
 def on_orthant(
     problem: Problem, n: int, x0: Array | None = None
 ) -> Reduction | OnlyMinimiser | str | None:
-    """The problem of u >= 0, x = signs u on the variables that are kept, 0 on all others.
+    """Return the problem of u >= 0, with x = signs u on the kept variables and 0 elsewhere.
 
-    Or the only minimiser of the lower level. None where that has no penalty, a sentence where it
-    was not solved. The search begins at x0.
+    Or return the only minimiser of the lower level, None if that has no penalty, or a sentence if
+    it was not solved. The search begins at x0.
     """
     terms, smooth = problem.penalties[1].terms, problem.smooth_parts[1]
     if not terms.has_weights:
@@ -106,7 +106,7 @@ def on_orthant(
     z = approximate_minimiser(h, w, np.zeros(n) if x0 is None else host(x0))
     if z is None:
         return NOT_SETTLED
-    slope = h.slope(z)  # which is kept
+    slope = h.slope(z)  # it is cached
     s, error = np.abs(slope.vector), slope.error + TINY
     zero = np.zeros(n) if smooth.prototype is None else arrays.like(np.zeros(n), smooth.prototype)
     origin = evaluate_with_errors(smooth, zero)
@@ -116,8 +116,8 @@ def on_orthant(
     moved = _curvatures(h) * math.sqrt(2.0 * gap) * SAFE + error
     kept = s + moved >= w * (1.0 - 4.0 * EPS)
     if not math.isfinite(gap) or np.any(kept & (s <= moved) & (w > 0.0)):
-        return NOT_SETTLED  # nothing is known, or both signs are possible
-    if not kept.any():  # x* = 0: any variable will do, for there is no problem without one
+        return NOT_SETTLED  # nothing is known or both signs are possible
+    if not kept.any():  # x* = 0: keep any variable, because a problem needs one
         kept[0] = True
     signs = np.where((w == 0.0) | (slope.vector <= 0.0), 1.0, -1.0)
     epsilon = max((part.data_epsilon for _, part in summands(smooth.bare)), default=0.0)
@@ -128,7 +128,7 @@ def on_orthant(
 def _only_minimiser(
     h: Parts, w: Host, kept: Host, signs: Host, z: Host, epsilon: float
 ) -> OnlyMinimiser | None:
-    """See above; None where the columns that are kept are not clearly independent, or z is far."""
+    """See above; None if the kept columns are not clearly independent or z is too far."""
     R = h.curvature(z)[:, kept]
     size, k = norm(R), R.shape[1]
     if not h.is_squares or len(R) < k or not size > 0.0:
@@ -144,18 +144,19 @@ def _only_minimiser(
     steep = (norm(rest) + slope.error + 4.0 * EPS * (norm(w[kept]) + norm(slope.vector))) * SAFE
     away = (steep + TINY) / square * SAFE
     terms = slope.size + norm(w[kept])
-    if away > TOL.small_change * (norm(x) + terms / size / size):  # a better x can be proved better
+    # more can be proved about a better x
+    if away > TOL.small_change * (norm(x) + terms / size / size):
         return None
     residual = norm(rest) / terms
     return OnlyMinimiser(x, away, steep * away * SAFE, residual, k, math.sqrt(square), size)
 
 
 def _reach(h: Parts, w: Host, value: float) -> Host:
-    """Bounds on |x*_j|, where g(x*) is at most this value; inf where none is known.
+    """Bound |x*_j| if g(x*) is at most this value; inf if no bound is known.
 
-    w_j |x*_j| <= value. For the variables F of weight 0: |A x* - b| <= sqrt(2 value/weight) for
-    squares, so that |A_F x*_F| is bounded; and <m_i, x*> >= -t for all margins, where a loss of one
-    margin -t is all of the value: with one variable in F and margins of both signs in its column.
+    w_j |x*_j| <= value. For the variables F of weight 0: squares have |A x* - b| <=
+    sqrt(2 value/weight), which bounds |A_F x*_F|. Margins have <m_i, x*> >= -t, where the loss of a
+    margin -t is the whole value; that needs one variable in F with both signs in its column.
     """
     free = w == 0.0
     reach = np.full(h.n, math.inf)
@@ -178,16 +179,16 @@ def _reach(h: Parts, w: Host, value: float) -> Host:
 
 
 def _curvatures(h: Parts) -> Host:
-    """The roots of the largest curvatures of h along each variable: those at 0."""
+    """Return the roots of the largest curvatures of h along each variable: those at 0."""
     squares = np.sum(h.curvature(np.zeros(h.n)) ** 2, axis=0)
     return np.asarray(np.sqrt(squares) * (1.0 + rounding_unit(EPS, h.n)) + TINY)
 
 
 def approximate_minimiser(h: Parts, w: Host, start: Host | None = None) -> Host | None:
-    """A minimiser of h + sum of w_j |x_j|, to rounding; None where none is found.
+    """Minimise h + sum of w_j |x_j| to rounding; return None if that fails.
 
-    With a set of variables and a sign for each of them, u >= 0 on that, which grows: those come in
-    whose slope is too large for their weight by half as much as the worst.
+    We keep a growing set of variables with a sign each, and solve for u >= 0 on it. We add those
+    whose slope exceeds their weight by at least half as much as the worst.
     """
     guess = np.zeros(h.n)
     if h.is_squares:
@@ -210,7 +211,7 @@ def approximate_minimiser(h: Parts, w: Host, start: Host | None = None) -> Host 
             z = lift @ u
         slope = h.slope(z).vector
         over = np.abs(slope) / bound - 1.0
-        over[which[signs * slope[which] < 0.0]] = 0.0  # they are in, and what is left is rounding
+        over[which[signs * slope[which] < 0.0]] = 0.0  # they are in the set; the rest is rounding
         new = np.flatnonzero((over > TOL.met) & (over >= 0.5 * np.max(over)))
         if not len(new):
             return z
@@ -219,7 +220,7 @@ def approximate_minimiser(h: Parts, w: Host, start: Host | None = None) -> Host 
 
 
 def _by_proximal_steps(h: Parts, w: Host, x: Host) -> Host:
-    """About the minimiser where h is squares, by FISTA from x, which finds most of the zeros."""
+    """Approximate the minimiser for squares h by FISTA from x, which finds most zeros."""
     R = h.curvature(x)
     c = sum(part.rows.T @ part.dual(0.0 * x) for part in h.squares)
     gram = R.T @ R if h.n <= len(R) else None
@@ -227,14 +228,14 @@ def _by_proximal_steps(h: Parts, w: Host, x: Host) -> Host:
         return np.zeros(h.n)
     steepest = float(np.linalg.eigvalsh(R @ R.T if gram is None else gram)[-1])
     y, t = x, 1.0
-    for _ in range(300):  # more would cost more than what they leave
+    for _ in range(300):  # more steps would cost more than they save
         before, slope = x, c + (R.T @ (R @ y) if gram is None else gram @ y)
         x = y - slope / steepest
         x = np.sign(x) * np.maximum(np.abs(x) - w / steepest, 0.0)
         moved = x - before
         if float(moved @ moved) <= TOL.met * float(x @ x):
             break
-        if float((y - x) @ moved) > 0.0:  # it went too far: begin anew
+        if float((y - x) @ moved) > 0.0:  # overshoot: restart
             t = 1.0
         t, last = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * t * t)), t
         y = x + (last - 1.0) / t * moved
@@ -242,7 +243,7 @@ def _by_proximal_steps(h: Parts, w: Host, x: Host) -> Host:
 
 
 def _in_kept_variables(problem: Problem, w: Host, kept: Host, signs: Host) -> Reduction:
-    """Both levels as functions of u."""
+    """Return both levels as functions of u."""
     terms, lower = problem.penalties[1].terms, problem.smooth_parts[1]
     places = np.where(kept, np.cumsum(kept) - 1, -1)
     variables = Substitution(places, int(np.sum(kept)), signs)

@@ -1,7 +1,6 @@
-"""What all minimisers share where Huber losses have outliers: see `functions.parts.clipped_part`.
-
-Of an outlier they share that it is one: an inequality of the slice, unless the rows that they share
-otherwise tell its product too.
+"""What all minimisers share if Huber losses have outliers: see `functions.parts.clipped_part`. They
+agree on which rows are outliers. That is an inequality of the slice, unless the other shared rows
+determine the row's product too.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ from tiebreak.linalg.linear_programs import linear_program
 from tiebreak.linalg.tolerances import TOL
 
 AT_DELTA = (
-    "which rows are outliers is not determined: some residuals are delta up to rounding, and the "
+    "not determined which rows are outliers: some residuals equal delta up to rounding, and the "
     "lower minimisers depend on it"
 )
-NO_RANK = "the rank of the rows that are no outliers is not determined, and f depends on it"
+NO_RANK = "the rank of the rows that are not outliers is not determined, and f depends on it"
 NOT_ON_BALL = (
-    "outliers alone see some directions of the lower minimisers, which then are no slice of the "
-    "ball: bound the variables instead"
+    "only outliers see some directions of the lower minimisers, which then do not form a slice of "
+    "the ball: bound the variables instead"
 )
-NOT_L1 = "outliers alone see some directions of the lower minimisers, where f = |x|_1 is not solved"
+NOT_L1 = "only outliers see some directions of the lower minimisers, so f = |x|_1 is not solved"
 
 
 class SharedRows(NamedTuple):
@@ -39,16 +38,16 @@ class SharedRows(NamedTuple):
 
 
 class Outliers(NamedTuple):
-    """Which rows are outliers at a point, or may be, and their inequalities, of length 1."""
+    """The rows that are or may be outliers at a point, and their inequalities, of length 1."""
 
-    seen: Host  # the rows of g that are not linear and no outliers
+    seen: Host  # the rows of g that are neither linear nor outliers
     rows: Host
     offset: Host
     touches: Host  # of these inequalities: is the residual delta, up to rounding?
 
     @classmethod
     def of(cls, g: Parts, x: Host) -> Outliers:
-        """Those of all Huber losses in g."""
+        """Return the outliers of all Huber losses in g."""
         none = np.zeros(0, dtype=bool)
         seen, rows, offsets, touching = [none], [np.zeros((0, g.n))], [np.zeros(0)], [none]
         for part in g.curved:
@@ -68,12 +67,13 @@ class Outliers(NamedTuple):
         return cls(np.concatenate(seen), *both, np.concatenate(touching))
 
     def are_clear(self, g: Parts, x: Host, Z: PolyhedralRows, held: Host) -> bool:
-        """Are all of them outliers, surely?
+        """Are all of them certainly outliers?
 
-        All minimisers have the same forces psi. So they are if there is another minimiser where
-        none touches, along the rows ``held``: a point with the same slope of g.
+        All minimisers have the same slopes psi. So they are if, along the rows ``held``, there is
+        another minimiser at which none touches: a point with the same slope of g.
         """
-        # Rows that touch to half the digits leave no room for a step, unless it loosens them too.
+        # Rows that touch to half the digits leave no room for a step, unless it loosens them as
+        # well.
         half = TOL.touching**0.5 * (norm(x) + np.abs(self.offset))
         is_near = self.offset - self.rows @ x <= half
         ways = (self.touches, self.touches | is_near)
@@ -87,7 +87,7 @@ class Outliers(NamedTuple):
         moves = np.sqrt(np.sum(rates * rates, axis=1)) > TOL.touching
         on = np.append(slack[: len(Z.rows)] <= TOL.touching * (norm(x) + np.abs(Z.offset)), touches)
         on &= moves
-        # The direction in which all of these inequalities are loosened at the same rate at least.
+        # The direction that loosens all of these inequalities at least at the same rate.
         B, k = np.hstack([rates[on], np.ones((int(on.sum()), 1))]), N.shape[1]
         box = [(-1.0, 1.0)] * k + [(0.0, 1.0)]
         v = linear_program(np.append(np.zeros(k), -1.0), B, np.zeros(len(B)), box)
@@ -106,14 +106,14 @@ class Outliers(NamedTuple):
 def shared_rows(
     g: Parts, rows: Host, Z: PolyhedralRows, pressing: Host, x: Host, epsilon: float
 ) -> SharedRows:
-    """Of the rows of g those that all of its minimisers share, x being one of them.
+    """Return the rows of g whose products all minimisers share; x is one of the minimisers.
 
-    ``pressing``: rows that Z holds at all of them. ``rows`` are g's, up to factors.
+    ``pressing``: rows of Z that are active at all of them. ``rows`` are g's, up to factors.
     """
     found = Outliers.of(g, x)
     if found.seen.all():
         return SharedRows(rows, Z)
-    # The linear terms are balanced by the rows that are shared, as the outliers are.
+    # The shared rows balance the linear terms, as they balance the outliers.
     seen = np.append(found.seen, np.zeros(len(rows) - len(found.seen), dtype=bool))
     held = np.vstack([Z.equal, pressing])
     every = decide_rank(np.vstack([rows, held]), epsilon)

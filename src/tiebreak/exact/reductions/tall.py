@@ -1,7 +1,6 @@
-"""Both levels on R^n where the losses have many more rows than variables, on the small side.
-
-Everything is done with second derivatives, n x n. The losses of f and g are sums of squares, or
-such that |phi'''| <= bend phi'' (logistic, Poisson: bend = 1). For these the step
+"""Both levels on R^n if the losses have many more rows than variables, by n x n matrices.
+Everything uses second derivatives, which are n x n. The losses of f and g are sums of squares, or
+have |phi'''| <= bend phi'' (logistic, Poisson: bend = 1). For these the step
 
     x + log(1 + c)/c d,    c = bend max_i |<a_i, d>|,    d Newton's direction,
 
@@ -39,26 +38,26 @@ from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.sets import described
 
-TALL = 4  # times as many rows as variables: then n x n is much less than all rows
-MOST_TALL_STEPS = 60  # ten or so are usual; where there is no minimiser they never end
-FULL_STEP = 0.2  # below this change of margins Newton's step needs no check: it descends
-ENOUGH = 0.25  # of what the slope promises: the usual rule of a line search
-MOST_WHOLE = 2.0**20  # no larger than this, ties next to whole numbers may be
-LEAST_SQUARE = 1e-290  # of a column: smaller ones have lost digits to underflow
+TALL = 4  # with this many times more rows than variables, n x n is much less than all rows
+MOST_TALL_STEPS = 60  # about ten are usual; without a minimiser they would never end
+FULL_STEP = 0.2  # if margins change by less, Newton's step descends and needs no check
+ENOUGH = 0.25  # required share of the descent that the slope promises, as usual in a line search
+MOST_WHOLE = 2.0**20  # ties are rounded to whole numbers only up to this size
+LEAST_SQUARE = 1e-290  # smaller squares of columns have lost digits to underflow
 
 
 class Seen(NamedTuple):
-    """A level at a point, by one reading of its rows."""
+    """A level at a point, from one reading of its rows."""
 
     x: Host
     value: float
     slope: Host
-    hessian: Host | None  # None where nobody asked
+    hessian: Host | None  # None if not requested
     images: list[Host]  # of its losses
 
 
 def _has_rows(loss: LinearLoss) -> bool:
-    """Are its rows to be had?  Not from a disk, if nobody else needs to read them any more."""
+    """Can its rows be read?  Not from a disk if nothing else needs to read them any more."""
     if not (loss.matrix.has_slices and loss.matrix.are_slices_here):
         return False
     return has_slices(loss) or not loss.matrix.is_pass_expensive
@@ -90,9 +89,9 @@ class TallLevel:
         self.n: int = n
         self.losses: list[tuple[float, LinearLoss]] = []
         self.others: list[tuple[float, Function]] = []
-        self.constant: Host = np.zeros((n, n))  # the second derivative of all else
+        self.constant: Host = np.zeros((n, n))  # the second derivative of everything else
         self.linear: Host = np.zeros(n)  # the sizes of the linear terms in its slope
-        self._longest: tuple[bytes, float] | None = None  # of its rows, in some units
+        self._longest: tuple[bytes, float] | None = None  # length of its longest row, in some units
         origin = np.zeros(n)
         self.epsilon: float = EPS  # the unit in which the entries of its losses were rounded
         self.is_in_memory: bool = True  # are all rows?
@@ -109,7 +108,7 @@ class TallLevel:
 
     @staticmethod
     def is_known(h: SmoothFunction) -> bool:
-        """Is it nothing but that, with numbers at hand, and second derivatives that are tame?"""
+        """Is h such a sum, with available numbers and second derivatives that vary slowly?"""
         return all(
             part.bend is not None and _has_rows(part)
             if isinstance(part, LinearLoss)
@@ -127,11 +126,11 @@ class TallLevel:
         return max((loss.bend or 0.0 for _, loss in self.losses), default=0.0)
 
     def slices(self, matrix: Matrix) -> Iterator[RowSlice]:
-        """Rows that are worth a product n x n, and few megabytes of them."""
+        """Yield slices of rows, each worth an n x n product and a few megabytes."""
         return matrix.slices(max(4 * self.n, 2**19 // self.n))
 
     def at(self, x: Host, is_curved: bool = True) -> Seen:
-        """All of it at x, in one reading; the second derivative only where it ``is_curved``."""
+        """Evaluate it at x in one reading; with the second derivative if ``is_curved``."""
         value, slope = 0.0, np.zeros(self.n)
         H, images = self.constant.copy() if is_curved else None, []
         for weight, loss in self.losses:
@@ -152,7 +151,7 @@ class TallLevel:
         return Seen(x, value, slope, H, images)
 
     def change(self, before: Seen, after: Seen) -> float:
-        """bend times the largest change of a margin."""
+        """Return bend times the largest change of a margin."""
         changes = (
             (loss.bend or 0.0) * float(np.max(np.abs(new - old), initial=0.0))
             for (_, loss), old, new in zip(self.losses, before.images, after.images, strict=True)
@@ -182,13 +181,13 @@ class TallLevel:
         return product, error, math.sqrt(max(square, 0.0))
 
     def gram(self) -> Host:
-        """A'A of all rows, and the second derivative of all else: the null space is the same."""
+        """Return A'A plus the second derivative of the rest, which has the same null space."""
         return self.constant + sum(column_gram(loss.matrix) for _, loss in self.losses)
 
     def evaluate(self, x: Host, units: Host) -> EvaluationWithErrors:
-        """Value and slope at x in the units u = x/units, with bounds on their rounding errors.
+        """Return value and slope at x in the units u = x/units, with bounds on their rounding.
 
-        Columns of very different sizes are alike there, so that none hides behind another.
+        In these units columns have similar sizes, so none hides behind another.
         """
         u, unit, seen = norm(x / units), rounding_unit(EPS, self.n), self.at(x, False)
         off, turned = 0.0, 0.0
@@ -196,7 +195,7 @@ class TallLevel:
             size = math.sqrt(float(np.diag(column_gram(loss.matrix)) @ (units * units)))
             far = unit * self.longest_row(units) * u  # the error of a margin
             own = rounding_unit(EPS, len(t)) + EPS * float(np.max(np.abs(t), initial=0.0))
-            bend = (loss.bend or 0.0) * far  # where that is large nothing is known of the margin
+            bend = (loss.bend or 0.0) * far  # if that is large, nothing is known about the margin
             slopes = host(loss.evaluate_image(t)[1])
             whole, each = loss.sizes_in_image(t)
             second = math.exp(bend) * norm(loss.second(t)) * far if bend <= 1.0 else math.inf
@@ -210,7 +209,7 @@ class TallLevel:
         return EvaluationWithErrors(seen.value, units * seen.slope, off + TINY, turned + TINY, 0.0)
 
     def longest_row(self, units: Host) -> float:
-        """The length of the longest row of a loss, at most, in these units."""
+        """Bound the length of the longest row of a loss in these units."""
         key = units.tobytes()
         if self._longest is None or self._longest[0] != key:
             longest = max((_longest_row(self, loss, units) for _, loss in self.losses), default=0.0)
@@ -218,12 +217,12 @@ class TallLevel:
         return self._longest[1]
 
     def largest_product(self, M: Host) -> float:
-        """The length of the longest row of bend A M, at most."""
+        """Bound the length of the longest row of bend A M."""
         products = ((loss.bend or 0.0) * self._longest_product(loss, M) for _, loss in self.losses)
         return max(products, default=0.0) * (1.0 + rounding_unit(EPS, *M.shape))
 
     def _longest_product(self, loss: LinearLoss, M: Host) -> float:
-        """The length of the longest row of A M."""
+        """Return the length of the longest row of A M."""
         most = 0.0
         for some in self.slices(loss.matrix):
             products = np.asarray(some.entries @ M)
@@ -232,7 +231,7 @@ class TallLevel:
 
 
 def _longest_row(level: TallLevel, loss: LinearLoss, units: Host) -> float:
-    """The length of the longest row of a loss in these units; no product n x n is needed for it."""
+    """Return the length of a loss's longest row in these units, without an n x n product."""
     most = 0.0
     for some in level.slices(loss.matrix):
         A = some.entries
@@ -242,15 +241,15 @@ def _longest_row(level: TallLevel, loss: LinearLoss, units: Host) -> float:
 
 
 class TallAnswer(NamedTuple):
-    """What both levels have for an answer, in units u = x/units."""
+    """The answer of both levels, in units u = x/units."""
 
     x: Host
     upper: TallLevel
     lower: TallLevel
     units: Host
     rank: int
-    is_exact: bool  # is that the rank of the numbers as they are stored?
-    is_rounded: bool  # do they have another one, by rounding alone?  Then nothing is proved
+    is_exact: bool  # is that the exact rank of the stored numbers?
+    is_rounded: bool  # do they have another rank only because of rounding?  Then nothing is proved
     values: Host  # the eigenvalues of g's A'A in these units, ascending
     left_open: int = 0  # dimension of what f leaves of the minimisers of g
     # Is that of the numbers as they are stored?  None: of numbers whose rounding is known.
@@ -260,7 +259,7 @@ class TallAnswer(NamedTuple):
 
 
 def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
-    """The answer; None where the problem is another one, or second derivatives do not tell."""
+    """Return the answer; None if the problem is of another kind or this cannot decide it."""
     if not is_tall(problem):
         return None
     f, g = (TallLevel(h.bare, int(start.shape[0])) for h in problem.smooth_parts)
@@ -420,14 +419,14 @@ def _has_whole_ties(N: Host, *levels: TallLevel) -> bool:
 
 
 def _is_whole(A: Any) -> bool:
-    """Are all entries whole numbers, so small that no sum of products with ties is rounded?"""
+    """Are all entries whole numbers so small that sums of products with ties are exact?"""
     entries = A if isinstance(A, np.ndarray) else A.data
     size = float(np.max(np.abs(entries), initial=0.0)) * MOST_WHOLE * A.shape[1]
     return bool(size < 2.0**53 and np.all(entries == np.rint(entries)))
 
 
 def _is_even(g: TallLevel, matrix: Matrix) -> bool:
-    """`row_gram.is_even` of rows that come in slices."""
+    """Return `row_gram.is_even` for rows that come in slices."""
     rows, columns = [], np.zeros(g.n)
     for some in g.slices(matrix):
         sizes = np.abs(some.entries) if isinstance(some.entries, np.ndarray) else abs(some.entries)
@@ -463,7 +462,7 @@ def _stored_rank(rank: int, *levels: TallLevel) -> int | None:
 
 
 def _is_rounding(g: TallLevel, N: Host, others: Host) -> bool:
-    """Are the rows' products with all columns of N rounding, beside their other singular values?
+    """Are the rows' products with N below the rounding of their other singular values?
 
     A'A alone cannot tell: its eigenvalues are squares, and those of the products themselves are
     accurate for what is as small as they are.
@@ -480,7 +479,7 @@ def _is_rounding(g: TallLevel, N: Host, others: Host) -> bool:
 
 
 def _unseen(g: TallLevel, units: Host, N: Host, V: Host, values: Host) -> Host:
-    """N without what the rows still see of it, which an eigenvector of A'A has."""
+    """Remove from N, eigenvectors of A'A, the components that the rows still see."""
     if not N.shape[1]:
         return N
     moved = units[:, None] * N
@@ -492,14 +491,14 @@ def _unseen(g: TallLevel, units: Host, N: Host, V: Host, values: Host) -> Host:
 
 
 class _Newton:
-    """Newton's directions for one level along the columns of a basis; in units."""
+    """Newton directions for one level along the columns of a basis, in scaled units."""
 
     def __init__(self, level: TallLevel, units: Host, basis: Host) -> None:
         self.level, self.units, self.basis = level, units, basis
         self._factor: Any = None
 
     def direction(self, seen: Seen) -> Host | None:
-        """Newton's step from there, by the last second derivative; None: the level is flat."""
+        """Return Newton's step by the last second derivative, or None if the level is flat."""
         from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
         if seen.hessian is not None:
@@ -518,19 +517,20 @@ class _Newton:
 
 
 def _settled(x: Host, units: Host, newton: _Newton, *others: _Newton) -> Host | None:
-    """Steps until they are rounding; None where they do not end, or a level is flat.
+    """Take steps until they are rounding; None if they do not end or a level is flat.
 
-    Newton's, where the slope falls by a quarter of what it promises or more; otherwise shorter.
+    It takes Newton's step if that gains at least a quarter of what the slope promises, otherwise a
+    shorter one.
     """
     both, before, level = (newton, *others), math.inf, newton.level
-    here = [one.level.at(x, one is newton) for one in both]  # the others have their factors
+    here = [one.level.at(x, one is newton) for one in both]  # the others keep their factors
     for _ in range(MOST_TALL_STEPS):
         steps = [one.direction(seen) for one, seen in zip(both, here, strict=True)]
         found = [step for step in steps if step is not None]
         if len(found) < len(steps):
             return None
         d = sum(found[1:], found[0])
-        # Margins change by no more than that: then the second derivative need not be computed anew.
+        # If margins change by no more than this, keep the second derivative.
         most = level.bend * level.longest_row(units) * norm(d / units)
         there = level.at(x + d, most > TOL.percent)
         change = level.change(here[0], there)

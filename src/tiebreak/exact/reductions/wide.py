@@ -1,16 +1,15 @@
-"""Both levels on R^n where g is least squares with few rows and many variables.
-
-The minimisers of g = w/2 |A x - b|² are the x with A x = b, in the sense of least squares, and f
-is a norm or another sum of squares. All of it is on the small side, by the eigenvalues of A A'
-(`RowGram`), so that A may be sparse and long:
+"""Both levels on R^n if g is least squares with few rows and many variables. The minimisers of g =
+w/2 |A x - b|² are the x with A x = b in the least-squares sense, and f is a norm or another sum of
+squares. Everything uses the eigenvalues of the small matrix A A' (`RowGram`), so A may be sparse
+and long:
 
     f = |x - c|²        x = c + A'q,           A A' q = b - A c
     f = |x - c|²_W      x = c + W⁻¹A'q,        A W⁻¹A' q = b - A c,   weights W > 0
     f = |F x - t|²      x = A'q + M'p,         A A' q = b,   M M' p = t - F A' q
     f = |x - c|_1       by column generation: see `basis_pursuit`
 
-with M = F - (F A')(A A')^+ A, the rows of F without what the rows of A see of them: A M' = 0. The
-same equations again with what is left of b and t, in twice the precision, are the refinement.
+with M = F - (F A')(A A')^+ A, the rows of F projected onto the null space of A: A M' = 0.
+Refinement solves the same equations again with the residuals of b and t in twice the precision.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ from tiebreak.problem import Problem
 from tiebreak.sets.descriptions import stacked
 from tiebreak.sets.domains import described
 
-ORTHOGONAL = 0.1  # the cosine between what M and A see of a variable is at most this
+ORTHOGONAL = 0.1  # the largest cosine allowed between the rows of M and those of A
 
 
 class ScaledEquations:
-    """S x = b, the rows and the target of a least-squares loss in units of `scaled`."""
+    """S x = b: the rows and the target of a least-squares loss in units of `scaled`."""
 
     def __init__(self, matrix: Matrix, b: Array) -> None:
         self.S, self.exponent = scaled(matrix.on_host())
@@ -53,11 +52,11 @@ class ScaledEquations:
         self.size: float = norm(self.S if self.is_dense else self.S.data)
 
     def _is_careful(self, x: Host) -> bool:
-        """Is S x computed in twice the precision? Columns whose entry of x is 0 do not count."""
+        """Is S x computed in twice the precision?  Columns whose entry of x is 0 do not count."""
         return self.is_dense and len(self.b) * int(np.count_nonzero(x)) <= CAREFUL
 
     def left(self, x: Host) -> Host:
-        """b - S x, in twice the precision where S is not very large or sparse."""
+        """Return b - S x, in twice the precision unless S is very large or sparse."""
         if not x.any():
             return self.b
         if not self._is_careful(x):
@@ -67,7 +66,7 @@ class ScaledEquations:
         return -self._sliced.times(x, self.b)
 
     def error(self, x: Host, left: Host) -> float:
-        """A bound on the rounding error of ``left``."""
+        """Bound the rounding error of ``left``."""
         terms = self.size * norm(x) + norm(self.b)
         if not self._is_careful(x):
             return rounding_unit(EPS, *self.S.shape) * terms
@@ -76,9 +75,9 @@ class ScaledEquations:
 
 
 class WideProblem(NamedTuple):
-    """f and g, which are squares and no more than that; f is a norm where its rows are None.
+    """f and g, which are only squares; f is a norm if its rows are None.
 
-    Or f is the sum of weights_j |x_j - center_j|, and no squares.
+    Or f is the sum of weights_j |x_j - center_j|.
     """
 
     upper: Squares | None
@@ -94,10 +93,10 @@ class WideProblem(NamedTuple):
         return max(rows, n) * n > DENSE_LIMIT
 
     def equations(self, epsilon: float) -> tuple[Matrix, Array, float, RowRank] | None:
-        """Rows and target whose least-squares solutions are g's minimisers; weight and rank.
+        """Return rows and target whose least-squares solutions minimise g, with weight and rank.
 
-        Where rows are independent all equations are met, whatever their weights, of which this is
-        the largest. None where A A' does not tell, or the weights of several squares matter.
+        If rows are independent, all equations hold whatever their weights, and we return the
+        largest weight. None if A A' does not decide, or the weights of several squares matter.
         """
         first, *others = self.lower
         rows, target = first.rows, first.target
@@ -118,7 +117,7 @@ class WideProblem(NamedTuple):
 
     @classmethod
     def of(cls, problem: Problem) -> WideProblem | None:
-        """None where the problem is another one, or too large."""
+        """Return the problem in this form; None if it is of another kind or too large."""
         above, below = squares_of(problem.upper), squares_of(problem.lower)
         is_l1 = (terms := l1_above(problem)) is not None and not terms.has_operator
         if not described(problem.domain).is_space or len(above) != 1 - is_l1 or not below:
@@ -129,9 +128,9 @@ class WideProblem(NamedTuple):
             return None
         f, strength = above[0] if above else None, problem.upper.strong_convexity
         if f is None or f.rows is None:
-            is_fit = is_l1 or strength > 0.0  # with weights of 0 it is for the other way
-        else:  # x is a combination of the rows of both, so that all variables count in its norm
-            # With up to twice as many rows as variables M M' costs no more than other ways.
+            is_fit = is_l1 or strength > 0.0  # weights of 0 need the other method
+        else:  # x is a combination of the rows of both, so all variables count in its norm
+            # With up to twice as many rows as variables, M M' costs no more than other methods.
             is_fit = problem.counted is None and _is_wide(f.rows, 2)
             is_fit = is_fit and math.prod(f.rows.shape) <= DENSE_LIMIT
         if not is_fit:
@@ -141,7 +140,7 @@ class WideProblem(NamedTuple):
 
 
 def _weighted(part: Squares) -> tuple[Matrix, Array]:
-    """Rows and target times the roots of their weights."""
+    """Return rows and target times the roots of their weights."""
     if part.weights is None:
         return part.rows, part.target
     roots = arrays.like(np.sqrt(part.weights), part.rows.prototype)
@@ -149,9 +148,9 @@ def _weighted(part: Squares) -> tuple[Matrix, Array]:
 
 
 def _is_wide(matrix: Matrix, most: int = 1) -> bool:
-    """Are its entries there, and few enough for A A' and its eigenvalues?
+    """Are its entries available, and few enough for A A' and its eigenvalues?
 
-    There may be ``most`` rows to a variable. A A' of few rows costs less than of many.
+    There may be up to ``most`` rows per variable. A A' is cheaper with fewer rows.
     """
     rows, n = matrix.shape
     if not 0 < rows <= min(most * n, DENSE_SIDE) or matrix.size > FLOAT64_COPY_LIMIT:
@@ -160,14 +159,14 @@ def _is_wide(matrix: Matrix, most: int = 1) -> bool:
 
 
 class Reduced(NamedTuple):
-    """F without what the rows of g see of it, in units of F's largest entry."""
+    """F projected onto the null space of g's rows, in units of F's largest entry."""
 
     equations: ScaledEquations  # F x = t
     FA: Host  # F S'
     M: Host  # in units of its own largest entry
     gram: RowGram  # of M
     rank: int  # of M
-    least: float  # |F d| >= least |d| for the d with S d = 0 that F's rows see; proved
+    least: float  # proved: |F d| >= least |d| for d with S d = 0 in the span of F's and S's rows
 
 
 class Metric(NamedTuple):
@@ -184,30 +183,30 @@ class Metric(NamedTuple):
         )
 
     def step(self, left: Host, S: Any, rank: int) -> Host:
-        """The d of least |d|_W with S d = left."""
+        """Return the d of least |d|_W with S d = left."""
         unit = 2.0**-self.gram.exponent
         return np.asarray(S.T @ (unit * self.gram.solve(unit * left, rank)) / self.weights)
 
 
 class WideAnswer(NamedTuple):
-    """What both levels have for an answer; in units of S = 2^-exponent A."""
+    """The answer of both levels, in units of S = 2^-exponent A."""
 
     x: Array
     weights: tuple[float, float]  # of the squares of f and g
     equations: ScaledEquations  # of g
     gram: RowGram
     rank: int
-    rest: float  # singular values of A up to this are rounding; 0 where there are none
-    center: Host  # of f, where that is the norm
-    reduced: Reduced | None  # None where f is the norm
-    metric: Metric | None = None  # where f is a norm with weights
-    dual: Host | None = None  # where f is an l1 norm: S'dual is a subgradient, up to rounding
-    balance: float = 0.0  # how far that is from one, relative
-    left_open: int = 0  # dimension of what f leaves of the minimisers of g
+    rest: float  # singular values of A up to this are rounding; 0 if there are none
+    center: Host  # of f, if that is the norm
+    reduced: Reduced | None  # None if f is the norm
+    metric: Metric | None = None  # if f is a norm with weights
+    dual: Host | None = None  # if f is an l1 norm: S'dual is a subgradient, up to rounding
+    balance: float = 0.0  # how far S'dual is from a subgradient, relative
+    left_open: int = 0  # dimension of the minimisers of f among those of g
 
 
 def solve_wide(problem: Problem, start: Array) -> WideAnswer | None:
-    """The answer, like ``start``; None where the problem is another one, or A A' does not tell."""
+    """Return the answer, or None if the problem is of another kind or A A' does not decide."""
     wide = WideProblem.of(problem)
     if wide is None:
         return None
@@ -228,7 +227,7 @@ def solve_wide(problem: Problem, start: Array) -> WideAnswer | None:
 
 
 def _least_squares(f: Squares, answer: WideAnswer) -> WideAnswer | None:
-    """The answer where f is a norm or squares; None where that is not clear."""
+    """Return the answer if f is a norm or squares, or None if that is not clear."""
     equations, gram, rank = answer.equations, answer.gram, answer.rank
     if f.rows is not None:
         if (reduced := _reduced(f, equations, gram, rank)) is None:
@@ -247,7 +246,7 @@ def _least_squares(f: Squares, answer: WideAnswer) -> WideAnswer | None:
 
 
 def _sparsest(problem: Problem, answer: WideAnswer) -> WideAnswer | None:
-    """The answer where f is an l1 norm; None where HiGHS finds none."""
+    """Return the answer if f is an l1 norm, or None if HiGHS finds none."""
     terms, n = problem.penalties[0].terms, len(answer.center)
     top, equations = largest(terms.l1), answer.equations
     center = answer.center if terms.center is None else terms.center
@@ -268,12 +267,10 @@ def _sparsest(problem: Problem, answer: WideAnswer) -> WideAnswer | None:
 def _refined(
     x: Host, equations: ScaledEquations, gram: RowGram, rank: int, more: Reduced | Metric | None
 ) -> Host | None:
-    """x + A'q + M'p, or x + W⁻¹A'q; again until nothing changes but the last digit.
+    """Refine x + A'q + M'p, or x + W⁻¹A'q, until only the last digit changes.
 
-    None where it does not end.
-
-    Every correction is some share of the last one, as rounding errors of A A' are of it: so the
-    next one is known before it is computed.
+    Return None if that does not end. Each correction is a fixed share of the last one, that of the
+    rounding errors in A A', so we know the size of the next one before computing it.
     """
     before, S = 0.0, equations.S
     for _ in range(TOL.sweeps):
@@ -297,20 +294,20 @@ def _refined(
 
 
 def _reduced(f: Squares, g: ScaledEquations, gram: RowGram, rank: int) -> Reduced | None:
-    """The rows of F on the slice S d = 0; None where their rank there is not clear.
+    """Return the rows of F on the slice S d = 0, or None if their rank there is not clear.
 
-    It is at most the number of rows, and the dimension of the slice: as many eigenvalues of M M'
-    are clear, or it is in doubt.
+    The rank is at most the number of rows and the dimension of the slice: either that many
+    eigenvalues of M M' are clear, or it is in doubt.
 
-    ``least`` is proved, for any Y and M = F - Y S. Let the columns of V be orthonormal and span the
-    rows of S, sigma their least singular value; those of W the same for the singular values of M
-    that count, s the least of them. Then |V'W| <= |S M'|/(sigma s) = e. A vector d with S d = 0
-    that is spanned by the rows of F and S is d = W a + V b, V'd = 0, so that b = -V'W a and
+    ``least`` is proved for any Y and M = F - Y S. Let the orthonormal columns of V span the rows of
+    S, with least singular value sigma, and those of W likewise for the singular values of M that
+    count, with least value s. Then |V'W| <= |S M'|/(sigma s) = e. A vector d with S d = 0 in the
+    span of the rows of F and S is d = W a + V b, V'd = 0, so b = -V'W a and
 
         |W'd|² = |(I - C)a|² >= (1 - e²) <a, (I - C)a> = (1 - e²) |d|²,    C = W'V V'W.
 
-    So |F d| = |M d| >= s |W'd| >= s (1 - e) |d|. (The same for all d with S d = 0, where F has so
-    many rows that V and W span everything.) M is computed, but for an error that is bounded.
+    So |F d| = |M d| >= s |W'd| >= s (1 - e) |d|. (This holds for all d with S d = 0 if F has so
+    many rows that V and W span everything.) The error of the computed M is bounded.
     """
     equations = ScaledEquations(*_weighted(f))
     F = equations.S if isinstance(equations.S, np.ndarray) else equations.S.toarray()
