@@ -65,7 +65,7 @@ def test_a_problem_with_few_entries_is_not_refused_for_its_size(
 
 
 def test_a_factor_without_room_is_refused_in_a_sentence() -> None:
-    with pytest.raises(MemoryError, match=r"Conic: .* GiB, more than there is"):
+    with pytest.raises(MemoryError, match=r"Conic: .* GiB, more than available"):
         effort.check_factor(np.array([2**50]), 0.0)
 
 

@@ -75,7 +75,7 @@ def test_the_answer_is_that_of_a_semidefinite_program(kind, count):
 @pytest.mark.parametrize(
     ("method", "sentence"),
     [
-        ("conic", "level 2 must be made of functions that cones can represent, .* NuclearNorm"),
+        ("conic", "level 2 must consist of functions that cones can represent, .* NuclearNorm"),
         ("exact", "upper must be L1 or L2 alone if it has a penalty"),
         ("p-agm-bio", "the penalties must have a prox within a cut in closed form, .* NuclearNorm"),
     ],

@@ -1,10 +1,9 @@
-"""Whether a level that was solved has a minimiser at all, or only runs after an infimum.
-
-On { w : offset - rows w in K } consider the directions w of the set along which the level does not
-rise: F w = 0, <q, w> <= 0. If none of them changes what a curved cone (second-order, exponential)
-sees, the rest is a quadratic function on a polyhedron, and there is a minimiser (Rockafellar,
-Theorem 27.3). One that does either leaves the cone behind, so that it may be dropped, or the
-infimum lies on the edge of that cone at infinity, where no point is.
+"""Does a solved level have a minimiser, or is it chasing an infimum that is not attained? On { w :
+offset - rows w in K } consider the directions w of the set along which the level does not rise: F w
+= 0, <q, w> <= 0. If none of them moves the slack of a curved cone (second-order, exponential), the
+rest is a quadratic function on a polyhedron, and there is a minimiser (Rockafellar, Theorem 27.3).
+A direction that does either moves into the cone's interior, so that the cone may be dropped, or the
+infimum lies on the edge of that cone at infinity and is not attained.
 """
 
 from __future__ import annotations
@@ -39,12 +38,12 @@ class _Curved(NamedTuple):
 
     rows: Host  # their indices
     is_exponential: bool
-    is_loss: bool  # is it a part of the level's own value?
+    is_loss: bool  # is it part of the level's own value?
 
     def is_on_edge(self, s: Host, v: Host, little: float) -> bool:
-        """Does s tend to a part of the edge along v that it cannot reach?
+        """Does s tend along v to a part of the edge that it cannot reach?
 
-        Not if the cone is left behind; nor if a second-order cone's s is on the ray of v already.
+        Not if it moves into the interior, nor if a second-order cone's s is already on v's ray.
         """
         if self.is_exponential:
             return bool(v[2] <= TOL.away * norm(v) and s[2] <= little)
@@ -54,10 +53,10 @@ class _Curved(NamedTuple):
 
 
 def escape(stage: Stage, at: PrimalDualPoint, own: int | None) -> Host | None:
-    """A direction along which the level seems to fall for ever; None where it has a minimiser.
+    """Return a direction along which the level seems unbounded; None if it has a minimiser.
 
-    ``own``: exponential cones from this row on are losses of the level itself, and if one of them
-    changes along a direction the level falls. None: which they are is not known.
+    ``own``: exponential cones from this row on are losses of the level itself; if one of them
+    changes along a direction, the level decreases. None if it is not known which they are.
     """
     curved, s, dropped = _suspects(stage, at, own), stage.slack(at.w), list[_Curved]()
     while curved:
@@ -151,10 +150,10 @@ def is_way_down(stage: Stage, w: Host) -> bool:
 
 
 def fall_along(program: ConicProgram, level: int, direction: Host) -> Host | None:
-    """A direction next to this one along which a level of the program falls; None: there is none.
+    """Return a nearby direction along which a level of the program decreases, or None.
 
-    The directions of an exponential cone are those with s_0 <= 0 = s_1, s_2 >= 0, of the others
-    the cones themselves: so this is asked of the same objectives on a set of their directions.
+    The recession directions of an exponential cone have s_0 <= 0 = s_1, s_2 >= 0; those of other
+    cones are the cones themselves. So we ask this for the same objectives on the set of directions.
     """
     from scipy.sparse import csr_array, vstack
 
@@ -176,10 +175,10 @@ def fall_along(program: ConicProgram, level: int, direction: Host) -> Host | Non
 
 
 def _suspects(stage: Stage, at: PrimalDualPoint, own: int | None) -> list[_Curved]:
-    """The curved cones but for losses whose multipliers are clearly not 0: these do not move.
+    """Return the curved cones except losses with clearly nonzero multipliers, which do not move.
 
-    For <q, w> = <y, v> >= 0 along every direction, with v = -rows w in K: where <q, w> <= 0 too,
-    both are 0 (Stiemke).
+    <q, w> = <y, v> >= 0 along every direction, with v = -rows w in K: if also <q, w> <= 0, both are
+    0 (Stiemke).
     """
     blocks, y, lengths = stage.blocks, np.abs(at.y), stage.lengths
     sees = [cone for cone in blocks.second_order if lengths[cone].any()]
@@ -191,10 +190,10 @@ def _suspects(stage: Stage, at: PrimalDualPoint, own: int | None) -> list[_Curve
 
 
 def _direction(stage: Stage, curved: list[_Curved], dropped: list[_Curved]) -> tuple[Host, Host]:
-    """A direction that moves as many of these cones as can be moved, and which they are.
+    """Return a direction that moves as many of these cones as possible, and which ones.
 
-    With t_i <= 1 for every cone, and at most what v = -rows w moves in it: the largest sum of the
-    t_i. What has no units is 0 or 1, for a direction may be of any length.
+    We maximise the sum of t_i, where t_i <= 1 is at most the movement of v = -rows w in cone i. The
+    t_i come out as 0 or 1, because a direction may have any length.
     """
     import scipy.sparse as sp
 
@@ -224,6 +223,6 @@ def _direction(stage: Stage, curved: list[_Curved], dropped: list[_Curved]) -> t
 
 
 def _movement(rows: Any, cone: _Curved) -> Any:
-    """A row whose product with w is negative wherever v = -rows w is not 0, in the cone."""
+    """Return a row whose product with w is negative whenever v = -rows w in the cone is not 0."""
     first, *_, last = cone.rows
     return rows[[last]] - rows[[first]] if cone.is_exponential else rows[[first]]

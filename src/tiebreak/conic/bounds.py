@@ -1,11 +1,10 @@
-"""Lower bounds of our own: they need a dual point, and trust no status of a solver.
-
-For any u, any y in the dual cone and all feasible z
+"""Our own lower bounds: they need a dual point and do not trust a solver's status. For any u, any y
+in the dual cone and all feasible z,
 
     ½|F z - t|² + <q, z>  >=  -<u, t> - ½|u|² - <y, offset> + <r, z>,    r = F'u + q + rows'y.
 
-After other levels z has their images and lies on their faces: E z = E base, up to what these levels
-are off. With weights on these equations, r + E'weights is rounding, and
+After other levels, z has their images and lies on their faces: E z = E base, up to the errors of
+these levels. With weights on these equations, r + E'weights is rounding, and
 
     <r, z - base>  >=  -|weights| |E (z - base)| - |r + E'weights| |z - base|.
 
@@ -42,14 +41,14 @@ class HeldLevel(NamedTuple):
 
 
 def equations(rows: Any, offset: Host) -> HeldLevel:
-    """rows z = offset, which all feasible points satisfy."""
+    """Return the equations rows z = offset, which all feasible points satisfy."""
     return HeldLevel([HeldRows(rows, offset, np.zeros(len(offset)))], 0.0)
 
 
 def lower_bound(
     h: Objective, constraints: ConicSet, y: Host, z: Host, held: list[HeldLevel], most: Host
 ) -> float:
-    """h is at least this on all minimisers of the levels that are held with |z_j| <= most_j."""
+    """Return a lower bound on h over all minimisers of the held levels with |z_j| <= most_j."""
     rows, blocks, u = constraints.rows, Blocks.of(constraints.cones), h.squares @ z - h.target
     y, exact = _balanced_exponentials(h, rows, blocks, y)
     y = dual_point(blocks, y)
@@ -64,21 +63,21 @@ def lower_bound(
     size = float(sum(sizes) + np.abs(r) @ np.abs(z) + abs(h.constant))
     off = _times(np.abs(rest) + error, away)
     least = h.constant - float(np.sum(terms)) - off * (1.0 + unit) - cost * (1.0 + unit)
-    is_square = not h.linear.any()  # then it is not below its constant
+    is_square = not h.linear.any()  # then it is at least its constant
     bound = max(least - unit * size, h.constant if is_square else -math.inf)
     return bound - h.misfit(most) if h.misfits else bound
 
 
 def _times(sizes: Host, away: Host) -> float:
-    """<sizes, away>, where away may be infinite for a size of 0."""
+    """Return <sizes, away>, where away may be infinite if its size is 0."""
     return float(sizes @ np.where(sizes > 0.0, away, 0.0))
 
 
 def _balanced_exponentials(h: Objective, rows: Any, blocks: Blocks, y: Host) -> tuple[Host, Host]:
-    """y with exactly 0 slope in the variables that stand in one exponential alone, and which.
+    """Return y with slope exactly 0 in the variables of only one exponential, and which they are.
 
-    Such a variable, the mean of a Poisson loss, may be as large as exp(reach): any rounding error
-    in its slope would be too much.
+    Such a variable, the mean of a Poisson loss, may be as large as exp(reach), so any rounding
+    error in its slope would be too much.
     """
     tops = blocks.exponential[:, 2]
     if not len(tops):
@@ -92,16 +91,16 @@ def _balanced_exponentials(h: Objective, rows: Any, blocks: Blocks, y: Host) -> 
     mine = np.isin(places, tops) & (np.abs(values) == 1.0) & (-h.linear[single] / values >= 0.0)
     y = y.copy()
     y[places[mine]] = -h.linear[single[mine]] / values[mine]
-    # Of several such variables in one row y can balance one alone, unless they cost the same.
+    # y can balance only one of several such variables in a row, unless they cost the same.
     exact = h.linear[single[mine]] + values[mine] * y[places[mine]] == 0.0
     return y, single[mine][exact]
 
 
 def _balanced(r: Host, held: list[HeldLevel], z: Host, away: Host) -> tuple[Host, float]:
-    """What no held equation balances of a slope, and what those cost that do.
+    """Return the part of a slope that no held equation balances, and the cost of the rest.
 
-    Any weights give a bound. Of some, that prefer more or less the equations that are off by
-    little, those are taken that cost least.
+    Any weights give a bound. We try some that favour accurate equations more or less, and take the
+    cheapest.
     """
     parts = [(part, level.gap) for level in held for part in level.parts]
     if not parts or not r.any():
@@ -112,7 +111,7 @@ def _balanced(r: Host, held: list[HeldLevel], z: Host, away: Host) -> tuple[Host
     offs = [part.off(gap) for part, gap in parts]
     values = np.concatenate([part.values for part, _ in parts])
     terms = abs(E) @ np.abs(z) + np.abs(values)
-    missed = np.abs(E @ z - values) + EPS * (len(z) + 8) * terms  # by z itself
+    missed = np.abs(E @ z - values) + EPS * (len(z) + 8) * terms  # the misfit of z itself
     each = (np.concatenate(offs) + missed) / lengths
     least = float(np.min(each[each > 0.0], initial=1.0))
     ends = np.cumsum([len(off) for off in offs])[:-1]
@@ -132,7 +131,7 @@ def _balanced(r: Host, held: list[HeldLevel], z: Host, away: Host) -> tuple[Host
 
 
 def _smallest_weights(rows: Any, target: Host) -> Host:
-    """With which the rows add up to the target, by least squares; any weights give a bound."""
+    """Return weights with which the rows add up to the target; any weights give a bound."""
     if rows.shape[0] <= FEW_EQUATIONS:
         found = least_solution(rows.T, target, cutoff=TOL.met)
         return np.zeros(rows.shape[0]) if found is None else found
@@ -145,10 +144,11 @@ def _smallest_weights(rows: Any, target: Host) -> Host:
 
 
 def contradiction(constraints: ConicSet) -> Host | None:
-    """Multipliers that show that the constraints have no point in common; None: none are found.
+    """Return multipliers that prove the constraints to be infeasible, or None.
 
-    Those of the least t with which all constraints, moved by t, have one; rows are about 1 long.
-    They are balanced to rounding: changed as little as possible relative to their sizes.
+    They belong to the least t such that all constraints, relaxed by t, are feasible; rows have
+    lengths of about 1. They are balanced to rounding, with the smallest changes relative to their
+    sizes.
     """
     import scipy.sparse as sp
 
@@ -172,7 +172,7 @@ def contradiction(constraints: ConicSet) -> Host | None:
     y = answer.y[:m]
     y[zero] -= answer.y[m:-1]
     y[np.abs(y) < TOL.faint * np.max(np.abs(y), initial=0.0)] = 0.0
-    # Each round gains the digits of a solution by least squares.
+    # Each round gains as many digits as a least-squares solution has.
     for _ in range(3):
         y = dual_point(blocks, y)
         y += np.abs(y) * _smallest_weights(scaled_rows(rows, np.abs(y)), -(rows.T @ y))
@@ -182,23 +182,23 @@ def contradiction(constraints: ConicSet) -> Host | None:
 
 
 def value_error(h: Objective, z: Host) -> float:
-    """How far the computed value of the objective at z may be off."""
+    """Bound the error of the computed value of the objective at z."""
     off = h.squares @ z - h.target
     unit = EPS * (max(len(off), len(z)) + 8)
     size = abs(h.squares) @ np.abs(z) + np.abs(h.target)
     sizes = np.abs(off) @ size + off @ off + np.abs(h.linear) @ np.abs(z)
-    rounding = unit * float(sizes + abs(h.constant) + unit * (size @ size))  # also where off is 0
+    rounding = unit * float(sizes + abs(h.constant) + unit * (size @ size))  # even if off is 0
     return rounding + h.misfit(np.abs(z))
 
 
 def slack_rounding(stage: Stage, w: Host) -> tuple[Host, Host]:
-    """How far the computed slacks of equations and distances of `outside` may be off."""
+    """Bound the errors of the computed slacks of equations and distances of `outside`."""
     blocks, s = stage.blocks, stage.slack(w)
     unit = EPS * (sum(stage.rows.shape) + 8)
     terms = unit * (np.abs(stage.offset) + stage.row_sizes @ np.abs(w)) + stage.offset_error
     found = [terms[blocks.nonnegative]]
     found += [np.array([2.0 * norm(terms[cone])]) for cone in blocks.second_order]
-    if len(blocks.exponential):  # of s_2 - s_1 exp(s_0 / s_1), by its derivatives
+    if len(blocks.exponential):  # the error of s_2 - s_1 exp(s_0 / s_1), by its derivatives
         (s0, s1, _), (t0, t1, t2) = s[blocks.exponential].T, terms[blocks.exponential].T
         ratio = s0 / np.maximum(s1, LEAST)
         rise = 2.0 * np.exp(np.minimum(ratio, 700.0))
@@ -207,10 +207,10 @@ def slack_rounding(stage: Stage, w: Host) -> tuple[Host, Host]:
 
 
 def value_inside(stage: Stage, at: PrimalDualPoint, inner: Host) -> float | None:
-    """The objective at a feasible point close to ``at``: the least value is at most that.
+    """Return the objective at a feasible point near ``at``, an upper bound on the least value.
 
-    ``inner`` is the point of the interior-point method, as a rule a little inside the inequalities;
-    None where it is not. Equations are met up to rounding, which costs what their multipliers say.
+    ``inner`` is the point of the interior-point method, usually slightly inside the inequalities;
+    return None if it is not. Equations hold up to rounding, whose cost the multipliers give.
     """
     zero = stage.blocks.zero
 
@@ -226,16 +226,16 @@ def value_inside(stage: Stage, at: PrimalDualPoint, inner: Host) -> float | None
     theta = float(np.max(lacking / (lacking + deep), initial=0.0))
     w = at.w + min(2.0 * theta, 1.0) * (inner - at.w)
     unmet, rounding = np.abs(stage.slack(w)[zero]), slack_rounding(stage, w)[0]
-    if not np.all(depth(w) >= 0.0) or np.any(unmet > rounding):  # nan is not inside
+    if not np.all(depth(w) >= 0.0) or np.any(unmet > rounding):  # nan counts as outside
         return None
     cost = float(np.abs(at.y[zero]) @ (unmet + rounding))
     return stage.objective.value(w) + value_error(stage.objective, w) + cost
 
 
 def assumed_reach(reach: Host, z: Host, times: float) -> tuple[Host, bool]:
-    """A bound on |z_j| for some solution, and whether it is known: if not, ``times`` |z|.
+    """Return a bound on |z_j| for some solution, and whether it is known; if not, ``times`` |z|.
 
-    z is in units in which its entries can be compared.
+    z is in units in which its entries are comparable.
     """
     is_known = np.isfinite(reach)
     return np.where(is_known, reach, times * (norm(z) or 1.0)), bool(np.all(is_known))

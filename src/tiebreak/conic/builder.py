@@ -1,4 +1,4 @@
-"""A conic program, piece by piece: variables with their sizes, constraints, and objectives."""
+"""Builds a conic program from variables with their sizes, constraints and objectives."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tiebreak.linalg.conic_form import Affine, ConicForm, Cost, Kind, entries
 
 
 class Builder(ConicForm):
-    """A conic form that becomes a program once all is in it."""
+    """A conic form that becomes a program once it is complete."""
 
     def owners(self, multipliers: Host) -> list[str]:
-        """Whose rows have multipliers other than 0, in words."""
+        """Name the owners of rows with nonzero multipliers."""
         owners = itertools.chain(*self._names.values())
         names = (owner.format(i) for owner, numbers in owners for i in numbers)
         return list(dict.fromkeys(itertools.compress(names, multipliers)))
 
     def program(self, costs: Iterable[Cost]) -> ConicProgram:
-        """All of it, the equations first."""
+        """Return the program, with its equations first."""
         kinds = self._constraints
         parts = [terms for kind in kinds.values() for terms in kind]
         offsets = [terms.offset for terms in parts]
@@ -39,7 +39,7 @@ class Builder(ConicForm):
 
 
 def _objective(cost: Cost, size: int) -> Objective:
-    """In a program of so many variables."""
+    """Return the objective of a program with this many variables."""
     q, constant = np.zeros(size), cost.constant
     for w, terms in cost.linear:
         constant += float(w @ terms.offset)
@@ -51,7 +51,7 @@ def _objective(cost: Cost, size: int) -> Objective:
 
 
 def _cones(constraints: dict[Kind, list[Affine]]) -> list[Cone]:
-    """The cones of all constraints in their order; one of all equations, one of all >= 0."""
+    """Return the cones of all constraints in order: one for equations, one for >= 0, others."""
     cones: list[Cone] = []
     for kind, parts in constraints.items():
         sizes = [len(terms) for terms in parts]
@@ -65,7 +65,7 @@ def _cones(constraints: dict[Kind, list[Affine]]) -> list[Cone]:
 
 
 def _sparse(parts: Sequence[Affine], size: int) -> Any:
-    """All parts below each other as one matrix that is multiplied with z, in CSR form."""
+    """Stack all parts into one CSR matrix that multiplies z."""
     from scipy.sparse import csr_array
 
     if not parts:
@@ -86,14 +86,14 @@ def _sparse(parts: Sequence[Affine], size: int) -> Any:
 
 
 def _stacked(parts: Sequence[Affine], size: int) -> Any:
-    """The same, dense where a large share of the entries is not 0."""
+    """Stack all parts into one matrix, dense if many entries are nonzero."""
     rows = sum(len(terms) for terms in parts)
     blocks = [block for terms in parts for _, block in terms.blocks]
     counts = (b.count_nonzero() if arrays.is_sparse(b) else np.count_nonzero(b) for b in blocks)
     if sum(counts) <= DENSE_SHARE * rows * size:
         return _sparse(parts, size)
     if len(blocks) == 1 and blocks[0].shape == (rows, size) and not arrays.is_sparse(blocks[0]):
-        return blocks[0]  # which may be large
+        return blocks[0]  # without a copy: it may be large
     made, start = np.zeros((rows, size)), 0
     for terms in parts:
         for first, block in terms.blocks:

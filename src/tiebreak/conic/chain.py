@@ -1,4 +1,4 @@
-"""Levels in order: each over the minimisers of all before it, images and exposed faces held."""
+"""Levels in order, each over the minimisers of all before it, with images and faces held."""
 
 from __future__ import annotations
 
@@ -56,20 +56,18 @@ from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.polyhedra import single_entries
 
-NOT_TIGHT = "its auxiliary variables are not what they stand for: too many digits cancel"
+NOT_TIGHT = "its auxiliary variables do not match what they represent: too many digits cancel"
 HARDLY_FALLS = (
-    "seems to fall without end, along a direction in which rounding decides what a constraint or a "
-    "level before it does"
+    "seems to be unbounded along a direction, but rounding decides how a constraint or an earlier "
+    "level changes there"
 )
-RUNS_AWAY = (
-    "may have no minimiser: it still falls, or seems to, far beyond the point that was found"
-)
+RUNS_AWAY = "may have no minimiser: it seems to keep decreasing far beyond the point that was found"
 MOST_NAMES = 8  # names in a message
 NO_POINT = "no point meets all constraints"
 
 
 def solve_chain(program: ConicProgram, slacks: Sequence[SlackRule | None]) -> ChainSolution:
-    """One level after the other; a slack for each but the last, None for none."""
+    """Solve one level after another; each but the last has a slack, or None."""
     try:
         scaled, units = in_units(program)
     except deadline.Over as over:
@@ -97,7 +95,7 @@ def solve_chain(program: ConicProgram, slacks: Sequence[SlackRule | None]) -> Ch
 
 
 def _in_unit(rule: SlackRule, unit: float) -> SlackRule:
-    """Of values in this unit."""
+    """Return the rule for values in this unit."""
     return lambda best, before: rule(unit * best, unit * before) / unit
 
 
@@ -113,17 +111,17 @@ class _Chain:
         self.whole = whole
         self.constraints = whole.part(self.first_levels == 0)
         self.objectives = program.objectives
-        self.equations: ConicSet | None = None  # of levels that are held, where z is long
+        self.equations: ConicSet | None = None  # of held levels, if z is long
         self.where = AffineSet(np.zeros(program.size))
         blocks, lengths = Blocks.of(whole.cones), row_lengths(whole.rows)
         self.unit = nearby(blocks, lengths, whole.offset, self.objectives)[0] or 1.0
-        self.eliminated: list[ConicSet] = []  # equations that are solved by `where`
+        self.eliminated: list[ConicSet] = []  # equations that `where` solves
         self.held: list[HeldLevel] = []
-        self.is_whole = True  # is no level held yet, so that points can be seen to be feasible?
-        self.is_proved = True  # are the gaps of all levels that are held proved?
-        self.cut: Cut | None = None  # of the level before
+        self.is_whole = True  # is no level held yet, so that points can be verified as feasible?
+        self.is_proved = True  # are the gaps of all held levels proved?
+        self.cut: Cut | None = None  # of the previous level
         self.found: list[LevelSolution] = []
-        self.doubt = ""  # why a level may have other minimisers than those that are held
+        self.doubt = ""  # why a level may have other minimisers than those held
         self.previous = np.zeros(program.size)
         self.is_least = False
 
@@ -144,7 +142,7 @@ class _Chain:
         return self._end("undetermined" if self.doubt else "solved", self.doubt)
 
     def _give_back(self) -> None:
-        """Slacks that no level needed: where ties are left, those levels once more, in order."""
+        """Return unused slack: if ties are left, minimise those levels once more, in order."""
         for level, objective in zip(self.found, self.objectives, strict=True):
             if level.slack > 0.0 and resolved(self._dimension()) != 0:
                 stage = self._stage(objective)
@@ -154,9 +152,9 @@ class _Chain:
                     self._hold_face(objective, found, 0.0)
 
     def _least_norm(self) -> None:
-        """What all levels leave open is decided by the least |x|, in the units given.
+        """Choose the least |x|, in the units given, among what all levels leave open.
 
-        Only where no level is worse for it than rounding explains.
+        Only if that makes no level worse than rounding explains.
         """
         from scipy.sparse import csr_array
 
@@ -176,13 +174,13 @@ class _Chain:
             self.previous, self.is_least = z, True
 
     def _enter(self, number: int) -> bool:
-        """Take the rows that a level brings; False where its equations have no solution.
+        """Add the rows that a level brings; return False if its equations have no solution.
 
-        Where there are equations alone, they are solved at once.
+        If there are only equations, they are solved immediately.
         """
         so_far, aims = self.whole.part(self.first_levels <= number), self.objectives[: number + 1]
         near, _ = nearby(Blocks.of(so_far.cones), row_lengths(so_far.rows), so_far.offset, aims)
-        self.unit = near or self.unit  # what levels after this one are about is no scale for it
+        self.unit = near or self.unit  # the scale of later levels is not a scale for this one
         more = self.whole.part(self.first_levels == number) if number else None
         if more is not None and len(more.offset):
             self.constraints = self.constraints.joined(*more[:2], *more.cones)
@@ -203,29 +201,32 @@ class _Chain:
             empty = deadline.unless_too_long(self._infeasible, None, deadline.Over)
             if empty is not None:
                 return empty
-            status, message = "failed", "the point that was found violates the constraints"
+            status, message = "failed", "the solution violates the constraints"
         if status == "solved" and (lost := self._lost(z)) is not None:
-            status, message = "failed", f"level {lost + 1} is not as good at the end as it was"
+            status, message = (
+                "failed",
+                f"level {lost + 1} ended worse than it was when solved",
+            )
         levels = (
             level._replace(value=value) for level, value in zip(self.found, values, strict=True)
         )
         return ChainSolution(z, tuple(levels), status, message, direction, is_least=self.is_least)
 
     def _within_bounds(self, z: Host) -> Host:
-        """z where rounding has neither left a 0 nor crossed what a row says of one variable."""
+        """Correct z where rounding has moved it off a 0 or across a bound on one variable."""
         z = np.where(np.abs(z) <= TOL.nothing * self.unit, 0.0, z)
         row, place, entry = single_entries(self.whole.rows)
         is_bound = np.isin(row, Blocks.of(self.whole.cones).nonnegative)
         for some, ufunc in ((entry > 0.0, np.minimum), (entry < 0.0, np.maximum)):
             some = some & is_bound
             ufunc.at(z, place[some], self.whole.offset[row[some]] / entry[some])
-        # Where all terms of a row are rounding errors, it is met by exact zeros alone.
+        # If all terms of a row are rounding errors, only exact zeros satisfy it.
         plain = np.where(np.abs(z) <= TOL.clear * self.unit, 0.0, z)
         is_met = self._is_outside(z, strictly=True) and not self._is_outside(plain, strictly=True)
         return plain if is_met else z
 
     def _lost(self, z: Host) -> int | None:
-        """The first level that the levels after it made worse than it may be, None if none."""
+        """Return the first level that later levels made worse than allowed, or None."""
         for number, level in enumerate(self.found):
             # The first may be in float32.
             value = min(self._value(number, z), self.objectives[number].value(z))
@@ -235,15 +236,15 @@ class _Chain:
         return None
 
     def _value(self, number: int, z: Host) -> float:
-        """Of a level at the x of z, whose auxiliary variables may be larger than they need be."""
+        """Return a level's value at the x of z; z's auxiliary variables may be too large."""
         evaluate = self.program.evaluate
         return self.objectives[number].value(z) if evaluate is None else evaluate(number, z)
 
     def _is_outside(self, z: Host, strictly: bool = False) -> bool:
-        """Is a constraint violated, by more than rounding relative to its own terms?
+        """Is a constraint violated by more than rounding relative to its own terms?
 
-        Where an answer is 0, its terms are rounding errors themselves: those of the program's unit,
-        which do not count ``strictly``.
+        If an answer is 0, its terms are rounding errors themselves, on the scale of the program's
+        unit; these do not count if ``strictly``.
         """
         rows, offset, cones = self.whole.part(self.first_levels == 0)
         blocks, s = Blocks.of(cones), offset - rows @ z
@@ -257,7 +258,7 @@ class _Chain:
         )
 
     def _level(self, number: int, objective: Objective) -> ChainSolution | None:
-        """Solve one level and hold it; an end where there is none."""
+        """Solve one level and hold it; return an end if it has no solution."""
         own = len(self.constraints.offset) if number else 0
         if not self._enter(number):
             return self._no_answer(number, "no point satisfies the equations")
@@ -284,7 +285,7 @@ class _Chain:
         return None
 
     def _size(self, number: int) -> float:
-        """Of a level: what is little for it is little relative to that."""
+        """Return the size of a level, the scale for what is small."""
         level, at_zero = (
             self.found[number],
             self.objectives[number].value(np.zeros_like(self.previous)),
@@ -292,29 +293,29 @@ class _Chain:
         return max(abs(level.best), abs(at_zero), level.slack)
 
     def _rounding(self, number: int, z: Host) -> float:
-        """What the value of a level may be off; auxiliary variables that are 0 have the rounding
-        errors of those that are not."""
+        """Bound a level's rounding error; zero auxiliary variables share that of the others."""
         h, longest = self.objectives[number], float(np.max(np.abs(z), initial=self.unit))
         return TOL.clear_units * (
             value_error(h, z) + EPS * float(np.sum(np.abs(h.linear))) * longest
         )
 
     def _falls(self, number: int, direction: Host) -> ChainSolution:
-        """The end at a direction along which a level falls, if that is sure."""
+        """End with a direction along which a level is unbounded, if that is certain."""
         fall = fall_along(self.program, number, direction)
         if fall is None:
             return self._end("undetermined", f"level {number + 1} {HARDLY_FALLS}", direction)
         where = " on the minimisers of those before it" if number else ""
-        return self._end("unbounded", f"level {number + 1} falls without end{where}", fall)
+        return self._end("unbounded", f"level {number + 1} is unbounded{where}", fall)
 
     def _escape(self, number: int, found: SolvedStage, own: int) -> Host | None:
-        """A direction along which a level may have no minimum; its losses are the rows from own.
+        """Return a direction along which a level may have no minimum, or None.
 
-        A level with a slack that the solver can see needs none.
+        The level's losses are the rows from ``own`` on. It needs no minimum if its slack is above
+        the solver's accuracy.
         """
         z = self.where.point(found.at.w)
         best = self.objectives[number].value(z)
-        # A share of what is 0 to the solver's accuracy is nothing.
+        # A share of a value that is 0 to the solver's accuracy is 0.
         best = best if abs(best) > TOL.half else 0.0
         if self._is_bounded or self._slack(number, best, z, self.previous) > 0.0:
             return None
@@ -325,14 +326,14 @@ class _Chain:
         return bool(np.isfinite(self.program.reach[self.program.variables]).all())
 
     def _stage(self, objective: Objective) -> Stage:
-        """A level on what the others have left."""
+        """Return a level restricted to what the others have left."""
         all_of_them = self.constraints
         if self.equations is not None:
             all_of_them = all_of_them.joined(*self.equations[:2], *self.equations.cones)
         return stage_of(objective, *all_of_them, self.where, self.unit)
 
     def _no_answer(self, number: int, why: str, status: str = "failed") -> ChainSolution:
-        """A level that is not solved: no point is feasible, or nothing is known of it."""
+        """End with an unsolved level: no point is feasible, or nothing is known about it."""
         if number == 0 and (empty := self._infeasible()) is not None:
             return empty
         value, dimension = self.objectives[number].value(self.previous), self._dimension()
@@ -344,7 +345,7 @@ class _Chain:
         return self._end(status, f"level {number + 1}: {why}")
 
     def _infeasible(self) -> ChainSolution | None:
-        """The end where multipliers show that no point meets the constraints."""
+        """End if multipliers prove that no point satisfies the constraints."""
         first = self.first_levels == 0
         against, y = np.zeros(len(first)), contradiction(self.whole.part(first))
         if y is None:
@@ -353,7 +354,7 @@ class _Chain:
         return ChainSolution(self.previous, (), "infeasible", NO_POINT, contradiction=against)
 
     def _solved(self, objective: Objective, stage: Stage) -> SolvedStage | Fall | str:
-        """The level solved; a direction without end, or a sentence why there is no answer."""
+        """Solve the level, or return an unbounded direction, or a sentence why that failed."""
         if stage.cones:
             return by_solver(stage)
         w = least_squares(objective, self.where)
@@ -363,17 +364,17 @@ class _Chain:
         return SolvedStage(stage, at, Active(), residual(stage, at), 0.0, "")
 
     def _hold(self, number: int, objective: Objective, found: SolvedStage) -> None:
-        """Take the solution of a level, and keep all that shares its image and its faces."""
+        """Take a level's solution, and keep the set that shares its image and its faces."""
         at, z = found.at, self.where.point(found.at.w)
         before, self.previous = self.previous, z
         best = objective.value(z)
         most, is_known = assumed_reach(self.program.reach, z, TOL.assumed)
-        y = at.y[: len(self.constraints.offset)]  # without those of the equations that are held
+        y = at.y[: len(self.constraints.offset)]  # without those of the held equations
         held_so_far = [*self.held, *(equations(*some[:2]) for some in self.eliminated)]
         bound = lower_bound(objective, self.constraints, y, z, held_so_far, most)
         is_bound_proved = self.is_proved and is_known
         rounding = value_error(objective, z)
-        gap = max(best - bound, 0.0) + rounding + self._above(found)  # which decides is_proved
+        gap = max(best - bound, 0.0) + rounding + self._above(found)  # this decides is_proved
         word, why = word_of(self.is_proved and is_known, is_known, self.is_whole)
         slack = self._slack(number, best, z, before)
         self._price(number, at)
@@ -398,7 +399,7 @@ class _Chain:
         )
 
     def _slack(self, number: int, best: float, z: Host, before: Host) -> float:
-        """What a level may give up; nothing where a cut would hold rounding errors of z alone."""
+        """Return what a level may give up, or 0 if a cut would only hold rounding errors of z."""
         slack_of, rounding = self.slacks[number], self._rounding(number, z)
         if slack_of is None:
             return 0.0
@@ -406,10 +407,11 @@ class _Chain:
         return slack if slack > rounding else 0.0
 
     def _above(self, found: SolvedStage) -> float:
-        """How far the least value may lie above that at the point, which may be a little outside.
+        """Bound how far the least value may exceed that at the point, which may be slightly
+        outside.
 
-        Proved by a point that is inside; where there is none, by the multipliers, to first order.
-        After a level that is held nothing is: no point is known to be one of its minimisers.
+        An interior point proves it; without one, the multipliers estimate it to first order. After
+        a held level nothing is proved, because no point is known to be one of its minimisers.
         """
         stage, at = found.stage, found.at
         if self.is_whole and (stage.is_flat or not stage.blocks.has_inequalities):
@@ -419,14 +421,14 @@ class _Chain:
         if inside is None:
             off = np.maximum(outside(stage.blocks, stage.slack(at.w)), 0.0)
             most = float(np.max(off + slack_rounding(stage, at.w)[1], initial=0.0))
-            # Twice: where there is no room, a level falls like sqrt(most), and y is half of that.
+            # Twice: without room, a level decreases like sqrt(most), and y is half of that.
             return 2.0 * most * float(np.sum(np.abs(at.y)))
         return max(inside - stage.objective.value(at.w), 0.0)
 
     def _keep(
         self, number: int, objective: Objective, found: SolvedStage, gap: float, slack: float
     ) -> str:
-        """Cut, or without slack hold image and face; which of them it was."""
+        """Add a cut, or without slack hold image and face; return which of them it was."""
         if self.where.dimension == 0:
             return "point"
         if slack == 0.0:
@@ -438,7 +440,7 @@ class _Chain:
         return "cut"
 
     def _price(self, number: int, at: PrimalDualPoint) -> None:
-        """Of the cut of the level before: how fast this level falls with its slack."""
+        """Set the price of the previous level's cut: how fast this level falls with its slack."""
         if self.cut is None or self.cut.level != number - 1:
             return
         y = at.y[self.cut.row :]
@@ -469,7 +471,7 @@ class _Chain:
         return " and ".join(names) or "nothing"
 
     def _dimension(self) -> Deferred:
-        """Of what is left to choose, in x: counted when somebody asks."""
+        """Return the dimension of what is left to choose in x, computed on demand."""
         where, (rows, _, cones), own = self.where, self.constraints, self.program.variables
         parts = [rows[Blocks.of(cones).zero]]
         parts += [] if self.equations is None else [self.equations.rows]
@@ -477,7 +479,7 @@ class _Chain:
 
 
 def _open_directions(where: AffineSet, equations: Any, own: Host) -> int | None:
-    """In how many directions x moves on an affine set with these equations."""
+    """Count the directions in which x moves on an affine set with these equations."""
     from scipy.sparse import csr_array
 
     if isinstance(where.basis, np.ndarray):
@@ -494,6 +496,6 @@ def _open_directions(where: AffineSet, equations: Any, own: Host) -> int | None:
 
 
 def _visible_directions(basis: Host) -> int:
-    """In how many directions these columns move x."""
+    """Count the directions in which these columns move x."""
     deadline.check(0.5 * deadline.svd_work(*basis.shape))
     return int(np.count_nonzero(np.linalg.svd(basis, compute_uv=False) > TOL.accurate))

@@ -1,7 +1,6 @@
-"""What the engine asks of a cone: which of its inequalities bind, its faces, its dual.
-
-A pair of complementary points s in K, y in K*, <s, y> = 0, exposes a face of K: all feasible points
-that are optimal have their s in it, whatever optimal y is taken.
+"""What the chain needs from a cone: which of its inequalities bind, its faces, its dual. A pair of
+complementary points s in K, y in K*, <s, y> = 0, exposes a face of K: the s of every optimal point
+lies in it, for any optimal y.
 
     s_j >= 0       y_j > 0: s_j = 0
     second-order   y inside: s = 0;  y on the boundary: s on the ray of (y_0, -y_1, ...)
@@ -21,7 +20,7 @@ from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
 
-LEAST = float(np.finfo(float).tiny)  # in the place of 0 below a fraction bar
+LEAST = float(np.finfo(float).tiny)  # replaces 0 in denominators
 
 
 class Blocks(NamedTuple):
@@ -33,9 +32,9 @@ class Blocks(NamedTuple):
     exponential: Host  # (k, 3)
 
     @classmethod
-    @lru_cache(maxsize=64)  # a level asks several times
+    @lru_cache(maxsize=64)  # each level asks several times
     def of(cls, cones: tuple[Cone, ...]) -> Blocks:
-        """In the order of the cones."""
+        """Return the blocks in the order of the cones."""
         found: dict[str, list[Host]] = {
             kind: [] for kind in ("zero", "nonnegative", "second-order", "exponential")
         }
@@ -58,7 +57,7 @@ class Blocks(NamedTuple):
 
 
 class Active(NamedTuple):
-    """Inequalities that hold with equality, by their kinds."""
+    """Active inequalities by their kinds."""
 
     nonnegative: Host = np.zeros(0, dtype=np.int64)  # indices of rows with s = 0
     vertices: tuple[Host, ...] = ()  # second-order cones with s = 0
@@ -67,11 +66,11 @@ class Active(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Complementary numbers, one of s and one of y for each inequality, without units.
+    """Complementary numbers without units, one from s and one from y for each inequality.
 
-    s / length is a distance and y length a slope, for the length of a row; distances are relative
-    to the largest, slopes to ``size``. Of a second-order cone the numbers are its two eigenvalues,
-    of an exponential one the distance from its surface and the largest entry of y.
+    For the length of a row, s / length is a distance and y length is a slope; distances are
+    relative to the largest, slopes to ``size``. For a second-order cone the numbers are its two
+    eigenvalues, for an exponential one the distance from its surface and the largest entry of y.
     """
 
     nonnegative: tuple[Host, Host]
@@ -82,10 +81,10 @@ class Pairs(NamedTuple):
     def of(
         cls, blocks: Blocks, s: Host, y: Host, lengths: Host, size: float, least: float = 0.0
     ) -> Pairs:
-        """Those of a point, by its slacks; ``size``: of the objective's slope.
+        """Return the pairs of a point from its slacks; ``size`` is that of the objective's slope.
 
-        Where all inequalities bind, slacks are rounding and the largest of them is no unit: then
-        ``least`` is one, a length of the point.
+        If all inequalities bind, slacks are rounding and the largest is not a unit: then we use
+        ``least``, a length of the point.
         """
         lengths = np.where(lengths > 0.0, lengths, 1.0)
         slope = max(float(np.max(np.abs(y) * lengths, initial=0.0)), size) or 1.0
@@ -111,10 +110,10 @@ class Pairs(NamedTuple):
         )
 
     def active(self, blocks: Blocks, factor: float, least: float = 0.0) -> Active:
-        """Those whose slope is ``factor`` times the distance, and more than ``least``.
+        """Return those whose slope exceeds ``factor`` times the distance, and ``least``.
 
-        The slope of an exponential cone is a loss's weight, as a rule: it is given and not found,
-        so that a small one counts if it is no rounding error.
+        The slope of an exponential cone is usually a loss's weight, which is given rather than
+        computed, so a small one counts if it is not a rounding error.
         """
         least_of = (least, least, min(least, TOL.rounding))
         binds = [
@@ -132,35 +131,35 @@ class Pairs(NamedTuple):
 
 
 def _above_curve(s: Host) -> Host:
-    """s_2 - s_1 exp(s_0 / s_1) of exponential cones."""
+    """Return s_2 - s_1 exp(s_0 / s_1) for exponential cones."""
     ratio = s[:, 0] / np.maximum(s[:, 1], LEAST)
     rise = np.where(ratio < 700.0, np.exp(np.minimum(ratio, 700.0)), np.inf)
     return np.asarray(s[:, 2] - s[:, 1] * rise)
 
 
 def outside(blocks: Blocks, s: Host) -> Host:
-    """How far s is outside K, for every inequality: negative where it is inside.
+    """Return how far s is outside K for every inequality, negative if inside.
 
-    The same in s_0 (second-order) or s_2 (exponential) would be needed to be inside.
+    Adding that to s_0 (second-order) or s_2 (exponential) would put s inside.
     """
     found = [-s[blocks.nonnegative]]
     found += [np.array([norm(s[c[1:]]) - s[c[0]]]) for c in blocks.second_order]
     if len(blocks.exponential):
         block = s[blocks.exponential]
-        edge = np.max(block * [1.0, -1.0, -1.0], axis=1)  # of { s_0 <= 0 = s_1, s_2 >= 0 }
+        edge = np.max(block * [1.0, -1.0, -1.0], axis=1)  # the edge { s_0 <= 0 = s_1, s_2 >= 0 }
         found.append(np.where(block[:, 1] > 0.0, -_above_curve(block), edge))
     return np.concatenate(found)
 
 
 def of_inequalities(blocks: Blocks, sizes: Host) -> Host:
-    """A size for every inequality in the order of `outside`: the largest of its rows; 1 for 0."""
+    """Return a size per inequality, in the order of `outside`: its rows' largest, or 1 for 0."""
     cones = (*blocks.second_order, *blocks.exponential)
     found = np.append(sizes[blocks.nonnegative], [np.max(sizes[cone]) for cone in cones])
     return np.where(found > 0.0, found, 1.0)
 
 
 def steepness(blocks: Blocks, s: Host) -> Host:
-    """How much faster than s `outside` changes, for every inequality, up to a square root of 2."""
+    """Bound how much faster than s `outside` changes, per inequality, up to sqrt(2)."""
     flat = np.ones(len(blocks.nonnegative) + len(blocks.second_order))
     ratio = s[blocks.exponential[:, 0]] / np.maximum(s[blocks.exponential[:, 1]], LEAST)
     rise = np.exp(np.minimum(ratio, 700.0))
@@ -168,7 +167,7 @@ def steepness(blocks: Blocks, s: Host) -> Host:
 
 
 def dual_point(blocks: Blocks, y: Host) -> Host:
-    """y, moved as little as needed into the dual cone, rounding included."""
+    """Move y as little as needed into the dual cone, rounding included."""
     y = y.copy()
     y[blocks.nonnegative] = np.maximum(y[blocks.nonnegative], 0.0)
     for cone in blocks.second_order:
@@ -180,9 +179,9 @@ def dual_point(blocks: Blocks, y: Host) -> Host:
 
 
 def _dual_exponential(y: Host) -> Host:
-    """{ u < 0, w >= -u exp(v/u - 1) } or { u = 0, v, w >= 0 }, by a larger v.
+    """Move y into { u < 0, w >= -u exp(v/u - 1) } or { u = 0, v, w >= 0 } by raising v.
 
-    v is the multiplier of s_1, as a rule a constant: then nothing else changes.
+    v is the multiplier of s_1, usually a constant: then nothing else changes.
     """
     u, v, w = y.T
     is_inside = (u < 0.0) & (w > 0.0)

@@ -1,4 +1,4 @@
-"""Levels that may give something up: the points where they are not worse than that."""
+"""Levels with slack: their sublevel sets as cones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tiebreak.linalg.arrays import Host
 
 
 class Cut(NamedTuple):
-    """{ z : h(z) <= most } as rows, an offset and a cone, of a level."""
+    """The set { z : h(z) <= most } of a level as rows, an offset and a cone."""
 
     level: int
     row: int  # where it begins among the constraints
@@ -24,15 +24,15 @@ class Cut(NamedTuple):
 
 
 def sublevel(h: Objective, z: Host, slack: float) -> tuple[Any, Host, Cone, float]:
-    """{ h <= h(z) + slack } for a minimiser z: its rows, offset, cone and scale.
+    """Return { h <= h(z) + slack } for a minimiser z as rows, offset, cone and scale.
 
-    h(z + d) = h(z) + <slope, d> + ½|F d|². With tau = slack - <slope, d>: |F d|² <= 2 tau, or
-    |(F d, tau/a - a/2)| <= tau/a + a/2 for any a > 0; with a² = 2 slack all are of one size.
+    h(z + d) = h(z) + <slope, d> + ½|F d|². With tau = slack - <slope, d>: |F d|² <= 2 tau, or |(F
+    d, tau/a - a/2)| <= tau/a + a/2 for any a > 0; with a² = 2 slack all terms have similar sizes.
     """
     slope = h.squares.T @ (h.squares @ z - h.target) + h.linear
     sizes = abs(h.squares)
     terms = sizes.T @ (sizes @ np.abs(z) + np.abs(h.target)) + np.abs(h.linear)
-    slope[np.abs(slope) <= 64.0 * len(z) * np.finfo(float).eps * terms] = 0.0  # it is rounding
+    slope[np.abs(slope) <= 64.0 * len(z) * np.finfo(float).eps * terms] = 0.0  # only rounding
     room = slack + float(slope @ z)
     if not h.squares.shape[0]:
         return slope[None], np.array([room]), Cone("nonnegative", 1), 1.0

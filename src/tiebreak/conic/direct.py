@@ -1,4 +1,4 @@
-"""A level without inequalities: by singular values, with no solver."""
+"""A level without inequalities, solved by singular values without a solver."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from tiebreak.linalg.tolerances import TOL
 
 
 class Fall(NamedTuple):
-    """A direction in w along which a level falls without end."""
+    """A direction in w along which a level is unbounded."""
 
     direction: Host
 
 
 def least_squares(h: Objective, where: AffineSet) -> Host | Fall:
-    """The smallest w that minimises ½|F z - t|² + <q, z>; a direction where it has no minimum.
+    """Return the smallest w that minimises ½|F z - t|² + <q, z>, or an unbounded direction.
 
-    In the coordinates of what F sees: there it has full rank, and is not truncated again.
+    We use coordinates of the row space of F, where it has full rank and is not truncated again.
     """
     inner = where.objective(h)
     seen, _, _ = where.split(h.squares)
@@ -38,7 +38,7 @@ def least_squares(h: Objective, where: AffineSet) -> Host | Fall:
     F = dense(inner.squares) @ seen
     left, R = np.linalg.qr(F)
     v = np.zeros(seen.shape[1])
-    for _ in range(2):  # once more, for what rounding left
+    for _ in range(2):  # once more, to remove what rounding left
         off = F @ v - inner.target
         slope = np.linalg.solve(R.T, F.T @ off + seen.T @ q) if q.any() else left.T @ off
         v = v - np.linalg.solve(R, slope)
@@ -46,11 +46,11 @@ def least_squares(h: Objective, where: AffineSet) -> Host | Fall:
 
 
 def on_equations(rows: Host, offset: Host, where: AffineSet) -> AffineSet | None:
-    """The points of an affine set with rows z = offset; None where there is none."""
+    """Return the points of an affine set with rows z = offset, or None if there is none."""
     inner, right = dense(where.columns(rows)), offset - rows @ where.base
     rank = decide_rank(inner)
     w = rank.moved(right, rank.low) if rank.low else np.zeros(inner.shape[1])
-    if rank.low:  # once more, for what rounding left
+    if rank.low:  # once more, to remove what rounding left
         w = w + rank.moved(right - inner @ w, rank.low)
     z = where.point(w)
     size = np.abs(rows) @ np.abs(z) + np.abs(offset)

@@ -1,10 +1,8 @@
-"""How long Clarabel works before it looks at the clock for the first time, and in how much memory.
-
-It puts the variables of its equations in order (minimum degree) and factorises them once. How many
-entries the factor has is known only then. It is estimated: as a dense factor of the rows or of the
-variables, whichever are fewer; and where there is no time or memory for that, by an order that
-keeps entries close to the diagonal (Cuthill and McKee 1969), in which trees look worse than they
-are.
+"""How much time and memory Clarabel needs before it first checks the clock. It orders the variables
+of its equations (minimum degree) and factorises them once. Only then is the number of entries in
+the factor known. We estimate it as a dense factor of the rows or of the variables, whichever are
+fewer. If time or memory does not allow that, we use an order that keeps entries close to the
+diagonal (Cuthill and McKee 1969), which overestimates trees.
 """
 
 from __future__ import annotations
@@ -16,17 +14,17 @@ import numpy as np
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 
-SPARSE_PRODUCT = 4.0  # the same for one that is found by its indices, in the order or in the factor
+SPARSE_PRODUCT = 4.0  # cost of a product found by its indices, in the order or in the factor
 
 
 def ask_for_factor(P: Any, rows: Any) -> None:
-    """Is there time and memory for the first factor? Otherwise `deadline.Over` or `MemoryError`.
+    """Raise `deadline.Over` or `MemoryError` unless there is time and memory for the first factor.
 
-    Of the equations of an interior-point method with the Hessian P and these rows; both sparse.
+    It is for the equations of an interior-point method with Hessian P and these rows, both sparse.
     """
     import scipy.sparse as sp
 
-    # A factor of so few rows and variables takes milliseconds, whatever it is like.
+    # A factor of so few rows and variables takes only milliseconds.
     if sum(rows.shape) <= 300:
         return
     data = sp.csr_array(rows)
@@ -44,10 +42,10 @@ def ask_for_factor(P: Any, rows: Any) -> None:
     try:
         check_factor(np.arange(count), ordering)
     except (deadline.TooLong, MemoryError):
-        if 8 * P.nnz > count * count:  # no order makes much of that
+        if 8 * P.nnz > count * count:  # too full for any order to help
             raise
         full = np.zeros(len(in_rows), dtype=bool) if by_rows else in_rows > _many(count)
-        few = data[~full]  # a full row would make a full graph
+        few = data[~full]  # a full row would give a full graph
         deadline.check(SPARSE_PRODUCT * _squares(in_columns if by_rows else in_rows[~full]))
         graph = few @ few.T if by_rows else (few.T @ few + whole)[shared][:, shared]
         lasts = int(np.count_nonzero(full))
@@ -59,27 +57,27 @@ def _squares(counts: Host) -> float:
 
 
 def _many(nodes: int) -> float:
-    # Nodes with more neighbours than ten times the root of their number come last.
+    # Nodes with more neighbours than ten times the root of the number of nodes come last.
     return 10.0 * float(np.sqrt(nodes))
 
 
 def check_factor(columns: Host, ordering: float) -> None:
-    """Is there time and memory for a factor with so many entries in each column?"""
+    """Check that there is time and memory for a factor with these column counts."""
     # A product in a dense part of the factor is 1/16 of a unit of `deadline.svd_work`.
     deadline.check(ordering + (1 / 16) * _squares(columns))
     entry = np.dtype(np.float64).itemsize + np.dtype(np.int64).itemsize  # a value and its index
     size = entry * int(np.sum(columns))
-    try:  # where the system refuses it now, Clarabel's own request would end the process
+    try:  # if the system refuses it now, Clarabel's own request would end the process
         np.empty(size, dtype=np.uint8)
     except MemoryError:
         factor = f"the factor of Clarabel's equations may take {size / 2**30:.3g} GiB"
-        raise MemoryError(f"Conic: {factor}, more than there is: choose another method") from None
+        raise MemoryError(f"Conic: {factor}, more than available: choose another method") from None
 
 
 def column_counts(graph: Any, lasts: int = 0) -> Host:
-    """How many entries each column of a factor may have, in a good order; with so many full rows.
+    """Estimate the entries in each column of a factor in a good order, with ``lasts`` full rows.
 
-    Nodes with very many neighbours come last, as full rows do.
+    Nodes with very many neighbours come last, like full rows.
     """
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 
@@ -91,7 +89,7 @@ def column_counts(graph: Any, lasts: int = 0) -> Host:
         return ends
     place = np.empty(n, dtype=np.int64)
     place[reverse_cuthill_mckee(inner, symmetric_mode=True)] = np.arange(n)
-    first = np.arange(n)  # in each row
+    first = np.arange(n)  # the first entry in each row
     np.minimum.at(first, np.repeat(place, np.diff(inner.indptr)), place[inner.indices])
     begun = np.cumsum(np.bincount(first, minlength=n))  # rows that begin at or before a column
     return np.concatenate([last + begun - np.arange(1, n + 1), ends])

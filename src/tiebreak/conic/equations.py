@@ -1,4 +1,4 @@
-"""The symmetric equations of Newton's method, which have many solutions where there are ties."""
+"""The symmetric equations of Newton's method, which have many solutions if there are ties."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FEW_EQUATIONS = 100  # equations that a complete orthogonal factorisation solves
 
 
 def kkt_matrix(F: Any, H: Any, J: Any) -> Any:
-    """Of the unknowns (F dw, dw, dlambda); sparse where J is."""
+    """Return the matrix of the unknowns (F dw, dw, dlambda), sparse if J is."""
     p, n, k = F.shape[0], F.shape[1], J.shape[0]
     if isinstance(J, np.ndarray):
         K = np.zeros((p + n + k, p + n + k))
@@ -42,7 +42,7 @@ def kkt_matrix(F: Any, H: Any, J: Any) -> Any:
 
 
 def least_solution(K: Any, right: Host, cutoff: float = 1e-13) -> Host | None:
-    """The smallest solution by least squares, by a complete orthogonal factorisation."""
+    """Return the smallest least-squares solution by a complete orthogonal factorisation."""
     import scipy.linalg as la
 
     K = K if isinstance(K, np.ndarray) else K.toarray()
@@ -53,8 +53,10 @@ def least_solution(K: Any, right: Host, cutoff: float = 1e-13) -> Host | None:
 
 
 def regularised_solution(K: Any, right: Host, primal: int) -> Host | None:
-    """A solution close to the smallest one: with a shift, positive for the first ``primal``
-    unknowns and negative for the multipliers, whose effect is removed by iterative refinement.
+    """Return a solution close to the smallest one, by a shifted factorisation.
+
+    The shift is positive for the first ``primal`` unknowns and negative for the multipliers;
+    iterative refinement removes its effect.
     """
     import scipy.linalg as la
     import scipy.sparse as sp
@@ -62,7 +64,7 @@ def regularised_solution(K: Any, right: Host, primal: int) -> Host | None:
 
     size = len(right)
     count = K.nnz if sp.issparse(K) else np.count_nonzero(K)
-    # From a tenth of all entries on, a dense factorisation is faster.
+    # If a tenth of all entries is nonzero, a dense factorisation is faster.
     is_dense = count >= 0.1 * size * size
     if is_dense == sp.issparse(K):
         K = K.toarray() if is_dense else sp.csc_array(K)
@@ -73,10 +75,10 @@ def regularised_solution(K: Any, right: Host, primal: int) -> Host | None:
     shift = TOL.half * np.where(np.arange(size) < primal, 1.0, -1.0)
     try:
         if sp.issparse(K):
-            scaled = K.copy()  # with places of its own: K is its caller's
+            scaled = K.copy()  # a copy, because K belongs to the caller
             scaled.data = K.data * d[K.indices] * np.repeat(d, np.diff(K.indptr))
             shifted = sp.csc_matrix(scaled + sp.diags_array(shift))
-            # In an order for symmetric patterns, and kept to: with the shift no pivot is 0.
+            # Use a fixed order for symmetric patterns: with the shift, no pivot is 0.
             factors = sla.splu(shifted, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0)
             solve = factors.solve
         else:
@@ -91,7 +93,7 @@ def regularised_solution(K: Any, right: Host, primal: int) -> Host | None:
         return None
     x, left = np.zeros(size), d * right
     least = norm(left)
-    # Rounds of taking back what a shift has changed.
+    # Rounds of refinement that remove the effect of the shift.
     for _ in range(12):
         trial = x + solve(left)
         left = d * right - scaled @ trial

@@ -1,7 +1,7 @@
-"""What a solved level leaves to the next: its image and its exposed faces become equations.
+"""What a solved level passes to the next: its image and its exposed faces become equations.
 
 For every optimal y of a level, { z feasible : <y, s(z)> = 0, F z = F z* } is the set of all its
-minimisers. No cut is needed, and no tolerance; a cut would let the next level gain sqrt(slack).
+minimisers. No cut or tolerance is needed; a cut would let the next level gain sqrt(slack).
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class ConicSet(NamedTuple):
     cones: tuple[Cone, ...]
 
     def joined(self, rows: Any, offset: Host, *cones: Cone) -> ConicSet:
-        """With more of them."""
+        """Return the set with further constraints."""
         both = stacked([self.rows, rows])
         return ConicSet(both, np.append(self.offset, offset), (*self.cones, *cones))
 
     def part(self, which: Host) -> ConicSet:
-        """Some of the rows, those of a cone all or none."""
+        """Return some of the rows; a cone's rows stay together."""
         cones, end = [], 0
         for cone in self.cones:
             size = int(np.count_nonzero(which[end : end + cone.size]))
@@ -45,12 +45,12 @@ class ConicSet(NamedTuple):
 
 
 class HeldRows(NamedTuple):
-    """Equations that all minimisers of a level satisfy, and how far they may be off.
+    """Equations that all minimisers of a level satisfy, with bounds on their errors.
 
-    On the true minimisers each |<row, z> - its value| is at most ``linear`` * gap, where the gap
-    is that of the level's value to its bound; and if ``root`` is not 0, all together, as a vector,
-    are at most ``linear`` * gap + ``root`` * sqrt(gap). If they share the gap, they are not all so
-    far off at once: the sum of |<row, z> - its value| / ``linear`` is at most the gap.
+    On the true minimisers each |<row, z> - its value| is at most ``linear`` * gap, where the gap is
+    between the level's value and its bound. If ``root`` is not 0, the vector of all of them is at
+    most ``linear`` * gap + ``root`` * sqrt(gap). If they share the gap, the errors are not all that
+    large at once: the sum of |<row, z> - its value| / ``linear`` is at most the gap.
     """
 
     rows: Any
@@ -60,11 +60,11 @@ class HeldRows(NamedTuple):
     is_shared: bool = False
 
     def off(self, gap: float) -> Host:
-        """How far each equation may be off."""
+        """Bound the error of each equation."""
         return self.linear * gap + self.root * math.sqrt(gap)
 
     def cost(self, weights: Host, gap: float) -> float:
-        """What multipliers of the equations can gain where these are off."""
+        """Bound what multipliers gain from the errors of the equations."""
         if not weights.any():
             return 0.0
         if self.root == 0.0:
@@ -76,9 +76,9 @@ class HeldRows(NamedTuple):
 def held_rows(
     constraints: ConicSet, squares: Any, active: Active, y: Host, at: Host, reach: Host
 ) -> list[HeldRows]:
-    """The equations of a level's minimisers: groups of rows with the same accuracy.
+    """Return the equations of a level's minimisers, in groups of rows of equal accuracy.
 
-    From <y, s> + ½|F (z - at)|² <= gap for all minimisers z; |s| <= reach there.
+    They follow from <y, s> + ½|F (z - at)|² <= gap for all minimisers z, where |s| <= reach.
     """
     (rows, offset, _), tiny = constraints, LEAST
     zero, one = Blocks.of(constraints.cones).zero, active.nonnegative
@@ -92,8 +92,8 @@ def held_rows(
         across, values = _across(ray_of(y[cone]), rows[cone], offset[cone])
         linear = np.full(across.shape[0], 1.0 / pull)
         found.append(HeldRows(across, values, linear, math.sqrt(2.0 * size / pull)))
-    for cone in active.curves:  # y = y_2 (-e^r, -e^r (1 - r), 1), and more of its second
-        # D = |s_0 - r s_1|: e^r D² / (2 s_1 + D) <= gap / y_2, for e^d - 1 - d >= d² / (2 + |d|),
+    for cone in active.curves:  # y = y_2 (-e^r, -e^r (1 - r), 1), or a larger second entry
+        # D = |s_0 - r s_1|: e^r D² / (2 s_1 + D) <= gap / y_2, since e^d - 1 - d >= d² / (2 + |d|),
         # and |s_2 - e^r s_1| <= gap / y_2 + e^r D.
         pull = max(y[cone[2]], tiny)
         slope = max(-y[cone[0]], tiny) / pull  # e^r
@@ -110,9 +110,9 @@ def held_rows(
 def remaining(
     constraints: ConicSet, active: Active, s: Host, y: Host, where: AffineSet
 ) -> ConicSet:
-    """The inequalities that a level's minimisers do not all satisfy with equality.
+    """Return the inequalities that are not active at all minimisers of a level.
 
-    Without those that are constant on ``where``, of which a point is feasible.
+    Those that are constant on ``where``, which contains a feasible point, are left out.
     """
     rows, offset, blocks = constraints.rows, constraints.offset, Blocks.of(constraints.cones)
     plain = np.setdiff1d(blocks.nonnegative, active.nonnegative)
@@ -139,13 +139,13 @@ def remaining(
 
 
 def ray_of(y: Host) -> Host:
-    """The ray of a second-order cone that is orthogonal to a y on the boundary of its dual."""
+    """Return a second-order cone's ray that is orthogonal to a y on its dual's boundary."""
     ray = np.append(norm(y[1:]), -y[1:])
     return np.asarray(ray / norm(ray))
 
 
 def _across(ray: Host, rows: Any, offset: Host) -> tuple[Any, Host]:
-    """What of these rows is orthogonal to a ray, without combinations that are rounding alone."""
+    """Return the part of these rows orthogonal to a ray, without mere rounding."""
     deadline.check()  # there may be thousands of cones
     basis = np.linalg.svd(ray[None])[2][1:]
     found, size = basis @ rows, float(np.max(row_lengths(rows)))

@@ -1,9 +1,8 @@
-"""Least squares below and a penalty of D x - c above, of many variables: one sparse conic program.
-
-All minimisers of g = ½|A x - t|² over Z have the same image A x. If A x = t for some x in Z, it is
-t; on R^n it is that of any minimiser, which a sparse factorisation finds. So the upper level is one
-program with A x held, solved by Clarabel as it stands: no basis, no rank, nothing dense. Its
-multipliers are the dual point of `proofs.operator_dual`, which proves the answer.
+"""Least squares g and a penalty on D x - c as f, with many variables, as one sparse program. All
+minimisers of g = ½|A x - t|² over Z have the same image A x. If A x = t for some x in Z, it is t;
+on R^n it is that of any minimiser, which a sparse factorisation finds. So the upper level is one
+program with A x fixed, which Clarabel solves directly, without a basis, a rank or dense matrices.
+Its multipliers are the dual point of `proofs.operator_dual`, which proves the answer.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ from tiebreak.sets import described, projected
 
 
 class HeldAnswer(NamedTuple):
-    """What was found."""
+    """The solution, and how accurate it is."""
 
     x: Host
     intervals: Intervals
-    residual: float  # of f against its dual, and of the slope of g, relative
-    dimension: int | None  # of the minimisers of g; None where the rank of A is not proved
-    solver: str  # Clarabel's own word
+    residual: float  # relative, between f and its dual, and of the slope of g
+    dimension: int | None  # of the minimisers of g; None if the rank of A is not proved
+    solver: str  # Clarabel's own status
 
 
 class HeldProblem(NamedTuple):
-    """Least squares below, a penalty of D x - c above."""
+    """A problem with least squares as g and a penalty on D x - c as f."""
 
     problem: Problem
     terms: OperatorTerms
@@ -50,7 +49,7 @@ class HeldProblem(NamedTuple):
 
     @classmethod
     def of(cls, problem: Problem, n: int) -> HeldProblem | None:
-        """None where a level is something else, or there are so few variables that all is quick."""
+        """Return the problem, or None if it is of another kind or has few variables."""
         (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
         terms = f2.terms
         if not isinstance(terms, OperatorTerms) or f1.bare.degree or g2.terms.has_weights:
@@ -68,7 +67,7 @@ class HeldProblem(NamedTuple):
 
     @property
     def A(self) -> Any:
-        """Of the squares below."""
+        """The matrix of the squares in g."""
         return self.program.objectives[0].squares
 
     @property
@@ -78,13 +77,13 @@ class HeldProblem(NamedTuple):
 
     @property
     def work(self) -> float:
-        """Of the factorisations, about, as a Meter counts it."""
+        """Estimate the work of the factorisations, in the units of a Meter."""
         A, D = self.A, self.terms.matrix(self.n)
         stored = A.size if isinstance(A, np.ndarray) else A.nnz
         return factorisation_work(stored + D.size, self.n)
 
     def solve(self) -> HeldAnswer | None:
-        """The answer; None where A x = t has no solution in a set, or too little is found."""
+        """Return the answer, or None if A x = t has no solution in the set, or it is inaccurate."""
         is_free = described(self.problem.domain).is_space
         refined, image = None, self.t
         if is_free:
@@ -98,13 +97,13 @@ class HeldProblem(NamedTuple):
             x = projected(self.problem.domain, x) if refined is None else refined(x)
             if (off := self._residual(x, u, image)) <= 100.0 * TOL.half:
                 intervals = prove(self.problem, self.terms, self.A, self.t, (x, y, u))
-                rows = min(self.A.shape)  # independent, where a minimiser is known to be close
+                rows = min(self.A.shape)  # independent if a minimiser is known to be close
                 dimension = self.n - rows if intervals.has_minimiser else None
                 return HeldAnswer(x, intervals, off, dimension, solver)
         return None
 
     def _refinement(self) -> Callable[[Host], Host]:
-        """x -> a point close to it that minimises g on R^n, to rounding."""
+        """Return a map from x to a nearby minimiser of g on R^n, to rounding."""
         A, t, (rows, n) = self.A, self.t, self.A.shape
         steps = [self._step(True)] if rows <= n else []
         size = EPS ** (2 / 3) * norm(abs(A).T @ np.abs(t))
@@ -120,7 +119,7 @@ class HeldProblem(NamedTuple):
         return refined
 
     def _step(self, is_wide: bool) -> Callable[[Host], Host]:
-        """r -> (A'A + delta I)^-1 A'r, by its rows where it is wide and the data are consistent."""
+        """Return r -> (A'A + delta I)^-1 A'r, by its rows if it is wide with consistent data."""
         from scipy.sparse import csc_array, eye_array
 
         A = self.A
@@ -130,7 +129,7 @@ class HeldProblem(NamedTuple):
         return lambda r: A.T @ solve(r) if is_wide else solve(A.T @ r)
 
     def _solved(self, image: Host, tolerance: float) -> tuple[tuple[Host, Host, Host], str] | None:
-        """x, the weights of the rows of A, the dual of D x - c, and Clarabel's word."""
+        """Return x, the weights of A's rows, the dual of D x - c, and Clarabel's status."""
         import scipy.sparse as sp
 
         program, terms, n = self.program, self.terms, self.n
@@ -167,7 +166,7 @@ class HeldProblem(NamedTuple):
         return (answer.z[:n], -answer.y[:m], u), answer.status
 
     def _residual(self, x: Host, u: Host, image: Host) -> float:
-        """What f and its dual differ, and how far A x is from its image, relative."""
+        """Return the relative difference of f and its dual, and of A x and its image."""
         D, terms = self.terms.matrix(self.n).on_host(), self.terms
         off = terms.residual(x)
         up, down = terms.slopes(D.shape[0] // terms.stacks)

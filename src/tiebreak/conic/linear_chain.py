@@ -1,14 +1,13 @@
-"""Chains of linear levels on a polyhedron: by HiGHS, with faces held by reduced costs.
-
-With multipliers l of the rows and d = c - rows'l, for all x of the set
+"""Chains of linear levels on a polyhedron, by HiGHS, with faces held by reduced costs. With
+multipliers l of the rows and d = c - rows'l, for all x in the set
 
     <c, x>  =  <l, rows x> + <d, x>  >=  the sum of the least l_i s_i and the least d_j x_j,
 
-each over the range of that row or variable: a lower bound, whatever l is. If it is the minimum, a
-minimiser has l_i s_i and d_j x_j at their least: where l_i or d_j is not 0, one end of the range is
-held for the levels after it. Multipliers of a later level may pull away from an end that is held.
-They are led back by a share of the earlier level: <c, x> = <c + share c_1, x> - share <c_1, x>, and
-<c_1, x> is at most what was found for it.
+each over the range of that row or variable. This is a lower bound for any l. If it is the minimum,
+a minimiser has l_i s_i and d_j x_j at their least: if l_i or d_j is not 0, we hold one end of the
+range for later levels. Multipliers of a later level may pull away from a held end. A share of the
+earlier level corrects them: <c, x> = <c + share c_1, x> - share <c_1, x>, and <c_1, x> is at most
+its value found.
 """
 
 from __future__ import annotations
@@ -51,10 +50,10 @@ SOLVER = "HiGHS"
 def linear_chain(
     program: ConicProgram, slacks: Sequence[SlackRule | None], lengths: Host
 ) -> ChainSolution | None:
-    """All levels of a program in units of about 1; None where this is not the way to solve it.
+    """Solve all levels of a program with sizes of about 1; None if this method does not apply.
 
-    That is if something is not linear, or if a level has no minimiser or one that does not stand up
-    to a check: then others find out what is the matter.
+    That is if something is not linear, or if a level has no minimiser or its minimiser fails a
+    check: then other methods find out why.
     """
     is_linear = all(cone.kind in LINEAR for cone in program.cones) and not any(
         h.squares.shape[0] or h.misfits for h in program.objectives
@@ -76,23 +75,23 @@ def linear_chain(
 
 
 class _HeldLevel(NamedTuple):
-    """A level with multipliers of its own; those of what it holds, 0 for all else."""
+    """A level with its multipliers, which are 0 except for what it holds."""
 
     cost: Host
     duals: Host
     rows: Host
     columns: Host
-    most: float  # its minimum, without the constant, is at most this
+    most: float  # an upper bound on its minimum, without the constant
 
     def share(self, duals: Host, slopes: Host) -> float:
-        """Added so many times, its multipliers lead others back to the ends that it holds."""
+        """Return how many times to add its multipliers to bring others back to its held ends."""
         pulls, held = np.append(duals, slopes), np.append(self.rows, self.columns)
         away = np.divide(-pulls, held, out=np.zeros_like(held), where=held != 0.0)
         return float(np.max(away, initial=0.0))
 
 
 class _LinearChain:
-    """What the levels so far have left: as equations, and as far as they are proved."""
+    """What the levels so far have left, as equations and as proved ranges."""
 
     def __init__(
         self, program: ConicProgram, slacks: Sequence[SlackRule | None], lengths: Host
@@ -113,7 +112,7 @@ class _LinearChain:
         np.maximum.at(low, place[~is_above], limit[~is_above])
         kept = np.ones(len(least), dtype=bool)
         kept[which] = False
-        # Levels with a slack have a row of their own, which binds nothing until they are solved.
+        # Levels with slack have their own row, which is inactive until they are solved.
         cuts = [i for i, slack in enumerate(slacks) if slack is not None]
         costs = sp.csr_array(np.array([program.objectives[i].linear for i in cuts]))
         self.rows = sp.csr_array(sp.vstack([rows[kept], costs])) if cuts else rows[kept]
@@ -132,7 +131,7 @@ class _LinearChain:
         self.is_least = False
 
     def level(self, number: int) -> bool:
-        """Solve one level, bound it, and hold it; False where that does not succeed."""
+        """Solve one level, bound it, and hold it; return False if that fails."""
         h = self.program.objectives[number]
         vertex = self.programs.minimise(h.linear, self.ranges)
         if vertex is None or not np.isfinite(vertex.x).all():
@@ -149,7 +148,7 @@ class _LinearChain:
         above = 0.0 if is_inside else self._above(duals, slopes, z)
         gap = max(best - bound, 0.0) + rounding + above
         size = float(np.abs(h.linear) @ np.abs(z) + _largest(h.linear))
-        if not gap <= 1e3 * TOL.accurate * size:  # its multipliers are not to be trusted
+        if not gap <= 1e3 * TOL.accurate * size:  # its multipliers are not reliable
             return False
         word, why = word_of(self.is_proved, is_known, self.is_whole)
         slack = self._slack(number, best, z, before)
@@ -182,13 +181,13 @@ class _LinearChain:
         return True
 
     def _multipliers(self, cost: Host, duals: Host, ranges: Ranges) -> tuple[Host, Host]:
-        """Of the rows, without those that pull to an infinite end, and of the variables."""
+        """Return multipliers of rows, without those towards an infinite end, and of variables."""
         is_lost = np.isinf(np.where(duals > 0.0, ranges.least, ranges.most))
         duals = np.where(is_lost, 0.0, duals)
         return duals, cost - self.turned @ duals
 
     def _bound(self, h: Objective, duals: Host, slopes: Host, most: Host) -> float:
-        """A lower bound on the level over all points that the levels before it leave."""
+        """Return a lower bound on the level over all points that earlier levels leave."""
         cost, of_cost, rest, given = h.linear, np.abs(h.linear), 0.0, abs(h.constant)
         for level in reversed(self.held):
             if (share := level.share(duals, slopes)) > 0.0:
@@ -199,7 +198,7 @@ class _LinearChain:
         low, high = np.maximum(self.whole.low, -most), np.minimum(self.whole.high, most)
         duals, slopes = self._multipliers(cost, duals, self.whole)
         terms = _least(duals, self.whole.least, self.whole.most), _least(slopes, low, high)
-        # Of the slopes, one sum of few terms for each; costs are sums of one term for each level.
+        # The rounding of the slopes, sums of few terms; costs have one term per level.
         count = np.diff(self.turned.indptr) + len(self.held) + 4
         sizes = of_cost + self.turned_sizes @ np.abs(duals)
         off = EPS * float((count * sizes) @ np.maximum(np.abs(low), np.abs(high)))
@@ -208,7 +207,7 @@ class _LinearChain:
         return total - 2.0 * off - (len(self.held) + 8) * EPS * size
 
     def _above(self, duals: Host, slopes: Host, z: Host) -> float:
-        """How far the least value may lie above that at z, to first order: see `conic.chain`."""
+        """Bound how far the least value may exceed that at z, to first order: see `conic.chain`."""
         s, (low, high, least, most) = self.rows @ z, self.ranges
         missed = np.maximum(np.maximum(least - s, s - most), 0.0)
         terms = EPS * (np.diff(self.rows.indptr) + 4) * (self.sizes @ np.abs(z))
@@ -216,7 +215,7 @@ class _LinearChain:
         return 2.0 * float(np.abs(duals) @ (missed + terms) + np.abs(slopes) @ bounds)
 
     def _is_feasible(self, z: Host) -> bool:
-        """Does z meet all constraints to the last bit?"""
+        """Does z satisfy all constraints to the last bit?"""
         cuts = list(self.cuts.values())
         s, slacks = exact_products(self.all_rows, z), exact_products(self.rows[cuts], z)
         if s is None or slacks is None or np.any(slacks > self.whole.most[cuts]):
@@ -225,7 +224,7 @@ class _LinearChain:
         return bool(np.all(np.where(self.equal, s == offset, s <= offset)))
 
     def _slack(self, number: int, best: float, z: Host, before: Host) -> float:
-        """What a level may give up; nothing where a cut would hold rounding errors of z alone."""
+        """Return what a level may give up, or 0 if a cut would only hold rounding errors of z."""
         rule, h = self.slacks[number], self.program.objectives[number]
         if rule is None:
             return 0.0
@@ -239,21 +238,21 @@ class _LinearChain:
         return TOL.clear_units * (_value_error(h, z) + sizes)
 
     def _value(self, number: int, z: Host) -> float:
-        """Of a level at the x of z, whose auxiliary variables may be larger than they need be."""
+        """Return a level's value at the x of z; z's auxiliary variables may be too large."""
         evaluate = self.program.evaluate
         if evaluate is None:
             return self.program.objectives[number].value(z)
         return evaluate(number, z)
 
     def _cut(self, row: int, most: float) -> None:
-        """The level in this row may be at most that."""
+        """Set the upper bound of the level in this row."""
         self.ranges, self.whole = (
             some._replace(most=np.where(np.arange(len(some.most)) == row, most, some.most))
             for some in (self.ranges, self.whole)
         )
 
     def _hold(self, cost: Host, duals: Host, slopes: Host, most: float) -> str:
-        """Narrow the ranges to the minimisers of a level; how that is called."""
+        """Narrow the ranges to the minimisers of a level; return how it is held."""
         # Reduced costs that hold an end are far above the tolerance of HiGHS.
         least, (low, high, lower, upper) = 100.0 * TOL.accurate * _largest(cost), self.ranges
         rows = np.where((lower < upper) & (np.abs(duals) > least), duals, 0.0)
@@ -265,7 +264,7 @@ class _LinearChain:
         return "face" if rows.any() or columns.any() else "nothing"
 
     def _dimension(self) -> Deferred:
-        """Of what is left to choose, in x: counted when somebody asks."""
+        """Return the dimension of what is left to choose in x, computed on demand."""
         (low, high, least, most), rows = self.ranges, self.rows
         is_own = np.zeros(len(low), dtype=bool)
         is_own[self.program.variables] = True
@@ -279,7 +278,7 @@ class _LinearChain:
         return Deferred(count)
 
     def give_back(self) -> None:
-        """Slacks that no level needed: where ties are left, those levels once more, in order."""
+        """Return unused slack: if ties are left, minimise those levels once more, in order."""
         for level, h in zip(self.found, self.program.objectives, strict=True):
             if level.slack > 0.0 and np.any(self.ranges.low < self.ranges.high):
                 vertex = self.programs.minimise(h.linear, self.ranges)
@@ -291,7 +290,7 @@ class _LinearChain:
                 )
 
     def _open(self) -> Host:
-        """Which variables may move: not those that an equation gives, once the others are known."""
+        """Find the free variables: not those that an equation determines from the others."""
         low, high, least, most = self.ranges
         is_open, equations = low < high, self.rows[least == most].tocoo()
         while True:
@@ -303,7 +302,7 @@ class _LinearChain:
             is_open[given] = False
 
     def least_norm(self) -> None:
-        """What all levels leave open is decided by the least |x|, in the units given."""
+        """Choose the least |x|, in the units given, among what all levels leave open."""
         import scipy.sparse as sp
 
         z, (low, high, least, most) = self.z, self.ranges
@@ -351,7 +350,7 @@ class _LinearChain:
                 self.z, self.is_least = fixed, True
 
     def _is_kept(self, z: Host) -> bool:
-        """Does z meet all constraints, and is no level worse there than rounding explains?"""
+        """Does z satisfy all constraints, with no level worse than rounding explains?"""
         s, offset = self.all_rows @ z, self.program.offset
         terms = abs(self.all_rows) @ np.abs(z) + np.abs(offset)
         missed = np.where(self.equal, np.abs(s - offset), s - offset)
@@ -364,11 +363,11 @@ class _LinearChain:
         )
 
     def valued(self, z: Host) -> tuple[LevelSolution, ...]:
-        """The levels so far with their values at z."""
+        """Return the levels so far with their values at z."""
         return tuple(level._replace(value=self._value(i, z)) for i, level in enumerate(self.found))
 
     def end(self) -> ChainSolution | None:
-        """The answer, if it stands up to a check."""
+        """Return the answer if it passes the final check, else None."""
         z = self.z
         if z is None or not self._is_kept(z):
             return None
@@ -376,7 +375,7 @@ class _LinearChain:
 
 
 def _value_error(h: Objective, z: Host) -> float:
-    """How far the value of a linear level may be off, whose products are added without error."""
+    """Bound the error of a linear level's value, whose products are summed exactly."""
     return 4.0 * EPS * (float(np.abs(h.linear) @ np.abs(z)) + abs(h.constant))
 
 
@@ -385,11 +384,11 @@ def _largest(values: Host) -> float:
 
 
 def _least(weights: Host, low: Host, high: Host) -> Host:
-    """The least value of each weight times a number of its range."""
+    """Return the least value of each weight times a number in its range."""
     ends = np.where(weights > 0.0, low, np.where(weights < 0.0, high, 0.0))
     return np.asarray(weights * ends)
 
 
 def _ends(weights: Host, low: Host, high: Host) -> tuple[Host, Host]:
-    """Ranges of one value where a weight is not 0: the end that it pulls to."""
+    """Narrow each range with a nonzero weight to the end that minimises its product."""
     return np.where(weights < 0.0, high, low), np.where(weights > 0.0, low, high)

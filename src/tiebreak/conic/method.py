@@ -1,4 +1,4 @@
-"""Conic: both levels by a conic solver, with the image and the face of the lower one held."""
+"""Conic: both levels by a conic solver, with the image and face of the lower one held."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WHY = {
     "failed": BROKEN,
     "solved": ANSWER,
 }
-NOT_SURE = ", as far as a solver can tell: rounding decides whether it does"
+NOT_SURE = ", as far as a solver can tell: rounding decides it"
 # The last program of each problem: its set, its size, and the program.
 COMPILED: WeakKeyDictionary[Problem, tuple[Domain, int, ConicProgram]] = WeakKeyDictionary()
 ONE_SIDED = "no point is known to minimise the lower level exactly, so nothing bounds f* from above"
@@ -41,27 +41,27 @@ ONE_SIDED = "no point is known to minimise the lower level exactly, so nothing b
 
 @in_files("conic.findings")
 class ConicFindings(NamedTuple):
-    """What the two solves tell besides x."""
+    """What the two solves reveal besides x."""
 
     levels: tuple[LevelSolution, ...]  # lower, upper
-    assumption: str  # that an estimate rests on
+    assumption: str  # what an estimate rests on
     direction: Array | None = None  # along which there is no minimum
-    contradiction: Host | None = None  # multipliers that show that no point is feasible
-    is_least: bool = False  # did the least norm choose among points that both levels leave?
+    contradiction: Host | None = None  # multipliers that prove infeasibility
+    is_least: bool = False  # did the least norm choose x among what both levels leave open?
 
     @property
     def dimension(self) -> int | None:
-        """Of the set of lower minimisers."""
+        """The dimension of the set of lower minimisers."""
         return self.levels[0].dimension if self.levels else None
 
     @property
     def fall(self) -> NoMinimum | None:
-        """The level that falls, which is the one that was not solved, and the direction."""
+        """The unbounded level, which is the unsolved one, and the direction."""
         level = "upper" if self.levels else "lower"
         return None if self.direction is None else NoMinimum(level, self.direction)
 
     def lines(self) -> list[tuple[str, str]]:
-        """For the report: per level how it was held and what its bound rests on."""
+        """Return lines for the report: how each level was held, and what its bound rests on."""
         said = []
         for letter, level in zip("gf", self.levels, strict=False):
             width = f"{level.best:.9g} ± {level.error:.2g}, proved, rounding included"
@@ -77,12 +77,12 @@ class ConicFindings(NamedTuple):
 
 @dataclass(frozen=True)
 class Conic(Method):
-    """Both levels as conic programs (Clarabel), in one step; for any set made of constraints.
+    """Both levels as conic programs (Clarabel), in one step, for any set made of constraints.
 
     The lower level is solved once. Its minimisers are then held exactly, by the image of its
-    squares and by the face that its multipliers expose, and not by a cut g <= g* + delta, which
-    would cost sqrt(delta) in f. Bounds come from our own evaluation of the multipliers: a solver's
-    status is reported and never believed. Needs the extra ``conic``.
+    squares and by the face that its multipliers expose, not by a cut g <= g* + delta, which would
+    cost sqrt(delta) in f. Bounds come from our own evaluation of the multipliers: a solver's status
+    is reported but never trusted. Needs the extra ``conic``.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -99,7 +99,7 @@ class Conic(Method):
         "sets, Polyhedron, SecondOrderCone and their intersections"
     )
     guarantee: ClassVar[str] = (
-        "x and f* to rounding where multipliers are strictly complementary; a lower bound on f* "
+        "x and f* to rounding if multipliers are strictly complementary; a lower bound on f* "
         "that is proved on bounded sets, and otherwise rests on an assumed radius"
     )
     output: ClassVar[str] = "the solution of the last conic program"
@@ -110,15 +110,15 @@ class Conic(Method):
         if n is not None and HeldProblem.of(problem, n) is not None:
             return None
         if n is None and described(domain).is_conic:
-            domain = Space()  # its size is compared with that of x0, which is not known here
+            domain = Space()  # its size is compared with x0, which is unknown here
         return refusal_of(lambda: _compiled(problem, domain, n or 1))
 
     def describe(self, problem: Problem) -> str:
-        """The method in words."""
+        """Describe the method in words."""
         return f"Conic, by Clarabel, on {type(problem.domain).__name__}"
 
     def report(self, state: DirectState) -> StateReport:
-        """How it ended, and what it found out."""
+        """Report how it ended and what it found."""
         found: ConicFindings | None = state.findings
         if found is None:
             return StateReport(decides=True)
@@ -131,11 +131,11 @@ class Conic(Method):
         )
 
     def init(self, problem: Problem, x0: Array) -> DirectState:
-        """The values at x0."""
+        """Return the values at x0."""
         return DirectState(0, x0, problem.upper.value(x0), problem.lower.value(x0), StepEvidence())
 
     def step(self, problem: Problem, state: DirectState) -> DirectState:
-        """Everything: the first step is the last."""
+        """Do everything in this one step."""
         n = int(state.x.shape[0])
         held = HeldProblem.of(problem, n)
         if held is not None and (answer := held.solve()) is not None:
@@ -167,7 +167,7 @@ class Conic(Method):
 
 
 def _of_held(problem: Problem, like: Array, answer: HeldAnswer) -> DirectState:
-    """The end where the lower level was held by its image alone."""
+    """End with the lower level held by its image alone."""
     x = arrays.like(answer.x, like)
     f, g, proved = problem.upper.value(x), problem.lower.value(x), answer.intervals
     (low, high), error = proved.upper, answer.residual
@@ -184,7 +184,7 @@ def _of_held(problem: Problem, like: Array, answer: HeldAnswer) -> DirectState:
 
 
 def _compiled(problem: Problem, domain: Domain, n: int) -> ConicProgram:
-    """Compiled once: a check and the step of a run after it ask for the same program."""
+    """Compile the program once for the check and the step of a run."""
     problem = problem.original or problem
     known = COMPILED.get(problem)
     if known is None or known[0] is not domain or known[1] != n:
@@ -195,7 +195,7 @@ def _compiled(problem: Problem, domain: Domain, n: int) -> ConicProgram:
 
 
 def _intervals(found: ChainSolution) -> Intervals:
-    """What is proved."""
+    """Return the proved intervals."""
     low = [level.bound if level.is_bound_proved else -math.inf for level in found.levels]
     low += [-math.inf] * (2 - len(low))
     return Intervals(upper=(low[1], math.inf), lower=low[0], why=ONE_SIDED)

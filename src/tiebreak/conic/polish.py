@@ -1,12 +1,11 @@
-"""From the answer of an interior-point method to one that is exact to rounding, by Newton's method.
-
-Where the exposed faces are known, a minimiser solves smooth equations: with c_k(s) = 0 for every
-inequality that binds (s_j, s_0 - |s_1|, s_2 - s_1 exp(s_0 / s_1)) and y = sum of lambda_k c_k'(s),
+"""Refine the answer of an interior-point method to rounding, by Newton's method. If the exposed
+faces are known, a minimiser solves smooth equations: with c_k(s) = 0 for every inequality that
+binds (s_j, s_0 - |s_1|, s_2 - s_1 exp(s_0 / s_1)) and y = sum of lambda_k c_k'(s),
 
     F'(F w - t) + q + rows' y = 0,     c(offset - rows w) = 0.
 
-They have many solutions where there are ties: each step is the least correction, so that w stays
-where the interior-point method put it, in the middle of the minimisers.
+They have many solutions if there are ties: each step is the smallest correction, so w stays where
+the interior-point method put it, in the middle of the minimisers.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import equilibrate
 from tiebreak.linalg.tolerances import TOL
 
-SMALL_PART = 1e-3  # of a length in the whole program: a solution that is much shorter is 0
+SMALL_PART = 1e-3  # solutions below this share of a length of the whole program count as 0
 
 
 class PrimalDualPoint(NamedTuple):
@@ -41,21 +40,21 @@ class Polished(NamedTuple):
     at: PrimalDualPoint
     exposed: Active
     residual: float
-    # Of the margins of losses by the last step. What is left of the slopes may be rounding for
-    # losses of large weight, and all that those of little weight have.
+    # Change of the losses' margins in the last step. What is left of the slopes may be rounding for
+    # losses of large weight, but all that those of small weight have.
     change: float = math.inf
 
     @property
     def is_enough(self) -> bool:
-        """Can no step do better?"""
+        """Is it as good as Newton steps can make it?"""
         return self.residual <= TOL.rounding and self.change <= TOL.small_change
 
 
 def polished(stage: Stage, start: PrimalDualPoint) -> Polished:
-    """The point and the multipliers after Newton's steps, or the start where these do not help.
+    """Return the point and multipliers after Newton's steps, or the start if they do not help.
 
-    Pairs of which neither number is clearly positive may be 0 both: then they count as binding, so
-    that Newton's equations hold, but expose no face.
+    If neither number of a pair is clearly positive, both may be 0: then it counts as binding, so
+    that Newton's equations hold, but exposes no face.
     """
     size = norm(stage.slope_terms(start.w))
 
@@ -73,7 +72,7 @@ def polished(stage: Stage, start: PrimalDualPoint) -> Polished:
             break
         active = most if k == 0 else _exchanged(stage, active, last)
     if not best.is_enough:
-        # A cone's tip: a point next to it is small, and nothing is relative to it.
+        # A cone's tip: a point near it is small, so it gives no scale.
         tip, _ = _newton(stage, most, start._replace(w=np.zeros_like(start.w)))
         unpolished = Polished(start, active, residual(stage, start), best.change)
         best = min(best, tip, unpolished, key=lambda one: one.residual)
@@ -83,11 +82,11 @@ def polished(stage: Stage, start: PrimalDualPoint) -> Polished:
 
 
 def _held_wrongly(stage: Stage, at: PrimalDualPoint) -> float:
-    """The largest share of a variable's slope that an inequality takes without binding.
+    """Return the largest share of a variable's slope that a non-binding inequality carries.
 
-    Either there is room left, or its multiplier pulls the wrong way. What losses of little weight
-    decide is rounding relative to the others, so each variable that a loss moves counts by its own
-    slopes; all others by the largest.
+    Either it has room left, or its multiplier has the wrong sign. What losses of small weight
+    decide is rounding relative to the others, so each variable in a loss is compared with its own
+    slopes, and all others with the largest.
     """
     blocks, (w, y), size = stage.blocks, at, stage.row_sizes
     losses = np.zeros_like(y)
@@ -110,7 +109,7 @@ def _held_wrongly(stage: Stage, at: PrimalDualPoint) -> float:
 
 
 def _margins(stage: Stage, curves: Host, w: Host) -> Host:
-    """s_0 / s_1 of exponential cones."""
+    """Return s_0 / s_1 of exponential cones."""
     first, second, _ = stage.slack(w)[curves].T
     return np.asarray(first / np.maximum(second, LEAST))
 
@@ -118,13 +117,13 @@ def _margins(stage: Stage, curves: Host, w: Host) -> Host:
 def _newton(
     stage: Stage, active: Active, start: PrimalDualPoint
 ) -> tuple[Polished, PrimalDualPoint]:
-    """Newton's steps with these inequalities as equations: the best point on the way, and the last.
+    """Take Newton steps with these inequalities as equations; return the best and the last point.
 
-    The last solves these equations; it may violate inequalities that are not among them.
+    The last solves these equations; it may violate other inequalities.
     """
     first = now = start._replace(y=_on_faces(stage, active, start))
     best = Polished(first, active, math.inf)
-    # Newton's method doubles the digits, and begins with five or more.
+    # Newton's method doubles the digits, from five or more.
     for k in range(6):
         further = _step(stage, active, now)
         if further is None:
@@ -145,10 +144,10 @@ def _newton(
 
 
 def _exchanged(stage: Stage, active: Active, at: PrimalDualPoint) -> Active:
-    """Without the rows that pull the wrong way, and with those that are violated.
+    """Drop the rows whose multipliers have the wrong sign, and add those that are violated.
 
-    A cone leaves its tip along a ray where that cannot be reached, or where its multiplier is
-    outside of the dual cone.
+    A cone moves from its tip to a ray if the tip cannot be reached, or if its multiplier is outside
+    the dual cone.
     """
     (w, y), rows, s = at, stage.blocks.nonnegative, stage.slack(at.w)
     terms = np.abs(stage.offset) + stage.row_sizes @ np.abs(w)
@@ -164,23 +163,23 @@ def _exchanged(stage: Stage, active: Active, at: PrimalDualPoint) -> Active:
 
 
 def residual(stage: Stage, at: PrimalDualPoint) -> float:
-    """How far the conditions of optimality are from holding, relative to their terms.
+    """Return the residual of the optimality conditions, relative to their terms.
 
-    Of stationarity, of feasibility and of complementarity the largest.
+    It is the largest of stationarity, feasibility and complementarity.
     """
     w, y = at
     s, u = stage.slack(w), stage.image(w)
     F, q = stage.objective.squares, stage.objective.linear
-    # A part of the program's unit where nothing else says what is small: at a w of 0.
+    # At w = 0 nothing else gives a scale, so use a share of the program's unit.
     least = SMALL_PART * stage.unit
     has_size = stage.objective.target.any() or q.any()
     terms = stage.slope_terms(w if has_size else np.maximum(np.abs(w), least))
     size = norm(terms) + norm(stage.row_sizes.T @ np.abs(y))
     stationarity = norm(F.T @ u + q + stage.rows.T @ y) / (size or 1.0)
-    # With the length of w: where all that binds is x_j >= 0, nothing else says what is small.
+    # Include the length of w: if only x_j >= 0 binds, nothing else gives a scale.
     reach = np.abs(stage.offset) + stage.lengths * (norm(w) + least)
     zero = stage.blocks.zero
-    # Each constraint by its own terms: a far one says nothing about what is small for another.
+    # Compare each constraint with its own terms: a distant one gives no scale for another.
     beyond = outside(stage.blocks, s) / of_inequalities(stage.blocks, reach)
     unmet = np.abs(s[zero]) / np.where(reach[zero] > 0.0, reach[zero], 1.0)
     off = max(norm(unmet), float(np.max(beyond, initial=0.0)))
@@ -194,7 +193,7 @@ def residual(stage: Stage, at: PrimalDualPoint) -> float:
 
 
 def _on_faces(stage: Stage, active: Active, at: PrimalDualPoint) -> Host:
-    """y where only what binds has a multiplier."""
+    """Return y with multipliers only for what binds."""
     y = np.zeros_like(at.y)
     for rows in (stage.blocks.zero, active.nonnegative, *active.vertices, *active.rays):
         y[rows] = at.y[rows]
@@ -212,12 +211,12 @@ class _Curve(NamedTuple):
     bend: Host  # -c''(s) there: positive semidefinite
 
     def weight(self, y: Host) -> float:
-        """The lambda of a y = lambda c'(s), by least squares."""
+        """Return the lambda with y = lambda c'(s), by least squares."""
         return float(self.normal @ y[self.cone]) / float(self.normal @ self.normal)
 
 
 def _curves(active: Active, s: Host) -> list[_Curve] | None:
-    """The surfaces that s is on; None where it is at a tip, or outside of the function's domain."""
+    """Return the surfaces through s; None if it is at a tip or outside the function's domain."""
     found = []
     for cone in active.rays:  # s_0 - |s_1|
         length = norm(s[cone[1:]])
@@ -241,7 +240,7 @@ def _curves(active: Active, s: Host) -> list[_Curve] | None:
 
 
 def _step(stage: Stage, active: Active, at: PrimalDualPoint) -> PrimalDualPoint | None:
-    """Newton's step, by the least correction; None where the equations cannot be solved."""
+    """Take the smallest Newton step; return None if the equations cannot be solved."""
     s, rows = stage.slack(at.w), stage.rows
     flat = np.concatenate([stage.blocks.zero, active.nonnegative, *active.vertices]).astype(int)
     curves = _curves(active, s)
@@ -268,7 +267,7 @@ def _step(stage: Stage, active: Active, at: PrimalDualPoint) -> PrimalDualPoint 
 
 
 def _normals(curves: list[_Curve], m: int) -> Any:
-    """A row for each, of m entries."""
+    """Return a row of m entries for each curve."""
     from scipy.sparse import csr_array
 
     ends = np.cumsum([0, *(len(curve.cone) for curve in curves)])
@@ -278,7 +277,7 @@ def _normals(curves: list[_Curve], m: int) -> Any:
 
 
 def _curvature(rows: Any, curves: list[_Curve], weights: Host) -> Any:
-    """The Hessian of the weighted curves in w; None where there is none."""
+    """Return the Hessian of the weighted curves in w, or None if there are no curves."""
     from scipy.sparse import csr_array
 
     parts, pairs = [], []
@@ -289,7 +288,7 @@ def _curvature(rows: Any, curves: list[_Curve], weights: Host) -> Any:
         deadline.check()
         bent = dense(rows[curve.bent])
         parts.append(bent.T @ (weight * curve.bend) @ bent)
-    if pairs:  # there may be thousands: all at once
+    if pairs:  # all at once, because there may be thousands
         bent, bends = (np.array(part) for part in zip(*pairs, strict=True))
         count = 2 * len(pairs)
         columns = np.repeat(np.arange(count).reshape(-1, 2), 2, axis=0)
@@ -301,15 +300,15 @@ def _curvature(rows: Any, curves: list[_Curve], weights: Host) -> Any:
 
 
 def _corrected(F: Any, H: Any, J: Any, slope: Host, values: Host) -> tuple[Host, Host] | None:
-    """The smallest (dw, dlambda) with (F'F + H) dw + J' dlambda = -slope, J dw = values.
+    """Return the smallest (dw, dlambda) with (F'F + H) dw + J' dlambda = -slope, J dw = values.
 
-    As one system in (F dw, dw, dlambda), so that F is not squared.
+    This is one system in (F dw, dw, dlambda), so that F is not squared.
     """
     p, n, k = F.shape[0], F.shape[1], J.shape[0]
     K, right = kkt_matrix(F, H, J), np.concatenate([np.zeros(p), -slope, values])
     if p + n + k > FEW_EQUATIONS:
         found = regularised_solution(K, right, p + n)
-    else:  # in units in which a row of little weight is no rounding error
+    else:  # in units in which a row of small weight is not rounding
         rows, columns = equilibrate(dense(K))
         found = least_solution(rows[:, None] * dense(K) * columns, rows * right)
         found = None if found is None else columns * found

@@ -1,4 +1,4 @@
-"""Objectives in the order of their priority on one set, in the form that conic solvers take.
+"""Objectives in order of priority on one set, in the form that conic solvers accept.
 
     minimise  ½|F z - t|² + <q, z> + constant   over   { z : offset - rows z in K }
 
@@ -21,12 +21,12 @@ import numpy as np
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.conic_form import Kind, Misfit
 
-DENSE_SHARE = 0.25  # of entries that are not 0, from which a matrix is faster dense
-KEPT_DENSE = 2**14  # entries of a matrix that is kept dense: a small sparse one is slow
+DENSE_SHARE = 0.25  # a matrix with a larger share of nonzero entries is faster dense
+KEPT_DENSE = 2**14  # matrices with at most this many entries stay dense: small sparse ones are slow
 
 
 class Cone(NamedTuple):
-    """A cone of one kind on ``size`` rows in turn."""
+    """A cone of one kind on ``size`` consecutive rows."""
 
     kind: Kind
     size: int
@@ -34,7 +34,7 @@ class Cone(NamedTuple):
 
 @dataclass(frozen=True)
 class Objective:
-    """½|F z - t|² + <q, z> + constant; squares is F, of any number of rows, dense or sparse."""
+    """½|F z - t|² + <q, z> + constant; ``squares`` is F, dense or sparse."""
 
     squares: Any
     target: Host  # t
@@ -43,11 +43,11 @@ class Objective:
     misfits: tuple[Misfit, ...] = ()
 
     def misfit(self, sizes: Host) -> float:
-        """How far it may be from what it represents, at |z| <= sizes."""
+        """Bound its distance from what it represents, for |z| <= sizes."""
         return sum(part.at(sizes) for part in self.misfits)
 
     def value(self, z: Host) -> float:
-        """At a point."""
+        """Return the value at a point."""
         off = self.squares @ z - self.target
         return 0.5 * float(off @ off) + float(self.linear @ z) + self.constant
 
@@ -60,10 +60,10 @@ class ConicProgram:
         rows, offset, cones: the set; rows are a SciPy sparse array (csc) or dense.
         objectives: one or more.
         variables: which entries of z are x, for the dimension of what is left to choose.
-        reach: |z_j| <= reach_j for some solution; inf where nothing is known.
-        evaluate: the value of a level, by its number, at the x of a z, whatever the auxiliary
-            variables are; None: those of z are taken as they are.
-        owners: whose rows have multipliers other than 0, in the user's words.
+        reach: |z_j| <= reach_j for some solution; inf if unknown.
+        evaluate: returns the value of a level, by its number, at the x of a z, whatever the
+            auxiliary variables are; if None, the auxiliary variables of z are used.
+        owners: names the owners of rows with nonzero multipliers, in the user's words.
     """
 
     rows: Any
@@ -81,7 +81,7 @@ class ConicProgram:
         return int(self.rows.shape[1])
 
     def blocks(self) -> list[tuple[Cone, slice]]:
-        """Every cone with its rows; zero and nonnegative ones may have many."""
+        """Return every cone with its rows; zero and nonnegative ones may have many."""
         ends = np.cumsum([cone.size for cone in self.cones])
         return [
             (cone, slice(int(end) - cone.size, int(end)))
@@ -89,11 +89,11 @@ class ConicProgram:
         ]
 
     def first_levels(self) -> Host:
-        """For each row the first level that needs it: 0 for constraints, the number of a level for
-        what only represents its objective.
+        """Return for each row the first level that needs it: 0 for constraints.
 
-        Auxiliary variables that an objective reaches, through cones and without passing x, are its
-        own; until its turn comes, their rows would only let the solver drift.
+        Rows that only represent an objective have the number of its level. Auxiliary variables that
+        an objective reaches through cones without passing x are its own; before its turn, their
+        rows would only let the solver drift.
         """
         auxiliary = np.ones(self.size, dtype=bool)
         auxiliary[self.variables] = False
@@ -113,7 +113,7 @@ class ConicProgram:
         return first
 
     def _touches(self, columns: Host) -> Any:
-        """Which of some variables stand in each row, or in another row of the same cone."""
+        """Find which of some variables occur in each row, or in another row of the same cone."""
         import scipy.sparse as sp
 
         found = self.rows[:, columns] != 0
@@ -127,7 +127,7 @@ class ConicProgram:
 
 
 def cone_groups(cones: tuple[Cone, ...]) -> Host:
-    """The first of the rows that belong together: those of a cone; linear ones are alone."""
+    """Return for each row the first row of its cone; linear rows stand alone."""
     firsts: list[int] = []
     end = 0
     for cone in cones:

@@ -1,7 +1,5 @@
-"""Functions, penalties and sets of tiebreak as pieces of a conic program.
-
-Squares stay squares; everything else that is not linear gets auxiliary variables, whose least cost
-for a given x is the function's value at x.
+"""Functions, penalties and sets as pieces of a conic program. Squares stay squares; everything else
+nonlinear gets auxiliary variables, whose least cost for a given x is the function's value at x.
 """
 
 from __future__ import annotations
@@ -31,26 +29,26 @@ def compile_levels(
     radius: float | None = None,
     owner: str = "Levels",
 ) -> ConicProgram:
-    """Objectives in the order of their priority on a set in R^n, as a conic program.
+    """Compile objectives in order of priority on a set in R^n into a conic program.
 
     Args:
-        radius: |x| <= radius for some solution, if that is known; it bounds ``reach`` and is no
+        radius: |x| <= radius for some solution, if known; it bounds ``reach`` and is not a
             constraint.
-        owner: who refuses, in one sentence (a `Refusal`), what cones cannot represent.
+        owner: named in the `Refusal` of what cones cannot represent.
     """
     sets = [*described(domain).parts]
     for i, h in enumerate(objectives):
         restriction = split(h)[1].terms.domain
         if described(restriction).is_space:
             continue
-        if i > 0:  # there it would restrict the levels before it too
+        if i > 0:  # it would restrict the earlier levels too
             got = f"the indicator of {type(restriction).__name__}"
-            raise Refusal(owner, f"level {i + 1}", "must have no set of its own", got)
+            raise Refusal(owner, f"level {i + 1}", "must not contain a set", got)
         sets += described(restriction).parts
     for part in sets:
         if not part.is_conic:
             needed = "must be a set that cones can represent, such as Ball, Box or Polyhedron"
-            nameless = type(part) is Set  # it stands for one that says nothing of itself
+            nameless = type(part) is Set  # it stands for a set without a description
             raise Refusal(owner, "domain", needed, type(domain if nameless else part).__name__)
         part.check(n)
     lower, upper, reach = bounds_on(sets, n)
@@ -72,18 +70,18 @@ def compile_levels(
 
 
 class _Level:
-    """One objective: its cost, and constraints on the auxiliary variables that it needs."""
+    """One objective: its cost, and the constraints on its auxiliary variables."""
 
     def __init__(self, builder: Builder, owner: str, name: str) -> None:
         self.builder, self.cost = builder, Cost()
         self._owner, self._name = owner, name
 
     def _refusal(self, got: str) -> Refusal:
-        needed = "must be made of functions that cones can represent"
+        needed = "must consist of functions that cones can represent"
         return Refusal(self._owner, self._name, needed, got)
 
     def add(self, h: Function | Penalty) -> None:
-        """A function of x."""
+        """Add a function of x."""
         smooth, penalty = split(h if isinstance(h, Penalty) else h.bare)
         if smooth.dimension not in (None, self.builder.n):
             needed = f"must have one variable for each of the {self.builder.n}"

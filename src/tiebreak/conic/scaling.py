@@ -1,8 +1,7 @@
-"""Units in which the numbers of a program are about 1: powers of two, so that nothing is rounded.
-
-An answer must not depend on the units of the question: levels are always solved in these. And
-variables of different units and rows of different lengths hide each other's errors: what is
-rounding for one is all there is of another.
+"""Units in which the numbers of a program are about 1: powers of two, so nothing is rounded. Levels
+are always solved in these units, so that the answer does not depend on the user's. Variables of
+different units and rows of different lengths also hide each other's errors: what is rounding for
+one may be the whole value of another.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ FARTHEST_UNIT = 200  # units are between 2^-FARTHEST_UNIT and 2^FARTHEST_UNIT
 
 
 class Units(NamedTuple):
-    """What a program's z and the values of its levels are measured in."""
+    """The units of a program's z, its levels' values and its rows."""
 
     lengths: Host  # one for each entry of z
     values: Host  # one for each level
@@ -32,27 +31,27 @@ class Units(NamedTuple):
 
 
 class _Entries(NamedTuple):
-    """What is not 0 in some rows: where it is, and how large."""
+    """The nonzero entries of some rows: their places and sizes."""
 
     row: Host
     column: Host
     size: Host
 
     def in_columns(self, lengths: Host) -> _Entries:
-        """Every column times its factor."""
+        """Multiply every column by its factor."""
         return self._replace(size=self.size * lengths[self.column])
 
 
 def in_units(program: ConicProgram) -> tuple[ConicProgram, Units]:
-    """The same program with z and values in units of their own, rows of about length 1, and these.
+    """Return the program with z and values in suitable units and rows of length about 1, and these.
 
-    z = units.lengths * the new z, a value of level i = units.values[i] * the new value. Matrices
-    that are small come out dense.
+    z = units.lengths * the new z; a value of level i = units.values[i] * the new value. Small
+    matrices come out dense.
     """
     rows, squares = as_rows(program.rows), [as_rows(h.squares) for h in program.objectives]
     linear = np.array([h.linear for h in program.objectives])
     targets = np.concatenate([program.offset, *(h.target for h in program.objectives)])
-    # Rows of one cone have one unit, those of the objectives their own.
+    # Rows of one cone share a unit; those of the objectives have their own.
     more = np.arange(len(program.offset), len(targets) + len(linear))
     firsts = np.append(cone_groups(program.cones), more)
     group = np.repeat(
@@ -91,7 +90,7 @@ def in_units(program: ConicProgram) -> tuple[ConicProgram, Units]:
 
 
 def _objective(h: Objective, F: Any, lengths: Host) -> tuple[Objective, float]:
-    """In units in which its slopes are about 1, and this unit; F is in those of z already."""
+    """Return it in a unit in which its slopes are about 1, and this unit; F is already scaled."""
     deadline.check()
     q, steepest = h.linear * lengths, float(abs(F).max()) ** 2 if F.shape[0] else 0.0
     root = float(_power_of_two(np.sqrt(max(steepest, float(np.max(np.abs(q)))))))
@@ -107,7 +106,7 @@ def _objective(h: Objective, F: Any, lengths: Host) -> tuple[Objective, float]:
 
 
 def _distance(sizes: Host, targets: Host) -> float:
-    """A length of the program: the distance of most hyperplanes rows z = target from the origin."""
+    """Return a length: the typical distance of the hyperplanes rows z = target from 0."""
     which = (targets != 0.0) & (sizes > 0.0)
     if not which.any():
         return 1.0
@@ -115,11 +114,12 @@ def _distance(sizes: Host, targets: Host) -> float:
 
 
 def _columns(entries: _Entries, group: Host, n: int, squares: range) -> Host:
-    """Of the variables: in these units the entries of every row are as much alike as they can be.
+    """Return units of the variables that make the entries of every row as similar as possible.
 
-    By means of logarithms over rows and columns in turn; 1 where that makes little difference. Rows
-    of one cone have one unit. A row of one entry says nothing: it is a bound, in any unit. Nor does
-    one of ``squares`` that is rounding beside others of its row and of its column: roots have many.
+    They are means of logarithms over rows and columns in turn, or 1 if that makes little
+    difference. Rows of one cone share a unit. A row with one entry does not count: it is a bound in
+    any unit. Nor do entries of ``squares`` that are rounding relative to others in their row and
+    column: matrix roots have many.
     """
     groups = int(group[-1]) + 1 if len(group) else 0
     in_row = _largest(entries.row, entries.size, group)[entries.row]
@@ -139,23 +139,23 @@ def _columns(entries: _Entries, group: Host, n: int, squares: range) -> Host:
         np.maximum(np.bincount(places, minlength=count), 1)
         for places, count in ((rows, groups), (columns, n))
     )
-    units = -of_columns / in_columns  # as powers of two
+    units = -of_columns / in_columns  # exponents of two
     for _ in range(TOL.sweeps):
         deadline.check()
         before = units
         rest = (of_rows + np.bincount(rows, units[columns], minlength=groups)) / in_rows
         units = (np.bincount(columns, rest[rows], minlength=n) - of_columns) / in_columns
-        # Units that change by less than 2^(1/4) are found.
+        # Stop when units change by less than 2^(1/4).
         if np.max(np.abs(units - before), initial=0.0) < 0.25:
             break
-    # Units that differ by less than 2^7 are alike.
+    # Units that differ by less than 2^7 count as equal.
     if np.ptp(units) <= 7.0:
         return np.ones(n)
     return np.asarray(np.exp2(np.round(units - np.median(units))))
 
 
 def _entries(parts: list[Any]) -> _Entries:
-    """Of matrices, one below the other."""
+    """Return the entries of stacked matrices."""
     ends = np.cumsum([0, *(part.shape[0] for part in parts)])
     found = [
         (row + first, column, np.abs(value))
@@ -167,21 +167,21 @@ def _entries(parts: list[Any]) -> _Entries:
 
 
 def _largest(row: Host, sizes: Host, group: Host) -> Host:
-    """For every row the largest of the sizes in its group, 0 where there is none."""
+    """Return for every row the largest size in its group, or 0."""
     largest = np.zeros(len(group))
     np.maximum.at(largest, group[row], sizes)
     return np.asarray(largest[group])
 
 
 def _scaled(matrix: Any, columns: Host) -> Any:
-    """Every column times its factor."""
+    """Multiply every column by its factor."""
     if isinstance(matrix, np.ndarray):
         return matrix * columns
-    found = matrix.copy()  # with places of its own, as in `scaled_rows`
+    found = matrix.copy()  # a copy, as in `scaled_rows`
     found.data = found.data * columns[found.indices]
     return found
 
 
 def _power_of_two(values: Any) -> Host:
-    """Next to these, 1 in the place of 0."""
+    """Return the nearest powers of two, and 1 for 0."""
     return np.clip(power_of_two(np.asarray(values), 1.0), 2.0**-FARTHEST_UNIT, 2.0**FARTHEST_UNIT)

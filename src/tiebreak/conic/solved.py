@@ -1,4 +1,4 @@
-"""One level on what the others have left: by Clarabel and Newton's method, or as it is."""
+"""One level on what the others have left, by Clarabel and Newton's method, or unchanged."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.tolerances import TOL
 
-BALANCED = 1e-13  # the conditions of optimality hold to this, or a second try is worth its time
-GROWS = 2.0  # an answer that the second try makes so many times longer runs after an infimum: where
-# there is a minimiser, both tries are next to it
+BALANCED = 1e-13  # if the optimality conditions hold less well, try again
+# An answer that the second try lengthens by this factor chases an infimum: both tries end near a
+# minimiser if there is one.
+GROWS = 2.0
 LOST = (
-    "is solved up to rounding, but some of its losses are so small beside others, or beside "
+    "is solved up to rounding, but some of its losses are so small relative to others, or to "
     "rounding errors, that what they decide is lost"
 )
 
 
 class Doubt(str):
-    """Why there may be no minimiser: a sentence in the place of an answer."""
+    """Why there may be no minimiser: a sentence instead of an answer."""
 
 
 class SolvedStage(NamedTuple):
@@ -37,26 +38,26 @@ class SolvedStage(NamedTuple):
     at: PrimalDualPoint
     active: Active
     residual: float
-    change: float  # of the margins of losses by one more step of Newton's method
+    change: float  # change of the losses' margins in one more Newton step
     solver: str
     inner: Host | None = None  # the point of the interior-point method
 
     @property
     def doubt(self) -> str:
-        """Why the answer may not be one, or ""."""
+        """Why the answer may be wrong, or ""."""
         return "" if self.change <= TOL.small_change else LOST
 
 
 def unchanged(stage: Stage) -> SolvedStage:
-    """A level that is constant on what is left: all of it is optimal, the point of before too."""
+    """Return a constant level: everything left is optimal, including the previous point."""
     at = PrimalDualPoint(np.zeros(stage.rows.shape[1]), np.zeros(len(stage.offset)))
     return SolvedStage(stage, at, Active(), 0.0, 0.0, "")
 
 
 def by_solver(stage: Stage) -> SolvedStage | Fall | str:
-    """The level by Clarabel and Newton's method, first without bounds that are far away.
+    """Solve the level by Clarabel and Newton's method, first without distant bounds.
 
-    A minimiser without them that meets them is one with them.
+    A minimiser without them that satisfies them is also a minimiser with them.
     """
     if (near := stage.without_far_bounds()) is not None:
         found = _by_solver(near)
@@ -66,28 +67,28 @@ def by_solver(stage: Stage) -> SolvedStage | Fall | str:
 
 
 def _is_inside(stage: Stage, near: Stage, w: Host) -> bool:
-    """Does w meet what was left out, with room to spare?"""
+    """Does w satisfy what was left out, with room to spare?"""
     extra = np.maximum(outside(stage.blocks, stage.slack(w)), 0.0)
     return bool(np.all(extra <= np.maximum(outside(near.blocks, near.slack(w)), 0.0)))
 
 
 def _is_drowned(found: SolvedStage) -> bool:
-    """Is the slope there smaller than what a solver sees beside its terms, and yet not rounding?"""
+    """Is the slope too small for a solver to see, relative to its terms, and yet not rounding?"""
     terms = float(np.max(found.stage.slope_terms(found.at.w), initial=0.0))
     slope = float(np.max(np.abs(found.stage.slope(found.at.w)), initial=0.0))
     return BALANCED * terms < slope < TOL.faint * terms
 
 
 def _by_solver(stage: Stage) -> SolvedStage | Fall | str:
-    """The same with these constraints; where that stalls, once more and more strictly.
+    """Solve with these constraints; if that stalls, solve again more strictly.
 
-    The last time relative to the point that was found: Clarabel's accuracy is relative to what it
-    is given.
+    The last time we solve relative to the point found: Clarabel's accuracy is relative to its
+    input.
     """
     best: SolvedStage | None = None
     why, lengths = "", [stage.unit]
-    # First what Newton's method can go on from, a little inside the constraints, so that there is a
-    # point which is surely feasible; then as little as makes sense, to see what binds.
+    # First stop slightly inside the constraints, where Newton's method can continue and a point is
+    # certainly feasible; then tighten as far as makes sense, to see what binds.
     for tolerance in (TOL.half, TOL.met, TOL.met):
         center = None if best is None else best.at.w
         answer = clarabel_solve(
@@ -96,10 +97,10 @@ def _by_solver(stage: Stage) -> SolvedStage | Fall | str:
         if answer.is_unbounded and best is None and is_way_down(stage, answer.z):
             return Fall(answer.z)
         if answer.is_infeasible or answer.is_unbounded:
-            why = why or f"Clarabel finds no feasible point ({answer.status})"
+            why = why or f"Clarabel found no feasible point ({answer.status})"
             continue
         if not (np.isfinite(answer.z).all() and np.isfinite(answer.y).all()):
-            why = why or f"Clarabel ends with numbers that are not finite ({answer.status})"
+            why = why or f"Clarabel returned numbers that are not finite ({answer.status})"
             continue
         lengths.append(norm(answer.z))
         start = PrimalDualPoint(answer.z, 0.0 * answer.y if stage.is_flat else answer.y)
@@ -124,5 +125,5 @@ def _settled(best: SolvedStage, lengths: list[float]) -> SolvedStage | Fall | st
     if (w := slow_fall(best.stage, best.at)) is not None:
         return Fall(w)
     if not best.residual <= TOL.half:
-        return f"the conditions of optimality hold to {best.residual:.2g} only ({best.solver})"
+        return f"the conditions of optimality hold only to {best.residual:.2g} ({best.solver})"
     return best

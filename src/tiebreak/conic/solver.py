@@ -1,4 +1,4 @@
-"""One conic problem by Clarabel; its status is reported and never believed."""
+"""Solve one conic problem by Clarabel; its status is reported but never trusted."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.tolerances import TOL
 
-NEAR_ONE = 2.0**7  # lengths and slopes that differ less from 1 are left as they are
+NEAR_ONE = 2.0**7  # lengths and slopes within this factor of 1 are not rescaled
 
 
 class SolverAnswer(NamedTuple):
-    """Where Clarabel ended: Az + s = b with s in K, y in the dual cone."""
+    """Clarabel's final point: Az + s = b with s in K, y in the dual cone."""
 
     z: Host
     s: Host
@@ -31,7 +31,7 @@ class SolverAnswer(NamedTuple):
 
     @property
     def is_unbounded(self) -> bool:
-        """Does the solver say that the objective falls without end, along z?"""
+        """Does the solver say that the objective is unbounded, along z?"""
         return self.status in ("DualInfeasible", "AlmostDualInfeasible")
 
 
@@ -43,10 +43,10 @@ def clarabel_solve(
     tolerance: float | None = None,
     center: Host | None = None,
 ) -> SolverAnswer:
-    """A minimiser of the objective over { offset - rows z in K }, as Clarabel finds it.
+    """Minimise the objective over { offset - rows z in K } by Clarabel.
 
-    Relative to a ``center``, where one is given: its accuracy is one relative to what it is given.
-    Its tolerances are absolute as well, so that lengths and slopes are brought to about 1.
+    We solve relative to a ``center`` if one is given, because its accuracy is relative to its
+    input. Its tolerances are absolute as well, so we scale lengths and slopes to about 1.
     """
     import clarabel
     import scipy.sparse as sp
@@ -63,8 +63,8 @@ def clarabel_solve(
     added = len(q) - n
     length = _unit(offset)
     steepest = length * float(abs(gram).max()) if len(q) else 0.0
-    # Next to a minimiser slopes may be far smaller than what cancels in them.
-    # Near a center, nothing smaller than this part of what cancels in a slope is looked for.
+    # Near a minimiser, slopes may be far smaller than the terms that cancel in them.
+    # Near a center, ask for no more than this share of the terms that cancel in a slope.
     slope = _unit(np.append(q, steepest if center is None else 2.0**-30 * steepest)) * length
     P = gram * (length / slope * length)
     P = _compressed(np.triu(P) if isinstance(P, np.ndarray) else sp.triu(P))
@@ -78,7 +78,7 @@ def clarabel_solve(
     cone_types = [kinds[cone.kind](cone.size) for cone in cones]
     q, b = q * (length / slope), offset / length
     solver = clarabel.DefaultSolver(P, q, rows, b, cone_types, settings)
-    solver.set_termination_callback(lambda info: deadline.is_over())  # in every iteration
+    solver.set_termination_callback(lambda info: deadline.is_over())  # called in every iteration
     found = solver.solve()
     deadline.check()
     z, s, y = (np.asarray(part, dtype=np.float64) for part in (found.x, found.s, found.z))
@@ -100,14 +100,14 @@ class _StandardForm(NamedTuple):
 def _standard_form(
     objective: Objective, rows: Any, offset: Host, cones: tuple[Cone, ...], z0: Host
 ) -> _StandardForm:
-    """In w = z - z0, with r = F z - t as further variables where F'F would be large.
+    """Return the problem in w = z - z0, with r = F z - t as extra variables if F'F is large.
 
-    Their equations come before all others.
+    The equations for r come before all others.
     """
     import scipy.sparse as sp
 
     F, q, n = objective.squares, objective.linear, len(z0)
-    if F.size == 0:  # a dense square of nothing would be large
+    if F.size == 0:  # an empty F would give a large dense square
         F = sp.csr_array(F)
     offset, target, p = offset - rows @ z0, objective.target - F @ z0, F.shape[0]
     if not _has_large_square(F):
@@ -122,9 +122,9 @@ def _standard_form(
 
 
 def _has_large_square(F: Any) -> bool:
-    """Has F'F so many more entries than F that r = F z is better added to the variables?
+    """Does F'F have so many more entries than F that r = F z should become variables?
 
-    A dense F'F is factorised in large blocks: it may have four times as many before r pays.
+    A dense F'F is factorised in large blocks, so it may have four times as many entries first.
     """
     p, n = F.shape
     in_rows = np.full(p, n) if isinstance(F, np.ndarray) else np.diff(F.tocsr().indptr)
@@ -133,7 +133,7 @@ def _has_large_square(F: Any) -> bool:
 
 
 def _compressed(matrix: Any) -> Any:
-    """By columns; SciPy's own way from a dense matrix takes twice as long where that is small."""
+    """Compress by columns; for a small dense matrix, SciPy's own way takes twice as long."""
     import scipy.sparse as sp
 
     if not isinstance(matrix, np.ndarray):
@@ -144,7 +144,7 @@ def _compressed(matrix: Any) -> Any:
 
 
 def _unit(values: Host) -> float:
-    """A power of two next to the largest, 1 where that is not far from 1."""
+    """Return a power of two near the largest value, or 1 if that is close to 1."""
     most = float(np.max(np.abs(values), initial=0.0))
     near = 1.0 / NEAR_ONE <= most <= NEAR_ONE or most == 0.0 or not math.isfinite(most)
     return 1.0 if near else 2.0 ** round(math.log2(most))

@@ -1,4 +1,4 @@
-"""One level in the coordinates of what the levels before it have left: z = base + basis w."""
+"""One level in coordinates of what the earlier levels have left: z = base + basis w."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from tiebreak.linalg.rank import decide_rank
 from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
 
-MOST_IN_BASIS = 1200  # variables from which a dense basis is too large
-SVD_SIDE = 300  # rows and columns from which singular values take too long
+MOST_IN_BASIS = 1200  # a dense basis is used only up to this many variables
+SVD_SIDE = 300  # singular values are used only up to this many rows and columns
 
 
 def dense(matrix: Any) -> Host:
-    """As a NumPy array."""
+    """Return the matrix as a NumPy array."""
     return np.asarray(matrix.toarray() if hasattr(matrix, "toarray") else matrix)
 
 
 def as_rows(matrix: Any) -> Any:
-    """Dense if it is small or full, else compressed by rows: a small sparse array is slow."""
+    """Return it dense if small or full, else compressed by rows: small sparse arrays are slow."""
     import scipy.sparse as sp
 
     m, n = matrix.shape
@@ -39,7 +39,7 @@ def as_rows(matrix: Any) -> Any:
 
 
 def stacked(parts: Sequence[Any]) -> Any:
-    """One below the other; dense if the first is."""
+    """Stack matrices; dense if the first is."""
     import scipy.sparse as sp
 
     if isinstance(parts[0], np.ndarray):
@@ -48,16 +48,16 @@ def stacked(parts: Sequence[Any]) -> Any:
 
 
 def row_lengths(rows: Any) -> Host:
-    """Of a dense or sparse matrix."""
+    """Return the row lengths of a dense or sparse matrix."""
     squares = rows.multiply(rows) if hasattr(rows, "multiply") else rows**2
     return np.asarray(np.sqrt(np.asarray(squares.sum(axis=1)).ravel()))
 
 
 @dataclass(frozen=True)
 class AffineSet:
-    """{ base + basis w }, with an orthonormal basis; None: all z; sparse: some variables are fixed.
+    """{ base + basis w } with an orthonormal basis; None: all z; sparse: fixed variables.
 
-    A direction of the basis may be off by ``error``, relative: the equations that made it decide.
+    ``error`` bounds the relative error of the basis, which depends on its equations.
     """
 
     base: Host
@@ -79,11 +79,11 @@ class AffineSet:
 
     @property
     def rounding(self) -> float:
-        """What is left of a row of length 1 along the basis may be rounding below this."""
+        """Along the basis, what is left of a unit row may be rounding if it is below this."""
         return TOL.clear_units * len(self.base) * self.error
 
     def columns(self, rows: Any) -> Any:
-        """Rows that are multiplied with z, as rows that are multiplied with w."""
+        """Convert rows that multiply z to rows that multiply w."""
         if self.basis is None:
             return rows
         if not isinstance(self.basis, np.ndarray):
@@ -94,7 +94,7 @@ class AffineSet:
         return inner
 
     def split(self, rows: Any) -> tuple[Host, Host, float]:
-        """Orthonormal bases in w of what the rows see and of what they do not; the new error."""
+        """Return orthonormal bases in w of the rows' span and null space, and the new error."""
         lengths = row_lengths(rows)
         rows = dense(rows)[lengths > 0.0]
         if self.basis is None:
@@ -104,7 +104,7 @@ class AffineSet:
         return self._cut((rows / lengths[lengths > 0.0, None]) @ self.basis)
 
     def _cut(self, inner: Host) -> tuple[Host, Host, float]:
-        """The same, where rows of length 1 in z are these in w."""
+        """Split by singular values; ``inner`` are unit rows of z in terms of w."""
         n = inner.shape[1]
         if min(inner.shape) > SVD_SIDE:
             return self._cut_by_pivots(inner)
@@ -117,7 +117,7 @@ class AffineSet:
         return vt[:seen].T, vt[seen:].T, self.error + EPS / min(least, 1.0)
 
     def _cut_by_pivots(self, inner: Host) -> tuple[Host, Host, float]:
-        """The same by a QR factorisation with pivots, for many rows."""
+        """Split by a pivoted QR factorisation, for many rows."""
         from scipy.linalg import qr
 
         deadline.check(0.2 * deadline.svd_work(inner.shape[0], inner.shape[1], whole=True))
@@ -128,9 +128,9 @@ class AffineSet:
         return Q[:, :seen], Q[:, seen:], self.error + EPS / min(least, 1.0)
 
     def without_fixed(self, rows: Any, base: Host) -> tuple[AffineSet, Host]:
-        """Without the variables that a row fixes alone, and the rows that say more than that.
+        """Return the set without variables that a single row fixes, and the remaining rows.
 
-        For many variables, of which a dense basis would have too many numbers.
+        This is for many variables, for which a dense basis would be too large.
         """
         import scipy.sparse as sp
 
@@ -144,7 +144,7 @@ class AffineSet:
         return AffineSet(base, basis, self.error), left
 
     def within(self, rows: Any, base: Host) -> AffineSet:
-        """The points that share the values of these rows with ``base``."""
+        """Return the points that share the values of these rows with ``base``."""
         if self.basis is not None:
             _, free, error = self.split(rows)
             return AffineSet(base, self.basis @ free, error)
@@ -163,7 +163,7 @@ class AffineSet:
         return AffineSet(base, basis, error)
 
     def objective(self, h: Objective) -> Objective:
-        """h as a function of w."""
+        """Return h as a function of w."""
         if self.basis is None and not self.base.any():
             return h
         squares = self.columns(h.squares)
@@ -180,8 +180,8 @@ class Stage:
     rows: Any
     offset: Host
     cones: tuple[Cone, ...]
-    offset_error: Host  # how far the offset may be off
-    unit: float  # a length of z, for a stage in which all that counts is 0
+    offset_error: Host  # a bound on the error of the offset
+    unit: float  # a length of z, for a stage in which everything else is 0
 
     @property
     def is_flat(self) -> bool:
@@ -196,19 +196,19 @@ class Stage:
 
     @cached_property
     def lengths(self) -> Host:
-        """Of the rows."""
+        """The lengths of the rows."""
         return row_lengths(self.rows)
 
     def slack(self, w: Host) -> Host:
-        """offset - rows w."""
+        """Return offset - rows w."""
         return np.asarray(self.offset - self.rows @ w)
 
     def image(self, w: Host) -> Host:
-        """F w - t."""
+        """Return F w - t."""
         return np.asarray(self.objective.squares @ w - self.objective.target)
 
     def slope(self, w: Host) -> Host:
-        """Of the objective."""
+        """Return the slope of the objective."""
         return np.asarray(self.objective.squares.T @ self.image(w) + self.objective.linear)
 
     @cached_property
@@ -222,15 +222,15 @@ class Stage:
         return abs(self.objective.squares)
 
     def slope_terms(self, w: Host) -> Host:
-        """The sizes of what is added up in the slope, before anything cancels."""
+        """Return the sizes of the terms of the slope before anything cancels."""
         F, t, q = self.square_sizes, self.objective.target, self.objective.linear
         return np.asarray(F.T @ (F @ np.abs(w) + np.abs(t)) + np.abs(q))
 
     def without_far_bounds(self) -> Stage | None:
-        """The stage without inequalities and cones that are far from w = 0 relative to all else.
+        """Return the stage without inequalities and cones that are relatively far from w = 0.
 
-        None where all are near. A solver's accuracy is relative to the largest number that it is
-        given, and a generous bound may be a million times what counts. In its place is 0 w <= unit.
+        Return None if all are near. A solver's accuracy is relative to the largest number in its
+        input, and a generous bound may be a million times what matters. 0 w <= unit replaces it.
         """
         unit, room = nearby(self.blocks, self.lengths, self.offset, [self.objective])
         far = room > unit
@@ -247,10 +247,10 @@ class Stage:
 def nearby(
     blocks: Blocks, lengths: Host, offset: Host, objectives: Sequence[Objective]
 ) -> tuple[float, Host]:
-    """A length: how far w = 0 is from all that counts; and from inside of which rows, how far.
+    """Return the distance of w = 0 from all that matters, and of which rows from inside.
 
-    What must be met counts, and bounds that are not FARAWAY times as far; where all is met, bounds
-    that are near relative to the nearest. The rows of a cone are as far as the cone is.
+    Violated rows matter, and bounds less than FARAWAY times as far; if all rows hold, bounds that
+    are near relative to the nearest. The rows of a cone are as far as the cone is.
     """
     apart = _distances(lengths, offset)
     room = np.zeros_like(apart)
@@ -266,7 +266,7 @@ def nearby(
 
 
 def _distances(lengths: Host, offset: Host) -> Host:
-    """Of hyperplanes with normals of these lengths from the origin; 0 where there is none."""
+    """Return the distances of hyperplanes with normals of these lengths from the origin, or 0."""
     return np.asarray(np.abs(offset) / np.where(lengths > 0.0, lengths, np.inf))
 
 
@@ -278,10 +278,10 @@ def stage_of(
     where: AffineSet,
     unit: float,
 ) -> Stage:
-    """The level in w.
+    """Return the level in w.
 
-    The base meets the inequalities up to rounding. What it misses is given to them: without any
-    room, as between x >= 0 and x <= 0, they would have no point in common.
+    The base satisfies the inequalities up to rounding. We relax them by what it violates: without
+    any room, as between x >= 0 and x <= 0, they would be infeasible.
     """
     moved, error = offset, np.zeros_like(offset)
     if where.base.any():
