@@ -310,8 +310,7 @@ def _next_dual(terms: Terms, dual: OperatorDual, x: Array, across: float) -> Ope
 
 
 def _gap(problem: Problem, state: State) -> float:
-    """Estimate |f(x_k) - f*|: f2 minus its dual, the rest of the slopes, and the cost of A x's
-    error.
+    """Estimate |f(x_k) - f*|: f2 minus its dual, the rest of the slopes, the error of A x.
 
     Here q = |u|² for the dual variable of A x, as in `with_proof`, and |A (x_k - x*)|² = 2 (g -
     g*).
@@ -367,8 +366,7 @@ INSIDE = 1e-5  # shrink the multiplier at least by this, so that the slope is in
 
 
 def with_proof(problem: Problem, state: State) -> StepEvidence:
-    """Return the evidence of the last step and of two more gradients of g1, at x_k and a better
-    cut.
+    """Return the evidence of the last step and of two gradients of g1, at x_k and a better cut.
 
     The cut of a step, at y_k with the multiplier Lambda_k, proves f* up to q/(2 Lambda_k), where q
     is |u|² for the dual variable u. That decreases like 1/k, much more slowly than the error of

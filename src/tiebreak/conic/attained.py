@@ -1,9 +1,11 @@
-"""Does a solved level have a minimiser, or is it chasing an infimum that is not attained? On { w :
-offset - rows w in K } consider the directions w of the set along which the level does not rise: F w
-= 0, <q, w> <= 0. If none of them moves the slack of a curved cone (second-order, exponential), the
-rest is a quadratic function on a polyhedron, and there is a minimiser (Rockafellar, Theorem 27.3).
-A direction that does either moves into the cone's interior, so that the cone may be dropped, or the
-infimum lies on the edge of that cone at infinity and is not attained.
+"""Does a solved level have a minimiser, or is it chasing an infimum that is not attained?
+
+On { w : offset - rows w in K } consider the directions w of the set along which the level does not
+rise: F w = 0, <q, w> <= 0. If none of them moves the slack of a curved cone (second-order,
+exponential), the rest is a quadratic function on a polyhedron, and there is a minimiser
+(Rockafellar, Theorem 27.3). A direction that does either moves into the cone's interior, so that
+the cone may be dropped, or the infimum lies on the edge of that cone at infinity and is not
+attained.
 """
 
 from __future__ import annotations

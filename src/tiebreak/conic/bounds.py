@@ -1,5 +1,6 @@
-"""Our own lower bounds: they need a dual point and do not trust a solver's status. For any u, any y
-in the dual cone and all feasible z,
+"""Our own lower bounds: they need a dual point and do not trust a solver's status.
+
+For any u, any y in the dual cone and all feasible z,
 
     ½|F z - t|² + <q, z>  >=  -<u, t> - ½|u|² - <y, offset> + <r, z>,    r = F'u + q + rows'y.
 

@@ -407,8 +407,7 @@ class _Chain:
         return slack if slack > rounding else 0.0
 
     def _above(self, found: SolvedStage) -> float:
-        """Bound how far the least value may exceed that at the point, which may be slightly
-        outside.
+        """Bound how far the least value may exceed that at the point, which may be infeasible.
 
         An interior point proves it; without one, the multipliers estimate it to first order. After
         a held level nothing is proved, because no point is known to be one of its minimisers.

@@ -1,6 +1,7 @@
-"""What the chain needs from a cone: which of its inequalities bind, its faces, its dual. A pair of
-complementary points s in K, y in K*, <s, y> = 0, exposes a face of K: the s of every optimal point
-lies in it, for any optimal y.
+"""What the chain needs from a cone: which of its inequalities bind, its faces, its dual.
+
+A pair of complementary points s in K, y in K*, <s, y> = 0, exposes a face of K: the s of every
+optimal point lies in it, for any optimal y.
 
     s_j >= 0       y_j > 0: s_j = 0
     second-order   y inside: s = 0;  y on the boundary: s on the ray of (y_0, -y_1, ...)

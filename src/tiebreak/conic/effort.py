@@ -1,8 +1,9 @@
-"""How much time and memory Clarabel needs before it first checks the clock. It orders the variables
-of its equations (minimum degree) and factorises them once. Only then is the number of entries in
-the factor known. We estimate it as a dense factor of the rows or of the variables, whichever are
-fewer. If time or memory does not allow that, we use an order that keeps entries close to the
-diagonal (Cuthill and McKee 1969), which overestimates trees.
+"""How much time and memory Clarabel needs before it first checks the clock.
+
+It orders the variables of its equations (minimum degree) and factorises them once. Only then is the
+number of entries in the factor known. We estimate it as a dense factor of the rows or of the
+variables, whichever are fewer. If time or memory does not allow that, we use an order that keeps
+entries close to the diagonal (Cuthill and McKee 1969), which overestimates trees.
 """
 
 from __future__ import annotations

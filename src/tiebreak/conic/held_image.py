@@ -1,6 +1,7 @@
-"""Least squares g and a penalty on D x - c as f, with many variables, as one sparse program. All
-minimisers of g = ½|A x - t|² over Z have the same image A x. If A x = t for some x in Z, it is t;
-on R^n it is that of any minimiser, which a sparse factorisation finds. So the upper level is one
+"""Least squares g and a penalty on D x - c as f, with many variables, as one sparse program.
+
+All minimisers of g = ½|A x - t|² over Z have the same image A x. If A x = t for some x in Z, it is
+t; on R^n it is that of any minimiser, which a sparse factorisation finds. So the upper level is one
 program with A x fixed, which Clarabel solves directly, without a basis, a rank or dense matrices.
 Its multipliers are the dual point of `proofs.operator_dual`, which proves the answer.
 """

@@ -1,5 +1,6 @@
-"""Chains of linear levels on a polyhedron, by HiGHS, with faces held by reduced costs. With
-multipliers l of the rows and d = c - rows'l, for all x in the set
+"""Chains of linear levels on a polyhedron, by HiGHS, with faces held by reduced costs.
+
+With multipliers l of the rows and d = c - rows'l, for all x in the set
 
     <c, x>  =  <l, rows x> + <d, x>  >=  the sum of the least l_i s_i and the least d_j x_j,
 

@@ -1,6 +1,7 @@
-"""Refine the answer of an interior-point method to rounding, by Newton's method. If the exposed
-faces are known, a minimiser solves smooth equations: with c_k(s) = 0 for every inequality that
-binds (s_j, s_0 - |s_1|, s_2 - s_1 exp(s_0 / s_1)) and y = sum of lambda_k c_k'(s),
+"""Refine the answer of an interior-point method to rounding, by Newton's method.
+
+If the exposed faces are known, a minimiser solves smooth equations: with c_k(s) = 0 for every
+inequality that binds (s_j, s_0 - |s_1|, s_2 - s_1 exp(s_0 / s_1)) and y = sum of lambda_k c_k'(s),
 
     F'(F w - t) + q + rows' y = 0,     c(offset - rows w) = 0.
 

@@ -1,5 +1,7 @@
-"""Functions, penalties and sets as pieces of a conic program. Squares stay squares; everything else
-nonlinear gets auxiliary variables, whose least cost for a given x is the function's value at x.
+"""Functions, penalties and sets as pieces of a conic program.
+
+Squares stay squares; everything else nonlinear gets auxiliary variables, whose least cost for a
+given x is the function's value at x.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Units in which the numbers of a program are about 1: powers of two, so nothing is rounded. Levels
-are always solved in these units, so that the answer does not depend on the user's. Variables of
-different units and rows of different lengths also hide each other's errors: what is rounding for
+"""Units in which the numbers of a program are about 1: powers of two, so nothing is rounded.
+
+Levels are always solved in these units, so that the answer does not depend on the user's. Variables
+of different units and rows of different lengths also hide each other's errors: what is rounding for
 one may be the whole value of another.
 """
 

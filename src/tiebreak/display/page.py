@@ -1,5 +1,6 @@
-"""A result as one self-contained HTML page with curves, tables and the full report. Also the output
-of a notebook cell: how the run ended, the table and a picture, without scripts.
+"""A result as one self-contained HTML page with curves, tables and the full report.
+
+Also the output of a notebook cell: how the run ended, the table and a picture, without scripts.
 """
 
 from __future__ import annotations

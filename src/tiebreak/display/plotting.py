@@ -1,5 +1,6 @@
-"""A picture of a run: the values of both levels, what is proved about them, and when. It is drawn
-only from the recorded rows, without pyplot or global state.
+"""A picture of a run: the values of both levels, what is proved about them, and when.
+
+It is drawn only from the recorded rows, without pyplot or global state.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ DARK, BAND, GREY = "#1f3b6f", "#c3d0e8", "0.45"
 
 
 def convergence(run: View, path: str | Path | None = None) -> Any:
-    """Draw values with proved bounds on top, proved gaps at the bottom, the upper level on the
+    """Draw values with proved bounds on top and proved gaps below, with the upper level on the
     left.
 
     The lower edge of the band is proved: no minimiser of the lower level has a smaller f, and no

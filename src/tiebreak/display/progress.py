@@ -1,5 +1,6 @@
-"""Live progress of a run: in a notebook, with rich or tqdm, or as one line. It goes to standard
-error, no more often than the eye can follow.
+"""Live progress of a run: in a notebook, with rich or tqdm, or as one line.
+
+It goes to standard error, no more often than the eye can follow.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""The curves of a view as one small static SVG picture, without scripts or style sheets. Lines take
-the colour of the surrounding text, so that they are readable in light and dark notebooks.
+"""The curves of a view as one small static SVG picture, without scripts or style sheets.
+
+Lines take the colour of the surrounding text, so that they are readable in light and dark
+notebooks.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The words, tables and curves of a result, before anything is drawn. The HTML page and the
-notebook output are two drawings of the same view.
+"""The words, tables and curves of a result, before anything is drawn.
+
+The HTML page and the notebook output are two drawings of the same view.
 """
 
 from __future__ import annotations

@@ -1,14 +1,16 @@
-"""The training data of a level: which variable is which coefficient, and the intercept. The
-intercept is an extra column of ones with its own variable. For squares it can be left out: for any
-coefficients, the best intercept makes the weighted residuals sum to 0, so that
+"""The training data of a level: which variable is which coefficient, and the intercept.
+
+The intercept is an extra column of ones with its own variable. For squares it can be left out:
+for any coefficients, the best intercept makes the weighted residuals sum to 0, so that
 
     min over the intercept of sum w_i (<a_i, x> + intercept - y_i)²  =  |(H W^½ (A x - y)) without
                                                                         its first entry|²
 
 with H the reflection that maps the vector of the roots of the weights onto the first axis. This has
-one row less, and the same rank as the centred data. If a column of whole numbers has a large offset
-(a time in nanoseconds, say), rounding leaves little but a multiple of the column of ones. An
-intercept absorbs any offset, so we shift such columns.
+one row less, and the same rank as the centred data.
+
+If a column of whole numbers has a large offset (a time in nanoseconds, say), rounding leaves little
+but a multiple of the column of ones. An intercept absorbs any offset, so we shift such columns.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Steps on psi(x) = max{ f(x) - t, rho (g(x) - ghat) } over Z, for the calls of FC-BiO. For smooth
-f and g we minimise the larger of both minorants plus L/2 |x - y|², with FISTA's momentum. For
-Lipschitz f and g we average projected subgradient steps on psi.
+"""Steps on psi(x) = max{ f(x) - t, rho (g(x) - ghat) } over Z, for the calls of FC-BiO.
+
+For smooth f and g we minimise the larger of both minorants plus L/2 |x - y|², with FISTA's
+momentum. For Lipschitz f and g we average projected subgradient steps on psi.
 """
 
 from __future__ import annotations
@@ -89,13 +90,12 @@ def subgradient_step(
 def minimised(
     problem: Problem, psi: Psi, f_y: Minorant, g_y: Minorant, guess: float | None
 ) -> tuple[Array, float, float]:
-    """Minimise the larger of both minorants plus L/2 |x - y|² over Z; return x, f's weight w and
-    mu.
+    """Minimise the larger of both minorants plus L/2 |x - y|² over Z; return x, w and mu.
 
-    x = projection of y - (w a + (1-w) b)/L, where a and b are the slopes, and both minorants are
-    equal at x unless w is 0 or 1. So x is the projection of y - b/L onto the half-space where f's
-    minorant is no larger, with multiplier mu = w/L if that is at most 1/L. If the half-space
-    contains no point of Z, w = 1.
+    x = projection of y - (w a + (1-w) b)/L, where a and b are the slopes and w is f's weight, and
+    both minorants are equal at x unless w is 0 or 1. So x is the projection of y - b/L onto the
+    half-space where f's minorant is no larger, with multiplier mu = w/L if that is at most 1/L. If
+    the half-space contains no point of Z, w = 1.
     """
     y, L = f_y.at, psi.size
     of_f, of_g = psi.parts(f_y.value, g_y.value)

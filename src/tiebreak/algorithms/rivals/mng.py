@@ -131,7 +131,7 @@ class MNG(Method):
 
 
 def _nearest(d: Array, r: Array, noise: float) -> Array:
-    """Return the shortest u with <r, u> <= <r, d> - 3/4 |r|² and <d, u> >= |d|²; r = x - T(x), d =
+    """Shortest u with <r, u> <= <r, d> - 3/4 |r|² and <d, u> >= |d|²; r = x - T(x), d =
     x - c.
 
     If only the first binds, u is a multiple of r; otherwise it is d minus a multiple of the part of

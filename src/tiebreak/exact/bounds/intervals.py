@@ -1,6 +1,7 @@
-"""Proved intervals for f* and g* from the parts of f and g, rounding included. Everything concerns
-a computed x and delta = x* - x for a solution x*. Nothing relies on x being good: a bad x, or bad
-multipliers, give wide intervals, never wrong ones.
+"""Proved intervals for f* and g* from the parts of f and g, rounding included.
+
+Everything concerns a computed x and delta = x* - x for a solution x*. Nothing relies on x being
+good: a bad x, or bad multipliers, give wide intervals, never wrong ones.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Bounds on the distance to the minimisers of g on R^n, for losses of a linear map, without radius.
+"""Bounds on the distance to the minimisers of g on R^n without a radius, for losses of A x.
+
 g is a sum of squares, losses sum w phi(<m_i, x>) of `loss_parts`, forms and a linear term. Let H be
 its second derivative at x, T the space that its rows span, and for v in T |v|_H² = <v, H v>,
 

@@ -1,8 +1,9 @@
-"""Bounds from the problem in other units of its variables, x = units u, and of its rows. Units are
-powers of two, so no number is rounded; f*, g* and all values stay the same. The sizes of vectors
-and matrices bound the rounding errors of products: they are smallest in units in which columns have
-similar sizes. And if the equations can be satisfied, or nearly, their weights hardly matter: see
-`WeightedEquations`.
+"""Bounds from the problem in other units of its variables, x = units u, and of its rows.
+
+Units are powers of two, so no number is rounded; f*, g* and all values stay the same. The sizes of
+vectors and matrices bound the rounding errors of products: they are smallest in units in which
+columns have similar sizes. And if the equations can be satisfied, or nearly, their weights hardly
+matter: see `WeightedEquations`.
 """
 
 from __future__ import annotations

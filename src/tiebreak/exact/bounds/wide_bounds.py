@@ -1,5 +1,6 @@
-"""Proved intervals for f* and g* on R^n if A has few rows, from A A'. All minimisers x* of g share
-A x*. With delta = x* - x for the solution, in units S = 2^-e A,
+"""Proved intervals for f* and g* on R^n if A has few rows, from A A'.
+
+All minimisers x* of g share A x*. With delta = x* - x for the solution, in units S = 2^-e A,
 
     |S delta| = |b - S x| <= c      if S has independent rows: then S x* = b, and
     |S delta| <= |S'(b - S x)|/sigma <= c   otherwise, with sigma the least positive singular value;

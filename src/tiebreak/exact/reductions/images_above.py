@@ -1,7 +1,8 @@
-"""An upper level of images D x, reduced to a problem with these images as variables. The minimisers
-of g(x) + w/2 |D x - v - c|² over Z x R^m are the x that minimise g, with v = D x - c. The minimum
-is the same, and so is f as a function of x and v. So what is proved about f* and g* of the reduced
-problem is proved about the original.
+"""An upper level of images D x, reduced to a problem with these images as variables.
+
+The minimisers of g(x) + w/2 |D x - v - c|² over Z x R^m are the x that minimise g, with v = D x -
+c. The minimum is the same, and so is f as a function of x and v. So what is proved about f* and g*
+of the reduced problem is proved about the original.
 
 * f = a sum of w_i |v_i|, with weight 0 on x: a linear program. If v_i costs differently upwards
   and downwards, v = p - q with p and q >= 0, and f is linear in them.

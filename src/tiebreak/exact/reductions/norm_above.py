@@ -1,5 +1,6 @@
-"""An upper level weight |x - center|_2 over some or all variables, replaced by its square. Both
-have the same minimisers, and bounds on F* = min of ½|x - center|² give f* = weight sqrt(2 F*).
+"""An upper level weight |x - center|_2 over some or all variables, replaced by its square.
+
+Both have the same minimisers, and bounds on F* = min of ½|x - center|² give f* = weight sqrt(2 F*).
 """
 
 from __future__ import annotations

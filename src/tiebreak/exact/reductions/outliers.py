@@ -1,6 +1,7 @@
-"""What all minimisers share if Huber losses have outliers: see `functions.parts.clipped_part`. They
-agree on which rows are outliers. That is an inequality of the slice, unless the other shared rows
-determine the row's product too.
+"""What all minimisers share if Huber losses have outliers: see `functions.parts.clipped_part`.
+
+They agree on which rows are outliers. That is an inequality of the slice, unless the other shared
+rows determine the row's product too.
 """
 
 from __future__ import annotations

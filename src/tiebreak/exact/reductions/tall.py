@@ -1,4 +1,5 @@
 """Both levels on R^n if the losses have many more rows than variables, by n x n matrices.
+
 Everything uses second derivatives, which are n x n. The losses of f and g are sums of squares, or
 have |phi'''| <= bend phi'' (logistic, Poisson: bend = 1). For these the step
 
@@ -64,7 +65,7 @@ def _has_rows(loss: LinearLoss) -> bool:
 
 
 def _on_host(loss: LinearLoss) -> LinearLoss:
-    """The same loss for NumPy's float64: other rows are converted a slice at a time."""
+    """Return the loss for NumPy float64; other rows are converted a slice at a time."""
     if is_plain(loss):
         return loss
     is_ours = type(loss.prototype) is np.ndarray
@@ -275,7 +276,7 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
     noise = max(rounding_unit(EPS, g.rows, g.n), g.epsilon**2) * squared
     clear = max(TOL.clear_units * noise, (TOL.clear_units * g.epsilon) ** 2 * squared)
     rank = int(np.count_nonzero(values > clear))
-    # With a linear term g may fall along the ties for ever, however slowly.
+    # With a linear term, g may be unbounded along the ties, however slowly it decreases.
     is_slanted = rank < g.n and g.linear.any()
     if not rank or is_slanted or np.any(values[: g.n - rank] > noise):
         return None
@@ -442,7 +443,7 @@ def _is_even(g: TallLevel, matrix: Matrix) -> bool:
 def _stored_rank(rank: int, *levels: TallLevel) -> int | None:
     """The rank of the rows as they are stored, or that of some if it is larger than ``rank``.
 
-    Some tell already if columns depend by rounding alone. None: it is not known.
+    A few rows may already show that columns are dependent only up to rounding. None if unknown.
     """
     if any(level.constant.any() or not level.is_in_memory for level in levels):
         return None

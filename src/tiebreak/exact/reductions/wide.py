@@ -1,7 +1,8 @@
-"""Both levels on R^n if g is least squares with few rows and many variables. The minimisers of g =
-w/2 |A x - b|² are the x with A x = b in the least-squares sense, and f is a norm or another sum of
-squares. Everything uses the eigenvalues of the small matrix A A' (`RowGram`), so A may be sparse
-and long:
+"""Both levels on R^n if g is least squares with few rows and many variables.
+
+The minimisers of g = w/2 |A x - b|² are the x with A x = b in the least-squares sense, and f is a
+norm or another sum of squares. Everything uses the eigenvalues of the small matrix A A'
+(`RowGram`), so A may be sparse and long:
 
     f = |x - c|²        x = c + A'q,           A A' q = b - A c
     f = |x - c|²_W      x = c + W⁻¹A'q,        A W⁻¹A' q = b - A c,   weights W > 0
