@@ -168,7 +168,7 @@ def test_a_rank_that_is_not_determined_ends_with_both_readings():
 def test_what_has_no_structure_goes_the_first_order_road():
     result = tb.solve(unstructured(), x0=[0.0, 0.0], rtol=1e-3)
     assert result.status == "certified"
-    assert result.method == "auto: Bregman iteration, for there is no exact method with Smooth"
+    assert result.method == "auto: Bregman iteration because there is no exact method with Smooth"
     low, high = result.upper_optimum
     assert low <= 0.25 <= high
     assert abs(result.upper_value - 0.25) <= 1e-9  # far better than asked
@@ -319,7 +319,7 @@ def test_a_single_minimiser_is_said_on_every_road():
         lower=tb.SquaredNorm(1.0, np.array([0.3, -0.2])) + tb.L1(0.1),
     )
     result = tb.solve(problem)
-    assert result.method.startswith("auto: Bregman iteration, for there is no exact")
+    assert result.method.startswith("auto: Bregman iteration because there is no exact")
     assert "none: the lower level has a single minimiser, there is nothing to choose" in str(result)
     np.testing.assert_allclose(result.x, [0.2, -0.1], atol=1e-3)
 

@@ -248,7 +248,7 @@ def test_every_method_that_needs_only_gradients_takes_rows_in_workers(twins, dat
         tb.solve(problems("plain", h, data), method, rtol=0, max_iter=10) for h in twins["logistic"]
     )
     if method == "auto":  # it has an exact road in one process
-        assert "for there is no exact method" in far.method
+        assert "because there is no exact method" in far.method
     else:
         the_same(here, far)
 

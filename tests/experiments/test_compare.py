@@ -102,7 +102,7 @@ def test_exact_is_not_asked_where_it_may_take_minutes():
         upper=tb.SquaredNorm(), lower=tb.LeastSquares(A, np.ones(3)), domain=tb.L1Ball(0.1)
     )
     outcome = tb.compare(problem, ["r-apm"], max_iter=3)
-    reason = "not known: Exact may take minutes on L1Ball with 301 variables, so it was not asked"
+    reason = "not known: Exact may take minutes on L1Ball with 301 variables, so it was not used"
     assert outcome.source.startswith(reason)
 
 
@@ -114,7 +114,7 @@ def test_exact_is_asked_for_a_sparse_problem_unless_it_is_large():
     large = tb.instance("basis-pursuit", rows=20, variables=1001, nonzeros=2)
     outcome = tb.compare(large.problem, ["p-agm-bio"], max_iter=3)
     reason = "Exact may take minutes on Space with a penalty and 1001 variables"
-    assert outcome.source.startswith(f"not known: {reason}, so it was not asked")
+    assert outcome.source.startswith(f"not known: {reason}, so it was not used")
     outcome = tb.compare(tb.instance("lasso-duplicates").problem, ["p-agm-bio"], max_iter=3)
     assert outcome.source == "by Exact"
 
@@ -161,8 +161,8 @@ def test_a_given_answer_is_taken():
         ({"methods": 3}, TypeError, "compare: methods must be a list of names or methods, got 3"),
         ({"methods": tb.RAPM()}, TypeError, "compare: methods must be a list of names or methods, got RAPM("),
         ({"methods": {"r-apm": 1}}, TypeError, "compare: methods must be a list of names or methods, got {"),
-        ({"methods": [("a", tb.RAPM(), 1)]}, TypeError, "compare: a pair of a label and a method is needed, got ('a'"),
-        ({"methods": [(1, tb.RAPM())]}, TypeError, "compare: a pair of a label and a method is needed, got (1"),
+        ({"methods": [("a", tb.RAPM(), 1)]}, TypeError, "compare: methods need pairs (label, method), got ('a'"),
+        ({"methods": [(1, tb.RAPM())]}, TypeError, "compare: methods need pairs (label, method), got (1"),
         ({"answer": (1.0, 0.0)}, TypeError, "compare: answer must be an Answer(upper, lower), got"),
         ({"budget": 0.0}, ValueError, "compare: budget must be a positive finite number"),
         ({"max_iter": 0}, ValueError, "compare: max_iter must be"),
@@ -178,7 +178,7 @@ def test_a_wrong_call_gets_one_sentence(options, error, sentence):
 def test_nobody_takes_the_problem():
     smooth = tb.Smooth(lambda x: 0.5 * float(x @ x), lambda x: x)
     problem = tb.Problem(upper=smooth, lower=tb.SquaredNorm(center=[2.0]))
-    with pytest.raises(ValueError, match="compare: no method takes this problem: AGMBiO: upper"):
+    with pytest.raises(ValueError, match="compare: no method accepts this problem: AGMBiO: upper"):
         tb.compare(problem, ["agm-bio"])
 
 

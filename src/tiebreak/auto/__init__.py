@@ -1,1 +1,1 @@
-"""Which method when, and the refinement to full accuracy."""
+"""The choice of methods, and the refinement to full accuracy."""

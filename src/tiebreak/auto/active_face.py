@@ -1,4 +1,4 @@
-"""The face that a point lies on: of a set, and of one with penalties."""
+"""The face that a point lies on, of a set or of a set with penalties."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tiebreak.sets.faces import ActiveFace, room_along
 
 
 def face_of_domain(domain: Domain, x: Array) -> ActiveFace:
-    """The face of the domain that x, a point of it, lies inside of.
+    """Return the face of the domain whose relative interior contains x.
 
-    Entries are on a bound where `project` has put them, to the last bit. The sphere of a ball
-    counts as a face too, with the directions that touch it. Of a set that is not known, the whole.
+    Entries are on a bound if `project` has put them there, to the last bit. The sphere of a ball
+    also counts as a face, with its tangent directions. For an unknown set, return the whole set.
     """
     whole = ActiveFace(
         lambda v: v,
@@ -29,10 +29,10 @@ def face_of_domain(domain: Domain, x: Array) -> ActiveFace:
 
 
 def face_of_terms(terms: Terms, x: Array) -> tuple[ActiveFace, Array | None]:
-    """The face of the set where the terms are smooth, and their slope along it; None: it is 0.
+    """Return the face on which the terms are smooth, and their slope along it (None for 0).
 
-    Entries that are 0 stay so where an l1 part has its kink there, groups and the whole likewise;
-    with a center, what is there stays there.
+    Entries at 0 stay there if an l1 part has its kink there, and likewise groups and the whole
+    vector; with a center, what is at the center stays there.
     """
     face = face_of_domain(terms.domain, x)
     if not terms.has_weights:
@@ -43,7 +43,7 @@ def face_of_terms(terms: Terms, x: Array) -> tuple[ActiveFace, Array | None]:
 def _face_of_norms(terms: Terms, x: Array, face: ActiveFace) -> tuple[ActiveFace, Array]:
     xp = arrays.namespace(x)
     zero = arrays.zeros_like(x)
-    # The kinks of the norms are at their center, those of a weight 0 are none.
+    # The kinks of the norms are at their centers; a weight of 0 gives no kink.
     kink = zero if terms.center is None else arrays.like(terms.center, x)
     off = terms.from_center(x)
     has_l1 = terms.norms[0] > 0.0
@@ -70,7 +70,7 @@ def _face_of_norms(terms: Terms, x: Array, face: ActiveFace) -> tuple[ActiveFace
         slope = slope + (terms.l2 / length if length > 0.0 else 0.0) * off
 
     def retract(y: Array) -> Array:
-        # A step that would change a sign, or turn a group around, ends at the kink.
+        # A step that would change a sign or reverse a group ends at the kink.
         if has_l1:
             y = xp.where(signs * (y - kink) < 0.0, kink, y)
         if terms.group > 0.0:

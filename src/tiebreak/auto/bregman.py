@@ -1,13 +1,13 @@
-"""Bregman iteration: x* to many digits from gradients and a prox alone, penalties included.
+"""Bregman iteration: x* to many digits with only gradients and a prox, penalties included.
 
     x_k = argmin over Z of  g + eta f + sum_{i<k} l_i,
     l_i = g1(x_i) + <grad g1(x_i), . - x_i> + g2
 
-Each round adds the minorant of g at its last point, with eta as it is: Bregman iteration (Osher,
+Each round adds the minorant of g at its last point and keeps eta: this is Bregman iteration (Osher,
 Burger, Goldfarb, Xu, Yin 2005), which for one level is the method of multipliers (Hestenes, Powell
-1969). Where g is g1 = phi(Ax) + <c, x>, phi strictly convex, plus g2, the sum of the minorants is
+1969). If g is g1 = phi(Ax) + <c, x>, phi strictly convex, plus g2, the sum of the minorants is
 smallest on all minimisers of g. So adding it does not change the answer, while its slope balances
-that of f: x_k goes to x* itself, and the inner problem does not become worse conditioned.
+that of f: x_k converges to x* itself, and the inner problem does not become worse conditioned.
 """
 
 from __future__ import annotations
@@ -35,42 +35,44 @@ from tiebreak.proofs.gate import DOUBT, Ended
 from tiebreak.sets.faces import ActiveFace
 
 # The rounds. eta is measured in units of curvature of g over curvature of f.
-FIRST_ETA = 0.2  # both levels of one size, and a few rounds
-FIRST_ETA_CG = 1e-3  # conjugate gradients mind ill conditioning less: fewer rounds
-ROUND_ACCURACY = 0.1  # a round ends where its slope is so small relative to the residual of g
-SLOW, ETA_FALL = 0.3, 0.25  # where a round leaves more of the residual of g, eta falls so much
-MAX_ROUNDS = 60  # each gains a factor of 3 or lets eta fall: f does not settle after so many
-F_SETTLED = 1e-11  # f is as close as this to f*, relative, as far as the multipliers say
-F_SETTLED_COARSELY = 2e-10  # the same where each digit costs many steps, for want of a Hessian
+FIRST_ETA = 0.2  # makes both levels similar in size, and takes a few rounds
+# conjugate gradients suffer less from ill conditioning, so fewer rounds suffice
+FIRST_ETA_CG = 1e-3
+ROUND_ACCURACY = 0.1  # a round ends when its slope is below this share of g's residual
+# if a round leaves more than SLOW of g's residual, eta shrinks by ETA_FALL
+SLOW, ETA_FALL = 0.3, 0.25
+MAX_ROUNDS = 60  # each gains a factor of 3 or reduces eta: after this many f will not settle
+F_SETTLED = 1e-11  # relative distance from f* at which f counts as settled, by the multipliers
+F_SETTLED_COARSELY = 2e-10  # used without a Hessian, when each digit costs many steps
 # The steps of a round.
-SLOPE_UNITS = 8.0  # units of rounding that a slope has
-ROUND_PATIENCE = 500  # steps in which the slope was not halved: rounding is all that is left
-CG_PATIENCE = 2000  # the same for conjugate gradients, whose slope may rise for long
-SETTLED_PATIENCE = 32  # the same where f has settled but for rounding
-RENEWAL = 0.25  # of the steps that Hessians cost: after so many more they are computed anew
-WORTHWHILE = 16  # fewer steps than this need no Hessians
+SLOPE_UNITS = 8.0  # units of rounding in a slope
+ROUND_PATIENCE = 500  # after this many steps that do not halve the slope, only rounding is left
+CG_PATIENCE = 2000  # patience for conjugate gradients, whose slope may rise for a long time
+SETTLED_PATIENCE = 32  # patience once f has settled up to rounding
+RENEWAL = 0.25  # recompute Hessians after this share of the steps that they cost
+WORTHWHILE = 16  # Hessians do not pay for fewer steps than this
 ARMIJO = 1e-4  # the usual constant of sufficient decrease
-RELEASE = 0.3  # where less of the slope is along the face, it is time for another one
+RELEASE = 0.3  # if a smaller share of the slope is along the face, change the face
 
 
 @dataclass(frozen=True)
 class BregmanIteration(Method):
-    """Bregman iteration for two levels; see the head of the file.
+    """Bregman iteration for two levels, as described at the top of the file.
 
-    A round is solved by L-BFGS on the active face of its point (Liu, Nocedal 1989), with steps of
-    the prox where the face has to change, up to a part of the residual of g. With c = sum of
-    (x_i - x)/eta_i the multipliers are grad g1(x + t c)/t + O(t), so that
+    A round is solved by L-BFGS on the active face of its point (Liu, Nocedal 1989), with prox steps
+    if the face has to change, up to a share of the residual of g. With c = sum of (x_i - x)/eta_i,
+    the multipliers are grad g1(x + t c)/t + O(t), so that
 
         |f(x) - f*|  is about  |c| |residual of g at x|.
 
-    Where that says that f has settled, the proof begins: see `refinement_proof`.
+    Once f has settled by that estimate, the proof begins: see `refinement_proof`.
 
-    Where f and g are quadratic with many variables, and nothing bounds x, a round is solved by
+    If f and g are quadratic with many variables, and nothing bounds x, a round is solved by
     conjugate gradients.
 
-    Rounds that are solved exactly from x_0 = argmin f have g(x_j) - g* <= eta D(x*, x_0)/j, D being
-    the Bregman distance of f (Osher et al.). f tends to f* if g is of the form above. If g is flat
-    inside, as a squared hinge is, f may settle elsewhere: an answer without a proof says little.
+    Rounds solved exactly from x_0 = argmin f have g(x_j) - g* <= eta D(x*, x_0)/j, where D is the
+    Bregman distance of f (Osher et al.). f tends to f* if g has the form above. If g has a flat
+    interior, like a squared hinge, f may settle elsewhere: an answer without a proof says little.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -82,7 +84,7 @@ class BregmanIteration(Method):
     name: ClassVar[str] = "bregman"
     paper: ClassVar[str] = "Bregman iteration: Osher, Burger, Goldfarb, Xu, Yin 2005"
     assumptions: ClassVar[str] = "f, g convex, each smooth + penalty; with Z they have a joint prox"
-    guarantee: ClassVar[str] = "g - g* <= O(1/j) after j exact rounds; f only where it is proved"
+    guarantee: ClassVar[str] = "g - g* <= O(1/j) after j exact rounds; f only if it is proved"
     cites: ClassVar[tuple[str, ...]] = ("osher2005",)
     rates: ClassVar[tuple[Rate, ...]] = (Rate("g", 1.0, "rounds solved exactly, and counted"),)
     output: ClassVar[str] = "the end of the last round"
@@ -92,11 +94,11 @@ class BregmanIteration(Method):
         return need_joint_prox("BregmanIteration", problem)
 
     def describe(self, problem: Problem) -> str:
-        """The method in words."""
+        """Describe the method in words."""
         return "Bregman iteration"
 
     def report(self, state: State) -> StateReport:
-        """How it ended, whether f has settled, and what the consistency checks have found."""
+        """Report how it ended, whether f has settled, and what the consistency checks found."""
         is_proving, known = state.proof is not None, state.evidence.intervals
         return StateReport(
             one_sided="" if known is None else known.why,
@@ -110,7 +112,7 @@ class BregmanIteration(Method):
         )
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """The first round; where f is a distance, the shortest way instead of all rounds."""
+        """Begin the first round, or, if f is a distance, the shortest way instead of rounds."""
         state = self._first_round(problem, x0)
         found = conjugate_gradients.shortest(problem, state.x)
         if found is None:
@@ -119,12 +121,12 @@ class BregmanIteration(Method):
         return state._replace(here=_objective_at(problem, state, x), conjugate=way)
 
     def _first_round(self, problem: Problem, x0: Array) -> State:
-        """Both curvatures along the slopes, and the eta that makes them comparable."""
+        """Estimate both curvatures along the slopes, and the eta that makes them comparable."""
         x = problem.prox(x0, 0.0, 0.0)
         f_x, g_x = minorants_at(problem, x)
         curvature_f, curvature_g = _curvatures(problem, f_x, g_x)
         by_cg = conjugate_gradients.is_taken(problem)
-        is_fine = arrays.epsilon(x) < FIRST_ETA_CG**3  # eta f errs by epsilon/eta of its size
+        is_fine = arrays.epsilon(x) < FIRST_ETA_CG**3  # eta f has a relative error of epsilon/eta
         share = FIRST_ETA_CG if by_cg and is_fine else FIRST_ETA
         eta = share * curvature_g / curvature_f if curvature_f > 0.0 else 0.0
         curvature = curvature_g + eta * curvature_f
@@ -144,7 +146,7 @@ class BregmanIteration(Method):
         )  # fmt: skip
 
     def init_from(self, problem: Problem, x0: Array, multipliers: Multipliers) -> State:
-        """The round that has ended there; where x0 still ends it, the proof comes next."""
+        """Resume the round that ended there; if x0 still ends it, the proof comes next."""
         state = self._first_round(problem, x0)
         eta, slopes, weight, points, t, c, inverse = multipliers
         if not 0.0 < eta < math.inf:
@@ -158,7 +160,7 @@ class BregmanIteration(Method):
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
-        """One step of L-BFGS, conjugate gradients or the prox; a round may end, the next begin."""
+        """Take one step of L-BFGS, conjugate gradients or the prox; a new round may begin."""
         state = state._replace(k=state.k + 1, evidence=StepEvidence())
         if state.proof is not None:
             return refinement_proof.next_cut(problem.in_precision_of(state.x), state, state.proof)
@@ -174,7 +176,7 @@ class BregmanIteration(Method):
         return self._round_step(problem, state, face)
 
     def _round_step(self, problem: Problem, state: State, face: ActiveFace) -> State:
-        """One step within a round, or the end of it."""
+        """Take one step within a round, or end it."""
         here, t = state.here, state.scale
         weights = state.eta, 1.0 + state.eta * state.weight
         pushed = problem.prox(here.x - t * here.smooth, t * weights[0], t * weights[1])
@@ -190,7 +192,7 @@ class BregmanIteration(Method):
         enough = max(F_SETTLED_COARSELY, 32.0 * arrays.epsilon(here.x))
         if state.stalled >= SETTLED_PATIENCE and state.upper_error <= enough:
             state = state._replace(here=_objective_at(problem, state, state.x))
-            return refinement_proof.begin(problem, state)  # of the point of the round before
+            return refinement_proof.begin(problem, state)  # for the previous round's point
         if state.stalled >= ROUND_PATIENCE:
             return _gave_up(state, "a round could not be solved to rounding")
         if state.by_cg:
@@ -200,7 +202,7 @@ class BregmanIteration(Method):
         return _quasi_newton_step(problem, state, face)
 
     def _shortest_step(self, problem: Problem, state: State, way: ShortestWay) -> State:
-        """One step on the shortest way to a minimiser of g; where it has settled, the proof."""
+        """Take one step on the shortest way to a minimiser of g; then prove it once settled."""
         after = None if way.has_settled else way.step(problem, state.here.g)
         if after is not None and not after.has_settled:
             is_lower = after.square < 0.25 * state.least
@@ -215,7 +217,7 @@ class BregmanIteration(Method):
                 return state
         way = after or way
         x = state.here.x + way.moved
-        if arrays.norm(x - problem.domain.project(x)) > 0.0:  # the ball binds, or may do so
+        if arrays.norm(x - problem.domain.project(x)) > 0.0:  # the ball binds, or may bind
             return self._first_round(problem, state.x)._replace(k=state.k, by_cg=False)
         f, g = minorants_at(problem, x)
         evidence = StepEvidence(lower=((1.0, g),), values=((g.value, x, g),))
@@ -231,7 +233,7 @@ class BregmanIteration(Method):
         ))  # fmt: skip
 
     def _cg_step(self, problem: Problem, state: State, way: ConjugateGradients) -> State:
-        """One step of conjugate gradients; where they end, what they have reached is evaluated."""
+        """Take one step of conjugate gradients; evaluate the point when they end."""
         here, noise = state.here, SLOPE_UNITS * arrays.epsilon(state.x)
         after = way.step(problem, here.f, here.g, state.eta)
         if after is not None:
@@ -251,10 +253,10 @@ class BregmanIteration(Method):
                 return state
             way = after
         x = here.x + way.moved
-        if arrays.norm(x - problem.domain.project(x)) > 0.0:  # the ball binds, or may do so
+        if arrays.norm(x - problem.domain.project(x)) > 0.0:  # the ball binds, or may bind
             return state._replace(conjugate=None, by_cg=False)
         there = _objective_at(problem, state, x)
-        if after is not None and not is_over:  # only shown, in a round that takes long
+        if after is not None and not is_over:  # only shown, in a long round
             f, g = there.f.value, there.g.value
             evidence = StepEvidence(lower=((1.0, there.g),), values=((g, x, there.g),))
             return state._replace(x=x, upper_value=f, lower_value=g, evidence=evidence)
@@ -262,7 +264,7 @@ class BregmanIteration(Method):
 
 
 def _end_round(problem: Problem, state: State, lower_residual: float) -> State:
-    """The end of a round: how accurate is f here, and the next minorant."""
+    """End a round: estimate how accurate f is, and add the next minorant."""
     here = state.here
     f2, g2 = problem.penalties
     x, f, g = here.x, here.f.value + f2.value(here.x), here.g.value + g2.value(here.x)
@@ -276,7 +278,7 @@ def _end_round(problem: Problem, state: State, lower_residual: float) -> State:
     c = point_sum - weight * x
     gain = max(abs(arrays.dot(c, x - lower)) / t, abs(f - state.upper_value))
     if state.weight == 0.0 or not arrays.norm(c) > 0.0:
-        gain = math.inf  # one point tells nothing, and the last value may be that of the same sum
+        gain = math.inf  # one point tells nothing, and the last value may belong to the same sum
     upper_error = gain / size if size > 0.0 else gain
     evidence = StepEvidence(lower=((1.0, here.g),), values=((g, x, here.g),))
     state = state._replace(
@@ -298,7 +300,7 @@ def _end_round(problem: Problem, state: State, lower_residual: float) -> State:
 
 
 def _gave_up(state: State, why: str) -> State:
-    """The end without an answer."""
+    """End without an answer."""
     return state._replace(finished=Ended(DOUBT, why))
 
 
@@ -306,21 +308,21 @@ def _gave_up(state: State, why: str) -> State:
 
 
 def _sizes(state: State) -> float:
-    """How large the parts are that cancel in the slope of the sum."""
+    """Return the size of the parts that cancel in the slope of the sum."""
     f, g = state.here.f, state.here.g
     return arrays.norm(g.slope) + state.eta * (arrays.norm(f.slope) + arrays.norm(state.slope_sum))
 
 
 def _rounding_of_slope(state: State) -> float:
-    """What is left of a slope by rounding."""
+    """Bound the rounding error of a slope."""
     sizes = _sizes(state)
-    if state.by_cg:  # a residual of 0 has no size of its own, but x is rounded
+    if state.by_cg:  # a residual of 0 has no size, but x is rounded
         sizes += arrays.norm(state.here.x) / state.scale
     return SLOPE_UNITS * arrays.epsilon(state.here.x) * sizes
 
 
 def _rounding_of_value(state: State) -> float:
-    """How much rounding may change the sum."""
+    """Bound how much rounding may change the sum."""
     f, g, eta = state.here.f, state.here.g, state.eta
     sizes = max(abs(g.value), g.size) + eta * max(abs(f.value), f.size)
     sizes += _sizes(state) * arrays.norm(f.at)  # x is rounded too, off the face
@@ -328,7 +330,7 @@ def _rounding_of_value(state: State) -> float:
 
 
 def _curvatures(problem: Problem, f_x: Minorant, g_x: Minorant) -> tuple[float, float]:
-    """About how much both gradients change, per length."""
+    """Estimate how much both gradients change per length."""
     x = f_x.at
     curvature_f, curvature_g = 0.0, 0.0
     for way in (f_x.slope, g_x.slope, -1.0 * f_x.slope, -1.0 * g_x.slope):
@@ -354,9 +356,9 @@ def _steepness(terms: Terms, x: Array) -> float:
 
 
 def _needs_hessians(state: State, face: ActiveFace) -> bool:
-    """Are columns of the Hessians to be computed next, or anew?  Each costs as much as a step.
+    """Should we now compute or recompute columns of the Hessians?  Each costs as much as a step.
 
-    Only after as many steps as they cost: at worst twice of what is needed is spent.
+    Only after as many steps as they cost: at worst we spend twice what is needed.
     """
     if face.free is None or int(state.x.shape[0]) > KEPT_MATRIX:
         return False
@@ -367,7 +369,7 @@ def _needs_hessians(state: State, face: ActiveFace) -> bool:
 
 
 def _more_columns(problem: Problem, state: State, face: ActiveFace) -> State:
-    """Some more columns; with the last one the inverse."""
+    """Compute some more columns, and the inverse after the last one."""
     here, hessians = state.here, state.hessians
     if hessians is None or not len(hessians.missing(face)):
         hessians = no_columns(here.x)
@@ -377,7 +379,7 @@ def _more_columns(problem: Problem, state: State, face: ActiveFace) -> State:
 
 
 def _with_inverse_hessian(problem: Problem, state: State, face: ActiveFace) -> State:
-    """With the inverse Hessian of this sum on this face, where all of it is known."""
+    """Set the inverse Hessian of this sum on this face, if all of it is known."""
     here, hessians = state.here, state.hessians
     if hessians is None or face.free is None or len(hessians.missing(face)):
         return state
@@ -392,7 +394,7 @@ def _with_inverse_hessian(problem: Problem, state: State, face: ActiveFace) -> S
 
 
 def _checked(problem: Problem, state: State, there: RoundObjective) -> State:
-    """With the consistency checks of this step counted."""
+    """Count the consistency checks of this step."""
     (f1, g1), here = problem.smooth_parts, state.here
     d = there.x - here.x
     along_f, along_g, square = arrays.dots((here.f.slope, d), (here.g.slope, d), (d, d))
@@ -408,12 +410,12 @@ def _objective_at(problem: Problem, state: State, x: Array) -> RoundObjective:
 
 
 def _quasi_newton_step(problem: Problem, state: State, face: ActiveFace) -> State:
-    """One quasi-Newton step along the face, with backtracking until the sum falls enough."""
+    """Take a quasi-Newton step along the face, backtracking until the sum decreases enough."""
     here = state.here
     slope = here.slope
     d = face.along(-state.inverse_hessian.times(slope, state.scale))
     fall = arrays.dot(slope, d)
-    if not fall < 0.0:  # what was learned no longer fits
+    if not fall < 0.0:  # the learned curvature no longer fits
         d, fall = -state.scale * slope, -state.scale * arrays.dot(slope, slope)
         state = state._replace(inverse_hessian=InverseHessian())
     t, noise = 1.0, _rounding_of_value(state)
@@ -426,13 +428,13 @@ def _quasi_newton_step(problem: Problem, state: State, face: ActiveFace) -> Stat
         if math.isfinite(there.value) and (is_lower or is_flat):
             break
         if t == 1.0 and 0.0 < (room := face.room(here.x, d)) < 1.0:
-            t = room  # with the projection it need not fall: now straight to the first bound
+            t = room  # with the projection it need not decrease: go straight to the first bound
             continue
-        # The lowest point of the parabola through both values and the first slope.
+        # The minimum of the parabola through both values and the first slope.
         rise = there.value - here.value - t * fall
         best = -0.5 * fall * t * t / rise if math.isfinite(rise) and rise > 0.0 else 0.0
         t = min(max(best, 0.1 * t), 0.5 * t)
-    else:  # with the projection, the sum need not fall along a direction of descent
+    else:  # with the projection, a descent direction need not decrease the sum
         return _prox_step(problem, state, face)
     state = _checked(problem, state, there)
     other = face_at(problem, state, x)
@@ -447,7 +449,7 @@ def _quasi_newton_step(problem: Problem, state: State, face: ActiveFace) -> Stat
 def _on_face(
     problem: Problem, state: State, there: RoundObjective, before: ActiveFace, after: ActiveFace
 ) -> State:
-    """On another face."""
+    """Move the state to another face."""
     inverse_hessian = state.inverse_hessian.onto(before, after)
     state = state._replace(
         here=there, inverse_hessian=inverse_hessian, hessian_age=state.hessian_age + 1
@@ -456,13 +458,13 @@ def _on_face(
 
 
 def _prox_step(problem: Problem, state: State, face: ActiveFace) -> State:
-    """One step of the prox: off the face, or onto another one, where the slope says so."""
+    """Take one prox step, which may leave the face or reach another one."""
     here, t, noise = state.here, state.scale, _rounding_of_value(state)
     weights = state.eta, 1.0 + state.eta * state.weight
     for _ in range(60):
         x = problem.prox(here.x - t * here.smooth, t * weights[0], t * weights[1])
         there, d = _objective_at(problem, state, x), x - here.x
-        # The smooth parts alone, without the penalties.
+        # Only the smooth parts, without the penalties.
         rise = there.g.value - here.g.value - arrays.dot(here.g.slope, d)
         rise += state.eta * (there.f.value - here.f.value - arrays.dot(here.f.slope, d))
         if math.isfinite(there.value) and rise <= 0.5 * arrays.dot(d, d) / t + noise:

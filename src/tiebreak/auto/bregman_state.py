@@ -29,7 +29,7 @@ class RoundObjective(NamedTuple):
     g: Minorant
     value: float
     smooth: Array  # the slope of its smooth part
-    slope: Array  # the same with the slope of the penalties, along the face of the point
+    slope: Array  # with the slope of the penalties, along the face of the point
 
     @property
     def x(self) -> Array:
@@ -39,28 +39,28 @@ class RoundObjective(NamedTuple):
 
 @in_files("bregman.proof")
 class Proof(NamedTuple):
-    """Where the proof is; its next cut is the minorant of g1 at x + t c."""
+    """The state of the proof; its next cut is the minorant of g1 at x + t c."""
 
     t: float
     c: Array
     curvature: float  # <c, Hc>, H the Hessian of g1
-    rounding: float  # of a cut, as a value of g
-    reach: float  # how long a way in Z can be, or what a tilt of 1 costs
+    rounding: float  # rounding error of a cut, as a value of g
+    reach: float  # the diameter of Z, or the cost of a tilt of 1
     is_tilted: bool
-    tilt: Array  # the signs that the remaining slope has to have, where Z is unbounded; else 0
-    lean: Array  # how far the minimiser of f + g/eta moves where f is tilted by so much
-    t_count: int  # how many t there were before
-    tries: int  # how many c there were for this t
+    tilt: Array  # the signs that the remaining slope must have if Z is unbounded; else 0
+    lean: Array  # how far the minimiser of f + g/eta moves if f is tilted by that
+    t_count: int  # the number of previous t
+    tries: int  # the number of c tried for this t
     d: Array  # the last step of c
     left: Array  # the remaining slope before it, along the face
-    best: Array  # the c with the smallest one for this t, and its norm
+    best: Array  # the c with the smallest remaining slope for this t, and its norm
     least: float
     made: tuple[float, Array]  # t and c of the last cut
 
 
 @in_files("bregman")
 class State(NamedTuple):
-    """Where the rounds are; x is the last point that a round ended with."""
+    """The state of the rounds; x is the point at which the last round ended."""
 
     k: int
     x: Array
@@ -72,26 +72,26 @@ class State(NamedTuple):
     point_sum: Array  # sum of x_i/eta_i
     here: RoundObjective  # the iterate of this round
     inverse_hessian: InverseHessian
-    hessians: HessianDifferences | None  # both Hessians along the face, once they pay
+    hessians: HessianDifferences | None  # both Hessians along the face, once they are worth it
     hessian_age: int  # steps since they were computed
     by_cg: bool  # are rounds solved by conjugate gradients?
     conjugate: ConjugateGradients | ShortestWay | None  # from ``here`` on
-    least: float  # the slope that was not halved for ``stalled`` steps
+    least: float  # the slope that has not been halved for ``stalled`` steps
     stalled: int
     scale: float  # 1/L for the first step of L-BFGS
     rounds: int
     lower_residual: float  # the residual of g at x: the norm of its prox-gradient mapping
     upper_error: float  # about |f(x) - f*|, relative
-    hint: tuple[float, Array] | None  # t and c of the proof of a former run, for a warm start
+    hint: tuple[float, Array] | None  # t and c of a former run's proof, for a warm start
     proof: Proof | None  # None before f has settled
     finished: Ended
-    lipschitz_violations: tuple[int, int]  # how often f, g were seen to break a promise:
+    lipschitz_violations: tuple[int, int]  # how often f and g broke a promise:
     convexity_violations: tuple[int, int]  # see `out_of_bounds`
     evidence: StepEvidence
 
 
 def minorants_at(problem: Problem, x: Array) -> tuple[Minorant, Minorant]:
-    """The minorants of f1 and g1 at x."""
+    """Return the minorants of f1 and g1 at x."""
     (point,) = problem.forward(x)
     return problem.upper.evaluate([point.f])[0][0], problem.lower.evaluate([point.g])[0][0]
 
@@ -99,7 +99,7 @@ def minorants_at(problem: Problem, x: Array) -> tuple[Minorant, Minorant]:
 def objective_at(
     problem: Problem, f: Minorant, g: Minorant, eta: float, slope_sum: Array, weight: float
 ) -> RoundObjective:
-    """g + eta f + eta (<slope_sum, .> + weight g2) at a point."""
+    """Evaluate g + eta f + eta (<slope_sum, .> + weight g2) at a point."""
     x, terms = f.at, problem.joint.terms(eta, 1.0 + eta * weight)
     smooth = g.slope + eta * (f.slope + slope_sum)
     value = g.value + eta * (f.value + arrays.dot(slope_sum, x)) + terms.value(x)
@@ -109,6 +109,6 @@ def objective_at(
 
 
 def face_at(problem: Problem, state: State, x: Array) -> ActiveFace:
-    """The face that x is on; no part of the state, which is saved."""
+    """Return the face of x; it is not part of the state, which is saved."""
     terms = problem.joint.terms(state.eta, 1.0 + state.eta * state.weight)
     return face_of_terms(terms, x)[0]

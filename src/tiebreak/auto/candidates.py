@@ -1,4 +1,4 @@
-"""The candidates of a portfolio, how far each of them is, and what it is expected to need yet."""
+"""The candidates of a portfolio, the progress of each, and a forecast of what it still needs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tiebreak.linalg import Array, in_files
 from tiebreak.proofs.evidence import StepEvidence
 
 NONE = -1  # the number of no candidate
-RACING, REFINING, PROVING, OVER = range(4)  # what the work is for: see `portfolio`
+RACING, REFINING, PROVING, OVER = range(4)  # the phases: see `portfolio`
 
 
 class Candidate(NamedTuple):
-    """A method of a portfolio, and what the report says of it.
+    """A method of a portfolio, and what the report says about it.
 
-    ``title`` is the method in a word or two ("": as it describes itself). It takes at least so much
-    work; all of it in one step if it ``is_direct``. One that ``refines`` ends by itself, with a
-    point that is right to rounding.
+    ``title`` is the method in a word or two ("": use its own description). ``least`` is a lower
+    bound on its work, all of it in one step if it ``is_direct``. One that ``refines`` ends on its
+    own, with a point that is accurate to rounding.
     """
 
     method: Method
@@ -30,16 +30,16 @@ class Candidate(NamedTuple):
 
 @in_files("portfolio.runner")
 class Runner(NamedTuple):
-    """How far a candidate is."""
+    """The progress of a candidate."""
 
     inner: Any = None  # the state of its method; None before it begins
-    spent: float = 0.0  # the work that it has had
-    error: float = math.inf  # of its point, as proved, in units of what is asked
-    marks: tuple[tuple[float, float], ...] = ()  # work and error, and those when it had doubled
+    spent: float = 0.0  # the work spent on it
+    error: float = math.inf  # proved error of its point, in units of what is asked
+    marks: tuple[tuple[float, float], ...] = ()  # work and error, at each doubling of the work
     note: str = ""  # how it ended; "" while it can go on
 
     def measured(self, error: float) -> Runner:
-        """With the error of its point now; a mark where the work has doubled."""
+        """Record the present error of its point, with a mark if the work has doubled."""
         error = min(error, self.error)
         marks = self.marks
         if math.isfinite(error) and (not marks or self.spent >= 2.0 * marks[-1][0] > 0.0):
@@ -47,7 +47,7 @@ class Runner(NamedTuple):
         return self._replace(error=error, marks=marks)
 
     def forecast(self, candidate: Candidate) -> float:
-        """How much more work it needs, as far as can be told."""
+        """Estimate how much more work it needs."""
         if self.note:
             return math.inf
         if self.spent < candidate.least or candidate.refines or len(self.marks) < 2:
@@ -62,22 +62,22 @@ class Runner(NamedTuple):
 
 @in_files("portfolio")
 class State(NamedTuple):
-    """Where a portfolio is; x and the values are those of the candidate that is best so far."""
+    """The state of a portfolio; x and the values are those of the best candidate so far."""
 
     k: int
     start: Array
     runners: tuple[Runner, ...]
     order: tuple[int, ...]  # the candidates in the order in which they began
-    at: int  # the number of the one at work
-    best: int  # of the one whose point counts
-    proved: int  # of the one that had both gaps proved first, NONE before
-    answer: int  # of the one that has ended with its answer; NONE before
+    at: int  # the candidate that is running
+    best: int  # the candidate whose point counts
+    proved: int  # the first candidate with both gaps proved, or NONE
+    answer: int  # the candidate that has ended with its answer, or NONE
     phase: int  # RACING, REFINING what is proved, PROVING the answer, OVER
-    since: float  # the work of all at the beginning of this phase
-    lipschitz_violations: tuple[int, int]  # doubts about f and g, of all candidates
+    since: float  # the total work at the beginning of this phase
+    lipschitz_violations: tuple[int, int]  # doubts about f and g, from all candidates
     convexity_violations: tuple[int, int]
-    least: float  # the least value of g that was seen
-    allowed: float  # so much more may an answer have
+    least: float  # the least value of g seen
+    allowed: float  # by how much the g of an answer may exceed it
     evidence: StepEvidence
 
     @property
@@ -104,11 +104,11 @@ class State(NamedTuple):
 
     @property
     def work(self) -> float:
-        """The work of all candidates."""
+        """The total work of all candidates."""
         return sum(runner.spent for runner in self.runners)
 
     def with_runner(self, number: int, **changes: Any) -> State:
-        """With changes of one runner."""
+        """Return the state with one runner changed."""
         runners = list(self.runners)
         runners[number] = runners[number]._replace(**changes)
         return self._replace(runners=tuple(runners))

@@ -1,11 +1,11 @@
-"""Conjugate gradients (CG): f and g quadratic, nothing bounds x.
+"""Conjugate gradients (CG), if f and g are quadratic and nothing bounds x.
 
-The iterative form of the exact method: a Krylov space in place of a factorisation. All that it asks
-of f and g is a gradient in each step, so that A may be sparse, an operator, or elsewhere.
-Hestenes, Stiefel 1952. Two ways:
+This is the iterative form of the exact method, with a Krylov space instead of a factorisation. It
+needs only a gradient of f and g in each step, so A may be sparse, an operator, or elsewhere.
+Hestenes, Stiefel 1952. There are two ways:
 
-`ShortestWay` where f is a distance from a center, weighted by variables: one run on g alone from
-the center ends at the minimiser of g that is closest to it, as LSQR does (Paige, Saunders 1982).
+`ShortestWay` if f is a distance from a center, weighted by variables: one run on g alone from the
+center ends at the minimiser of g closest to it, as LSQR does (Paige, Saunders 1982).
 `ConjugateGradients` otherwise: on the objective of a round of Bregman iteration.
 """
 
@@ -24,7 +24,7 @@ from tiebreak.sets import described
 
 
 def applies(problem: Problem) -> bool:
-    """Are both levels quadratic, on R^n or in a ball, which may turn out to bind or not?"""
+    """Are both levels quadratic on R^n, or in a ball that may or may not bind?"""
     return (
         problem.is_smooth
         and described(problem.domain).as_ball is not None
@@ -33,27 +33,27 @@ def applies(problem: Problem) -> bool:
 
 
 def is_taken(problem: Problem) -> bool:
-    """Do they apply, and are there too many variables for a Hessian?"""
+    """Do conjugate gradients apply, with too many variables for a Hessian?"""
     return (problem.dimension or 0) > KEPT_MATRIX and applies(problem)
 
 
 @in_files("bregman.conjugate-gradients")
 class ConjugateGradients(NamedTuple):
-    """The iterates of conjugate gradients from x, the point where a round began."""
+    """Conjugate gradients from x, the point where a round began."""
 
     moved: Array  # how far the iterate is from x
     lower: Array  # the slope of g at the iterate
-    residual: Array  # minus the slope of the sum there
+    residual: Array  # minus the slope of the sum at the iterate
     direction: Array
     square: float  # |residual|²
 
     def step(
         self, problem: Problem, f: Minorant, g: Minorant, eta: float
     ) -> ConjugateGradients | None:
-        """One step; f and g are minorants at x. None where the curvature is 0 by rounding.
+        """Take one step; f and g are minorants at x. Return None if the curvature is 0 by rounding.
 
-        H d is the change of the slopes from x to x + d, with d as long as x: as many digits are
-        lost to cancellation as the slopes have lost already.
+        H d is the change of the slopes from x to x + d, with d as long as x, so cancellation loses
+        no more digits than the slopes have lost already.
         """
         d, x = self.direction, f.at
         stretch = _stretch(g, self.moved, d)
@@ -77,14 +77,14 @@ class ConjugateGradients(NamedTuple):
 
 
 def _stretch(g: Minorant, moved: Array, d: Array) -> float:
-    """What makes d as long as x, or as how far it has moved from where g was evaluated."""
+    """Return a factor that makes d as long as x, or as the move since g was evaluated."""
     length, reach = arrays.norm(d), max(arrays.norm(g.at), arrays.norm(moved))
-    fall = abs(g.value) / (arrays.norm(g.slope) or math.inf)  # a length, where both are 0
+    fall = abs(g.value) / (arrays.norm(g.slope) or math.inf)  # a length if both are 0
     return (reach or fall or length) / length
 
 
 def begin(g: Minorant, slope: Array) -> ConjugateGradients:
-    """The first step goes down the slope of the sum."""
+    """Begin with a step down the slope of the sum."""
     residual = -1.0 * slope
     return ConjugateGradients(
         arrays.zeros_like(slope), g.slope, residual, residual, arrays.dot(residual, residual)
@@ -98,29 +98,30 @@ def begin(g: Minorant, slope: Array) -> ConjugateGradients:
 class ShortestWay(NamedTuple):
     """Conjugate gradients on g from the minimiser of f = ½ <x - center, W (x - center)>.
 
-    Every iterate has  grad f(x) = W (x - center) = - gamma grad g(x) - H c,  H the Hessian of g and
-    c in the Krylov space: c and gamma are summed up along with x. In the end grad g is 0, and c
-    gives the multipliers of the proof, as the rounds of Bregman iteration do.
+    Every iterate has grad f(x) = W (x - center) = - gamma grad g(x) - H c, with H the Hessian of g
+    and c in the Krylov space: c and gamma are accumulated along with x. In the end grad g is 0, and
+    c gives the multipliers of the proof, as the rounds of Bregman iteration do.
     """
 
     inverse: Any  # of W: a number or a vector, 0 for variables of weight 0
-    free: tuple[tuple[Array, Array], ...]  # d and H d/<d, H d> of these, conjugate to each other
+    # d and H d/<d, H d> for variables of weight 0, conjugate to each other
+    free: tuple[tuple[Array, Array], ...]
     moved: Array  # how far the iterate is from the point where g was evaluated
-    residual: Array  # minus the slope of g there
+    residual: Array  # minus the slope of g at the iterate
     direction: Array
     square: float  # <residual, inverse residual>, and the first one
     first: float
     c: Array
-    apart: Array  # what a step of length 1 adds to c, but for x having moved
+    apart: Array  # what a step of length 1 adds to c, apart from the move of x
     gamma: float
     delta: float  # what it adds to gamma
     steps: int
-    mark: Array  # ``moved`` after so many steps
+    mark: Array  # ``moved`` after ``marked`` steps
     marked: int
     has_settled: bool
 
     def step(self, problem: Problem, g: Minorant) -> ShortestWay | None:
-        """One step; g is the minorant at the first point. None where the curvature is 0."""
+        """Take one step; g is the minorant at the first point. None if the curvature is 0."""
         d, p = self.direction, self
         curved = _curved(problem, g, self.moved, d)
         curvature = arrays.dot(d, curved)
@@ -146,7 +147,7 @@ class ShortestWay(NamedTuple):
         )
         if steps < 1.25 * p.marked:
             return after
-        # x to six digits, in a fifth of all steps: f, which is flat there, has twice as many.
+        # x to six digits, in a fifth of all steps; f is flat there and has twice as many digits.
         has_settled = arrays.norm(moved - p.mark) <= 3e-6 * arrays.norm(moved)
         return after._replace(
             mark=moved, marked=steps, has_settled=after.has_settled or has_settled
@@ -154,7 +155,7 @@ class ShortestWay(NamedTuple):
 
 
 def distance(problem: Problem) -> tuple[float, Squares] | None:
-    """f where it is a sum of squares of variables, and conjugate gradients are taken."""
+    """Return f if it is a sum of squares of variables and conjugate gradients are used."""
     summed = summands(problem.smooth_parts[0].bare)
     squares = summed[0][1].squares if len(summed) == 1 else None
     if squares is None or squares.rows is not None or not is_taken(problem):
@@ -163,9 +164,9 @@ def distance(problem: Problem) -> tuple[float, Squares] | None:
 
 
 def shortest(problem: Problem, x: Array) -> tuple[Array, ShortestWay] | None:
-    """Where it begins, for x of this library, and the first state; None where f is no distance.
+    """Return the start, as an array like x, and the first state; None if f is not a distance.
 
-    Or where g has no curvature along a variable that f does not see.
+    Also return None if g has no curvature along a variable that f does not see.
     """
     if (found := distance(problem)) is None:
         return None
@@ -179,7 +180,7 @@ def shortest(problem: Problem, x: Array) -> tuple[Array, ShortestWay] | None:
         unseen = np.flatnonzero(weights == 0.0)
         each = np.divide(inverse, weights, out=np.zeros_like(weights), where=weights > 0.0)
         inverse = arrays.like(each, x)
-    if len(unseen) > 8:  # an intercept, or a few: each costs as much as a step
+    if len(unseen) > 8:  # only an intercept or a few: each costs as much as a step
         return None
     g = _lower(problem, center)
     free: list[tuple[Array, Array]] = []
@@ -207,19 +208,19 @@ def _lower(problem: Problem, x: Array) -> Minorant:
 
 
 def _curved(problem: Problem, g: Minorant, moved: Array, d: Array) -> Array:
-    """H d, the change of the slope of g from where it was evaluated: see `ConjugateGradients`."""
+    """Return H d as a change of g's slope from where it was evaluated: see `ConjugateGradients`."""
     stretch = _stretch(g, moved, d)
     return (_lower(problem, arrays.plus(g.at, d, stretch)).slope - g.slope) / stretch
 
 
 def _conjugate(free: Any, d: Array) -> Array:
-    """The part of d that is conjugate to all of these."""
+    """Return the part of d that is conjugate to all of these."""
     for other, curved in free:
         d = arrays.plus(d, other, -arrays.dot(curved, d))
     return d
 
 
 def _ahead(inverse: Any, free: Any, residual: Array) -> tuple[Array, float]:
-    """The steepest way down in the metric of f, and the square of the residual in it."""
+    """Return the steepest descent in the metric of f, and the squared residual in it."""
     d = inverse * residual
     return _conjugate(free, d), arrays.dot(residual, d)

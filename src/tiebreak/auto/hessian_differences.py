@@ -1,4 +1,4 @@
-"""Hessians by differences of gradients, an entry of x at a time, on the face that x is on."""
+"""Hessians by differences of gradients, one entry of x at a time, on the face of x."""
 
 from __future__ import annotations
 
@@ -19,28 +19,29 @@ class HessianDifferences(NamedTuple):
 
     f: Array
     g: Array
-    known: Array  # 1 where a column is known
+    known: Array  # 1 for known columns
 
     def missing(self, face: ActiveFace) -> Host:
-        """The free entries whose columns are not known."""
+        """Return the free entries whose columns are not known."""
         return np.nonzero(arrays.to_numpy(face.free) > arrays.to_numpy(self.known))[0]
 
     def with_more_columns(
         self, problem: Problem, f_x: Minorant, g_x: Minorant, face: ActiveFace
     ) -> HessianDifferences:
-        """With some more columns: both slopes at points of Z close to x."""
+        """Compute some more columns from both slopes at points of Z close to x."""
         x = f_x.at
         f, g, known = (np.array(arrays.to_numpy(part)) for part in self)
-        # The length of a difference lies between rounding and third derivatives.
+        # The step length balances rounding and third derivatives.
         length = 1e-6 * (arrays.norm(x) or 1.0)
-        # A few entries in one step, so that a run can be stopped between them.
+        # Only a few entries per step, so that a run can be stopped in between.
         for i in self.missing(face)[:16]:
             deadline.check()
             unit = np.zeros(len(known))
             unit[i] = length
             way = face.along(arrays.like(unit, x))
             there, sign = problem.domain.project(x + way), 1.0
-            if arrays.norm(there - x - way) > 0.5 * arrays.norm(way):  # out of Z: the other side
+            # outside Z: use the other side
+            if arrays.norm(there - x - way) > 0.5 * arrays.norm(way):
                 there, sign = problem.domain.project(x - way), -1.0
             (point,) = problem.forward(there)
             (f_y,), (g_y,) = (
@@ -55,7 +56,7 @@ class HessianDifferences(NamedTuple):
     def inverse(
         self, eta: float, terms: Terms, x: Array, face: ActiveFace, curvature: float = 0.0
     ) -> Array | None:
-        """The inverse of the Hessian of g1 + eta f1 + terms along the face; None where none is.
+        """Return the inverse Hessian of g1 + eta f1 + terms along the face, or None.
 
         ``curvature`` is what the face itself adds to it.
         """
@@ -75,7 +76,7 @@ class HessianDifferences(NamedTuple):
             P = P[free]
             H = P @ H @ P + float(np.mean(np.diagonal(H))) * (np.eye(len(free)) - P)
         top = float(np.max(np.diagonal(H)))
-        for ridge in TOL.ladder:  # relative to the largest curvature: there is noise
+        for ridge in TOL.ladder:  # relative to the largest curvature, because of noise
             H[np.diag_indices_from(H)] += ridge * top
             try:
                 np.linalg.cholesky(H)
@@ -88,13 +89,13 @@ class HessianDifferences(NamedTuple):
 
 
 def no_columns(x: Array) -> HessianDifferences:
-    """No column is known."""
+    """Return the state in which no column is known."""
     zero = arrays.like(np.zeros((int(x.shape[0]),) * 2), x)
     return HessianDifferences(zero, zero, arrays.zeros_like(x))
 
 
 def _hessian_of_terms(terms: Terms, x: Host) -> Host:
-    """The Hessian of the terms where they are smooth."""
+    """Return the Hessian of the terms at a point where they are smooth."""
     n, off = len(x), terms.from_center(x)
     H = terms.square * np.eye(n)
     length = float(np.linalg.norm(off))

@@ -1,4 +1,4 @@
-"""PrimalDual with a penalty of D x above, which ends by its own estimate: nobody else can tell."""
+"""PrimalDual with a penalty on D x in f, which ends by its own estimate, without a proof."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from tiebreak.proofs.certificate import Proved
 from tiebreak.proofs.gate import ANSWER, Ended
 
 ESTIMATED = (
-    "f less its dual, and the price of what the lower level is off, are within the tolerance; "
-    "nothing proves f* where an operator is known by its products alone"
+    "f minus its dual, and the cost of the lower level's error, are within the tolerance; "
+    "nothing proves f* if an operator is known only by its products"
 )
 
 
 @dataclass(frozen=True)
 class EndingPrimalDual(PrimalDual):
-    """PrimalDual that ends where its dual point says that f is close to f*."""
+    """PrimalDual that ends when its dual point says that f is close to f*."""
 
     adapts: ClassVar[bool] = True
 
     def adapt(self, state: State, proved: Proved) -> State:
-        """The same state, or its end."""
+        """Return the state, ended if the estimate is small enough."""
         dual, (upper, lower) = state.dual, proved.asked
         if dual is None or dual.gap > upper or proved.standing.lower_gap > lower:
             return state

@@ -1,21 +1,21 @@
-"""A portfolio: several methods on one problem, taking turns by what they are seen to achieve.
+"""A portfolio: several methods on one problem that take turns according to their progress.
 
-The work that every candidate has had is counted, and there is a forecast of what it still needs.
-The one with the least forecast works next. A forecast is
+We count the work of every candidate and forecast what it still needs. The one with the smallest
+forecast runs next. A forecast is
 
-    measured:      the error of its point, as proved, was s after half of its work and is t now; on
+    measured:      the proved error of its point was s after half of its work and is t now; on
                    logarithmic scales that is a line, and the forecast is where it meets 1;
-    not measured:  as much again as it has had, and at first what is left of its least. So it is
-                   too for a method that proves nothing before it ends.
+    not measured:  as much work again as it has had, and at first the rest of its minimum. This
+                   also holds for a method that proves nothing before it ends.
 
-So two candidates of which nothing is measured share the work evenly, and a wrong choice costs a
-factor. A direct method, all of whose work is one step, is cut off where it takes much more than its
-forecast, and waits for its next turn. All that is seen goes into one bound accumulator, and
-whoever begins, begins at the best point. The work is counted, not timed: the same call takes the
-same turns.
+So two candidates without measurements share the work evenly, and a wrong choice costs only a
+factor. A direct method, whose work is a single step, is interrupted if it far exceeds its forecast,
+and waits for its next turn. All evidence goes into one bound accumulator, and each method starts
+from the best point found so far. The work is counted, not timed: the same call takes the same
+turns.
 
-An answer should be exact and proved. What comes first, an exact point or a proof, may be followed
-by AGAIN times as much work for the other; then it stays as it is.
+An answer should be exact and proved. Whichever comes first, an exact point or a proof, we spend up
+to AGAIN times as much work on the other, and then stop.
 """
 
 from __future__ import annotations
@@ -46,21 +46,22 @@ from tiebreak.proofs.certificate import UNDERFLOW, Proved, Standing
 from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import ANSWER, BROKEN, DOUBT, EMPTY, FALLS
 
-STEP = 1e6  # the work of a step besides its products: some hundred calls of NumPy
-ALLOWANCE = 64.0  # times its forecast may a direct method take: a general solver needs up to sixty
-AGAIN = 1.0  # times the work that a proof or an exact point took may be spent on the other
-CLOSER = 1e-3  # of the lower-level suboptimality of a point is asked of the next, for a proof
+STEP = 1e6  # the work of a step besides its products: about a hundred NumPy calls
+# a direct method may exceed its forecast by this factor: a general solver needs up to sixty
+ALLOWANCE = 64.0
+AGAIN = 1.0  # after a proof or an exact point, spend at most this share of its work on the other
+CLOSER = 1e-3  # for a proof, ask the next point for this share of the suboptimality for g
 ENDED = "has ended"
-WORSE = "g is larger there than at a point seen before, or f is less than f*"
+WORSE = "g is larger there than at an earlier point, or f is below f*"
 
 
 @dataclass(frozen=True)
 class Portfolio(Method):
-    """Methods that take turns; see the head of the file.
+    """Methods that take turns, as described at the top of the file.
 
     Args:
-        candidates: the methods, with what they take at least.
-        why: why one is missing that would be expected.
+        candidates: the methods, with their minimum work.
+        why: why an expected method is missing.
     """
 
     candidates: tuple[Candidate, ...]
@@ -71,26 +72,26 @@ class Portfolio(Method):
     assumptions: ClassVar[str] = "those of the methods that it takes"
     guarantee: ClassVar[str] = "those of the methods that it takes"
     adapts: ClassVar[bool] = True
-    needs_projection: ClassVar[bool] = False  # the candidates say what they need
+    needs_projection: ClassVar[bool] = False  # the candidates check that themselves
 
     def check(self, problem: Problem) -> Refusal | None:
-        """Refuse what the first candidate refuses: they were chosen to fit."""
+        """Refuse what the first candidate refuses: they were chosen for the problem."""
         return self.candidates[0].method.refusal(problem)
 
     def planned(self, steps: int) -> Portfolio:
-        """The same with the horizons filled in that the methods leave open."""
+        """Return the portfolio with the methods' open horizons filled in."""
         return replace(
             self,
             candidates=tuple(c._replace(method=c.method.planned(steps)) for c in self.candidates),
         )
 
     def describe(self, problem: Problem) -> str:
-        """The first candidate in words."""
+        """Describe the first candidate."""
         return _words(self.candidates[0], problem)
 
     def history(self, problem: Problem, state: State) -> str:
-        """The candidates that were taken, why, and how they ended."""
-        words, has_answer, why = [], False, f", for {self.why}" if self.why else ""
+        """Describe the candidates that ran, why, and how they ended."""
+        words, has_answer, why = [], False, f" because {self.why}" if self.why else ""
         for number in state.order:
             runner, what = state.runners[number], _words(self.candidates[number], problem)
             if has_answer:
@@ -103,11 +104,11 @@ class Portfolio(Method):
         return "; then ".join(words)
 
     def answer(self, state: State) -> str:
-        """That of the method whose point counts, which may itself be made of others."""
+        """Return the answer of the method whose point counts, which may consist of others."""
         return self.candidates[state.best].method.answer(state.shown)
 
     def report(self, state: State) -> StateReport:
-        """What the method whose point counts has to say, and how the one at work has ended."""
+        """Report on the method whose point counts, and how the running one has ended."""
         shown, own = self.candidates[state.best].method.report(state.shown), self._report(state)
         ending = shown.finished if state.phase == OVER else NOT_ENDED
         answer = shown.finished if state.answer != NONE else NOT_ENDED
@@ -123,8 +124,10 @@ class Portfolio(Method):
         )
 
     def _readings(self, state: State) -> str:
-        """Why a direct method is in doubt, whoever works now: the two readings of data whose rank
-        rounding decides, or, unless another of them has an answer, how far a computation came.
+        """Say why a direct method is in doubt, whichever method is running.
+
+        That is the two readings of data whose rank rounding decides, or, unless another direct
+        method has an answer, how far a computation got.
         """
         for candidate, runner in zip(self.candidates, state.runners, strict=True):
             if candidate.is_direct and runner.inner is not None:
@@ -135,16 +138,16 @@ class Portfolio(Method):
         return ""
 
     def _report(self, state: State) -> StateReport:
-        """What the method at work says about its own state."""
+        """Return what the running method says about its state."""
         inner = state.runners[state.at].inner
         return StateReport() if inner is None else self.candidates[state.at].method.report(inner)
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """The candidate with the least forecast begins."""
+        """Begin with the candidate of the smallest forecast."""
         return self._init(problem, x0, None)
 
     def init_from(self, problem: Problem, x0: Array, multipliers: Multipliers) -> State:
-        """The same from where a former run has ended."""
+        """Begin from where a former run ended."""
         return self._init(problem, x0, multipliers)
 
     def _init(self, problem: Problem, x0: Array, multipliers: Multipliers | None) -> State:
@@ -162,17 +165,17 @@ class Portfolio(Method):
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
-        """One step of the method at work, or the first state of one that begins."""
+        """Take one step of the running method, or begin it."""
         state = state._replace(k=state.k + 1, evidence=StepEvidence())
         if state.at == state.answer and state.phase != OVER:
             state = self._next(state)
-        if state.phase == OVER:  # as what is proved may have said before this step
+        if state.phase == OVER:  # as the proof may have decided before this step
             return state
         candidate, runner = self.candidates[state.at], state.runners[state.at]
         has_others = self._has_others(state)
         allowed = self._allowed(state) if candidate.is_direct and has_others else math.inf
         try:
-            # What one takes of the time, others may need.
+            # Time spent on one method may be needed by others.
             with (
                 deadline.half() if has_others else contextlib.nullcontext(),
                 deadline.metered(allowed) as meter,
@@ -183,7 +186,7 @@ class Portfolio(Method):
                     inner = self._first_state(problem, state)
                 else:
                     inner = candidate.method.step(problem, runner.inner)
-        except deadline.OverBudget:  # its turn comes again, from a better point
+        except deadline.OverBudget:  # it will get another turn, from a better point
             return self._next(state.with_runner(state.at, spent=runner.spent + allowed))
         except (np.linalg.LinAlgError, ImportError, MemoryError, deadline.TooLong) as error:
             if not has_others:
@@ -204,9 +207,9 @@ class Portfolio(Method):
         return self._concluded(problem, state)
 
     def _first_state(self, problem: Problem, state: State) -> Any:
-        """The first state of the candidate at work, at the best point so far.
+        """Return the first state of the running candidate, at the best point so far.
 
-        At x0 where that is clearly better below: whoever worked before may have gone astray.
+        It starts at x0 if g is clearly better there: earlier methods may have gone astray.
         """
         x = arrays.like(state.x, state.start)  # an answer may be in a wider precision
         if not problem.lower.value(x) <= problem.lower.value(state.start) + state.allowed:
@@ -214,7 +217,7 @@ class Portfolio(Method):
         return self.candidates[state.at].method.init(problem, x)
 
     def _allowed(self, state: State) -> float:
-        """How much a direct method may take: as much as the next best at any rate."""
+        """Return how much work a direct method may take, at least as much as the next best."""
         forecasts = [
             runner.forecast(candidate)
             for candidate, runner in zip(self.candidates, state.runners, strict=True)
@@ -223,24 +226,24 @@ class Portfolio(Method):
         return max(ALLOWANCE * own, *(other for other in forecasts if math.isfinite(other)), 0.0)
 
     def _can_go_on(self, state: State, number: int) -> bool:
-        """Can this candidate go on, and is it of use?"""
+        """Can this candidate continue usefully?"""
         candidate, runner = self.candidates[number], state.runners[number]
         if runner.note or state.phase == RACING:
             return not runner.note
-        if candidate.is_direct:  # not for a proof, and only where there is enough left for it
+        if candidate.is_direct:  # not for a proof, and only if enough work is left for it
             return state.phase == REFINING and runner.forecast(candidate) <= self._left(state)
         return state.phase == PROVING or candidate.refines
 
     def _has_others(self, state: State) -> bool:
-        """Can another candidate than the one at work go on?"""
+        """Can a candidate other than the running one continue?"""
         numbers = range(len(self.candidates))
         return any(self._can_go_on(state, i) for i in numbers if i != state.at)
 
     def _is_settling(self, state: State) -> bool:
-        """Is a point on its way that is right to rounding?  Not where it is the one that counts."""
+        """Is a refinement to full accuracy still running, other than for the present point?"""
         candidate, runner = self.candidates[state.at], state.runners[state.at]
         if candidate.is_direct and (runner.inner is None or self._report(state).decides):
-            return True  # its one step decides, and proves more
+            return True  # its single step decides, and proves more
         is_there = candidate.refines and not self._report(state).is_settling
         is_ahead = state.phase == REFINING or self._will_refine(state)
         return is_ahead and not (is_there and state.best == state.at)
@@ -257,7 +260,7 @@ class Portfolio(Method):
         )
 
     def _concluded(self, problem: Problem, state: State) -> State:
-        """The state after a step, where the method at work may have ended."""
+        """Return the state after a step, in which the running method may have ended."""
         inner, report = state.runners[state.at].inner, self._report(state)
         why, said = report.finished
         is_answer = why == ANSWER or (why == DOUBT and report.is_ambiguous)
@@ -275,9 +278,9 @@ class Portfolio(Method):
         return self._next(state.with_runner(state.at, note=note))
 
     def _hold_answer(self, problem: Problem, state: State) -> State:
-        """The one at work has its answer; now for the proof, by which the others are measured.
+        """Keep the running method's answer and turn to its proof, by which others are measured.
 
-        Unless nobody can prove it: no minorant bounds g* from below.
+        Unless it cannot be proved, because no minorant bounds g* from below.
         """
         for number in range(len(self.candidates)):
             state = state.with_runner(number, error=math.inf, marks=())
@@ -289,11 +292,11 @@ class Portfolio(Method):
         return state if has_others else state._replace(phase=OVER)
 
     def _left(self, state: State) -> float:
-        """The work that may still be done in this phase: see the head of the file."""
+        """Return the work left in this phase, as described at the top of the file."""
         return math.inf if state.phase == RACING else (1.0 + AGAIN) * state.since - state.work
 
     def _next(self, state: State) -> State:
-        """The candidate with the least forecast is at work from now on."""
+        """Switch to the candidate with the smallest forecast."""
         left = [i for i in range(len(self.candidates)) if self._can_go_on(state, i)]
         forecasts = {i: state.runners[i].forecast(self.candidates[i]) for i in left}
         if state.phase != RACING and (not left or self._left(state) <= 0.0):
@@ -304,7 +307,7 @@ class Portfolio(Method):
         return state._replace(at=at)
 
     def adapt(self, state: State, proved: Proved) -> State:
-        """What is proved, handed on to the method at work, and who works next."""
+        """Pass what is proved on to the running method, and choose the next one."""
         at, state = state.at, state._replace(allowed=proved.asked[1])
         runner, method = state.runners[at], self.candidates[at].method
         if state.answer != NONE and _is_refuted(state, proved):
@@ -313,7 +316,7 @@ class Portfolio(Method):
         if runner.inner is None or at == state.answer:
             return state
         own = proved._replace(standing=_standing_of(runner.inner, state, proved.standing))
-        if self._will_refine(state):  # that secures f(x) from below
+        if self._will_refine(state):  # it secures f(x) from below
             if own.standing.is_within(own.asked) and method.report(runner.inner).is_good:
                 state = state._replace(best=at, proved=at, phase=REFINING)
                 return self._next(state._replace(since=state.work))
@@ -328,7 +331,7 @@ class Portfolio(Method):
         return self._next(self._with_best(state))
 
     def _with_best(self, state: State) -> State:
-        """With the point that counts, where the one at work may be better than the one so far."""
+        """Update the point that counts, if the running method's point is better."""
         at, is_good = state.at, self._report(state).is_good
         if state.phase == REFINING:
             return state._replace(best=at if is_good else state.proved)
@@ -339,14 +342,14 @@ class Portfolio(Method):
 
 
 def _is_refuted(state: State, proved: Proved) -> bool:
-    """Is it known by now that the point of the answer is none?"""
+    """Is the answer's point now known to be wrong?"""
     asked_upper, asked_lower = proved.asked
     is_too_low = -proved.standing.upper_gap > asked_upper > UNDERFLOW
     return is_too_low or state.lower_value - proved.least_value > asked_lower > UNDERFLOW
 
 
 def _standing_of(inner: Any, state: State, shown: Standing) -> Standing:
-    """How the point of the method at work stands, by how the one that counts does."""
+    """Return the standing of the running method's point, from that of the point that counts."""
     f, g = inner.upper_value - state.upper_value, inner.lower_value - state.lower_value
     if f == g == 0.0:
         return shown
@@ -356,9 +359,9 @@ def _standing_of(inner: Any, state: State, shown: Standing) -> Standing:
 
 
 def _error(own: Proved) -> float:
-    """How far all is that is to be proved, in units of what is asked: 1 where it is there.
+    """Return the distance from the proof in units of what is asked: 1 once it is complete.
 
-    The product, for one falls while another waits for its turn.
+    It is a product, because one part shrinks while another waits for its turn.
     """
     standing, (upper, lower) = own.standing, own.asked
     upper, lower = max(upper, UNDERFLOW), max(lower, UNDERFLOW)
@@ -369,10 +372,10 @@ def _error(own: Proved) -> float:
 
 
 def _for_the_proof(inner: Any, own: Proved) -> Proved:
-    """What is proved as the method at work should see it, while an answer waits for its proof.
+    """Return what is proved as the running method should see it while an answer needs a proof.
 
-    The gap of its own point, and, once that is small, a tolerance below that it does not meet: its
-    bound on f* is short by about the suboptimality of its point for g, which has to fall.
+    That is the gap of its own point and, once that is small, a lower tolerance that it does not
+    meet yet: its bound on f* is loose by about its point's suboptimality for g, which must shrink.
     """
     asked_upper, asked_lower = own.asked
     excess = max(inner.lower_value - own.least_value, 0.0)
@@ -386,5 +389,5 @@ def _words(candidate: Candidate, problem: Problem) -> str:
 
 
 def _least(evidence: StepEvidence, before: float) -> float:
-    """The least value of g, with those of a step."""
+    """Return the least value of g, including those of a step."""
     return min(before, *(value for value, _, _ in evidence.values), math.inf)

@@ -1,7 +1,7 @@
 """Quasi-Newton: the inverse Hessian from the steps taken so far, on the active face.
 
-BFGS with a matrix where there are few variables: what one round has learned serves the next one.
-With many, the last pairs only (L-BFGS; Liu, Nocedal 1989).
+With few variables this is BFGS with a matrix: what one round has learned serves the next. With
+many, it keeps only the last pairs (L-BFGS; Liu, Nocedal 1989).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import numpy as np
 from tiebreak.linalg import Array, arrays, in_files
 from tiebreak.sets.faces import ActiveFace
 
-KEPT_MATRIX = 1000  # variables up to which the matrix is kept: 8 MB in float64
-LEAST_CURVATURE = 1e-14  # of |s| |y|: a smaller <s, y> is rounding
-PAIRS = 12  # how many are kept where it is not
+KEPT_MATRIX = 1000  # keep a matrix up to this many variables: 8 MB in float64
+LEAST_CURVATURE = 1e-14  # an <s, y> below this share of |s| |y| is rounding
+PAIRS = 12  # number of pairs kept without a matrix
 
 
 @in_files("bregman.inverse-hessian")
@@ -26,7 +26,7 @@ class InverseHessian(NamedTuple):
     pairs: tuple[tuple[Array, Array], ...] = ()
 
     def times(self, slope: Array, scale: float) -> Array:
-        """H slope; ``scale`` times the slope where nothing is known yet."""
+        """Return H slope, or ``scale`` times the slope if nothing is known yet."""
         if self.inverse is not None:
             return self.inverse @ slope
         q, weights = slope, []
@@ -42,7 +42,7 @@ class InverseHessian(NamedTuple):
         return q
 
     def learned(self, s: Array, y: Array) -> InverseHessian:
-        """With one more pair: H y = s."""
+        """Add one more pair: H y = s."""
         product = arrays.dot(s, y)
         if not product > LEAST_CURVATURE * arrays.norm(s) * arrays.norm(y) > 0.0:
             return self
@@ -59,14 +59,14 @@ class InverseHessian(NamedTuple):
         return InverseHessian(H + xp.stack([p, s], axis=1) @ xp.stack([s, p], axis=0))
 
     def onto(self, before: ActiveFace, after: ActiveFace) -> InverseHessian:
-        """What is left of it on another face.
+        """Carry it over to another face.
 
-        Where entries are fixed, the inverse of the rest of H^-1 is a Schur complement; those that
-        are free again begin with a typical curvature.
+        If entries become fixed, the inverse of the rest of H^-1 is a Schur complement; entries that
+        become free start with a typical curvature.
         """
         if self.inverse is None:
             kept = [(after.along(s), after.along(y), arrays.norm(s)) for s, y in self.pairs]
-            # A pair stays if most of its step is along the new face.
+            # Keep a pair if most of its step is along the new face.
             return InverseHessian(
                 None,
                 tuple(

@@ -4,9 +4,9 @@
     f* >= min over Z of  f1's minorant at x + f2 + (g1's minorant at x + t c + g2 - g*)/t
         = f* - O(t):
 
-one gradient for each t, and some more to correct c where g1 is not quadratic. x + t c is in Z for
-t sum 1/eta_i <= 1, as a mixture of x and the x_i. These are only minorants: what they prove is for
-the bound accumulator to say.
+with one gradient for each t, and some more to correct c if g1 is not quadratic. x + t c is in Z for
+t sum 1/eta_i <= 1, as a convex combination of x and the x_i. These are only minorants: the bound
+accumulator decides what they prove.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import ANSWER, Ended
 from tiebreak.sets import described
 
-T_FALL, T_COUNT = 0.25, 7  # t from one cut to the next, and how many: the best is a guess
-TILTED = 0.5  # of <c, Hc> t, for the right signs of a slope: as much as the cut is off by anyway
-SLIGHT_LOSS = 0.02  # of <c, Hc> t: a remaining slope that loses no more is left as it is
-MOST_CUTS, LONGEST = 16, 10.0  # cuts for one t at most; how much longer a step may become
+# factor on t from one cut to the next, and how many: the best t is a guess
+T_FALL, T_COUNT = 0.25, 7
+TILTED = 0.5  # share of <c, Hc> t spent on the signs of a slope: as much as the cut's error
+SLIGHT_LOSS = 0.02  # a remaining slope that loses less than this share of <c, Hc> t is left alone
+MOST_CUTS, LONGEST = 16, 10.0  # maximum cuts for one t, and the largest growth of a step
 
 
 def begin(problem: Problem, state: State) -> State:
-    """The proof begins.
+    """Begin the proof.
 
-    A cut is off by t <c, Hc>/2 and by rounding/t: the t are around the best one, the largest first.
-    Not where no sum of cuts is bounded from below, whatever its slope is but for rounding.
+    The error of a cut is t <c, Hc>/2 plus rounding/t: we try several t around the best one, the
+    largest first. There is no proof if rounding makes every sum of cuts unbounded below.
     """
     if problem.is_open_below and not problem.upper.strong_convexity > 0.0:
         return _ended(state)
@@ -76,7 +77,7 @@ def begin(problem: Problem, state: State) -> State:
 
 
 def at_once(problem: Problem, state: State, f: Minorant, g: Minorant, way: ShortestWay) -> State:
-    """The proof by c itself, where g is quadratic: see `quadratic_dual`."""
+    """Prove it by c itself if g is quadratic: see `quadratic_dual`."""
     (point,) = problem.forward(g.at + way.c)
     (ahead,), _ = problem.lower.evaluate([point.g])
     known = quadratic_dual.prove(problem, f, g, ahead, way.gamma)
@@ -86,7 +87,7 @@ def at_once(problem: Problem, state: State, f: Minorant, g: Minorant, way: Short
 
 
 def multipliers(state: State) -> Multipliers | None:
-    """What the next run may begin with: the round that has ended at x, before its own minorant."""
+    """Return what the next run may begin with: the round that ended at x, before its minorant."""
     proof, last = state.proof, 1.0 / state.eta if state.eta > 0.0 else 0.0
     if proof is None:
         return None
@@ -102,11 +103,11 @@ def multipliers(state: State) -> Multipliers | None:
 
 
 def _in_float64(problem: Problem, state: State) -> State:
-    """The same point in float64, with ``problem`` in float64 too: for the proof."""
+    """Convert the point to float64 for the proof; ``problem`` is in float64 too."""
     x, t = arrays.double(state.x), state.scale
     f_x, g_x = minorants_at(problem, x)
     f2, g2 = problem.penalties
-    inside, near = problem.domain.project(x), g_x  # x was rounded, perhaps out of Z
+    inside, near = problem.domain.project(x), g_x  # rounding may have moved x out of Z
     if arrays.norm(x - inside) > 0.0:
         near = minorants_at(problem, inside)[1]
     slope_sum, point_sum = map(arrays.double, (state.slope_sum, state.point_sum))
@@ -129,11 +130,11 @@ def _is_moderate(seen: Minorant) -> bool:
 
 
 def _tilt(problem: Problem, x: Array) -> tuple[Array, float]:
-    """1 where a free entry has no upper bound, -1 where it has no lower one; and what that costs.
+    """Return 1 for free entries without an upper bound, -1 without a lower one, and the cost.
 
-    A linear function over a box with infinite sides is bounded from below only if its slope has
-    the right signs along them, to the last bit: it is tilted so that it surely has. A slope of s
-    times these signs is smaller at the corner than at x, by s times the cost.
+    A linear function over a box with infinite sides is bounded below only if its slope has the
+    right signs along them, to the last bit, so we tilt it until it certainly has. A slope of s
+    times these signs is smaller at the corner than at x by s times the cost.
     """
     sides, xp, zero = described(problem.domain).sides(x), arrays.namespace(x), arrays.zeros_like(x)
     if sides is None or problem.radius is not None or not problem.is_smooth:
@@ -146,11 +147,11 @@ def _tilt(problem: Problem, x: Array) -> tuple[Array, float]:
 
 
 def next_cut(problem: Problem, state: State, proof: Proof) -> State:
-    """The next cut of the proof, and a better c, or the next t.
+    """Make the next cut of the proof, and a better c, or the next t.
 
-    The slope of a cut at x + t c, over t, should be minus that of f along the face (but for the
-    tilt). What remains of their sum corrects c, by a quasi-Newton step with the Hessian of the
-    rounds for that of g, and with the length that would have been best for the last step.
+    The slope of a cut at x + t c, over t, should be minus that of f along the face (apart from the
+    tilt). The rest of their sum corrects c, by a quasi-Newton step with the Hessian of the rounds
+    instead of g's, and with the length that would have been best for the last step.
     """
     x, here, t = state.x, state.here, proof.t
     proof = proof._replace(made=(t, proof.c))
@@ -158,7 +159,7 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
     (g_y,), _ = problem.lower.evaluate([point.g])
     f_y, s = here.f, 0.0
     if proof.is_tilted:
-        s = TILTED * t * proof.curvature / proof.reach  # as much as the cut is off by anyway
+        s = TILTED * t * proof.curvature / proof.reach  # as much as the cut's own error
         (leaned,) = problem.forward(problem.domain.project(x + s * proof.lean))
         (f_y,), _ = problem.upper.evaluate([leaned.f])
     inside = INSIDE if problem.penalties[0].terms.has_weights else 0.0
@@ -173,10 +174,10 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
     slope = f_y.slope + slope / t - s * proof.tilt
     left = face.along(slope)
     lost = arrays.norm(left) * proof.reach
-    if problem.is_smooth:  # on a sphere it is of second order
+    if problem.is_smooth:  # on a sphere this is second order
         lost = min(lost, arrays.dot(slope, x) + problem.domain.support(-1.0 * slope))
     is_close = lost <= SLIGHT_LOSS * max(t * proof.curvature, proof.rounding / t)
-    # Where the Hessian of the rounds is none of g's there, the steps of c may run away.
+    # If the Hessian of the rounds does not fit g there, the steps of c may diverge.
     remaining = arrays.norm(left)
     has_run_away = not remaining <= LONGEST * proof.least or not (
         _is_moderate(f_y) and _is_moderate(g_y)
@@ -193,7 +194,7 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
         c, ahead = c + longer * proof.d, left + longer * turn
         inverse_hessian = inverse_hessian.learned(proof.d, turn)
     d = -face.along(inverse_hessian.times(ahead, state.scale))
-    if has_run_away or not arrays.all_finite(c + d):  # all that was learned since is dropped
+    if has_run_away or not arrays.all_finite(c + d):  # discard everything learned since
         proof = proof._replace(c=proof.best, tries=MOST_CUTS)
     else:
         proof = proof._replace(c=c + d, d=d, left=ahead, tries=proof.tries + 1)
@@ -201,7 +202,7 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
     if is_close or proof.tries >= MOST_CUTS:
         proof = proof._replace(t=T_FALL * t, t_count=proof.t_count + 1, tries=0, least=math.inf)
     state = state._replace(proof=proof, evidence=evidence)
-    if state.hint is not None:  # what proved the former answer is no proof of this one
+    if state.hint is not None:  # the proof of the former answer does not prove this one
         return begin(problem, state._replace(hint=None))
     if proof.t_count < T_COUNT:
         return state

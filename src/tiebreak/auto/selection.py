@@ -1,8 +1,8 @@
-"""The candidates that ``method="auto"`` has for a problem, and what they take at least.
+"""The candidates of ``method="auto"`` for a problem, and their minimum work.
 
-Where there is an exact answer by direct factorisation (`Exact`), its least is one factorisation of
-the data; that of a first-order method is a number of steps. Both are known from the sizes alone.
-Who works when is decided by what they achieve: see `portfolio`.
+If direct factorisation (`Exact`) gives an exact answer, its minimum is one factorisation of the
+data; that of a first-order method is a number of steps. Both follow from the sizes alone. Their
+progress decides which one runs when: see `portfolio`.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from tiebreak.linalg.sizes import QUICK_SIDE, SECOND
 from tiebreak.problem import Problem
 from tiebreak.sets import has_projection
 
-FEWEST_STEPS = 100  # of a first-order method, at least: fewer prove nothing, whatever the problem
-PASSES = 6  # over the data in a step: both levels, forward and back, and one level alone
+FEWEST_STEPS = 100  # the minimum for a first-order method: fewer prove nothing on any problem
+PASSES = 6  # data passes in a step: both levels, forward and back, and one level alone
 
 
 def choose(problem: Problem) -> Portfolio:
-    """The portfolio for this problem; where no method takes it, one that says so when asked."""
+    """Return the portfolio for this problem; if no method accepts it, `check` says so."""
     first, refusal = first_order(problem), Exact().refusal(problem)
     steps = FEWEST_STEPS * (STEP + PASSES * sum(map(_entries, problem.smooth_parts)))
     candidates = []
     if not BregmanIteration().refusal(problem):
         title = "exact, by conjugate gradients" if conjugate_gradients.is_taken(problem) else ""
         candidates.append(Candidate(BregmanIteration(), title, steps, refines=True))
-        # No method with gradients is faster on g alone: others wait for 3000 steps of theirs.
+        # No gradient method is faster on g alone: others wait for 3000 of their steps.
         steps *= 30.0 if conjugate_gradients.distance(problem) else 1.0
     if _is_worth_slices(problem):
-        # A hundred epochs and as many full readings: whatever the problem, fewer settle nothing.
+        # A hundred epochs and as many full readings: fewer settle nothing on any problem.
         readings = 2.0 * FEWEST_STEPS * sum(map(_entries, problem.smooth_parts))
         candidates.append(Candidate(BregmanSVRG(), "", readings, refines=True))
     if not PrimalDual().refusal(problem):
@@ -49,13 +49,13 @@ def choose(problem: Problem) -> Portfolio:
         candidates.append(Candidate(first, "", steps))
     below = [part for _, part in summands(problem.smooth_parts[1].bare)]
     is_linear = all(part.degree <= 1 for part in below)
-    # On constraints the minimisers of a linear level are a face, which Conic alone can prove.
+    # On constraints, the minimisers of a linear level form a face, which only Conic can prove.
     if refusal is None and not (is_linear and not has_projection(problem.domain)):
         title = f"exact, by direct factorisation ({_sizes(problem)})"
         least = _factorisation(problem)
         candidates.append(Candidate(Exact(), title, least, is_direct=True, refines=True))
     elif not Conic().refusal(problem):
-        # An interior-point method factorises the data of each level some twenty times.
+        # An interior-point method factorises the data of each level about twenty times.
         least = 20.0 * _factorisation(problem)
         candidates.append(Candidate(Conic(), "conic", least, is_direct=True, refines=True))
     if any(penalty.terms.has_operator for penalty in problem.penalties):
@@ -65,10 +65,10 @@ def choose(problem: Problem) -> Portfolio:
 
 
 def _with_operator(problem: Problem, is_exact: bool) -> list[Candidate]:
-    """The candidates where a penalty is one of D x: by a factorisation, by cones, by products.
+    """Return the candidates for a penalty on D x: by factorisation, by cones, by products.
 
-    What nobody needs to prove anything about, because an operator is known by its products alone,
-    is for the primal-dual method; it takes thousands of steps.
+    If an operator is known only by its products, nothing can be proved, and the primal-dual method
+    takes over; it needs thousands of steps.
     """
     n = problem.dimension or 1
     held = HeldProblem.of(problem, n)
@@ -82,17 +82,17 @@ def _with_operator(problem: Problem, is_exact: bool) -> list[Candidate]:
         candidates.append(Candidate(Conic(), "conic", least, is_direct=True, refines=True))
     if not PrimalDual().refusal(problem):
         entries = sum(map(_entries, problem.smooth_parts))
-        least = 10 * FEWEST_STEPS * (STEP + PASSES * entries)  # with a dual variable more
+        least = 10 * FEWEST_STEPS * (STEP + PASSES * entries)  # with an extra dual variable
         candidates.append(Candidate(EndingPrimalDual(), "", least))
     return candidates
 
 
 def problem_in_float64(problem: Problem) -> Problem:
-    """The problem in float64, where the data are in float32 and few; else the problem itself.
+    """Return the problem in float64 if the data are in float32 and few; else the problem itself.
 
-    In float32 little can be proved. Where the data are many, only the proof is in float64; so it is
-    where g's matrices have singular values that are rounding errors of float32, which in float64
-    would count, and change the answer by orders of magnitude.
+    In float32 little can be proved. With large data, only the proof is in float64. The same holds
+    if g's matrices have singular values that are rounding errors of float32: in float64 these would
+    count, and change the answer by orders of magnitude.
     """
     if not problem.is_single or sum(map(_entries, problem.smooth_parts)) > FLOAT64_COPY_LIMIT:
         return problem
@@ -102,7 +102,7 @@ def problem_in_float64(problem: Problem) -> Problem:
 
 
 def _is_clear(matrix: Matrix) -> bool:
-    """Is the rank in float64 beyond doubt in float32 too?  False if that is not known."""
+    """Is the rank in float64 also beyond doubt in float32?  False if unknown."""
     rows, n = matrix.shape
     if min(rows, n) > QUICK_SIDE or rows * n > DENSE_LIMIT or not matrix.is_explicit:
         return False
@@ -115,16 +115,17 @@ def _is_clear(matrix: Matrix) -> bool:
 
 
 def first_order(problem: Problem) -> AdaptiveAGMBiO | BiSG:
-    """The first-order method: the adaptive one; Bi-SG where the penalties have no joint prox."""
+    """Return the first-order method: adaptive, or Bi-SG if the penalties have no joint prox."""
     adaptive, other = AdaptiveAGMBiO(), BiSG()
     return other if adaptive.refusal(problem) and not other.refusal(problem) else adaptive
 
 
 def _is_worth_slices(problem: Problem) -> bool:
-    """Are there so many rows that an epoch of a few rows a step gets far?
+    """Are there enough rows for an epoch of steps on a few rows each to pay off?
 
-    At least 500 slices; a slice has about as many rows as there are columns, unless some rows are
-    much longer than others. What that is exactly takes a data pass: only if there are enough rows.
+    There must be at least 500 slices; a slice has about as many rows as there are columns, unless
+    some rows are much longer than others. The exact number takes a data pass, so we compute it only
+    if there are enough rows.
     """
     n = problem.dimension or 1
     rows = max((matrix.shape[0] for matrix in matrices_of(problem.smooth_parts[1])), default=0)
@@ -137,7 +138,7 @@ def _is_worth_slices(problem: Problem) -> bool:
 
 
 def _sizes(problem: Problem) -> str:
-    """The lower level and its size in words, such as "least squares below, 40 x 100"."""
+    """Describe the lower level and its size, such as "least squares below, 40 x 100"."""
     g = problem.smooth_parts[1]
     words = [part.title or type(part).__name__ for _, part in summands(g.bare)]
     size = ", ".join("{} x {}".format(*matrix.shape) for matrix in matrices_of(g))
@@ -145,15 +146,15 @@ def _sizes(problem: Problem) -> str:
 
 
 def _entries(h: Function) -> int:
-    """How many entries the matrices of h store."""
+    """Return the number of entries that the matrices of h store."""
     return sum(matrix.size for matrix in matrices_of(h))
 
 
 def _factorisation(problem: Problem, n: int = 0) -> float:
-    """The work of one factorisation of the data of each level, as a Meter counts it.
+    """Return the work of factorising the data of each level once, in the units of a Meter.
 
-    By the smaller side of each matrix: its square costs a product for every entry. Where f is a
-    penalty of D x with n variables, D x are variables too, and all is one matrix.
+    It uses the smaller side of each matrix, whose square costs a product for every entry. If f is a
+    penalty on D x with n variables, the D x are variables too, and everything is one matrix.
     """
     matrices = [matrix for h in problem.smooth_parts for matrix in matrices_of(h)]
     rows_above = problem.penalties[0].terms.rows_above(n) if n else None

@@ -1,4 +1,4 @@
-"""What the paper's experiments section claims, and the rule by which each claim is judged."""
+"""The claims of the paper's experiments section, and the rules by which they are judged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tiebreak.experiments.scenes import (
     scenes_of,
 )
 
-SMALLER = 1.01  # "smaller" means by at least one per cent: less is a matter of the machine
+SMALLER = 1.01  # "smaller" means by at least one per cent: less depends on the machine
 CLEARLY = 2.0  # "significantly", "keeps reducing", "inconsistent": at least by this factor
 
 AGM, ACCELERATED = "AGM-BiO", ("AGM-BiO", "R-APM", "PB-APG")
@@ -37,7 +37,7 @@ CUTS = ("cut at y", "cut at x", "cut at z")
 
 
 class Evidence(NamedTuple):
-    """What a claim is judged by."""
+    """The evidence by which a claim is judged."""
 
     scene: Scene
     axis: Axis
@@ -57,12 +57,12 @@ class Claim:
     rule: str
     judge: Judge
     axes: tuple[Axis, ...] = ("iteration",)
-    only: str = ".*"  # a pattern for the names of the instances that it speaks of
-    about_data: bool = True  # on a synthetic twin it cannot be tested
+    only: str = ".*"  # a pattern for the names of the instances concerned
+    about_data: bool = True  # then it cannot be tested on a synthetic twin
 
 
 def _ratio(first: float, second: float) -> float:
-    """first/second; two zeros are equal."""
+    """Return first/second, with 0/0 = 1."""
     if second > 0.0:
         return first / second
     return math.inf if first > 0.0 else 1.0
@@ -75,7 +75,7 @@ def _listed(errors: Mapping[str, float]) -> str:
 def _ahead(
     column: Column, methods: Sequence[str], factor: float = SMALLER, ours: Sequence[str] = (AGM,)
 ) -> Judge:
-    """The errors of ``ours`` (AGM-BiO) are smaller than all others, by a factor."""
+    """Test that the errors of ``ours`` (AGM-BiO) are smaller than all others by a factor."""
 
     def judge(seen: Evidence) -> Finding:
         errors = seen.scene.all_at(methods, column, seen.axis)
@@ -128,7 +128,7 @@ def _gap_grows(seen: Evidence) -> Finding:
 
 
 def _fall(seen: Evidence, method: str, column: Column) -> float:
-    """By which factor an error falls over the last decade of steps."""
+    """Return the factor by which an error decreases over the last decade of steps."""
     scene, axis = seen.scene, seen.axis
     return _ratio(scene.at(method, column, axis, 0.1), scene.at(method, column, axis))
 
@@ -232,7 +232,7 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
             "this regression problem is over-parameterized since the number of features d is "
             "larger than the number of data points in both the training set and validation set",
             "more columns than training rows, by the shape that the paper states; the variant with "
-            "fewer rows is ours, and not what the claim is about",
+            "fewer rows is ours, and the claim is not about it",
             _over_parameterised,
             only="75 %.*",
             about_data=False,
@@ -355,7 +355,7 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
     ),
 }
 
-# The same claims with one thing varied: is it our mistake?  Only the last rows are kept of these.
+# The claims again with one thing varied: is it our mistake?  Only the last rows of these are kept.
 for _name, _keys in (("fig1", ("1.1", "1.2", "1.3")), ("fig2", ("2.1", "2.3"))):
     CLAIMS[f"{_name} checks"] = tuple(
         replace(claim, axes=("iteration",), only=f"{claim.only}.*")
@@ -380,18 +380,18 @@ class Verdict(NamedTuple):
 def verdicts(
     rows: Sequence[Record], experiment: str, facts: Mapping[str, Facts] | None = None
 ) -> list[Verdict]:
-    """Every claim about an experiment, judged by the rows of ``rows.csv`` and nothing else.
+    """Judge every claim about an experiment from the rows of ``rows.csv`` and nothing else.
 
     Args:
-        rows: of a race; those of other experiments are passed over.
+        rows: the rows of a race; those of other experiments are skipped.
         experiment: "fig1", "fig2" or "table1".
-        facts: by instance, what the rows do not say (shapes, dimensions, f*, whether the data are a
+        facts: what the rows do not say, by instance (shapes, dimensions, f*, whether the data are a
             synthetic twin).
 
     Returns:
-        At least one Verdict per claim: one per instance and axis that the claim speaks of. Where
-        rows are missing or not finite it is "not testable here", and a sentence says why. On a
-        synthetic twin a claim about the data is "not testable here" too; the numbers say what the
+        At least one Verdict per claim: one per instance and axis that the claim concerns. If rows
+        are missing or not finite, it is "not testable here", and a sentence says why. On a
+        synthetic twin, a claim about the data is "not testable here" too; the numbers say what the
         twin shows.
     """
     scenes = scenes_of(rows, experiment, facts or {})

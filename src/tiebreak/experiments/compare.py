@@ -1,4 +1,4 @@
-"""Which method reaches which accuracy first, on your own problem: in gradients and in seconds."""
+"""Compare methods on your own problem: gradients and seconds to reach each accuracy."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tiebreak.linalg import checks
 from tiebreak.problem import Problem
 from tiebreak.sets import Ball, Space
 
-POLYHEDRAL = 300  # up to so many variables Exact is quick on every domain
-PENALISED = 1000  # and on R^n with a penalty
+POLYHEDRAL = 300  # up to this many variables, Exact is fast on every domain
+PENALISED = 1000  # and up to this many on R^n with a penalty
 TO_REACH = tuple(10.0**-digits for digits in range(1, 9))  # the accuracies asked for
 
 Contestant = str | Method | tuple[str, Method]
@@ -31,14 +31,14 @@ Contestant = str | Method | tuple[str, Method]
 
 @dataclass(frozen=True)
 class Comparison(Shown):
-    """The outcome of ``compare``; printing it gives the tables.
+    """The result of ``compare``; printing it shows the tables.
 
     Attributes:
         rows: one Record per method and recorded step.
-        answer: f*, g* and x* that the errors are measured against.
+        answer: f*, g* and x*, from which the errors are measured.
         source: where the answer comes from, in words.
         scales: max(|value at x*|, |value at x0|) of both levels; accuracies are relative to them.
-        refused: the methods that refused the problem, with their sentence.
+        refused: the methods that refused the problem, with their reasons.
 
     Examples:
         >>> problem = tb.instance("toy").problem
@@ -55,16 +55,16 @@ class Comparison(Shown):
 
     @property
     def methods(self) -> list[str]:
-        """Who took part, in the order of the start."""
+        """The methods that took part, in starting order."""
         return list(dict.fromkeys(row.method for row in self.rows))
 
     def first(self, method: str, accuracy: float) -> Record | None:
-        """The first row of a method from which on both levels stay within the accuracy."""
+        """Return a method's first row after which both levels stay within the accuracy."""
         mine = (row for row in self.rows if row.method == method)
         return arrival(mine, self.answer.upper, self.scales, accuracy, is_weak=False)
 
     def last(self, method: str) -> Record:
-        """The last row of a method."""
+        """Return the last row of a method."""
         return [row for row in self.rows if row.method == method][-1]
 
     def __str__(self) -> str:
@@ -86,7 +86,7 @@ class Comparison(Shown):
         return [method, f"{row.iteration:,}", f"{row.gradients:,}", f"{row.seconds:.3g}", *shown]
 
     def _arrivals(self, what: str, form: str) -> list[str]:
-        """For every accuracy what each method took to arrive; the best one is marked."""
+        """Return what each method needed for every accuracy, with the best one marked."""
         cells = arrivals(self, what, form, marks=("*", " ", "-"))
         return _table(
             [f"{what} to reach", *(f"{level:.0e}" for level in TO_REACH)],
@@ -94,7 +94,7 @@ class Comparison(Shown):
         )
 
     def plot(self, path: str | Path | None = None) -> Any:
-        """Draw both errors against gradients and against seconds; saved to ``path`` if given.
+        """Draw both errors against gradients and seconds, and save it to ``path`` if given.
 
         Returns the matplotlib figure (needs the extra ``plot``).
         """
@@ -109,9 +109,9 @@ class Comparison(Shown):
 def arrivals(
     race: Comparison, what: str, form: str, marks: tuple[str, str, str]
 ) -> dict[tuple[str, float], str]:
-    """What each method took, "gradients" or "seconds", until both levels stay within each accuracy.
+    """Return the "gradients" or "seconds" until both levels stay within each accuracy.
 
-    ``marks`` go behind the least of them and behind the others; the third one stands for never.
+    ``marks`` follow the smallest and the others; the third stands for "never".
     """
     least, other, never = marks
     cells = {}
@@ -136,19 +136,19 @@ def compare(
     answer: Answer | None = None,
     name: str = "your problem",
 ) -> Comparison:
-    """Race some methods on a problem: same start, oracle calls counted alike, a fair clock.
+    """Race some methods on a problem, with the same start, counted oracle calls and a fair clock.
 
     Args:
         problem: the Problem.
-        methods: names, methods, or pairs of a label and a method; all that take the problem if
-            None (without a penalty P-AGM-BiO is AGM-BiO, and left out). By name a method runs
-            with the parameters that its theory gives.
-        budget: seconds for each of them; the clock stops while errors are measured.
+        methods: names, methods, or (label, method) pairs; if None, all that accept the problem
+            (P-AGM-BiO is left out without a penalty, because it then equals AGM-BiO). A method
+            given by name uses the parameters from its theory.
+        budget: seconds for each method; the clock stops while errors are measured.
         x0: the common start; the origin if None.
-        max_iter: the most steps of each; methods that need a horizon plan for it.
-        answer: f*, g* and x* if you know them; otherwise Exact is asked, and where that cannot
-            answer, g* is the smallest value seen and nothing is said about f*.
-        name: of the problem, for the rows and the picture.
+        max_iter: the maximum number of steps of each method, used as the horizon if needed.
+        answer: f*, g* and x* if you know them; otherwise Exact computes them. If it cannot, g* is
+            the smallest value seen, and f* stays unknown.
+        name: the name of the problem, for the rows and the picture.
 
     Returns:
         A Comparison: ``print`` it, ``.plot()`` it, read its ``.rows``.
@@ -188,7 +188,7 @@ def compare(
 
 
 def reference(problem: Problem) -> tuple[Answer, str]:
-    """f*, g* and x* by direct factorisation (``Exact``), and where they come from in words."""
+    """Return f*, g* and x* by direct factorisation (``Exact``), and their source in words."""
     unknown = Answer(math.nan, math.nan)
     n, domain = problem.dimension or 1, type(problem.domain).__name__
     limit = math.inf if problem.is_smooth else PENALISED
@@ -196,7 +196,7 @@ def reference(problem: Problem) -> tuple[Answer, str]:
         limit = POLYHEDRAL
     if not Exact().refusal(problem) and n > limit:
         size = f"{'' if problem.is_smooth else 'a penalty and '}{n} variables"
-        reason = f"Exact may take minutes on {domain} with {size}, so it was not asked"
+        reason = f"Exact may take minutes on {domain} with {size}, so it was not used"
         return unknown, f"not known: {reason}; g* is the smallest value seen"
     try:
         result = solve(problem, Exact())
@@ -210,7 +210,7 @@ def reference(problem: Problem) -> tuple[Answer, str]:
 def _entrants(
     problem: Problem, methods: Iterable[Contestant] | None
 ) -> tuple[list[Entrant], dict[str, str]]:
-    """Who takes part, and who refuses with which sentence."""
+    """Return the methods that take part, and the reasons of those that refuse."""
     if methods is None:
         left_out = (Exact, PAGMBiO) if problem.is_smooth else (Exact,)
         chosen = [Entrant(m.name, m()) for m in known_methods().values() if m not in left_out]
@@ -231,14 +231,14 @@ def _entrants(
             unused = next(name for name in (label, *numbered) if name not in taken)
             entrants.append(entrant._replace(label=unused))
     if not entrants:
-        raise ValueError(f"compare: no method takes this problem: {'; '.join(refused.values())}")
+        raise ValueError(f"compare: no method accepts this problem: {'; '.join(refused.values())}")
     return entrants, refused
 
 
 def _entrant(problem: Problem, method: Contestant) -> Entrant:
     if isinstance(method, tuple):
         if len(method) != 2 or not isinstance(method[0], str):
-            raise TypeError(f"compare: a pair of a label and a method is needed, got {method!r}")
+            raise TypeError(f"compare: methods need pairs (label, method), got {method!r}")
         label, method = method
         return Entrant(label, find_method(method, problem, "compare"))
     found = find_method(method, problem, "compare")
@@ -246,7 +246,7 @@ def _entrant(problem: Problem, method: Contestant) -> Entrant:
 
 
 def _table(header: list[str], rows: list[list[str]]) -> list[str]:
-    """Lines with columns of equal width, the first flush left."""
+    """Return lines with columns of equal width, the first left-aligned."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     return [
         "  ".join(
@@ -259,11 +259,11 @@ def _table(header: list[str], rows: list[list[str]]) -> list[str]:
 
 RACE = ("iteration", "gradients", "seconds", "upper", "lower", "upper_error", "lower_error")
 
-NEVER = "–"  # in the place of a cost
+NEVER = "–"  # instead of a cost
 
 
 def race_view(race: Comparison) -> View:
-    """For the page and for notebooks."""
+    """Return the view for the page and for notebooks."""
     names = race.methods
     groups = []
     for name in names:
@@ -283,7 +283,7 @@ def race_view(race: Comparison) -> View:
         status="compared",
         tone="good",
         heading=f"{count} on {instance}",
-        sentence=f"Same start, oracle calls counted alike; the answer is {race.source}",
+        sentence=f"Same start for all methods, oracle calls counted; the answer is {race.source}",
         details=str(race),
         cards=[
             Card("f*", number(race.answer.upper), race.source),
@@ -324,7 +324,7 @@ def _ends(race: Comparison) -> Table:
 
 
 def _arrivals(race: Comparison) -> list[Table]:
-    """What each method took until both levels stayed within an accuracy; the best is starred."""
+    """Return what each method needed until both levels stay within an accuracy, best starred."""
     tables = []
     for what, form in (("gradients", ",d"), ("seconds", ".3g")):
         cells = arrivals(race, what, form, marks=(" ★", "", NEVER))

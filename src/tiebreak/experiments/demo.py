@@ -1,4 +1,4 @@
-"""What the library is for, on one screen and in one picture: ``tiebreak demo``.
+"""The purpose of the library on one screen and in one picture: ``tiebreak demo``.
 
 With 495 columns, many models fit 50 tumours perfectly. The next 260 choose among them, and the 259
 that neither level has seen show whether the choice was good.
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 TRAIN, CHOOSE, RADIUS = 50, 260, 10.0
-RANDOM_FITS = 1000  # best fits at random, to show where most of them lie
+RANDOM_FITS = 1000  # number of random best fits, to show where most of them lie
 
 Numbers = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
 class Demo:
-    """The demonstration, solved; printing it gives the screen.
+    """The solved demonstration; printing it gives the screen.
 
     Attributes:
         problem: f over all minimisers of g.
@@ -51,7 +51,7 @@ class Demo:
 
     @property
     def before(self) -> float:
-        """f at what the standard solver returns."""
+        """f at the standard solver's answer."""
         return self.problem.upper.value(self.standard)
 
     def __str__(self) -> str:
@@ -82,9 +82,9 @@ class Demo:
         )
 
     def plot(self, path: str | Path | None = None) -> Any:
-        """f at many best fits, at that of a standard solver and at the best one.
+        """Draw f at many best fits, at that of a standard solver and at the best one.
 
-        Returns the matplotlib figure (needs the extra ``plot``); saved to ``path`` if given.
+        Returns the matplotlib figure (needs the extra ``plot``), saved to ``path`` if given.
         """
         figure = new_figure(9.0, 3.4)
         ax = figure.subplots()
@@ -94,7 +94,7 @@ class Demo:
 
 
 def demo() -> Demo:
-    """Solve the demonstration: the data in the order of their file, no seed to choose."""
+    """Solve the demonstration, with the data in file order and no seed to choose."""
     measured, benign = load("breast cancer")
     features, target = unit_rows(degree_two(measured)), 2.0 * benign - 1.0
     fitted, choosing, judging = np.split(np.arange(target.shape[0]), (TRAIN, TRAIN + CHOOSE))
@@ -115,7 +115,7 @@ def demo() -> Demo:
 
 
 def _best_fits(A: Numbers, shortest: Numbers, rng: np.random.Generator) -> Numbers:
-    """Best fits drawn uniformly from the ball: the shortest one plus a vector of A's null space."""
+    """Draw best fits uniformly from the ball: the shortest plus a vector of A's null space."""
     free = np.linalg.svd(A)[2][A.shape[0] :]
     room = math.sqrt(max(RADIUS**2 - float(shortest @ shortest), 0.0))
     directions = rng.standard_normal((RANDOM_FITS, free.shape[0]))
@@ -128,7 +128,7 @@ def _best_fits(A: Numbers, shortest: Numbers, rng: np.random.Generator) -> Numbe
 
 
 def _draw_ties(ax: Axes, shown: Demo) -> None:
-    """Where the best fits lie by f: most of them, the standard solver's, and the best one."""
+    """Draw where the best fits lie in f: most of them, the standard solver's, the best one."""
     best, before, top = shown.result.upper_value, shown.before, 1.25
     left = max(0.0, 2.0 * best - before)
     heights, edges = np.histogram(shown.drawn, bins=24)
@@ -159,6 +159,6 @@ def _draw_ties(ax: Axes, shown: Demo) -> None:
 
 
 def _rounded_down(value: float) -> str:
-    """Four digits that a bound from below keeps."""
+    """Round down to four digits, so that a lower bound stays one."""
     digits = 3 - math.floor(math.log10(value))
     return f"{math.floor(value * 10**digits) / 10**digits:.{digits}f}"

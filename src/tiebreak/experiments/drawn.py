@@ -1,4 +1,4 @@
-"""Planted problems that are drawn anew, from a seed: nobody can be tuned for them."""
+"""Planted problems drawn from a seed, for which no method can be tuned."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from tiebreak.sets import Ball, Box, Domain, Simplex, Space
 
 
 def drawn(seed: int, number: int) -> Case:
-    """A problem whose size, condition, domain, losses and units are all drawn from the seed."""
+    """Return a problem whose size, condition, domain, losses and units come from the seed."""
     rng = np.random.default_rng([seed, number])
     n = round(10.0 ** rng.uniform(1.3, 2.9))
     rows = max(3, round(n * rng.uniform(0.2, 0.8)))
     condition = 10.0 ** rng.uniform(0.2, 2.0)
     size, unit_f, unit_g = 10.0 ** rng.uniform(-2.0, 2.0, 3)
     domain, x, normal = _domain(rng, n, size)
-    penalty = number == 3  # one of them has a penalty below, and then no domain
+    penalty = number == 3  # one of them has a penalty in g, and then no domain
     if penalty:
         domain, x, normal = Space(), x * (rng.random(n) < 0.3), lambda: np.zeros(n)
         x[0] = size
-    # Lower level: least squares, a penalty perhaps, and a residual.
+    # Lower level: least squares, perhaps a penalty, and a residual.
     weight = 0.1 / size
     s = np.where(x == 0.0, rng.uniform(-0.8, 0.8, n), np.sign(x))
     s *= weight if penalty else 0.0
     nu = normal()
     spread = spectrum(rng, rows, n, condition) / size
     A, b = squares(spread, x, 0.3 * rng.standard_normal(rows) + 0.1 * (spread @ x), -nu - s)
-    # Upper level: least squares, and a logistic loss in one of two.
+    # Upper level: least squares, and a logistic loss in every other one.
     slope = A.T @ rng.standard_normal(rows) - normal()
     above: list[Callable[[], Any]] = []
     rest = slope
@@ -68,7 +68,7 @@ def drawn(seed: int, number: int) -> Case:
 
 
 def _domain(rng: Generator, n: int, size: float) -> tuple[Domain, Vector, Callable[[], Vector]]:
-    """A domain, x* in it (entries of this size), and a way to draw from its normal cone there."""
+    """Return a domain, x* in it (entries of this size), and a sampler of its normal cone there."""
     kind = rng.choice(["Ball", "Box", "Simplex"])
     x = size * rng.uniform(0.1, 1.0, n)
     if kind == "Ball":

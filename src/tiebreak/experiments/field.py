@@ -1,6 +1,6 @@
-"""`tiebreak race`: every method on the same instances, by the same rules; all it finds are rows.
+"""`tiebreak race`: every method on the same instances, by the same rules, recorded as rows.
 
-The page is made from these rows and from nothing else: see `standings`.
+The page is made from these rows only: see `standings`.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ BUILT_IN = (
     *("sparse-logistic-large-ball", "hard", "basis-pursuit", "group-pursuit", "lasso-duplicates"),
 )
 FROM_PAPERS = ("nemirovsky", "squared-hinge", "cg-bio-toy", "duffin")
-UNATTAINED = ("duffin",)  # no first-order method can tell: raced only for false claims
+UNATTAINED = ("duffin",)  # no first-order method can solve it: raced only for false claims
 DRAWN = tuple(f"drawn {i}" for i in range(1, 7))
 Say = Callable[[str], None]
 
 
 class Tuned(NamedTuple):
-    """The one parameter that the second row of a method tunes: five values, times a unit."""
+    """The only parameter tuned in a method's second row: five values, times a unit."""
 
     name: str
     values: tuple[float, ...]
@@ -62,7 +62,7 @@ class Tuned(NamedTuple):
 
 
 def _powers(first: int) -> tuple[float, ...]:
-    """Five powers of ten."""
+    """Return five powers of ten."""
     return tuple(10.0**digits for digits in range(first, first + 5))
 
 
@@ -88,29 +88,29 @@ TUNED = {
 }
 
 RULES = (
-    ("known to all", "L_f, L_g, sigma, the diameter D of Z, the order of growth of g where the "
-     "instance states it, and the number of steps that the budget pays for. Nobody knows f*, g* or "
-     "a modulus."),
+    ("known to all", "L_f, L_g, sigma, the diameter D of Z, the order of growth of g if the "
+     "instance states it, and the number of steps that the budget allows. No method knows f*, g* "
+     "or a modulus."),
     ("start and budget", "The same start for all; a run ends after a number of passes over the "
      "data, never by a clock, so that a second run has the same gradients and passes."),
-    ("costs", "Gradients of f and g together; data passes, in which values count as gradients do; "
-     "seconds, on a clock that stands still while errors are measured."),
+    ("costs", "Gradients of f and g together; data passes, in which values count like gradients; "
+     "seconds, on a clock that stops while errors are measured."),
     ("parameters", "As the theorem says. A second row, \"tuned\", has one parameter chosen among "
-     "five values on three other draws, the same value for all instances; methods without a free "
-     "parameter, or that plan for an accuracy, have none."),
-    ("point", "The one that the theorem speaks of. Other points worth measuring are rows of "
-     "their own, after a colon. f and g are evaluated by us; a point outside of Z does not count."),
+     "five values on three other draws, with one value for all instances; methods without a free "
+     "parameter, or that plan for an accuracy, have no such row."),
+    ("point", "The one in the theorem. Other points worth measuring have their own rows, "
+     "marked by a colon. We evaluate f and g ourselves; a point outside Z does not count."),
     ("accuracy", "Weak: f - f* within eps max(|f*|, |f(x0) - f*|), g - g* within eps (g(x0) - g*). "
-     "Absolute: the same for |f - f*|. A run arrives where both hold from there to its end."),
+     "Absolute: likewise for |f - f*|. A run arrives when both hold from then on to its end."),
     ("answers", "Planted, in closed form, or by exact. exact and conic factorise and take no "
-     "steps; they do not race. Without a penalty P-AGM-BiO is AGM-BiO and does not race."),
-    ("refusals", "A method outside of its assumptions refuses with its own sentence; on Duffin's "
-     "instance, where no method can tell f*, only false claims are counted."),
+     "steps, so they do not race. Without a penalty P-AGM-BiO is AGM-BiO and does not race."),
+    ("refusals", "A method outside its assumptions refuses with its own sentence; on Duffin's "
+     "instance, where no method can find f*, only false claims are counted."),
 )  # fmt: skip
 
 
 class CourseRows(NamedTuple):
-    """Of one instance."""
+    """The rows of one instance."""
 
     course: Course
     rows: list[Record]
@@ -118,7 +118,7 @@ class CourseRows(NamedTuple):
 
 
 def contestants(names: Sequence[str] = ()) -> list[str]:
-    """The methods that race: those asked for, or all that come from a paper and take steps."""
+    """Return the methods to race: those named, or all that come from a paper and take steps."""
     known = known_methods()
     for name in names:
         if name not in known:
@@ -140,12 +140,13 @@ def run_field(
 
     Args:
         out: the folder for rows.csv, instances.csv, refused.csv and race.html.
-        names: of methods, or FILE.py:CLASS.
-        passes: over the data that a run may take.
-        seed: of the six drawn instances.
+        names: names of methods, or FILE.py:CLASS.
+        passes: the number of data passes that a run may take.
+        seed: the seed of the six drawn instances.
         courses: names of instances.
-        workers: processes; each has one thread, so that nobody's products depend on the others.
-        say: is told what is being done.
+        workers: the number of processes; each has one thread, so that products do not depend on the
+            others.
+        say: called with a line about what is being done.
     """
     raced = contestants([from_file(name) for name in names])
     here = {one.name for one in instances()}
@@ -179,7 +180,7 @@ def run_field(
 
 @contextmanager
 def _workers(count: int, files: Sequence[str]) -> Iterator[Callable[..., Iterable[Any]]]:
-    """How to call a function for each tuple of arguments: in processes, or in this one."""
+    """Yield a function that maps over tuples of arguments, in processes or in this one."""
     if count <= 1:
         yield starmap
         return
@@ -191,7 +192,7 @@ def _workers(count: int, files: Sequence[str]) -> Iterator[Callable[..., Iterabl
 
 
 def _load(names: Iterable[str]) -> None:
-    """Methods in files are to be loaded by every process."""
+    """Load methods from files, in every process."""
     for name in names:
         from_file(name)
 
@@ -210,11 +211,11 @@ class Ready(NamedTuple):
 
 @cache
 def ready(name: str, seed: int, passes: int) -> Ready:
-    """The instance of this name with its answer; built once in each process."""
+    """Return the instance of this name with its answer, built once per process."""
     if name in SEEDS or name.startswith("drawn "):
         case = planted(name) if name in SEEDS else drawn(seed, int(name.removeprefix("drawn ")))
         problem, x0, order = case.make(), np.zeros(case.variables), case.order
-        if isinstance(problem.lower, HuberOfRows):  # no more than callables
+        if isinstance(problem.lower, HuberOfRows):  # given only by callables
             problem = case.problem(informed=True)
         answer, source = case.answer, "planted"
     else:
@@ -231,9 +232,9 @@ def ready(name: str, seed: int, passes: int) -> Ready:
 
 
 def _informed(problem: Problem, order: float | None) -> Problem:
-    """The problem with the order of growth, where it is stated, and nothing else of its bound.
+    """Return the problem with its order of growth, if stated, and nothing else of its bound.
 
-    With a bound of 0 on the slope of f no theorem that needs a modulus applies.
+    With a bound of 0 on the slope of f, no theorem that needs a modulus applies.
     """
     if order is None or order <= 1.0 or not problem.is_smooth or problem.error_bound is not None:
         return problem
@@ -241,7 +242,7 @@ def _informed(problem: Problem, order: float | None) -> Problem:
 
 
 def planned(method: Method, problem: Problem, x0: Any, passes: int) -> Method:
-    """The method for as many steps as the passes pay for, by what its first four steps take."""
+    """Plan the method for as many steps as the passes allow, judged by its first four steps."""
     with arrays.quiet():
         run = Run(problem, method.planned(passes), problem.start(x0), certifies=False)
         before = run.counts.passes
@@ -255,7 +256,7 @@ def planned(method: Method, problem: Problem, x0: Any, passes: int) -> Method:
 
 
 def _with_value(method: Method, value: float, problem: Problem) -> Method:
-    """The method with its tuned parameter, in the units of the problem."""
+    """Return the method with its tuned parameter, in the units of the problem."""
     tuned, mine = TUNED[method.name], cast("Any", method)
     L_f, L_g = (h.lipschitz for h in problem.smooth_parts)
     if not (0.0 < L_f < math.inf and 0.0 < L_g < math.inf):
@@ -264,7 +265,7 @@ def _with_value(method: Method, value: float, problem: Problem) -> Method:
 
 
 def _raced(at: Ready, label: str, method: Method) -> tuple[list[Record], str]:
-    """The rows of one run, or the sentence with which the method refused."""
+    """Return the rows of one run, or the reason why the method refused."""
     passes = at.course.passes
     if at.problem.is_smooth and method.name == PAGMBiO.name:
         return [], "without a penalty P-AGM-BiO is AGM-BiO"
@@ -284,7 +285,7 @@ def _raced(at: Ready, label: str, method: Method) -> tuple[list[Record], str]:
 def _run_course(
     name: str, seed: int, names: Sequence[str], values: Sequence[tuple[str, float]], passes: int
 ) -> CourseRows:
-    """All methods on one instance, each with the theorem's parameters and then with the tuned."""
+    """Run all methods on one instance, with the theorem's parameters and with tuned ones."""
     at = ready(name, seed, passes)
     rows: list[Record] = []
     refused: list[Declined] = []
@@ -303,7 +304,7 @@ def _run_course(
 
 
 def _claim(at: Ready, method: Method) -> str:
-    """What a method says of an instance on which only false claims count."""
+    """Return what a method claims about an instance on which only false claims count."""
     try:
         result = solve(at.problem, method, x0=at.x0, max_iter=at.course.passes // 4)
     except (ValueError, TypeError) as error:
@@ -314,12 +315,12 @@ def _claim(at: Ready, method: Method) -> str:
 
 
 def _tune(name: str, seed: int, passes: int) -> float:
-    """The value that arrives most often on three other draws, then with the fewest passes."""
+    """Return the value that arrives most often on three other draws, then in fewest passes."""
     scores = []
     for value in TUNED[name].values:
         met = []
         for number in (1, 2, 3):
-            at = ready(f"drawn {number}", seed + 1_000_003, passes)  # none of the race's
+            at = ready(f"drawn {number}", seed + 1_000_003, passes)  # not used in the race
             method = _with_value(known_methods()[name](), value, at.problem)
             rows = [row for row in _raced(at, name, method)[0] if row.method == name]
             met += [at.course.arrival(rows, target) for target in TARGETS]

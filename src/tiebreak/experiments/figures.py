@@ -1,7 +1,7 @@
-"""The pictures of a race, drawn from its rows and from nothing else.
+"""The pictures of a race, drawn only from its rows.
 
-A method has the same colour, line and marker in every picture; lines and markers tell the methods
-apart where there is no colour.
+A method has the same colour, line and marker in every picture; lines and markers distinguish the
+methods without colour.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ ERRORS: dict[Column, str] = {
     "lower_error": "infeasibility $g(x_k) - g^*$",
     "upper_error": "suboptimality $|f(x_k) - f^*|$",
 }
-STEEPEST = -4.5  # steeper slopes, and errors of zero, are drawn at the rim
-FACES = ("black", "0.75", "white")  # of the measured rates: full, weak, no pull
+STEEPEST = -4.5  # steeper slopes, and errors of zero, are drawn at the edge
+FACES = ("black", "0.75", "white")  # fill colours of the measured rates: full, weak, no pull
 BOTH: tuple[Column, Column] = ("lower_error", "upper_error")
 
 
 class LineStyle(NamedTuple):
-    """How a method is drawn."""
+    """The style in which a method is drawn."""
 
     color: str
     line: Any
@@ -69,7 +69,7 @@ STYLES = {
     "bisec-bio (last iterate)": LineStyle("#7f7f7f", ":", "x", 1.0),
     "agm-bio": LineStyle("black", "-", "*", 2.2),
     "adaptive": LineStyle("#b3372f", (0, (5, 1)), "o", 2.2),
-    "p-agm-bio": LineStyle("black", "-", "*", 2.2),  # its twin with penalties
+    "p-agm-bio": LineStyle("black", "-", "*", 2.2),  # AGM-BiO with penalties
     CUTS[0]: LineStyle("black", "-", "*", 2.2),
     CUTS[1]: LineStyle("#0072b2", "--", "o"),
     CUTS[2]: LineStyle("#d55e00", "-.", "s"),
@@ -78,7 +78,7 @@ OTHERS = [LineStyle(f"C{i}", line, "p") for i, line in enumerate(("-", "--", "-.
 
 
 def style_of(method: str) -> LineStyle:
-    """The style of a method; an unknown one gets one that depends on its name alone."""
+    """Return the style of a method; that of an unknown one depends only on its name."""
     return STYLES.get(method.lower(), OTHERS[sum(map(ord, method)) % len(OTHERS)])
 
 
@@ -86,17 +86,17 @@ def style_of(method: str) -> LineStyle:
 
 
 def figure_1(rows: Sequence[Record], instance: str, title: str, path: Path | None = None) -> Any:
-    """Both errors against time and against iterations, as in the paper's figure 1."""
+    """Draw both errors against time and iterations, as in the paper's figure 1."""
     return _race(rows, "fig1", [instance], ("seconds", "iteration"), title, path)
 
 
 def figure_2(rows: Sequence[Record], axis: Axis, title: str, path: Path | None = None) -> Any:
-    """Both errors for n = 3 and n = 100, as in the paper's figure 2: medians over the starts."""
+    """Draw both errors for n = 3 and n = 100, as in the paper's figure 2, as medians."""
     return _race(rows, "fig2", ["n = 3", "n = 100"], (axis,), title, path)
 
 
 def comparison(rows: Sequence[Record], path: str | Path | None = None) -> Any:
-    """Both errors against gradients and against time, for ``compare``."""
+    """Draw both errors against gradients and time, for ``compare``."""
     names = list(dict.fromkeys(row.instance for row in rows))
     target = None if path is None else Path(path)
     experiment = rows[0].experiment if rows else ""
@@ -104,7 +104,7 @@ def comparison(rows: Sequence[Record], path: str | Path | None = None) -> Any:
 
 
 def ablation(rows: Sequence[Record], title: str, path: Path | None = None) -> Any:
-    """Both errors of AGM-BiO with the cut at y_k, x_k and z_k."""
+    """Draw both errors of AGM-BiO with the cut at y_k, x_k and z_k."""
     names = [name for name in scenes_of(rows, "table1", {}) if name.startswith("ablation")]
     return _race(rows, "table1", names, ("iteration",), title, path)
 
@@ -112,7 +112,7 @@ def ablation(rows: Sequence[Record], title: str, path: Path | None = None) -> An
 def rates(
     rows: Sequence[Record], facts: dict[str, Facts], title: str, path: Path | None = None
 ) -> Any:
-    """Measured rates next to the published ones, row by row of the paper's table 1."""
+    """Draw measured and published rates for each row of the paper's table 1."""
     figure = new_figure(10.0, 5.0)
     axes = figure.subplots(1, 2, sharey=True)
     scenes = scenes_of(rows, "table1", facts)
@@ -170,7 +170,7 @@ def _race(
     title: str,
     path: Path | None,
 ) -> Any:
-    """Infeasibility on the left, suboptimality on the right; a row per instance and axis."""
+    """Draw infeasibility on the left, suboptimality on the right, a row per instance and axis."""
     scenes = scenes_of(rows, experiment, {})
     places = [(scenes[name], axis) for name in names if name in scenes for axis in axes]
     figure = new_figure(10.0, 1.1 + 3.1 * max(len(places), 1))
@@ -191,13 +191,13 @@ def _race(
 
 
 def _draw(ax: Axes, scene: Scene, column: Column, axis: Axis) -> dict[str, Any]:
-    """The curves of all methods; returns a handle for each, for the legend."""
+    """Draw the curves of all methods; return a handle for each, for the legend."""
     handles: dict[str, Any] = {}
     seen = [np.zeros(0)]
     for method in dict.fromkeys(method for run in scene.runs for method in run):
         curves = [_points(run[method], column, axis) for run in scene.runs if method in run]
         curves = [curve for curve in curves if curve[0].size > 1]
-        if not curves:  # a method of one step, such as Exact, has no curve
+        if not curves:  # a single-step method such as Exact has no curve
             continue
         at, middle, low, high = _summary(curves)
         style = style_of(method)
@@ -225,17 +225,17 @@ def _draw(ax: Axes, scene: Scene, column: Column, axis: Axis) -> dict[str, Any]:
 
 
 def _points(rows: Sequence[Record], column: Column, axis: Axis) -> tuple[Numbers, Numbers]:
-    """A curve for log axes; an error of 0, to rounding, leaves the picture below."""
+    """Return a curve for log axes; an error of 0, to rounding, leaves the picture at the bottom."""
     used = [row for row in rows if getattr(row, axis) > 0 and not np.isnan(getattr(row, column))]
     at = np.array([getattr(row, axis) for row in used], dtype=float)
     errors = np.array([getattr(row, column) for row in used], dtype=float)
     values = np.array([getattr(row, column.removesuffix("_error")) for row in used], dtype=float)
-    # An error of 0 is drawn below the picture.
+    # Draw an error of 0 below the picture.
     return at, np.where(errors > TOL.rounding * np.abs(values), errors, 1e-300)
 
 
 def _summary(curves: list[tuple[Numbers, Numbers]]) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-    """One curve as it is; several as their median and the range of the middle four fifths."""
+    """Return one curve unchanged, several as their median and the middle four fifths."""
     if len(curves) == 1:
         at, error = curves[0]
         return at, error, error, error

@@ -1,7 +1,7 @@
 """The races of the paper's two figures, with the parameters of its last appendix.
 
-Besides the paper's own instances there are *checks*: the same race with one thing varied (a step
-size by a decade, the starts, the split of the data), judged by the same claims.
+Besides the paper's own instances there are *checks*: the race repeated with one thing varied (a
+step size by a factor of ten, the starts, the split of the data), judged by the same claims.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Say = Callable[[str], None]
 
 @dataclass
 class Experiment:
-    """What a reproduction has produced so far; the report is made from it."""
+    """The results of a reproduction so far, from which the report is made."""
 
     name: str
     title: str
@@ -66,7 +66,7 @@ class Experiment:
         experiment: str = "",
         tail: float | None = None,
     ) -> list[Record]:
-        """A race whose rows join the others; with ``tail`` only each start and that last part."""
+        """Run a race and add its rows; with ``tail`` only each start and that last part."""
         entrants = list(entrants)
         rows = race(
             problem, entrants, answer,
@@ -88,7 +88,7 @@ class Experiment:
         name: str,
         x0: Any = None,
     ) -> None:
-        """A check: the race ``base`` again with these entrants in the place of their namesakes."""
+        """Run a check: the race ``base`` again, with these entrants replacing their namesakes."""
         entrants = list(entrants)
         varied = {entrant.label for entrant in entrants}
         checks = f"{self.name} checks"
@@ -104,7 +104,7 @@ class Experiment:
 
 
 def _ends(rows: Sequence[Record], tail: float) -> list[Record]:
-    """Of every method the first row and those in the last ``tail`` of the way."""
+    """Return every method's first row and those in the last ``tail`` of the way."""
     last = {row.method: row.iteration for row in rows}
     return [
         row
@@ -114,8 +114,8 @@ def _ends(rows: Sequence[Record], tail: float) -> list[Record]:
 
 
 def _parameters(entrant: Entrant, problem: Problem) -> str:
-    """What the method says about itself, and how it was made."""
-    where = f"; watched at {entrant.words}" if entrant.point is not None else ""
+    """Return the method's own description, and how it was constructed."""
+    where = f"; measured at {entrant.words}" if entrant.point is not None else ""
     return f"{entrant.method.describe(problem)}{where}: `{entrant.method!r}`"
 
 
@@ -123,10 +123,10 @@ def _parameters(entrant: Entrant, problem: Problem) -> str:
 
 
 def regression_entrants(problem: Problem, steps: int) -> list[Entrant]:
-    """The seven methods of figure 1, and CG-BiO with the step sizes of its own theorem.
+    """Return the seven methods of figure 1, and CG-BiO with its theorem's step sizes.
 
-    The paper's step size 1e-4 of R-APM is taken where its condition, at most 1/(L_g + eta L_f),
-    allows it; SEA's lower step likewise is at most 1/L_g.
+    R-APM uses the paper's step size 1e-4 if its condition, at most 1/(L_g + eta L_f), allows it;
+    likewise SEA's lower step is at most 1/L_g.
     """
     L_f, L_g = problem.upper.lipschitz, problem.lower.lipschitz
     eta = 1.0 / (steps + 1)
@@ -143,7 +143,7 @@ def regression_entrants(problem: Problem, steps: int) -> list[Entrant]:
 
 
 def figure_1(data: Path | None, quick: bool, say: Say) -> Experiment:
-    """The paper's regression, a variant with ties, and the checks on both."""
+    """Run the paper's regression, a variant with ties, and the checks on both."""
     steps, fewer, few = QUICK if quick else FULL
     paper = instance("regression", file=data)
     found = Experiment("fig1", f"Figure 1: regression on {paper.label}")
@@ -175,10 +175,10 @@ def figure_1(data: Path | None, quick: bool, say: Say) -> Experiment:
         found.vary([], other.problem, entrants, answer, steps=few, name=name)
     if found.facts["75 % for training"].dimension == 0:
         found.notes.append(
-            "With 75 % for training the lower level has a single minimiser. Nothing is selected "
-            "there: |f - f*| is small wherever g - g* is, so that methods which work on g almost "
-            "alone (R-APM and PB-APG, whose weights of f are 1/(K+1) and 1e-4) come out best at "
-            "both levels. With 25 % there is something to select."
+            "With 75 % for training the lower level has a single minimiser, so there is nothing to "
+            "select: |f - f*| is small wherever g - g* is, and methods that work almost only on g "
+            "(R-APM and PB-APG, whose weights of f are 1/(K+1) and 1e-4) come out best at both "
+            "levels. With 25 % there is something to select."
         )
     return found
 
@@ -201,7 +201,7 @@ def _regression_facts(found: Experiment, name: str, built: Built) -> Answer:
 
 
 def _refusals(problem: Problem, methods: dict[str, Method]) -> dict[str, str]:
-    """The methods that refuse the problem, with their sentences."""
+    """Return the methods that refuse the problem, with their reasons."""
     refusals = {label: method.check(problem) for label, method in methods.items()}
     return {label: refusal.sentence for label, refusal in refusals.items() if refusal}
 
@@ -217,13 +217,13 @@ class BiSGFromOne(BiSG):
 
 
 def inverse_gamma(problem: Problem, steps: int) -> float:
-    """gamma = 1/((2 L_g/L_f) K^(2/3) + 2), Theorem 2 with r = 2."""
+    """Return gamma = 1/((2 L_g/L_f) K^(2/3) + 2), from Theorem 2 with r = 2."""
     ratio = problem.lower.lipschitz / problem.upper.lipschitz
     return float(1.0 / (2.0 * ratio * steps ** (2.0 / 3.0) + 2.0))
 
 
 def inverse_entrants(problem: Problem, steps: int) -> list[Entrant]:
-    """The seven methods of figure 2; Bisec-BiO also watched at its last iterate."""
+    """Return the seven methods of figure 2; Bisec-BiO is also measured at its last iterate."""
     bisection = BisecBiO(eps_f=1e-4, eps_g=1e-4, gradients=100)
     lower_step = min(1e-2, 1.0 / problem.lower.lipschitz)  # at n = 100 equal up to rounding
     return [
@@ -239,7 +239,7 @@ def inverse_entrants(problem: Problem, steps: int) -> list[Entrant]:
 
 
 def figure_2(quick: bool, say: Say, steps: int = 1_000) -> Experiment:
-    """The paper's inverse problem for n = 3 and n = 100 from several starts, and the checks."""
+    """Run the paper's inverse problem for n = 3 and n = 100 from several starts, and checks."""
     seeds = range(3) if quick else range(10)
     found = Experiment("fig2", "Figure 2: linear inverse problem, Q = I, A = 1', b = 1")
     for n in (3, 100):
@@ -272,7 +272,7 @@ def figure_2(quick: bool, say: Say, steps: int = 1_000) -> Experiment:
 
 
 def _exact(found: Experiment, problem: Problem) -> list[Entrant]:
-    """Exact, where it can answer; otherwise a note says why it does not take part."""
+    """Return Exact if it can answer; otherwise a note says why it does not take part."""
     answer, source = reference(problem)
     if math.isnan(answer.upper):
         found.notes.append(f"Exact did not take part: {source}.")
@@ -283,7 +283,7 @@ def _exact(found: Experiment, problem: Problem) -> list[Entrant]:
 def _inverse_checks(
     found: Experiment, built: Built, base: Sequence[Record], steps: int, seed: int
 ) -> None:
-    """The race ``base`` again, with one thing varied at a time."""
+    """Run the race ``base`` again, with one thing varied at a time."""
     problem, n = built.problem, built.variables
     answer = Answer(0.5 / n, 0.0, built.solution)
     gamma = inverse_gamma(problem, steps)
@@ -296,7 +296,7 @@ def _inverse_checks(
         "gamma ten times smaller": Entrant(AGM, AGMBiO(gamma=0.1 * gamma)),
         "levels given, g_k = g*": Entrant(AGM, AGMBiO(gamma=gamma, levels=GivenLevels(0.0))),
         "Bi-SG counted from k = 1": Entrant("Bi-SG", BiSGFromOne(alpha=0.75, c=1.0)),
-        "Bi-SG watched at x_k": outside,
+        "Bi-SG measured at x_k": outside,
     }
     for what, entrant in methods.items():
         name = f"n = {n}, {what}, seed {seed}"
@@ -314,11 +314,11 @@ def _inverse_checks(
 
 
 def _limits(n: int, steps: int) -> str:
-    """Where R-APM, PB-APG and Bi-SG end, by formulas that know no code of ours.
+    """Say where R-APM, PB-APG and Bi-SG end, by formulas independent of our code.
 
     The minimiser of g + eta f is constant, x = 1/(n + eta): g - g* = ½(eta/(n + eta))². A lower
-    step of 1/n makes the entries sum to one, and an upper step shrinks what is orthogonal to
-    (1, ..., 1) by 1 - eta_k.
+    step of 1/n makes the entries sum to one, and an upper step shrinks the part orthogonal to (1,
+    ..., 1) by 1 - eta_k.
     """
     ends = {
         label: (0.5 * (eta / (n + eta)) ** 2, 0.5 / n - 0.5 * n / (n + eta) ** 2)
@@ -328,16 +328,16 @@ def _limits(n: int, steps: int) -> str:
     shrunk = math.prod(1.0 - (k + 1.0) ** -0.75 for k in range(1, steps))
     return (
         f"By formula, n = {n}, limit points: {text}. Bi-SG's lower step 1/L_g = 1/n "
-        "solves g in one step wherever no entry is clipped, for g has one curved direction: "
-        "g - g* = 0. Its upper step shrinks all that is left by 1 - eta_k, to nothing with "
+        "solves g in one step if no entry is clipped, because g has one curved direction: "
+        "g - g* = 0. Its upper step shrinks the rest by 1 - eta_k, to nothing with "
         f"eta_0 = 1 (x* itself after two steps), to {shrunk:.1e} of it in {steps:,} steps if k "
         "counts from 1. So AGM-BiO cannot have the smallest errors with these parameters, "
-        "whoever writes the code, unless Bi-SG is watched at x_k, outside its theorem."
+        "in any implementation, unless Bi-SG is measured at x_k, outside its theorem."
     )
 
 
 def _random_instances(found: Experiment, say: Say, seeds: Iterable[int]) -> None:
-    """Random Q, A, b: the interval that Exact proves around f*, its width as the error."""
+    """Run Exact on random Q, A, b; the width of its proved interval for f* is the error."""
     name = "random Q, A, b"
     say(f"fig2, {name}: Exact")
     for seed in seeds:

@@ -1,4 +1,4 @@
-"""Five planted problems, the same each time: of `tiebreak race`, and of decide.py."""
+"""Five fixed planted problems, for `tiebreak race` and decide.py."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tiebreak.sets import Ball, Box, Monotone, Simplex
 
 
 def ball(rng: Generator, rows: int = 801, columns: int = 730, rank: int = 500) -> Case:
-    """Validation over training loss in an l2 ball; x* on the sphere, the rank deficient."""
+    """Return a rank-deficient validation problem in a ball, with x* on the sphere."""
     A = 100.0 * spectrum(rng, rows, columns, 30.0, rank)
     x = rng.standard_normal(columns) / math.sqrt(columns)
     noise = rng.standard_normal(rows)
@@ -45,7 +45,7 @@ def ball(rng: Generator, rows: int = 801, columns: int = 730, rank: int = 500) -
 
 
 def unique(rng: Generator, rows: int = 300, columns: int = 100, condition: float = 1e3) -> Case:
-    """Ill-conditioned least squares on R^n: a single minimiser, that first-order methods miss."""
+    """Return ill-conditioned least squares on R^n; first-order methods miss its only minimiser."""
     A = spectrum(rng, rows, columns, condition)
     x = 10.0 * rng.standard_normal(columns)
     U = np.linalg.svd(A, full_matrices=False)[0]
@@ -64,7 +64,7 @@ def unique(rng: Generator, rows: int = 300, columns: int = 100, condition: float
 
 
 def simplex(rng: Generator, n: int = 10, rows: int = 3) -> Case:
-    """Ten variables on a simplex, four of them 0 at x*: small enough for any solver."""
+    """Return a problem of ten variables on a simplex, four of them 0 at x*."""
     x = np.zeros(n)
     x[: n - 4] = rng.dirichlet(np.full(n - 4, 3.0))
 
@@ -80,12 +80,12 @@ def simplex(rng: Generator, n: int = 10, rows: int = 3) -> Case:
         return Problem(upper=LeastSquares(B, c), lower=LeastSquares(A, b), domain=Simplex(1.0))
 
     what = f"least squares twice, {n} variables, simplex with 4 of them at 0"
-    ties, order = 6 - rows, 2.0  # one row repeats the sum of the simplex
+    ties, order = 6 - rows, 2.0  # one row repeats the simplex's sum
     return checked("simplex", what, make, x, -nu, slope, ties=ties, order=order, is_structured=True)
 
 
 def sums(rng: Generator, columns: int = 400) -> Case:
-    """Logistic loss plus least squares, of different matrices, on both levels; a box that binds."""
+    """Return logistic loss plus least squares on both levels, with a box that binds."""
     side = rng.choice([-1.0, 0.0, 0.0, 1.0], columns)
     x = np.where(side == 0.0, rng.uniform(-0.8, 0.8, columns), side)
 
@@ -113,9 +113,9 @@ def sums(rng: Generator, columns: int = 400) -> Case:
 
 
 def isotonic(rng: Generator, n: int = 300, rows: int = 120) -> Case:
-    """Robust isotonic regression: Huber's loss as callables below; above the distance from a guess.
+    """Return robust isotonic regression: Huber's loss as callables, f a distance from a guess.
 
-    A tenth of the residuals are outliers, where Huber's loss is flat and allows more minimisers.
+    A tenth of the residuals are outliers, where Huber's loss is linear and allows more minimisers.
     """
     x = np.sort(rng.integers(-20, 21, n)) / 4.0
     steps = (np.eye(n)[:-1] - np.eye(n)[1:])[np.diff(x) == 0.0]
@@ -151,6 +151,6 @@ SEEDS: dict[str, tuple[Callable[[Generator], Case], int]] = {
 
 
 def planted(name: str) -> Case:
-    """The problem of this name."""
+    """Return the problem of this name."""
     make, seed = SEEDS[name]
     return make(np.random.default_rng(seed))

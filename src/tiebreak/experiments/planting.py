@@ -1,14 +1,14 @@
-"""Bilevel problems with a planted answer, checked: the tools of `planted` and of decide.py.
+"""Checked bilevel problems with a planted answer: the tools of `planted` and decide.py.
 
-x* comes first, with margins and slopes of every loss there; then matrices such that the conditions
-hold. With N the normal cone of Z at x*, P the subgradients of the penalty of g there and A the rows
-in whose images g is strictly convex, they are
+We choose x* first, with margins and slopes of every loss there, and then matrices such that the
+optimality conditions hold. With N the normal cone of Z at x*, P the subgradients of g's penalty
+there and A the rows in whose images g is strictly convex, they are
 
     lower level   -grad g1(x*) = s + nu,   s in P, nu in N,
     upper level   -grad f(x*) = A'lambda + c nu + n,   n in N:
 
-another minimiser x of g has A(x - x*) = 0 and <nu, x - x*> = 0, hence f(x) >= f(x*). Each builder
-takes a generator, and `checked` refuses what does not hold to rounding.
+Another minimiser x of g has A(x - x*) = 0 and <nu, x - x*> = 0, hence f(x) >= f(x*). Each builder
+takes a generator, and `checked` rejects conditions that do not hold to rounding.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tiebreak.functions import Function, Smooth, SmoothFunction
 from tiebreak.problem import ErrorBound, Problem
 
 Vector = np.ndarray[Any, Any]
-Matrix = Any  # a NumPy array or a scipy.sparse one
+Matrix = Any  # a NumPy or scipy.sparse array
 Generator = np.random.Generator
 
 
@@ -34,13 +34,13 @@ class Case:
     """A problem with its answer.
 
     Args:
-        name, what: for the table; and what it is, in a line.
-        make: builds the problem anew, so that no method profits from what another found out.
+        name, what: the name in the table, and a description in a line.
+        make: builds the problem from scratch, so that no method profits from another's results.
         answer: f*, g*, x*.
-        callables: which levels (upper, lower) are handed over as plain callables.
-        ties: the dimension of the set of lower minimisers, None where nobody counted.
+        callables: which levels (upper, lower) are given as plain callables.
+        ties: the dimension of the set of lower minimisers, None if unknown.
         order: r of the error bound of g on Z (2: polyhedral, or as in `draws.py`), None: unknown.
-        is_structured: is it of the kind that Exact takes (METHODS.md, section 4)?
+        is_structured: does Exact accept it (METHODS.md, section 4)?
     """
 
     name: str
@@ -58,16 +58,16 @@ class Case:
         return int(self.answer.solution.shape[0])
 
     def problem(self, informed: bool) -> Problem:
-        """The problem as a method gets it; callables with their constants only if ``informed``."""
+        """Return the problem for a method; callables have constants only if ``informed``."""
         plain = self.make()
         levels = zip((plain.upper, plain.lower), self.callables, strict=True)
         upper, lower = (_hidden(h, informed) if hide else h for h, hide in levels)
         return Problem(upper=upper, lower=lower, domain=plain.domain)
 
     def with_order(self, problem: Problem) -> Problem:
-        """The problem with the order of its error bound, where that is known, for Theorem 2.
+        """Return the problem with the order of its error bound, if known, for Theorem 2.
 
-        Its gamma depends on nothing else of the bound: the modulus is surely small enough.
+        Its gamma depends on nothing else of the bound; the modulus is small enough to be valid.
         """
         if self.order is None or not problem.is_smooth:
             return problem
@@ -76,7 +76,7 @@ class Case:
 
 
 def _hidden(h: Function, informed: bool) -> Function:
-    """The same function as two plain callables."""
+    """Return the function as two plain callables."""
     return Smooth(h.value, h.gradient, h.lipschitz if informed else None)
 
 
@@ -102,7 +102,7 @@ class HuberOfRows(SmoothFunction, keyword=""):
 
 
 def spectrum(rng: Generator, rows: int, columns: int, condition: float, rank: int = 0) -> Vector:
-    """A dense matrix with singular values from 1 down to 1/condition, ``rank`` of them."""
+    """Return a dense matrix with ``rank`` singular values from 1 down to 1/condition."""
     rank = rank or min(rows, columns)
     U = np.linalg.qr(rng.standard_normal((rows, rank)))[0]
     V = np.linalg.qr(rng.standard_normal((columns, rank)))[0]
@@ -110,7 +110,7 @@ def spectrum(rng: Generator, rows: int, columns: int, condition: float, rank: in
 
 
 def fitted(A: Vector, x: Vector, image: Vector, dual: Vector, slope: Vector) -> Vector:
-    """The matrix closest to A with A x = image and A'dual = slope; <dual, image> = <slope, x>."""
+    """Return the matrix nearest A with A x = image, A'dual = slope; <dual, image> = <slope, x>."""
     off, miss = image - A @ x, slope - A.T @ dual
     xx, dd = float(x @ x), float(dual @ dual)
     both = np.outer(dual, x) * (float(dual @ off) / (dd * xx))
@@ -118,7 +118,7 @@ def fitted(A: Vector, x: Vector, image: Vector, dual: Vector, slope: Vector) -> 
 
 
 def squares(A: Vector, x: Vector, dual: Vector, slope: Vector) -> tuple[Vector, Vector]:
-    """A matrix near A, and b, such that Ax - b = dual and A'dual = slope."""
+    """Return a matrix near A, and b, such that Ax - b = dual and A'dual = slope."""
     image = A @ x
     image += dual * ((float(slope @ x) - float(dual @ image)) / float(dual @ dual))
     A = fitted(A, x, image, dual, slope)
@@ -134,7 +134,7 @@ def checked(
     above: Vector,
     **more: Any,
 ) -> Case:
-    """The case, if grad g1(x*) and grad f(x*) are ``below`` and ``above`` up to rounding."""
+    """Return the case if grad g1(x*) and grad f(x*) are ``below`` and ``above`` to rounding."""
     problem = make()
     _, smooth = problem.smooth_parts
     pairs = ((problem.upper, problem.upper, above), (problem.lower, smooth, below))

@@ -1,6 +1,6 @@
-"""A fair race: same start, oracle calls counted alike, a clock that stops while measuring.
+"""A fair race: the same start, counted oracle calls, and a clock that stops while measuring.
 
-The rows of a race go to a file, and everything else (pictures, tables, verdicts) is made from them.
+The rows of a race go to a file, from which everything else (pictures, tables, verdicts) is made.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tiebreak.problem import Problem
 
 
 class Answer(NamedTuple):
-    """What the errors are measured against; nan or None where it is not known.
+    """The answer from which errors are measured, with nan or None for what is unknown.
 
     Examples:
         >>> race = tb.compare(tb.instance("toy").problem, ["agm-bio"], max_iter=20)
@@ -31,18 +31,18 @@ class Answer(NamedTuple):
 
     upper: float  # f*
     lower: float  # g*
-    solution: Array | None = None  # x*, where it is unique
+    solution: Array | None = None  # x*, if it is unique
 
 
 def known_answer(built: Built) -> Answer | None:
-    """The answer of a built-in problem, where there is a closed form."""
+    """Return the answer of a built-in problem with a closed form, or None."""
     if built.upper_optimum is None or built.lower_optimum is None:
         return None
     return Answer(built.upper_optimum, built.lower_optimum, built.solution)
 
 
 class RelativeScale(NamedTuple):
-    """What errors are relative to, and what they are measured from."""
+    """The scales of relative errors, and the optima that they are measured from."""
 
     upper: float
     lower: float
@@ -52,14 +52,14 @@ class RelativeScale(NamedTuple):
 
     @classmethod
     def of(cls, problem: Problem, x0: Any, answer: Answer) -> Self:
-        """max(|f*|, |f(x0) - f*|) and g(x0) - g*, or |g*| or 1 where that is nothing."""
+        """Use max(|f*|, |f(x0) - f*|) and g(x0) - g*, or |g*| or 1 if that is 0."""
         x, (f, g, _) = problem.start(x0), answer
         start = problem.upper.value(x), problem.lower.value(x)
         way = start[1] - g
         return cls(max(abs(f), abs(start[0] - f)), way if way > 0.0 else abs(g) or 1.0, f, g, start)
 
     def errors(self, upper_value: float, lower_value: float) -> tuple[float, float]:
-        """|f - f*| and g - g*, relative."""
+        """Return |f - f*| and g - g*, relative to the scales."""
         return abs(upper_value - self.f) / self.upper, (lower_value - self.g) / self.lower
 
     def is_within(self, accuracy: float, upper_value: float, lower_value: float) -> bool:
@@ -72,7 +72,7 @@ class Entrant(NamedTuple):
 
     label: str
     method: Method
-    point: Callable[[Any], Array] | None = None  # of its state: where it is measured, x if None
+    point: Callable[[Any], Array] | None = None  # the point of its state to measure, x if None
     words: str = ""  # that point in words
 
 
@@ -88,9 +88,9 @@ class Record(NamedTuple):
     upper: float  # f(x)
     lower: float  # g(x)
     upper_error: float  # |f(x) - f*|
-    lower_error: float  # g(x) - g*, as it is: rounding may make it negative
+    lower_error: float  # g(x) - g*, which rounding may make negative
     distance: float  # |x - x*|
-    passes: int = 0  # over the data of f and g together; a value costs one as a gradient does
+    passes: int = 0  # data passes of f and g together; a value costs one, like a gradient
 
 
 READERS = (str, str, str, int, int, *[float] * 6, int)  # a cell of rows.csv -> part of a Record
@@ -99,10 +99,10 @@ READERS = (str, str, str, int, int, *[float] * 6, int)  # a cell of rows.csv -> 
 def arrival(
     rows: Iterable[Record], f: float, scales: tuple[float, float], accuracy: float, is_weak: bool
 ) -> Record | None:
-    """The first row from which on both levels stay within the accuracy, to the end of the run.
+    """Return the first row after which both levels stay within the accuracy to the end.
 
-    |f(x) - f*| <= accuracy scale_f, weakly f(x) - f*, and g(x) - g* <= accuracy scale_g: a run that
-    passes through f* by chance has not arrived.
+    |f(x) - f*| <= accuracy scale_f (f(x) - f* if weak), and g(x) - g* <= accuracy scale_g. A run
+    that passes through f* by chance has not arrived.
     """
     found = None
     for row in rows:
@@ -126,21 +126,21 @@ def race(
     every: int = 100,
     grades: bool = False,
 ) -> list[Record]:
-    """Run every method from the same start; the rows of all of them.
+    """Run every method from the same start and return the rows of all of them.
 
     Args:
         problem: what to solve.
-        entrants: who takes part; a method that leaves a horizon open plans for ``steps``.
-        answer: what the errors are measured against.
+        entrants: the methods; one with an open horizon plans for ``steps``.
+        answer: the answer from which errors are measured.
         x0: the common start, the origin if None; projected onto the domain.
-        steps, seconds, passes: where each of them is stopped.
+        steps, seconds, passes: the limits of each method.
         experiment, instance: names for the rows.
-        every: there is a row at the first steps, then at every such part of the way.
-        grades: evaluate f and g at its point instead of taking its word, and likewise at all other
-            points of it that are worth measuring; errors are infinite outside of the domain.
+        every: rows are recorded at the first steps, then at every such share of the way.
+        grades: evaluate f and g ourselves at each method's point and at its other points worth
+            measuring; errors are infinite outside the domain.
 
     Returns:
-        Rows at the first steps and then at every hundredth part of the way; the last step always.
+        Rows at the first steps and then at every hundredth of the way, always with the last step.
     """
     start = problem.start(x0)
     rows: list[Record] = []
@@ -149,7 +149,7 @@ def race(
             raise ValueError(refusal.sentence)
         method = entrant.method.planned(max(steps, 1))
         with arrays.quiet():
-            # Constants such as L_g are found once and kept: nobody pays for the others.
+            # Constants such as L_g are computed once and cached, at nobody's expense.
             method.init(problem, start)
             run = Run(problem, method, start, certifies=False)
             due, going = 0, True
@@ -162,14 +162,14 @@ def race(
                         row = _record(run, problem, answer, experiment, instance, entrant)
                         rows += _graded(run, problem, row, answer) if grades else [row]
                     due = run.iteration + max(1, run.iteration // every)
-                going = going and run.step()  # not finite: its last row was not long ago
+                going = going and run.step()  # if not finite, its last row was not long ago
     return rows
 
 
 def _record(
     run: Run, problem: Problem, answer: Answer, experiment: str, instance: str, entrant: Entrant
 ) -> Record:
-    """The row of this step; ``problem`` counts nothing."""
+    """Return the row of this step; ``problem`` counts nothing."""
     state, counts = run.state, run.counts
     x, upper, lower = state.x, state.upper_value, state.lower_value
     gradients = counts.upper_gradients + counts.lower_gradients
@@ -184,12 +184,12 @@ def _record(
 
 
 def _graded(run: Run, problem: Problem, row: Record, answer: Answer) -> Iterator[Record]:
-    """The row by our own evaluation, and one for each other point that is worth measuring."""
+    """Yield the row by our own evaluation, and one for each other point worth measuring."""
     state = run.state
     for what, x in ({"": state.x} | run.method.points(state)).items():
         upper, lower = problem.upper.value(x), problem.lower.value(x)
         errors = abs(upper - answer.upper), lower - answer.lower
-        if not problem.domain.contains(x, 1e-9 * (1.0 + arrays.norm(x))):  # more than rounding
+        if not problem.domain.contains(x, 1e-9 * (1.0 + arrays.norm(x))):  # by more than rounding
             errors = math.inf, math.inf
         label = f"{row.method}: {what}" if what else row.method
         yield row._replace(
@@ -204,7 +204,7 @@ def _graded(run: Run, problem: Problem, row: Record, answer: Answer) -> Iterator
 def write_rows(
     path: Path, rows: Sequence[Sequence[Any]], fields: Sequence[str] = Record._fields
 ) -> None:
-    """The rows as a table, atomically; numbers with all their digits."""
+    """Write the rows as a table, atomically, with all digits of the numbers."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(fields)
@@ -213,7 +213,7 @@ def write_rows(
 
 
 def read_rows(path: Path) -> list[Record]:
-    """The rows of a table that ``write_rows`` wrote."""
+    """Read the rows of a table that ``write_rows`` wrote."""
     with path.open(newline="") as file:
         table = csv.reader(file)
         header = next(table, [])

@@ -1,4 +1,4 @@
-"""``tiebreak reproduce``: run, write rows.csv, and make pictures and report from that file."""
+"""``tiebreak reproduce``: run, write rows.csv, and make pictures and a report from it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tiebreak.linalg.refusals import missing
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What ``reproduce`` has made."""
+    """What ``reproduce`` has produced."""
 
     verdicts: tuple[Verdict, ...]
     files: tuple[Path, ...]  # rows.csv, the pictures, report.md
@@ -39,15 +39,15 @@ def reproduce(
 
     Args:
         what: "fig1", "fig2" or "table1".
-        out: a folder, made if it is not there: rows.csv, pictures, and last of all report.md.
-        data: wikivital_mathematics.json for fig1; without it a synthetic twin, and all outputs
-            say so.
-        quick: fewer steps (fig1, table1), fewer starts (fig2).
-        say: is told what happens next, a line at a time.
+        out: a folder, created if needed, for rows.csv, pictures, and finally report.md.
+        data: wikivital_mathematics.json for fig1; without it a synthetic twin is used, and all
+            outputs say so.
+        quick: fewer steps (fig1, table1) or fewer starts (fig2).
+        say: called with a line about what happens next.
 
     Returns:
-        The verdicts and the files. Each file is whole or not there; a report.md in the folder
-        belongs to the rows.csv beside it.
+        The verdicts and the files. Each file is written completely or not at all; a report.md
+        belongs to the rows.csv in its folder.
     """
     file = None if data is None else Path(data)
     experiments: dict[str, Callable[[], Experiment]] = {
@@ -68,10 +68,10 @@ def reproduce(
 
 
 def write(found: Experiment, folder: Path, made: str, say: Say) -> Reproduction:
-    """rows.csv first; then pictures and report from what was read back from it."""
+    """Write rows.csv first, then pictures and report from what is read back from it."""
     folder.mkdir(parents=True, exist_ok=True)
     written, text = folder / "rows.csv", folder / "report.md"
-    text.unlink(missing_ok=True)  # an older one does not belong to the new rows
+    text.unlink(missing_ok=True)  # an old report does not belong to the new rows
     write_rows(written, found.rows)
     rows = read_rows(written)
     say("pictures")
@@ -83,14 +83,15 @@ def write(found: Experiment, folder: Path, made: str, say: Say) -> Reproduction:
 
 
 def _pictures(found: Experiment, rows: list[Record], folder: Path) -> list[Path]:
-    """Every picture as .png and .pdf; none without matplotlib."""
+    """Write every picture as .png and .pdf; none without matplotlib."""
     title = found.title
     draw: dict[str, Callable[[Path], object]] = {}
     if found.name == "fig1":
         for name in dict.fromkeys(row.instance for row in rows if row.experiment == "fig1"):
             stem = "fig1" if not draw else "fig1-selection"
             heading = f"{title}\n{name}"
-            draw[stem] = lambda path, n=name, h=heading: figures.figure_1(rows, n, h, path)  # type: ignore[misc]
+            # type: ignore[misc]
+            draw[stem] = lambda path, n=name, h=heading: figures.figure_1(rows, n, h, path)
     elif found.name == "fig2":
         medians = (
             f"{title}\nmedians over random starts, bands: the middle four fifths; "
@@ -115,12 +116,12 @@ def _pictures(found: Experiment, rows: list[Record], folder: Path) -> list[Path]
 
 
 def report(found: Experiment, rows: Sequence[Record], pictures: Sequence[str], made: str) -> str:
-    """The whole text.
+    """Return the whole report.
 
     Args:
         found: instances, parameters and notes of the experiment.
-        rows: as read back from rows.csv.
-        pictures: their file names; where there are none, the text says why.
+        rows: the rows as read back from rows.csv.
+        pictures: their file names; if there are none, the text says why.
         made: the command, and how long it took.
     """
     judged = verdicts(rows, found.name, found.facts)
@@ -129,8 +130,8 @@ def report(found: Experiment, rows: Sequence[Record], pictures: Sequence[str], m
     if any(facts.is_twin for facts in found.facts.values()):
         lines += [
             "**Data: synthetic twin.** The paper's data set was not given (`--data FILE`); a "
-            "made-up one of the same shape and scale takes its place in every number and picture "
-            "below. What the paper says about its data cannot be tested on it.",
+            "synthetic one of the same shape and scale replaces it in every number and picture "
+            "below. Claims of the paper about its data cannot be tested on it.",
             "",
         ]
     counts = Counter(verdict.outcome for verdict in judged)
@@ -157,7 +158,7 @@ def report(found: Experiment, rows: Sequence[Record], pictures: Sequence[str], m
 
 
 def _checks(found: Experiment, rows: Sequence[Record]) -> list[str]:
-    """The same claims with one thing varied, and what a formula says."""
+    """Return the claims judged with one thing varied, and what a formula says."""
     judged = []
     if f"{found.name} checks" in CLAIMS:
         judged = verdicts(rows, f"{found.name} checks", found.facts)
@@ -208,7 +209,7 @@ def _final_tables(scenes: Mapping[str, Scene]) -> list[str]:
 
 
 def _middle(values: Iterable[float]) -> float:
-    """The median of the numbers that are there."""
+    """Return the median of the numbers that are not nan."""
     known = [value for value in values if not math.isnan(value)]
     return median(known) if known else math.nan
 
@@ -231,8 +232,8 @@ def _rate_table(scenes: Mapping[str, Scene]) -> list[str]:
     ]  # fmt: skip
     return [
         "Slopes of log error over log steps (gradients for Bisec-BiO), over the last two decades; "
-        "-inf: the error is zero to rounding, or f <= f*, all along. The pull is how hard the "
-        "slope of f at x* points away from the minimisers of g.",
+        "-inf: the error is zero to rounding, or f <= f*, throughout. The pull is how strongly "
+        "the slope of f at x* points away from the minimisers of g.",
         "",
         *_table(header, cells),
     ]
@@ -252,6 +253,6 @@ def _number(value: float, digits: int) -> str:
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """A table in Markdown, with an empty line after it."""
+    """Return a Markdown table, followed by an empty line."""
     lines = [header, ["---"] * len(header), *rows]
     return ["| " + " | ".join(c.replace("|", "\\|") for c in line) + " |" for line in lines] + [""]

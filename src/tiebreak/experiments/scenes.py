@@ -1,6 +1,6 @@
-"""The rows of a race by instance, what is known of each, and how fast an error falls.
+"""The rows of a race by instance, what is known about each, and how fast errors decrease.
 
-What claims and pictures refer to, and the paper's table 1 with slopes of log-log plots.
+Claims and pictures refer to these, and so does the paper's table 1 with slopes of log-log plots.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tiebreak.algorithms.facts import BOUNDED, ORDER_1, ORDER_2
 from tiebreak.experiments.race import Record
 from tiebreak.linalg.tolerances import TOL
 
-TAIL = 0.1  # the part of the way over which the largest error counts
+TAIL = 0.1  # share of the way at its end, over which the largest error counts
 
 Axis = Literal["iteration", "gradients", "seconds"]
 Column = Literal["upper_error", "lower_error"]
@@ -29,15 +29,15 @@ class Facts(NamedTuple):
     """What is known about an instance besides its rows."""
 
     label: str = ""  # what the data are
-    is_twin: bool = False  # synthetic data in place of the paper's
+    is_twin: bool = False  # synthetic data instead of the paper's
     upper_optimum: float = math.nan  # f* and g*
     lower_optimum: float = math.nan
     source: str = ""  # where they come from
     shape: tuple[int, int] | None = None  # of the training matrix
     dimension: int | None = None  # of the set of lower minimisers
-    order: float | None = None  # of the error bound; inf: there is none; None: not known
+    order: float | None = None  # of the error bound; inf if there is none, None if unknown
     smoothness: tuple[float, float] = (math.nan, math.nan)  # L_f and L_g
-    refusals: Mapping[str, str] = {}  # method -> the sentence with which it refused
+    refusals: Mapping[str, str] = {}  # method -> the reason why it refused
 
 
 class UnknownHere(Exception):
@@ -46,30 +46,30 @@ class UnknownHere(Exception):
 
 @dataclass(frozen=True)
 class Scene:
-    """An instance, or the same instance from several random starts, with all its curves."""
+    """An instance, from one or several random starts, with all its curves."""
 
     name: str
     runs: tuple[Curves, ...]
     facts: Facts = field(default_factory=Facts)
 
     def at(self, method: str, column: Column, axis: Axis, share: float = 1.0) -> float:
-        """The error of a method where the race ends on this axis: the median over the starts.
+        """Return a method's error at the end of the race on this axis, the median over starts.
 
-        The largest one in the last tenth of the way: a run that passes through f* by chance has
-        not arrived. With ``share`` at that part of the way. A method that ended by itself keeps
-        its last point.
+        It is the largest error in the last tenth of the way: a run that passes through f* by chance
+        has not arrived. With ``share``, it is at that share of the way. A method that ended on its
+        own keeps its last point.
         """
         tails = (last_tenth(run, method, axis, share) for run in self.runs)
         return median(max(error_of(row, column) for row in tail) for tail in tails)
 
     def all_at(self, methods: Iterable[str], column: Column, axis: Axis) -> dict[str, float]:
-        """``at`` for some methods, the smallest error first."""
+        """Return ``at`` for some methods, the smallest error first."""
         errors = {method: self.at(method, column, axis) for method in methods}
         return dict(sorted(errors.items(), key=lambda item: item[1]))
 
 
 def error_of(row: Record, column: Column) -> float:
-    """The error in a row, but not less than the rounding of the value that it comes from."""
+    """Return the error in a row, but at least the rounding of the value behind it."""
     error, value = (
         (row.upper_error, row.upper) if column == "upper_error" else (row.lower_error, row.lower)
     )
@@ -79,12 +79,12 @@ def error_of(row: Record, column: Column) -> float:
 
 
 def last_tenth(run: Curves, method: str, axis: Axis, share: float) -> list[Record]:
-    """The rows of a method in the last tenth of ``share`` of the way; the last one always."""
+    """Return a method's rows in the last tenth of ``share`` of the way, at least the last one."""
     if not run.get(method):
         raise UnknownHere(f"there are no rows of {method}")
     last = [rows[-1] for rows in run.values() if rows]
     steps = max(row.iteration for row in last)
-    # The race ends where the first of those that took all steps has taken them.
+    # The race ends when the first method with all steps has taken them.
     limit = share * min(getattr(row, axis) for row in last if row.iteration == steps)
     reached = [row for row in run[method] if getattr(row, axis) <= limit]
     if not reached:
@@ -96,7 +96,7 @@ def last_tenth(run: Curves, method: str, axis: Axis, share: float) -> list[Recor
 def scenes_of(
     rows: Sequence[Record], experiment: str, facts: Mapping[str, Facts]
 ) -> dict[str, Scene]:
-    """An experiment's rows by instance; random starts of one ("..., seed 3") come together."""
+    """Group an experiment's rows by instance, with random starts ("..., seed 3") together."""
     curves: dict[str, dict[str, dict[str, list[Record]]]] = {}
     mine = [row for row in rows if row.experiment == experiment]
     for row in sorted(mine, key=lambda row: row.iteration):
@@ -109,34 +109,34 @@ def scenes_of(
     }
 
 
-BINS_PER_DECADE = 8  # each wide enough to hold a top of an oscillating run
-FEWEST = 3  # points that make a slope
+BINS_PER_DECADE = 8  # each wide enough to contain a peak of an oscillating run
+FEWEST = 3  # minimum number of points for a slope
 DECADES = 2.0  # of iterations, over which a rate is measured
-FITTED = 0.05  # how far a fitted slope may stay behind the published rate
+FITTED = 0.05  # how far a fitted slope may fall short of the published rate
 LOGARITHM = 0.15  # the slope of a factor log k over the same decades, 1/ln(1000)
-# How hard the slope of f at x* pulls away from the minimisers of g, and how such names end.
+# How strongly the slope of f at x* pulls away from the minimisers of g, and the name's suffix.
 PULLS = {1.0: "", 0.1: ", weak pull", 0.0: ", no pull"}
 
 
 def slope(
     iterations: Sequence[float], errors: Sequence[float], decades: float, floor: float = 0.0
 ) -> float:
-    """The slope of log(error) over log(iteration) in the last ``decades``: -p where error ~ k^-p.
+    """Return the slope of log(error) over log(iteration) in the last ``decades``.
 
-    The fit goes through the *largest* error of each eighth of a decade, so that the dips of an
-    oscillating run do not count. Errors of at most ``floor`` (rounding; also negative ones, as
-    f - f* has below f*) are zero: a run that reaches zero and stays there is fitted down to its
-    first zero bin, and -inf is the slope of one that is there all along. NaN for too few points.
+    It is -p if error ~ k^-p. The fit uses the *largest* error of each eighth of a decade, so the
+    dips of an oscillating run do not count. Errors of at most ``floor`` (rounding, or negative as
+    f - f* may be) count as zero: a run that reaches zero and stays there is fitted up to its first
+    zero bin, and one that is zero throughout has slope -inf. Too few points give NaN.
 
     Args:
-        iterations: numbers of iterations, above 0 and rising.
-        errors: as many errors; take absolute values yourself where that is meant.
+        iterations: increasing numbers of iterations above 0.
+        errors: as many errors; take absolute values first if you need them.
         decades: length of the window that ends at the last iteration.
         floor: the size of rounding in the errors.
     """
     k, e = np.asarray(iterations, dtype=np.float64), np.asarray(errors, dtype=np.float64)
     if k.shape != e.shape or k.ndim != 1 or not k.size or not np.all(k > 0.0):
-        raise ValueError("slope: needs as many errors as positive iterations, at least one")
+        raise ValueError("slope: needs at least one positive iteration, and as many errors")
     since_end = np.log10(k[-1] / k)
     bins = np.floor(BINS_PER_DECADE * (decades - since_end) * (1.0 + 1e-12)).astype(int)
     points: list[tuple[float, float]] = []
@@ -158,7 +158,7 @@ def slope(
 
 
 class PublishedRate(NamedTuple):
-    """A row of the paper's table 1: errors fall like (steps)^-rate, by the facts of the method."""
+    """A row of the paper's table 1: errors decrease like (steps)^-rate, by the method's facts."""
 
     label: str
     quote: str
@@ -177,14 +177,14 @@ class PublishedRate(NamedTuple):
         return self._rate("g")
 
     def _rate(self, *errors: str) -> float:
-        """Under the assumption of this row; without any the sets of this table are bounded."""
+        """Return the rate under this row's assumption; by default the sets here are bounded."""
         known = (rate for rate in self.method.rates if rate.error in errors)
         assumed = (self.assuming,) if self.assuming else ("", BOUNDED)
         return next(rate.exponent for rate in known if rate.assuming in assumed)
 
     @property
     def allowed(self) -> float:
-        """How far a slope may stay behind: Õ hides a logarithm."""
+        """How far a slope may fall short: Õ hides a logarithm."""
         return FITTED + (LOGARITHM if "Õ" in self.quote else 0.0)
 
 
@@ -207,7 +207,7 @@ RATES = (
 
 
 def measured_slopes(scene: Scene, row: PublishedRate) -> dict[str, float]:
-    """The slopes over the last two decades: (f - f*)+, g - g* and |f - f*|.
+    """Return the slopes over the last two decades: (f - f*)+, g - g* and |f - f*|.
 
     The published rates bound f - f* from above; the last is given for comparison.
     """

@@ -1,6 +1,6 @@
-"""Who arrives where in a race, and at what cost: tables, profiles, rates, sentences, the page.
+"""Which method arrives in a race, and at what cost: tables, profiles, rates, sentences, page.
 
-All of it is made from the rows of the race. benchmarks/race/recompute.py makes it again.
+All of it is made from the rows of the race; benchmarks/race/recompute.py can make it again.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from tiebreak.experiments.race import Record, arrival
 
 COSTS = ("passes", "gradients", "seconds")
 TARGETS = tuple((kind, eps) for kind in ("weak", "absolute") for eps in (1e-2, 1e-3, 1e-4, 1e-6))
-OURS = ("agm-bio", "p-agm-bio")  # the paper's method: the second one where there are penalties
+OURS = ("agm-bio", "p-agm-bio")  # the paper's method; the second one is for penalties
 NEVER = "–"
 
 
 class Course(NamedTuple):
-    """A row of instances.csv: what the rows of an instance are measured by."""
+    """A row of instances.csv: how the rows of an instance are measured."""
 
     instance: str
     variables: int
@@ -33,19 +33,19 @@ class Course(NamedTuple):
     lower: float
     f: float  # f*
     g: float  # g*
-    order: float  # of the growth of g, where it is stated
-    counts: int  # 0: only false claims are counted
+    order: float  # of the growth of g, if stated
+    counts: int  # 0 if only false claims are counted
     passes: int  # the budget
-    source: str  # of f* and g*
+    source: str  # where f* and g* come from
 
     def arrival(self, rows: Iterable[Record], target: tuple[str, float]) -> Record | None:
-        """Where a run of this instance arrives, by a criterion and an accuracy."""
+        """Return where a run on this instance arrives, by a criterion and an accuracy."""
         scales = (self.upper, self.lower)
         return arrival(rows, self.f, scales, target[1], is_weak=target[0] == "weak")
 
 
 class Declined(NamedTuple):
-    """A row of refused.csv: why a method did not run, or what it said where only claims count."""
+    """A row of refused.csv: why a method did not run, or its claim if only claims count."""
 
     instance: str
     method: str
@@ -53,7 +53,7 @@ class Declined(NamedTuple):
 
 
 def is_official(label: str) -> bool:
-    """With the parameters and at the point of the theorem?"""
+    """Does the label stand for the theorem's parameters and point?"""
     return ":" not in label and "," not in label
 
 
@@ -68,7 +68,7 @@ class Standings:
 
     @cached_property
     def runs(self) -> dict[tuple[str, str], list[Record]]:
-        """By instance and method."""
+        """The rows by instance and method."""
         found: dict[tuple[str, str], list[Record]] = {}
         for row in self.rows:
             found.setdefault((row.instance, row.method), []).append(row)
@@ -76,7 +76,7 @@ class Standings:
 
     @cached_property
     def raced(self) -> list[Course]:
-        """The instances on which somebody may arrive."""
+        """The instances on which a method can arrive."""
         return [course for course in self.courses if course.counts]
 
     @cached_property
@@ -86,7 +86,7 @@ class Standings:
 
     @cached_property
     def arrivals(self) -> dict[tuple[str, float], dict[tuple[str, str], Record]]:
-        """By criterion and accuracy: by instance and method, the row at which it arrived."""
+        """By criterion and accuracy, the row at which each method arrived on each instance."""
         scales = {course.instance: course for course in self.courses}
         return {
             target: {
@@ -99,17 +99,17 @@ class Standings:
 
     @cached_property
     def best(self) -> dict[tuple[tuple[str, float], str, str], float]:
-        """By target, instance and cost: the least of the official rows that arrive there."""
+        """By target, instance and cost, the least cost of the official rows that arrive."""
         found: dict[tuple[tuple[str, float], str, str], float] = {}
         for target, met in self.arrivals.items():
             for (at, method), row in met.items():
                 for what in COSTS if is_official(method) else ():
-                    cost = max(getattr(row, what), 1e-9)  # even at the start
+                    cost = max(getattr(row, what), 1e-9)  # even if it arrives at the start
                     found[target, at, what] = min(found.get((target, at, what), math.inf), cost)
         return found
 
     def ratios(self, target: tuple[str, float], method: str, what: str) -> list[float]:
-        """The costs of a method where it arrives, each over the best; 0 where none is official."""
+        """Return a method's costs relative to the best, on instances where it arrives."""
         mine = [(at, row) for (at, m), row in self.arrivals[target].items() if m == method]
         best = [self.best.get((target, at, what), math.inf) for at, _ in mine]
         return [getattr(row, what) / least for (_, row), least in zip(mine, best, strict=True)]
@@ -117,13 +117,13 @@ class Standings:
     # -- tables -------------------------------------------------------------------------------
 
     def overview(self, what: str) -> Table:
-        """How often each method arrives, and its median cost there over that of the best."""
+        """Return how often each method arrives, and its median cost relative to the best."""
         rows = []
         for method in self.methods:
             cells = []
             for target in TARGETS:
                 found = self.ratios(target, method, what)
-                finite = [ratio for ratio in found if ratio > 0.0]  # somebody official is there
+                finite = [ratio for ratio in found if ratio > 0.0]  # an official row arrives there
                 typical = f" ({median(finite):.3g})" if finite else ""
                 cells.append(f"{len(found)}{typical}")
             rows.append([method, *cells])
@@ -133,7 +133,7 @@ class Standings:
         return Table(f"{words}as a multiple of the best)", ["method", *map(_name, TARGETS)], rows)
 
     def details(self, target: tuple[str, float]) -> Table:
-        """Passes of each method on each instance."""
+        """Return the passes of each method on each instance."""
         found = self.arrivals[target]
         names = [course.instance for course in self.raced]
         rows = []
@@ -149,7 +149,7 @@ class Standings:
         return Table(words, ["method", *names], rows)
 
     def rates(self) -> Table:
-        """Published exponents beside those of the last decade of the runs, the median of all."""
+        """Return published exponents and the median exponents of the runs' last decade."""
         rows, known = [], known_methods()
         for method in self.methods:
             published: dict[tuple[str, str], list[str]] = {}
@@ -164,20 +164,20 @@ class Standings:
                 shown = f"{median(finite):.3g}" if finite else NEVER
                 rows.append([method, error, at, "; ".join(exponents), shown, str(len(finite))])
         words = (
-            "Published rates beside the exponents of the last decade of steps, the median over all "
-            "instances on which it ran (inf: nothing is left of the error)"
+            "Published rates and the exponents of the last decade of steps, the median over all "
+            "instances on which the method ran (inf: nothing is left of the error)"
         )
         return Table(words, ["method", "error", "at", "published", "measured", "instances"], rows)
 
     def exponent(self, course: Course, label: str, error: str) -> float:
-        """p where the error falls like k^-p in the last decade, by the largest of (k/2, k].
+        """Return p if the error decreases like k^-p in the last decade, by the largest of (k/2, k].
 
-        nan where there is no row that early, or none above rounding there; inf where nothing is
+        Return nan if there is no row that early, or none above rounding there; inf if nothing is
         left at the end.
         """
         rows = self.runs[course.instance, label]
         last = rows[-1].iteration
-        floor = 1e-14 * (course.lower if error == "g" else course.upper)  # of rounding
+        floor = 1e-14 * (course.lower if error == "g" else course.upper)  # the level of rounding
 
         def largest(k: float) -> float:
             near = [row for row in rows if k / 2 < row.iteration <= k]
@@ -196,7 +196,7 @@ class Standings:
     # -- sentences ----------------------------------------------------------------------------
 
     def sentences(self) -> list[str]:
-        """What the rows say, and where AGM-BiO is first and where last."""
+        """Return what the rows say, and where AGM-BiO is first and last."""
         officials = [method for method in self.methods if is_official(method)]
         said = [
             f"{len(officials)} methods on {len(self.courses)} instances, "
@@ -217,7 +217,7 @@ class Standings:
         return any(course.instance == name and not course.counts for course in self.courses)
 
     def place(self, target: tuple[str, float]) -> str:
-        """Where AGM-BiO needs the fewest passes, and where the most of those that arrive."""
+        """Say where AGM-BiO needs the fewest passes, and where the most of those that arrive."""
         first, last, arrived = [], [], 0
         for course in self.raced:
             met = self.arrivals[target].items()
@@ -235,9 +235,9 @@ class Standings:
     # -- profiles and the page ----------------------------------------------------------------
 
     def profiles(self) -> tuple[list[Group], list[Panel]]:
-        """Performance profiles (Dolan, Moré 2002) and data profiles (Moré, Wild 2009), in passes.
+        """Return performance (Dolan, Moré 2002) and data profiles (Moré, Wild 2009), in passes.
 
-        Both have the same numbers on their horizontal axis, from 1 to the budget.
+        Both have the same horizontal axis, from 1 to the budget.
         """
         last = max(course.passes for course in self.courses)
         x = 2.0 ** (np.arange(4 * math.ceil(math.log2(last)) + 1) / 4.0)
@@ -269,7 +269,7 @@ class Standings:
             *map(self.details, TARGETS),
             self.rates(),
             Table("Rules", ["rule", "what it says"], self.rules),
-            Table("Refusals, and claims where only these count", ["method", "instance", "why"], [
+            Table("Refusals, and claims if only these count", ["method", "instance", "why"], [
                 [r.method, r.instance, r.why] for r in self.refused
             ]),
         ]  # fmt: skip

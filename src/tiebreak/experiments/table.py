@@ -1,9 +1,9 @@
-"""The paper's table 1: the rate of every method, measured where its assumptions hold.
+"""The paper's table 1: the rate of every method, measured under its assumptions.
 
-Every instance is *planted*: x* is chosen first, then f and g so that it is the answer. Nothing is
-computed, and the slopes are measured against the truth. Every rate is measured where the slope of f
-at x* pulls away from the minimisers of g, so that f - f* comes from below and g - g* is hard; where
-it pulls a tenth as hard; and where it is zero, so that f - f* comes from above.
+Every instance is *planted*: x* is chosen first, then f and g such that x* is the answer. So the
+slopes are measured against the truth. Every rate is measured three times: with the slope of f at x*
+pulling away from the minimisers of g, so that f - f* comes from below and g - g* is hard; with a
+tenth of that pull; and with none, so that f - f* comes from above.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ class Planted(NamedTuple):
 
 
 def chain(n: int) -> Matrix:
-    """The path graph's differences, n rows with the first fixed: the slow direction of Nesterov's.
+    """Return the path graph's differences, n rows, the first fixed: Nesterov's slow example.
 
-    Its smallest singular value falls like 1/n, so that n steps are not enough for anybody.
+    Its smallest singular value decreases like 1/n, so n steps are not enough for any method.
     """
     return np.eye(n) - np.eye(n, k=-1)
 
 
 def order_1(pull: float, n: int = SIZE, sharp: int = 6) -> Planted:
-    """Weak sharpness: g(x) = s + s²/2 with s = x_1 + ... + x_m on the unit box.
+    """Return a weakly sharp problem: g(x) = s + s²/2, s = x_1 + ... + x_m, on the unit box.
 
     The minimisers are x_1 = ... = x_m = 0, and g - g* >= s >= dist: alpha = 1. With
     f(x) = ½|C(x - x*)|² - pull s the slope of f at x* has length pull sqrt(m), at most M = sqrt(m).
@@ -74,10 +74,10 @@ def order_1(pull: float, n: int = SIZE, sharp: int = 6) -> Planted:
 
 
 def order_2(pull: float, n: int = SIZE, rows: int = 6) -> Planted:
-    """Quadratic growth: g(x) = ½|A(x - x*)|² with orthogonal rows, x* inside a ball.
+    """Return quadratic growth: g(x) = ½|A(x - x*)|² with orthogonal rows, x* inside a ball.
 
     The rows have lengths from 1 down to 0.3: alpha = 0.09. f(x) = ½|C(x - x*)|² + 2 pull <A' 1, x>,
-    whose slope at x* is a combination of the rows, so that no other minimiser of g has a smaller f.
+    whose slope at x* is a combination of the rows, so no other minimiser of g has a smaller f.
     """
     rng = np.random.default_rng(0)
     lengths = np.linspace(1.0, 0.3, rows)
@@ -99,15 +99,15 @@ def order_2(pull: float, n: int = SIZE, rows: int = 6) -> Planted:
 
 
 def bounded(pull: float) -> Planted:
-    """The problem of ``order_2`` without a word about its error bound."""
+    """Return the problem of ``order_2`` without its error bound."""
     known = order_2(pull)
     return known._replace(problem=replace(known.problem, error_bound=None))
 
 
 def shortest(pull: float, n: int = SIZE) -> Planted:
-    """f(x) = ½|x - (1 - pull) x*|², whose level sets are balls, over the solutions of A x = A x*.
+    """Return f(x) = ½|x - (1 - pull) x*|², with balls as level sets, over A x = A x*.
 
-    x* = A' w is the shortest of them. A has rows of very different length.
+    x* = A' w is the shortest solution. A has rows of very different lengths.
     """
     rng = np.random.default_rng(1)
     rows = n // 4
@@ -123,9 +123,9 @@ def shortest(pull: float, n: int = SIZE) -> Planted:
 class Trial(NamedTuple):
     """How a row of the table is measured: one run, one per horizon, or one per accuracy."""
 
-    planted: Callable[[float], Planted]  # of the pull
-    method: Callable[[float], Method]  # of a horizon, or of an accuracy
-    ladder: tuple[float, ...] = ()  # horizons above 1, accuracies below; none: a single run
+    planted: Callable[[float], Planted]  # as a function of the pull
+    method: Callable[[float], Method]  # as a function of a horizon or an accuracy
+    ladder: tuple[float, ...] = ()  # horizons above 1, accuracies below; a single run if empty
 
 
 HORIZONS = tuple(float(round(10.0 ** (e / 4.0))) for e in range(8, 17))  # 100 to 10,000
@@ -147,7 +147,7 @@ TRIALS = {
 
 
 def table_1(quick: bool, say: Say, longest: int = 10_000) -> Experiment:
-    """All rows of the table, and the ablation of the cut."""
+    """Run all rows of the table, and the ablation of the cut."""
     found = Experiment("table1", "Table 1: measured rates on planted instances, and the ablation")
     longest = longest // 3 if quick else longest
     for row in RATES:
@@ -161,17 +161,17 @@ def table_1(quick: bool, say: Say, longest: int = 10_000) -> Experiment:
         entrants = [Entrant(label, cut) for label, cut in zip(CUTS, cuts, strict=True)]
         found.run(planted.problem, entrants, planted.answer, x0=x0, steps=longest // 10, name=name)
     found.notes.append(
-        "A slope over two decades is not a bound: O() may hide a constant that lies far above a "
-        "run for as long. With a weak pull AGM-BiO at gamma = 1 stays below Theorem 1's bound on "
-        "g, and almost level; for other methods that miss their rate there we have not compared "
-        "the constants. The size of the ball, the number of variables and the full pull were "
-        "chosen so that the bound of AGM-BiO is at work within two decades: its slope of g - g* "
-        "depends on that choice."
+        "A slope over two decades is not a bound: O() may hide a constant far above the run for "
+        "that long. With a weak pull AGM-BiO at gamma = 1 stays below Theorem 1's bound on g and "
+        "almost level; for other methods that miss their rate there, we have not compared the "
+        "constants. The size of the ball, the number of variables and the full pull were chosen "
+        "so that AGM-BiO's bound matters within two decades: its slope of g - g* depends on that "
+        "choice."
     )
     found.notes.append(
-        "The ablation takes gamma = 1 and exact levels g_k = g*, so that the cut is all that "
-        "differs. That the cut at x_k does no harm on a bounded set is no accident: it makes the "
-        "step on g one of Frank and Wolfe, g(x_{k+1}) - g* <= (1 - w)(g(x_k) - g*) + "
+        "The ablation uses gamma = 1 and exact levels g_k = g*, so that only the cut differs. It "
+        "is no accident that the cut at x_k does no harm on a bounded set: it makes the step on g "
+        "a Frank-Wolfe step, g(x_{k+1}) - g* <= (1 - w)(g(x_k) - g*) + "
         "w² L_g D²/2 with w = a_k/A_{k+1}, hence g(x_k) - g* <= 2 L_g D²/(k+1), which is "
         "Theorem 1's own order. What is lost is the proof of anything faster, and on unbounded "
         "sets of anything at all. In the ball the cut at z_k exceeds that bound."
@@ -180,7 +180,7 @@ def table_1(quick: bool, say: Say, longest: int = 10_000) -> Experiment:
 
 
 def _measure(found: Experiment, label: str, pull: float, trial: Trial, longest: int) -> None:
-    """The rows of one line of the table; of a ladder of runs, the last row of each."""
+    """Add the rows of one line of the table; for a ladder of runs, the last row of each."""
     planted = trial.planted(pull)
     name = label + PULLS[pull]
     found.facts[name] = _facts(planted)
@@ -211,7 +211,7 @@ def _facts(planted: Planted) -> Facts:
 
 
 def _ablations() -> list[tuple[str, Planted, Array]]:
-    """Where the cut is moved: the paper's inverse problem, and least squares in a ball."""
+    """Return the problems of the ablation: the paper's inverse one, and least squares in a ball."""
     built = instance("inverse", n=3)
     assert built.solution is not None
     answer = Answer(1.0 / 6.0, 0.0, built.solution)
@@ -225,7 +225,7 @@ def _ablations() -> list[tuple[str, Planted, Array]]:
 
 
 class State(NamedTuple):
-    """Where a run is."""
+    """The state of a run."""
 
     k: int
     A: float  # sum of the step sizes a_i
@@ -243,13 +243,13 @@ class CutAt(Method):
         z_{k+1} = projection of z_k - a_k grad f(y_k) onto
                   { z in Z : g(p_k) + <grad g(p_k), z - p_k> <= level }
 
-    With the cut at y_k convexity gives g(x_{k+1}) <= (A_k g(x_k) + a_k level)/A_{k+1} plus
+    With the cut at y_k, convexity gives g(x_{k+1}) <= (A_k g(x_k) + a_k level)/A_{k+1} plus
     L_g/2 |x_{k+1} - y_k|², and x_{k+1} - y_k = a_k/A_{k+1} (z_{k+1} - z_k) is short. At x_k the
-    last term has z_{k+1} - x_k in place of z_{k+1} - z_k, at z_k the factor a_k/A_{k+1} is lost.
-    All three cuts contain every minimiser of g, so that f(x_k) - f* stays bounded by O(1/k²).
+    last term has z_{k+1} - x_k instead of z_{k+1} - z_k; at z_k the factor a_k/A_{k+1} is lost.
+    All three cuts contain every minimiser of g, so f(x_k) - f* stays bounded by O(1/k²).
 
     Args:
-        level: g*, exactly: the cut is the only thing that differs.
+        level: exactly g*, so that only the cut differs.
         share: 0 for x_k, 1 for z_k, None for y_k, whose share is a_k/A_{k+1}.
         gamma: a_k = gamma (k+1)/(4 L_f).
     """
@@ -261,20 +261,20 @@ class CutAt(Method):
     name: ClassVar[str] = "cut-at"
 
     def check(self, problem: Problem) -> Refusal | None:
-        """Any problem will do that AGM-BiO can be run on."""
+        """Accept any problem that AGM-BiO can run on."""
 
     def describe(self, problem: Problem) -> str:
-        """Where the cut is taken."""
+        """Say where the cut is."""
         where = {None: "y_k", 0.0: "x_k", 1.0: "z_k"}.get(self.share, f"share {self.share}")
         return f"AGM-BiO with the cut at {where}, gamma = {self.gamma:g}"
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """x_0 = z_0."""
+        """Start with x_0 = z_0."""
         x = problem.domain.project(x0)
         return State(0, 0.0, x, x, problem.upper.value(x), problem.lower.value(x), StepEvidence())
 
     def step(self, problem: Problem, state: State) -> State:
-        """One step; plain products, for nobody waits for an ablation."""
+        """Take one step with plain products; an ablation need not be fast."""
         f, g = problem.upper, problem.lower
         a = theory.step_size(state.k, f.lipschitz / self.gamma)
         A = state.A + a
