@@ -90,8 +90,7 @@ def _pictures(found: Experiment, rows: list[Record], folder: Path) -> list[Path]
         for name in dict.fromkeys(row.instance for row in rows if row.experiment == "fig1"):
             stem = "fig1" if not draw else "fig1-selection"
             heading = f"{title}\n{name}"
-            # type: ignore[misc]
-            draw[stem] = lambda path, n=name, h=heading: figures.figure_1(rows, n, h, path)
+            draw[stem] = lambda path, n=name, h=heading: figures.figure_1(rows, n, h, path)  # type: ignore[misc]
     elif found.name == "fig2":
         medians = (
             f"{title}\nmedians over random starts, bands: the middle four fifths; "
