@@ -70,7 +70,47 @@ class Draw(NamedTuple):
             yield slice(i, i + count), B, y
 
 
-def answered(draw: Draw) -> tuple[Host, float]:
+class Loss(NamedTuple):
+    """The mean loss in the row space, by NumPy alone, from rows that are drawn in every pass."""
+
+    draw: Draw
+
+    def slope(self, z: Host) -> Host:
+        total = np.zeros_like(z)
+        for _, rows, labels in self.draw.parts():
+            total += rows.T @ (tall.sigmoid(rows @ z) - (labels > 0.0))
+        return total / self.draw.rows
+
+    def value(self, z: Host) -> float:
+        losses = (np.sum(np.logaddexp(0.0, -y * (B @ z))) for _, B, y in self.draw.parts())
+        return float(sum(losses)) / self.draw.rows
+
+
+class LossOnDevice(NamedTuple):
+    """The same by PyTorch alone, from all rows in the memory of a device."""
+
+    draw: Draw
+    A: Any
+    y: Any
+
+    def slope(self, z: Host) -> Host:
+        residuals = self._margins(z).sigmoid_() - 0.5 * (self.y + 1.0)
+        return np.asarray(self.draw.V.T @ (self.A.T @ residuals).cpu().numpy() / self.draw.rows)
+
+    def value(self, z: Host) -> float:
+        import torch
+
+        losses = torch.nn.functional.softplus(-self.y * self._margins(z))
+        return float(losses.double().mean())
+
+    def _margins(self, z: Host) -> Any:
+        import torch
+
+        x = torch.asarray(self.draw.V @ z, dtype=self.A.dtype, device=self.A.device)
+        return self.A @ x
+
+
+def answered(draw: Draw, loss: Loss | LossOnDevice) -> tuple[Host, float]:
     """The minimiser of the loss in the row space, and the condition there.
 
     Newton's steps with the second derivative of one part, and the slope of all.
@@ -78,10 +118,7 @@ def answered(draw: Draw) -> tuple[Host, float]:
     _, B, y = next(draw.parts())
     z, H = tall.newton(B, y)
     for _ in range(40):
-        slope = np.zeros_like(z)
-        for _, rows, labels in draw.parts():
-            slope += rows.T @ (tall.sigmoid(rows @ z) - (labels > 0.0))
-        step = np.linalg.solve(H, slope / draw.rows)
+        step = np.linalg.solve(H, loss.slope(z))
         z = z - step
         if np.linalg.norm(step) <= 1e-9 * np.linalg.norm(z):
             break
@@ -91,15 +128,17 @@ def answered(draw: Draw) -> tuple[Host, float]:
 
 def instance(draw: Draw, A: Any, wrap: Callable[[Host], Any]) -> tall.Instance:
     """The problem of these rows, and its answer."""
-    z, kappa = answered(draw)
+    labels = np.concatenate([labels for _, _, labels in draw.parts()]).astype(np.float32)
+    y = wrap(labels)
+    loss = Loss(draw) if isinstance(y, np.ndarray) else LossOnDevice(draw, A, y)
+    z, kappa = answered(draw, loss)
     columns, rank = draw.V.shape
-    y = np.concatenate([labels for _, _, labels in draw.parts()])
     h = np.random.default_rng([draw.seed, 1]).standard_normal(columns).astype(np.float32)
     own = draw.V @ z
     x = own + h - draw.V @ (draw.V.T @ h)
-    g = sum(float(np.sum(np.logaddexp(0.0, -y * (B @ z)))) for _, B, y in draw.parts()) / draw.rows
+    g = loss.value(z)
     f, at_zero = (0.5 * float((point - h) @ (point - h)) for point in (x, np.zeros(columns)))
-    lower = tb.Logistic(A, wrap(y.astype(np.float32)), mean=True)
+    lower = tb.Logistic(A, y, mean=True)
     problem = tb.Problem(upper=tb.SquaredNorm(center=wrap(h)), lower=lower)
     scales = max(abs(f), abs(at_zero - f)), math.log(2.0) - g
     title = f"{draw.rows:,} x {columns:,}, rank {rank}, kappa {kappa:.0f}"
@@ -159,7 +198,7 @@ def measure(one: tall.Instance, given: argparse.Namespace, clock: Callable[[], f
                 print(f"    {name:11s} refused: {refusal}", flush=True)
     if not {"br-svrg", "primal-dual"} <= set(found):
         return 0
-    shares = {name: found[name].seconds / found["primal-dual"].seconds for name in found}
+    shares = {name: found[name].seconds / found["primal-dual"].whole for name in found}
     for name, share in shares.items():
         print(f"{name}: {share:.2f} of primal-dual's seconds")
     asked = 0.4 if given.gib else 0.5

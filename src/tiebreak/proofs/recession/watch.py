@@ -122,6 +122,7 @@ class RecessionWatch:
             return self._still_falls(x)
         if not self._levels:
             return None
+        x = arrays.like(x, self._x0)  # an exact point of float32 data may be in float64
         for name, h in (("lower", self._problem.lower), ("upper", self._problem.upper)):
             level = self._levels.get(name) if is_success else None
             if level is not None and has_minimum_near(level, host(x), host(h.gradient(x))):
