@@ -17,7 +17,7 @@ MEMBERS = {
     "Certificate": "",
     "Comparison": "methods first last plot to_html open",
     "Levels": "names dimension save",
-    "LevelsResult": "message success proved save to_dict to_html open",
+    "LevelsResult": "duals named message success proved save to_dict to_html open",
     "LevelReport": "given_up",
     "LinearModel": "level linear vector",
     "Tradeoff": "plot to_dict",

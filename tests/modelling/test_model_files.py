@@ -244,3 +244,104 @@ def test_wrong_level_files_of_models_get_one_sentence(plan, tmp_path, text, sent
     with pytest.raises(ValueError, match=r"levels.toml: ") as caught:
         read_problem(tmp_path / "levels.toml")
     assert str(caught.value).endswith(sentence)
+
+
+# -- names and duals in reports -------------------------------------------------------------------
+
+
+def three(plan):
+    change = tb.SquaredNorm(center=plan.vector({"coal": 20.0, "out": 3.0}))
+    return tb.Levels(
+        plan.level(), plan.level("CO2"), tb.Level(change, name="change"), domain=plan.domain
+    )
+
+
+def test_reports_have_the_names_of_variables_and_rows(plan, tmp_path):
+    result = tb.solve(three(plan))
+    assert result.named == pytest.approx({"coal": 0, "gas": 45, "wind": 15, "in": 3, "out": 3})
+    # One more unit of demand is a unit of gas; one more of the range is one of wind, for nothing.
+    expected = {"capacity": 0.0, "demand": 20.0, "balance": 0.0, "range": -20.0}
+    assert result.duals["cost"] == pytest.approx(expected)
+    assert result.duals["CO2"]["demand"] == pytest.approx(0.4)
+    assert "gas = 45" in result.details()
+    assert "duals  of cost: demand = 20, range = -20" in result.details()
+    report = result.to_dict()
+    assert report["x"] == result.named
+    assert report["duals"] == result.duals
+    result.to_html("plan.html")
+    page = (tmp_path / "plan.html").read_text()
+    assert all(name in page for name in ("gas", "wind", "demand", "range"))
+    result.save("run.npz")
+    assert tb.load("run.npz").duals == result.duals
+    assert tb.load("run.npz").named == result.named
+
+
+@pytest.mark.parametrize("slack", [0.0, 1.0])
+def test_a_level_with_slack_has_no_duals_of_its_own(plan, slack):
+    levels = tb.Levels(plan.level(slack=slack), plan.level("CO2"), domain=plan.domain)
+    duals = tb.solve(levels).duals
+    assert (duals["cost"] is None) == (slack > 0.0)
+    assert duals["CO2"] is not None
+
+
+def drawn(n, is_quadratic, sense, change=(0, 0, 0.0)):
+    """Three levels on rows of all kinds; ``change``: of one entry of one right-hand side."""
+    rng = np.random.default_rng(n)
+    m, x = n // 3 + 3, 2.0 * rng.random(n)
+    A, A_eq = rng.integers(0, 3, (m, n)) * 1.0, rng.integers(0, 2, (2, n)) * 1.0
+    right = [
+        A @ x + 0.3 * rng.random(m),
+        np.where(rng.random(m) < 0.5, A @ x - 0.5, -9.0),
+        A_eq @ x,
+    ]
+    right[change[0]][change[1]] += change[2]
+    first, last = rng.integers(0, 3, n) * (1.0 if sense == "min" else -1.0), rng.random(n)
+    return tb.Levels(
+        tb.Level(tb.Linear(first), name="first", sense=sense),
+        tb.Linear(rng.standard_normal(n)),
+        tb.SquaredNorm(center=last) if is_quadratic else tb.Linear(last - 0.5),
+        domain=tb.Polyhedron(A, right[0], A_eq, right[2], lower=right[1]) & tb.Box(0.0, 5.0),
+    )
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("n", [8, 210])
+@pytest.mark.parametrize("is_quadratic", [False, True])
+@pytest.mark.parametrize("sense", ["min", "max"])
+def test_duals_are_what_a_right_hand_side_changes(n, is_quadratic, sense):
+    """Every level, by rational arithmetic, HiGHS and cones; a held row moves with its bound."""
+    result = tb.solve(drawn(n, is_quadratic, sense))
+    assert result.success
+    step, checked = 1e-4, 0
+    for row in result.rows[:2] + result.rows[-1:]:
+        i, where = int(row.split()[0]), row.split()[2]
+        both = [
+            [tb.solve(drawn(n, is_quadratic, sense, (side, i, sign * step))) for sign in (1, -1)]
+            for side in ((2,) if where == "A_eq" else (0, 1))
+        ]
+        for name, duals in result.duals.items():
+            if abs(duals[row]) > 1e-6:
+                rates = [
+                    (up.levels[name].value - down.levels[name].value) / (2.0 * step)
+                    for up, down in both
+                ]
+                assert min(abs(rate - duals[row]) for rate in rates) <= 1e-3 * (1 + abs(duals[row]))
+                checked += 1
+    assert checked
+
+
+def test_duals_of_constraints_that_are_not_linear_are_unknown():
+    domain = tb.Polyhedron([[1.0, 1.0]], [1.0]) & tb.Ball(1.0)
+    result = tb.solve(tb.Levels(tb.Linear([1.0, 0.0]), tb.SquaredNorm(), tb.L1(), domain=domain))
+    assert set(result.duals.values()) <= {None}
+    assert result.rows == ()
+
+
+def test_progress_has_a_line_for_each_level(plan, capsys):
+    tb.solve(three(plan), progress=True)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.rpartition(",")[0] for line in lines] == [
+        "level 1 of 3, cost: 1003", "level 2 of 3, CO2: 25", "level 3 of 3, change: 1329.5",
+    ]  # fmt: skip
+    tb.solve(three(plan), "conic", progress=True)
+    assert len(capsys.readouterr().err.splitlines()) == 3

@@ -25,6 +25,7 @@ from tiebreak.conic.chain_solution import (
     ChainSolution,
     LevelSolution,
     SlackRule,
+    Told,
     cut_short,
     word_of,
 )
@@ -66,7 +67,9 @@ MOST_NAMES = 8  # names in a message
 NO_POINT = "no point meets all constraints"
 
 
-def solve_chain(program: ConicProgram, slacks: Sequence[SlackRule | None]) -> ChainSolution:
+def solve_chain(
+    program: ConicProgram, slacks: Sequence[SlackRule | None], told: Told | None = None
+) -> ChainSolution:
     """Solve one level after another; each but the last has a slack, or None."""
     try:
         scaled, units = in_units(program)
@@ -76,9 +79,14 @@ def solve_chain(program: ConicProgram, slacks: Sequence[SlackRule | None]) -> Ch
         None if rule is None else _in_unit(rule, float(unit))
         for rule, unit in zip(slacks, units.values, strict=False)
     ]
-    found = linear_chain(scaled, rules, units.lengths)
+
+    def solved(number: int, best: float) -> None:
+        if told is not None:
+            told(number, float(units.values[number]) * best)
+
+    found = linear_chain(scaled, rules, units.lengths, solved)
     if found is None:
-        found = _Chain(scaled, rules, units.lengths).solve()
+        found = _Chain(scaled, rules, units.lengths).solve(solved)
     following = np.append(units.values[1:], 1.0)
     levels = (
         level.in_unit(float(unit), float(after))
@@ -125,7 +133,7 @@ class _Chain:
         self.previous = np.zeros(program.size)
         self.is_least = False
 
-    def solve(self) -> ChainSolution:
+    def solve(self, solved: Told) -> ChainSolution:
         """All levels."""
         for number, objective in enumerate(self.objectives):
             try:
@@ -136,6 +144,7 @@ class _Chain:
                 return self._end("failed", f"level {number + 1}: {error}")
             if end is not None:
                 return end
+            solved(number, self.found[-1].best)
         with contextlib.suppress(deadline.Over, MemoryError):
             self._give_back()
             self._least_norm()

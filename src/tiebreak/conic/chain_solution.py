@@ -11,6 +11,7 @@ from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.deferred import resolved
 
 SlackRule = Callable[[float, float], float]  # from the best value and the value before this level
+Told = Callable[[int, float], None]  # hears the number and the best value of each solved level
 
 METHOD = "conic, images and faces held"
 LEAST = "all levels leave some directions of x open: x is the point of least norm among them"

@@ -25,6 +25,7 @@ from tiebreak.conic.chain_solution import (
     ChainSolution,
     LevelSolution,
     SlackRule,
+    Told,
     cut_short,
     word_of,
 )
@@ -49,7 +50,7 @@ SOLVER = "HiGHS"
 
 
 def linear_chain(
-    program: ConicProgram, slacks: Sequence[SlackRule | None], lengths: Host
+    program: ConicProgram, slacks: Sequence[SlackRule | None], lengths: Host, solved: Told
 ) -> ChainSolution | None:
     """Solve all levels of a program with sizes of about 1; None if this method does not apply.
 
@@ -66,6 +67,7 @@ def linear_chain(
         try:
             if not chain.level(number):
                 return None
+            solved(number, chain.found[-1].best)
         except deadline.Over as over:
             z = np.zeros(program.size) if chain.z is None else chain.z
             return ChainSolution(z, chain.valued(z), *cut_short(over, number))

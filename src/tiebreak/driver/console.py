@@ -14,6 +14,7 @@ from typing import Protocol, runtime_checkable
 from tiebreak.display.progress import Screen, screen_for
 from tiebreak.driver.trace import Row
 from tiebreak.functions import matrices_of
+from tiebreak.levels import ConicLevels, Levels
 from tiebreak.linalg import RowBlocks, checks
 from tiebreak.linalg.deadline import Limit
 from tiebreak.linalg.matrices.repeated import Repeated
@@ -52,6 +53,23 @@ class Reporter(Protocol):
 
 
 Progress = bool | Reporter | Callable[[Row], object]
+
+
+class LevelLines:
+    """Progress for a chain: a line for each level as it is solved."""
+
+    def __init__(self, levels: Levels | ConicLevels, began: float) -> None:
+        signs = (
+            (level.sign for level in levels.levels) if isinstance(levels, Levels) else levels.signs
+        )
+        self._levels, self._began = list(zip(levels.names, signs, strict=True)), began
+
+    def __call__(self, number: int, best: float) -> None:
+        """Say that the level of this number is solved, and what its least value is."""
+        (name, sign), count = self._levels[number], len(self._levels)
+        seconds, screen = time.perf_counter() - self._began, screen_for(True)
+        screen.text(f"level {number + 1} of {count}, {name}: {sign * best:.9g}, {seconds:.1f} s")
+        screen.close()  # each line stays
 
 
 class LiveLine:

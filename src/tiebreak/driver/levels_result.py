@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -132,6 +133,7 @@ def lower_interval(result: Result) -> tuple[Interval, str, str]:
     return (low, value), "estimated", "inside"
 
 
+@deferring("multipliers")
 @dataclass(repr=False, eq=False)
 class LevelsResult(Outcome, Shown):
     """The answer of ``solve`` for `Levels`; printing it shows one row per level.
@@ -146,6 +148,11 @@ class LevelsResult(Outcome, Shown):
         direction: a direction along which a level has no minimum, or None.
         assumed: what the bounds rely on without having checked it, in sentences.
         note: how x was chosen if the levels leave something open.
+
+        variables: the names of the variables, None if they have none.
+        rows: the names of the domain's rows, see `Polyhedron`.
+        multipliers: one line for each level, one column for each row, nan where unknown; see
+            `duals`.
 
     Examples:
         >>> cost = tb.Level(tb.Linear([1, 2]), name="cost", slack=0.1)
@@ -166,6 +173,9 @@ class LevelsResult(Outcome, Shown):
     direction: Array | None = field(default=None, repr=False)
     assumed: tuple[str, ...] = ()
     note: str = ""
+    variables: tuple[str, ...] | None = None
+    rows: tuple[str, ...] = ()
+    multipliers: Array | None = field(default=None, repr=False)
 
     @property
     def message(self) -> str:
@@ -187,11 +197,41 @@ class LevelsResult(Outcome, Shown):
             lines += _wrapped(f"  {label:<6} ", text)
         return "\n".join(lines)
 
+    @property
+    def duals(self) -> dict[str, dict[str, float] | None]:
+        """By level, how fast its best value changes as the right-hand side of each row grows.
+
+        The levels before it stay optimal, or at the numbers of their slacks. None if unknown: for a
+        level with slack, and if the domain has constraints that are not linear. If several answers
+        are possible, as at a degenerate vertex, it is one of them.
+        """
+        found = self.multipliers
+        lines = [None] * len(self.levels) if found is None else found.tolist()
+        return {
+            name: None
+            if line is None or any(map(math.isnan, line))
+            else dict(zip(self.rows, line, strict=True))
+            for name, line in zip(self.levels, lines, strict=True)
+        }
+
+    @property
+    def named(self) -> dict[str, float]:
+        """The entries of x by the names of the variables; empty if they have none."""
+        return dict(zip(self.variables or (), arrays.to_numpy(self.x).tolist(), strict=False))
+
     def details(self) -> str:
         """Return the full report: the `Result`'s if there is one, else this and the method."""
         if self.result is not None:
-            return self.result.details()
-        return "\n".join([str(self), *_wrapped("  method ", self.method)])
+            return "\n".join([self.result.details(), *self._named_lines()])
+        return "\n".join([str(self), *self._named_lines(), *_wrapped("  method ", self.method)])
+
+    def _named_lines(self) -> list[str]:
+        """The largest entries of x, and of the duals of each level, by name."""
+        lines = _wrapped("  x      ", _largest(self.named)) if self.named else []
+        for name, duals in self.duals.items() if self.rows else ():
+            said = "unknown" if duals is None else _largest(duals)
+            lines += _wrapped("  duals  ", f"of {name}: {said}")
+        return lines
 
     def _view(self) -> View:
         from tiebreak.driver.result_views import levels_view
@@ -265,6 +305,8 @@ class LevelsResult(Outcome, Shown):
             "method": self.method,
             "skipped": list(self.skipped),
             "assumed": list(self.assumed),
+            **({"x": self.named} if self.variables else {}),
+            **({"duals": self.duals} if self.rows else {}),
             "levels": {
                 name: {
                     "best": [number_or_none(end) for end in level.best],
@@ -293,6 +335,14 @@ class LevelsResult(Outcome, Shown):
 
 def _and(names: list[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
+def _largest(numbers: Mapping[Any, float]) -> str:
+    """The largest numbers by name, as far as a few lines hold them."""
+    ordered = sorted(numbers.items(), key=lambda item: -abs(item[1]))
+    shown = [f"{name} = {value:.6g}" for name, value in ordered[:12] if value]  # some lines
+    others = sum(1 for value in numbers.values() if value) - len(shown)
+    return ", ".join([*shown, *[f"{others} more"] * bool(others)]) or "all 0"
 
 
 def _wrapped(start: str, text: str) -> list[str]:

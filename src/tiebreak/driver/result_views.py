@@ -185,6 +185,19 @@ def _run_group(result: Result) -> Group:
 # -- levels ---------------------------------------------------------------------------------------
 
 
+def _duals_table(result: LevelsResult) -> Table:
+    """How fast the levels change with the right-hand sides, of the rows that matter most."""
+    known = {name: duals for name, duals in result.duals.items() if duals is not None}
+    sizes = {row: max(abs(duals[row]) for duals in known.values()) for row in result.rows if known}
+    rows = sorted((row for row in sizes if sizes[row]), key=lambda row: -sizes[row])
+    cells = [
+        [row, *(number(known[name][row]) if name in known else "unknown" for name in result.levels)]
+        for row in rows[:MOST_ENTRIES]
+    ]
+    caption = "Duals: change of each level's best value per unit of a row's right-hand side"
+    return Table(caption, ["row", *result.levels], cells)
+
+
 def levels_view(result: LevelsResult) -> View:
     cells = [(*HEADER[:-1], "bounds"), *(level.row() for level in result.levels.values())]
     used = [column for column in zip(*cells, strict=True) if any(column[1:])]
@@ -202,7 +215,11 @@ def levels_view(result: LevelsResult) -> View:
         sentence=result.message,
         details=f"{result}\n\n{run.details}".rstrip(),
         assumed=[*dict.fromkeys([*result.assumed, *run.assumed])],
-        tables=[table, _x_table(result.x, None) if result.result is None else run.tables[1]],
+        tables=[
+            table,
+            *([_duals_table(result)] if result.rows else []),
+            _x_table(result.x, result.variables) if result.result is None else run.tables[1],
+        ],
         report=result.to_dict(),
     )
 

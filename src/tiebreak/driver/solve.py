@@ -18,7 +18,7 @@ from tiebreak.conic.chain import NO_POINT, solve_chain
 from tiebreak.conic.representation import compile_levels
 from tiebreak.driver.advice import after_nonfinite, contradiction, what_next
 from tiebreak.driver.checkpoint import Store
-from tiebreak.driver.console import LiveLine, Progress, stopping_on_ctrl_c
+from tiebreak.driver.console import LevelLines, LiveLine, Progress, stopping_on_ctrl_c
 from tiebreak.driver.glossary import with_glossary
 from tiebreak.driver.input_checks import (
     check_functions,
@@ -30,6 +30,7 @@ from tiebreak.driver.input_checks import (
 from tiebreak.driver.levels_result import LevelsResult
 from tiebreak.driver.registry import find_method
 from tiebreak.driver.result import Result, promises
+from tiebreak.driver.row_duals import name_all
 from tiebreak.driver.run import NOTHING, Counts, Intermediate, Run, Saved
 from tiebreak.driver.solve_levels import (
     CompiledLevels,
@@ -149,6 +150,7 @@ def solve(
             values, both proved gaps, time); raising StopIteration stops the run.
         progress: show progress live on standard error or below a notebook cell, with the current
             pass if rows are streamed; or your own function, or object with update(row) and close().
+            For three or more levels, True shows a line for each level as it is solved.
         checkpoint: a .npz file. The run is saved there from time to time; a later call with the
             same problem, method and x0 resumes it, with the step sizes that were planned at first.
             If the file cannot be written, a RuntimeWarning says so and the run continues.
@@ -257,17 +259,19 @@ def _solve_levels(
                     levels, math.nan, min(tolerances("rtol", rtol)), max_time, began,
                     lambda: CompiledLevels(levels, x0),
                 )  # fmt: skip
-        return of_problem(levels, result) if exact is None else exact
+        return name_all(of_problem(levels, result) if exact is None else exact, levels)
     for name, default in inspect.signature(solve).parameters.items():
         if name == "max_iter" or (name == "progress" and options[name] is True):
-            continue  # harmless: there are no steps to count or to show
+            continue  # there are no steps to count; progress shows the levels
         if name in options and options[name] != default.default:
             raise ValueError(
                 f"solve: {name} does not apply to three or more levels or to slacks, "
                 f"got {options[name]!r}"
             )
     check_limits("solve", options["max_iter"], max_time)
-    return solve_chained(levels, method, x0, min(tolerances("rtol", rtol)), max_time, began)
+    told = LevelLines(levels, began) if options["progress"] is True else None
+    found = solve_chained(levels, method, x0, min(tolerances("rtol", rtol)), max_time, began, told)
+    return name_all(found, levels) if isinstance(levels, Levels) else found
 
 
 def _without_end(fall: NoMinimum, problem: Problem) -> Ended:

@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 
 from tiebreak.conic.chain import solve_chain
-from tiebreak.conic.chain_solution import LEAST, METHOD, ChainSolution, LevelSolution, cut_short
+from tiebreak.conic.chain_solution import (
+    LEAST,
+    METHOD,
+    ChainSolution,
+    LevelSolution,
+    Told,
+    cut_short,
+)
 from tiebreak.conic.method import NOT_SURE, WHY, ConicFindings
 from tiebreak.conic.program import ConicProgram, Objective
 from tiebreak.conic.representation import compile_levels
@@ -95,6 +102,7 @@ def solve_chained(
     rtol: float,
     max_time: float | None,
     began: float,
+    told: Told | None = None,
 ) -> LevelsResult:
     """Solve one conic program after another."""
     if method not in CHAINED:
@@ -107,12 +115,14 @@ def solve_chained(
             levels = CompiledLevels(given, x0) if isinstance(given, Levels) else given
             program = levels.program()
         if method == "auto" and isinstance(given, Levels):
-            exact = proved_exactly(given, levels.before, rtol, max_time, began, lambda: levels)
+            exact = proved_exactly(
+                given, levels.before, rtol, max_time, began, lambda: levels, told
+            )
             if exact is not None:
                 return exact
     except deadline.Over as over:
         return _out_of_time(given, x0, over, time.perf_counter() - began)
-    found = chain(program, levels.rules, levels.before, max_time, began)
+    found = chain(program, levels.rules, levels.before, max_time, began, told)
     result = report(found, levels, rtol, time.perf_counter() - began)
     if result.success:
         levels.assign(found.z)
@@ -126,10 +136,11 @@ def proved_exactly(
     max_time: float | None,
     began: float,
     compiled: Callable[[], ConicLevels],
+    told: Told | None = None,
 ) -> LevelsResult | None:
     """Solve in rational arithmetic, exactly; return None if that does not succeed."""
     with deadline.limited(max_time, began) as limit, stopping_on_ctrl_c(limit), arrays.quiet():
-        found = solve_exactly(levels, before)
+        found = solve_exactly(levels, before, told)
     if found is None:
         return None
     result = report(found, compiled(), rtol, time.perf_counter() - began)
@@ -161,6 +172,7 @@ def chain(
     before: float,
     max_time: float | None,
     began: float,
+    told: Told | None = None,
 ) -> ChainSolution:
     """Solve the program with these slacks; ``before`` is the first level's value at x0."""
     slacks: list[Callable[[float, float], float] | None] = [
@@ -170,7 +182,7 @@ def chain(
     if not first.is_none:
         slacks[0] = lambda best, _: first(best, before)
     with deadline.limited(max_time, began) as limit, stopping_on_ctrl_c(limit), arrays.quiet():
-        return solve_chain(program, slacks)
+        return solve_chain(program, slacks, told)
 
 
 def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: float) -> LevelsResult:

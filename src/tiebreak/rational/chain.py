@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.conic.chain_solution import ChainSolution, LevelSolution
+from tiebreak.conic.chain_solution import ChainSolution, LevelSolution, Told
 from tiebreak.conic.program import Objective
 from tiebreak.levels import Levels
 from tiebreak.linalg import deadline
@@ -45,7 +45,9 @@ class ChainProof(NamedTuple):
     is_least: bool
 
 
-def certificate(levels: Levels, before: float = math.nan) -> ChainProof | None:
+def certificate(
+    levels: Levels, before: float = math.nan, told: Told | None = None
+) -> ChainProof | None:
     """Solve and prove the levels; None if exact arithmetic does not finish in time.
 
     ``before``: the value of the first level at the start, for a slack that is a share of its gain.
@@ -58,7 +60,7 @@ def certificate(levels: Levels, before: float = math.nan) -> ChainProof | None:
     try:
         with deadline.half(), deadline.metered(work) as meter:
             stored = _Levels(levels)
-            found = stored.solve(before)
+            found = stored.solve(before, told)
             if stored.has_doubt:
                 meter.allowed = min(work, meter.spent + work / 8.0)  # a few seconds, no more
                 meant = _Levels(levels, is_tied=True).solve(before)
@@ -71,9 +73,9 @@ def certificate(levels: Levels, before: float = math.nan) -> ChainProof | None:
         return None
 
 
-def solve_exactly(levels: Levels, before: float) -> ChainSolution | None:
+def solve_exactly(levels: Levels, before: float, told: Told | None = None) -> ChainSolution | None:
     """The certificate as the solution of a chain; x is rounded once."""
-    found = certificate(levels, before)
+    found = certificate(levels, before, told)
     if found is None:
         return None
     x = np.array([float(v) for v in found.x])
@@ -96,10 +98,12 @@ class _Levels:
         self.found: list[LevelSolution] = []
         self.is_tied, self.has_doubt = is_tied, False
 
-    def solve(self, before: float) -> ChainProof:
+    def solve(self, before: float, told: Told | None = None) -> ChainProof:
         """Solve all levels, then choose by least norm among what they leave open."""
         for number, rule in enumerate(self.rules):
             self._level(number, rule, before)
+            if told is not None:
+                told(number, self.found[-1].best)
         assert self.x is not None
         n = self.Z.n
         for number, level in enumerate(self.found):

@@ -128,6 +128,14 @@ class Set(FromData, is_open=True):
         assert rows is not None
         return None, rows
 
+    def row_duals(self, below: Host, equal: Host) -> dict[str, float]:
+        """By the names of its rows, how fast a minimum rises with their right-hand sides.
+
+        ``below`` and ``equal`` are multipliers of its linear rows: slope + A'below + A_eq'equal = 0
+        and below >= 0. Empty for a set without rows of the user's.
+        """
+        return {}
+
     def necessary_rows(self, n: int) -> LinearRows | None:
         """Linear constraints that hold for all points of the set; None if none are known."""
         return self.linear_rows(n)

@@ -137,10 +137,6 @@ class Polyhedron(Constraints):
         return names[self.origins[0]], names[self.origins[1]]
 
     def row_duals(self, below: Host, equal: Host) -> dict[str, float]:
-        """How fast a minimum rises with the right-hand sides, by row name.
-
-        ``below`` and ``equal`` are multipliers: slope + A'below + A_eq'equal = 0, below >= 0.
-        """
         found = np.zeros(len(self.row_names))
         np.add.at(found, self.origins[0], -self.signs * below)
         np.add.at(found, self.origins[1], -equal)

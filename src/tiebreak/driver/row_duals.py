@@ -1,0 +1,74 @@
+"""The names of variables and rows in the result of levels, and the duals of the rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tiebreak.conic.duals import row_multipliers
+from tiebreak.conic.representation import compile_levels
+from tiebreak.driver.levels_result import LevelReport, LevelsResult
+from tiebreak.levels import Levels
+from tiebreak.linalg import Refusal, to_numpy
+from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.deferred import Deferred
+from tiebreak.linalg.tolerances import TOL
+from tiebreak.sets import described
+
+
+def name_all(result: LevelsResult, levels: Levels) -> LevelsResult:
+    """The result with the names of its variables and rows; duals are found when asked for."""
+    names, domain = levels.variables, described(levels.domain)
+    result.variables = None if names is None else tuple(map(str, names))
+    assert levels.dimension is not None
+    if domain.is_linear:
+        parts = [(part, part.linear_rows(levels.dimension)) for part in domain.parts]
+        ends = [
+            (part, np.zeros(len(rows.b)), np.zeros(len(rows.b_eq))) for part, rows in parts if rows
+        ]
+        result.rows = tuple(name for part, *zeros in ends for name in part.row_duals(*zeros))
+    if result.rows and result.success:
+        result.multipliers = Deferred(lambda: _multipliers(result, levels))
+    return result
+
+
+def _multipliers(result: LevelsResult, levels: Levels) -> Host | None:
+    """One line for each level, nan where unknown; None if it is so for all of them."""
+    x, objectives = to_numpy(result.x), [level.minimised for level in levels.levels]
+    try:
+        program = compile_levels(objectives, levels.domain, len(x))
+    except Refusal:
+        return None
+    if program.size > len(x):  # auxiliary variables, which nobody has kept
+        return None
+    found = row_multipliers(program, x, [_is_cut(report) for report in result.levels.values()])
+    if found is None:
+        return None
+    lines = np.full((len(found), len(result.rows)), np.nan)
+    for line, y, level in zip(lines, found, levels.levels, strict=True):
+        if y is not None:
+            line[:] = level.sign * _by_row(y, levels, len(x))
+    return lines
+
+
+def _is_cut(report: LevelReport) -> bool | None:
+    """None without slack; otherwise, was all of it used?"""
+    if not report.slack:
+        return None
+    lost = report.sign * (report.value - sum(report.best) / 2.0)
+    return lost >= (1.0 - TOL.settled) * report.slack
+
+
+def _by_row(y: Host, levels: Levels, n: int) -> Host:
+    """Multipliers of a program's rows, equations first, by the rows that sets have names for.
+
+    Of equations a program has b_eq - A_eq x, of inequalities A x <= b as it is.
+    """
+    parts = [(part, part.linear_rows(n)) for part in described(levels.domain).parts]
+    equal, below = 0, sum(len(rows.b_eq) for _, rows in parts if rows)
+    found: list[float] = []
+    for part, rows in parts:
+        assert rows is not None
+        ends = below + len(rows.b), equal + len(rows.b_eq)
+        found += part.row_duals(y[below : ends[0]], -y[equal : ends[1]]).values()
+        below, equal = ends
+    return np.array(found)
