@@ -22,7 +22,7 @@ MEMBERS = {
     "LinearModel": "level linear vector",
     "Tradeoff": "plot to_dict",
     "TieBreakRegressor": "fit predict score coef_table plot_choice",
-    "TieBreakClassifier": "fit predict predict_proba decision_function score coef_table plot_choice",
+    "TieBreakClassifier": "fit predict predict_proba decision_function score coef_table",
 }
 # What a docstring gets when the library is imported, and the pages do not see.
 AFTER = {"tiebreak.solve": "[Every word of a report, explained](../statuses.md)\n"}

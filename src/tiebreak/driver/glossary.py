@@ -61,6 +61,7 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "secured": "why f(x) cannot lie far below f*: |f(x) - f*| is proved; or the guard, a "
         "stopping test, holds. It keeps |f(x) - f*| within two tolerances if g grows "
         "quadratically, not too slowly in any direction, and x is not close to f's own minimiser.",
+        "x is": "which of the method's points was returned.",
         "non-zeros": "how many entries or groups of x are not small, if a penalty asks for zeros.",
         "rank": "the rank of the lower level's data, with the singular values on both sides of the "
         "decision.",
