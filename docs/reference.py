@@ -93,7 +93,7 @@ GROUPS = (
         "AGMBiO PAGMBiO AdaptiveAGMBiO Exact Conic PrimalDual BregmanSVRG RAPM PBAPG BiSG AIRG "
         "CGBiO BisecBiO SEA Diagonal IREPG StaBiM SEDM BiPG FBiPG BiFISTA IREAPG "
         "Tikhonov LevelNewton AdaBiM RVFISTA FIBA BiGSAM MNG DBGD FCBiO IRCG BregmanIteration "
-        "OnlineLevels FixedLevels GivenLevels",
+        "IRSCG IRFSCG SBCGF OnlineLevels FixedLevels GivenLevels",
     ),
     Group(
         "Estimators",

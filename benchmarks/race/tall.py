@@ -1,7 +1,7 @@
 """Tall data with ties: how often must the rows be read to an answer?
 
     python benchmarks/race/tall.py --seed 1 [--only 0 3] [--set ball|low-ball|box] [--rows sparse|
-                                   float32|sorted] [--proof] [--data FOLDER]
+                                   float32|sorted] [--proof] [--field] [--data FOLDER]
 
 Six draws of logistic losses, 20,000 rows and 100 to 300 columns of smaller rank, below; above the
 distance to a point outside of the row space, or least squares of 2,000 rows. Counted by the matrix
@@ -11,6 +11,7 @@ full gradient or an epoch of slices is a reading. `exact` and `auto` run to thei
 
     --set     a ball that binds f, a smaller one that binds g, or a box that binds f
     --rows    sparse ones, single precision, or sorted by their labels
+    --field   the other methods of finite sums too, in Ball(2 |x*|), and SVRG on g + eta f
     --proof   the readings until br-svrg is certified at rtol = 1e-2, weakly, in Ball(2 |x*|)
     --data    real data in one-hot codes instead: a5a of this folder, and what statsmodels has
 """
@@ -351,14 +352,26 @@ def solved(
     return Reached(count if error <= ACCURACY else math.inf, seconds, error, seconds)
 
 
+def in_ball(instance: Instance) -> Instance:
+    """The same in Ball(2 |x*|), which the instance states."""
+    upper, lower = instance.problem.upper, instance.problem.lower
+    problem = tb.Problem(upper=upper, lower=lower, domain=tb.Ball(2.0 * instance.size))
+    return instance._replace(problem=problem)
+
+
+def field(instance: Instance, budget: int, readings: Readings) -> Iterator[tuple[str, Reached]]:
+    """The other methods of finite sums; SVRG with a fixed eta: rounds that never end."""
+    for method in (tb.IRFSCG(), tb.IRSCG(), tb.SBCGF()):
+        yield method.name, run(in_ball(instance), method, budget, readings)
+    unit = instance.problem.lower.lipschitz / instance.problem.upper.lipschitz
+    for share in (1e-2, 1e-4):
+        fixed = tb.BregmanSVRG(eta_0=share * unit, accuracy=1e-300)
+        yield f"svrg {share:g}", run(instance, fixed, budget, readings)
+
+
 def proved(instance: Instance, readings: Readings) -> tuple[float, str]:
     """The readings until br-svrg is certified, weakly, in a ball that the instance states."""
-    problem = tb.Problem(
-        upper=instance.problem.upper,
-        lower=instance.problem.lower,
-        domain=tb.Ball(2.0 * instance.size),
-    )
-    before = readings.rows
+    problem, before = in_ball(instance).problem, readings.rows
     result = tb.solve(problem, "br-svrg", rtol=1e-2, criterion="weak", max_iter=150)
     wrong = result.upper_value - instance.upper > 1e-2 * max(
         abs(result.upper_value), instance.scales[0], abs(instance.upper)
@@ -375,6 +388,7 @@ def main() -> int:
     options.add_argument("--rows", choices=("", "sparse", "float32", "sorted"), default="")
     options.add_argument("--budget", type=int, default=BUDGET)
     options.add_argument("--proof", action="store_true")
+    options.add_argument("--field", action="store_true")
     options.add_argument("--alone", action="store_true", help="br-svrg and primal-dual only")
     options.add_argument("--data", type=Path)
     given = options.parse_args()
@@ -395,6 +409,8 @@ def main() -> int:
         print(f"    primal-dual {theirs}", flush=True)
         shares.append(ours.readings / min(theirs.readings, given.budget))
         times.append(ours.seconds / theirs.whole)
+        for name, reached in field(instance, given.budget, readings) if given.field else ():
+            print(f"    {name:11s} {reached}", flush=True)
         for name in () if given.alone else ("exact", "auto"):
             print(f"    {name:11s} {solved(instance, name, readings)}", flush=True)
     if given.proof:

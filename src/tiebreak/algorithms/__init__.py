@@ -41,6 +41,7 @@ from tiebreak.algorithms.rivals.pb_apg import PBAPG
 from tiebreak.algorithms.rivals.r_apm import RAPM
 from tiebreak.algorithms.rivals.r_vfista import RVFISTA
 from tiebreak.algorithms.rivals.sea import SEA
+from tiebreak.algorithms.rivals.stochastic_cg import IRFSCG, IRSCG, SBCGF
 from tiebreak.algorithms.rivals.tikhonov import Tikhonov
 from tiebreak.algorithms.svrg import BregmanSVRG
 
@@ -51,10 +52,13 @@ __all__ = [
     "IRCG",
     "IREAPG",
     "IREPG",
+    "IRFSCG",
+    "IRSCG",
     "MNG",
     "PBAPG",
     "RAPM",
     "RVFISTA",
+    "SBCGF",
     "SEA",
     "SEDM",
     "AGMBiO",

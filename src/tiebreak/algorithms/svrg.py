@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
@@ -155,12 +156,7 @@ class BregmanSVRG(Method):
     def check(self, problem: Problem) -> Refusal | None:
         refusal = need_joint_prox("BregmanSVRG", problem)
         refusal = refusal or need_lipschitz("BregmanSVRG", problem, "upper", "lower")
-        lower = problem.smooth_parts[1].bare
-        if refusal or any(has_slices(part) for _, part in summands(lower)):
-            return refusal
-        needed = "must be a loss whose rows can be read a few at a time"
-        hint = "use primal-dual or auto"
-        return Refusal("BregmanSVRG", "lower", needed, type(lower).__name__, hint)
+        return refusal or need_rows("BregmanSVRG", problem)
 
     def describe(self, problem: Problem) -> str:
         slices = self.slices(problem)
@@ -273,6 +269,15 @@ def _at_snapshot(problem: Problem, state: State, x: Array) -> State:
     )  # fmt: skip
 
 
+def need_rows(owner: str, problem: Problem) -> Refusal | None:
+    """Refuse a lower level without a loss of rows."""
+    lower = problem.smooth_parts[1].bare
+    if any(has_slices(part) for _, part in summands(lower)):
+        return None
+    needed = "must be a loss whose rows can be read a few at a time"
+    return Refusal(owner, "lower", needed, type(lower).__name__, "use primal-dual or auto")
+
+
 # -- rows -----------------------------------------------------------------------------------------
 
 
@@ -289,19 +294,15 @@ class Slices(NamedTuple):
         """The number of slices."""
         return max(1, round(self.loss.row_count / self.size))
 
+    def drawn(self, order: np.random.Generator) -> Iterator[RowSlice]:
+        """All slices at random, and again, without end."""
+        while True:
+            yield from self.loss.matrix.slices(self.size, order)
+
     def change(self, image: Image, order: np.random.Generator) -> Slope:
         """x -> what the slope has changed since a snapshot, by another slice every time."""
-        loss, before = self.loss, self.loss.slopes_in_image(image)
-        epoch: Iterator[RowSlice] = iter(())
-
-        def drawn(x: Array) -> Array:
-            nonlocal epoch
-            if (some := next(epoch, None)) is None:
-                epoch = iter(loss.matrix.slices(self.size, order))
-                some = next(epoch)
-            return self.weight * loss.slope_of(some, x, before)
-
-        return drawn
+        loss, before, slices = self.loss, self.loss.slopes_in_image(image), self.drawn(order)
+        return lambda x: self.weight * loss.slope_of(next(slices), x, before)
 
 
 class Sampled:
@@ -344,6 +345,19 @@ class Sampled:
             for weight, part in self.others:
                 total = total + weight * part.gradient(x)
             return total
+
+        return sampled
+
+    def slopes(self, order: np.random.Generator) -> Callable[..., list[Array]]:
+        """Points -> its slopes at all of them, by the same slice; by another one every time."""
+        losses = [(some, some.drawn(order)) for some in self.slices if some is not None]
+
+        def sampled(*points: Array) -> list[Array]:
+            parts: list[tuple[float, Slope]] = [
+                (some.weight, partial(some.loss.slope_of, next(rows))) for some, rows in losses
+            ]
+            parts += [(weight, part.gradient) for weight, part in self.others]
+            return [sum((w * slope(x) for w, slope in parts), arrays.zeros_like(x)) for x in points]
 
         return sampled
 

@@ -19,10 +19,13 @@ from tiebreak.algorithms import (
     IRCG,
     IREAPG,
     IREPG,
+    IRFSCG,
+    IRSCG,
     MNG,
     PBAPG,
     RAPM,
     RVFISTA,
+    SBCGF,
     SEA,
     SEDM,
     AdaBiM,
@@ -59,7 +62,7 @@ METHODS: dict[str, type[Method]] = {
         *(AIRG, BiSG, SEA, CGBiO, RAPM, PBAPG, BisecBiO),
         *(IREPG, StaBiM, SEDM, BiPG, FBiPG, BiFISTA, IREAPG),
         *(Tikhonov, LevelNewton, AdaBiM, RVFISTA, FIBA),
-        *(BiGSAM, MNG, DBGD, FCBiO, IRCG, BregmanIteration),
+        *(BiGSAM, MNG, DBGD, FCBiO, IRCG, IRSCG, IRFSCG, SBCGF, BregmanIteration),
     )
 }
 GROUP = "tiebreak.methods"  # the entry-point group in which other packages list their methods

@@ -74,7 +74,7 @@ TUNED = {
     "a-irg": Tuned("b", (0.05, 0.15, 0.25, 0.35, 0.45)),
     "bi-sg": Tuned("alpha", (0.55, 0.65, 0.75, 0.85, 0.95)),
     "sea": Tuned("upper_step", _powers(-4), lambda L_f, L_g: 1.0 / L_f),
-    "cg-bio": Tuned("scale", (2.0, 1.0, 0.5, 0.1, 0.01)),
+    **dict.fromkeys(("cg-bio", "sbcgf"), Tuned("scale", (2.0, 1.0, 0.5, 0.1, 0.01))),
     "r-apm": Tuned("eta", _powers(-5), lambda L_f, L_g: L_g / L_f),
     "pb-apg": Tuned("penalty", _powers(1), lambda L_f, L_g: L_f / L_g),
     "tikhonov": Tuned("eta_0", _powers(-3)),
@@ -84,7 +84,7 @@ TUNED = {
     "big-sam": Tuned("gamma", (0.1, 0.3, 0.5, 0.7, 1.0)),
     "fiba": Tuned("mu_0", _powers(-2)),
     "dbgd": Tuned("xi", _powers(-3)),
-    "ir-cg": Tuned("p", (0.3, 0.4, 0.5, 0.6, 0.7)),
+    **dict.fromkeys(("ir-cg", "ir-scg", "ir-fscg"), Tuned("p", (0.3, 0.4, 0.5, 0.6, 0.7))),
 }
 
 RULES = (

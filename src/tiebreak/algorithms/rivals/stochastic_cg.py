@@ -1,0 +1,366 @@
+"""Conditional gradients with a few rows at a time: IR-SCG, IR-FSCG and SBCGF.
+
+Giang-Tran, Shafiee, Ho-Nguyen: Conditional gradient methods with standard LMO for stochastic simple
+bilevel optimization, NeurIPS 2025, arXiv 2505.18037. Cao, Jiang, Abolfazli, Yazdandoost Hamedani,
+Mokhtari: Projection-free methods for stochastic simple bilevel optimization with convex lower-level
+problem, NeurIPS 2023, arXiv 2308.07536.
+
+All of them follow the slopes of both levels by one recursion over slices I of rows,
+
+    d_t = s_I(x_t) + (1 - b_t) (d_{t-1} - s_I(x_{t-1})),    s_I the slope by the slice,
+
+with b_t = a_t, the step size (STORM), or with b_t = 0 and d = the gradient once in an epoch
+(SPIDER).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from tiebreak.algorithms.base import Method
+from tiebreak.algorithms.common import (
+    TOLERANCE,
+    check_positive,
+    check_whole,
+    check_within,
+    need_bounded,
+    need_lipschitz,
+    need_smooth,
+    positive_smoothness,
+)
+from tiebreak.algorithms.facts import Rate
+from tiebreak.algorithms.rivals import first_phase
+from tiebreak.algorithms.svrg import Sampled, need_rows
+from tiebreak.functions import Minorant, matrices_of
+from tiebreak.linalg import Array, Refusal, arrays, deadline, in_files
+from tiebreak.problem import Problem
+from tiebreak.proofs.evidence import StepEvidence
+from tiebreak.sets import argmin_cut, has_argmin, projected
+
+
+@in_files("stochastic-cg")
+class State(NamedTuple):
+    """Everything a run needs to go on; the order of the slices follows from ``k`` and the seed."""
+
+    k: int  # epochs
+    t: int  # steps, of the second phase where there are two
+    iterate: Array  # x_t, and x_{t-1}
+    before: Array
+    f_slope: Array  # the estimates at x_t
+    g_slope: Array
+    g_value: float
+    unit: float  # c L_g/L_f
+    total: float  # the sum of the weights of x_1 ... x_{t-1} in z_t, and their average
+    average: Array
+    level: float  # g at the start of the second phase; inf before
+    sizes: tuple[float, float]  # eps_g, and the slack of the first cut
+    x: Array
+    upper_value: float
+    lower_value: float
+    evidence: StepEvidence
+
+
+@dataclass(frozen=True)
+class _StochasticCG(Method):
+    """What the three share: the estimates, the epochs, and a full reading at the end of each."""
+
+    batch: int | None = None
+    seed: int = 0
+
+    is_refreshed: ClassVar[bool] = True  # are the estimates the gradients after every epoch?
+    needs_projection: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_whole(self, "batch")
+        check_whole(self, "seed", 0)
+
+    def check(self, problem: Problem) -> Refusal | None:
+        owner = type(self).__name__
+        refusal = need_smooth(owner, problem) or need_bounded(owner, problem)
+        if not refusal and not has_argmin(problem.domain):
+            needed = "must have an easy linear minimisation"
+            refusal = Refusal(owner, "domain", needed, type(problem.domain).__name__)
+        refusal = refusal or need_lipschitz(owner, problem, "upper", "lower")
+        return refusal or need_rows(owner, problem)
+
+    def describe(self, problem: Problem) -> str:
+        return f"{self.name}, {self._sampled(problem)[1].steps} slices of rows in an epoch"
+
+    def _sampled(self, problem: Problem) -> tuple[Sampled, Sampled]:
+        """Both levels with their slices, of about sqrt(m) rows, as the papers have them."""
+        f, g = problem.smooth_parts
+        rows = max(matrix.shape[0] for matrix in matrices_of(g))
+        batch = self.batch or max(1, math.isqrt(rows))
+        return Sampled(f, f.lipschitz, batch), Sampled(g, g.lipschitz, batch)
+
+    def init(self, problem: Problem, x0: Array) -> State:
+        """The gradients at the start, which may lie outside where there is no projection."""
+        (x,) = problem.forward(projected(problem.domain, x0))
+        (f_x,), (g_x,) = problem.upper.evaluate([x.f])[0], problem.lower.evaluate([x.g])[0]
+        unit = positive_smoothness(problem, problem.lower, g_x, g_x)
+        unit /= positive_smoothness(problem, problem.upper, f_x, g_x)
+        size = first_phase.size(problem, problem.lower, g_x)
+        return State(
+            k=0, t=0, iterate=x.x, before=x.x, f_slope=f_x.slope, g_slope=g_x.slope,
+            g_value=g_x.value, unit=unit, total=0.0, average=x.x, level=math.inf,
+            sizes=(size, size), x=x.x, upper_value=f_x.value, lower_value=g_x.value,
+            evidence=StepEvidence(values=((g_x.value, x.x, g_x),)),
+        )  # fmt: skip
+
+    def step(self, problem: Problem, state: State) -> State:
+        """An epoch, and a full reading at its end."""
+        f, g = self._sampled(problem)
+        order = np.random.default_rng([self.seed, state.k + 1])
+        pairs, count = (f.slopes(order), g.slopes(order)), g.steps
+        with arrays.quiet():
+            for _ in range(count):
+                deadline.check()
+                state = self.moved(problem, state, count)
+                keeps = 1.0 if self.is_refreshed else 1.0 - 2.0 / (state.t + 2)
+                (f_new, f_old), (g_new, g_old) = (at(state.iterate, state.before) for at in pairs)
+                slope = g_new + keeps * (state.g_slope - g_old)
+                way = state.iterate - state.before
+                state = state._replace(
+                    f_slope=f_new + keeps * (state.f_slope - f_old), g_slope=slope,
+                    g_value=state.g_value + 0.5 * arrays.dot(state.g_slope + slope, way),
+                )  # fmt: skip
+            if self.is_refreshed:
+                state = self.moved(problem, state, count)
+        problem.lower.note_reading()
+        return self.read(problem, state._replace(k=state.k + 1), count)
+
+    def moved(self, problem: Problem, state: State, count: int) -> State:
+        """One step from the estimates; an epoch has ``count`` slices."""
+        raise NotImplementedError
+
+    def read(self, problem: Problem, state: State, count: int) -> State:
+        """The state with values and evidence, by a full reading."""
+        raise NotImplementedError
+
+    def _at(self, problem: Problem, state: State, x: Array) -> tuple[State, Minorant, Minorant]:
+        """The state with the answer x, and both levels at x_t; the estimates are those anew."""
+        here, answer = problem.forward(state.iterate, x)
+        ((f_x,), (f_z,)), ((g_x,), (g_z,)) = (
+            problem.upper.evaluate([here.f], [answer.f]),
+            problem.lower.evaluate([here.g], [answer.g]),
+        )
+        state = state._replace(x=x, upper_value=f_z, lower_value=g_z)
+        if self.is_refreshed:
+            state = state._replace(f_slope=f_x.slope, g_slope=g_x.slope, g_value=g_x.value)
+        return state, f_x, g_x
+
+
+@dataclass(frozen=True)
+class IRSCG(_StochasticCG):
+    """Iteratively Regularized Stochastic Conditional Gradient method, for a bounded Z.
+
+        v_t     = argmin over Z of <dG_t + e_t dF_t, v>,       e_t = c u/(t+1)^p,  u = L_g/L_f
+        x_{t+1} = x_t + a_t (v_t - x_t),                       a_t = 2/(t+2)
+
+    with STORM's estimates dF, dG of both gradients: see `stochastic_cg`. The output is IR-CG's
+    average z_T. An epoch, all slices once, is a step here, with a full reading at its end for the
+    values and the certificate, which the recursion does not use. With all rows in a slice it is
+    IR-CG. Unlike the paper's, slices are neighbouring rows in a random order, each once in an
+    epoch; the unit u is ours.
+
+    Args:
+        batch: the number of rows in a slice; sqrt(m) of m if None.
+        seed: of the order of the slices.
+        p: in (0, 1), how fast the weight of f falls; the paper's best is 1/4.
+        c: its size.
+
+    Examples:
+        >>> fit = tb.Logistic([[1, 2], [2, 4], [1, 2], [2, 4]], [0, 1, 1, 0])
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(center=[3, 0]), domain=tb.Ball(4))
+        >>> tb.solve(problem, tb.IRSCG(), max_iter=30).method
+        'ir-scg'
+    """
+
+    p: float = 0.25
+    c: float = 1.0
+
+    name: ClassVar[str] = "ir-scg"
+    paper: ClassVar[str] = (
+        "Giang-Tran, Shafiee, Ho-Nguyen: Conditional gradient methods with standard LMO for "
+        "stochastic simple bilevel optimization, NeurIPS 2025, arXiv 2505.18037"
+    )
+    assumptions: ClassVar[str] = (
+        "g a loss of rows; f, g convex and smooth; Z bounded, with easy linear minimisation"
+    )
+    guarantee: ClassVar[str] = "f - f* and g - g* <= O(t^-1/4) with high probability, t slices"
+    cites: ClassVar[tuple[str, ...]] = ("giangtran2025irscg",)
+    rates: ClassVar[tuple[Rate, ...]] = (
+        Rate("f above", 0.25, "with high probability, p = 1/4"),
+        Rate("g", 0.25, "with high probability, p = 1/4"),
+    )
+    output: ClassVar[str] = "z_T, the average with the weights of the proof"
+    is_refreshed: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_within(self, "p", "a number in (0, 1)", lambda p: 0.0 < p < 1.0)
+        check_positive(self, "c")
+
+    def _weight(self, state: State, t: int, count: int) -> float:
+        """e_t."""
+        return float(self.c) * state.unit / float((t + 1.0) ** self.p)
+
+    def _length(self, t: int, count: int) -> float:
+        """a_t."""
+        return 2.0 / (t + 2)
+
+    def moved(self, problem: Problem, state: State, count: int) -> State:
+        x, t = state.iterate, state.t
+        e, before = (self._weight(state, j, count) for j in (t, max(t - 1, 0)))
+        v = problem.domain.argmin(state.g_slope + e * state.f_slope)
+        weight = t * (t + 1) * (before - e)
+        if weight > 0.0:
+            total = state.total + weight
+            average = state.average + (weight / total) * (x - state.average)
+            state = state._replace(total=total, average=average)
+        return state._replace(t=t + 1, before=x, iterate=x + self._length(t, count) * (v - x))
+
+    def read(self, problem: Problem, state: State, count: int) -> State:
+        t, e = state.t, self._weight(state, state.t - 1, count)
+        last = t * (t + 1) * e
+        z = state.average + (last / (state.total + last)) * (state.iterate - state.average)
+        state, f_x, g_x = self._at(problem, state, z)
+        evidence = StepEvidence(
+            upper=((t * e, f_x),),
+            cuts=((float(t), g_x),),
+            lower=((float(t), g_x),),
+            values=((g_x.value, g_x.at, g_x), (state.lower_value, z, g_x)),
+        )
+        return state._replace(evidence=evidence)
+
+
+@dataclass(frozen=True)
+class IRFSCG(IRSCG):
+    """Iteratively Regularized Finite-Sum Stochastic Conditional Gradient method: IR-SCG by SPIDER.
+
+    The gradients themselves once in an epoch of q steps, and from there on
+
+        a_t = log(q)/q for t < q, then 2/(t+2);    e_t = c u/(max(t, q) + 1)^p.
+
+    Args:
+        batch: the number of rows in a slice; sqrt(m) of m if None.
+        seed: of the order of the slices.
+        p: in (0, 1), how fast the weight of f falls; the paper's best is 1/2.
+        c: its size.
+
+    Examples:
+        >>> fit = tb.Logistic([[1, 2], [2, 4], [1, 2], [2, 4]], [0, 1, 1, 0])
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(center=[3, 0]), domain=tb.Ball(4))
+        >>> tb.solve(problem, tb.IRFSCG(), rtol=1e-1, criterion="weak").status
+        'certified'
+    """
+
+    p: float = 0.5
+
+    name: ClassVar[str] = "ir-fscg"
+    guarantee: ClassVar[str] = "f - f* and g - g* <= O(t^-1/2) with high probability, t slices"
+    rates: ClassVar[tuple[Rate, ...]] = (
+        Rate("f above", 0.5, "with high probability, p = 1/2"),
+        Rate("g", 0.5, "with high probability, p = 1/2"),
+    )
+    is_refreshed: ClassVar[bool] = True
+
+    def _weight(self, state: State, t: int, count: int) -> float:
+        return super()._weight(state, max(t, count + 1), count)
+
+    def _length(self, t: int, count: int) -> float:
+        q = count + 1
+        return math.log(q) / q if t < q else 2.0 / (t + 2)
+
+
+@dataclass(frozen=True)
+class SBCGF(_StochasticCG):
+    """Stochastic Bilevel Conditional Gradient method for Finite sums, for a bounded Z.
+
+    First phase: conditional gradients on g alone, with SPIDER's estimates (see `stochastic_cg`),
+    until the Frank-Wolfe gap at a full reading is at most eps_g/2. From that x_0 on
+
+        s_t     = argmin of <dF_t, s> over { s in Z : <dG_t, s - x_t> <= g(x_0) - g_t + K_t }
+        x_{t+1} = (1 - a_t) x_t + a_t s_t,    a_t = scale/(t+2),    K_t = slack |g|/sqrt(t+1)
+
+    with g_t an estimate of g(x_t): here the sum of <mean of two estimates, x_{t+1} - x_t> since the
+    last full reading. Unlike the paper's, slices are neighbouring rows in a random order, and an
+    epoch is a step. The unit |g|, the size of g at x0, is ours.
+
+    Args:
+        batch: the number of rows in a slice; sqrt(m) of m if None.
+        seed: of the order of the slices.
+        eps_g: the accuracy of the first phase, twice. None: 1e-4 of the size of g.
+        scale: a_t (t+2), in (0, 2].
+        slack: of the cut, for the noise of the estimates.
+
+    Examples:
+        >>> fit = tb.Logistic([[1, 2], [2, 4], [1, 2], [2, 4]], [0, 1, 1, 0])
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(center=[3, 0]), domain=tb.Ball(4))
+        >>> tb.solve(problem, tb.SBCGF(), rtol=1e-1, criterion="weak").status
+        'certified'
+    """
+
+    eps_g: float | None = None
+    scale: float = 2.0
+    slack: float = 1e-4
+
+    name: ClassVar[str] = "sbcgf"
+    paper: ClassVar[str] = (
+        "Cao, Jiang, Abolfazli, Yazdandoost Hamedani, Mokhtari: Projection-free methods for "
+        "stochastic simple bilevel optimization with convex lower-level problem, NeurIPS 2023, "
+        "arXiv 2308.07536"
+    )
+    assumptions: ClassVar[str] = IRSCG.assumptions
+    guarantee: ClassVar[str] = (
+        "f - f* <= O(1/t); g - g* <= O(1/t) + eps_g/2, with high probability, t slices"
+    )
+    cites: ClassVar[tuple[str, ...]] = ("cao2023sbcgi",)
+    rates: ClassVar[tuple[Rate, ...]] = (
+        Rate("f above", 1.0, "with high probability"),
+        Rate("g", 1.0, "with high probability"),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(self, "eps_g")
+        check_within(self, "scale", "a number in (0, 2]", lambda scale: 0.0 < scale <= 2.0)
+        check_within(self, "slack", "a number >= 0", lambda slack: 0.0 <= slack < math.inf)
+
+    def init(self, problem: Problem, x0: Array) -> State:
+        state = super().init(problem, x0)
+        size = state.sizes[0]
+        return state._replace(sizes=(self.eps_g or TOLERANCE * size, self.slack * size))
+
+    def moved(self, problem: Problem, state: State, count: int) -> State:
+        x, t, scale = state.iterate, state.t, 2.0
+        if math.isinf(state.level):
+            s = problem.domain.argmin(state.g_slope)
+        else:
+            s, scale = self._cut(problem, state)[0], self.scale
+        return state._replace(t=t + 1, before=x, iterate=x + (scale / (t + 2)) * (s - x))
+
+    def _cut(self, problem: Problem, state: State) -> tuple[Array, float]:
+        """s_t, and the multiplier of its cut."""
+        room = state.level - state.g_value + state.sizes[1] / math.sqrt(state.t + 1)
+        offset = room + arrays.dot(state.g_slope, state.iterate)
+        return argmin_cut(problem.domain, state.f_slope, state.g_slope, offset)
+
+    def read(self, problem: Problem, state: State, count: int) -> State:
+        state, f_x, g_x = self._at(problem, state, state.iterate)
+        mu, weight = 0.0, state.t + 1.0
+        if not math.isinf(state.level):
+            mu = self._cut(problem, state)[1]
+        elif first_phase.is_minimal(problem, g_x, 0.5 * state.sizes[0]):
+            state = state._replace(level=g_x.value, t=0)
+        evidence = StepEvidence(
+            upper=((weight, f_x),),
+            cuts=((weight * mu, g_x),),
+            lower=((weight, g_x),),
+            values=((g_x.value, g_x.at, g_x),),
+        )
+        return state._replace(evidence=evidence)
