@@ -171,7 +171,7 @@ class BregmanSVRG(Method):
         return StateReport(
             state.finished,
             is_good=state.proof is not None or bool(state.finished.why),
-            is_settling=not state.finished.why,
+            is_settling=state.proof is None and not state.finished.why,
             is_milestone=True,
         )
 

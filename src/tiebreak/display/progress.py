@@ -28,7 +28,7 @@ class Screen:
         """Overwrite the line, cut to the terminal's width: longer lines would not disappear."""
         self._is_used = True
         width = shutil.get_terminal_size((97, 24)).columns - 1
-        print(f"\r{said[:width]:<{min(width, 96)}}", end="", file=sys.stderr, flush=True)
+        print(f"\r{said[:width]:<{min(width, 110)}}", end="", file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """End with the last line left visible."""
@@ -88,7 +88,8 @@ class Rich(Screen):
         from rich.table import Table
 
         table = Table(box=None, pad_edge=False, show_edge=False)
-        table.add_column(f"step {row.iteration:,}, {row.seconds:.1f} s", style="bold")
+        title = f"step {row.iteration:,}, {row.passes:,} passes, {row.seconds:.1f} s"
+        table.add_column(title, style="bold")
         for name in ("value", "proved gap"):
             table.add_column(name, justify="right", min_width=13)
         table.add_row("upper level, f", f"{row.upper_value:.9g}", f"{row.upper_gap:.2e}")
@@ -166,8 +167,9 @@ def _is_notebook() -> bool:
 
 
 def words(row: Row) -> str:
-    """Return a row as one line."""
+    """Return a row as one line; a pass reads all the data once."""
     return (
         f"step {row.iteration:>7,}   f {row.upper_value:<13.7g} gap {row.upper_gap:<9.2e}   "
-        f"g {row.lower_value:<13.7g} gap {row.lower_gap:<9.2e}   {row.seconds:7.1f} s"
+        f"g {row.lower_value:<13.7g} gap {row.lower_gap:<9.2e} "
+        f"{row.passes:6,} passes {row.seconds:7.1f} s"
     )
