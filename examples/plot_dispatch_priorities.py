@@ -1,14 +1,14 @@
 """Charge a battery: least cost, then least CO2, then the calmest schedule
 
 A site with a battery buys electricity at a tariff that has three prices in a day, so many schedules
-cost the same to the cent. A linear programming solver returns one of them, whichever vertex it
-meets first. The carbon intensity of the grid can choose instead, and after it the changes from hour
-to hour, which wear out the battery; neither of them costs anything.
+cost the same to the cent. A linear programming solver returns whichever vertex it meets first. The
+carbon intensity of the grid can choose instead, and then the changes from hour to hour, which wear
+out the battery; neither choice costs anything.
 """
 
 # %%
-# All profiles are simulated: smooth curves and steps of the usual shape, of no real site. The
-# variables are what is bought, charged, discharged and stored in each of 24 hours.
+# All profiles are simulated: smooth curves and steps of the usual shape, not those of a real site.
+# The variables are what is bought, charged, discharged and stored in each of 24 hours.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -20,10 +20,10 @@ hours = np.arange(24)
 load = 30 + 10 * np.sin((hours - 9) * np.pi / 12) + 12 * np.exp(-((hours - 19) ** 2) / 6)  # kW
 tariff = np.select([hours < 6, hours < 17, hours < 21, hours < 22], [0.12, 0.22, 0.34, 0.22], 0.12)
 carbon = np.select([hours < 4, hours < 10, hours < 16, hours < 22], [0.36, 0.52, 0.28, 0.52], 0.36)
-efficiency, power, energy = 0.95, 20.0, 60.0  # of the battery: each way, kW, kWh
+efficiency, power, energy = 0.95, 20.0, 60.0  # of the battery: in each direction, kW, kWh
 
 eye, none = np.eye(24), np.zeros((24, 24))
-change = eye - eye[hours - 1]  # from the hour before; midnight follows the end of the same day
+change = eye - eye[hours - 1]  # from the previous hour; the day wraps around at midnight
 balance = np.block(
     [
         [eye, -eye, eye, none],  # bought = load + charged - discharged
@@ -35,13 +35,13 @@ most = np.repeat([80.0, power, power, energy], 24)
 
 
 def of_bought(weights):
-    """Weights for all variables, of which nothing but what is bought counts."""
+    """Return weights for all variables, zero except for what is bought."""
     return np.hstack([weights, np.zeros((*weights.shape[:-1], 72))])
 
 
 # %%
-# Three objectives in the order of their priority. Each may choose among all optima of those before
-# it, and has to give up nothing of them: there are no weights to tune.
+# Three objectives in order of priority. Each chooses among all optima of the earlier ones and gives
+# up nothing of them: there are no weights to tune.
 
 levels = tb.Levels(
     tb.Level(tb.Linear(of_bought(tariff)), name="cost"),
@@ -53,7 +53,7 @@ result = tb.solve(levels)
 print(result)
 
 # %%
-# The vertex of SciPy's solver costs as much.
+# The vertex that SciPy's solver finds costs just as much.
 
 bounds = np.column_stack([np.zeros(96), most])
 vertex = linprog(of_bought(tariff), A_eq=balance, b_eq=right, bounds=bounds)
@@ -85,8 +85,8 @@ ax.set_title(
 )
 
 # %%
-# What was claimed. The least CO2 at the least cost is checked independently, by a second linear
-# program with the cost as one more constraint.
+# Now we check the claims. A second linear program, with the cost as an extra constraint, confirms
+# the least CO2 at the least cost.
 
 cost, emitted, ramps = result.levels.values()
 second = linprog(

@@ -1,14 +1,14 @@
 """A classifier that treats both sexes alike, and what that costs
 
 A hospital wants to call in the patients whose diabetes is likely to get worse. In its data both
-sexes are equally often badly off, and the classifier does not even see the sex. Still it calls in
-many more of one sex: blood pressure and cholesterol differ between them and give it away. How much
-of the fit has to be given up for a classifier that does not follow the sex?
+sexes are badly off equally often, and the classifier does not even see the sex. Still, it calls in
+many more patients of one sex, because blood pressure and cholesterol differ between the sexes and
+give it away. How much of the fit must we give up for a classifier that does not depend on the sex?
 """
 
 # %%
-# The data are the 442 patients of scikit-learn's diabetes set, in their order: 120 to learn from,
-# 322 to judge. "Badly off" is a progression above the median.
+# The data are the 442 patients of scikit-learn's diabetes set in file order: 120 for training, 322
+# for testing. "Badly off" means a progression above the median.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -28,10 +28,10 @@ X = StandardScaler().fit(features[train]).transform(features)
 print(f"badly off: {np.mean(badly[~second]):.0%} and {np.mean(badly[second]):.0%}")
 
 # %%
-# "Fair" has many meanings. Here it is the covariance of the decision function and the sex, over the
-# patients to learn from, as near to 0 as possible. With all nine measurements the best fit is
-# unique, and it has no choice; `slack=0.1` lets the training loss be 10 % worse than at the
-# best fit, and takes the fairest of all classifiers that are no worse than that.
+# "Fair" has many meanings. Here it means that the covariance of the decision function and the sex,
+# over the training patients, is as close to 0 as possible. With all nine measurements the best fit
+# is unique, so there is no choice; `slack=0.1` lets the training loss be 10 % worse than at the
+# best fit, and chooses the fairest of all classifiers that are no worse than that.
 
 slacks = [0.0, 0.02, 0.05, 0.1]
 called, correct, correlation = [], [], []
@@ -51,9 +51,9 @@ called = np.array(called)
 print(model.report_)
 
 # %%
-# scikit-learn's unpenalised fit is the one at the left end. What the picture does not say: with
-# equal rates the errors need not be equal, and a covariance of 0 on 120 patients is not 0 on all
-# others. The errors can be looked at, too:
+# scikit-learn's unpenalised fit is the one at the left end. The picture does not show everything:
+# with equal rates the errors need not be equal, and a covariance of 0 on 120 patients is not 0 on
+# all others. So we look at the errors, too:
 
 usual = LogisticRegression(C=np.inf, tol=1e-8, max_iter=10_000).fit(X[train], badly[train])
 for name, classifier in {"scikit-learn": usual, "slack 10%": model}.items():
@@ -62,7 +62,8 @@ for name, classifier in {"scikit-learn": usual, "slack 10%": model}.items():
     print(f"{name:<12} finds {found[0]:.0%} and {found[1]:.0%} of those who are badly off")
 
 # %%
-# The difference between the sexes shrinks to a sixth, for about one right answer in a hundred.
+# The difference between the sexes shrinks to a sixth, at the cost of about one right answer in a
+# hundred.
 
 gap = called[:, 1] - called[:, 0]
 percent = 100 * np.array(slacks)

@@ -1,8 +1,8 @@
-"""A picture from four views of it
+"""Reconstruct a picture from four views
 
 A scanner cannot see the picture, only its shadows: the sums along the rows, along the columns and
-along both diagonals, 46 sums for 64 pixels. Many pictures cast exactly these shadows. Somebody who
-has seen many pictures of this kind knows which of them are likely: of all that cast the shadows
+along both diagonals, 46 sums for 64 pixels. Many pictures cast exactly these shadows. If we have
+seen many pictures of this kind, we know which ones are likely: among all that cast these shadows,
 we want the most likely one.
 """
 
@@ -30,20 +30,20 @@ views = np.vstack(
 print(f"{len(views)} sums of rank {np.linalg.matrix_rank(views)} for 64 pixels")
 
 # %%
-# "Likely" is the distance from the mean picture, measured by the covariance of the known ones
-# (Mahalanobis' distance; half a unit is added to the variances, as the corner pixels are always 0).
+# "Likely" means close to the mean picture, measured by the covariance of the known ones (the
+# Mahalanobis distance; we add half a unit to the variances, because corner pixels are always 0).
 
 covariance = np.cov(known.T) + 0.5 * np.eye(64)
 whitened = np.linalg.inv(np.linalg.cholesky(covariance))
 unlikely = tb.LeastSquares(whitened, whitened @ known.mean(axis=0))
 
 # %%
-# The shadows come first, so the answer casts them to rounding. `lstsq` also does.
+# The shadows have priority, so the answer casts them to rounding. So does that of `lstsq`.
 
 pixels = tb.Box(0.0, 16.0)
 usual, likely, statuses = [], [], []
 for picture in scanned:
-    shadows = views @ picture  # all that the scanner has
+    shadows = views @ picture  # all that the scanner sees
     usual.append(np.linalg.lstsq(views, shadows)[0])
     lower = tb.LeastSquares(views, shadows)
     result = tb.solve(tb.Problem(lower=lower, upper=unlikely, domain=pixels))
@@ -53,9 +53,9 @@ usual, likely = np.array(usual), np.array(likely)
 print("status of the last one:", result.status)
 
 # %%
-# "Solved" is an answer whose conditions of optimality hold to rounding, but not a proved one: the
-# many pixels that are 0 stand in the way of the proof. Without the box each answer is proved. Still
-# the box is worth it, as no pixel is lighter than white. What it does and what the likelihood does,
+# "Solved" means that the optimality conditions hold to rounding, but the answer is not proved: the
+# many pixels that are 0 prevent a proof. Without the box each answer is proved. Still, the box is
+# worth it, because no pixel is lighter than white. This is what the box and the likelihood achieve
 # on average over all pixels of the 16 pictures:
 
 in_box, likely_free = [], []
@@ -92,7 +92,8 @@ for axis_row, pictures, name in zip(
     axis_row[0].set_ylabel(name, fontsize=10)
 error, before = wrong["most likely, in the box"], wrong["least norm (lstsq)"]
 fig.suptitle(
-    f"The same four shadows: pixels off by {error:.2f} instead of {before:.2f} of 16", fontsize=11
+    f"From the same four shadows: pixels off by {error:.2f} instead of {before:.2f} of 16",
+    fontsize=11,
 )
 
 assert all(statuses)

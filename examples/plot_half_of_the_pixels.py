@@ -1,4 +1,4 @@
-"""A picture from half of its blurred pixels
+"""Reconstruct a picture from half of its blurred pixels
 
 A camera is out of focus, and every second pixel of its sensor is dead. Infinitely many pictures
 explain the readings that are left. Objects have surfaces and edges: among all pictures that explain
@@ -6,8 +6,8 @@ the readings, we want the one of least total variation.
 """
 
 # %%
-# The picture has 256 x 256 pixels. Its blur is known by what it does to a picture, and so is its
-# adjoint: no matrix is ever made, which would have 32,768 rows and 65,536 columns.
+# The picture has 256 x 256 pixels. The blur and its adjoint are given as functions: we never build
+# the matrix, which would have 32,768 rows and 65,536 columns.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -26,18 +26,18 @@ kernel /= kernel.sum()
 
 
 def blurred(picture):
-    """Each pixel is a mean over its neighbours; beyond the picture all is black."""
+    """Average each pixel with its neighbours; everything outside the picture is black."""
     rows = correlate1d(picture, kernel, axis=0, mode="constant")
     return correlate1d(rows, kernel, axis=1, mode="constant")
 
 
 def readings(x):
-    """What the pixels that are alive see."""
+    """Return what the working pixels read."""
     return blurred(x.reshape(m, m)).ravel()[alive]
 
 
 def adjoint(r):
-    """The other way: the blur is symmetric."""
+    """Return the adjoint; the blur is symmetric."""
     picture = np.zeros(m * m)
     picture[alive] = r
     return blurred(picture.reshape(m, m)).ravel()
@@ -47,12 +47,12 @@ camera = LinearOperator((len(alive), m * m), matvec=readings, rmatvec=adjoint, d
 seen = readings(truth)
 
 # %%
-# The lower level explains the readings, the upper one is the total variation of an image of this
-# shape. With `isotropic=True` edges at an angle would cost their length; here all are straight.
-# The primal-dual method takes it, with one product of each operator and its adjoint in a step. An
-# operator that is known by its products alone leaves nothing to prove f* with, and the report says
-# so. (With the blur as a sparse matrix, `auto` takes a conic program and proves the answer; a
-# picture of 64 x 64 takes twice as long as CVXPY.)
+# The lower level explains the readings; the upper one is the total variation of an image of this
+# shape. With `isotropic=True` slanted edges would cost their length; here all edges are straight.
+# The primal-dual method solves it, with one product of each operator and its adjoint per step. If
+# an operator is known only by its products, nothing can prove f*, and the report says so. (With the
+# blur as a sparse matrix, `auto` uses a conic program and proves the answer; a picture of 64 x 64
+# takes twice as long as with CVXPY.)
 
 problem = tb.Problem(lower=tb.LeastSquares(camera, seen), upper=tb.TotalVariation(shape=(m, m)))
 result = tb.solve(problem, rtol=1e-3)

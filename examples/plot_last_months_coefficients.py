@@ -1,10 +1,10 @@
 """Refit a scorecard and keep last month's points
 
 A scorecard gives a patient points for the band that each measurement falls into. Its columns depend
-on each other (the bands of a measurement always add up to one), so many cards predict exactly the
-same, and a refit on one more month of data may return any of them: the predictions hardly move, but
-every number on the card does, and somebody has to explain it. Among all equally good cards we want
-the one closest to last month's.
+on each other (the bands of a measurement always add up to one), so many cards give exactly the same
+predictions, and a refit on one more month of data may return any of them: the predictions hardly
+move, but every number on the card does, and you have to explain it. Among all equally good cards,
+we want the one closest to last month's.
 """
 
 # %%
@@ -37,7 +37,7 @@ X, y = np.hstack(columns), data.target
 before, now = slice(0, 405), slice(0, 442)
 
 # %%
-# Last month's card, as it was approved: whole points, and none for the lowest band of a
+# This is last month's card, as approved: whole points, and none for the lowest band of each
 # measurement.
 
 others = np.setdiff1d(np.arange(X.shape[1]), lowest)
@@ -59,9 +59,9 @@ for name, change in moved.items():
     print(f"{name:<17} moves an entry by {np.mean(np.abs(change)):.1f} points on average")
 
 # %%
-# The usual remedy is to leave out the lowest bands by hand. It needs to know which columns depend
-# on each other, and still moves the card more than necessary: all that is new about a lowest band
-# has to go into the other bands.
+# The usual remedy is to leave out the lowest bands by hand. For that you need to know which columns
+# depend on each other, and it still moves the card more than necessary: anything new about a lowest
+# band has to go into the other bands.
 
 by_hand = np.zeros(X.shape[1])
 by_hand[others] = LinearRegression().fit(X[now][:, others], y[now]).coef_

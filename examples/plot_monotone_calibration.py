@@ -1,14 +1,14 @@
 """What a calibration curve does not know
 
 A score has to be turned into a probability. Isotonic regression does it: the best non-decreasing
-curve through the patients of a calibration sample. Where none of them had the score, many curves
-are equally good; a library draws a straight line there and does not say so. Which patients get a
-probability that the data have not determined, how far is it open, and what is the cautious choice?
+curve through the patients of a calibration sample. At scores that none of them had, many curves
+are equally good; libraries draw a straight line there without saying so. Which patients get a
+probability that the data do not determine, how uncertain is it, and what is the cautious choice?
 """
 
 # %%
-# The data are the 569 patients of scikit-learn's breast cancer set, in their order: 150 to learn
-# from, 30 to calibrate, 389 new ones. The score is the number of malignant cases among the 50
+# The data are the 569 patients of scikit-learn's breast cancer set in file order: 150 for training,
+# 30 for calibration, 389 new ones. The score is the number of malignant cases among the 50
 # nearest neighbours, and the curve has a value for each of the 51 scores.
 
 import matplotlib.pyplot as plt
@@ -28,16 +28,16 @@ neighbours = KNeighborsClassifier(50).fit(X[learn], malignant[learn])
 score = np.rint(50 * neighbours.predict_proba(X)[:, 1]).astype(int)
 
 # %%
-# What scikit-learn makes of the 30 patients:
+# This is scikit-learn's curve for the 30 patients:
 
 scores = np.arange(51)
 isotonic = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip")
 straight = isotonic.fit(score[calibrate], malignant[calibrate]).predict(scores)
 
 # %%
-# The same curve as two levels: least squares over the non-decreasing curves between 0 and 1, and
-# among all that fit equally well the ones nearest to 0 and to 1 everywhere. These are the lowest
-# and the highest: every curve in between that does not decrease fits as well.
+# Now the curve as two levels: least squares over the non-decreasing curves between 0 and 1, and
+# among all that fit equally well, the ones nearest to 0 and to 1 everywhere. These are the lowest
+# and the highest: every non-decreasing curve in between fits just as well.
 
 fit = tb.LeastSquares(np.eye(51)[score[calibrate]], malignant[calibrate])
 curves = tb.Monotone() & tb.Box(0.0, 1.0)
@@ -49,12 +49,11 @@ print({name: result.status for name, result in results.items()})
 lowest, highest = (result.x for result in results.values())
 
 # %%
-# "Solved": the conditions of optimality of both levels hold to rounding. It is not "certified", as
-# constraints that happen to hold with equality defeat the proof. The two curves are easy to check:
-# none is lower than at the last score before that a patient had, or higher than at the next one.
-#
-# How many new patients are concerned, and what happens if we call in everybody with a probability
-# of 40 per cent or more?
+# "Solved": the optimality conditions of both levels hold to rounding. It is not "certified",
+# because constraints that happen to be active defeat the proof. The two curves are easy to check:
+# at any score, the lowest curve equals its value at the last patient's score below, and the highest
+# its value at the next one above.
+# in everybody with a probability of 40 per cent or more?
 
 width = highest - lowest
 open_ = width[score[new]] > 0.1
@@ -71,8 +70,8 @@ for name, curve in {"lowest": lowest, "scikit-learn": straight, "highest": highe
     )
 
 # %%
-# No curve is better on all counts, and the calibration sample cannot say which to take. Who
-# screens for cancer takes the highest.
+# No curve is better in every respect, and the calibration sample cannot say which to use. For
+# cancer screening, the highest is the cautious choice.
 
 fig, ax = plt.subplots(figsize=(7, 4.2), layout="constrained")
 ax.fill_between(scores, lowest, highest, facecolor="0.92", hatch="///", edgecolor="0.6")

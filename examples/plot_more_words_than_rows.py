@@ -1,15 +1,15 @@
 """Which words tell two kinds of text apart?
 
-Somebody has sorted 60 texts into two piles and asks which words make the difference. There are a
-thousand different words in them, so that very many weights of words sort the 60 texts without a
-mistake. The usual ones use every word there is. The sparsest of all can be read aloud.
+Suppose that 60 texts have been sorted into two piles: which words make the difference? The texts
+contain a thousand different words, so very many weightings of the words sort the 60 texts without a
+mistake. The usual ones use every word. The sparsest one is short enough to read aloud.
 """
 
 # %%
-# The texts are real and at hand without a network: what SciPy says about its functions for signals
-# (`scipy.signal`) and for images (`scipy.ndimage`), without notes and examples. The piles are drawn
-# at random: 60 texts to learn from, the others to judge. Which words appear depends on your
-# version of SciPy.
+# The texts are real and need no network: SciPy's descriptions of its functions for signals
+# (`scipy.signal`) and for images (`scipy.ndimage`), without notes and examples. The split is
+# random: 60 texts for training, the others for testing. Which words appear depends on your version
+# of SciPy.
 
 import inspect
 
@@ -24,7 +24,7 @@ from tiebreak.sklearn import TieBreakRegressor
 
 
 def descriptions(module):
-    """The docstrings of a module's functions, as far as the notes, references or examples."""
+    """Return the docstrings of a module's functions, up to the notes, references or examples."""
     functions = [getattr(module, name) for name in sorted(module.__all__)]
     texts = [inspect.getdoc(function) for function in functions if inspect.isfunction(function)]
     for heading in ("Notes", "References", "Examples"):
@@ -39,8 +39,8 @@ order = np.random.default_rng(0).permutation(len(kind))
 train, test = order[:60], order[60:]
 
 # %%
-# A row for each text, a column for each word of three letters or more, 1 where the text has it: a
-# sparse matrix, which stays sparse.
+# There is a row for each text and a column for each word of three letters or more, with a 1 if the
+# text contains it. The matrix is sparse and stays sparse.
 
 counter = CountVectorizer(binary=True, token_pattern=r"[a-z]{3,}")
 X = counter.fit_transform(texts[train]).astype(float)
@@ -50,8 +50,8 @@ print(
 )
 
 # %%
-# scikit-learn's least squares, and the sparsest weights among all that give exactly +1 to
-# every text on signals and -1 to every text on images.
+# We compare scikit-learn's least squares with the sparsest weights among all that give exactly +1
+# to every text on signals and -1 to every text on images.
 
 usual = LinearRegression().fit(X, kind[train])
 sparsest = TieBreakRegressor(prefer="sparse").fit(X, kind[train])
@@ -69,7 +69,7 @@ for name, model in {"scikit-learn": usual, "sparsest": sparsest}.items():
     )
 
 # %%
-# The sparsest weights are for reading, not for a better score: on new texts a little of
+# The sparsest weights are for reading, not for a better score: on new texts, using a little of
 # every word is as good or better.
 
 weights = sparsest.coef_
@@ -98,7 +98,7 @@ ax.set_title(
 
 assert used["sparsest"] <= 60 < 0.9 * X.shape[1] < used["scikit-learn"]
 assert sparsest.proved_
-assert sparsest.n_ties_ >= X.shape[1] - 60  # a very large choice
+assert sparsest.n_ties_ >= X.shape[1] - 60  # a very large set to choose from
 assert np.max(np.abs(sparsest.predict(X) - kind[train])) < 1e-9  # perfect, and so is
 assert np.max(np.abs(usual.predict(X) - kind[train])) < 1e-3  # scikit-learn's, to its tolerance
 assert np.sum(np.abs(weights)) < 0.9 * np.sum(np.abs(usual.coef_))

@@ -1,16 +1,16 @@
-"""Coefficients of categories that can be read, with no category left out
+"""Readable coefficients for categories, with no category left out
 
 A table of risks has categories: sex, age group, weight group, blood pressure group. With a column
-for every category and an intercept the columns depend on each other, and the coefficients of a
-logistic regression are not unique: a solver returns some of them. The textbook leaves out one
-category of each group, and then every number is relative to a category that somebody picked. The
-smallest of all equally good coefficients need no such pick: they add up to 0 in each group, and
-say how far a category is from the average of its group.
+for every category and an intercept, the columns depend on each other, and the coefficients of a
+logistic regression are not unique: a solver returns some of them. Textbooks leave out one category
+of each group, and then every number is relative to an arbitrary category. The smallest of all
+equally good coefficients need no such choice: they add up to 0 in each group, and say how far a
+category is from the average of its group.
 """
 
 # %%
-# The data are the 442 patients of scikit-learn's diabetes set. The question is who is among the
-# quarter whose disease progresses most within a year.
+# The data are the 442 patients of scikit-learn's diabetes set. The question is who belongs to
+# the quarter whose disease progresses most within a year.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -42,8 +42,8 @@ readable = TieBreakClassifier(prefer="norm").fit(X, badly)
 print(readable.report_)
 
 # %%
-# scikit-learn without a penalty fits as well and predicts the same. But it has put a part of the
-# intercept into every group: only one patient in four is a bad case, and so *both* sexes seem to
+# scikit-learn without a penalty fits equally well and predicts the same. But it has put a part of
+# the intercept into every group: only one patient in four is a bad case, so *both* sexes seem to
 # protect.
 
 usual = LogisticRegression(C=np.inf, tol=1e-10, max_iter=10_000).fit(X, badly)
@@ -58,8 +58,8 @@ for name, total in totals.items():
     print(f"{name:<13} the groups add up to", np.round(total, 2) + 0.0)
 
 # %%
-# Read from the right-hand picture: a BMI of 30 or more multiplies the odds by exp(1.8), six times
-# those of the average group; sex hardly matters. On the left every point is shifted.
+# The right-hand picture shows that a BMI of 30 or more multiplies the odds by exp(1.8), to six
+# times those of the average group; sex hardly matters. On the left every point is shifted.
 
 names = {"sex": "sex", "age": "age", "bmi": "BMI", "bp": "pressure"}
 place = np.arange(len(X[0])) + np.repeat(np.arange(4), np.diff(starts)) * 0.8

@@ -1,8 +1,8 @@
 """What one per cent of the fit buys
 
-The best fit to noisy data is not worth its last digits, but a solver insists on them. In the
-diabetes data cholesterol (s1) gets a large negative coefficient and its companion LDL (s2) a large
-positive one, and nobody can explain either. How much simpler does the model become if the mean
+The last digits of the best fit to noisy data are worth nothing, but a solver insists on them. In
+the diabetes data, cholesterol (s1) gets a large negative coefficient and the related LDL (s2) a
+large positive one, and neither can be explained. How much simpler does the model become if the mean
 squared error may be one per cent worse than the best? `tb.tradeoff` draws the whole curve, with
 bounds, and without a search over penalties.
 """
@@ -33,7 +33,7 @@ curve = tb.tradeoff(
 print(curve)
 
 # %%
-# Two rows of the same table: the best fit, and the fit that is one per cent worse.
+# Two rows of that table: the best fit, and the fit that is one per cent worse.
 
 none, one = curve.points[0], curve.points[shares.index(0.01)]
 print("       " + "".join(f"{name:>7}" for name in data.feature_names))
@@ -44,14 +44,14 @@ used = [int(np.sum(np.abs(point.x) > 1e-6)) for point in (none, one)]
 print(f"R² {r2[0]:.3f} with {used[0]} features, {r2[1]:.3f} with {used[1]}")
 
 # %%
-# Such a point also lies on the path of the Lasso, for some weight of its penalty. Which weight that
-# is one has to find out; LARS does it here, as an independent check.
+# Such a point also lies on the Lasso path, for some weight of its penalty, but you would have to
+# search for that weight. LARS finds it here, as an independent check.
 
 weights, _, path = lars_path(A, b, method="lasso")
 
 
 def lasso(weight):
-    """The coefficients for a weight: linear between the corners of the path."""
+    """Return the coefficients for a weight, linear between the corners of the path."""
     return np.array([np.interp(weight, weights[::-1], row[::-1]) for row in path])
 
 
@@ -60,7 +60,7 @@ weight = brentq(lambda w: np.mean((A @ lasso(w) - b) ** 2) - allowed, 0, weights
 print(f"the Lasso of weight {weight:.5f} differs by {np.max(np.abs(lasso(weight) - one.x)):.0e}")
 
 # %%
-# The first per cent buys most: for small slacks the curve falls like a square root.
+# The first per cent gains most: for small slacks the curve falls like a square root.
 
 fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 sums = [point.value for point in curve.points]
@@ -79,5 +79,5 @@ assert one.value < 0.6 * none.value
 assert r2[0] - r2[1] < 0.005
 assert (used[0], used[1]) == (10, 7)
 assert np.max(np.abs(lasso(weight) - one.x)) < 1e-6
-assert none.value - one.value > 0.6 * (none.value - curve.points[-1].value)  # of what 10 % buy
+assert none.value - one.value > 0.6 * (none.value - curve.points[-1].value)  # of what 10 % gain
 plt.show()

@@ -1,10 +1,10 @@
-"""Which method is first: a race on the paper's inverse problem
+"""Which method is fastest? A race on the paper's inverse problem
 
-The literature has a dozen methods for simple bilevel problems, each with a theorem, and the
-theorems do not say which one is first on the problem at hand. `tb.compare` lets them run from the
-same start, counts gradients alike, and measures both levels against the exact answer. Here on the
-inverse problem of the AGM-BiO paper (Cao and others 2024, figure 2): of all vectors with entries
->= 0 that sum to one, the shortest.
+The literature has a dozen methods for simple bilevel problems, each with a theorem, but the
+theorems do not say which one is fastest on a given problem. `tb.compare` runs them from the same
+start, counts their gradients in the same way, and measures both levels against the exact answer.
+Here we use the inverse problem of the AGM-BiO paper (Cao and others 2024, figure 2): among all
+vectors with entries >= 0 that sum to one, find the shortest.
 """
 
 # %%
@@ -36,9 +36,9 @@ for name in race.methods:
     print(f"{name:<10}" + "".join(f"{gradients:8.0f}" for gradients in arrival[name]))
 
 # %%
-# Bi-SG is at the answer after two steps, but by luck: its first step on f goes right to the origin,
-# and from there the next step on g ends at the answer of this symmetric problem. It is left out of
-# the picture. Another problem has another winner: run the race on yours.
+# Bi-SG reaches the answer after two steps, but by luck: its first step on f goes straight to the
+# origin, and the next step on g from there ends at the answer of this symmetric problem. We leave
+# it out of the picture. Another problem has another winner: run the race on yours.
 
 fig, ax = plt.subplots(figsize=(7, 4.2), layout="constrained")
 styles = (("-", "#1f3b6f"), ("--", "#c8553d"), ("-.", "0.35"), (":", "0.35"))

@@ -1,9 +1,9 @@
-"""The portfolio of least variance that trades least
+"""The minimum-variance portfolio with the least trading
 
-Most indices are tracked by several funds of different houses, and two trackers of the same index
-have the same returns. So there is not one portfolio of least variance but a whole set of them, and
-a solver returns a point in the middle: a little of everything, most of which has to be bought
-first. Of all portfolios of least variance we want the one that trades least, and if there are still
+Most indices are tracked by several funds of different providers, and two trackers of the same index
+have the same returns. So there is not one minimum-variance portfolio but a whole set of them, and a
+solver returns a point in the middle: a little of everything, most of which has to be bought first.
+Among all minimum-variance portfolios, we want the one that trades least, and if there are still
 several, the one with the lowest fees.
 """
 
@@ -33,7 +33,7 @@ fees = rng.choice([5.0, 10.0, 20.0, 40.0], funds)  # basis points a year
 
 
 def least_variance(returns):
-    """The model as one writes it in CVXPY, solved by its default solver."""
+    """Solve the usual CVXPY model by its default solver."""
     w = cp.Variable(funds)
     risk = (returns - returns.mean(axis=0)) / np.sqrt(len(returns) - 1)  # |risk w|² is the variance
     problem = cp.Problem(cp.Minimize(cp.sum_squares(risk @ w)), [cp.sum(w) == 1, w >= 0])
@@ -48,7 +48,7 @@ held[chosen] = np.maximum(np.bincount(index_of, past.value), 0.0)
 held /= held.sum()
 
 # %%
-# The same model for today's data; then two objectives more, which choose among its optima.
+# The same model for today's data, then two further objectives, which choose among its optima.
 
 problem, w, risk = least_variance(returns)
 usual = w.value.copy()
@@ -59,7 +59,7 @@ problem.solve(method="tiebreak", then=then, names=("variance", "turnover", "fees
 print(problem.solution.attr["tiebreak"])
 
 # %%
-# Turnover is half of the sum of all changes: what is sold, which is what is bought.
+# Turnover is half of the sum of all changes: what is sold, which equals what is bought.
 
 turnover = {name: 0.5 * np.abs(x - held).sum() for name, x in (("usual", usual), ("tb", w.value))}
 variance = {name: np.sum((risk @ x) ** 2) for name, x in (("usual", usual), ("tb", w.value))}
@@ -85,9 +85,9 @@ before, after = (round(100 * turnover[name]) for name in ("usual", "tb"))
 fig.suptitle(f"Turnover falls from {before} % to {after} % at the same variance", fontsize=11)
 
 # %%
-# What was claimed. Here the least turnover can also be worked out by hand: the variance determines
-# how much goes into each index, and what has to be traded at least is how far this differs from
-# today's.
+# Now we check the claims. Here the least turnover can also be worked out by hand: the variance
+# determines how much goes into each index, and the difference from today's amounts is the least
+# that has to be traded.
 
 needed = 0.5 * np.abs(np.bincount(index_of, usual) - np.bincount(index_of, held)).sum()
 assert variance["tb"] <= variance["usual"] * (1 + 1e-9)

@@ -1,11 +1,11 @@
 """A redundant robot arm: the hand first, then the elbow, then the posture
 
-An arm with seven joints can move its hand in many ways. In every instant the joint velocities shall
-move the hand as asked; of all that do, lift the elbow as asked; of all that do, return to a rest
-posture. The recipe of robotics projects each task onto the null space of those before it. It knows
-no limits: where a joint would be too fast its velocity is clipped, and the hand, which has the
-first priority, leaves its path although the other joints could make up for it. Levels take the
-limits as constraints.
+An arm with seven joints can move its hand in many ways. At every instant, the joint velocities
+should move the hand as required; among all that do, lift the elbow as required; and among all
+these, return to a rest posture. The standard recipe in robotics projects each task onto the null
+space of the earlier ones. It ignores limits: if a joint would be too fast, its velocity is clipped,
+and the hand, which has first priority, leaves its path although the other joints could compensate.
+Levels treat the limits as constraints.
 """
 
 # %%
@@ -18,19 +18,19 @@ import tiebreak as tb
 
 joints, elbow, length = 7, 4, 0.2
 rest = np.array([1.6, -0.6, -0.6, 0.5, -0.5, -0.5, 0.4])
-step, steps = 0.05, 30  # seconds, and how many of them
+step, steps = 0.05, 30  # length of a step in seconds, and number of steps
 speed, lift, limit = np.array([-0.3, 0.1]), np.array([0.05]), 0.6  # hand, elbow in m/s; rad/s
 
 
 def ends(q):
-    """Where the links begin and end, for the joint angles q."""
+    """Return where the links begin and end for the joint angles q."""
     angles = np.cumsum(q)
     links = length * np.stack([np.cos(angles), np.sin(angles)])
     return np.hstack([np.zeros((2, 1)), np.cumsum(links, axis=1)])
 
 
 def jacobian(q, joint):
-    """How fast the end of a link moves with the joint angles q, in x and in y."""
+    """Return the Jacobian of the end of a link, in x and y, at the joint angles q."""
     angles = np.cumsum(q)[:joint]
     links = length * np.stack([-np.sin(angles), np.cos(angles)])
     moved = np.cumsum(links[:, ::-1], axis=1)[:, ::-1]  # joint j moves all links from j on
@@ -38,7 +38,7 @@ def jacobian(q, joint):
 
 
 def tasks(q):
-    """Each a matrix and what it times the joint velocities should be, the most important first."""
+    """Return each task as a matrix and its target, the most important first."""
     return {
         "hand": (jacobian(q, joints), speed),
         "elbow": (jacobian(q, elbow)[1:], lift),
@@ -47,7 +47,7 @@ def tasks(q):
 
 
 # %%
-# The recipe, and the same tasks as levels.
+# Here is the recipe, followed by the tasks as levels.
 
 
 def by_null_spaces(q):
@@ -68,7 +68,7 @@ start = rest + np.array([0.0, 0.1, -0.1, 0.0, 0.2, -0.1, 0.0])
 print(by_levels(start))
 
 # %%
-# Where no limit binds, both give the same velocities. On a path of 1.5 s limits do bind.
+# If no limit binds, both give the same velocities. On a path of 1.5 s, limits do bind.
 
 loose = by_levels(start, limit=10.0)
 assert loose.success

@@ -1,15 +1,15 @@
 """How much fit to give up for a short formula, by cross-validation
 
 A regression with many features fits its own data best when it uses all of them, and predicts worst.
-`TieBreakRegressor(prefer="sparse", slack=0.1)` takes, of all fits that are at most 10 % worse than
-the best one, that with the smallest coefficients in absolute value, which leaves most of them at
-zero. Which slack is right for these data? It is a parameter like any other: scikit-learn's search
-finds it.
+Among all fits that are at most 10 % worse than the best, `TieBreakRegressor(prefer="sparse",
+slack=0.1)` chooses the one with the smallest sum of absolute coefficients, which leaves most of
+them at zero. Which slack is right for these data? It is a parameter like any other, so
+scikit-learn's search can find it.
 """
 
 # %%
-# The progress of diabetes from ten measurements and their products: 55 features, 200 patients to
-# learn from, and 242 others whom nobody looks at before the end.
+# We predict the progress of diabetes from ten measurements and their products: 55 features, 200
+# patients for training, and 242 others that are kept aside until the end.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -27,7 +27,7 @@ order = np.random.default_rng(0).permutation(len(y))
 seen, unseen = order[:200], order[200:]
 
 # %%
-# The estimator goes into pipelines and searches as any other does.
+# The estimator works in pipelines and searches like any other.
 
 slacks = [0.0, 0.03, 0.1, 0.3, 0.6]
 model = make_pipeline(StandardScaler(), TieBreakRegressor(prefer="sparse"))
@@ -38,7 +38,7 @@ best = search.best_params_["tiebreakregressor__slack"]
 print("cross-validated R² by slack:", dict(zip(slacks, scores.round(2).tolist(), strict=True)))
 
 # %%
-# The test: the patients whom neither the fits nor the search have seen.
+# The test uses the patients that neither the fits nor the search have seen.
 
 usual = make_pipeline(StandardScaler(), LinearRegression()).fit(X[seen], y[seen])
 chosen = search.best_estimator_[-1]
@@ -69,7 +69,7 @@ ax.set_title(
     fontsize=11,
 )
 
-assert search.best_score_ > scores[0] + 0.2  # the best slack is not none
+assert search.best_score_ > scores[0] + 0.2  # the best slack is not 0
 assert after > before + 0.15
 assert used <= 20
 assert chosen.given_up_ <= chosen.slack_ * (1 + 1e-6)

@@ -1,14 +1,14 @@
-"""Which samples are positive? 48 tests for 192 of them
+"""Which samples are positive? 48 tests for 192 samples
 
 A laboratory has 192 samples, and one test costs as much as lunch. It mixes every sample into five
 of 48 pools and tests the pools: a reading is the sum of the virus loads in the pool. That is 48
 equations for 192 unknowns, and infinitely many loads explain the readings. If few samples are
-positive, the loads to look for are the sparsest.
+positive, the sparsest loads are the right ones to look for.
 """
 
 # %%
-# The data are simulated: eight positive samples, loads between 1 and 10, readings that are off by
-# one per cent.
+# The data are simulated: eight positive samples, loads between 1 and 10, and readings with an error
+# of one per cent.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -26,25 +26,25 @@ readings = pools @ loads * (1.0 + 0.01 * rng.standard_normal(48))
 
 # %%
 # NumPy returns the explanation of least Euclidean norm, which spreads every load over all samples
-# that might have it.
+# that could have it.
 
 usual = np.linalg.lstsq(pools, readings)[0]
 
 # %%
-# Among all loads that explain the readings, those with the least sum of absolute values: a penalty
-# as the upper level is enough to ask for it. There is no weight between fit and sparsity to tune,
-# as a Lasso has one.
+# Among all loads that explain the readings, we want those with the least sum of absolute values: a
+# penalty as the upper level expresses that. Unlike in a Lasso, there is no weight between fit and
+# sparsity to tune.
 
 problem = tb.Problem(lower=tb.LeastSquares(pools, readings), upper=tb.L1())
 result = tb.solve(problem)
 print(result)
 
 # %%
-# Both explain every reading. Who would be called in? Say, all with a load above 0.5.
+# Both explain every reading. Suppose that we call in everyone with a load above 0.5. Who is that?
 
 
 def called(x):
-    """The samples with a load above 0.5, in order."""
+    """Return the samples with a load above 0.5, in order."""
     return np.flatnonzero(x > 0.5).tolist()
 
 
@@ -56,7 +56,7 @@ for name, x in {"lstsq": usual, "sparsest": result.x}.items():
     )
 
 # %%
-# The noise has to go somewhere, as every reading is explained to the last digit: a few dozen
+# The noise has to go somewhere, because every reading is explained to the last digit: a few dozen
 # samples get a load near 0.
 
 worst = np.max(np.abs(result.x - loads))
@@ -64,7 +64,7 @@ false_alarms = len(set(called(usual)) - set(positive.tolist()))
 fig, axes = plt.subplots(2, 1, figsize=(7, 4.4), layout="constrained", sharex=True, sharey=True)
 for ax, x, name, colour in (
     (axes[0], usual, f"lstsq: {false_alarms} false alarms", "#b3372f"),
-    (axes[1], result.x, "sparsest: the 8 and nobody else", "#1f3b6f"),
+    (axes[1], result.x, "sparsest: exactly the 8", "#1f3b6f"),
 ):
     ax.plot(positive, loads[positive], "o", color="0.35", fillstyle="none", markersize=9)
     ax.vlines(np.arange(192), 0.0, x, color=colour, linewidth=1.8)

@@ -1,15 +1,16 @@
-"""Fit data that are larger than the memory, from a file
+"""Fit data from a file that is larger than the memory
 
-The features of a model lie in a file that does not fit into the memory of the machine, or not
-beside everything else that runs there. `tb.Streamed` takes the file as the matrix of a loss: every
-step reads it once, block by block, and keeps no more than a few blocks. The problem, the answer and
-the proof are the same as for an array in memory. A GPU, where there is one, takes the same call.
+The features of a model are in a file that does not fit into the machine's memory, at least not
+along with everything else that runs there. `tb.Streamed` uses the file as the matrix of a loss:
+every step reads it once, block by block, and keeps only a few blocks. The problem, the answer and
+the proof are the same as for an array in memory. The same call works with a GPU.
 """
 
 # %%
 # Is a digit even or odd? The features are 18,000 random waves over the 64 pixels of scikit-learn's
-# digits, for 480 of them: 69 MB, and many perfect fits, of which we want the one with the smallest
-# coefficients. (A file for an example; yours may have a thousand times as many rows.)
+# digits, for 480 of them: 69 MB, and many perfect fits, among which we want the one with the
+# smallest coefficients. (This is only an example; your file may have a thousand times as many
+# rows.)
 
 import tempfile
 import tracemalloc
@@ -56,7 +57,7 @@ print(result)
 print(f"{size:.0f} MB of data, {A.bytes_read / size / 1e6:.0f} passes, {streamed:.0f} MB of memory")
 
 # %%
-# The same with the data in memory, by a formula: x = A' (A A')^-1 b.
+# For comparison, with the data in memory, by a formula: x = A' (A A')^-1 b.
 
 tracemalloc.start()
 whole = np.load(path)
@@ -71,7 +72,7 @@ print(
 )
 
 # %%
-# And on a GPU: arrays of PyTorch (or CuPy) stay where they are.
+# On a GPU, PyTorch (or CuPy) arrays stay where they are.
 
 try:
     import torch

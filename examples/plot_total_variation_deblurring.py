@@ -2,8 +2,8 @@
 
 A probe goes down a borehole and reads a value every 30 cm, but each reading is an average over 1.7
 metres of rock. How thick are the layers, and where are the edges? There are 34 readings for 100
-depths, so that infinitely many profiles explain them. Rock comes in layers: of all profiles that
-explain the readings we want the one that goes up and down least, its total variation.
+depths, so infinitely many profiles explain them. Rock comes in layers: among all profiles that
+explain the readings, we want the one of least total variation, which goes up and down least.
 """
 
 # %%
@@ -23,9 +23,9 @@ blur /= blur.sum(axis=1, keepdims=True)
 readings = np.round(blur @ rock, 3)
 
 # %%
-# `lstsq` explains the readings by the profile of least norm, which is nothing that rock would do.
-# Total variation as the upper level is a linear program, and is solved as one: the answer is a
-# proved one, with no weight to tune and no edge detector.
+# `lstsq` explains the readings by the profile of least norm, which looks nothing like rock. With
+# total variation as the upper level, the problem is a linear program and solved as such: the answer
+# is proved, with no weight to tune and no edge detector.
 
 usual = np.linalg.lstsq(blur, readings)[0]
 problem = tb.Problem(lower=tb.LeastSquares(blur, readings), upper=tb.TotalVariation())
@@ -34,7 +34,7 @@ print(result)
 
 
 def edges(profile):
-    """Where neighbours differ by more than 1: the first value of each new layer."""
+    """Return the first value of each new layer, where neighbours differ by more than 1."""
     return (np.flatnonzero(np.abs(np.diff(profile)) > 1.0) + 1).tolist()
 
 
@@ -45,9 +45,9 @@ for name, profile in {"lstsq": usual, "least variation": result.x}.items():
     )
 
 # %%
-# Real probes are noisier, and a profile that explains noise to the last digit is no use: undoing a
-# blur amplifies it. Then let the readings be explained up to the noise: the sum of squares may be
-# what noise of that size, here 0.03, makes it. Everything else stays.
+# Real probes are noisier, and a profile that explains noise to the last digit is useless, because
+# undoing a blur amplifies it. So we explain the readings only up to the noise: the sum of squares
+# may be as large as noise of that size, here 0.03, makes it. Everything else stays the same.
 
 noisy = blur @ rock + 0.03 * np.random.default_rng(0).standard_normal(len(probe))
 misfit = tb.Level(tb.LeastSquares(blur, noisy), name="misfit", slack=0.5 * len(probe) * 0.03**2)

@@ -1,15 +1,15 @@
-"""A model that must reproduce the reference slides, and do well on all others
+"""A model that must reproduce reference slides and do well on all others
 
-A program estimates the fractal dimension of a cell nucleus from 29 other measurements of the
-slide. Twelve reference slides were measured with great care, and a rule says that the program must
-reproduce them exactly. With 29 features a great many models do. Solvers return one of them without
-a reason that has to do with slides; 300 ordinary slides can tell which of them to take.
+A program estimates the fractal dimension of a cell nucleus from 29 other measurements of the slide.
+Twelve reference slides were measured with great care, and the program must reproduce them exactly.
+With 29 features, a great many models do. Solvers return one of them for reasons that have nothing
+to do with slides; 300 ordinary slides can tell which one to choose.
 """
 
 # %%
 # The data are the 569 slides of scikit-learn's breast cancer set. Twelve of them, drawn at random,
-# play the reference slides, 300 others choose, and the remaining 257 judge: they are used for
-# nothing else. One draw may be lucky, so there are twenty of them.
+# serve as reference slides, 300 others choose, and the remaining 257 are used only for testing. One
+# draw may be lucky, so there are twenty.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -26,14 +26,13 @@ features, y = np.delete(slides.data, target, axis=1), slides.data[:, target]
 
 
 # %%
-# Two models that solvers return: scikit-learn's has the least norm of all that fit; a QR
-# factorisation with pivoting, as behind the backslash of MATLAB, sets as many coefficients to 0 as
-# it can.
+# Solvers return two kinds of model: scikit-learn's has the least norm of all that fit; a QR
+# factorisation with pivoting, like MATLAB's backslash, sets as many coefficients to 0 as it can.
 
 
 def basic(A, b):
-    """The coefficients of a QR factorisation with pivoting, for centred data of full row rank."""
-    Q, R, order = qr(A[1:], mode="economic", pivoting=True)  # centred: one row less tells the rest
+    """Return the coefficients by a pivoted QR factorisation, for centred data of full row rank."""
+    Q, R, order = qr(A[1:], mode="economic", pivoting=True)  # centred, so one row is redundant
     coefficients = np.zeros(A.shape[1])
     coefficients[order[: len(R)]] = solve_triangular(R[:, : len(R)], Q.T @ b[1:])
     return coefficients
@@ -64,15 +63,15 @@ scores = np.array(scores)
 print(chosen.report_)
 
 # %%
-# All three reproduce the reference slides. On the slides that judge, they differ:
+# All three reproduce the reference slides. On the test slides they differ:
 
 for name, score in zip(names, np.median(scores, axis=0), strict=True):
     print(f"{' '.join(name.split()):<32} median R² {score:5.2f}")
 print(f"{'ridge regression of all 312':<32} median R² {np.median(refitted):5.2f}")
 
 # %%
-# The last line keeps this honest: who need not reproduce the reference slides does better still
-# with a plain ridge regression of all rows. The choice is for those who must.
+# The last line keeps this honest: if you need not reproduce the reference slides, a plain ridge
+# regression on all rows does even better. The choice is for those who must.
 
 medians = np.median(scores, axis=0)
 fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
@@ -88,7 +87,7 @@ ax.text(-0.4, 0.94, "ridge regression, need not reproduce them", va="bottom", co
 ax.set_xticks(range(3), names)
 ax.set_xlim(-0.45, 2.6)
 ax.set_ylim(-1.05, 1.12)
-ax.set_ylabel("R² on 257 slides that nobody used")
+ax.set_ylabel("R² on 257 unused slides")
 ax.spines[["top", "right"]].set_visible(False)
 ax.set_title(
     f"All reproduce 12 reference slides; R² elsewhere {medians[2]:.2f} instead of {medians[1]:.2f}",
@@ -99,5 +98,5 @@ assert np.max(misfits) < 1e-10  # every one of them is a perfect fit
 assert np.all(scores[:, 2] > scores[:, 1])  # in all twenty draws
 assert medians[2] > 0.75 > 0.6 > medians[1] > medians[0]
 assert np.median(refitted) > medians[2]
-assert np.min(scores[:, 1:]) > -1.0  # what the picture leaves out is of QR alone
+assert np.min(scores[:, 1:]) > -1.0  # the picture leaves out only draws of QR
 plt.show()
