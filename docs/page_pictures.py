@@ -1,4 +1,4 @@
-"""Draws the pictures of which-criterion.md and what-auto-does.md, from what the pages compute.
+"""Draws pictures of which-criterion, what-auto-does and estimators, from what these pages compute.
 
 `python docs/page_pictures.py`.
 """
@@ -105,6 +105,14 @@ def timeline() -> None:
     save(figure, "what-auto-does.png")
 
 
+def choice() -> None:
+    """What the choice of the first example of estimators.md gains along the ties."""
+    figure = blank(7.2, 4.2)
+    names_of("estimators.md")["model"].plot_choice(figure.subplots())
+    save(figure, "plot-choice.png")
+
+
 if __name__ == "__main__":
+    choice()
     criteria()
     timeline()

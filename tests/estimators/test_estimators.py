@@ -473,6 +473,15 @@ def test_a_reference_is_in_the_order_of_the_columns_or_refused():
         TieBreakRegressor("reference", reference=last[::-1]).fit(X, [0.0, 1.0])
 
 
+def test_a_reference_of_the_wrong_kind_gets_the_sentence_that_says_what_to_write():
+    X, y = np.eye(2, 3), [0.0, 1.0]
+    old = TieBreakRegressor().fit(X, y)
+    with pytest.raises(ValueError, match=r"such as model\.coef_, got TieBreakRegressor$"):
+        TieBreakRegressor("reference", reference=old).fit(X, y)
+    with pytest.raises(ValueError, match=r"must have 1 x 3 coefficients, got .*reindex\("):
+        TieBreakRegressor("reference", reference=np.ones(4)).fit(X, y)
+
+
 def test_a_reference_that_is_not_used_is_said():
     words = r"^TieBreakRegressor: reference is not used if prefer is 'norm'; write prefer="
     with pytest.warns(UserWarning, match=words):

@@ -191,6 +191,11 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         return data._replace(X=found, weights=None, epsilon=epsilon)
 
     def _reference(self, features: int, outputs: int) -> Host:
+        if hasattr(self.reference, "coef_"):
+            raise ValueError(
+                f"{self._owner}: reference must be an array of coefficients, such as model.coef_, "
+                f"got {type(self.reference).__name__}"
+            )
         seen = getattr(self, "feature_names_in_", None)
         named = ("X", seen), ("reference", tables.names(self.reference))
         tables.common(self._owner, *named, what="names")
@@ -198,7 +203,8 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         if found.size != features * outputs:
             raise ValueError(
                 f"{self._owner}: reference must have {outputs} x {features} coefficients, got "
-                f"shape {found.shape}"
+                f"shape {found.shape}; old.coef_table()['coef'].reindex(X.columns, fill_value=0.0) "
+                "has one for each column of a table X"
             )
         return np.reshape(found, (outputs, features))
 
@@ -247,7 +253,8 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
     def coef_table(self) -> Any:
         """Return the coefficients with the names of the features, as a pandas DataFrame.
 
-        It has one column for each target or class, and the intercept as its last row.
+        It has one column for each target or class (for two classes, that of the second alone), and
+        the intercept as its last row.
         """
         check_is_fitted(self)
         try:
