@@ -50,11 +50,12 @@ def choose(problem: Problem) -> Portfolio:
     below = [part for _, part in summands(problem.smooth_parts[1].bare)]
     is_linear = all(part.degree <= 1 for part in below)
     # On constraints, the minimisers of a linear level form a face, which only Conic can prove.
-    if refusal is None and not (is_linear and not has_projection(problem.domain)):
+    is_for_cones = refusal is not None or (is_linear and not has_projection(problem.domain))
+    if not is_for_cones and not (candidates and _is_far(problem)):
         title = f"exact, by direct factorisation ({_sizes(problem)})"
         least = _factorisation(problem)
         candidates.append(Candidate(Exact(), title, least, is_direct=True, refines=True))
-    elif not Conic().refusal(problem):
+    elif is_for_cones and not Conic().refusal(problem):
         # An interior-point method factorises the data of each level about twenty times.
         least = 20.0 * _factorisation(problem)
         candidates.append(Candidate(Conic(), "conic", least, is_direct=True, refines=True))
@@ -132,6 +133,12 @@ def _is_worth_slices(problem: Problem) -> bool:
     if rows < 100 * n or rows * n < SECOND or not BregmanSVRG().ends(problem):
         return False
     return not BregmanSVRG().refusal(problem) and BregmanSVRG().slices(problem) >= 500
+
+
+def _is_far(problem: Problem) -> bool:
+    """Is so much data on a GPU that no step should bring all of it to the host?"""
+    matrices = [matrix for h in problem.smooth_parts for matrix in matrices_of(h)]
+    return any(m.size > FLOAT64_COPY_LIMIT and arrays.is_remote(m.prototype) for m in matrices)
 
 
 # -- sizes ----------------------------------------------------------------------------------------

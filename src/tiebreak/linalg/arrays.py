@@ -69,12 +69,17 @@ def is_immutable(x: Array) -> bool:
     return bool(array_api_compat.is_jax_array(x))
 
 
+def is_remote(x: Array) -> bool:
+    """Is ``x`` in the memory of a GPU?"""
+    return bool(
+        array_api_compat.is_cupy_array(x)
+        or (array_api_compat.is_torch_array(x) and x.device.type != "cpu")
+    )
+
+
 def words(x: Array) -> Array | None:
     """The memory of an array on a GPU as one vector of 32-bit words; None on the host."""
-    is_remote = array_api_compat.is_cupy_array(x) or (
-        array_api_compat.is_torch_array(x) and x.device.type != "cpu"
-    )
-    if not is_remote or x.dtype.itemsize % 4:
+    if not is_remote(x) or x.dtype.itemsize % 4:
         return None
     if array_api_compat.is_torch_array(x) and x.ndim == 2 and x.T.is_contiguous():
         x = x.T  # its memory is one piece, so nothing is copied
