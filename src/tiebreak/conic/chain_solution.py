@@ -52,6 +52,11 @@ class LevelSolution(_LevelSolution):
         """The dimension of what is left to choose after it, None if unknown."""
         return resolved(self[self._fields.index("dimension")])
 
+    def proved(self, value: float, bound: float, error: float) -> LevelSolution:
+        """With what is proved about its value at the final point."""
+        found = self._replace(best=value, value=value, bound=bound, error=error)
+        return found._replace(word="proved", is_bound_proved=True, why="")
+
     def in_unit(self, unit: float, following: float) -> LevelSolution:
         """Convert it to units of 1 from ``unit``, with the next level's unit ``following``."""
         return self._replace(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -15,7 +16,8 @@ from tiebreak.conic.chain_solution import LEAST, ChainSolution, LevelSolution, e
 from tiebreak.conic.held_image import HeldAnswer, HeldProblem
 from tiebreak.conic.program import ConicProgram
 from tiebreak.conic.representation import compile_levels
-from tiebreak.linalg import arrays, in_files
+from tiebreak.exact.bounds.intervals import prove_at
+from tiebreak.linalg import arrays, deadline, in_files
 from tiebreak.linalg.arrays import Array, Host
 from tiebreak.linalg.refusals import Refusal, refusal_of
 from tiebreak.linalg.tolerances import TOL
@@ -100,7 +102,8 @@ class Conic(Method):
     )
     guarantee: ClassVar[str] = (
         "x and f* to rounding if multipliers are strictly complementary; a lower bound on f* "
-        "that is proved on bounded sets, and otherwise rests on an assumed radius"
+        "that is proved on bounded sets, and otherwise rests on an assumed radius; "
+        "both sides, as by exact, on R^n and polyhedra if f and g are smooth"
     )
     output: ClassVar[str] = "the solution of the last conic program"
 
@@ -150,6 +153,8 @@ class Conic(Method):
             level = len(found.levels)
             fall = settled_direction(problem, level, found.direction[program.variables])
             ended = Ended(DOUBT, found.message + NOT_SURE)
+        f, g = problem.upper.value(x), problem.lower.value(x)
+        found, intervals = _proved(problem, found, (x, f, g))
         findings = ConicFindings(
             found.levels, assumption, fall, found.contradiction, found.is_least
         )
@@ -158,12 +163,37 @@ class Conic(Method):
         return DirectState(
             1,
             x,
-            problem.upper.value(x),
-            problem.lower.value(x),
-            StepEvidence(intervals=_intervals(found)),
+            f,
+            g,
+            StepEvidence(intervals=intervals),
             ended or _ended(found, assumption),
             findings,
         )
+
+
+def _proved(
+    problem: Problem, found: ChainSolution, at: tuple[Array, float, float]
+) -> tuple[ChainSolution, Intervals]:
+    """Return what the multipliers and the prover of exact prove about x, f and g."""
+    x, f, g = at
+    low = [level.bound if level.is_bound_proved else -math.inf for level in found.levels]
+    low += [-math.inf] * (2 - len(low))
+    known = Intervals(upper=(low[1], math.inf), lower=low[0], why=ONE_SIDED)
+    if found.status != "solved":
+        return found, known
+    deadline.allow_as_much_again()
+    with contextlib.suppress(deadline.Over):  # x is there, whatever can still be proved of it
+        known = known.both(prove_at(problem, x) or Intervals())
+    if not known.is_two_sided:
+        return found, known
+    lower, upper = found.levels
+    off = max(known.upper[1] - f, f - known.upper[0])
+    return found._replace(
+        levels=(
+            lower.proved(g, known.lower, max(g - known.lower, 0.0)),
+            upper.proved(f, known.upper[0], off),
+        )
+    ), known
 
 
 def _of_held(problem: Problem, like: Array, answer: HeldAnswer) -> DirectState:
@@ -192,13 +222,6 @@ def _compiled(problem: Problem, domain: Domain, n: int) -> ConicProgram:
         program = compile_levels(levels, domain, n, problem.radius, owner="Conic")
         COMPILED[problem] = known = (domain, n, program)
     return known[2]
-
-
-def _intervals(found: ChainSolution) -> Intervals:
-    """Return the proved intervals."""
-    low = [level.bound if level.is_bound_proved else -math.inf for level in found.levels]
-    low += [-math.inf] * (2 - len(low))
-    return Intervals(upper=(low[1], math.inf), lower=low[0], why=ONE_SIDED)
 
 
 def _ended(found: ChainSolution, assumption: str) -> Ended:

@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from tiebreak.exact.active_set import PolyhedronSlice
 from tiebreak.exact.ball import ball_of
 from tiebreak.exact.bounds.curvature_bounds import largest_curvature
 from tiebreak.exact.bounds.evaluations import (
@@ -33,6 +34,7 @@ from tiebreak.functions import Minorant, Parts, decompose
 from tiebreak.linalg import EPS, Array, Host, Rank, rounding_unit
 from tiebreak.linalg.arrays import SAFE
 from tiebreak.linalg.host import host, norm
+from tiebreak.linalg.rank import null_basis
 from tiebreak.linalg.sizes import SECOND
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import ALL_WITHIN, WITHIN, Intervals
@@ -124,22 +126,28 @@ def prove_within(problem: Problem, x: Array, d: float) -> Intervals:
 
 
 def prove_at(problem: Problem, x: Array) -> Intervals | None:
-    """Prove what losses of a linear map tell about any x on R^n without a radius, or None.
+    """Prove what losses of a linear map tell about any x on R^n or a polyhedron, or None.
 
-    This is for a point without a slice, and takes one factorisation of the rows of g.
+    This is for a point without a slice. It takes one factorisation of the rows of g, and finds the
+    multipliers that balance the slope of f best.
     """
-    if not described(problem.domain).is_space or not problem.is_smooth:
+    if not (described(problem.domain).is_linear and problem.is_smooth):
         return None
-    n = int(x.shape[0])
+    at, n = host(x), int(x.shape[0])
     try:
         g_parts = decompose("prove_at", "lower", problem.lower, n)
         f_parts = decompose("prove_at", "upper", problem.upper, n)
     except ValueError:  # the numbers are not available
         return None
-    if n * n * sum(len(part.rows) for part in g_parts.parts) > 4 * SECOND:  # it would take seconds
+    count = sum(len(part.rows) for part in g_parts.parts)
+    count += described(problem.domain).lifted_rows(n)[1].A.shape[0]
+    if n * n * count > 4 * SECOND:  # it would take seconds
         return None
-    f, g = evaluate_with_errors(problem.upper, x), evaluate_with_errors(problem.lower, x, g_parts)
-    found = _on_space(problem, host(x), (f, g), (f_parts, g_parts), np.zeros(n))
+    rows = exact_rows(problem.domain, n)
+    N = null_basis(np.vstack([g_parts.rows(), rows.equal]))
+    where = PolyhedronSlice(rows.rows, rows.offset, N)
+    normal, _ = where.normal(f_parts.slope(at), at)
+    found = prove(problem, x, normal, parts=(f_parts, g_parts), rows=rows)
     return None if found == Intervals() else found
 
 
