@@ -15,11 +15,11 @@ from sklearn.exceptions import ConvergenceWarning
 import tiebreak as tb
 from tiebreak.driver.advice import REMEDIES, Remedies
 from tiebreak.exact.method import ExactFindings
-from tiebreak.functions.base import EstimatorLoss, Function
+from tiebreak.functions.base import EstimatorLoss, Function, Minorant, PointWithImage
 from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.functions.sums import matrices_of
 from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.host import host
+from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.proofs.recession.watch import NoMinimum
 from tiebreak.sklearn.choice import ChoiceCurve, choice_curve
@@ -258,13 +258,55 @@ def _without_minimiser(
         NoMinimiserWarning,
         stacklevel=5,
     )
+    x = None
     for alpha in settings.rtol * WEAKER ** -np.arange(float(MOST_TRIES)):
-        weak = tb.SquaredNorm(alpha * np.asarray(task.layout.penalised))
-        result = _solve(task.problem(weak), settings)
-        if task.separated is None or np.all(task.separated(host(result.x))[task.separated(d)]):
+        ending = _weakly_penalised(task, settings, alpha, x)
+        x = ending.x
+        if task.separated is None or np.all(task.separated(x)[task.separated(d)]):
             break
-    report = f"{sentence}; with a penalty, alpha = {alpha:.2g} and l1_ratio = 0:\n{result}"
-    return _ending(result)._replace(ties=None, proved=False, report=report)
+    report = f"{sentence}; with a penalty, alpha = {alpha:.2g} and l1_ratio = 0:\n{ending.report}"
+    return ending._replace(ties=None, proved=False, report=report)
+
+
+def _weakly_penalised(task: Task, settings: Settings, alpha: float, x0: Host | None) -> FitOutcome:
+    """Fit with a penalty of this weight, from x0 or from zero.
+
+    The penalty leaves nothing to choose, and nothing is to be proved. So where there is no exact
+    method SciPy's L-BFGS runs until |slope|²/(2 alpha), which is at least g(x) - g* if all is
+    penalised, is within the tolerance that `solve` has from a start at zero.
+    """
+    from scipy.optimize import minimize
+
+    problem = task.problem(tb.SquaredNorm(alpha * np.asarray(task.layout.penalised)))
+    if problem.penalties[1].terms.has_weights or tb.Exact().refusal(problem) is None:
+        return _ending(_solve(problem, settings, x0))
+    last: list[Minorant] = []  # of the point that was looked at last
+
+    def value_and_slope(x: Host) -> tuple[float, Host]:
+        last[:] = problem.lower.evaluate([PointWithImage(x, *problem.lower.forward(x))])[0]
+        return last[0].value, host(last[0].slope)
+
+    zero = np.zeros(problem.dimension or 0)
+    size = problem.lower.value(zero)
+
+    def is_met() -> bool:
+        asked = settings.rtol * max(last[0].value, size)
+        return norm(host(last[0].slope)) ** 2 <= 2.0 * alpha * asked
+
+    def stop_if_met(intermediate_result: Any) -> None:
+        if is_met():
+            raise StopIteration
+
+    limits = {"maxiter": settings.max_iter, "maxfun": 2 * settings.max_iter, "gtol": 0, "ftol": 0}
+    options: dict[str, Any] = {"jac": True, "callback": stop_if_met, "options": limits}
+    start = zero if x0 is None else x0
+    found = minimize(value_and_slope, start, method="L-BFGS-B", **options)
+    value, slope = value_and_slope(found.x)
+    sentence = f"g(x) = {value:.9g}, by {found.nit} steps of L-BFGS to a slope of {norm(slope):.2g}"
+    if not is_met():
+        warnings.warn(f"{settings.owner}: {sentence}", ConvergenceWarning, stacklevel=6)
+    certificate = tb.Certificate.of_gaps(problem.upper.value(found.x), value)
+    return FitOutcome(found.x, None, False, certificate, found.nit, sentence, None)
 
 
 def _words(task: Task, d: Host, names: Sequence[str] | None) -> str:
