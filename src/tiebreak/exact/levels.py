@@ -272,7 +272,7 @@ def _upper(
 ) -> ExactSolution:
     """Minimise f over the slice, from the lower minimiser x, and then the norm."""
     doubt = ""
-    if not p.is_bounded and isinstance(where, PolyhedronSlice):
+    if not p.is_bounded and isinstance(where, PolyhedronSlice) and where.N.size:
         fall = recession(p.problem, 1, p.n)
         if fall.direction is not None:
             return ExactSolution(x, dimension, residual, 0.0 * x, fall.direction)

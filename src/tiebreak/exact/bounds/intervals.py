@@ -169,8 +169,11 @@ def _on_space(
         return Intervals()
     if (ball := ball_of(Z, len(x))) is not None and not described(Z).depth(x) > near.distance:
         return _across_ball(problem, ball[0], x, values, parts, normal, near)
-    high = f.value + change_within(problem, f, near.distance, (f_parts, x))
-    if sign is not None:
+    change = change_within(problem, f, near.distance, (f_parts, x))
+    high = f.value + change
+    if len(near.span.right) == len(x) and math.isfinite(change):  # there is no other minimiser
+        low = f.value - change
+    elif sign is not None:
         low = below_l1(L1Dual.of(problem, len(x)), x, sign, near, high)
     else:
         sigma = problem.upper.strong_convexity - problem.upper.defect

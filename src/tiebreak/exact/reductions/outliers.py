@@ -16,6 +16,7 @@ from tiebreak.functions.parts.clipped_part import ClippedPart
 from tiebreak.linalg import Host, decide_rank, null_basis
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.linear_programs import linear_program
+from tiebreak.linalg.spectra import eigenvalues
 from tiebreak.linalg.tolerances import TOL
 
 AT_DELTA = (
@@ -117,12 +118,14 @@ def shared_rows(
     # The shared rows balance the linear terms, as they balance the outliers.
     seen = np.append(found.seen, np.zeros(len(rows) - len(found.seen), dtype=bool))
     held = np.vstack([Z.equal, pressing])
-    every = decide_rank(np.vstack([rows, held]), epsilon)
-    mine = decide_rank(np.vstack([rows[seen], held]), epsilon)
+    some = np.vstack([rows[seen], held])
+    if eigenvalues(some.T @ some)[0] > TOL.half * norm(some) ** 2:  # these tell everything
+        return SharedRows(rows, Z)
+    every, mine = (decide_rank(R, epsilon) for R in (np.vstack([rows, held]), some))
     if mine.low == every.low == every.high:
         return SharedRows(rows, Z)
     doubt = "" if mine.is_determined else NO_RANK
-    if not doubt and not found.are_clear(g, x, Z, np.vstack([rows[seen], held])):
+    if not doubt and not found.are_clear(g, x, Z, some):
         doubt = AT_DELTA
     offset = np.append(Z.offset, found.offset)
     return SharedRows(
