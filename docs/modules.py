@@ -1,4 +1,4 @@
-"""Writes tables of development/map.md, methods, race, statuses and gallery: `make docs`."""
+"""Writes tables of development/map.md, methods-table.md, race, statuses, gallery: `make docs`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def methods(page: str) -> str:
     for kind in METHODS.values():
         path = Path(inspect.getfile(kind)).relative_to(SOURCE).as_posix()
         own = ", ".join(field.name for field in dataclasses.fields(kind))
-        name = f'[`"{kind.name}"`](../src/tiebreak/{path}) `{kind.__name__}({own})`'
+        name = f'[`"{kind.name}"`](../../src/tiebreak/{path}) `{kind.__name__}({own})`'
         rates = "; ".join(map(str, kind.rates))
         facts = (kind.paper, kind.assumptions, kind.guarantee, rates, kind.output)
         shown = [text.replace("*", "\\*").replace("|", "\\|") for text in facts]
@@ -87,7 +87,7 @@ def main() -> None:
         return f"{place[1]}\n{table(folder)}\n{place[3]}"
 
     MAP.write_text(PLACE.sub(filled, page), encoding="utf-8")
-    facts = HERE / "methods.md"
+    facts = HERE / "development" / "methods-table.md"
     facts.write_text(methods(facts.read_text(encoding="utf-8")), encoding="utf-8")
     race = HERE / "race.md"
     rules = "\n".join(

@@ -89,7 +89,7 @@ GROUPS = (
     Group(
         "Methods",
         'An object or its name: `tb.solve(problem, "agm-bio")` takes the defaults. '
-        "What they assume and guarantee: [methods](../methods.md).",
+        "What they assume and guarantee: [the table](../development/methods-table.md).",
         "AGMBiO PAGMBiO AdaptiveAGMBiO Exact Conic PrimalDual BregmanSVRG RAPM PBAPG BiSG AIRG "
         "CGBiO BisecBiO SEA Diagonal IREPG StaBiM SEDM BiPG FBiPG BiFISTA IREAPG "
         "Tikhonov LevelNewton AdaBiM RVFISTA FIBA BiGSAM MNG DBGD FCBiO IRCG BregmanIteration "

@@ -119,7 +119,10 @@ def _parser() -> argparse.ArgumentParser:
         "is used), or a problem saved as .npz",
     )
     compare.add_argument(
-        "--methods", nargs="+", metavar="NAME", help=f"{METHOD} (default: all that apply)"
+        "--methods",
+        nargs="+",
+        metavar="NAME",
+        help=f"{METHOD}, or all (default: seven usual ones and your own)",
     )
     compare.add_argument(
         "--budget", type=float, default=10.0, metavar="S", help="seconds per method (10)"
@@ -382,6 +385,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     page = _page_path(arguments)
     problem, options = _contested(arguments.what)
     chosen = arguments.methods and _names(arguments.methods)
+    chosen = "all" if chosen == ["all"] else chosen
     with _folders([out] if page is None else [out, page.parent]):
         outcome = tb.compare(
             problem, chosen, arguments.budget, max_iter=arguments.max_iter, name=arguments.what,

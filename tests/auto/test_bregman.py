@@ -16,6 +16,7 @@ from tiebreak.auto.bregman import BregmanIteration
 from tiebreak.auto.bregman_state import face_at
 from tiebreak.auto.hessian_differences import HessianDifferences, no_columns
 from tiebreak.auto.quasi_newton import InverseHessian
+from tiebreak.catalog.field import squared_hinge
 from tiebreak.functions.penalties.terms import Terms
 
 
@@ -193,6 +194,28 @@ def test_nobody_waits_for_a_proof_of_g_that_cannot_be():
     assert result.status == "solved"
     assert np.isfinite(result.upper_gap)
     assert result.nit <= 1300
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["known", "as callables"])
+def test_where_g_is_flat_inside_it_ends_without_an_answer_or_with_the_right_one(is_known, count):
+    """A squared hinge: the minorants of the rounds are not constant on the minimisers of g."""
+    words = []
+    for seed in range(count(8, 100)):
+        rng = np.random.default_rng(seed)
+        n, rows = int(rng.integers(2, 12)), int(rng.integers(2, 25))
+        built = squared_hinge(n, rows, int(rng.integers(1, min(n, rows) + 1)), seed)
+        problem = built.problem
+        if not is_known:
+            problem = tb.Problem(upper=problem.upper, lower=plain(problem.lower))
+        result = tb.solve(problem, "bregman", x0=built.x0, max_iter=4000)
+        words.append(result.status)
+        if result.success:
+            assert result.upper_value == pytest.approx(built.upper_optimum, rel=2e-4), seed
+        if is_known:
+            answer = tb.solve(problem, x0=built.x0)
+            assert answer.success, seed
+            assert answer.upper_value == pytest.approx(built.upper_optimum, rel=1e-9), seed
+    assert "undetermined" in words
 
 
 def test_planted_problems_without_structure(count):

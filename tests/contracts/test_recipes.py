@@ -24,6 +24,7 @@ from sets import test_domains
 
 import tiebreak as tb
 from tiebreak.driver.registry import METHODS
+from tiebreak.experiments.race import read_rows
 from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.functions.substitution import Substitution
 
@@ -119,20 +120,29 @@ def test_the_method_in_a_file_is_raced_killed_and_resumed_to_the_same_bits(tmp_p
         )  # fmt: skip
 
     plain, killed = tmp_path / "plain", tmp_path / "killed"
-    words = ("race", "--quick", "--instances", "toy", "--methods", "explicit.py:ExplicitDescent")
-    raced = run(plain, *words)
-    assert raced.wait(timeout=300) == 0
-    assert ",toy,explicit-descent," in (plain / "out" / "race" / "rows.csv").read_text()
+    words = ("race", "--quick", "--methods", "explicit.py:ExplicitDescent", "--instances")
+    assert run(plain, *words, "toy", "simplex").wait(timeout=300) == 0
+    _kill(run(killed, *words, "toy", "simplex"), killed, "out/race/unfinished-*/toy.json")
+    assert run(killed, *words, "toy", "simplex").wait(timeout=300) == 0
+    rows, expected = (read_rows(folder / "out/race/rows.csv") for folder in (killed, plain))
+    assert {row.instance for row in rows if row.method == "explicit-descent"} == {"toy", "simplex"}
+    assert [row._replace(seconds=0) for row in rows] == [
+        row._replace(seconds=0) for row in expected
+    ]
     assert run(plain).wait(timeout=300) == 1  # all steps taken, which is no success
-    process = run(killed)
-    began = time.monotonic()
-    while not (killed / "run.npz").exists() and time.monotonic() - began < 100.0:
-        time.sleep(0.001)
-    process.kill()
-    assert process.wait() == -signal.SIGKILL
+    _kill(run(killed), killed, "run.npz")
     assert run(killed).wait(timeout=300) == 1
     x, expected = (np.load(folder / "out" / "x.npy") for folder in (killed, plain))
     np.testing.assert_array_equal(x, expected)
+
+
+def _kill(process: subprocess.Popen[bytes], folder: Path, file: str) -> None:
+    """Kill it as soon as such a file is there."""
+    began = time.monotonic()
+    while not [*folder.glob(file)] and time.monotonic() - began < 100.0:
+        time.sleep(0.001)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
 
 
 def test_every_step_of_the_method_leaves_its_inputs_alone(recipe):

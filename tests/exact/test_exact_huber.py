@@ -224,7 +224,11 @@ def test_what_is_not_determined_or_not_solved_is_said():
     if at_delta.success:
         np.testing.assert_allclose(at_delta.x, [2.0, 0.0], atol=1e-12)
     b = np.array([2.0, 5.0, -5.0])
-    on_ball = solved(tb.SquaredNorm(), tb.Huber(A, b, 1.0), tb.Ball(10.0))
+    in_ball = solved(tb.SquaredNorm(), tb.Huber(A, b, 1.0), tb.Ball(10.0))
+    assert in_ball.success
+    np.testing.assert_allclose(in_ball.x, [2.0, 0.0], atol=1e-14)
+    pulled = tb.SquaredNorm(center=[2.0, 4.0])  # out of a ball that the minimisers reach beyond
+    on_ball = solved(pulled, tb.Huber(A, b, 1.0), tb.Ball(3.0))
     assert (on_ball.status, on_ball.message) == ("undetermined", NOT_ON_BALL)
     sparsest = solved(tb.L1(), tb.Huber(A, b, 1.0))
     assert (sparsest.status, sparsest.message) == ("undetermined", NOT_L1)

@@ -8,6 +8,7 @@ import pytest
 
 import tiebreak as tb
 from tiebreak.cli import main
+from tiebreak.driver import registry
 from tiebreak.experiments.figures import style_of
 from tiebreak.experiments.race import Answer, read_rows
 
@@ -33,11 +34,23 @@ def here(tmp_path, monkeypatch):
 
 
 def test_everybody_who_takes_the_problem_takes_part():
-    outcome = tb.compare(tb.instance("toy").problem, max_iter=60)
+    outcome = tb.compare(tb.instance("toy").problem, "all", max_iter=60)
     takes_part, refused = set(outcome.methods), set(outcome.refused)
     assert takes_part | refused == {m.name for m in tb.methods()} - {"exact", "p-agm-bio"}
     assert {"agm-bio", "a-irg", "bi-sg", "sea", "cg-bio", "r-apm", "pb-apg"} <= takes_part
     assert all(sentence in str(outcome) for sentence in outcome.refused.values())
+
+
+def test_without_names_a_few_race_and_those_that_the_user_registered(monkeypatch):
+    monkeypatch.setattr(registry, "METHODS", dict(registry.METHODS))
+
+    @tb.register
+    class Mine(tb.AGMBiO):
+        name = "mine"
+
+    outcome = tb.compare(tb.instance("toy").problem, max_iter=60)
+    library = {"agm-bio", "adaptive", "primal-dual", "bregman", "r-apm", "tikhonov", "fbi-pg"}
+    assert set(outcome.methods) == library | {"mine"}
 
 
 @pytest.mark.sample(2)
@@ -52,7 +65,7 @@ def test_everybody_who_takes_the_problem_takes_part():
 def test_with_a_penalty_those_who_take_one_take_part(name):
     built = tb.instance(name)
     answer = Answer(built.upper_optimum, built.lower_optimum, built.solution)
-    outcome = tb.compare(built.problem, max_iter=30, answer=answer)
+    outcome = tb.compare(built.problem, "all", max_iter=30, answer=answer)
     takes_part, refused = set(outcome.methods), set(outcome.refused)
     assert takes_part | refused == {m.name for m in tb.methods()} - {"exact"}
     assert {"p-agm-bio", "bi-sg", "r-apm"} <= takes_part
@@ -157,10 +170,10 @@ def test_a_given_answer_is_taken():
         ({"methods": ["best"]}, ValueError, "compare: unknown method 'best', known are \"auto\" and"),
         ({"methods": []}, ValueError, "compare: methods must name at least one method, got none"),
         ({"methods": [3]}, TypeError, "compare: method must be a name or an object such as AGMBiO"),
-        ({"methods": "agm-bio"}, TypeError, "compare: methods must be a list of names or methods, got 'agm-bio'"),
-        ({"methods": 3}, TypeError, "compare: methods must be a list of names or methods, got 3"),
-        ({"methods": tb.RAPM()}, TypeError, "compare: methods must be a list of names or methods, got RAPM("),
-        ({"methods": {"r-apm": 1}}, TypeError, "compare: methods must be a list of names or methods, got {"),
+        ({"methods": "agm-bio"}, TypeError, "compare: methods must be \"all\" or a list of names or methods, got 'agm-bio'"),
+        ({"methods": 3}, TypeError, "compare: methods must be \"all\" or a list of names or methods, got 3"),
+        ({"methods": tb.RAPM()}, TypeError, "compare: methods must be \"all\" or a list of names or methods, got RAPM("),
+        ({"methods": {"r-apm": 1}}, TypeError, "compare: methods must be \"all\" or a list of names or methods, got {"),
         ({"methods": [("a", tb.RAPM(), 1)]}, TypeError, "compare: methods need pairs (label, method), got ('a'"),
         ({"methods": [(1, tb.RAPM())]}, TypeError, "compare: methods need pairs (label, method), got (1"),
         ({"answer": (1.0, 0.0)}, TypeError, "compare: answer must be an Answer(upper, lower), got"),

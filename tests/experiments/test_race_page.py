@@ -71,6 +71,30 @@ def test_a_second_race_has_the_same_rows_but_for_the_seconds(raced, tmp_path):
         assert (out / name).read_bytes() == (tmp_path / name).read_bytes()
 
 
+def test_an_interrupted_race_goes_on_where_it_was(raced, tmp_path):
+    out, _ = raced
+    said = []
+
+    def interrupted(line):
+        said.append(line)
+        if line.startswith("simplex"):
+            raise KeyboardInterrupt
+
+    options = {"passes": 60, "courses": COURSES, "workers": 1}
+    with pytest.raises(KeyboardInterrupt):
+        field.run_field(tmp_path, METHODS, **options, say=interrupted)
+    assert not (tmp_path / "rows.csv").exists()
+    said.clear()
+    field.run_field(tmp_path, METHODS, **options, say=said.append)
+    assert said[0] == "goes on with an unfinished race: 2 instances are done"
+    assert [line.split(":")[0] for line in said[1:]] == ["lasso-duplicates"]
+    first, second = (read_rows(folder / "rows.csv") for folder in (out, tmp_path))
+    assert [row._replace(seconds=0) for row in first] == [row._replace(seconds=0) for row in second]
+    for name in ("instances.csv", "refused.csv"):
+        assert (out / name).read_bytes() == (tmp_path / name).read_bytes()
+    assert not [*tmp_path.glob("unfinished-*")]
+
+
 def test_every_number_of_the_page_is_made_again_from_the_rows(raced, tmp_path):
     out, _ = raced
     found = re.match(r"(\d+) numbers and sentences made again, (\d+) differ", recomputed(out))
@@ -132,8 +156,12 @@ def test_the_horizon_is_what_the_passes_pay_for():
 
 
 def test_unknown_names_are_refused_before_any_work(tmp_path):
-    with pytest.raises(ValueError, match=r"^race: unknown method 'agm', known are agm-bio"):
-        field.run_field(tmp_path, ["agm"])
+    with pytest.raises(
+        ValueError, match=r"^race: unknown method 'agm_bio' .did you mean 'agm-bio'\?"
+    ):
+        field.run_field(tmp_path, ["agm_bio"])
+    with pytest.raises(ValueError, match=r"^race: unknown method 'x', `tiebreak methods` lists"):
+        field.run_field(tmp_path, ["x"])
     with pytest.raises(ValueError, match=r"^race: unknown instance 'toys', known are toy"):
         field.run_field(tmp_path, courses=["toys"])
 

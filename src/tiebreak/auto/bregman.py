@@ -72,7 +72,8 @@ class BregmanIteration(Method):
 
     Rounds solved exactly from x_0 = argmin f have g(x_j) - g* <= eta D(x*, x_0)/j, where D is the
     Bregman distance of f (Osher et al.). f tends to f* if g has the form above. If g has a flat
-    interior, like a squared hinge, f may settle elsewhere: an answer without a proof says little.
+    interior, like a squared hinge, f may settle elsewhere. Without a proof, x therefore counts as
+    an answer only if multipliers balance f there; otherwise the run ends as "undetermined".
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])

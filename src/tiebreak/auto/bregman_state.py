@@ -56,6 +56,7 @@ class Proof(NamedTuple):
     best: Array  # the c with the smallest remaining slope for this t, and its norm
     least: float
     made: tuple[float, Array]  # t and c of the last cut
+    gap: float  # f(x) - f* is about this at most, as the best cut says
 
 
 @in_files("bregman")

@@ -31,8 +31,9 @@ class HessianDifferences(NamedTuple):
         """Compute some more columns from both slopes at points of Z close to x."""
         x = f_x.at
         f, g, known = (np.array(arrays.to_numpy(part)) for part in self)
-        # The step length balances rounding and third derivatives.
-        length = 1e-6 * (arrays.norm(x) or 1.0)
+        # The step length balances rounding and third derivatives, and must not underflow.
+        size = arrays.norm(x)
+        length = 1e-6 * (size if size > 1e-150 else 1.0)
         # Only a few entries per step, so that a run can be stopped in between.
         for i in self.missing(face)[:16]:
             deadline.check()

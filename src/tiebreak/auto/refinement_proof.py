@@ -7,6 +7,10 @@
 with one gradient for each t, and some more to correct c if g1 is not quadratic. x + t c is in Z for
 t sum 1/eta_i <= 1, as a convex combination of x and the x_i. These are only minorants: the bound
 accumulator decides what they prove.
+
+Without a proof, x counts as an answer only if some cut balances f at x: then x minimises f + cut/t
+over Z, up to a small gap. No cut does if the minimisers of g have a flat interior, as those of a
+squared hinge have: the minorants of the rounds vary over this set, and f settles elsewhere.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from tiebreak.linalg.arrays import HUGE
 from tiebreak.problem import Problem
 from tiebreak.proofs import quadratic_dual
 from tiebreak.proofs.evidence import StepEvidence
-from tiebreak.proofs.gate import ANSWER, Ended
+from tiebreak.proofs.gate import ANSWER, DOUBT, Ended
 from tiebreak.sets import described
 
 # factor on t from one cut to the next, and how many: the best t is a guess
@@ -34,15 +38,20 @@ TILTED = 0.5  # share of <c, Hc> t spent on the signs of a slope: as much as the
 SLIGHT_LOSS = 0.02  # a remaining slope that loses less than this share of <c, Hc> t is left alone
 MOST_CUTS, LONGEST = 16, 10.0  # maximum cuts for one t, and the largest growth of a step
 
+NOT_BALANCED = (
+    "no multiplier of g balances it there: g may be flat inside the set of its minimisers, where "
+    "Bregman iteration need not find the least f"
+)
+
 
 def begin(problem: Problem, state: State) -> State:
     """Begin the proof.
 
     The error of a cut is t <c, Hc>/2 plus rounding/t: we try several t around the best one, the
-    largest first. There is no proof if rounding makes every sum of cuts unbounded below.
+    largest first. If rounding makes every sum of cuts unbounded below, there is no proof, and only
+    the middle t is tried, to see whether x is an answer.
     """
-    if problem.is_open_below and not problem.upper.strong_convexity > 0.0:
-        return _ended(state)
+    is_hopeless = problem.is_open_below and not problem.upper.strong_convexity > 0.0
     if arrays.is_single(state.x) and problem.in_float64 is not None:
         problem = problem.in_float64
         state = _in_float64(problem, state)
@@ -59,7 +68,7 @@ def begin(problem: Problem, state: State) -> State:
     t = math.sqrt(2.0 * rounding / curvature) if curvature > 0.0 else 0.0
     if not 0.0 < t < math.inf:
         t = 1.0 / (state.weight or 1.0)
-    t *= T_FALL ** -(T_COUNT // 2)
+    t *= 1.0 if is_hopeless else T_FALL ** -(T_COUNT // 2)
     if state.hint is not None and state.rounds == 1:  # a warm start at the answer itself
         t, c = state.hint
     nothing = arrays.zeros_like(x)
@@ -70,8 +79,8 @@ def begin(problem: Problem, state: State) -> State:
     )
     first = Proof(
         t=t, c=c, curvature=curvature, rounding=rounding, reach=reach, is_tilted=cost > 0.0,
-        tilt=tilt, lean=lean, t_count=0, tries=0, d=nothing, left=nothing, best=c, least=math.inf,
-        made=(t, c),
+        tilt=tilt, lean=lean, t_count=T_COUNT - 1 if is_hopeless else 0, tries=0, d=nothing,
+        left=nothing, best=c, least=math.inf, made=(t, c), gap=math.inf,
     )  # fmt: skip
     return state._replace(proof=first)
 
@@ -186,6 +195,9 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
         evidence = StepEvidence(lower=((1.0, here.g),))
     elif remaining < proof.least:
         proof = proof._replace(best=proof.c, least=remaining)
+    gap = max((here.g.value - g_y.value - arrays.dot(g_y.slope, x - g_y.at)) / t, 0.0)
+    gap += min(lost, remaining * arrays.norm(x))  # of f + cut/t, as far from x as x is long
+    proof = proof._replace(gap=min(proof.gap, gap))
     c, ahead, inverse_hessian = proof.c, left, state.inverse_hessian
     if proof.tries > 0 and not has_run_away:
         turn = left - proof.left
@@ -206,10 +218,24 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
         return begin(problem, state._replace(hint=None))
     if proof.t_count < T_COUNT:
         return state
-    return _ended(state)
+    return state._replace(finished=_ending(problem, state, proof.gap))
 
 
-def _ended(state: State) -> State:
+def _ending(problem: Problem, state: State, gap: float) -> Ended:
+    """The answer, if the gap is slight, or the doubt."""
     is_one = state.rounds == 1
     how = "conjugate gradients" if is_one else f"{state.rounds} rounds of Bregman iteration"
-    return state._replace(finished=Ended(ANSWER, f"f has settled after {how}"))
+    if gap <= _slight_gap(problem, state):
+        return Ended(ANSWER, f"f has settled after {how}")
+    return Ended(DOUBT, f"f has settled after {how}, but {NOT_BALANCED}")
+
+
+def _slight_gap(problem: Problem, state: State) -> float:
+    """The default tolerance, 1e-4, of the size of f, and what rounding leaves of it."""
+    x, f = state.x, state.here.f
+    length, steepness = arrays.norm(x), arrays.norm(f.slope)
+    size = abs(state.upper_value) + steepness * length
+    of_value, of_slope = problem.upper.rounding_errors(
+        x, length, max(abs(f.value), f.size), steepness
+    )
+    return 1e-4 * size + of_value + of_slope * length

@@ -75,7 +75,9 @@ class ExactSolution(NamedTuple):
 def solve(p: ScaledProblem, x0: Host, doubtful: bool) -> ExactSolution:
     """Solve both levels from a point x0 of Z, counting doubtful directions of A or not."""
     if (ball := ball_of(p.domain, p.n)) is not None:
-        return _on_ball(p, x0, *ball, doubtful)
+        answer = _on_ball(p, x0, *ball, doubtful)
+        beyond = _beyond_ball(p, *ball, doubtful) if answer.doubt == NOT_ON_BALL else None
+        return answer if beyond is None else beyond
     answer = _on_polyhedron(p, x0 / p.units, p.polyhedron(), doubtful)
     if not p.is_rescaled:
         return answer
@@ -141,6 +143,15 @@ def _inside_ball(
         return None
     doubt = _doubt(free, g, u, settled, whole, none)
     return center + w, _residual(g, whole, u, start, basis), doubt
+
+
+def _beyond_ball(
+    p: ScaledProblem, center: Host, radius: float, doubtful: bool
+) -> ExactSolution | None:
+    """Both levels on R^n, if their answer is in the ball: then the ball does not matter."""
+    answer = solve(p.on_space(), np.zeros(p.n), doubtful)
+    is_inside = norm(answer.x - center) <= (1.0 - TOL.touching) * radius
+    return answer if is_inside and answer.direction is None and not answer.doubt else None
 
 
 # --- on polyhedra ---------------------------------------------------------------------------------

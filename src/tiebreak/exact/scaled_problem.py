@@ -81,7 +81,8 @@ class ScaledProblem:
     def on_space(self) -> ScaledProblem:
         """Return the problem on R^n."""
         free = replace(self.problem, domain=Space())
-        return ScaledProblem(free, self._f, self._g, self._rows_in_x, self.epsilon, self.l1)
+        same = self._f, self._g, self._rows_in_x, self.epsilon, self.l1, self.counted**2
+        return ScaledProblem(free, *same)
 
     def polyhedron(self) -> PolyhedralRows:
         """Return Z, which is not a ball, in the units of u."""

@@ -5,6 +5,7 @@ The page is made from these rows only: see `standings`.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,9 +13,11 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial
+from hashlib import sha256
 from itertools import starmap
 from multiprocessing import get_context
 from pathlib import Path
+from shutil import rmtree
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -39,7 +42,8 @@ from tiebreak.experiments.race import (
     write_rows,
 )
 from tiebreak.experiments.standings import TARGETS, Course, Declined, Standings
-from tiebreak.linalg import arrays
+from tiebreak.linalg import arrays, checks
+from tiebreak.linalg.archive import write_atomically
 from tiebreak.problem import ErrorBound, Problem
 
 BUILT_IN = (
@@ -116,13 +120,19 @@ class CourseRows(NamedTuple):
     rows: list[Record]
     refused: list[Declined]
 
+    @classmethod
+    def of(cls, course: list[Any], rows: list[list[Any]], refused: list[list[Any]]) -> CourseRows:
+        """The same from lists, as they are in a file."""
+        return cls(Course(*course), [Record(*r) for r in rows], [Declined(*r) for r in refused])
+
 
 def contestants(names: Sequence[str] = ()) -> list[str]:
     """Return the methods to race: those named, or all that come from a paper and take steps."""
     known = known_methods()
     for name in names:
         if name not in known:
-            raise ValueError(f"race: unknown method {name!r}, known are {', '.join(known)}")
+            meant = checks.did_you_mean(name, known) or ", `tiebreak methods` lists those that are"
+            raise ValueError(f"race: unknown method {name!r}{meant}")
     return list(names) or [name for name, kind in known.items() if kind.cites]
 
 
@@ -137,6 +147,8 @@ def run_field(
     say: Say = lambda _: None,
 ) -> Standings:
     """Race all methods (or these) on all instances (or these); write the rows and their page.
+
+    What is done of an unfinished race is kept in ``out``: the same call goes on from there.
 
     Args:
         out: the folder for rows.csv, instances.csv, refused.csv and race.html.
@@ -156,15 +168,26 @@ def run_field(
             known = ", ".join(everything)
             raise ValueError(f"race: unknown instance {name!r}, known are {known}")
     chosen = list(courses or everything)
-    outcomes = []
+    files = [Path(name.rpartition(":")[0]) for name in names if ":" in name]
+    asked = repr((raced, passes, seed, [file.read_text() for file in files]))
+    kept = out / f"unfinished-{sha256(asked.encode()).hexdigest()[:12]}"
+    kept.mkdir(parents=True, exist_ok=True)
+    done = {name: kept / f"{name}.json" for name in chosen}
+    left = [name for name in chosen if not done[name].exists()]
+    if len(left) < len(chosen):
+        say(f"goes on with an unfinished race: {len(chosen) - len(left)} instances are done")
     with _workers(workers, names) as run_all:
-        say(f"tuning {len(raced)} methods on three other draws")
-        tasks = [(name, seed, passes // 2) for name in raced if name in TUNED]
-        found = dict(zip((name for name, *_ in tasks), run_all(_tune, tasks), strict=True))
-        each = [(name, seed, tuple(raced), tuple(found.items()), passes) for name in chosen]
-        for outcome in run_all(_run_course, each):
-            outcomes.append(outcome)
-            say(f"{outcome.course.instance}: {len(outcome.rows)} rows")
+        if not (values := kept / "tuned.json").exists():
+            say(f"tuning {len(raced)} methods on three other draws")
+            tasks = [(name, seed, passes // 2) for name in raced if name in TUNED]
+            found = [task[0] for task in tasks], list(run_all(_tune, tasks))
+            _write(values, list(zip(*found, strict=True)))
+        tuned = tuple(map(tuple, _read(values)))
+        each = [(name, seed, tuple(raced), tuned, passes) for name in left]
+        for name, outcome in zip(left, run_all(_run_course, each), strict=True):
+            _write(done[name], outcome)
+            say(f"{name}: {len(outcome.rows)} rows")
+    outcomes = [CourseRows.of(*_read(done[name])) for name in chosen]
     standings = Standings(
         [row for outcome in outcomes for row in outcome.rows],
         [outcome.course for outcome in outcomes],
@@ -175,7 +198,16 @@ def run_field(
     write_rows(out / "instances.csv", standings.courses, Course._fields)
     write_rows(out / "refused.csv", standings.refused, Declined._fields)
     write_page(standings.view(), out / "race.html")
+    rmtree(kept)
     return standings
+
+
+def _write(path: Path, what: Any) -> None:
+    write_atomically(path, lambda file: file.write(json.dumps(what).encode()))
+
+
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 @contextmanager
