@@ -1,13 +1,13 @@
 """BR-SVRG: Bregman rounds with variance-reduced steps, for losses of many rows.
 
-A full gradient of a loss with many rows is expensive, one of a few rows is noisy. With the slopes
-of all rows at a snapshot w, kept as one number per row, the slope of a slice I of rows
+A full gradient of a loss with many rows is expensive, and a gradient from a few rows is noisy. With
+the slopes of all rows at a snapshot w, kept as one number per row, the slope from a slice I of rows
 
     grad g(w) + m/|I| A_I'(phi'(A_I x) - phi'(A_I w))
 
-has a noise that falls with |x - w| (SVRG: Johnson, Zhang 2013). So that few epochs settle it, the
-objective must be strongly convex enough: a round is one of Bregman iteration, which keeps the
-weight eta of f large and leaves the accuracy to the multiplier p.
+has noise that decreases with |x - w| (SVRG: Johnson, Zhang 2013). For a few epochs to suffice, the
+objective must be strongly convex enough: so we use rounds of Bregman iteration, which keep the
+weight eta of f large and leave the accuracy to the multiplier p.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ Slope: TypeAlias = Callable[[Array], Array]
 
 @in_files("br-svrg.proof")
 class CutProof(NamedTuple):
-    """Where the proof is: the minorant of g at u, with the multiplier 1/t, and that of f at w."""
+    """The state of the proof: g's minorant at u with the multiplier 1/t, and f's at w."""
 
     t: float
     u: Point
     g_u: Minorant
-    begun: int  # at which step
+    begun: int  # the step at which it began
 
 
 @in_files("br-svrg")
 class State(NamedTuple):
-    """Everything a run needs to go on; the order of the slices follows from ``k`` and the seed."""
+    """Everything a run needs to continue; ``k`` and the seed determine the order of slices."""
 
     k: int
     w: Point  # the snapshot
@@ -70,12 +70,12 @@ class State(NamedTuple):
     slopes: Array  # p, the sum of grad g(w_j)/eta_j over the ends of rounds
     weight: float  # the sum of 1/eta_j, and that of w_j/eta_j
     points: Array
-    residual: float  # of g at the end of the last round
+    residual: float  # residual of g at the end of the last round
     former: tuple[float, float]  # f and g there
     proof: CutProof | None
-    tries: int  # proofs that were begun
+    tries: int  # number of proofs begun
     finished: Ended
-    wanted: float  # the tolerance on f; 0: nobody asks
+    wanted: float  # the tolerance on f; 0 if none was given
     upper_value: float  # f(w) and g(w)
     lower_value: float
     evidence: StepEvidence
@@ -97,27 +97,27 @@ class BregmanSVRG(Method):
             x <- prox of s eta f2 on Z at x - s (slope of g by the slice + eta (grad f1(x) + p))
 
     with s = 1/(2 (L_g + V) + eta L_f), where V = L_max/b bounds the curvature of a mean over the b
-    rows of a slice and L_max that of one row. Where Z binds or there are penalties, gradient maps
-    take the place of the gradients in the test; p takes the gradient itself.
+    rows of a slice and L_max that of one row. If Z binds or there are penalties, gradient maps
+    replace the gradients in the test; p uses the gradient itself.
 
-    Slices are neighbouring rows, which cost no more than reading them, in a random order, which is
-    as good as rows at random also where these are sorted. b = L_max/L_g makes the noise as large as
-    the curvature; with fewer, steps are shorter. But the calls for a slice cost as much as some
-    thousand entries: b is so large that they do not cost more than its rows, unless fewer than 500
-    slices would be left; with fewer, the readings to the answer grow as fast as the calls fall.
+    Slices are neighbouring rows, which cost no more than reading them, in a random order, which
+    works as well as random rows even if the rows are sorted. b = L_max/L_g makes the noise as large
+    as the curvature; with fewer rows, steps are shorter. But the calls for a slice cost as much as
+    a few thousand entries: so b is so large that they cost no more than its rows, unless fewer than
+    500 slices would be left; with fewer, the readings needed grow as fast as the calls decrease.
 
-    The first eta = 20 (L_g + V)/(N L_f), N slices: then an epoch settles a round.
+    The first eta is 20 (L_g + V)/(N L_f) with N slices, so that an epoch settles a round.
 
-    **The proof.** Once p says that f has settled to its tolerance, w is held. The minorant of g at
-    u with the multiplier 1/t proves f(w) where grad g(u) = -t grad f(w), as it does at
-    w + t sum_j (w_j - w)/eta_j but for terms of second order; the same steps on
-    g + t <grad f(w), .> lead from there to u. Only full readings are evidence.
+    **The proof.** Once f has settled to its tolerance according to p, w is fixed. The minorant of g
+    at u with the multiplier 1/t proves f(w) if grad g(u) = -t grad f(w), which holds at
+    w + t sum_j (w_j - w)/eta_j up to second-order terms; the same steps on g + t <grad f(w), .>
+    lead from there to u. Only full readings count as evidence.
 
     Args:
         batch: the number of rows in a slice, from the data if None.
         eta_0: the first weight of f, from the data if None.
-        accuracy: of a round, as a share of the slope of g.
-        seed: of the order of the slices.
+        accuracy: the accuracy of a round, as a share of the slope of g.
+        seed: the seed for the order of the slices.
 
     Examples:
         >>> A = [[1.0, 1.0], [2.0, 2.0], [3.0, 3.0], [4.0, 4.0]]
@@ -141,8 +141,8 @@ class BregmanSVRG(Method):
         "g a loss of rows, L_f and L_g known; f, g convex, each smooth + penalty, with a joint prox"
     )
     guarantee: ClassVar[str] = (
-        "with exact rounds g - g* <= O(1/k), linear where g grows quadratically; f - f* -> 0 where "
-        "the loss of a row is strictly convex; elsewhere a point is taken only where it is proved"
+        "with exact rounds g - g* <= O(1/k), linear if g grows quadratically; f - f* -> 0 if "
+        "the loss of a row is strictly convex; otherwise a point is accepted only if it is proved"
     )
     cites: ClassVar[tuple[str, ...]] = ("osher2005", "johnsonzhang2013", "kovalev2020")
     output: ClassVar[str] = "the last snapshot"
@@ -163,11 +163,11 @@ class BregmanSVRG(Method):
         return f"Bregman rounds with variance-reduced steps, {slices} slices of rows in an epoch"
 
     def slices(self, problem: Problem) -> int:
-        """In how many slices the rows of g are read."""
+        """Return the number of slices in which the rows of g are read."""
         return self._sampled(problem)[1].steps
 
     def report(self, state: State) -> StateReport:
-        """How it ended; every step is one worth a row."""
+        """Report how it ended; every step is worth a row."""
         return StateReport(
             state.finished,
             is_good=state.proof is not None or bool(state.finished.why),
@@ -179,12 +179,12 @@ class BregmanSVRG(Method):
         return state._replace(wanted=proved.asked[0])
 
     def _sampled(self, problem: Problem) -> tuple[Sampled, Sampled]:
-        """Both levels with their slices."""
+        """Return both levels with their slices."""
         f, g = problem.smooth_parts
         return Sampled(f, f.lipschitz, self.batch), Sampled(g, g.lipschitz, self.batch)
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """The first snapshot, and the eta with which an epoch settles a round."""
+        """Begin with a snapshot at x0, and the eta with which an epoch settles a round."""
         (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
         (w,) = problem.forward(problem.prox(x0, 0.0, 0.0))
         upper, lower = f1.evaluate_async([w.f]), g1.evaluate_async([w.g])
@@ -202,7 +202,7 @@ class BregmanSVRG(Method):
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
-        """An epoch, and a full reading at its end: of a round, or of the proof."""
+        """Take an epoch of a round or of the proof, with a full reading at its end."""
         if state.finished.why:
             return state
         f, g = self._sampled(problem)
@@ -220,7 +220,7 @@ class BregmanSVRG(Method):
 
         x = _epoch(problem, state.x, g.steps, s, slope, weights)
         after = _at_snapshot(problem, state._replace(proof=None), x)
-        t = 1.0 / (g.lipschitz + eta * f.lipschitz)  # of gradient maps
+        t = 1.0 / (g.lipschitz + eta * f.lipschitz)  # step of the gradient maps
         lower = after.g_w.slope
         moved = problem.prox(
             x - t * (lower + eta * (p + after.f_w.slope)), t * weights[0], t * weights[1]
@@ -244,9 +244,9 @@ class BregmanSVRG(Method):
         return after._replace(finished=Ended(ANSWER, rounds))
 
     def ends(self, problem: Problem) -> bool:
-        """Does it end by itself?  On R^n, where the loss of a row is strictly convex.
+        """Does it end on its own?  On R^n, if the loss of a row is strictly convex.
 
-        Elsewhere Bregman rounds may settle at a point that is none of the answer.
+        Otherwise Bregman rounds may settle at a point that is not the answer.
         """
         parts = [part for _, part in summands(problem.smooth_parts[1].bare)]
         is_strict = all(
@@ -256,7 +256,7 @@ class BregmanSVRG(Method):
 
 
 def _at_snapshot(problem: Problem, state: State, x: Array) -> State:
-    """The state with its snapshot at x, by a full reading."""
+    """Return the state with its snapshot at x, by a full reading."""
     (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
     (w,) = problem.forward(x)
     upper, lower = f1.evaluate_async([w.f]), g1.evaluate_async([w.g])
@@ -286,8 +286,8 @@ class Slices(NamedTuple):
 
     weight: float
     loss: LinearLoss
-    size: int  # rows in a slice, about
-    noise: float  # the curvature of a mean over a slice, at most
+    size: int  # approximate number of rows in a slice
+    noise: float  # a bound on the curvature of a mean over a slice
 
     @property
     def steps(self) -> int:
@@ -295,12 +295,12 @@ class Slices(NamedTuple):
         return max(1, round(self.loss.row_count / self.size))
 
     def drawn(self, order: np.random.Generator) -> Iterator[RowSlice]:
-        """All slices at random, and again, without end."""
+        """Yield all slices in a random order, again and again."""
         while True:
             yield from self.loss.matrix.slices(self.size, order)
 
     def change(self, image: Image, order: np.random.Generator) -> Slope:
-        """x -> what the slope has changed since a snapshot, by another slice every time."""
+        """Return a function of x: the slope's change since a snapshot, from the next slice."""
         loss, before, slices = self.loss, self.loss.slopes_in_image(image), self.drawn(order)
         return lambda x: self.weight * loss.slope_of(next(slices), x, before)
 
@@ -319,16 +319,16 @@ class Sampled:
 
     @property
     def noise(self) -> float:
-        """The curvature of a mean over a slice, at most."""
+        """A bound on the curvature of a mean over a slice."""
         return sum(some.noise for some in self.slices if some is not None)
 
     @property
     def steps(self) -> int:
-        """So many slices, and all rows have been read."""
+        """The number of slices in which all rows are read once."""
         return max(some.steps for some in self.slices if some is not None)
 
     def slope(self, at: Minorant, image: Image, order: np.random.Generator) -> Slope:
-        """x -> its slope there, by another slice every time, from a snapshot."""
+        """Return a function of x: its slope, from the next slice and a snapshot."""
         h = self.function
         pairs = zip(self.slices, images_of(h.bare, image), strict=True)
         drawn = [some.change(each, order) for some, each in pairs if some is not None]
@@ -349,7 +349,7 @@ class Sampled:
         return sampled
 
     def slopes(self, order: np.random.Generator) -> Callable[..., list[Array]]:
-        """Points -> its slopes at all of them, by the same slice; by another one every time."""
+        """Return a function of points: its slopes at all of them, from the next slice."""
         losses = [(some, some.drawn(order)) for some in self.slices if some is not None]
 
         def sampled(*points: Array) -> list[Array]:
@@ -363,10 +363,11 @@ class Sampled:
 
 
 def _slices(weight: float, loss: LinearLoss, L: float, batch: int | None) -> Slices:
-    """With as many rows in a slice as make its noise as small as the curvature, or more."""
+    """Choose slices with at least so many rows that their noise is below the curvature."""
     rows, most = max(loss.row_count, 1), weight * loss.row_lipschitz
     enough = most / L if L > 0.0 else 1.0
-    calls = loss.matrix.entries_per_call * rows / max(loss.matrix.size, 1)  # as rows
+    # the cost of a call, in rows
+    calls = loss.matrix.entries_per_call * rows / max(loss.matrix.size, 1)
     size = batch or math.ceil(max(enough, min(calls, rows / 500)))
     size = min(max(size, 1), rows)
     return Slices(weight, loss, size, most / size)
@@ -375,7 +376,7 @@ def _slices(weight: float, loss: LinearLoss, L: float, batch: int | None) -> Sli
 def _epoch(
     problem: Problem, x: Array, steps: int, s: float, slope: Slope, weights: tuple[float, float]
 ) -> Array:
-    """All slices once, from x: prox-gradient steps of length s with these weights of f2 and g2."""
+    """Take prox-gradient steps of length s from x over all slices, with these weights of f2, g2."""
     is_free = described(problem.domain).is_space
     with arrays.quiet():
         for _ in range(steps):
@@ -393,7 +394,7 @@ def _epoch(
 
 
 def _error(state: State, lower: Array) -> float:
-    """About |f(w) - f*|, relative: by the multipliers, and by what f has changed in a round."""
+    """Estimate |f(w) - f*|, relative, from the multipliers and from f's change in a round."""
     c = state.points - state.weight * state.x
     size = abs(state.upper_value) + arrays.norm(state.f_w.slope) * arrays.norm(state.x)
     gain = max(abs(arrays.dot(c, lower)), abs(state.upper_value - state.former[0]))
@@ -401,10 +402,10 @@ def _error(state: State, lower: Array) -> float:
 
 
 def _with_proof(problem: Problem, state: State) -> State:
-    """At the end of a round: begin the proof, if f has settled as far as can be told.
+    """Begin the proof at the end of a round if f seems to have settled.
 
-    Its bound lacks t/2 |<c, grad f>| with c = sum_j (w_j - w)/eta_j, and (g(w) - g*)/t; g has
-    fallen in the last round by about as much as it has still to fall.
+    Its bound lacks t/2 |<c, grad f>| with c = sum_j (w_j - w)/eta_j, and (g(w) - g*)/t; in the last
+    round g decreased by about as much as it still has to decrease.
     """
     x, fall = state.x, state.former[1] - state.lower_value
     c = state.points - state.weight * x
@@ -437,7 +438,7 @@ def _evidence(state: State, t: float, g_u: Minorant) -> StepEvidence:
 def _proof_step(
     problem: Problem, state: State, proof: CutProof, g: Sampled, order: np.random.Generator
 ) -> State:
-    """An epoch on g + t <grad f(w), .>, and the cut at its end."""
+    """Take an epoch on g + t <grad f(w), .>, and make the cut at its end."""
     t, pull = proof.t, proof.t * state.f_w.slope
     g_slope = g.slope(proof.g_u, proof.u.lower, order)
     s = 0.5 / (g.lipschitz + g.noise)

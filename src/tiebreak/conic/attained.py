@@ -77,12 +77,12 @@ def escape(stage: Stage, at: PrimalDualPoint, own: int | None) -> Host | None:
 
 
 def slow_fall(stage: Stage, at: PrimalDualPoint) -> Host | None:
-    """A direction of the set along which the level falls, however slowly beside its other terms.
+    """Return a direction of the set along which the level decreases, however slowly, or None.
 
-    To a solver a slope that is small beside other terms is rounding: so each such slope is asked
-    for in its own unit. Two kinds may be hidden, on directions d with F d = 0. What no term and no
-    multiplier balances is r = F'(F w - t) + q + rows' y, and <q, d> = <r, d> where y does not hold
-    d; and entries of q that are small beside the others decide where these do not rise.
+    To a solver, a slope that is small relative to other terms is rounding, so we look for each such
+    slope in its own unit. Two kinds may be hidden, on directions d with F d = 0: the part
+    r = F'(F w - t) + q + rows' y that no term and no multiplier balances, with <q, d> = <r, d>
+    unless y holds d; and small entries of q, which decide if the large ones do not rise.
     """
     q, pull = stage.objective.linear, stage.rows.T @ dual_point(stage.blocks, at.y)
     sizes = stage.slope_terms(at.w) + stage.row_sizes.T @ np.abs(at.y)
@@ -95,10 +95,10 @@ def slow_fall(stage: Stage, at: PrimalDualPoint) -> Host | None:
 
 
 def _descent(stage: Stage, slope: Host, other: Host, sizes: Host) -> Host | None:
-    """A direction of the set with F w = 0 and <slope, w> < 0 along which ``other`` does not rise.
+    """Return a direction with F w = 0 and <slope, w> < 0 along which ``other`` does not rise.
 
-    The steepest as a solver sees it: the projection of -slope onto the cone of these directions.
-    ``sizes`` are those of the terms of the slope: what may be rounding beside them is no descent.
+    It is the steepest for a solver: the projection of -slope onto the cone of these directions.
+    ``sizes`` are those of the terms of the slope: what may be their rounding does not count.
     """
     import scipy.sparse as sp
 
@@ -117,7 +117,7 @@ def _descent(stage: Stage, slope: Host, other: Host, sizes: Host) -> Host | None
 
 
 class _Directions(NamedTuple):
-    """equal w = 0, below w <= 0, and -w times the other rows in their cones."""
+    """Directions w: equal w = 0, below w <= 0, and -w times the other rows in their cones."""
 
     equal: Any
     below: Any
@@ -126,7 +126,7 @@ class _Directions(NamedTuple):
 
 
 def _directions(stage: Stage, gone: Collection[int] = ()) -> _Directions:
-    """Of the set, without the curved cones that begin at these rows."""
+    """Return the directions of the set, without the curved cones that begin at these rows."""
     import scipy.sparse as sp
 
     blocks, rows = stage.blocks, sp.csr_array(stage.rows)
@@ -143,7 +143,7 @@ def _directions(stage: Stage, gone: Collection[int] = ()) -> _Directions:
 
 
 def is_way_down(stage: Stage, w: Host) -> bool:
-    """Is this, to the accuracy of a solver, a direction of the set along which the level falls?"""
+    """Is this, to a solver's accuracy, a direction of the set along which the level decreases?"""
     h, v, little = stage.objective, -(stage.rows @ w), TOL.faint * norm(w)
     off = np.append(outside(stage.blocks, v), np.abs(v[stage.blocks.zero]))
     bends = np.abs(h.squares @ w) > little * row_lengths(h.squares)

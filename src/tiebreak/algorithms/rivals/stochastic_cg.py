@@ -44,10 +44,10 @@ from tiebreak.sets import argmin_cut, has_argmin, projected
 
 @in_files("stochastic-cg")
 class State(NamedTuple):
-    """Everything a run needs to go on; the order of the slices follows from ``k`` and the seed."""
+    """Everything a run needs to continue; ``k`` and the seed determine the order of slices."""
 
     k: int  # epochs
-    t: int  # steps, of the second phase where there are two
+    t: int  # steps, of the second phase if there are two
     iterate: Array  # x_t, and x_{t-1}
     before: Array
     f_slope: Array  # the estimates at x_t
@@ -66,12 +66,13 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class _StochasticCG(Method):
-    """What the three share: the estimates, the epochs, and a full reading at the end of each."""
+    """What the three methods share: the estimates, the epochs, and a full reading after each."""
 
     batch: int | None = None
     seed: int = 0
 
-    is_refreshed: ClassVar[bool] = True  # are the estimates the gradients after every epoch?
+    # are the estimates reset to the gradients after every epoch?
+    is_refreshed: ClassVar[bool] = True
     needs_projection: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -91,14 +92,14 @@ class _StochasticCG(Method):
         return f"{self.name}, {self._sampled(problem)[1].steps} slices of rows in an epoch"
 
     def _sampled(self, problem: Problem) -> tuple[Sampled, Sampled]:
-        """Both levels with their slices, of about sqrt(m) rows, as the papers have them."""
+        """Return both levels with their slices of about sqrt(m) rows, as in the papers."""
         f, g = problem.smooth_parts
         rows = max(matrix.shape[0] for matrix in matrices_of(g))
         batch = self.batch or max(1, math.isqrt(rows))
         return Sampled(f, f.lipschitz, batch), Sampled(g, g.lipschitz, batch)
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """The gradients at the start, which may lie outside where there is no projection."""
+        """Begin with the gradients at the start, which may lie outside Z without a projection."""
         (x,) = problem.forward(projected(problem.domain, x0))
         (f_x,), (g_x,) = problem.upper.evaluate([x.f])[0], problem.lower.evaluate([x.g])[0]
         unit = positive_smoothness(problem, problem.lower, g_x, g_x)
@@ -112,7 +113,7 @@ class _StochasticCG(Method):
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
-        """An epoch, and a full reading at its end."""
+        """Take an epoch, with a full reading at its end."""
         f, g = self._sampled(problem)
         order = np.random.default_rng([self.seed, state.k + 1])
         pairs, count = (f.slopes(order), g.slopes(order)), g.steps
@@ -134,15 +135,15 @@ class _StochasticCG(Method):
         return self.read(problem, state._replace(k=state.k + 1), count)
 
     def moved(self, problem: Problem, state: State, count: int) -> State:
-        """One step from the estimates; an epoch has ``count`` slices."""
+        """Take one step from the estimates; an epoch has ``count`` slices."""
         raise NotImplementedError
 
     def read(self, problem: Problem, state: State, count: int) -> State:
-        """The state with values and evidence, by a full reading."""
+        """Return the state with values and evidence, by a full reading."""
         raise NotImplementedError
 
     def _at(self, problem: Problem, state: State, x: Array) -> tuple[State, Minorant, Minorant]:
-        """The state with the answer x, and both levels at x_t; the estimates are those anew."""
+        """Return the state with the answer x, and both levels at x_t, which reset the estimates."""
         here, answer = problem.forward(state.iterate, x)
         ((f_x,), (f_z,)), ((g_x,), (g_z,)) = (
             problem.upper.evaluate([here.f], [answer.f]),
@@ -162,16 +163,16 @@ class IRSCG(_StochasticCG):
         x_{t+1} = x_t + a_t (v_t - x_t),                       a_t = 2/(t+2)
 
     with STORM's estimates dF, dG of both gradients: see `stochastic_cg`. The output is IR-CG's
-    average z_T. An epoch, all slices once, is a step here, with a full reading at its end for the
-    values and the certificate, which the recursion does not use. With all rows in a slice it is
-    IR-CG. Unlike the paper's, slices are neighbouring rows in a random order, each once in an
+    average z_T. A step here is an epoch over all slices, with a full reading at its end for
+    the values and the certificate, which the recursion does not use. With all rows in one slice it
+    is IR-CG. Unlike in the paper, slices are neighbouring rows in a random order, each once per
     epoch; the unit u is ours.
 
     Args:
         batch: the number of rows in a slice; sqrt(m) of m if None.
-        seed: of the order of the slices.
-        p: in (0, 1), how fast the weight of f falls; the paper's best is 1/4.
-        c: its size.
+        seed: the seed for the order of the slices.
+        p: how fast the weight of f decreases, in (0, 1); the paper's best is 1/4.
+        c: the size of that weight.
 
     Examples:
         >>> fit = tb.Logistic([[1, 2], [2, 4], [1, 2], [2, 4]], [0, 1, 1, 0])

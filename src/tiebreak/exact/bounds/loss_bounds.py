@@ -276,11 +276,11 @@ class L1Dual(NamedTuple):
 
     @property
     def free(self) -> Host:
-        """Which variables have a weight of 0."""
+        """Marks the variables with a weight of 0."""
         return np.asarray(np.asarray(self.weights) == 0.0)
 
     def within(self, R: Any, x: Host, change: float, high: float) -> L1Dual:
-        """The same with a reach for the solutions x*: f* <= high, and |R (x* - x)| <= change."""
+        """Return it with a reach for the solutions x*: f* <= high and |R (x* - x)| <= change."""
         if not self.free.any() or R.shape[0] < np.count_nonzero(self.free):
             return self
         is_dense = isinstance(R, np.ndarray)
@@ -295,10 +295,11 @@ class L1Dual(NamedTuple):
     def where_seen(
         self, sigma: float, lengths: Host, x: Host, change: float, high: float
     ) -> L1Dual:
-        """The same, R at least sigma on the variables without a weight, its columns of this length.
+        """Return it with a reach, if R is at least sigma on unweighted variables; column
+        ``lengths``.
 
-        The variables P with a weight have w_P |x*_P - x_P| <= f* + f(x) in all, so that for the
-        others F |R_F (x*_F - x_F)| <= change + max(length/weight) (f* + f(x)).
+        The variables P with a weight have w_P |x*_P - x_P| <= f* + f(x) in total, so the others F
+        have |R_F (x*_F - x_F)| <= change + max(length/weight) (f* + f(x)).
         """
         w, free = np.asarray(self.weights), self.free
         if not (free.any() and sigma > 0.0 and math.isfinite(high + change)):
@@ -309,7 +310,7 @@ class L1Dual(NamedTuple):
         return self._replace(reach=np.minimum(self.reach, far))
 
     def in_units(self, units: Host) -> L1Dual:
-        """The same of u = x/units."""
+        """Return the dual for u = x/units."""
         center = None if self.center is None else self.center / units
         return L1Dual(self.weights * units, center, self.reach / units)
 
@@ -318,10 +319,10 @@ class L1Dual(NamedTuple):
         return norm(x) if self.center is None else norm(x) + norm(self.center)
 
     def below(self, gain: float, s: Host, error: float | Host) -> float:
-        """f* >= t gain for every t >= 0 with t |s_j| <= weights_j, where <s, x* - center> >= gain.
+        """Bound f* >= t gain if t |s_j| <= weights_j, t >= 0 and <s, x* - center> >= gain.
 
-        s errs by ``error`` at most, in every entry or in each. Where a weight is 0 the entry of s
-        is what rounding has left: that times the variable's reach is taken from the gain.
+        ``error`` bounds the error of s, as one number or entry by entry. If a weight is 0, the
+        entry of s is rounding; we subtract it times the variable's reach from the gain.
         """
         if isinstance(self.weights, float):
             steepest = float(np.max(np.abs(s) + error, initial=0.0))

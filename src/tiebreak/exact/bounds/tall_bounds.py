@@ -16,12 +16,13 @@ For f, delta = x* - x, any vector z and s = grad f(x) + H z,
 
     f*  >=  f(x) + <s, delta> - |z|_H r + |delta|_F² w(c),    w(c) = (e^-c + c - 1)/c²  (Bach 2010),
 
-F f's second derivative, c = bend max |<f_i, delta>| (w(0) = ½ for squares). Only what the rows of
-f or g see of delta counts. There K = a²F + H is at least tau² > 0, its least eigenvalue but for the
-zeros that it has for what nobody sees: |delta| <= (a |delta|_F + r)/tau. With p = |delta|_F what is
-left is -|s| (a p + r)/tau + p² w(c), at least -|s| r/tau - 0.68 (a |s|/tau)² if c grows slowly.
+where F is f's second derivative and c = bend max |<f_i, delta>| (w(0) = ½ for squares). Only the
+part of delta that the rows of f or g see counts. There K = a²F + H is at least tau² > 0, its least
+eigenvalue apart from the zeros of what no row sees: |delta| <= (a |delta|_F + r)/tau. With p =
+|delta|_F, what remains is -|s| (a p + r)/tau + p² w(c), at least -|s| r/tau - 0.68 (a |s|/tau)² if
+c grows slowly.
 
-Where f is an l1 norm, s = H z for any z, and t |s| at most its weights,
+If f is an l1 norm, s = H z for any z, and t |s| is at most its weights,
 
     f*  >=  t <s, x* - center>  >=  t (<s, x - center> - |z|_H r).
 """
@@ -78,7 +79,7 @@ class _Near(NamedTuple):
 
 
 def prove_tall(problem: Problem, answer: TallAnswer) -> tuple[Intervals, float]:
-    """Proved intervals, and what is left of both conditions of optimality, relative."""
+    """Return proved intervals, and the relative residuals of both optimality conditions."""
     x, units, is_l1 = answer.x, answer.units, not problem.is_smooth
     f, g = (level.evaluate(x, units) for level in (answer.upper, answer.lower))
     of_f, of_g = (_Curvature.of(level, x, units) for level in (answer.upper, answer.lower))
@@ -109,7 +110,7 @@ def prove_tall(problem: Problem, answer: TallAnswer) -> tuple[Intervals, float]:
 def _sparse_ends(
     problem: Problem, answer: TallAnswer, of_g: _Curvature, eigen: tuple[Host, Host], near: _Near
 ) -> tuple[float, float]:
-    """Bounds on f* where f is an l1 norm."""
+    """Bound f* from both sides if f is an l1 norm."""
     (W, kept), units, n = eigen, answer.units, len(answer.units)
     f, dual = evaluate_with_errors(problem.upper, answer.x), L1Dual.of(problem, n).in_units(units)
     u, unit = answer.x / units, rounding_unit(EPS, *W.shape)
@@ -120,7 +121,7 @@ def _sparse_ends(
     z = W @ ((W.T @ answer.subgradient) / kept)
     s, error, size = answer.lower.times_hessian(answer.lower.at(answer.x, False), units * z)
     s, error, w = units * s, units * error, u if dual.center is None else u - dual.center
-    # The second derivative errs by less than that, relative: see `_near`.
+    # The relative error of the second derivative is smaller than that: see `_near`.
     price = (1.0 + TOL.percent) * size * near.change
     gain = float(s @ w) - unit * norm(s) * dual.length(u) - float(error @ np.abs(w)) * SAFE - price
     some = of_g.H[np.ix_(dual.free, dual.free)]

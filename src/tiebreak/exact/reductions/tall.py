@@ -5,14 +5,14 @@ have |phi'''| <= bend phi'' (logistic, Poisson: bend = 1). For these the step
 
     x + log(1 + c)/c d,    c = bend max_i |<a_i, d>|,    d Newton's direction,
 
-always descends (Sun and Tran-Dinh, Math. Program. 2019), and becomes Newton's as c goes to 0; where
-Newton's own step descends enough, that is taken. The eigenvectors of A'A split R^n into what the
-rows of g see and what they do not: g is minimised along the first, f along the others, and the norm
-along those that f does not see either. An l1 norm above is a linear program in the n variables. All
-of it in units in which the columns of g are alike.
+always descends (Sun and Tran-Dinh, Math. Program. 2019), and becomes Newton's as c goes to 0; we
+take Newton's own step if it descends enough. The eigenvectors of A'A split R^n into directions that
+the rows of g see and those that they do not: g is minimised along the first, f along the others,
+and the norm along those that f does not see either. If f is an l1 norm, this is a linear program in
+the n variables. Everything is in units in which the columns of g have similar sizes.
 
-The rows are read in slices, from memory or from a disk, and none of them is kept: one reading gives
-value, slope, second derivative and margins at the next point, and so whether the step was good.
+The rows are read in slices, from memory or disk, and not kept: one reading gives the value, slope,
+second derivative and margins at the next point, and so whether the step was good.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _on_host(loss: LinearLoss) -> LinearLoss:
 
 
 def _like(part: Function, x: Host) -> Array:
-    """x for a function of another library, in float64."""
+    """Convert x for a function of another library, in float64."""
     return x if part.prototype is None else arrays.like(x, arrays.double(part.prototype))
 
 
@@ -160,10 +160,10 @@ class TallLevel:
         return max(changes, default=0.0)
 
     def times_hessian(self, seen: Seen, d: Host) -> tuple[Host, Host, float]:
-        """H d by the rows themselves, a bound on the error of each entry, and |d|_H.
+        """Return H d from the rows themselves, a bound on the error of each entry, and |d|_H.
 
-        The second derivative is that of the images, as they were computed. Sums over m rows are
-        made of sums over about sqrt(m) of them, which round less.
+        The second derivative is that at the computed images. Sums over m rows are split into sums
+        over about sqrt(m) of them, which round less.
         """
         product = self.constant @ d
         error = rounding_unit(EPS, self.n) * (np.abs(self.constant) @ np.abs(d))
@@ -252,11 +252,11 @@ class TallAnswer(NamedTuple):
     is_exact: bool  # is that the exact rank of the stored numbers?
     is_rounded: bool  # do they have another rank only because of rounding?  Then nothing is proved
     values: Host  # the eigenvalues of g's A'A in these units, ascending
-    left_open: int = 0  # dimension of what f leaves of the minimisers of g
-    # Is that of the numbers as they are stored?  None: of numbers whose rounding is known.
+    left_open: int = 0  # dimension of the minimisers of f among those of g
+    # Is that exact for the stored numbers?  None: for numbers whose rounding is known.
     is_open_exactly: bool | None = True
-    subgradient: Host | None = None  # of f with respect to u, where that is an l1 norm
-    balance: float = 0.0  # how far that is from what g's rows span, relative
+    subgradient: Host | None = None  # of f with respect to u, if f is an l1 norm
+    balance: float = 0.0  # its relative distance from the span of g's rows
 
 
 def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
@@ -288,7 +288,7 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
     if is_rounded and not _is_rounding(g, units[:, None] * N, np.sqrt(kept)):
         return None
     below = _Newton(g, units, V)
-    zero = arrays.zeros_like(start)  # which is never far out, and better than many a start
+    zero = arrays.zeros_like(start)  # never far out, and better than many starts
     x = host(start if problem.lower.value(start) < problem.lower.value(zero) else zero)
     answer = _settled(units * (V @ (V.T @ (x / units))), units, below)
     if answer is None:
@@ -298,9 +298,9 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
 
 
 def _chosen(problem: Problem, answer: TallAnswer, N: Host, below: _Newton) -> TallAnswer | None:
-    """The least f along the columns of N, and of these points the one of least norm.
+    """Minimise f along the columns of N, and take the point of least norm among the minimisers.
 
-    None where it is not clear what f sees. What a step does to g is taken back in the next one.
+    Return None if it is not clear what f sees. Each step undoes what the last one did to g.
     """
     if not problem.is_smooth:
         return _sparsest(problem, answer, N)
@@ -314,7 +314,7 @@ def _chosen(problem: Problem, answer: TallAnswer, N: Host, below: _Newton) -> Ta
     if x is not None and unseen.shape[1]:
         counted = np.ones(f.n) if problem.counted is None else host(problem.counted)
         x = _shortest(x, units[:, None] * unseen, counted)
-        x = None if x is None else _settled(x, units, *newtons)  # which takes rounding off
+        x = None if x is None else _settled(x, units, *newtons)  # removes rounding
     if x is None:
         return None
     is_exact: bool | None = _has_whole_ties(units[:, None] * unseen, answer.lower, f)
@@ -326,7 +326,7 @@ def _chosen(problem: Problem, answer: TallAnswer, N: Host, below: _Newton) -> Ta
 
 
 def _shortest(x: Host, moves: Host, weights: Host) -> Host | None:
-    """The point of least norm, with weights, on x + the columns of moves; None: there are many."""
+    """Return the point of least weighted norm on x + span of ``moves``; None if there are many."""
     from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
     try:
@@ -339,7 +339,7 @@ def _shortest(x: Host, moves: Host, weights: Host) -> Host | None:
 
 
 def _seen_above(problem: Problem, answer: TallAnswer, N: Host) -> tuple[Host, Host] | None:
-    """Bases of what f sees of the span of N, and of what it does not; None where that is open."""
+    """Return bases of the parts of N's span that f sees and does not see; None if unclear."""
     f, moved = answer.upper, answer.units[:, None] * N
     if problem.upper.strong_convexity > 0.0:
         return N, N[:, :0]
@@ -352,7 +352,7 @@ def _seen_above(problem: Problem, answer: TallAnswer, N: Host) -> tuple[Host, Ho
 
 
 def _sparsest(problem: Problem, answer: TallAnswer, N: Host) -> TallAnswer | None:
-    """The least l1 norm along the columns of N; None where HiGHS finds none."""
+    """Minimise the l1 norm along the columns of N; return None if HiGHS fails."""
     terms, units, (n, ties) = problem.penalties[0].terms, answer.units, N.shape
     center = np.zeros(n) if terms.center is None else terms.center / units
     basis = np.roll(np.linalg.qr(N, mode="complete")[0], -ties, axis=1)
@@ -372,7 +372,7 @@ def _sparsest(problem: Problem, answer: TallAnswer, N: Host) -> TallAnswer | Non
 
 
 def is_tall(problem: Problem) -> bool:
-    """Is it a problem for this way?"""
+    """Is the problem suitable for this method?"""
     n, is_fit = problem.dimension or 0, problem.is_smooth
     below = [part for _, part in summands(problem.lower.bare) if isinstance(part, LinearLoss)]
     if not is_fit and not problem.penalties[1].terms.has_weights:
@@ -390,11 +390,11 @@ def _in_units(H: Host, units: Host) -> Host:
 
 
 def _has_whole_ties(N: Host, *levels: TallLevel) -> bool:
-    """Do whole multiples of the variables, as many as N has columns, change no row at all?
+    """Are there as many ties with whole-number entries as N has columns?
 
-    As for indicators of categories, which add up to 1. Products of whole numbers are exact, and the
-    ties are independent: each has a variable to itself. So the rank is no larger. Variables that no
-    tie moves may be any numbers.
+    So it is for indicators of categories, which add up to 1. Products of whole numbers are exact,
+    and the ties are independent because each has its own variable, so the rank is no larger.
+    Columns that no tie involves may hold any numbers.
     """
     from scipy.linalg import qr
 
@@ -441,7 +441,7 @@ def _is_even(g: TallLevel, matrix: Matrix) -> bool:
 
 
 def _stored_rank(rank: int, *levels: TallLevel) -> int | None:
-    """The rank of the rows as they are stored, or that of some if it is larger than ``rank``.
+    """Return the exact rank of the stored rows, or that of some if it is larger than ``rank``.
 
     A few rows may already show that columns are dependent only up to rounding. None if unknown.
     """
@@ -465,8 +465,8 @@ def _stored_rank(rank: int, *levels: TallLevel) -> int | None:
 def _is_rounding(g: TallLevel, N: Host, others: Host) -> bool:
     """Are the rows' products with N below the rounding of their other singular values?
 
-    A'A alone cannot tell: its eigenvalues are squares, and those of the products themselves are
-    accurate for what is as small as they are.
+    A'A alone cannot decide this, because its eigenvalues are squares; the products themselves are
+    accurate enough, however small they are.
     """
     total = N.T @ g.constant @ N
     for _, loss in g.losses:
