@@ -1,14 +1,13 @@
 """Multipliers of the constraints at an answer, level by level, from the answer alone.
 
-Whoever found it: at a minimiser z of a level its slope is balanced by the rows that bind there and
-by what holds the levels before it. These are equations in the multipliers, and some of these are
-not negative: a linear program for each level.
+Whatever method found it: no direction d that keeps the binding constraints and the levels before
+improves on a level to first order. That is a linear program, min <slope, d>, whose minimum is 0 and
+whose multipliers are those of the level.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from tiebreak.conic.scaling import in_units
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.linear_programs import Ranges, linear_programs
 from tiebreak.linalg.tolerances import TOL
+from tiebreak.sets.polyhedra import single_entries
 
 
 def row_multipliers(
@@ -33,55 +33,79 @@ def row_multipliers(
     """
     if any(cone.kind not in ("zero", "nonnegative") for cone in program.cones):
         return None
-    import scipy.sparse as sp
-
     scaled, units = in_units(program)
-    z, rows = z / units.lengths, sp.csr_array(scaled.rows)
-    free = np.zeros(len(scaled.offset), dtype=bool)
-    free[Blocks.of(scaled.cones).zero] = True
-    size = abs(rows) @ np.abs(z) + np.abs(scaled.offset)
-    active = free | (scaled.offset - rows @ z <= TOL.solver * size)
-    held: list[Any] = []  # rows that pull both ways
-    cuts: list[Any] = []
+    directions = _Directions(scaled, z / units.lengths)
     found: list[Host | None] = []
-    for h, unit, cut in zip(scaled.objectives, units.values, is_cut, strict=True):
-        slope = h.squares.T @ (h.squares @ z - h.target) + h.linear
-        if cut is not None:  # z gives something up: it is no minimiser of this level
-            cuts += [sp.csr_array(slope[None])] if cut else []
+    for number, (unit, cut) in enumerate(zip(units.values, is_cut, strict=True)):
+        if cut is not None:  # z gives something up: it does not minimise this level
+            directions.cuts += [number] * cut
             found.append(None)
             continue
-        y = _balance(slope, rows, active, free, held, cuts)
-        found.append(None if y is None else float(unit) * y / units.rows)
+        y = directions.multipliers(number)
         if y is None:
             return [*found, *[None] * (len(is_cut) - len(found))]
-        free = free | (active & (y > TOL.solver * float(np.max(np.abs(slope), initial=0.0))))
-        held += [sp.csr_array(h.squares)] if h.squares.shape[0] else []
+        found.append(float(unit) * y / units.rows)
     return found
 
 
-def _balance(
-    slope: Host, rows: Any, active: Host, free: Host, held: list[Any], cuts: list[Any]
-) -> Host | None:
-    """Multipliers of the rows, 0 where they are not active, None if nothing balances the slope."""
-    import scipy.sparse as sp
+class _Directions:
+    """The directions that the binding rows and the levels so far leave; of length 1 at most."""
 
-    n, where = len(slope), np.flatnonzero(active)
-    one = sp.eye_array(n, format="csr")
-    parts = [rows[where], *held, *cuts, one, -one]
-    counts = [part.shape[0] for part in parts]
-    low = np.zeros(sum(counts))
-    low[: counts[0]][free[where]] = -np.inf
-    low[counts[0] : counts[0] + sum(part.shape[0] for part in held)] = -np.inf
-    cost = np.zeros(len(low))
-    cost[len(low) - 2 * n :] = 1.0  # what is left unbalanced
-    equations = sp.csr_array(sp.vstack(parts).T)
-    ranges = Ranges(low, np.full(len(low), np.inf), -slope, -slope)
-    vertex = linear_programs(equations).minimise(cost, ranges)
-    if vertex is None:
-        return None
-    left = float(np.max(vertex.x[len(low) - 2 * n :], initial=0.0))
-    if left > TOL.faint * float(np.max(np.abs(slope), initial=0.0)):
-        return None
-    y = np.zeros(rows.shape[0])
-    y[where] = vertex.x[: len(where)]
-    return y
+    def __init__(self, program: ConicProgram, z: Host) -> None:
+        import scipy.sparse as sp
+
+        self.program, rows = program, sp.csr_array(program.rows)
+        self.slopes = [
+            h.squares.T @ (h.squares @ z - h.target) + h.linear for h in program.objectives
+        ]
+        self.free = np.zeros(len(program.offset), dtype=bool)  # rows that are equations
+        self.free[Blocks.of(program.cones).zero] = True
+        size = abs(rows) @ np.abs(z) + np.abs(program.offset)
+        self.active = self.free | (program.offset - rows @ z <= TOL.solver * size)
+        # Rows of one entry are bounds of a variable, all others rows of the program, with those
+        # that hold levels below them.
+        single, self.place, self.entry = single_entries(rows)
+        self.single = single
+        self.several = np.setdiff1d(np.arange(rows.shape[0]), single)
+        images = [sp.csr_array(h.squares) for h in program.objectives]
+        parts = [rows[self.several], *images, sp.csr_array(np.array(self.slopes))]
+        self.counts = np.cumsum([part.shape[0] for part in parts])
+        self.rows = sp.csr_array(sp.vstack(parts))
+        self.programs = linear_programs(self.rows)
+        self.held: list[int] = []  # levels whose squares stay as they are
+        self.cuts: list[int] = []  # levels that must not rise
+
+    def _ranges(self) -> Ranges:
+        n, which = self.rows.shape[1], self.active[self.single]
+        place, entry, fixed = self.place[which], self.entry[which], self.free[self.single][which]
+        low, high = np.full(n, -1.0), np.full(n, 1.0)
+        high[place[fixed | (entry > 0.0)]] = 0.0
+        low[place[fixed | (entry < 0.0)]] = 0.0
+        most, least = np.full((2, self.rows.shape[0]), np.inf)
+        most[: self.counts[0]][self.active[self.several]] = 0.0
+        least[: self.counts[0]][self.free[self.several]] = 0.0
+        for level in self.held:
+            most[self.counts[level] : self.counts[level + 1]] = 0.0
+            least[self.counts[level] : self.counts[level + 1]] = 0.0
+        most[[self.counts[-2] + level for level in self.cuts]] = 0.0
+        return Ranges(low, high, np.where(least == 0.0, 0.0, -np.inf), most)
+
+    def multipliers(self, number: int) -> Host | None:
+        """Of the program's rows for a level, which is held from now on; None if not balanced."""
+        slope, ranges = self.slopes[number], self._ranges()
+        largest = float(np.max(np.abs(slope), initial=0.0))
+        vertex = self.programs.minimise(slope, ranges)
+        if vertex is None:
+            return None
+        y, left = np.zeros(len(self.active)), slope - self.rows.T @ vertex.duals
+        y[self.several] = -vertex.duals[: self.counts[0]]
+        pulls = -left[self.place] / self.entry  # what a bound would have to pull
+        fits = self.active[self.single] & (self.free[self.single] | (pulls > 0.0))
+        column, first = np.unique(self.place[fits], return_index=True)
+        y[self.single[fits][first]] = pulls[fits][first]
+        left[column] = 0.0
+        if np.max(np.abs(left), initial=0.0) > TOL.faint * largest:
+            return None
+        self.free |= self.active & (y > TOL.solver * largest)
+        self.held.append(number)
+        return y
