@@ -34,7 +34,7 @@ def row_multipliers(
     if any(cone.kind not in ("zero", "nonnegative") for cone in program.cones):
         return None
     scaled, units = in_units(program)
-    directions = _Directions(scaled, z / units.lengths)
+    directions = _KeptDirections(scaled, z / units.lengths)
     found: list[Host | None] = []
     for number, (unit, cut) in enumerate(zip(units.values, is_cut, strict=True)):
         if cut is not None:  # z gives something up: it does not minimise this level
@@ -48,7 +48,7 @@ def row_multipliers(
     return found
 
 
-class _Directions:
+class _KeptDirections:
     """The directions that the binding rows and the levels so far leave; of length 1 at most."""
 
     def __init__(self, program: ConicProgram, z: Host) -> None:
