@@ -404,10 +404,11 @@ def results() -> dict[str, tb.Result]:
     return {
         "exact": tb.solve(PROBLEMS["LeastSquares"]),
         "by Bregman iteration": tb.solve(
-            tb.Problem(upper=tb.SquaredNorm() + tb.L1(0.1), lower=squares)
+            tb.Problem(upper=tb.SquaredNorm() + tb.L1(0.1), lower=squares), "bregman"
         ),
         "groups": tb.solve(
-            tb.Problem(upper=tb.SquaredNorm() + tb.GroupL2(np.arange(N) // 3), lower=squares)
+            tb.Problem(upper=tb.SquaredNorm() + tb.GroupL2(np.arange(N) // 3), lower=squares),
+            "bregman",
         ),
         "callables": tb.solve(tb.Problem(upper=smooth, lower=squares, domain=ball)),
         "promises": tb.solve(PROBLEMS["promises"], "adaptive", max_iter=50),
@@ -480,15 +481,15 @@ def test_a_result_without_its_problem_is_small_and_says_so_where_it_is_asked(pat
 
 def test_a_loaded_result_is_a_warm_start(path):
     problem = tb.Problem(upper=tb.SquaredNorm() + tb.L1(0.1), lower=tb.LeastSquares(A, B))
-    cold = tb.solve(problem)
+    cold = tb.solve(problem, "bregman")
     loaded = round_trip(cold, path)
-    warm = tb.solve(problem, x0=loaded)
+    warm = tb.solve(problem, "bregman", x0=loaded)
     like_it = tb.Problem(upper=tb.SquaredNorm() + tb.L1(0.1), lower=tb.LeastSquares(A, B))
     assert warm.nit < cold.nit
-    assert warm.nit == tb.solve(like_it, x0=cold).nit
+    assert warm.nit == tb.solve(like_it, "bregman", x0=cold).nit
     both = round_trip(cold, path, problem=True)
-    proved = tb.solve(both.problem, x0=both)
-    assert proved.nit == tb.solve(problem, x0=cold).nit <= warm.nit
+    proved = tb.solve(both.problem, "bregman", x0=both)
+    assert proved.nit == tb.solve(problem, "bregman", x0=cold).nit <= warm.nit
     assert proved.status == "certified"
 
 
@@ -771,3 +772,9 @@ def test_a_result_with_a_part_exchanged_is_refused_or_still_prints(name, path, c
                 assert loaded.details()
                 assert loaded.to_dict()
     assert refused > tries / 2
+
+
+def test_a_result_of_cones_is_read_with_its_levels(path):
+    problem = tb.Problem(upper=tb.L1(), lower=tb.LeastSquares(A, B), domain=tb.Ball(3.0))
+    result = tb.solve(problem, "conic")
+    assert str(round_trip(result, path)).split(":", 2)[2] == str(result).split(":", 2)[2]

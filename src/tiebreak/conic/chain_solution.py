@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from tiebreak.linalg import deadline, in_files
 from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.deferred import resolved
+from tiebreak.linalg.deferred import Deferred, resolved
 
 SlackRule = Callable[[float, float], float]  # from the best value and the value before this level
 Told = Callable[[int, float], None]  # hears the number and the best value of each solved level
@@ -33,7 +33,7 @@ class _LevelSolution(NamedTuple):
     error: float  # the error of `best`, on both sides
     value: float  # at the final point
     slack: float  # what it may give up, as a number
-    dimension: Any  # of what is left to choose after it: int, None (unknown), or `Deferred`
+    dimension: int | Deferred | None  # of what is left to choose after it; None if unknown
     held: str  # how it was held: "image", "face", "image and face", "cut", "point", "nothing"
     word: str  # "proved" or "estimated"
     price: float | None  # -d(next level)/d(slack), if its slack is positive
