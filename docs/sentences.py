@@ -71,14 +71,14 @@ def comments(text: str) -> Iterator[tuple[int, str]]:
     last, line, words = -1, 0, ""
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT and not re.match(r"# (noqa|type:|fmt:)", token.string):
-            said, (row, _) = token.string.lstrip("#").strip(), token.start
-            code = token.line[: token.start[1]].strip()
+            said, (row, column) = token.string.strip("#- "), token.start
+            code = token.line[:column].strip()
             if row == last + 1 and not code:
                 words += "\n" + said
             else:
                 yield line, words
                 line, words = row, f"{code}  # {said}" if code else said
-            last = row
+            last = -1 if code else row
     yield line, words
 
 

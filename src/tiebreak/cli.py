@@ -311,7 +311,7 @@ def _in_order(file: str) -> Levels:
     model = tb.read_model(file)
     if len(model.functions) == 1:
         raise ValueError(
-            f"{file} has one objective, and levels are two or more: write the others in a .toml "
+            f"{file} has one objective, but two levels are needed: write the others in a .toml "
             f'file, with domain = "{file}" and [[level]] for each, or as rows N in the .mps file'
         )
     return Levels(*map(model.level, model.functions), domain=model.domain)

@@ -284,8 +284,7 @@ def _object(
 def _call(name: str, call: type, arguments: Table, files: Files, more: Sequence[str] = ()) -> Any:
     """``call(**arguments)`` with arrays read from files; the signature says what is allowed."""
     parameters = inspect.signature(call).parameters
-    # A dataclass may inherit fields from another module, where alone their annotations have a
-    # meaning.
+    # A dataclass may inherit fields from another module: their annotations are resolved there.
     hints = get_type_hints(call if is_dataclass(call) else call.__init__)  # type: ignore[misc]
     _check_keys(name, arguments, [*parameters, *more])
     for key, parameter in parameters.items():

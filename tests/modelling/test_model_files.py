@@ -194,7 +194,7 @@ def test_a_model_with_several_objectives_is_solved_in_their_order(plan, capsys):
     with open("one.mps", "w") as file:
         file.write(PLAN.replace(" N  CO2\n", " L  CO2\n"))
     assert main(["solve", "one.mps"]) == 2
-    assert "one.mps has one objective, and levels are two or more" in capsys.readouterr().err
+    assert "one.mps has one objective, but two levels are needed" in capsys.readouterr().err
 
 
 LP = "max\n profit: 3 a + 2 b + 4\nst\n size: a + b <= 4\n risk: a - b >= -inf\nbounds\n a <= 3\nend\n"

@@ -166,7 +166,7 @@ class Rows(Matrix):
         self._recent = deque[Remote](maxlen=8)
         self._kept: WeakValueDictionary[int, Remote] = WeakValueDictionary()
         self._next_key = 0
-        # A worker that dies more often would probably never stop dying.
+        # A worker that dies more often would probably keep dying.
         actor = ray.remote(Worker).options(
             max_restarts=8, max_task_retries=-1, scheduling_strategy="SPREAD"
         )

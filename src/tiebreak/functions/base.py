@@ -42,7 +42,7 @@ class Minorant(NamedTuple):
     slope: Array
     size: float = 0.0  # for a sum, the sum of its parts' sizes, which may cancel in the value
     # If the image was mixed from others: the mixture of their lengths. The image errs by a few
-    # units of that, which may be far more than the length of the point. None: multiplied, so |at|.
+    # units of that, which may be far more than the length of the point. None means |at|.
     reach: Any = None
 
     def reaching(self, other: PointWithImage) -> Minorant:

@@ -49,8 +49,8 @@ class Tolerances:
             eight digits for all others.
         alike: Units that differ by less are left as they are: the square root of `clear_units`, so
             that what is clear stays clear.
-        nothing: Entries below this fraction of a length are set to zero: even a rounding error of a
-            rounding error is larger.
+        nothing: Entries below this fraction of a length are set to zero: no sum of numbers of
+            ordinary size notices them.
         assumed: An estimate assumes that no solution is longer than this many times the answer.
         settled: A gap or a residual has settled if one round reduces it by less than this share.
         refinements: Rounds of iterative refinement; each gains the digits of one solution, and

@@ -28,11 +28,11 @@ class Huber(LinearLoss):
         delta: where a residual begins to count as an outlier, in the units of b. The default is
             Huber's 1.35 for residuals whose standard deviation is 1 (95 % efficient if they are
             normal): divide A and b by your standard deviation, or multiply delta by it.
-        mean: divide by the sum of the weights, which is the number of rows without weights.
+        mean: divide by the sum of the weights or, without weights, by the number of rows.
         weights: one number >= 0 per row, all 1 if None: weight 2 counts a row twice, weight 0 not
             at all.
-        lipschitz: your own upper bound on lambda_max(A'WA) (over the sum of the weights if
-            ``mean``).
+        lipschitz: your own upper bound on lambda_max(A'WA) (divided by the sum of the weights
+            if ``mean``).
 
     Examples:
         >>> loss = tb.Huber([[1, 1], [1, 1], [1, 1]], [2, 2, 50], delta=1.0)  # 50 is an outlier

@@ -79,12 +79,12 @@ class Logistic(LinearLoss):
         A: matrix as in LeastSquares, one row per example.
         y: labels, -1 and +1, or 0 and 1, where 0 is taken as -1 (and the report says so); a Series
             must have the index of A, if A is a DataFrame.
-        mean: divide by the sum of the weights, which is the number of rows without weights (the
+        mean: divide by the sum of the weights or, without weights, by the number of rows (the
             default).
         weights: one number >= 0 per row, all 1 if None: weight 2 counts a row twice, weight 0 not
             at all.
-        lipschitz: your own upper bound on lambda_max(A'WA)/4 (over the sum of the weights if
-            ``mean``).
+        lipschitz: your own upper bound on lambda_max(A'WA)/4 (divided by the sum of the weights
+            if ``mean``).
 
     Examples:
         >>> rows, labels = [[1, 1], [2, 2], [3, 3], [4, 4]], [0, 1, 0, 1]  # one feature, twice

@@ -132,13 +132,13 @@ class Multinomial(LinearLoss):
         A: matrix as in LeastSquares, one row per example.
         y: the class of each row, whole numbers 0, ..., K - 1; a Series must have the index of A,
             if A is a DataFrame.
-        mean: divide by the sum of the weights, which is the number of rows without weights (the
+        mean: divide by the sum of the weights or, without weights, by the number of rows (the
             default).
         classes: K, at least 2; the largest label plus 1 if None.
         weights: one number >= 0 per row, all 1 if None: weight 2 counts a row twice, weight 0 not
             at all.
-        lipschitz: your own upper bound on lambda_max(A'WA)/2 (over the sum of the weights if
-            ``mean``).
+        lipschitz: your own upper bound on lambda_max(A'WA)/2 (divided by the sum of the weights
+            if ``mean``).
 
     Examples:
         >>> loss = tb.Multinomial([[1, 0], [0, 1], [1, 1]], [0, 1, 2])  # three classes

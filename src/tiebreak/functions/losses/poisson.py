@@ -98,7 +98,7 @@ class Poisson(LinearLoss):
     Args:
         A: matrix as in LeastSquares, one row per observation.
         y: counts, or any numbers >= 0; a Series must have the index of A, if A is a DataFrame.
-        mean: divide by the sum of the weights, which is the number of rows without weights (the
+        mean: divide by the sum of the weights or, without weights, by the number of rows (the
             default).
         weights: one number >= 0 per row, all 1 if None: weight 2 counts a row twice, weight 0 not
             at all.

@@ -92,7 +92,7 @@ class Quantile(RowPenalty):
         A: matrix, dense or scipy.sparse, one row per observation.
         b: vector, one entry per row.
         level: the quantile, between 0 and 1.
-        mean: divide by the sum of the weights, which is the number of rows without weights.
+        mean: divide by the sum of the weights or, without weights, by the number of rows.
         weights: one non-negative number per row; 1 if None.
 
     Examples:
@@ -132,7 +132,7 @@ class Hinge(RowPenalty):
     Args:
         A: matrix, dense or scipy.sparse, one row per example.
         y: labels, -1 and +1, or 0 and 1, where 0 is taken as -1.
-        mean: divide by the sum of the weights, which is the number of rows without weights.
+        mean: divide by the sum of the weights or, without weights, by the number of rows.
         weights: one non-negative number per row; 1 if None.
 
     Examples:

@@ -57,7 +57,7 @@ def is_long(level: RecessionLevel) -> bool:
 def candidates(level: RecessionLevel) -> Iterator[Host]:
     """Directions along which the level may decrease, by linear programs.
 
-    If there is any, one of these is close to one.
+    If there is such a direction, one of these is close to it.
     """
     if level.hidden or not (level.has_tails or level.linear.c.any()):
         return
