@@ -25,7 +25,7 @@ def row_multipliers(
 ) -> list[Host | None] | None:
     """For every level y with slope + rows'y = 0, up to what holds the levels before it.
 
-    y >= 0 for inequalities, unless a level before it has made an equation of one. None where z is
+    y >= 0 for inequalities, unless a level before it has made an equation of one. None if z is
     not known to balance a level, and for all if not all constraints are linear.
 
     Args:

@@ -149,7 +149,7 @@ def race(
             raise ValueError(refusal.sentence)
         method = entrant.method.planned(max(steps, 1))
         with arrays.quiet():
-            # Constants such as L_g are computed once and cached, at nobody's expense.
+            # Constants such as L_g are computed once and cached before the run starts.
             method.init(problem, start)
             run = Run(problem, method, start, certifies=False)
             due, going = 0, True

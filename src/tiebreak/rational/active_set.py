@@ -196,7 +196,7 @@ class Conditions:
         return Vector(found.numbers[:n], found.unit), Vector(found.numbers[n:], found.unit)
 
     def along(self, k: int, change: int) -> Vector:
-        """The direction in which only row k changes, by so much, and no slope does."""
+        """The direction in which only row k changes, by ``change``, and no slope does."""
         ends = [0] * len(self.rows)
         ends[k] = change
         return self.solve(Vector([0] * self.n), Vector(ends))[0]

@@ -213,7 +213,7 @@ class LeastSquares(LinearLoss):
         if arrays.epsilon(self.prototype) > 1e-15:
             return False
         rows, n = self.matrix.shape
-        deadline.check(deadline.svd_work(rows, n) / 8)  # as much again is needed for `gram` itself
+        deadline.check(deadline.svd_work(rows, n) / 8)  # `gram` itself needs the same work
         values, vectors = np.linalg.eigh(G := column_gram(self.matrix))
         noise = rounding_unit(spectra.EPS, rows, n) * float(np.trace(G))
         seen = values > (noise if self._is_streamed else -math.inf)
