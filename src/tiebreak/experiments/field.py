@@ -122,7 +122,7 @@ class CourseRows(NamedTuple):
 
     @classmethod
     def of(cls, course: list[Any], rows: list[list[Any]], refused: list[list[Any]]) -> CourseRows:
-        """The same from lists, as they are in a file."""
+        """The rows of a course from lists, as stored in a file."""
         return cls(Course(*course), [Record(*r) for r in rows], [Declined(*r) for r in refused])
 
 
