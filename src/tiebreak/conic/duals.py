@@ -91,7 +91,7 @@ class _KeptDirections:
         return Ranges(low, high, np.where(least == 0.0, 0.0, -np.inf), most)
 
     def multipliers(self, number: int) -> Host | None:
-        """The multipliers of the rows for a level, which is held afterwards; None if not balanced."""
+        """The rows' multipliers for a level, which is held afterwards; None if not balanced."""
         slope, ranges = self.slopes[number], self._ranges()
         largest = float(np.max(np.abs(slope), initial=0.0))
         vertex = self.programs.minimise(slope, ranges)
