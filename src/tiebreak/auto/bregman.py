@@ -51,7 +51,6 @@ CG_PATIENCE = 2000  # patience for conjugate gradients, whose slope may rise for
 SETTLED_PATIENCE = 32  # patience once f has settled up to rounding
 RENEWAL = 0.25  # recompute Hessians after this share of the steps that they cost
 WORTHWHILE = 16  # Hessians do not pay for fewer steps than this
-ARMIJO = 1e-4  # the usual constant of sufficient decrease
 RELEASE = 0.3  # if a smaller share of the slope is along the face, change the face
 
 
@@ -424,7 +423,8 @@ def _quasi_newton_step(problem: Problem, state: State, face: ActiveFace) -> Stat
         x = face.retract(here.x + t * d)
         there = _objective_at(problem, state, x)
         rate = arrays.dot(there.slope, d)
-        is_lower = there.value <= here.value + ARMIJO * arrays.dot(slope, x - here.x)
+        # Armijo's rule, and the curvature condition of Wolfe, with their usual constants
+        is_lower = there.value <= here.value + 1e-4 * arrays.dot(slope, x - here.x)
         is_flat = there.value <= here.value + noise and abs(rate) <= 0.9 * abs(fall)
         if math.isfinite(there.value) and (is_lower or is_flat):
             break

@@ -16,10 +16,9 @@ from tiebreak.display.markup import escaped
 from tiebreak.display.views import Column, Curve, Group, Panel, ProvedGap, View, number
 from tiebreak.proofs.certificate import UNDERFLOW
 
-LEAST_DRAWN, MOST_DRAWN = 1e-300, 1e300  # beyond these, sums and quotients overflow
+MOST_DRAWN = 1e300  # beyond it and below its inverse, sums and quotients overflow
 WIDTH, HEIGHT = 340.0, 190.0  # size of one panel
-LEFT, RIGHT, TOP, BOTTOM = 58.0, 10.0, 26.0, 34.0
-FOOT = HEIGHT - BOTTOM
+LEFT, RIGHT, TOP, FOOT = 58.0, 10.0, 26.0, 156.0  # the margins, and where the axis is
 BLUE = "#4a7fd4"  # contrast of at least 3:1 on white and on black
 HUES = (BLUE, "#c8641e", "#2a9070", "#b0609f", "#8f7d14", "#7d8794")
 # five dash patterns times six hues serve thirty methods
@@ -240,7 +239,7 @@ def _scale(panel: Panel, groups: Sequence[Group]) -> Scale | None:
     near = bounds[(bounds >= low - (high - low)) & (bounds <= high + (high - low))]
     low, high = min(low, near.min(initial=low)), max(high, near.max(initial=high))
     pad = max(0.06 * (high - low), 1e-9 * abs(high))
-    pad = pad if pad > LEAST_DRAWN else 1.0
+    pad = pad if pad > 1.0 / MOST_DRAWN else 1.0
     return Scale(low - pad, high + pad, False)
 
 

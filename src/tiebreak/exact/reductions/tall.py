@@ -37,6 +37,7 @@ from tiebreak.linalg.sizes import SIDE
 from tiebreak.linalg.spectra import EPS, exact_rank, rounding_level
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
+from tiebreak.proofs.certificate import UNDERFLOW
 from tiebreak.sets import described
 
 TALL = 4  # with this many times more rows than variables, n x n is much less than all rows
@@ -44,7 +45,6 @@ MOST_TALL_STEPS = 60  # about ten are usual; without a minimiser they would neve
 FULL_STEP = 0.2  # if margins change by less, Newton's step descends and needs no check
 ENOUGH = 0.25  # required share of the descent that the slope promises, as usual in a line search
 MOST_WHOLE = 2.0**20  # ties are rounded to whole numbers only up to this size
-LEAST_SQUARE = 1e-290  # smaller squares of columns have lost digits to underflow
 
 
 class Seen(NamedTuple):
@@ -266,7 +266,7 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
     f, g = (TallLevel(h.bare, int(start.shape[0])) for h in problem.smooth_parts)
     gram = g.gram()
     squares = np.diag(gram)
-    is_ordinary = np.isfinite(gram).all() and np.all((squares == 0.0) | (squares > LEAST_SQUARE))
+    is_ordinary = np.isfinite(gram).all() and np.all((squares == 0.0) | (squares > UNDERFLOW))
     if not is_ordinary or not all(_is_even(g, loss.matrix) for _, loss in g.losses):
         return None
     units = power_of_two(np.maximum(np.diag(gram), 0.0), -0.5)  # the diagonal is about 1

@@ -14,9 +14,6 @@ from tiebreak.linalg.arrays import Array, Host, rounding_unit
 
 BLOCK = 2**19  # bytes of rows that are processed at a time: a part of a core's cache
 THREADED_BLOCK = 2**25  # bytes at a time if threads share a product, which pays only for large ones
-LANCZOS_STEPS = 100
-# few steps if a data pass is expensive: the bound is about a fifth too large
-EXPENSIVE_LANCZOS_STEPS = 30
 
 # Some rows (a slice, or their indices) and their products with the vectors x -> their weights in
 # the sums A' w. Both are matrices, with a row for each x or w.
@@ -206,7 +203,8 @@ class Matrix:
     def spectral_square(self) -> float:
         """A bound on |A|², the largest eigenvalue of A'A and AA', by Lanczos on the smaller one."""
         rows, n = self.shape
-        steps = EXPENSIVE_LANCZOS_STEPS if self.is_pass_expensive else LANCZOS_STEPS
+        # few steps if a data pass is expensive: the bound is about a fifth too large
+        steps = 30 if self.is_pass_expensive else 100
         bound = spectra.largest_eigenvalue_bound
         deadline.check((8.0 if self.is_sparse else 2.0) * steps * self.size)
         if n <= rows or self.is_pass_expensive:  # A'A x is one pass, AA' r would be two
