@@ -1,12 +1,12 @@
-"""Is a script slower than it was?  The same script on two versions, in alternating runs.
+"""Is a script slower than before?  Runs it on two versions in turn.
 
     python benchmarks/alternate.py BASE SCRIPT [ARGS]      BASE is a commit
     python benchmarks/alternate.py 1e57719 benchmarks/race/decide.py --only ball --seed 1
 
-The script is the one of the working tree for both, with PYTHONPATH at the src of each version in
-turn, BLAS in one thread. Printed: the median processor time (user and system) of each version, and
-their ratio; and the last line of a script that ends with another status than 0, as those do that
-are above a limit. What it prints otherwise is passed over.
+Both use the script of the working tree, with PYTHONPATH set to the src of each version in turn and
+BLAS in one thread. It prints the median processor time (user and system) of each version and their
+ratio, and the last line of a script that fails, as scripts above a limit do. Other output is
+ignored.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def git(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """A command of git in this repository; its status is for the caller to look at."""
+    """Run a git command in this repository; the caller checks its status."""
     command = ["git", "-C", str(ROOT), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @contextlib.contextmanager
 def checked_out(commit: str) -> Iterator[Path]:
-    """The files of a commit in a temporary folder, which is removed at the end."""
+    """Yield a temporary folder with the files of a commit."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "base"
         made = git("worktree", "add", "--detach", str(place), commit)
@@ -46,7 +46,7 @@ def checked_out(commit: str) -> Iterator[Path]:
 
 
 def processor_time(src: Path, command: Sequence[str]) -> tuple[float, str]:
-    """User and system seconds with the package of ``src``, and how the script failed, if it did."""
+    """Return user and system seconds with the package in ``src``, and how the script failed."""
     environment = os.environ | dict.fromkeys(THREADS, "1") | {"PYTHONPATH": str(src)}
     before = os.times()
     ended = subprocess.run(

@@ -1,7 +1,7 @@
-"""Keeps what a benchmark measured as rows of benchmarks/results/NAME.csv, for docs/tables.py.
+"""Saves benchmark results as rows of benchmarks/results/NAME.csv, for docs/tables.py.
 
-Every row says which version it is about, when it was measured and on what machine, so that a table
-in the documentation can be no newer than its measurement.
+Every row records the version, the date and the machine, so that a table in the documentation is
+never newer than its measurement.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ABOUT = ("version", "date", "machine")
 
 
 def save(name: str, rows: Sequence[Mapping[str, object]], machine: str = "") -> Path:
-    """Replace the rows of NAME; `machine` is what the reader must know of it, such as the GPU."""
+    """Replace the rows of NAME; `machine` says what matters about it, such as the GPU."""
     about = dict(
         zip(ABOUT, (_version(), datetime.date.today(), machine or _processor()), strict=True)
     )
@@ -35,7 +35,7 @@ def save(name: str, rows: Sequence[Mapping[str, object]], machine: str = "") -> 
 
 
 def _version() -> str:
-    """The version with its commit, marked with a plus where files differ from that commit."""
+    """Return the version with its commit, with a plus if files differ from that commit."""
     said = subprocess.run(
         ["git", "describe", "--always", "--dirty=+", "--exclude=*"],
         cwd=RESULTS.parent,

@@ -34,7 +34,7 @@ PENALISED = ("adaptive", "p-agm-bio", "r-apm", "pb-apg", "bi-sg")
 
 
 def data(seed: int) -> tuple[Any, ...]:
-    """A matrix of rank 20 with its targets, and a second one for the level above."""
+    """Return a matrix of rank 20 with its targets, and a second one for the upper level."""
     rng = np.random.default_rng(seed)
     A = rng.standard_normal((ROWS, 20)) @ rng.standard_normal((20, COLUMNS)) / 8.0
     B = rng.standard_normal((25, COLUMNS)) / 6.0
@@ -43,7 +43,7 @@ def data(seed: int) -> tuple[Any, ...]:
 
 
 def domains() -> dict[str, Any]:
-    """One of each kind, all of them with points of data(0) and not too large."""
+    """Return one set of each kind, all containing points of data(0) and not too large."""
     return {
         "space": tb.Space(),
         "ball": tb.Ball(2.0),
@@ -58,7 +58,7 @@ def domains() -> dict[str, Any]:
 
 
 def smooth_problems() -> Iterator[tuple[str, tb.Problem]]:
-    """Validation over training loss in every set; then other pairs of functions."""
+    """Yield validation over training loss in every set, then other pairs of functions."""
     A, b, B, c = data(0)
     y = np.where(b > 0.0, 1.0, -1.0)
     for name, Z in domains().items():
@@ -98,7 +98,7 @@ def smooth_problems() -> Iterator[tuple[str, tb.Problem]]:
 
 
 def penalised_problems() -> Iterator[tuple[str, tb.Problem]]:
-    """A penalty above, below, in both."""
+    """Yield problems with a penalty in f, in g, and in both."""
     A, b, B, c = data(1)
     groups = [list(range(i, i + 5)) for i in range(0, COLUMNS, 5)]
     penalties: dict[str, Any] = {
@@ -128,7 +128,7 @@ def penalised_problems() -> Iterator[tuple[str, tb.Problem]]:
 
 
 def mixed_problems() -> Iterator[tuple[str, tb.Problem]]:
-    """A logistic loss above, the shortest point, a linear objective, in every bounded set."""
+    """Yield a logistic loss, the shortest point and a linear objective in every bounded set."""
     A, b, B, c = data(3)
     y = np.where(c > 0.0, 1.0, -1.0)
     for name, Z in domains().items():
@@ -144,7 +144,7 @@ def mixed_problems() -> Iterator[tuple[str, tb.Problem]]:
 
 
 def kinds_of_matrices(folder: Path) -> Iterator[tuple[str, tb.Problem]]:
-    """The same problem from every kind of matrix."""
+    """Yield one problem with every kind of matrix."""
     import array_api_strict as strict
 
     A, b, B, c = data(2)
@@ -180,19 +180,19 @@ def kinds_of_matrices(folder: Path) -> Iterator[tuple[str, tb.Problem]]:
 
 
 def built_in() -> Iterator[tuple[str, tb.Problem]]:
-    """Those of the built-in problems that are quick."""
+    """Yield the built-in problems that are quick."""
     for name in ("toy", "inverse", "random-inverse", "phillips-few-rows", "diabetes", "digits",
                  "logistic", "sparse-logistic", "hard", "lasso-duplicates"):  # fmt: skip
         yield f"instance: {name}", tb.instance(name).problem
 
 
 def digest(x: Any) -> str:
-    """The bits of an array of any library, in a short word."""
+    """Return a short hash of the bits of an array of any library."""
     return hashlib.sha256(np.ascontiguousarray(np.asarray(x)).tobytes()).hexdigest()[:16]
 
 
 def outcome(title: str, problem: tb.Problem, method: str) -> list[Any]:
-    """How a call ended, or that the method refuses the problem."""
+    """Return how a call ended, or that the method refuses the problem."""
     try:
         x0 = np.zeros(COLUMNS) if "callables" in title else None
         result = tb.solve(problem, method, x0=x0, max_iter=STEPS)
@@ -203,7 +203,7 @@ def outcome(title: str, problem: tb.Problem, method: str) -> list[Any]:
 
 
 def outcomes() -> dict[str, list[Any]]:
-    """All problems by all methods; other matrices by five of them."""
+    """Solve all problems by all methods; other matrices by five of them."""
     names = ["auto", *(m.name for m in tb.methods())]
     found: dict[str, list[Any]] = {}
     with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():

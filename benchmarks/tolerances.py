@@ -1,14 +1,14 @@
-"""What each tolerance decides: all of them in turn ten times larger and ten times smaller.
+"""What each tolerance decides: makes each in turn ten times larger and ten times smaller.
 
     PYTHONPATH=src:tests python benchmarks/tolerances.py [--draws N] [--seconds S]
                                                          [--only ENTRY ...] [--write]
 
-Every entry of `tiebreak.linalg.tolerances.Tolerances` is multiplied and divided by 10. Each time
-the draws of `tests/truth`, whose answers are known as fractions, and the problems of
-`race/real.py` that take less than S seconds are solved again, as far as they read that entry. A row
-says how many calls do, how many statuses differ from those of the library as it is, how many words
-are false, and how many answers are right.
---write puts the table into docs/development/tolerances.md, row by row. False words are shown.
+Every entry of `tiebreak.linalg.tolerances.Tolerances` is multiplied and divided by 10. Each time we
+solve again the draws of `tests/truth`, whose answers are known as fractions, and the problems of
+`race/real.py` that take less than S seconds, if they read that entry. A row says how many calls do,
+how many statuses differ from those of the unchanged library, how many claims are false, and how
+many answers are right. --write puts the table into docs/development/tolerances.md, row by row.
+False claims are printed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ import tiebreak as tb
 from tiebreak.linalg.tolerances import TOL, Tolerances
 
 FACTOR = 10
-FIRST_SEED = 2_000_000  # other draws than those of the tests
+FIRST_SEED = 2_000_000  # different draws from those of the tests
 RTOL = 1e-6
 PAGE = Path(__file__).parents[1] / "docs" / "development" / "tolerances.md"
 BEGIN, END = "<!-- table of benchmarks/tolerances.py -->", "<!-- end -->"
@@ -49,7 +49,7 @@ HEAD = (
 
 
 class Answer(NamedTuple):
-    """What one call says: its status, its false word if it has one, and whether it is right."""
+    """The outcome of one call: its status, its false claim if any, and whether it is right."""
 
     status: str
     false: str
@@ -58,7 +58,7 @@ class Answer(NamedTuple):
 
 @dataclass
 class Call:
-    """A call of solve with a known answer: what it says as the library is, and what it reads."""
+    """A call of solve with a known answer: its usual outcome, and the tolerances that it reads."""
 
     run: Callable[[], Answer]
     usual: Answer
@@ -66,14 +66,14 @@ class Call:
 
 
 class Outcome(NamedTuple):
-    """How many statuses differ from the usual ones, the false words, how many answers are right."""
+    """How many statuses differ from the usual ones, the false claims, and the right answers."""
 
     changed: int
     false: list[str]
     right: int
 
     def row(self) -> list[str]:
-        """The cells of the table."""
+        """Return the cells of the table."""
         return [str(self.changed), str(len(self.false)), str(self.right)]
 
 
@@ -91,7 +91,7 @@ class Recording(Tolerances):
 
 @contextmanager
 def recorded() -> Iterator[set[str]]:
-    """Which entries are read meanwhile; everybody has imported this one object."""
+    """Yield the entries read meanwhile; all modules share this object."""
     Recording.read.clear()
     object.__setattr__(TOL, "__class__", Recording)
     try:
@@ -102,7 +102,7 @@ def recorded() -> Iterator[set[str]]:
 
 @contextmanager
 def changed(name: str, value: float) -> Iterator[None]:
-    """One entry with another value: the class is frozen for everybody else."""
+    """Change one entry temporarily; the class is otherwise frozen."""
     usual = getattr(TOL, name)
     object.__setattr__(TOL, name, value)
     try:
@@ -112,14 +112,14 @@ def changed(name: str, value: float) -> Iterator[None]:
 
 
 def others(value: float) -> tuple[float, float]:
-    """Ten times larger and smaller; counts stay whole, and at least 1."""
+    """Return the value times 10 and divided by 10; counts stay whole and at least 1."""
     if isinstance(value, int):
         return value * FACTOR, max(value // FACTOR, 1)
     return value * FACTOR, value / FACTOR
 
 
 def quick(seconds: float) -> list[real.Entry]:
-    """The real problems that take less than so many seconds of the processor."""
+    """Return the real problems that take less than this much processor time."""
     found = []
     for entry in real.entries(Data(None), real_problems.names()):
         began = time.process_time()
@@ -130,7 +130,7 @@ def quick(seconds: float) -> list[real.Entry]:
 
 
 def drawn(number: int) -> list[Callable[[], Answer]]:
-    """The draws, each with every method that it names; their truths are computed once."""
+    """Return the draws, each with every method that it names; their truths are computed once."""
     shares = {
         "polyhedra": number - 2 * (number // 6),
         "balls": number // 6,
@@ -152,7 +152,7 @@ def of_draw(case: Case, method: str) -> Answer:
 def of_real(entry: real.Entry) -> Answer:
     try:
         result = tb.solve(real.build(entry.spec), rtol=RTOL)
-    except Exception as error:  # of another value of an entry: it is shown, and the table goes on
+    except Exception as error:  # caused by another value of an entry: print it and continue
         print(f"{entry.spec.name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
         return Answer("exception", "", False)
     wrong = real.fault(entry, result)
@@ -161,14 +161,14 @@ def of_real(entry: real.Entry) -> Answer:
 
 
 def first(run: Callable[[], Answer]) -> Call:
-    """As the library is."""
+    """Run the call with the library unchanged."""
     with recorded() as read:
         usual = run()
     return Call(run, usual, frozenset(read))
 
 
 def again(calls: list[Call], name: str, value: float) -> Outcome:
-    """With another value of one entry; who has not read it would say the same, and is not asked."""
+    """Run the calls that read this entry with another value of it."""
     with changed(name, value):
         answers = [call.run() if name in call.read else call.usual for call in calls]
     pairs = zip(answers, calls, strict=True)
@@ -178,7 +178,7 @@ def again(calls: list[Call], name: str, value: float) -> Outcome:
 
 
 def table(draws: int, problems: list[real.Entry], names: list[str]) -> Iterator[str]:
-    """The lines of the table, one by one, and the false words after each."""
+    """Yield the lines of the table, and print the false claims after each."""
     calls = [first(run) for run in drawn(draws)]
     calls += [first(partial(of_real, entry)) for entry in problems]
     false = [call.usual.false for call in calls if call.usual.false]

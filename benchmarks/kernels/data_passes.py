@@ -1,7 +1,7 @@
-"""What a projection costs in passes over its vector: counted, and by the clock.
+"""What a projection costs in passes over its vector, counted and timed.
 
-One pass is ``v + c``.  Counted: the memory that is read and written, over that of a pass; whatever
-the machine.  By the clock: processor time over that of the passes just before and after, so that a
+One pass is ``v + c``. Counting divides the memory read and written by that of a pass, independently
+of the machine. Timing divides processor time by that of the passes just before and after, so that a
 busy machine slows down both.
 """
 

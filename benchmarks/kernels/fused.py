@@ -1,10 +1,10 @@
-"""The fused pass of an NVIDIA GPU by the clock: over one reading of the matrix, and plain calls.
+"""Times the fused pass on an NVIDIA GPU, relative to one reading of the matrix and to plain calls.
 
-One reading is the bytes of the matrix over the bandwidth of a plain copy on the device, which
-counts what is read and what is written. By CUDA events: three calls first, then the median of
-twenty. `alone`: one call on an idle device, with the time until the host has launched it; `in a
-row`: twenty calls without a wait, each one's share. Needs PyTorch and a GPU; `--small` is for a
-quick try and says nothing about the speed.
+One reading is the size of the matrix divided by the bandwidth of a plain copy on the device, which
+counts bytes read and written. Times come from CUDA events: the median of twenty calls after three
+warm-up calls. `alone` is one call on an idle device, including the launch on the host; `in a row`
+is the average of twenty calls without waiting. Needs PyTorch and a GPU; `--small` is a quick try
+that says nothing about speed.
 """
 
 from __future__ import annotations

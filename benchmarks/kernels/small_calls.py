@@ -1,15 +1,15 @@
-"""What one call of `solve` costs on a small problem, against bare NumPy.
+"""What one call of `solve` costs on a small problem, relative to bare NumPy.
 
     python benchmarks/kernels/small_calls.py [--seed N] [--draws N] [--repeat N]
 
-Least squares over least squares with 5 rows below and 3, 7 and 12 above in 11 variables, on R^n, in
-a ball and in a box; and 45 x 110 with 30, 70 and 120 rows above on R^n. Against one singular value
-decomposition and `lstsq` on the null space, which answers on R^n alone. The size of the ball and of
-the box is drawn from half to one and a half of what the answer on R^n has: they bind in about half
-of the draws.
+The problems are least squares over least squares: g with 5 rows, f with 3, 7 and 12, in 11
+variables, on R^n, in a ball and in a box; and g of 45 x 110 with 30, 70 and 120 rows in f on R^n.
+NumPy uses one singular value decomposition and `lstsq` on the null space, which solves only the
+problem on R^n. The sizes of the ball and the box are random, 0.5 to 1.5 times that of the answer on
+R^n, so they bind in about half of the draws.
 
-One thread, seconds of the processor, everything warm. A draw is measured alternately on both sides,
-the least of ``--repeat`` times; the figure is the median ratio over the draws.
+Times are processor times of one thread, after a warm-up. Both sides are measured in turn, and the
+least of ``--repeat`` times counts; the figure is the median ratio over the draws.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Levels held by their images, beside the two solves that everybody writes by hand.
+"""Levels held by their images, compared with the usual two solves by hand.
 
     python benchmarks/levels/by_hand.py
 
 By hand means: solve, add g <= g1 + delta with the value found, solve again, once through CVXPY and
-once with Clarabel alone. Answers are planted, so errors are true ones. Printed are the error of the
-last level and the ratio of our processor time to each, medians of alternating runs of one process;
-asked for are at most 1.2 times the time with the same solver, and errors 100 times smaller than at
-the best delta.
+once with Clarabel alone. Answers are planted, so errors are exact. The script prints the error of
+the last level and the ratio of our processor time to each, as medians of alternating runs of one
+process; the targets are at most 1.2 times the time with the same solver, and errors 100 times
+smaller than at the best delta.
 """
 
 from __future__ import annotations

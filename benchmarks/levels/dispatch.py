@@ -1,12 +1,12 @@
-"""A dispatch of power plants, cost before CO2 before ramping, relative to Clarabel by hand.
+"""A dispatch of power plants by cost, then CO2, then ramping, relative to Clarabel by hand.
 
     python benchmarks/levels/dispatch.py SEED
 
 96 hours x 10 plants, without slack and with 1 % on cost and CO2; by hand means: solve, add one row
-"not worse than that", solve again, with Clarabel alone. Asked for are at most 1.5 times its
-processor time, with slack 4 times. And 1,500 hours x 7 plants: at most 3 times the number of levels
-times Clarabel's time for the first level alone, every width at most 1e-6 of the value. Smaller of
-two alternating runs of one thread.
+"not worse than that", solve again, with Clarabel alone. The targets are at most 1.5 times its
+processor time, or 4 times with slack. For 1,500 hours x 7 plants, they are at most 3 times the
+number of levels times Clarabel's time for the first level alone, and every width at most 1e-6 of
+the value. Times are the smaller of two alternating runs of one thread.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ Four kinds: transport, flow, degenerate rows, staffing; two, three and all level
 three with 1 % on the first two. Printed for each are processor times of one thread, the smaller of
 two alternating runs, their ratio, how the result ended, the largest relative error of a level at x
 (what it gives up beyond its slack, or lies below the best value), relative to a reference that
-holds faces by reduced costs, and the largest width of a best value. Asked for
-with highspy are at most 3 times HiGHS in the median, 6 at worst and errors up to 1e-9; with
-``--scipy``, which hides highspy from tiebreak, 8 and 15.
+holds faces by reduced costs, and the largest width of a best value. The targets with highspy are at
+most 3 times HiGHS in the median, 6 at worst, and errors up to 1e-9; with ``--scipy``, which hides
+highspy from tiebreak, 8 and 15.
 """
 
 from __future__ import annotations

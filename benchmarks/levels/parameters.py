@@ -1,10 +1,10 @@
-"""What a re-solve by a new value of a parameter costs beside the solver's own calls.
+"""What a re-solve with a new parameter value costs relative to the solver's own calls.
 
     python benchmarks/levels/parameters.py
 
-CVXPY levels with a parameter in the first of them: ½|A x - b|² with b a parameter, then |x|_1 on a
-polyhedron. Printed is the processor time of ``tb.solve`` with a new b, relative to that of the
-Clarabel calls in it (asked for: at most 1.2) and to that of all levels without CVXPY; medians of
+The CVXPY levels have a parameter in the first of them: ½|A x - b|² with parameter b, then |x|_1 on
+a polyhedron. The script prints the processor time of ``tb.solve`` with a new b, relative to that of
+its Clarabel calls (target: at most 1.2) and to that of all levels without CVXPY, as medians of
 alternating runs of one process.
 """
 

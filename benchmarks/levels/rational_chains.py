@@ -4,10 +4,9 @@
 
 Two to four levels on 5 to 60 variables, integer and real data by turns. Three in ten are
 degenerate: many more rows touch the answer than there are variables, and some are redundant. Every
-certified chain is confirmed from its data in fractions: the points and multipliers that the library
-kept are put into the conditions of optimality of each level, by code that uses nothing of it.
-`--without-flint` hides python-flint; `--singular` draws forms Q = C'C that rounding has made
-indefinite, of which none may be certified.
+certified chain is confirmed in fractions: independent code puts the points and multipliers that the
+library kept into the optimality conditions of each level. `--without-flint` hides python-flint;
+`--singular` draws forms Q = C'C that rounding has made indefinite, none of which may be certified.
 """
 
 from __future__ import annotations
@@ -133,7 +132,7 @@ def draw_chain(seed: int, number: int, is_singular: bool = False) -> Chain:
 
 
 def model(chain: Chain) -> Any:
-    """As somebody would write it."""
+    """Return the model as a user would write it."""
     import tiebreak as tb
 
     levels = []

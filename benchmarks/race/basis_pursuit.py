@@ -1,4 +1,4 @@
-"""The sparsest of all least-squares solutions of wide data: `auto` beside column generation.
+"""The sparsest least-squares solution of wide data: `auto` compared with column generation.
 
     python benchmarks/race/basis_pursuit.py 200x20000 100x100000 --seed 5
     python benchmarks/race/basis_pursuit.py 200x20000 --kind products --method exact --runs 3

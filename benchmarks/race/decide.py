@@ -1,4 +1,4 @@
-"""A benchmark that decides: who is first, at the accuracy that you want and at the proof?
+"""A benchmark that decides: which method is first to a given accuracy, and to the proof?
 
     python benchmarks/race/decide.py [--all] [--seed N] [--budget SECONDS]
                                 [--only PROBLEM ...] [--methods METHOD ...]
@@ -14,11 +14,11 @@ variables) on problems whose answers are planted. Three targets:
 All methods of tiebreak run in its own loop, certificate included, and their accuracy is taken from
 the trace afterwards: nothing is measured while the clock runs. Those that need constants get them
 before their clock starts (AGM-BiO also the order of the error bound, where that is known, for the
-gamma of Theorem 2); `auto` and AdaptiveAGMBiO get nothing, and their clock covers the building of
-the problem. `auto` is asked as it comes and, where that answer is not within 1e-6, once
-more with rtol=1e-6. The others go on until they have met all targets or their time is over: a tenth
-of the budget, or ten times the time of the quickest to 1e-6, if that is more; AdaptiveAGMBiO,
-AGM-BiO and CVXPY get all of it for their proof or their answer.
+gamma of Theorem 2); `auto` and AdaptiveAGMBiO get nothing, and their clock includes building
+the problem. `auto` runs with its defaults and, if that answer is not within 1e-6, once more with
+rtol=1e-6. The others continue until they have met all targets or their time is up: a tenth of the
+budget, or ten times the time of the fastest to 1e-6 if that is more; AdaptiveAGMBiO, AGM-BiO and
+CVXPY get the whole budget for their proof or their answer.
 
 Prints ratios to the best. Numbers go to out/decide.csv, the profiles to out/decide.png.
 """
@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import os
 
-if __name__ == "__main__":  # before NumPy is imported; a test that imports this stays as it is
+if __name__ == "__main__":  # before NumPy is imported; not when a test imports this
     for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[_variable] = "1"
 
@@ -57,11 +57,11 @@ from tiebreak.experiments.race import RelativeScale
 SUBSET = ("simplex", "callables", "lasso", "drawn 1")
 QUICK, FULL = 2.0, 60.0  # seconds for each method, of the subset and of everything
 LONGEST = 1_000_000  # steps of a run; time ends it, not this
-PLANNED = 10_000  # steps that a method plans for which needs a horizon: solve's own default
+PLANNED = 10_000  # the horizon for methods that need one: solve's own default
 SHARE, BEYOND = 0.1, 10.0  # a rival's part of the budget; how far beyond the best it may run
-LEAST = 0.7  # seconds that everybody gets
-LIMIT = 3300.0  # seconds for everything; what quick problems leave over goes to the others
-RTOL = 1e-4  # solve's own default, that makes the certificate
+LEAST = 0.7  # minimum seconds for every method
+LIMIT = 3300.0  # seconds in total; what quick problems leave over goes to the others
+RTOL = 1e-4  # solve's own default, which defines the certificate
 SLACK = 1e-10  # a certificate is wrong beyond this: the planted answers are right to rounding
 FAVOURITES, OTHERS = ("auto", "adaptive", "agm-bio"), ("trust-constr",)
 RIVALS = ("a-irg", "bi-sg", "sea", "cg-bio", "r-apm", "pb-apg", "bisec-bio")
@@ -268,7 +268,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if unknown := [name for name in asked if name not in known[option]]:
             parser.error(f"{option}: {unknown[0]!r} is unknown, not so {', '.join(known[option])}")
     print(f"problems drawn with --seed {seed}", flush=True)
-    for module in IMPORTED:  # before any clock starts: nobody pays for being the first
+    for module in IMPORTED:  # before any clock starts, so that no method pays for the imports
         outside.missing(module)
     began = time.perf_counter()
     lines: list[Line] = []

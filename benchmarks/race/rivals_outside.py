@@ -3,8 +3,8 @@
     minimise g over Z;   minimise f over Z subject to g <= g* + delta max(|g*|, |g(x0)|)
 
 or, for a loss of Ax, the second stage subject to Ax = Ax_g (the image held: `image_held`).
-Each runs in a process of its own, which can be ended when its time is over. The clock covers all
-that a user waits for: building the model, both stages; imports are made before.
+Each runs in its own process, which can be ended when its time is up. The clock covers everything
+that a user waits for: building the model and both stages, but not the imports.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tiebreak.functions.penalties.composite import Composite
 from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.functions.sums import Scaled, Sum
 
-SMALL = 128  # up to so many variables trust-constr is asked
+SMALL = 128  # trust-constr runs up to this many variables
 GRACE = 1.0  # seconds beyond its budget after which a process is ended
 
 
@@ -40,7 +40,7 @@ class Outcome(NamedTuple):
 
 
 class Posed(Protocol):
-    """A problem that can be built anew, and the number of its variables."""
+    """A problem that can be rebuilt, and the number of its variables."""
 
     @property
     def variables(self) -> int: ...

@@ -1,4 +1,4 @@
-"""What `decide.py` says of its runs: the table, the summary, the profiles, the file of numbers."""
+"""The output of `decide.py`: the table, the summary, the profiles, the file of numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FARTHEST = 100.0  # the profiles end here
 
 
 class Mark(NamedTuple):
-    """When a target was met; gradients of f and g together, None where nobody counts."""
+    """When a target was met; gradients of f and g together, None if not counted."""
 
     seconds: float
     gradients: int | None
@@ -42,7 +42,7 @@ class Line(NamedTuple):
 
 
 def cost(line: Line, target: str, what: str) -> float:
-    """Seconds or gradients to a target, inf where it was not met or nobody counted."""
+    """Return seconds or gradients to a target, inf if it was not met or not counted."""
     mark = line.met.get(target)
     value = None if mark is None else getattr(mark, what)
     return math.inf if value is None else float(value)
@@ -177,7 +177,7 @@ def _auto(lines: Sequence[Line], names: Sequence[str]) -> list[str]:
         known = [r for r in ratios if math.isfinite(r)]
         said.append(
             f"  auto to {target}: the fastest on {first} of {len(names)} "
-            f"({len(names) - len(raced)} that nobody meets), "
+            f"({len(names) - len(raced)} that no method meets), "
             f"at most {max(known, default=math.nan):.2f} times the best"
             + (f"; not there on {', '.join(missed)}" if missed else "")
         )
@@ -221,7 +221,7 @@ def save(folder: Path, lines: Sequence[Line]) -> None:
 def shares(lines: Sequence[Line], method: str, target: str) -> tuple[list[float], list[float]]:
     """A performance profile: ratios to the best, rising, and the share of problems within each.
 
-    Problems that nobody solves are left out.
+    Problems that no method solves are left out.
     """
     names = dict.fromkeys(line.problem for line in lines)
     raced = [name for name in names if math.isfinite(best_cost(lines, name, target, "seconds"))]
@@ -261,7 +261,7 @@ def profile(path: Path, lines: Sequence[Line]) -> str:
                     color=style.color, linestyle=style.line, linewidth=style.width,
                 )  # fmt: skip
         solved = {line.problem for line in lines if target in line.met}
-        title = f"to {target}: {len(solved)} problems that somebody solves"
+        title = f"to {target}: {len(solved)} solved problems"
         axes.set(xscale="log", xlim=(1.0, FARTHEST), ylim=(0.0, 1.02))
         axes.set_title(title, fontsize=10)
         axes.set_xlabel("time, as a multiple of the best")

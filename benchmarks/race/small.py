@@ -34,7 +34,7 @@ DOCUMENTS, TEXT_RATIO = 2000, 2.0
 
 
 def least_time(task: Callable[[], Any], times: int) -> tuple[float, Any]:
-    """The least seconds of so many calls, and what the last one gave."""
+    """Return the least time of ``times`` calls, and the result of the last one."""
     best, outcome = float("inf"), task()
     for _ in range(times):
         began = time.perf_counter()
@@ -123,8 +123,8 @@ def texts(norm_of_rows: str | None) -> bool:
     began = time.perf_counter()
     result = solve()
     own = time.perf_counter() - began
-    # Rows of length 1 are rounded: where documents are alike, whether they are exactly dependent
-    # is then decided by rounding, and nothing can be proved.
+    # Rows of length 1 are rounded: if documents are alike, rounding decides whether they are
+    # exactly dependent, and nothing can be proved.
     is_rounded = norm_of_rows is not None
     name = f"{A.shape[0]} x {A.shape[1]}: tf-idf, norm={norm_of_rows}, A A' and eigh"
     return report(name, TEXT_RATIO, own, theirs, result, needed=not is_rounded)

@@ -1,4 +1,4 @@
-"""How long the exact answer takes where a set has many faces, or the data many rows.
+"""How long the exact answer takes if a set has many faces, or the data have many rows.
 
     python benchmarks/race/structured.py [--faces] [--rows] [--seed N] [--repeat N]
 

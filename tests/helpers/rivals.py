@@ -17,7 +17,7 @@ Vector = np.ndarray[Any, Any]
 
 
 def states(method: Any, problem: tb.Problem, x0: Any, steps: int) -> Iterator[Any]:
-    """The first state and all that follow."""
+    """Yield the first state and all later ones."""
     state = method.init(problem, x0)
     yield state
     for _ in range(steps):
