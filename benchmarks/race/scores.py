@@ -125,7 +125,7 @@ def _error(value: float) -> str:
 def summary(cases: Sequence[Case], lines: Sequence[Line]) -> str:
     """The answers to what was asked of `auto` and of AdaptiveAGMBiO, for both kinds of problems."""
     said = []
-    for words, new in (("problems that stay", False), ("problems drawn anew", True)):
+    for words, new in (("problems that stay", False), ("newly drawn problems", True)):
         names = [case.name for case in cases if case.name.startswith("drawn") == new]
         here = [line for line in lines if line.problem in names]
         if here:

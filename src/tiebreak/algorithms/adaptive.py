@@ -24,7 +24,7 @@ ROOM = 0.5  # share of the lower tolerance for x; the rest is for the proof of g
 
 @in_files("adaptive")
 class State(NamedTuple):
-    """Everything a run needs to go on; arrays and numbers only."""
+    """Everything a run needs to continue, as arrays and numbers."""
 
     k: int
     main: Momentum  # on g + eta f

@@ -70,7 +70,7 @@ class OperatorDual(NamedTuple):
 
 @in_files("primal-dual")
 class State(NamedTuple):
-    """Everything a run needs to go on; arrays and numbers only."""
+    """Everything a run needs to continue, as arrays and numbers."""
 
     k: int
     point: Point  # x_k

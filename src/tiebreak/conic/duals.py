@@ -23,13 +23,13 @@ from tiebreak.sets.polyhedra import single_entries
 def row_multipliers(
     program: ConicProgram, z: Host, is_cut: Sequence[bool | None]
 ) -> list[Host | None] | None:
-    """For every level y with slope + rows'y = 0, up to what holds the levels before it.
+    """Return y for every level with slope + rows'y = 0, up to what holds the earlier levels.
 
     y >= 0 for inequalities, unless a level before it has made an equation of one. None if z is
     not known to balance a level, and for all if not all constraints are linear.
 
     Args:
-        is_cut: of each level, None without a slack; otherwise whether all of its slack was used.
+        is_cut: for each level, None without slack; otherwise whether all of its slack was used.
     """
     if any(cone.kind not in ("zero", "nonnegative") for cone in program.cones):
         return None

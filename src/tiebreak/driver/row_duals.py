@@ -16,7 +16,7 @@ from tiebreak.sets import described
 
 
 def name_all(result: LevelsResult, levels: Levels) -> LevelsResult:
-    """The result with the names of its variables and rows; duals are found when asked for."""
+    """Return the result with names of variables and rows; duals are computed on demand."""
     names, domain = levels.variables, described(levels.domain)
     result.variables = None if names is None else tuple(map(str, names))
     assert levels.dimension is not None
@@ -32,7 +32,7 @@ def name_all(result: LevelsResult, levels: Levels) -> LevelsResult:
 
 
 def _multipliers(result: LevelsResult, levels: Levels) -> Host | None:
-    """One line for each level, nan where unknown; None if it is so for all of them."""
+    """Return one line per level, nan if unknown; None if all are unknown."""
     x, objectives = to_numpy(result.x), [level.minimised for level in levels.levels]
     try:
         program = compile_levels(objectives, levels.domain, len(x))
@@ -59,9 +59,9 @@ def _is_cut(report: LevelReport) -> bool | None:
 
 
 def _by_row(y: Host, levels: Levels, n: int) -> Host:
-    """Multipliers of a program's rows, equations first, by the rows that sets have names for.
+    """Sort multipliers of a program's rows, equations first, into the named rows of the sets.
 
-    Of equations a program has b_eq - A_eq x, of inequalities A x <= b as it is.
+    A program has equations as b_eq - A_eq x, and inequalities unchanged as A x <= b.
     """
     parts = [(part, part.linear_rows(n)) for part in described(levels.domain).parts]
     equal, below = 0, sum(len(rows.b_eq) for _, rows in parts if rows)

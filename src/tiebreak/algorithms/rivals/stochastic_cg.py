@@ -243,15 +243,15 @@ class IRSCG(_StochasticCG):
 class IRFSCG(IRSCG):
     """Iteratively Regularized Finite-Sum Stochastic Conditional Gradient method: IR-SCG by SPIDER.
 
-    The gradients themselves once in an epoch of q steps, and from there on
+    The estimates are the gradients themselves once in an epoch of q steps. From there on,
 
         a_t = log(q)/q for t < q, then 2/(t+2);    e_t = c u/(max(t, q) + 1)^p.
 
     Args:
         batch: the number of rows in a slice; sqrt(m) of m if None.
-        seed: of the order of the slices.
-        p: in (0, 1), how fast the weight of f falls; the paper's best is 1/2.
-        c: its size.
+        seed: the seed for the order of the slices.
+        p: how fast the weight of f decreases, in (0, 1); the paper's best is 1/2.
+        c: the size of that weight.
 
     Examples:
         >>> fit = tb.Logistic([[1, 2], [2, 4], [1, 2], [2, 4]], [0, 1, 1, 0])
@@ -289,15 +289,15 @@ class SBCGF(_StochasticCG):
         x_{t+1} = (1 - a_t) x_t + a_t s_t,    a_t = scale/(t+2),    K_t = slack |g|/sqrt(t+1)
 
     with g_t an estimate of g(x_t): here the sum of <mean of two estimates, x_{t+1} - x_t> since the
-    last full reading. Unlike the paper's, slices are neighbouring rows in a random order, and an
+    last full reading. Unlike in the paper, slices are neighbouring rows in a random order, and an
     epoch is a step. The unit |g|, the size of g at x0, is ours.
 
     Args:
         batch: the number of rows in a slice; sqrt(m) of m if None.
-        seed: of the order of the slices.
-        eps_g: the accuracy of the first phase, twice. None: 1e-4 of the size of g.
+        seed: the seed for the order of the slices.
+        eps_g: twice the accuracy of the first phase; if None, 1e-4 of the size of g.
         scale: a_t (t+2), in (0, 2].
-        slack: of the cut, for the noise of the estimates.
+        slack: the slack of the cut, for the noise of the estimates.
 
     Examples:
         >>> fit = tb.Logistic([[1, 2], [2, 4], [1, 2], [2, 4]], [0, 1, 1, 0])
@@ -346,7 +346,7 @@ class SBCGF(_StochasticCG):
         return state._replace(t=t + 1, before=x, iterate=x + (scale / (t + 2)) * (s - x))
 
     def _cut(self, problem: Problem, state: State) -> tuple[Array, float]:
-        """s_t, and the multiplier of its cut."""
+        """Return s_t and the multiplier of its cut."""
         room = state.level - state.g_value + state.sizes[1] / math.sqrt(state.t + 1)
         offset = room + arrays.dot(state.g_slope, state.iterate)
         return argmin_cut(problem.domain, state.f_slope, state.g_slope, offset)
