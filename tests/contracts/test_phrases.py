@@ -44,6 +44,9 @@ GONE = [  # a regular expression, and what to write instead
     r"what is no ",  # what is not a
     r"known of ",  # known about
     r"says? of ",  # says about
+    r"not quite (?:optimal|feasible) below",  # slightly suboptimal for g
+    r"\bstand-in\b",  # substitute
+    r"the most (?:steps|seconds)",  # the maximum number of steps
 ]
 
 

@@ -1,7 +1,7 @@
 """Multipliers of the constraints at an answer, level by level, from the answer alone.
 
-Whatever method found it: no direction d that keeps the binding constraints and the levels before
-improves on a level to first order. That is a linear program, min <slope, d>, whose minimum is 0 and
+Whichever method found it, no direction d that keeps the active constraints and the earlier levels
+improves a level to first order. That is a linear program, min <slope, d>, whose minimum is 0 and
 whose multipliers are those of the level.
 """
 
@@ -49,7 +49,7 @@ def row_multipliers(
 
 
 class _KeptDirections:
-    """The directions that the binding rows and the levels so far leave; of length 1 at most."""
+    """The directions, of length at most 1, that the active rows and the levels so far leave."""
 
     def __init__(self, program: ConicProgram, z: Host) -> None:
         import scipy.sparse as sp
