@@ -280,7 +280,8 @@ def test_every_penalty_is_described(here, no_drawing, capsys, text, described):
 def test_a_checkpoint_of_a_problem_with_groups_is_continued(here, no_drawing):
     """Groups remember what they have computed: that is no part of who they are."""
     groups = '[upper.penalty]\nkind = "GroupL2"\ngroups = [0, 0, 1]\nweight = 0.5\n'
-    text = SPARSE + groups + '[solve]\nrtol = 0.0\ncheckpoint = "run.npz"\n'
+    text = SPARSE + groups + '[method]\nkind = "AdaptiveAGMBiO"\n'
+    text += '[solve]\nrtol = 0.0\ncheckpoint = "run.npz"\n'
     (here / "p.toml").write_text(text)
     for steps in (5, 9):
         assert main(["solve", "p.toml", "--max-iter", str(steps)]) == 1
