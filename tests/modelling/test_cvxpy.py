@@ -317,7 +317,7 @@ def chain_that(status, z):
         price=None,
         solver="Solved",
     )
-    return lambda program, slacks: ChainSolution(
+    return lambda program, slacks, told: ChainSolution(
         z(program),
         (level,) * len(program.objectives),
         status,
