@@ -136,7 +136,7 @@ class Function(FromData, is_open=True):
         *("add_to_conic", "far_rows", "parts", "squares", "falls_unseen"),
     )
     falls_unseen: bool = True  # may it decrease forever, never reaching its infimum, unnoticed?
-    degree: float = math.inf  # the degree of the polynomial that it is
+    degree: float = math.inf  # its degree, if it is a polynomial
     is_zero: ClassVar[bool] = False  # is it 0 everywhere?
     title: str = ""  # its name in a report; "" for the name of its class
     known_by: str = ""  # all that is known about it, if that is less than a description

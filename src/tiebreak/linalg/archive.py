@@ -1,6 +1,6 @@
 """Objects in .npz files: written whole or not at all, and never unpickled.
 
-A file is an archive of NumPy: arrays under the names of the arguments that they are (``lower.A``),
+A file is an archive of NumPy: arrays named after the arguments that they are (``lower.A``),
 and one JSON text that says what to make from them. An object is stored as the keyword of its class
 in `registry` and the arguments of its constructor, so reading a file can create only these classes,
 and constructors check their arguments as usual.

@@ -28,7 +28,7 @@ def norm(x: Host) -> float:
 
 
 class Sliced:
-    """A matrix for products as if in twice the precision, by plain ones (Ozaki et al. 2012).
+    """A matrix with products as if in twice the precision, made of plain ones (Ozaki et al. 2012).
 
     Matrix and vector are sums of slices, whole multiples of 2^(-i bits) below 2^((1-i) bits) in
     size, with n 2^(2 bits) <= 2^53: then no product of two slices is rounded, whatever the order of

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from tiebreak.linalg import deadline
 
 Row = dict[int, int]  # the nonzero entries by column
-SINGULAR = "equations are singular that should not be"
+SINGULAR = "equations that should be regular are singular"
 
 
 class Unproved(Exception):

@@ -1,4 +1,4 @@
-"""All directions at once, by linear programs (HiGHS), and the Newton step that may save them."""
+"""All directions at once, by linear programs (HiGHS), and a Newton step that may replace them."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def _programs(level: RecessionLevel) -> Iterator[Host]:
     if not c.any():
         found = [*solved(-total, sp.vstack([-moved, within], format="csr"), bounds, TOL.solver)]
         yield from found
-        if found:  # again, for a direction along which all losses that can decrease clearly do
+        if found:  # one more, along which all losses that can decrease do so clearly
             rows = sp.vstack([sp.hstack([-moved, one]), sp.hstack([within, more])], format="csr")
             box = np.vstack([np.stack([cone.low, cone.high], 1), np.tile([0.0, 1.0], (m, 1))])
             yield from solved(np.append(np.zeros(n), -np.ones(m)), rows, box, TOL.solver)
