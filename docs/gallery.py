@@ -86,6 +86,15 @@ def saved(figure: Any, path: Path) -> str:
     return f"![{' '.join(' '.join(titles).split())}]({path.name})"
 
 
+def shown(cell: Cell) -> str:
+    """The code of a cell; folded where it only draws."""
+    code = f"```python\n{cell.code}\n```"
+    if not cell.figures or "tb." in cell.code:
+        return code
+    head = '<details markdown="1">\n<summary>How the picture is drawn</summary>'
+    return f"{head}\n\n{code}\n\n</details>"
+
+
 def page(path: Path, out: Path) -> str:
     """Write the page of an example, and its pictures; its row in the index."""
     name, (title, text, cells) = path.stem.removeprefix("plot_"), parts(path)
@@ -93,7 +102,7 @@ def page(path: Path, out: Path) -> str:
     try:
         for cell in run(path):
             blocks += [cell.prose] if cell.prose else []
-            blocks += [f"```python\n{cell.code}\n```"] if cell.code else []
+            blocks += [shown(cell)] if cell.code else []
             blocks += [f"```text\n{cell.printed}\n```"] if cell.printed else []
             for figure in cell.figures:
                 pictures.append(f"{name}{len(pictures) + 1 if pictures else ''}.png")
@@ -114,7 +123,7 @@ def page(path: Path, out: Path) -> str:
 def main(out: Path, names: list[str]) -> None:
     """Run the named examples, or all of them, and write their pages."""
     (out / "small").mkdir(parents=True, exist_ok=True)
-    rows = ["# Gallery", "", "Jobs that somebody has, each with its picture.", ""]
+    rows = ["# Gallery", "", "Worked examples, one per task.", ""]
     rows += ["| | |", "|---|---|"]
     for name in names or sorted(p.stem.removeprefix("plot_") for p in EXAMPLES.glob("plot_*.py")):
         print(name, flush=True)

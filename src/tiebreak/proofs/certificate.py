@@ -78,8 +78,7 @@ class Certificate:
         upper_estimate: an estimate of |f(x) - f*| that assumes quadratic growth of g; not a bound.
         rests: the point of Z, or the distance to one, that the upper end of f*'s interval relies
             on.
-        status, message: the status of ``certify``, as in a Result; "" in the certificate of a
-        Result.
+        status, message: the status of ``certify``, as in a Result; "" in a Result's certificate.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1]], [2])
