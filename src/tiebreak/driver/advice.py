@@ -23,7 +23,7 @@ class Remedies(NamedTuple):
     )
     narrower: str = "Problem(radius=...) may narrow it"
     one_sided: str = (
-        "Problem(error_bound=...) would close that, criterion='weak' does not ask for it"
+        "Problem(error_bound=...) would close that; criterion='weak' does not ask for it"
     )
     below_rounding: str = "set atol"  # "" here and above: a looser rtol, if one would do
     has_method: bool = True  # can the caller choose the method, and its parameters?
@@ -121,7 +121,7 @@ def _too_wide(
 
 
 def _with_remedies(sentence: str, *remedies: str) -> str:
-    """The sentence, with those of the remedies that there are."""
+    """Append the available remedies to the sentence."""
     said = ", or ".join(filter(None, remedies))
     return f"{sentence}: {said}" if said else sentence
 
