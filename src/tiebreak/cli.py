@@ -327,7 +327,8 @@ def _description(problem: Problem | Levels) -> Iterator[str]:
         parts = dict(zip(problem.names, objectives, strict=True))
     width = max(14, *map(len, parts))
     yield from (f"  {name:<{width}}  {_describe(part)}" for name, part in parts.items())
-    yield f"  {'domain':<{width}}  {type(problem.domain).__name__}\n"
+    parts_of = getattr(problem.domain, "parts", (problem.domain,))
+    yield f"  {'domain':<{width}}  {' & '.join(type(part).__name__ for part in parts_of)}\n"
 
 
 def _describe(function: Function | Penalty) -> str:

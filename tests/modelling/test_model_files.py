@@ -212,7 +212,7 @@ def test_free_rows_of_lp_files_are_objectives_and_maximisation_is_respected(tmp_
     ("name", "text", "sentence"),
     [
         ("p.lp", LP + "", None),
-        ("p.lp", LP.replace("end", "general\n b\nend"), "must have continuous variables only, got 1 that may not take all values, such as 'b'"),
+        ("p.lp", LP.replace("end", "general\n b\nend"), "must have continuous variables only, got 1 integer or semicontinuous, such as 'b'"),
         ("p.lp", LP.replace("+ 4", "+ [ a^2 ] / 2"), "must have a linear objective; give Quadratic(Q, c) as a separate level, got a quadratic one"),
         ("p.mps", "hello\nworld\n", "cannot be read by HiGHS as MPS"),
         ("p.txt", LP, "path must end with .mps or .lp"),
@@ -345,3 +345,14 @@ def test_progress_has_a_line_for_each_level(plan, capsys):
     ]  # fmt: skip
     tb.solve(three(plan), "conic", progress=True)
     assert len(capsys.readouterr().err.splitlines()) == 3
+
+
+def test_rows_and_variables_that_contradict_each_other_are_named(plan):
+    with open("bad.mps", "w") as file:
+        file.write(PLAN.replace("demand    60.0", "demand   150.0"))
+    model = tb.read_model("bad.mps")
+    result = tb.solve(tb.Levels(model.level(), model.level("CO2"), domain=model.domain))
+    assert result.status == "infeasible"
+    assert all(name in result.message for name in ("row demand", "row capacity", "row range"))
+    levels = tb.Levels(model.level(), model.level("CO2"), domain=model.domain & tb.Box(0.0, 20.0))
+    assert "bound of" in tb.solve(levels).message

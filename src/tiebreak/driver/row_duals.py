@@ -46,7 +46,7 @@ def _multipliers(result: LevelsResult, levels: Levels) -> Host | None:
     lines = np.full((len(found), len(result.rows)), np.nan)
     for line, y, level in zip(lines, found, levels.levels, strict=True):
         if y is not None:
-            line[:] = level.sign * _by_row(y, levels, len(x))
+            line[:] = level.sign * _by_row(y, levels, len(x)) + 0.0  # no -0
     return lines
 
 

@@ -157,7 +157,7 @@ def _parsed(text: str, path: Path) -> Any:
     kinds = [kind != continuous for kind in model.lp_.integrality_]
     if any(kinds):
         first = model.lp_.col_names_[kinds.index(True)]
-        count = f"{sum(kinds)} that may not take all values, such as {first!r}"
+        count = f"{sum(kinds)} integer or semicontinuous, such as {first!r}"
         raise ValueError(f"must have continuous variables only, got {count}")
     return model.lp_
 
@@ -184,6 +184,7 @@ def _model(lp: Any, objective: str, further: list[str]) -> LinearModel:
         sets.append(Polyhedron(A[~extra], high[~extra], lower=low[~extra], rows=kept))
     if any(np.isfinite(ends).any() for ends in bounds) or not sets:
         sets.append(Box(*bounds))
+        assign(sets[-1], "names", variables)
     domain = intersection("read_model", *sets)
     assert isinstance(domain, Set)
     functions = {objective: _named(np.array(lp.col_cost_), lp.offset_, variables)}

@@ -104,8 +104,15 @@ class Box(Set):
         where = np.append(below, above)
         A = of_single(where, np.append(-np.ones(len(below)), np.ones(len(above))), n)
         b, equal = np.append(-lower[below], upper[above]), of_single(fixed, np.ones(len(fixed)), n)
-        what = "the bound of x[{}]"
-        return LinearRows(n, A, b, equal, lower[fixed], (what, what), (where, fixed))
+        what, labels = self._labels(n)
+        numbers = labels[where], labels[fixed]
+        return LinearRows(n, A, b, equal, lower[fixed], (what, what), numbers)
+
+    def _labels(self, n: int) -> tuple[str, Host]:
+        """What messages call a bound, and the names or numbers of the variables."""
+        if self.names is None:
+            return "the bound of x[{}]", np.arange(n)
+        return "the bound of {}", np.array(self.names, dtype=object)
 
     def necessary_rows(self, n: int) -> LinearRows | None:
         return None  # the bounds say it all
@@ -198,7 +205,8 @@ class Box(Set):
     def violations(self, x: Array) -> list[Violation]:
         at, near = host(x), host(self.project(x))
         size = np.maximum(np.abs(at), np.abs(near))
-        return violations_of("the bound of x[{}]", np.abs(at - near), size, norm(at))
+        what, labels = self._labels(len(at))
+        return violations_of(what, np.abs(at - near), size, norm(at), labels)
 
     def scaled(self, exponent: int) -> Box:
         return Box(self.lower * 2.0**exponent, self.upper * 2.0**exponent)
