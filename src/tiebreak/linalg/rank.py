@@ -13,6 +13,8 @@ from tiebreak.linalg.host import CAREFUL, Sliced, norm
 from tiebreak.linalg.spectra import EPS, clear_rank, eigenvalues, equilibrate
 from tiebreak.linalg.tolerances import TOL
 
+WHOLE = 2.0**20  # ties are rounded to whole numbers only up to this size
+
 
 class Rank(NamedTuple):
     """The singular values of some rows in comparable units, and where they are cut.
@@ -209,6 +211,41 @@ def directions(
     rank = (high if doubtful else low) - (size > 0.0)
     Q = np.linalg.qr(units[:, None] * vt[rank:].T, mode="complete")[0]
     return Directions(Q[:, k - rank :], Q[:, : k - rank], low == high)
+
+
+# --- whole ties -----------------------------------------------------------------------------------
+
+
+def whole_ties(N: Host) -> Host | None:
+    """Return as many ties with whole-number entries as N has columns, or None if there are none.
+
+    There are some for indicators of categories, which add up to 1. The ties are independent because
+    each has its own variable.
+    """
+    from scipy.linalg import qr
+
+    if not N.shape[1]:
+        return N
+    own = qr(N.T, mode="r", pivoting=True)[1][: N.shape[1]]
+    ties = N @ np.linalg.inv(N[own])
+    whole = np.round(ties)
+    off = np.max(np.abs(ties - whole), initial=0.0)
+    return (
+        whole if off <= TOL.small_change and np.max(np.abs(whole), initial=0.0) <= WHOLE else None
+    )
+
+
+def are_tied(rows: Any, ties: Host) -> bool:
+    """Do whole ties change none of these rows?  Products of whole numbers are exact.
+
+    Columns that no tie involves may hold any numbers.
+    """
+    moved = np.flatnonzero(ties.any(axis=1))
+    some = rows[:, moved]
+    entries = some if isinstance(some, np.ndarray) else some.data
+    size = float(np.max(np.abs(entries), initial=0.0)) * WHOLE * len(moved)
+    is_exact = size < 2.0**53 and bool(np.all(entries == np.rint(entries)))
+    return is_exact and not np.any(some @ ties[moved])
 
 
 def sparse_nullity(rows: Any) -> int | None:

@@ -28,6 +28,7 @@ from tiebreak.functions.parts.parts import Parts, product_error
 from tiebreak.linalg import EPS, TINY, Host, deadline, rounding_unit, spectra
 from tiebreak.linalg.arrays import SAFE
 from tiebreak.linalg.host import Sliced, norm
+from tiebreak.linalg.rank import are_tied, whole_ties
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.sets import described
@@ -77,7 +78,8 @@ def span(R: Host, *rows: Host) -> Span | None:
     left, sigma, right = np.linalg.svd(R, full_matrices=False)
     noise = rounding_unit(EPS, *R.shape) * norm(R)
     rank, is_whole = int(np.count_nonzero(sigma > noise)), len(R) == sum(map(len, rows))
-    if not (is_whole and (rank == len(sigma) or rank == _different_columns(*rows))):
+    is_clear = is_whole and (rank == len(sigma) or rank == _different_columns(*rows))
+    if not is_clear and not _has_whole_ties(right[rank:], rank, *rows):
         rank = _rank(*rows)
     if not 0 < rank <= len(sigma):
         return None
@@ -85,6 +87,12 @@ def span(R: Host, *rows: Host) -> Span | None:
     if not least > noise / TOL.percent:
         return None
     return Span(R, left[:, :rank], sigma[:rank], right[:rank], least, noise / least)
+
+
+def _has_whole_ties(null: Host, rank: int, *rows: Host) -> bool:
+    """Do as many whole ties as there can be with this rank change no row?"""
+    ties = whole_ties(null.T) if len(null) == rows[0].shape[1] - rank else None
+    return ties is not None and all(are_tied(some, ties) for some in rows)
 
 
 def _different_columns(*rows: Host) -> int:

@@ -31,7 +31,7 @@ from tiebreak.linalg import DENSE_LIMIT, TINY, Array, Host, Matrix, arrays, dead
 from tiebreak.linalg.host import host, norm, power_of_two
 from tiebreak.linalg.matrices.base import RowSlice
 from tiebreak.linalg.matrices.streamed import Float64Rows
-from tiebreak.linalg.rank import Rank, directions
+from tiebreak.linalg.rank import Rank, are_tied, directions, whole_ties
 from tiebreak.linalg.row_gram import are_even, column_gram
 from tiebreak.linalg.sizes import SIDE
 from tiebreak.linalg.spectra import EPS, exact_rank, rounding_level
@@ -44,7 +44,6 @@ TALL = 4  # with this many times more rows than variables, n x n is much less th
 MOST_TALL_STEPS = 60  # about ten are usual; without a minimiser they would never end
 FULL_STEP = 0.2  # if margins change by less, Newton's step descends and needs no check
 ENOUGH = 0.25  # required share of the descent that the slope promises, as usual in a line search
-MOST_WHOLE = 2.0**20  # ties are rounded to whole numbers only up to this size
 
 
 class Seen(NamedTuple):
@@ -390,40 +389,17 @@ def _in_units(H: Host, units: Host) -> Host:
 
 
 def _has_whole_ties(N: Host, *levels: TallLevel) -> bool:
-    """Are there as many ties with whole-number entries as N has columns?
-
-    So it is for indicators of categories, which add up to 1. Products of whole numbers are exact,
-    and the ties are independent because each has its own variable, so the rank is no larger.
-    Columns that no tie involves may hold any numbers.
-    """
-    from scipy.linalg import qr
-
-    if not N.shape[1]:
-        return True
-    own = qr(N.T, mode="r", pivoting=True)[1][: N.shape[1]]
-    ties = N @ np.linalg.inv(N[own])
-    whole = np.round(ties)
-    if (
-        any(level.constant.any() for level in levels)
-        or np.max(np.abs(ties - whole)) > TOL.small_change
-        or np.max(np.abs(whole)) > MOST_WHOLE
-    ):
+    """Are there as many whole ties of all rows as N has columns?  Then the rank is no larger."""
+    ties = whole_ties(N)
+    if ties is None or any(level.constant.any() for level in levels):
         return False
-    moved = np.flatnonzero(whole.any(axis=1))
     slices = (
-        some.entries[:, moved]
+        some.entries
         for level in levels
         for _, loss in level.losses
         for some in level.slices(loss.given_matrix)
     )
-    return all(_is_whole(entries) and not np.any(entries @ whole[moved]) for entries in slices)
-
-
-def _is_whole(A: Any) -> bool:
-    """Are all entries whole numbers so small that sums of products with ties are exact?"""
-    entries = A if isinstance(A, np.ndarray) else A.data
-    size = float(np.max(np.abs(entries), initial=0.0)) * MOST_WHOLE * A.shape[1]
-    return bool(size < 2.0**53 and np.all(entries == np.rint(entries)))
+    return all(are_tied(entries, ties) for entries in slices)
 
 
 def _is_even(g: TallLevel, matrix: Matrix) -> bool:
