@@ -370,7 +370,7 @@ def main() -> int:
             print(f"| {kind} | {name} | skipped: {absent} |")
             continue
         ratios["no minimiser" if found.end == "no minimiser" else kind].append(found.ratio)
-        fits.append({"kind": kind, "data": name} | found._asdict())
+        fits.append({"kind": kind, "data": name, **found._asdict()})
     for name, (make, limit) in SIZES.items():
         if is_wanted("size", name):
             build = partial(make, np.random.default_rng(given.seed))
@@ -389,7 +389,7 @@ def main() -> int:
                 most,
                 worst if np.isfinite(worst) else "-",
             )
-            kinds.append({"fits": kind} | dict(zip(COLUMNS, shown, strict=True)))
+            kinds.append({"fits": kind, **dict(zip(COLUMNS, shown, strict=True))})
     if given.record:
         record.save("fits", fits)
         record.save("fit_kinds", kinds)
