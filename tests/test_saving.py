@@ -404,11 +404,10 @@ def results() -> dict[str, tb.Result]:
     return {
         "exact": tb.solve(PROBLEMS["LeastSquares"]),
         "by Bregman iteration": tb.solve(
-            tb.Problem(upper=tb.SquaredNorm() + tb.L1(0.1), lower=squares), "bregman"
+            tb.Problem(upper=tb.SquaredNorm() + tb.L1(0.1), lower=squares)
         ),
         "groups": tb.solve(
-            tb.Problem(upper=tb.SquaredNorm() + tb.GroupL2(np.arange(N) // 3), lower=squares),
-            "bregman",
+            tb.Problem(upper=tb.SquaredNorm() + tb.GroupL2(np.arange(N) // 3), lower=squares)
         ),
         "callables": tb.solve(tb.Problem(upper=smooth, lower=squares, domain=ball)),
         "promises": tb.solve(PROBLEMS["promises"], "adaptive", max_iter=50),
@@ -481,15 +480,15 @@ def test_a_result_without_its_problem_is_small_and_says_so_where_it_is_asked(pat
 
 def test_a_loaded_result_is_a_warm_start(path):
     problem = tb.Problem(upper=tb.SquaredNorm() + tb.L1(0.1), lower=tb.LeastSquares(A, B))
-    cold = tb.solve(problem, "bregman")
+    cold = tb.solve(problem)
     loaded = round_trip(cold, path)
-    warm = tb.solve(problem, "bregman", x0=loaded)
+    warm = tb.solve(problem, x0=loaded)
     like_it = tb.Problem(upper=tb.SquaredNorm() + tb.L1(0.1), lower=tb.LeastSquares(A, B))
     assert warm.nit < cold.nit
-    assert warm.nit == tb.solve(like_it, "bregman", x0=cold).nit
+    assert warm.nit == tb.solve(like_it, x0=cold).nit
     both = round_trip(cold, path, problem=True)
-    proved = tb.solve(both.problem, "bregman", x0=both)
-    assert proved.nit == tb.solve(problem, "bregman", x0=cold).nit <= warm.nit
+    proved = tb.solve(both.problem, x0=both)
+    assert proved.nit == tb.solve(problem, x0=cold).nit <= warm.nit
     assert proved.status == "certified"
 
 

@@ -55,7 +55,8 @@ def choose(problem: Problem) -> Portfolio:
         title = f"exact, by direct factorisation ({_sizes(problem)})"
         least = _factorisation(problem)
         candidates.append(Candidate(Exact(), title, least, is_direct=True, refines=True))
-    elif is_for_cones and not Conic().refusal(problem):
+    elif is_for_cones and (problem.is_bounded or not candidates) and not Conic().refusal(problem):
+        # On a bounded set it proves what it finds; elsewhere the multipliers of other methods do.
         # An interior-point method factorises the data of each level about twenty times.
         least = 20.0 * _factorisation(problem)
         candidates.append(Candidate(Conic(), "conic", least, is_direct=True, refines=True))
