@@ -290,7 +290,7 @@ def _call(name: str, call: type, arguments: Table, files: Files, more: Sequence[
     for key, parameter in parameters.items():
         if parameter.default is parameter.empty and key not in arguments:
             raise ValueError(f"[{name}] lacks the key {key!r}")
-    takes_array = {key for key in parameters if hints[key] in (object, Any)}
+    takes_array = {key for key in parameters if hints.get(key, Any) in (object, Any)}
     loaded = {
         key: _array(name, key, value, files) if key in takes_array else value
         for key, value in arguments.items()

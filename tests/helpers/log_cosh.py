@@ -63,7 +63,7 @@ class LogCosh(LinearLoss, keyword="LogCosh", in_tables=False):
         return FarRows(losses=rising(weights, weights, rows))
 
     def _part(self, weight: float, rows: Host, weights: Host, target: Host) -> Part:
-        return LossPart(weight, rows, weights, target, LogCoshRow())
+        return LossPart(weight, rows, target, weights, LogCoshRow())
 
 
 class LogCoshRow(ScalarLoss):

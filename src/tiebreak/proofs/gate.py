@@ -1,4 +1,4 @@
-"""The gate: every status of a result is decided here, after its point has been checked.
+"""The gate: the status of every run that took a step is decided here, once its point is checked.
 
 Methods and solvers only say why they ended. Their claim is checked in the order in which a reader
 would check it: x is finite; x has the right shape and is in Z, each constraint by its own terms; a

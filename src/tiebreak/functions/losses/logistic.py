@@ -156,7 +156,7 @@ class Logistic(LinearLoss):
         return FarRows(losses=[LossRows(weights, rows.scaled(target))])
 
     def _part(self, weight: float, rows: Host, weights: Host, target: Host) -> Part:
-        return LossPart(weight, target[:, None] * rows, weights, target, LogisticLoss())
+        return LossPart(weight, target[:, None] * rows, target, weights, LogisticLoss())
 
     def _clearly_falls(self, d: Host) -> bool:
         labels, counts = host(self.y), self.row_weights() > 0.0

@@ -206,7 +206,7 @@ class Poisson(LinearLoss):
         return FarRows(losses=[LossRows(weights, rows.only(every, -1.0), "exp"), falls])
 
     def _part(self, weight: float, rows: Host, weights: Host, target: Host) -> Part:
-        return LossPart(weight, rows, weights, target, PoissonLoss())
+        return LossPart(weight, rows, target, weights, PoissonLoss())
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int

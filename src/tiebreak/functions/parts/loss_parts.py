@@ -88,8 +88,8 @@ class ScalarLoss(ABC):
 class LossPart(Part):
     """weight times the sum of weights_i phi_i(<a_i, x>), where phi is not a square."""
 
-    weights: Host  # positive weights, one per row
     target: Host
+    weights: Host  # positive weights, one per row
     phi: ScalarLoss
     is_quadratic: ClassVar[bool] = False
 
