@@ -128,7 +128,7 @@ def with_length(at: T, length: float) -> T:
 
 def mixed(p: Point, q: Point, weight: float) -> Point:
     """(1 - weight) p + weight q; its images are mixed as well instead of multiplied."""
-    # Their errors are a few units of |1 - weight| |p| + |weight| |q|, or of what went into p and q
+    # The images err by a few units of |1 - weight| |p| + |weight| |q|, or of what went into p and q
     # before. That is the mixture's ``reach``, for the certificate.
     if weight == 1.0:
         return q

@@ -4,15 +4,19 @@ For example, with arrays as `array_files` reads them,
 
     radius = 5.0                  # optional, as in Problem(radius=...)
 
-    [upper] kind = "LeastSquares"         # a class; every other key is an argument of its
-    constructor A = "data.npz:A_val"          # a string instead of an array is a file in this
-    folder b = "b_val.csv"
+    [upper]
+    kind = "LeastSquares"         # a class; every other key is an argument of its constructor
+    A = "data.npz:A_val"          # a string instead of an array is a file in this folder
+    b = "b_val.csv"
 
-    [lower] kind = "Quadratic" Q = [[1.0, 0.0], [0.0, 0.0]]  # an array can be written here, too
+    [lower]
+    kind = "Quadratic"
+    Q = [[1.0, 0.0], [0.0, 0.0]]  # an array can be written here, too
 
-    [lower.penalty]               # optional, added to the level; alone: kind = "L1" in [lower] kind
-    = "GroupL2"              # several: [[lower.penalty]] for each groups = "groups.csv"         #
-    the group of each variable weight = 0.1
+    [lower.penalty]               # optional, added to the level; alone: kind = "L1" in [lower]
+    kind = "GroupL2"              # several: [[lower.penalty]] for each
+    groups = "groups.csv"         # the group of each variable
+    weight = 0.1
 
     [domain]                      # optional, all of R^n if absent
     kind = "Ball"                 # an intersection: [[domain]] for each set
@@ -24,9 +28,10 @@ For example, with arrays as `array_files` reads them,
     kind = "RAPM"
     eta = 1e-3
 
-    [solve]                       # optional, arguments of solve; gamma is that of (P)AGMBiO rtol =
-    [1e-4, 1e-6] criterion = "weak"            # both gaps alone; "absolute" if absent checkpoint =
-    "run.npz"        # in this folder, too
+    [solve]                       # optional, arguments of solve; gamma is that of (P)AGMBiO
+    rtol = [1e-4, 1e-6]
+    criterion = "weak"            # both gaps alone; "absolute" if absent
+    checkpoint = "run.npz"        # in this folder, too
 
     [output]                      # optional, names in the folder of --out; these are the defaults
     x = "x.npy"                   # or .csv
@@ -49,7 +54,7 @@ The domain may be a linear program in an .mps or .lp file, which names rows and 
     domain = "plan.mps"
 
     [[level]]
-    objective = "cost"            # its objective, or a row without bounds (N in MPS)
+    objective = "cost"            # the file's objective, or a row without bounds (N in MPS)
 
     [[level]]
     name = "coal"

@@ -62,7 +62,7 @@ def squared_hinge(n: int = 20, rows: int = 60, active: int = 8, seed: int = 0) -
 
     x* has entries -1 and 1, the first ``active`` products <a_i, x*> are 1, all others 2 or more,
     and c = x* - sum of lambda_i a_i over the active rows, lambda_i > 0: then x* is the projection
-    of c, f* = ½|x* - c|². All numbers are dyadic, so this holds without rounding. At 1.1 x* all
+    of c, and f* = ½|x* - c|². All numbers are dyadic, so this holds without rounding. At 1.1 x* all
     products exceed 1: the minimisers of g, a polyhedron, have an interior, where g has no slope for
     a multiplier to use. Its error bound has order 2 (Hoffman).
 

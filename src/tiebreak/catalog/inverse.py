@@ -183,8 +183,9 @@ def hard(steps: int = 50, ties: int = 1, smoothness: float = 4.0) -> Built:
     coordinate is 0 if it is 0 in all of them: sums, averages, projections onto the ball and onto
     its intersection with cuts, linear minimisation over them.  If w is 0 beyond its first j
     entries, grad g is 0 beyond the first j+1, and grad f is 0 in v where v = 0. So each gradient of
-    g opens one more entry, and after k <= K of them v = 0. Then 0 <= f(x) = 1/16 |y - c|² <= 1/16
-    (3+1)² = 1, while f* = 2.  Meanwhile g(x_0) - g* = L/(2K) is as small as you like.
+    g makes at most one more entry nonzero, and v is still 0 after K of them. Then 0 <= f(x) = 1/16
+    |y - c|² <= 1/16 (3+1)² = 1, while f* = 2. Meanwhile g(x_0) - g* = L/(2K) is as small as you
+    like.
 
     Args:
         steps: K, the number of gradients of g that do not help.

@@ -114,9 +114,9 @@ def lasso_duplicates(
     u*_j among its copies, with shares >= 0: copies - 1 dimensions for each non-zero, and g* =
     weight²/2 |y|² + weight |u*|_1. (The error bound has order 2 on bounded sets only.)
 
-    *Upper level.* Half of the features, rounded up, are shared by all copies, the others are given
-    to one copy. The residual r = B x* - c is chosen such that sign(u*_j) B_i'r is the same for all
-    copies i of j with a share, and larger for the others: the optimality conditions. The
+    *Upper level.* Half of the features, rounded up, are shared by all copies; each of the others is
+    given to one copy. The residual r = B x* - c is chosen such that sign(u*_j) B_i'r is the same
+    for all copies i of j with a share, and larger for the others: the optimality conditions. The
     differences of the copies' columns in B have full rank, so x* is the only solution; f* = ½|r|².
 
     Args:

@@ -121,11 +121,12 @@ def twin(seed: int = 0) -> Matrix:
 
     A page's visits on a day are a Poisson count whose mean is the product of
 
-        its popularity       2000 rank^-0.33 (Zipf's law); the exponent gives the paper's L_g the
-        day of the week  a third less at weekends the season           a quarter up or down over the
-        year, in step for all pages its trend            its own slow rise or fall its mood
-        log-normal from day to day, 25 % its spikes           on one day in 500, three times as many
-        visits or far more (Pareto)
+        its popularity       2000 rank^-0.33 (Zipf's law); the exponent gives the paper's L_g
+        the day of the week  a third less at weekends
+        the season           a quarter up or down over the year, in step for all pages
+        its trend            its own slow rise or fall
+        its mood             log-normal from day to day, 25 %
+        its spikes           on one day in 500, three times as many visits or far more (Pareto)
     """
     rng = np.random.default_rng(seed)
     day = np.arange(DAYS)

@@ -39,7 +39,7 @@ from tiebreak.linalg import Array, DeferredImage, Host, Image, Matrix, mix
 from tiebreak.linalg.matrices.base import RowSlice, slice_ends, slice_order
 from tiebreak.linalg.refusals import missing
 
-# bytes: Ray puts larger objects into its store, and once is enough for all workers
+# bytes: Ray puts larger objects into its store, where one copy serves all workers
 INLINE = 100 * 1024
 
 

@@ -218,7 +218,7 @@ class Linear(SmoothFunction):
         return unit * (self._size * reach + abs(self.constant)), 0.0
 
     def extent(self, x: Array) -> float:
-        """sum of |c_i| |x_i| over |c|, if available; shares that underflow count too."""
+        """The sum of |c_i| |x_i|/|c|, if c is on the host; underflowing shares count too."""
         size = arrays.norm(x)
         if type(self.c) is not np.ndarray or not 0.0 < self._size < math.inf:
             return size

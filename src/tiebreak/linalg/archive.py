@@ -284,7 +284,7 @@ class Reader:
         given = (data, tuple(places)) if form == "coo" else (data, *places)
         try:
             made = getattr(scipy.sparse, code["sparse"])(given, shape=tuple(code["shape"]))
-            if form != "coo":  # its constructor checks everything
+            if form != "coo":  # COO's constructor checks everything
                 made.check_format(full_check=True)  # a wrong index would read foreign memory
         except (ValueError, TypeError, IndexError) as error:
             raise Refused(f"has a damaged sparse matrix ({first_line(error)})") from None

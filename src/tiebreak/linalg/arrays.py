@@ -82,7 +82,7 @@ def words(x: Array) -> Array | None:
     if not is_remote(x) or x.dtype.itemsize % 4:
         return None
     if array_api_compat.is_torch_array(x) and x.ndim == 2 and x.T.is_contiguous():
-        x = x.T  # its memory is one piece, so nothing is copied
+        x = x.T  # the transpose is contiguous, so nothing is copied
     return x.reshape(-1).view(namespace(x).int32)
 
 
@@ -300,7 +300,7 @@ def norm(x: Array, squared: float | None = None) -> float:
     ``squared`` is <x, x>, if already known.
     """
     squared = float(inner(x, x)) if squared is None else squared
-    if 1e-30 < squared < 1e30:  # nearly always so, and safe in every precision
+    if 1e-30 < squared < 1e30:  # nearly always true, and safe in every precision
         return math.sqrt(squared)
     if epsilon(x) < 1e-10 and 1e-280 < squared < 1e280:
         return math.sqrt(squared)

@@ -122,7 +122,7 @@ _METER: ContextVar[Meter | None] = ContextVar("tiebreak_meter", default=None)
 
 @contextlib.contextmanager
 def limited(seconds: float | None = None, began: float | None = None) -> Iterator[Limit]:
-    """Allow what is done inside so many seconds from ``began`` (now) on; None for no limit."""
+    """Allow the code inside so many seconds from ``began`` (default: now); None for no limit."""
     began = time.perf_counter() if began is None else began
     limit = Limit(math.inf if seconds is None else began + seconds)
     token = _LIMIT.set(limit)
@@ -177,13 +177,13 @@ def spend(work: float) -> None:
 
 
 def allow_as_much_again() -> None:
-    """There is an answer: if there is a meter, its proof may take as much work again."""
+    """There is an answer, whose proof may take as much work again, if there is a meter."""
     if (meter := _METER.get()) is not None:
         meter.allowed = max(meter.allowed, 2.0 * meter.spent)
 
 
 def half() -> contextlib.AbstractContextManager[None]:
-    """Allow what is done inside half of the remaining time; beyond that, raise `TooLong`."""
+    """Allow the code inside half of the remaining time; beyond that, raise `TooLong`."""
     return _LIMIT.get(_NONE).half()
 
 

@@ -1,4 +1,4 @@
-"""NumPy float64 on the host: conversion, norms, and products as if in twice the precision.
+"""NumPy float64 on the host: conversion, norms, and products with twice the precision.
 
 With these products, an ill-conditioned system loses no more digits than its data do.
 """
@@ -28,7 +28,7 @@ def norm(x: Host) -> float:
 
 
 class Sliced:
-    """A matrix with products as if in twice the precision, made of plain ones (Ozaki et al. 2012).
+    """A matrix whose products have twice the precision, built from plain ones (Ozaki et al. 2012).
 
     Matrix and vector are sums of slices, whole multiples of 2^(-i bits) below 2^((1-i) bits) in
     size, with n 2^(2 bits) <= 2^53: then no product of two slices is rounded, whatever the order of

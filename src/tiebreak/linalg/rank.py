@@ -144,26 +144,27 @@ def null_basis(
 def graded_basis(N: Host, R: Host, rows: Host) -> Host:
     """The basis N of {d: rows d = 0} turned so that R N has orthogonal columns, the longest first.
 
-    Each is orthogonal to the others up to rounding of its own length, unless it is itself only
-    rounding of the longest: directions that hardly change |R x|² are not drowned by the others.
+    Each is orthogonal to the others up to rounding errors of its own length, unless it is itself
+    only a rounding error of the longest: directions that hardly change |R x|² are not drowned by
+    the others.
     """
     from scipy.linalg import solve_triangular
 
     deadline.check(deadline.svd_work(len(R), N.shape[1]))
     M = R @ N
     N = N @ np.linalg.svd(M, full_matrices=len(M) < N.shape[1])[2].T
-    # Rounding of the longest columns remains in the others. They are orthogonalised again, each in
-    # its own unit (as in one-sided Jacobi methods: Demmel and Veselic 1992).
+    # Rounding errors of the longest columns remain in the others. They are orthogonalised again,
+    # each in its own unit (as in one-sided Jacobi methods: Demmel and Veselic 1992).
     M = R @ N
     lengths = _lengths(M)
-    # the others are only rounding
+    # the others are only rounding errors
     seen = lengths > max(M.shape) * EPS * np.max(lengths, initial=0.0)
     seen[len(M) :] = False
     triangle = np.linalg.qr(M[:, seen] / lengths[seen], mode="r")
     turn = solve_triangular(triangle, np.diag(np.diag(triangle)))
     N[:, seen] = N[:, seen] @ (turn * lengths[seen] / lengths[seen, None])
-    # The products left rounding of their largest entries in directions that the rows see, where R
-    # may be large. That makes columns longer in R; removing it causes rounding errors, too.
+    # The products left rounding errors of their largest entries in directions that the rows see,
+    # where R may be large. That makes columns longer in R; removing it causes rounding errors, too.
     rank = len(N) - N.shape[1]
     if rank and N.size and rows.size * N.shape[1] <= CAREFUL:
         cleaned = N - decide_rank(rows).moved(Sliced(rows).times(N), rank)

@@ -111,7 +111,7 @@ def column_gram(matrix: Matrix) -> Host:
 def _column_gram(matrix: Matrix) -> Host:
     if isinstance(matrix, RowBlocks):
         total = np.zeros((matrix.shape[1],) * 2)
-        for some in matrix.slices(4 * matrix.shape[1]):  # a product n x n is worth so many
+        for some in matrix.slices(4 * matrix.shape[1]):  # enough rows for an n x n product
             total += host(some.transposed) @ host(some.entries)
         return total
     A = matrix.on_host()
@@ -120,7 +120,7 @@ def _column_gram(matrix: Matrix) -> Host:
 
 
 def row_rank(matrix: Matrix, epsilon: float) -> RowRank | None:
-    """Its rank, for data with this unit of rounding; None if A A' does not tell. Also cached."""
+    """The matrix's rank, for data with this unit of rounding; None if unknown from A A'; cached."""
     gram = row_gram(matrix)
     if epsilon not in gram.ranks:
         gram.ranks[epsilon] = sure_rank(matrix.on_host(), gram, epsilon)

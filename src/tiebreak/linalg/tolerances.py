@@ -20,17 +20,17 @@ class Tolerances:
     """Tolerances relative to the terms of what is compared, unless an attribute says otherwise.
 
     Attributes:
-        few_units: Units of rounding that a handful of operations leave; no step can reduce a
+        few_units: Units of rounding that a handful of operations accumulate; no step can reduce a
             residual that is smaller.
         clear_units: More units of rounding than a factorisation causes; what exceeds its rounding
             error by this factor is certainly not zero.
         met: Equations and bounds hold if they are violated by no more than this. It is a few
-            thousand units of rounding, which a few triangular solves leave.
+            thousand units of rounding, as many as a few triangular solves accumulate.
         touching: Like `met`, after a solve with a matrix of condition 1/`independent`, which
             multiplies rounding by that: EPS/`independent`, rounded.
         accurate: The optimality conditions must hold to this accuracy, or there is no answer. A
             solver with nine digits cannot tell a smaller change of a unit vector.
-        half: Half of the digits: an error of this size has a square that is rounding.
+        half: Half of the digits: the square of an error of this size is a rounding error.
         solver: What a solver with its usual tolerances means by zero (HiGHS: 1e-7).
         faint: A solver with eight digits gets two digits of numbers of this size; smaller
             multipliers and slopes may as well be zero.
@@ -44,7 +44,7 @@ class Tolerances:
         percent: An error of one per cent leaves a bound that is worth having, and room of one per
             cent of its terms shows that an inequality does not bind.
         apart: The larger of two complementary numbers is known to be positive if it is this many
-            times the smaller; an interior-point method ends with a million where it is clear.
+            times the smaller; in clear cases, an interior-point method reaches a million.
         far: Lengths that are larger by this factor are far away: they leave five of a solver's
             eight digits for all others.
         alike: Units that differ by less are left as they are: the square root of `clear_units`, so

@@ -73,7 +73,7 @@ class Definitions:
         return (left, *cones[1:]) if left.size else cones[1:]
 
     def objective(self, number: int, h: Objective, given: Host) -> Objective:
-        """Level ``number`` in w; if only the offset is new, so is only its target."""
+        """Level ``number`` in w; if only the offset is new, only the target changes."""
         known = self._done.get(number)
         if known is None or known[0] is not h:
             self._done[number] = known = (h, *self._put(h))

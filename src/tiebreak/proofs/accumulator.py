@@ -65,7 +65,7 @@ class BoundAccumulator:
     def add(self, evidence: StepEvidence) -> bool:
         """Add the evidence of one step; False if waiting evidence was not finite and was dropped.
 
-        Waiting does not change the sums, on the host to the last bit. A device is queried here,
+        Waiting does not change the sums: on the host, not a single bit. A device is queried here,
         when it is idle; the arithmetic is left to `catch_up`, unless nothing calls it.
         """
         if self._queue.put(evidence):
@@ -95,7 +95,7 @@ class BoundAccumulator:
         values = [value for evidence in waiting for value in evidence.values]
         if values:
             self._lower_ghat(values)
-        # Not for the start alone, nor if a method supplies its own bounds: it costs too much.
+        # The growth of g costs too much for the start alone, or if a method has its own bounds.
         has_stepped = any(evidence.lower or evidence.cuts for evidence in waiting)
         has_bounds = any(evidence.intervals is not None for evidence in waiting)
         if values and has_stepped and not has_bounds and self._growth > 0.0:

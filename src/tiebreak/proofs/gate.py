@@ -87,8 +87,8 @@ class Constrained(Protocol):
 class LevelClaim(NamedTuple):
     """What is proved about one level at x, for the value that was computed there."""
 
-    gap: float = math.inf  # its value minus the best one is at most this
-    error: float = math.inf  # their absolute difference is at most this
+    gap: float = math.inf  # the level's value minus its best one is at most this
+    error: float = math.inf  # the absolute value of that is at most this
     asked: float = 0.0  # the tolerance
 
 

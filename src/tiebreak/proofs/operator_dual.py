@@ -9,9 +9,9 @@ t|². With e = A'y - D'u, every minimiser x* of g with the least f has
 
 because |A x* - t| <= |A x - t| and g(x*) <= g(x), up to the distance of x from Z. No rank is
 needed. The distance of x* follows from Z, or from the least singular value of [A; D]: if f* <=
-f(x), then |D (x* - x)| <= 2 f(x)/w. f* is bounded from above if an exact minimiser of g is close to
-x: the rows of A, or its columns, are independent, and the domain is R^n. Rounding errors are
-counted.
+f(x), then |D (x* - x)| <= 2 f(x)/w, w being the least positive slope of p. f* is bounded from above
+if an exact minimiser of g is close to x: the rows of A, or its columns, are independent, and the
+domain is R^n. Rounding errors are counted.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ON_A_SET = "no exact minimiser of g is known in the domain, so nothing bounds f*
 
 
 class Balance:
-    """The residuals of a point x and a dual point (y, u), as in the head of the file."""
+    """The residuals of a point x and a dual point (y, u), as defined at the top of this module."""
 
     def __init__(
         self, problem: Problem, terms: OperatorTerms, A: Any, t: Host, at: tuple[Host, Host, Host]

@@ -56,7 +56,7 @@ def product(row: Row, numbers: Sequence[int]) -> int:
 
 
 def as_integers(values: Sequence[float | Fraction]) -> tuple[list[int], Fraction]:
-    """Integers without a common factor, and the positive scale with integers = scale values."""
+    """Integers without a common factor, and a positive scale: integers = scale * values."""
     exact = over_one_unit([Fraction(v) for v in values])
     common = math.gcd(*exact.numbers) or 1
     return [v // common for v in exact.numbers], Fraction(exact.unit, common)

@@ -83,7 +83,7 @@ def solve_exactly(levels: Levels, before: float, told: Told | None = None) -> Ch
 
 
 class _Levels:
-    """What the levels so far have left; ``is_tied``: multipliers of the size of rounding are 0."""
+    """What the levels so far leave to choose; if ``is_tied``, multipliers near rounding are 0."""
 
     def __init__(self, levels: Levels, is_tied: bool = False) -> None:
         n = levels.dimension
@@ -212,7 +212,7 @@ class _Levels:
         return " and ".join(names) or "nothing"
 
     def _of_rounding(self, form: Form, image: Sequence[Row], found: Optimum) -> set[int]:
-        """Rows whose multipliers are small enough to be rounding errors of zero.
+        """Rows whose multipliers are so small that they may be 0 but for rounding errors.
 
         They are sums that cancel: in each column, of the slope and the other rows' contributions.
         None counts if the minimisers are all points with this image, whatever the multipliers are.

@@ -165,13 +165,13 @@ def _parts(part: Function, n: int) -> Parts:
 
 
 def _integers(rows: Host) -> tuple[Any, Fraction]:
-    """A matrix of Python integers, and the scale with integers = scale rows."""
+    """The rows as Python integers, and a scale: integers = scale * rows."""
     numbers, scale = as_integers([float(v) for v in rows.ravel()])
     return np.array([*numbers, None], dtype=object)[:-1].reshape(rows.shape), scale
 
 
 def _exact_weight(weight: float, is_mean: bool) -> Fraction:
-    """A mean divides by the number of rows, but 1/3 is no float; `Unproved` for other divisors."""
+    """A mean divides by the row count, but 1/3 is not a float; `Unproved` for other divisors."""
     count = round(1.0 / weight) if is_mean else 0
     if is_mean and 1.0 / (count or 1) != weight:
         raise Unproved("the divisor of a weighted mean is not a whole number")

@@ -182,7 +182,7 @@ class Ball(Set):
     ) -> CutProjection | None:
         """`cut_projection` if y is nearly a multiple of c; None if the cut does not bind.
 
-        ``square`` = <c, c>, and the cut leaves a ball of radius ``reach`` across c.
+        ``square`` = <c, c>, and the cut's plane meets this ball in a ball of radius ``reach``.
         """
         length = norm(c, square)
         across = moved(y, a / length, c)

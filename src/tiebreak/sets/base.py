@@ -67,8 +67,8 @@ class Set(FromData, is_open=True):
     """
 
     names: tuple[Any, ...] | None = None  # names of the variables, if a Series of pandas gives any
-    has_projection: ClassVar[bool] = True  # one that is fast enough for every step of a method
-    has_argmin: ClassVar[bool] = True  # a minimiser of those linear functions that have one
+    has_projection: ClassVar[bool] = True  # one that is fast enough for every step?
+    has_argmin: ClassVar[bool] = True  # does argmin find every minimum that exists?
     describing = ("linear_rows", "conic_form", "recession", "bounds_in")
 
     def without_structure(self, own: tuple[str, ...]) -> Set:

@@ -115,7 +115,7 @@ class SecondOrderCone(Constraints):
         return max(off, 0.0) / (self.steepness or 1.0)
 
     def violations(self, x: Array) -> list[Violation]:
-        """The one inequality."""
+        """The one inequality, if x violates it."""
         at = host(x)
         image, right = self.A @ at + self.b, float(self.c @ at) + self.d
         size, length = norm(abs(self.A) @ np.abs(at) + np.abs(self.b)), norm(at)
@@ -223,7 +223,7 @@ class Intersection(Constraints, in_tables=False):
         return [found for one in self.sets for found in one.violations(x)]
 
     def distance_outside(self, x: Array, unit: float) -> float:
-        """0 if x is certainly in every part, otherwise inf: that depends on the angles between
+        """0 if x is certainly in every part, otherwise inf: how far depends on the angles between
         them.
         """
         is_inside = all(distance_bound(one, x) == 0.0 for one in self.sets)

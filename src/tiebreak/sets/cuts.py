@@ -125,8 +125,8 @@ def _refined(
 ) -> tuple[Array, float]:
     """The cut projection with <c, z> = beta to the precision of z.
 
-    If x and mu c are much larger than z, their difference has an error. A second projection, from z
-    and from its side of the cut, moves it only by that error.
+    If x and mu c are much larger than z, rounding in their difference is visible in z. A second
+    projection, from z and from the side of the cut where z lies, moves z only by that error.
     """
     z, mu, met, sizes = domain.cut_projection(x, c, beta, guess, known)
     if sizes is not None and sizes[1] <= 8.0 * sizes[0] and type(z) is not np.ndarray:

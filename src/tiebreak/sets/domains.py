@@ -233,7 +233,7 @@ class Halfspace(Set):
         return self._onto(x, like(self._unit, x))
 
     def support(self, direction: Array) -> float:
-        """t offset for direction = t normal with t >= 0 (to rounding), otherwise inf."""
+        """t offset for direction = t normal with t >= 0 (up to rounding), otherwise inf."""
         unit = like(self._unit, direction)
         t = dot(unit, direction)
         off = norm(moved(direction, t, unit))
@@ -270,8 +270,8 @@ class Halfspace(Set):
         return max(0.0, -self._height)
 
     def _onto(self, x: Array, unit: Array, *, boundary: bool = False) -> Array:
-        """The projection, done twice: if |x| is much larger than the result, the first has an
-        error.
+        """The projection, done twice: if |x| is much larger than the result, the first has a
+        rounding error.
         """
         excess = dot(unit, x) - self._height
         if excess <= 0.0 and not boundary:

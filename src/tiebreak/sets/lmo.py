@@ -26,7 +26,7 @@ def argmin_cut(
     """A minimiser s of <direction, s> over Z ∩ {<normal, s> <= offset}, and the cut's multiplier.
 
     The multiplier mu >= 0 is finite, 0 if the cut does not bind, and proves s optimal: s minimises
-    <direction + mu normal, .> over Z, and mu (<normal, s> - offset) = 0, to rounding.
+    <direction + mu normal, .> over Z, and mu (<normal, s> - offset) = 0, to within rounding error.
 
     A zero normal cuts nothing off. If the cut leaves nothing of Z, s is the best point of those
     where <normal, .> is smallest. Z must be bounded.
@@ -65,12 +65,12 @@ def _by_secants(domain: Domain, d: Array, c: Array, beta: float) -> tuple[Array,
     if low.height <= beta:
         return low.s, 0.0
     high = _corner(domain, d, c, math.inf)
-    beta = max(beta, high.height)  # nothing of Z, or only rounding, lies on the other side
+    beta = max(beta, high.height)  # nothing of Z beyond rounding error lies on the other side
     mu, before, halve = 0.0, math.inf, False
     while True:
         change = high.s - low.s
         drop = -dot(c, change)
-        if not drop > 0.0:  # the two differ by rounding
+        if not drop > 0.0:  # the two differ only by rounding
             return low.s, low.mu
         mu = min(max(dot(d, change) / drop, low.mu), high.mu)
         trial = middle(low.mu, high.mu) if halve else mu
@@ -100,7 +100,7 @@ def _weights(mu: float) -> tuple[float, float]:
 
 
 def _better(d: Array, c: Array, mu: float, change: Array) -> float:
-    """How much ``change`` lowers <d + mu c, .>; 0 if that is only rounding of d + mu c."""
+    """How much ``change`` lowers <d + mu c, .>; 0 if that is only a rounding error of d + mu c."""
     of_d, of_c = _weights(mu)
     fall = -dot(of_d * d + of_c * c, change)
     noise = 4.0 * arrays.epsilon(d) * dot(of_d * abs(d) + of_c * abs(c), abs(change))

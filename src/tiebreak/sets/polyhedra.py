@@ -193,7 +193,7 @@ class Polyhedron(Constraints):
         return found
 
     def distance_outside(self, x: Array, unit: float) -> float:
-        """0 if all constraints certainly hold, otherwise inf: that depends on their angles."""
+        """0 if all constraints certainly hold, otherwise inf: how far depends on their angles."""
         at = host(x)
         if self.b_eq.shape[0]:
             return INFINITY
@@ -223,7 +223,7 @@ def deepest_point(rows: Host, offset: Host, equal: Host, right: Host) -> tuple[H
     """The x with equal x = right and most room in rows x <= offset, and that room (at most 1).
 
     The rows have length 1, so a ball of that radius around x, within the equations, is in the set.
-    Found by a linear program, to its tolerance; ValueError if it finds the set empty.
+    Found by a linear program, to within its tolerance; ValueError if it finds the set empty.
     """
     n, last = rows.shape[1], np.ones((rows.shape[0], 1))
     wider = np.hstack([rows, last]), np.hstack([equal, np.zeros((equal.shape[0], 1))])

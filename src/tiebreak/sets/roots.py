@@ -45,7 +45,7 @@ class Gap(Protocol):
 
 
 def root(gap: Gap, guess: float) -> tuple[float, bool]:
-    """The first mu >= 0 with gap(mu) <= 0, and whether the gap is only rounding there.
+    """The first mu >= 0 with gap(mu) <= 0, and whether the gap there is only a rounding error.
 
     Newton's method on the current piece, which is exact once a linear piece is the right one; it is
     kept between ``low`` (gap > 0) and ``high`` (gap <= 0), and helped out if it is slow. ``gap`` is

@@ -117,7 +117,7 @@ class Simplex(_WithVertices):
         return _threshold_path(x, c, self.total, signed=False)
 
     def last_piece(self, x: Array, c: Array) -> tuple[float, Array, float]:
-        """The face of smallest c_i; another entry is 0 for mu >= (x_i - tau)/(c_i - min c)."""
+        """The face of smallest c_i; every other entry is 0 for mu >= (x_i - tau)/(c_i - min c)."""
         rise = c - namespace(x).min(c)
         face = rise == 0
         on_face, tau = _onto_simplex(x[face], self.total)[:2]
@@ -130,7 +130,7 @@ class L1Ball(_WithVertices):
     """{x : sum |x_i| <= radius}.
 
     Outside, the projection is the projection of |x| onto the simplex, with the signs of x (Duchi,
-    Shalev- Shwartz, Singer, Chandra 2008).
+    Shalev-Shwartz, Singer, Chandra 2008).
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1]], [2])
@@ -194,7 +194,7 @@ class L1Ball(_WithVertices):
         return self.radius
 
     def distance_outside(self, x: Array, unit: float) -> float:
-        """The distance to its multiple with the right sum."""
+        """The distance from x to its multiple with the right sum."""
         return max(float(namespace(x).sum(abs(x))) * (1.0 + unit) - self.radius, 0.0)
 
     def projection_path(self, x: Array, c: Array) -> ProjectionPath:
@@ -245,8 +245,8 @@ def _onto_simplex(
         if active == 0:  # entries that are not finite, which the caller will notice
             break
         excess = float(xp.sum(above)) - total
-        # If the active entries have not changed, this tau is theirs. A step past the root is
-        # rounding.
+        # If the active entries have not changed, this tau is theirs. A step past the root is a
+        # rounding error.
         if active == before or (before > 0 and excess <= 0.0):
             break
         tau, before = tau + excess / active, active
@@ -293,7 +293,7 @@ def _threshold_path(x: Array, c: Array, total: float, *, signed: bool) -> Projec
 def _mean_and_spread(c: Array, signs: Array) -> tuple[float, float]:
     """The mean m of the entries of signs c with nonzero signs, and |signs c - m| over them.
 
-    The spread is 0 if it is only rounding.  ``signs`` is overwritten.
+    The spread is 0 if it is only a rounding error.  ``signs`` is overwritten.
     """
     xp = namespace(c)
     count = max(dot(signs, signs), 1.0)

@@ -50,12 +50,12 @@ class LeastSquares(LinearLoss):
         weights: one number >= 0 per row: weight 2 counts a row twice, weight 0 not at all. They are
             absorbed: the rows and b are multiplied by sqrt(w_i) in float64, rounded once. Ranks are
             those of the rows as you gave them.
-        gram: work with A'A instead of A (one product per point instead of two). None decides:
-            yes if A is tall and dense, and the residual cannot become so small relative to b that
-            the value ½x'A'Ax - b'Ax + ½|b|² would lose more than two digits to cancellation. For
-            streamed rows it means that they are read only a few times.
-        lipschitz: your own upper bound on lambda_max(A'A) (divided by the number of rows if
-            ``mean``), or on lambda_max(A'WA) (by the sum of the weights).
+        gram: work with A'A instead of A (one product per point instead of two). None leaves the
+            choice to us: yes if A is tall and dense, and the residual cannot become so small
+            relative to b that the value ½x'A'Ax - b'Ax + ½|b|² would lose more than two digits to
+            cancellation. For streamed rows it means that they are read only a few times.
+        lipschitz: your own upper bound on lambda_max(A'A) or, with weights, on lambda_max(A'WA) (if
+            ``mean``, divided by the number of rows or by the sum of the weights).
 
     If you write new numbers into your arrays, ``solve``, ``certify`` and ``compare`` notice and use
     them. (This does not hold for data behind a linear operator: make a new one.)
@@ -65,7 +65,7 @@ class LeastSquares(LinearLoss):
         >>> loss.value(np.zeros(2))  # ½ (1² + 4²)
         8.5
         >>> problem = tb.Problem(lower=tb.LeastSquares([[1, 1]], [2]), upper=loss)
-        >>> tb.solve(problem).x.round(4)  # of all fits of x_1 + x_2 = 2 the best for other data
+        >>> tb.solve(problem).x.round(4)  # the best for other data with x_1 + x_2 = 2
         array([0.2, 1.8])
     """
 
@@ -141,7 +141,7 @@ class LeastSquares(LinearLoss):
 
     @property
     def given_matrix(self) -> Matrix:
-        """The rows as given: rounding in the product with roots of weights may change rank."""
+        """The rows as given: multiplying by roots of weights rounds, which may change the rank."""
         rows: Matrix = self.squares.rows
         return rows
 
@@ -208,7 +208,7 @@ class LeastSquares(LinearLoss):
     def _gram_is_safe(self) -> bool:
         """Is the smallest residual at least a tenth of b, and the arithmetic float64?
 
-        If a pass is expensive, there may be ties: eigenvalues of A'A that are rounding errors.
+        If a pass is expensive, ties are allowed: eigenvalues of A'A that are rounding errors.
         """
         if arrays.epsilon(self.prototype) > 1e-15:
             return False
@@ -359,7 +359,7 @@ class LeastSquares(LinearLoss):
         """
         if (by_rows := self._row_rank) is not None:
             gram = row_gram(self.matrix)
-            # if weights are far apart, rounding may leave nothing
+            # if weights are far apart, the bound may not be positive
             square = max(gram.least(by_rows), 0.0)
             least = math.ldexp(math.sqrt(square) * (1.0 - 1e-3), gram.exponent)
             return self.scale * least * least

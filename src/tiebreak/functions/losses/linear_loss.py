@@ -100,7 +100,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
             self.lipschitz = checks.at_least(owner, "lipschitz", lipschitz)
 
     def extent(self, x: Array) -> float:
-        """The sum of |a_j| |x_j| over |A|, a_j the columns, bounds the error of A x just as |x|
+        """The sum of |a_j| |x_j|/|A|, where a_j are the columns, bounds the error of A x as |x|
         does.
         """
         size, shares = arrays.norm(x), self.matrix.column_shares
@@ -309,7 +309,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
 
     @cached_property
     def row_lipschitz(self) -> float:
-        """The largest curvature of the loss of one row, times the number of rows; to rounding."""
+        """The largest curvature of the loss of one row, times the number of rows, as computed."""
         squares = self._each_weight * self._spectral_matrix.row_squares
         return self.curvature * self.scale * len(squares) * float(np.max(squares, initial=0.0))
 
@@ -324,7 +324,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     def slope_of(self, some: RowSlice, x: Array, before: Array | None = None) -> Array:
         """The slope at x estimated from a slice, as if all rows were like it.
 
-        Minus the same estimate at the point where the slopes of all rows were ``before``.
+        The same estimate at the point where the slopes of all rows were ``before`` is subtracted.
         """
         slopes = self.slopes_of_rows(some.entries @ x, some.rows)
         if before is not None:
@@ -400,7 +400,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         with arrays.quiet():
             if points or slopes:
                 _, sums = self.matrix.sweep(points, slopes, weigh if slopes else None, parts[kept:])
-            images = [row @ parts for row in weights]  # each is a separate array, kept or not
+            images = [row @ parts for row in weights]  # each is an array of its own
             losses = [float(self._loss(image)) for image in images]
         plan.fill(list(parts[kept:]), images)
         losses, gradients = self._scaled_losses(losses), self._scaled_slopes(list(sums))

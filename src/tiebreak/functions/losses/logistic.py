@@ -1,4 +1,4 @@
-"""Logistic regression: labels of two classes."""
+"""Logistic regression for two classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Softmax regression: the logistic loss of more than two classes."""
+"""Softmax regression: the logistic loss for more than two classes."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tiebreak.linalg.matrices.repeated import Repeated
 class MultinomialLoss(ScalarLoss):
     """log(1 + sum of e^-t) over several margins t of an example; the target is a row's example.
 
-    With p_k = e^-t_k/(1 + sum of e^-t) the second derivative in the margins of one example is
-    diag(p) - pp', and with p_0 = 1 - sum of p_k the probability of its own class
+    With p_k = e^-t_k/(1 + sum of e^-t), the second derivative in the margins of one example is
+    diag(p) - pp', and, with p_0 = 1 - sum of p_k, the probability of its own class,
 
         diag(p) - pp' = S'S,   S = diag(sqrt p) (1 - p'/(1 + sqrt p_0) in every row).
 
@@ -120,7 +120,7 @@ class MultinomialPart(LossPart):
 
 
 class Multinomial(LinearLoss):
-    """sum_i [log(sum_k exp(<a_i, x_k>)) - <a_i, x_{y_i}>], over the number of rows if ``mean``.
+    """sum_i w_i [log(sum_k exp(<a_i, x_k>)) - <a_i, x_{y_i}>], averaged if ``mean``.
 
     x holds the coefficients of all classes, x_0, ..., x_{K-1}, one after the other: with n columns
     in A it has K n entries, and ``x.reshape(K, n)`` has a row for each class. Adding the same
@@ -306,7 +306,7 @@ def _class_count(labels: Host, classes: int | None) -> int:
 def _margins_and_losses(
     xp: Any, products: Array, chosen: Array, others: Array
 ) -> tuple[Array, Array]:
-    """u = t - t_y for every class and log(sum exp u), whose terms are 1 for y itself.
+    """u = t - t_y for every class and log(sum exp u), whose term for y itself is 1.
 
     With u_0 = max u >= 0: u_0 + log1p(sum over the others of exp(u - u_0) + (exp(-u_0) - 1)), which
     is log1p of a sum of small terms if y is the most likely class.

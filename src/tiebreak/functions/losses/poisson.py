@@ -109,7 +109,7 @@ class Poisson(LinearLoss):
     Examples:
         >>> counts = tb.Poisson([[1, 1, 0], [1, 1, 1]], [2, 6])  # a feature twice, and another one
         >>> problem = tb.Problem(lower=counts, upper=tb.SquaredNorm())
-        >>> tb.solve(problem).x.round(3)  # log 2 is shared, and log 3
+        >>> tb.solve(problem).x.round(3)  # two share log 2; the third is log 3
         array([0.347, 0.347, 1.099])
     """
 

@@ -1,4 +1,4 @@
-"""The squared hinge loss of two classes: rows with a margin of 1 or more cost nothing."""
+"""The squared hinge loss for two classes: rows with a margin of 1 or more cost nothing."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class ClippedPart(Part):
         return self.kink or float(np.max(np.abs(self.target), initial=0.0)) or 1.0
 
     def beyond(self, x: Host) -> float:
-        """The largest residual over delta; 0 if the kinks are at the targets."""
+        """The largest |residual|/delta; 0 if the kinks are at the targets."""
         off = float(np.max(np.abs(self.rows @ x - self.target)))
         return off / self.kink if self.kink else 0.0
 

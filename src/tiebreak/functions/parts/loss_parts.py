@@ -48,7 +48,7 @@ class ScalarLoss(ABC):
         """The curvatures of quadratics that touch phi_i at the margins and lie above it where
         needed.
 
-        Everywhere, or with ``has_quadratic_above = False`` on the way to the minimiser of phi_i.
+        That is everywhere or, if not ``has_quadratic_above``, on the way to the minimiser of phi_i.
         """
 
     @abstractmethod
@@ -57,7 +57,7 @@ class ScalarLoss(ABC):
 
     @abstractmethod
     def first_error(self, first: Host, target: Host) -> Host:
-        """Bounds, over 8 EPS, on the errors of ``first`` beyond its rounding."""
+        """Bounds, in units of 8 EPS, on the errors of ``first`` beyond its rounding."""
 
     @abstractmethod
     def largest_second(self, low: Host, high: Host, target: Host) -> Host:
@@ -65,7 +65,7 @@ class ScalarLoss(ABC):
 
     @abstractmethod
     def largest_ratio(self, low: Host, high: Host, target: Host) -> Host:
-        """The largest first'²/second between two margins."""
+        """The largest (phi_i')²/phi_i'' between two margins."""
 
     def least_margin(self, value: Any) -> Any:
         """A lower bound on the margins where phi_i, which is non-negative, is at most ``value``."""
@@ -103,7 +103,7 @@ class LossPart(Part):
         return self.phi.has_quadratic_above
 
     def curvature_kept(self, x: Host, change: float) -> float:
-        """The least share of the second derivatives at x that such a change of margins leaves.
+        """The least share of second derivatives at x that remains after such a change of margins.
 
         They grow by at most 1/share; 0 if nothing is known.
         """

@@ -216,8 +216,8 @@ class Parts:
     def rows(self, epsilon: float = EPS, sizes: Host | None = None) -> Host:
         """All rows whose products with x determine h(x), each matrix scaled to length 1.
 
-        Columns and rows that are rounding errors are removed, for data with this unit of rounding
-        and variables whose units make columns of these ``sizes`` comparable (0: not known).
+        Columns and rows that are only rounding errors become 0: ``epsilon`` is the data's unit of
+        rounding, and columns are compared after dividing by their ``sizes`` (0: not known).
         """
         units = None if sizes is None else power_of_two(sizes, -1.0)
         scaled = [cleaned(block, epsilon, units) / norm(block) for block in self.blocks()]

@@ -29,7 +29,7 @@ class Part(ABC):
     power: ClassVar[int] = 2  # the power of the rows in the value
     is_quadratic: ClassVar[bool] = True
     has_kinks: ClassVar[bool] = False  # does its slope have kinks?
-    has_quadratic_above: ClassVar[bool] = True  # does ``curvature(x, above=True)`` hold everywhere?
+    has_quadratic_above: ClassVar[bool] = True  # is ``above`` an upper bound everywhere?
 
     @cached_property
     def sliced(self) -> Sliced:
@@ -62,7 +62,7 @@ class Part(ABC):
         """A bound on the length of the dual before anything in it cancels."""
 
     def noise(self, x: Host, dual: Host) -> float:
-        """A bound, over 8 EPS, on the error of the dual at x beyond the rounding of its entries."""
+        """A bound, in units of 8 EPS, on the dual's error at x beyond the rounding of entries."""
         return 0.0
 
     def image_error(self, x: Host, dual: Host) -> float:

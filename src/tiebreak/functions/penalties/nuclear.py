@@ -64,7 +64,7 @@ class NuclearTerms(Terms):
         return self._made(u, np.maximum(s - self.nuclear, 0.0) / (1.0 + self.square), vt, x)
 
     def least(self, slope: Array) -> tuple[float, Array | None]:
-        """As for an l2 part: the slope minus what the norm holds, rounding errors included."""
+        """As for an l2 part: the slope minus what the norm absorbs, rounding errors included."""
         u, s, vt = self._svd(slope)
         unit = (8.0 + slope.shape[0]) * arrays.epsilon(slope)
         kept = np.maximum(s - self.nuclear, 0.0)

@@ -38,7 +38,7 @@ def prox_cut(
 
     The multiplier mu >= 0 is finite and z = pair.prox(v - mu c, a, mu); mu = 0 if the cut does not
     bind.  ``guess``, the multiplier of a similar problem, only saves time. If no z satisfies the
-    cut, beta is replaced by the smallest value of <c, .> + g2, to rounding.
+    cut, beta is replaced by the smallest value of <c, .> + g2, to within rounding error.
     """
     with arrays.quiet():
         # The square of f2 only moves v: q/2 |z|² + ½|z - v|² = (1 + q)/2 |z - v/(1 + q)|² + const.
@@ -329,8 +329,8 @@ class _Path:
 def _polished(path: _Path, z: Array, mu: float) -> Array:
     """z with G(z) = beta to the precision of z.
 
-    If v and mu c are much larger than z, their difference has an error, which leaves a gap. A
-    Newton step along the piece of the path where z lies closes it and moves z only by that error.
+    If v and mu c are much larger than z, rounding in their difference leaves a gap. A Newton
+    step along the piece of the path where z lies closes it and moves z only by that rounding error.
     """
     f, g, c = path.f, path.g, path.c
     carried = arrays.max_abs(path.v) + mu * arrays.max_abs(c) + max(path.total.norms)

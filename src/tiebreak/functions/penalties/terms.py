@@ -189,7 +189,7 @@ class Terms:
         -inf and None if there is none.  The value is never above the true minimum for this very
         slope: rounding errors are bounded and subtracted, so the answer is also -inf if a dual norm
         of the slope is within its own rounding error of a weight.  (Without weights it is
-        -support(-slope) of the set, to the rounding of that.)
+        -support(-slope) of the set, to within its rounding error.)
         """
         with arrays.quiet():
             if not self.has_weights:

@@ -13,9 +13,9 @@ import array_api_compat
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.cuda.driver import device_limits
 
-# The workers of a block, how many entries of a row each of them can take (its registers hold them
-# for two points and two sums), and the blocks on a multiprocessor. Few workers with many columns
-# are faster than many with few; if rows are short, several blocks hide each other's barriers.
+# Workers per block, the most entries of a row for each worker (whose registers hold them for two
+# points and two sums), and blocks per multiprocessor. Few workers with many columns are faster than
+# many with few; if rows are short, several blocks hide each other's barriers.
 BLOCK_SIZES = ((96, 12, 4), (224, 12, 2), (224, 24, 1))
 
 
@@ -62,13 +62,13 @@ def _tiling(device: int, double: bool, n: int, offset: int) -> Tiling:
         raise ValueError("clusters of blocks need a Hopper GPU or a newer one")
     # In every block, 1 KiB belongs to the system and the dot products take up to 8 KiB.
     room = (limits.shared + 1024) // blocks - 9 * 1024
-    # More than 8 rows ahead gain nothing.
+    # Loading more than 8 rows ahead gains nothing.
     slots = min(8, room // (items * threads * copy))
     if slots < 4:
         raise ValueError("the shared memory is too small")
     teams = limits.multiprocessors * blocks // cluster
     arch = f"sm_{limits.major}{limits.minor}"
-    # Blocks need a while to exchange results: one turn more, if there is room for its row.
+    # Blocks need a while to exchange results: wait one more turn, if there is room for its row.
     lag = 3 if cluster > 2 and slots > 5 else 2
     return Tiling(device, arch, double, copy, threads, items, blocks, cluster, slots, lag, teams)
 

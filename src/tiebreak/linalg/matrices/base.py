@@ -121,7 +121,7 @@ class Matrix:
 
     @cached_property
     def row_squares(self) -> Host:
-        """|a_i|² of every row, to rounding."""
+        """|a_i|² of every row, to within rounding error."""
         size = max(1, block_bytes() // max(1, 8 * self.shape[1]))
         parts = [_row_squares(some.entries) for some in self.slices(size)]
         return np.concatenate([*parts, np.empty(0)])
@@ -138,7 +138,7 @@ class Matrix:
         Everything that needs a block of rows on the host is done while it is in the cache, in few
         calls. In a stack, NumPy multiplies vector by vector, which is faster than all at once
         except with `has_small_products`. The products go into ``products``, if given. The precision
-        is that of the x, if it is the higher one: a caller that passes float64 relies on it.
+        is that of the x if it is higher: a caller that passes float64 relies on that.
         """
         kind, (rows, n) = np.result_type(self.prototype.dtype, *xs), self.shape
         points = np.array(xs, dtype=kind).reshape(len(xs), n)
@@ -187,7 +187,7 @@ class Matrix:
 
     @cached_property
     def column_shares(self) -> Host | None:
-        """The norms of the columns over |A|_F, rounded up; None if they are not known."""
+        """The norms of the columns divided by |A|_F, rounded up; None if they are not known."""
         return None
 
     def errors(self, epsilon: float, spectral: float) -> tuple[float, float, float]:

@@ -81,7 +81,7 @@ class Dense(Matrix):
     def frobenius(self) -> float:
         if type(self.entries) is np.ndarray:
             return arrays.norm(self.stored)
-        xp = namespace(self.entries)  # its scalar product may fail beyond 2^31 entries
+        xp = namespace(self.entries)  # the library's scalar product may fail beyond 2^31 entries
         return arrays.norm(xp.astype(xp.linalg.vector_norm(self.entries, axis=1), xp.float64))
 
     @cached_property

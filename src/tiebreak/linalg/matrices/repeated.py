@@ -67,7 +67,7 @@ class Repeated(Matrix):
         weigh: Weigh | None = None,
         products: Array | None = None,
     ) -> tuple[Array, Array]:
-        """As for every matrix; ``weigh`` gets the indices of some rows of A in all copies."""
+        """Like any matrix's, but ``weigh`` gets the indices of some rows of A in all copies."""
         (rows, n), copies = self.block.shape, self.copies
         if products is None:
             kind = np.result_type(self.prototype.dtype, *xs)
@@ -103,7 +103,7 @@ class Repeated(Matrix):
 
     @cached_property
     def column_shares(self) -> Host | None:
-        """Over |A|_F, like `errors`: sum_k |A x_k| is at least the length of all of them."""
+        """Divided by |A|_F, like `errors`: sum_k |A x_k| is at least the length of all of them."""
         shares = self.block.column_shares
         return None if shares is None else np.tile(shares, self.copies)
 

@@ -23,7 +23,7 @@ class RowSource(Protocol):
     shape: tuple[int, int]
     dtype: np.dtype[Any]  # the dtype as stored
     chunk_rows: int  # rows per stored chunk: reading a part of a chunk reads all of it
-    # the files that hold all the rows; empty if that is not so
+    # the files that hold all the rows; empty if no files do
     files: Sequence[str | os.PathLike[str]]
 
     def parts(self, rows: int, buffers: Sequence[Host]) -> Iterator[tuple[int, Host]]:

@@ -22,7 +22,7 @@ from tiebreak.proofs.recession.proof import proved_direction
 
 
 def is_direction_of_descent(problem: Problem | Levels, level: int, direction: Array) -> bool:
-    """Does a level have no minimiser, because it decreases along the direction from everywhere?
+    """Does a level have no minimiser, because it decreases along the direction from every point?
 
     Args:
         problem: the problem as given.

@@ -88,7 +88,7 @@ def _in_own_units(level: RecessionLevel) -> tuple[RecessionLevel, Host | None]:
     rank = decide_rank(rows, units=as_it_is(rows))
     scale = np.append(1.0 / rank.sigma[: rank.low], np.ones(n - rank.low))
     W = rank.basis * scale
-    sees = np.arange(n) < rank.low  # the rest is rounding
+    sees = np.arange(n) < rank.low  # the rest is rounding error
 
     def turned(some: HostRows) -> HostRows:
         return HostRows(np.where(sees, some.entries @ W, 0.0))
@@ -113,7 +113,7 @@ def _common(level: RecessionLevel, other: RecessionLevel) -> Host:
 
 
 def _projections(level: RecessionLevel) -> Iterator[Host]:
-    """On R^n with only a linear term: its negative, projected onto what nothing holds."""
+    """On R^n with only a linear term: its negative, projected onto what no row fixes."""
     c = level.linear.c
     E = np.vstack([np.zeros((0, len(c))), *(r.some(np.ones(r.shape[0])) for r in level.fixed)])
     d = -c / norm(c)
@@ -220,7 +220,7 @@ def has_minimum_near(level: RecessionLevel, x: Host, slope: Host) -> bool:
         H = H + loss.rows.gram(loss.curvature(x))
     v = np.linalg.pinv(H, rcond=TOL.touching, hermitian=True) @ -slope
     rest = H @ v + slope
-    if not level.linear.c.any():  # the slope is a sum of rows: any other part of it is rounding
+    if not level.linear.c.any():  # the slope is a sum of rows: any other part is rounding
         values, basis = np.linalg.eigh(sum((r.gram() for r in level.all_rows), np.zeros((n, n))))
         seen = basis[:, values > TOL.touching * values[-1]]
         rest = seen @ (seen.T @ rest)

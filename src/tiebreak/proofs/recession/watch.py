@@ -142,7 +142,8 @@ class RecessionWatch:
         for k in range(DOUBLINGS):
             before, far = value, x + 2.0**k * d
             value = g.value(far)
-            # A negative value says nothing; one that is rounding does not fall to a share.
+            # A negative value says nothing; a value that is only rounding error does not shrink
+            # like this.
             if not (0.0 < value <= FALLING * before and self._problem.domain.contains(far)):
                 return None
         return NoMinimum("lower", d / length, is_proved=False)
