@@ -21,7 +21,7 @@ from tiebreak.problem import Point, Problem, mixed
 SHRINK = 0.97  # factor on L after every step, so that it follows the curvature down as well as up
 TRIES = 100  # maximum number of backtracking steps; after that only rounding is left
 GROWTH = 1.3  # minimum growth of L if a step was too long
-EXTRA = 1.02  # margin on the L that is needed, which might fail again by rounding
+EXTRA = 1.02  # margin on the L that is needed: exactly that L might fail again by rounding
 MOST_GROWTH = 8.0  # maximum growth of L at a time: a far too long step overestimates L or overflows
 
 

@@ -124,8 +124,8 @@ class PrimalDual(Method):
 
         u_{k+1} = the point nearest u_k + sigma_D (D x_{k+1} - c) with <u, r> <= p(r) for all r
 
-    with sigma_D |D|² = sigma L_g, so that tau (2 sigma L_g + L_f/2) < 1. It stops by an
-    estimate: f minus its dual value, plus the error of A x times its multiplier.
+    with sigma_D |D|² = sigma L_g, so that tau (2 sigma L_g + L_f/2) < 1. The run stops
+    by an estimate: f minus its dual value, plus the error of A x times its multiplier.
 
     L_f and L_g are those of the functions if known, otherwise estimates; they grow if f1(x_{k+1})
     or g1(s_{k+1}) exceeds the minorant at x_k or y_k by more than they allow.
@@ -281,7 +281,7 @@ def _changed(state: State) -> tuple[Mark, float]:
     du = multiplier * cut.slope - mark.multiplier * mark.cut.slope
     dual, primal, size = arrays.dots((du, dw), (dx, dx), (x, x))
     sigma, j = state.sigma, mark.changes + 1
-    # A smaller move of x may be rounding: sums over many steps lose half of the digits.
+    # A smaller move of x may be rounding error: sums over many steps lose half of the digits.
     if dual > 0.0 and primal > arrays.epsilon(x) * size:
         balanced = math.sqrt(dual / primal / state.L_g)  # tau = 1/(sigma L_g)
         factor = max(balanced, 0.5 * state.L_f / state.L_g) / sigma
@@ -366,7 +366,7 @@ INSIDE = 1e-5  # shrink the multiplier at least by this, so that the slope is in
 
 
 def with_proof(problem: Problem, state: State) -> StepEvidence:
-    """Return the evidence of the last step and of two gradients of g1, at x_k and a better cut.
+    """Return the evidence of the last step and of the gradients of g1 at x_k and at a better cut.
 
     The cut of a step, at y_k with the multiplier Lambda_k, proves f* up to q/(2 Lambda_k), where q
     is |u|² for the dual variable u. That decreases like 1/k, much more slowly than the error of

@@ -94,17 +94,18 @@ class BregmanSVRG(Method):
         if |grad g(w) + eta (grad f(w) + p)| <= accuracy |grad g(w)|, the round ends:
             p <- p + grad g(w)/eta;  eta <- eta/2 unless |grad g(w)| has been halved
         for all slices of rows, in a random order:                         (one reading of the data)
-            x <- prox of s eta f2 on Z at x - s (slope of g by the slice + eta (grad f1(x) + p))
+            x <- prox of s eta f2 on Z at x - s (slope of g from the slice + eta (grad f1(x) + p))
 
     with s = 1/(2 (L_g + V) + eta L_f), where V = L_max/b bounds the curvature of a mean over the b
     rows of a slice and L_max that of one row. If Z binds or there are penalties, gradient maps
     replace the gradients in the test; p uses the gradient itself.
 
-    Slices are neighbouring rows, which cost no more than reading them, in a random order, which
-    works as well as random rows even if the rows are sorted. b = L_max/L_g makes the noise as large
+    Slices are neighbouring rows, which cost no more than reading them. In a random order they
+    work as well as random rows, even if the rows are sorted. b = L_max/L_g makes the noise as large
     as the curvature; with fewer rows, steps are shorter. But the calls for a slice cost as much as
-    a few thousand entries: so b is so large that they cost no more than its rows, unless fewer than
-    500 slices would be left; with fewer, the readings needed grow as fast as the calls decrease.
+    a few thousand entries: so b is large enough that they cost no more than its rows, unless fewer
+    than 500 slices would be left; with fewer, the readings needed grow as fast as the calls
+    decrease.
 
     The first eta is 20 (L_g + V)/(N L_f) with N slices, so that an epoch settles a round.
 
@@ -256,7 +257,7 @@ class BregmanSVRG(Method):
 
 
 def _at_snapshot(problem: Problem, state: State, x: Array) -> State:
-    """Return the state with its snapshot at x, by a full reading."""
+    """Return the state with its snapshot at x, from a full reading."""
     (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
     (w,) = problem.forward(x)
     upper, lower = f1.evaluate_async([w.f]), g1.evaluate_async([w.g])
@@ -363,7 +364,7 @@ class Sampled:
 
 
 def _slices(weight: float, loss: LinearLoss, L: float, batch: int | None) -> Slices:
-    """Choose slices with at least so many rows that their noise is below the curvature."""
+    """Choose slices with enough rows that their noise is below the curvature."""
     rows, most = max(loss.row_count, 1), weight * loss.row_lipschitz
     enough = most / L if L > 0.0 else 1.0
     # the cost of a call, in rows

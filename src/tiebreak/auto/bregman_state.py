@@ -2,7 +2,7 @@
 
     g + eta f + eta (<slope_sum, .> + weight g2),
 
-with slope_sum = sum of grad g1(x_i)/eta_i and weight = sum of 1/eta_i over the rounds before.
+with slope_sum = sum of grad g1(x_i)/eta_i and weight = sum of 1/eta_i over the previous rounds.
 """
 
 from __future__ import annotations

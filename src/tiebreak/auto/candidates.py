@@ -9,7 +9,7 @@ from tiebreak.algorithms import Method
 from tiebreak.linalg import Array, in_files
 from tiebreak.proofs.evidence import StepEvidence
 
-NONE = -1  # the number of no candidate
+NONE = -1  # stands for no candidate
 RACING, REFINING, PROVING, OVER = range(4)  # the phases: see `portfolio`
 
 
@@ -18,7 +18,7 @@ class Candidate(NamedTuple):
 
     ``title`` is the method in a word or two ("": use its own description). ``least`` is a lower
     bound on its work, all of it in one step if it ``is_direct``. One that ``refines`` ends on its
-    own, with a point that is accurate to rounding.
+    own, with a point that is accurate up to rounding.
     """
 
     method: Method

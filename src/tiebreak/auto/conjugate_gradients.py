@@ -4,7 +4,7 @@ This is the iterative form of the exact method, with a Krylov space instead of a
 needs only a gradient of f and g in each step, so A may be sparse, an operator, or elsewhere.
 Hestenes, Stiefel 1952. There are two ways:
 
-`ShortestWay` if f is a distance from a center, weighted by variables: one run on g alone from the
+`ShortestWay` if f is a distance from a center, perhaps with weights: one run on g alone from the
 center ends at the minimiser of g closest to it, as LSQR does (Paige, Saunders 1982).
 `ConjugateGradients` otherwise: on the objective of a round of Bregman iteration.
 """
@@ -50,7 +50,7 @@ class ConjugateGradients(NamedTuple):
     def step(
         self, problem: Problem, f: Minorant, g: Minorant, eta: float
     ) -> ConjugateGradients | None:
-        """Take one step; f and g are minorants at x. Return None if the curvature is 0 by rounding.
+        """Take one step; f and g are minorants at x. None if the curvature is 0 up to rounding.
 
         H d is the change of the slopes from x to x + d, with d as long as x, so cancellation loses
         no more digits than the slopes have lost already.

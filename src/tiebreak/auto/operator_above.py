@@ -1,4 +1,4 @@
-"""PrimalDual with a penalty on D x in f, which ends by its own estimate, without a proof."""
+"""PrimalDual for a penalty on D x in f: it ends by its own estimate, without a proof."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ class Portfolio(Method):
         state = state._replace(k=state.k + 1, evidence=StepEvidence())
         if state.at == state.answer and state.phase != OVER:
             state = self._next(state)
-        if state.phase == OVER:  # as the proof may have decided before this step
+        if state.phase == OVER:  # the proof may have decided this before the step
             return state
         candidate, runner = self.candidates[state.at], state.runners[state.at]
         has_others = self._has_others(state)
@@ -280,7 +280,7 @@ class Portfolio(Method):
     def _hold_answer(self, problem: Problem, state: State) -> State:
         """Keep the running method's answer and turn to its proof, by which others are measured.
 
-        Unless it cannot be proved, because no minorant bounds g* from below.
+        End instead if it cannot be proved, because no minorant bounds g* from below.
         """
         for number in range(len(self.candidates)):
             state = state.with_runner(number, error=math.inf, marks=())

@@ -32,7 +32,7 @@ from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import ANSWER, DOUBT, Ended
 from tiebreak.sets import described
 
-# factor on t from one cut to the next, and how many: the best t is a guess
+# factor on t from one cut to the next, and the number of cuts: the best t is a guess
 T_FALL, T_COUNT = 0.25, 7
 TILTED = 0.5  # share of <c, Hc> t spent on the signs of a slope: as much as the cut's error
 SLIGHT_LOSS = 0.02  # a remaining slope that loses less than this share of <c, Hc> t is left alone
@@ -158,9 +158,9 @@ def _tilt(problem: Problem, x: Array) -> tuple[Array, float]:
 def next_cut(problem: Problem, state: State, proof: Proof) -> State:
     """Make the next cut of the proof, and a better c, or the next t.
 
-    The slope of a cut at x + t c, over t, should be minus that of f along the face (apart from the
-    tilt). The rest of their sum corrects c, by a quasi-Newton step with the Hessian of the rounds
-    instead of g's, and with the length that would have been best for the last step.
+    The slope of a cut at x + t c, divided by t, should be minus that of f along the face (apart
+    from the tilt). The rest of their sum corrects c, by a quasi-Newton step with the Hessian of the
+    rounds instead of g's, and with the length that would have been best for the last step.
     """
     x, here, t = state.x, state.here, proof.t
     proof = proof._replace(made=(t, proof.c))
@@ -222,7 +222,7 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
 
 
 def _ending(problem: Problem, state: State, gap: float) -> Ended:
-    """The answer, if the gap is slight, or the doubt."""
+    """Return the answer if the gap is slight, otherwise the doubt."""
     is_one = state.rounds == 1
     how = "conjugate gradients" if is_one else f"{state.rounds} rounds of Bregman iteration"
     if gap <= _slight_gap(problem, state):
@@ -231,7 +231,7 @@ def _ending(problem: Problem, state: State, gap: float) -> Ended:
 
 
 def _slight_gap(problem: Problem, state: State) -> float:
-    """The default tolerance, 1e-4, of the size of f, and what rounding leaves of it."""
+    """Return 1e-4, the default tolerance, times the size of f, plus the rounding errors of f."""
     x, f = state.x, state.here.f
     length, steepness = arrays.norm(x), arrays.norm(f.slope)
     size = abs(state.upper_value) + steepness * length

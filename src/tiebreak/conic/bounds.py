@@ -5,7 +5,7 @@ For any u, any y in the dual cone and all feasible z,
     ½|F z - t|² + <q, z>  >=  -<u, t> - ½|u|² - <y, offset> + <r, z>,    r = F'u + q + rows'y.
 
 After other levels, z has their images and lies on their faces: E z = E base, up to the errors of
-these levels. With weights on these equations, r + E'weights is rounding, and
+these levels. With weights on these equations, r + E'weights is rounding error, and
 
     <r, z - base>  >=  -|weights| |E (z - base)| - |r + E'weights| |z - base|.
 
@@ -148,8 +148,8 @@ def contradiction(constraints: ConicSet) -> Host | None:
     """Return multipliers that prove the constraints to be infeasible, or None.
 
     They belong to the least t such that all constraints, relaxed by t, are feasible; rows have
-    lengths of about 1. They are balanced to rounding, with the smallest changes relative to their
-    sizes.
+    lengths of about 1. They are balanced up to rounding, with the smallest changes relative to
+    their sizes.
     """
     import scipy.sparse as sp
 

@@ -134,7 +134,7 @@ class _Chain:
         self.is_least = False
 
     def solve(self, solved: Told) -> ChainSolution:
-        """All levels."""
+        """Solve all levels."""
         for number, objective in enumerate(self.objectives):
             try:
                 end = self._level(number, objective)
@@ -163,7 +163,7 @@ class _Chain:
     def _least_norm(self) -> None:
         """Choose the least |x|, in the units given, among what all levels leave open.
 
-        Only if that makes no level worse than rounding explains.
+        We keep it only if it makes no level worse than rounding explains.
         """
         from scipy.sparse import csr_array
 
@@ -324,7 +324,7 @@ class _Chain:
         """
         z = self.where.point(found.at.w)
         best = self.objectives[number].value(z)
-        # A share of a value that is 0 to the solver's accuracy is 0.
+        # If a value is 0 up to the solver's accuracy, so is any share of it.
         best = best if abs(best) > TOL.half else 0.0
         if self._is_bounded or self._slack(number, best, z, self.previous) > 0.0:
             return None
@@ -363,7 +363,7 @@ class _Chain:
         return ChainSolution(self.previous, (), "infeasible", NO_POINT, contradiction=against)
 
     def _solved(self, objective: Objective, stage: Stage) -> SolvedStage | Fall | str:
-        """Solve the level, or return an unbounded direction, or a sentence why that failed."""
+        """Solve the level, or return an unbounded direction, or a sentence saying why it failed."""
         if stage.cones:
             return by_solver(stage)
         w = least_squares(objective, self.where)

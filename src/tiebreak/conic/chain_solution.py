@@ -53,7 +53,7 @@ class LevelSolution(_LevelSolution):
         return resolved(self[self._fields.index("dimension")])
 
     def proved(self, value: float, bound: float, error: float) -> LevelSolution:
-        """With what is proved about its value at the final point."""
+        """Return it with what is proved about its value at the final point."""
         found = self._replace(best=value, value=value, bound=bound, error=error)
         return found._replace(word="proved", is_bound_proved=True, why="")
 
@@ -70,7 +70,7 @@ class LevelSolution(_LevelSolution):
 
 
 def word_of(is_proved: bool, is_known: bool, is_whole: bool) -> tuple[str, str]:
-    """Return the word of a level, and why it is no better: see `LevelSolution`.
+    """Return ``word`` and ``why`` of a level: see `LevelSolution`.
 
     ``is_known``: is the length of solutions bounded?  ``is_whole``: is no earlier level held?
     """

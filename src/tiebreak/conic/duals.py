@@ -25,8 +25,8 @@ def row_multipliers(
 ) -> list[Host | None] | None:
     """Return y for every level with slope + rows'y = 0, up to what holds the earlier levels.
 
-    y >= 0 for inequalities, unless a level before it has made an equation of one. None if z is
-    not known to balance a level, and for all if not all constraints are linear.
+    y >= 0 for inequalities, unless an earlier level has turned one into an equation. None for a
+    level that z is not known to balance, and for all if some constraints are not linear.
 
     Args:
         is_cut: for each level, None without slack; otherwise whether all of its slack was used.
@@ -49,7 +49,7 @@ def row_multipliers(
 
 
 class _KeptDirections:
-    """The directions, of length at most 1, that the active rows and the levels so far leave."""
+    """Directions, of length at most 1, that keep the active rows and the earlier levels."""
 
     def __init__(self, program: ConicProgram, z: Host) -> None:
         import scipy.sparse as sp
@@ -62,8 +62,8 @@ class _KeptDirections:
         self.free[Blocks.of(program.cones).zero] = True
         size = abs(rows) @ np.abs(z) + np.abs(program.offset)
         self.active = self.free | (program.offset - rows @ z <= TOL.solver * size)
-        # Rows of one entry are bounds of a variable, all others rows of the program, with those
-        # that hold levels below them.
+        # Rows with one entry are bounds on a variable. All others are rows of the program, followed
+        # by those that hold levels.
         single, self.place, self.entry = single_entries(rows)
         self.single = single
         self.several = np.setdiff1d(np.arange(rows.shape[0]), single)

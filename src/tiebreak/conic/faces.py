@@ -119,7 +119,7 @@ def remaining(
     kept, offsets = [rows[plain]], [offset[plain]]
     along = [(cone, ray_of(y[cone])) for cone in active.rays]
     along += [(cone, s[cone] / norm(s[cone])) for cone in active.curves]
-    for cone, ray in along:  # its length is not negative
+    for cone, ray in along:  # the part of s along the ray is nonnegative
         deadline.check()
         kept.append(stacked([ray[None] @ rows[cone]]))
         offsets.append(np.array([ray @ offset[cone]]))
@@ -145,7 +145,7 @@ def ray_of(y: Host) -> Host:
 
 
 def _across(ray: Host, rows: Any, offset: Host) -> tuple[Any, Host]:
-    """Return the part of these rows orthogonal to a ray, without mere rounding."""
+    """Return the part of these rows orthogonal to a ray, without rounding errors."""
     deadline.check()  # there may be thousands of cones
     basis = np.linalg.svd(ray[None])[2][1:]
     found, size = basis @ rows, float(np.max(row_lengths(rows)))

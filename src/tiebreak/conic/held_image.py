@@ -104,7 +104,7 @@ class HeldProblem(NamedTuple):
         return None
 
     def _refinement(self) -> Callable[[Host], Host]:
-        """Return a map from x to a nearby minimiser of g on R^n, to rounding."""
+        """Return a map from x to a nearby minimiser of g on R^n, up to rounding."""
         A, t, (rows, n) = self.A, self.t, self.A.shape
         steps = [self._step(True)] if rows <= n else []
         size = EPS ** (2 / 3) * norm(abs(A).T @ np.abs(t))

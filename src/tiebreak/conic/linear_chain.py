@@ -8,7 +8,7 @@ each over the range of that row or variable. This is a lower bound for any l. If
 a minimiser has l_i s_i and d_j x_j at their least: if l_i or d_j is not 0, we hold one end of the
 range for later levels. Multipliers of a later level may pull away from a held end. A share of the
 earlier level corrects them: <c, x> = <c + share c_1, x> - share <c_1, x>, and <c_1, x> is at most
-its value found.
+the value found for it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def linear_chain(
 ) -> ChainSolution | None:
     """Solve all levels of a program with sizes of about 1; None if this method does not apply.
 
-    That is if something is not linear, or if a level has no minimiser or its minimiser fails a
+    That is so if something is not linear, or if a level has no minimiser or its minimiser fails a
     check: then other methods find out why.
     """
     is_linear = all(cone.kind in LINEAR for cone in program.cones) and not any(
@@ -190,7 +190,7 @@ class _LinearChain:
         return duals, cost - self.turned @ duals
 
     def _bound(self, h: Objective, duals: Host, slopes: Host, most: Host) -> float:
-        """Return a lower bound on the level over all points that earlier levels leave."""
+        """Return a lower bound on the level over all points that earlier levels allow."""
         cost, of_cost, rest, given = h.linear, np.abs(h.linear), 0.0, abs(h.constant)
         for level in reversed(self.held):
             if (share := level.share(duals, slopes)) > 0.0:
@@ -320,7 +320,7 @@ class _LinearChain:
         least, most = least[sees] - there, most[sees] - there
         equal = least == most
         if np.count_nonzero(equal) >= len(free) and sparse_nullity(rows[equal]) == 0:
-            return  # the equations leave one point
+            return  # the equations leave only one point
         one = as_rows(sp.eye_array(len(free), format="csr"))
         above, below = (~equal & np.isfinite(ends) for ends in (most, least))
         upper, lower = np.isfinite(high), np.isfinite(low)

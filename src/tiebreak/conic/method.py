@@ -182,7 +182,7 @@ def _proved(
     if found.status != "solved":
         return found, known
     deadline.allow_as_much_again()
-    with contextlib.suppress(deadline.Over):  # x is there, whatever can still be proved of it
+    with contextlib.suppress(deadline.Over):  # x is found, whatever can still be proved about it
         known = known.both(prove_at(problem, x) or Intervals())
     if not known.is_two_sided:
         return found, known
@@ -228,7 +228,10 @@ def _ended(found: ChainSolution, assumption: str) -> Ended:
     if found.status != "solved":
         return Ended(WHY.get(found.status, found.status), found.message)
     off, upper = max(level.residual for level in found.levels), found.levels[-1]
-    text = f"optimality conditions of both levels hold to {off:.1g}, {found.levels[0].held} held"
+    text = (
+        f"optimality conditions of both levels hold to within {off:.1g}; "
+        f"lower level held by: {found.levels[0].held}"
+    )
     if not upper.is_bound_proved:
         text += f"; estimated, {assumption}: f* = {estimate(upper.best, upper.error)}"
     return Ended(ANSWER, text)

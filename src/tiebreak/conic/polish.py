@@ -1,4 +1,4 @@
-"""Refine the answer of an interior-point method to rounding, by Newton's method.
+"""Refine the answer of an interior-point method by Newton's method, up to rounding.
 
 If the exposed faces are known, a minimiser solves smooth equations: with c_k(s) = 0 for every
 inequality that binds (s_j, s_0 - |s_1|, s_2 - s_1 exp(s_0 / s_1)) and y = sum of lambda_k c_k'(s),
@@ -41,8 +41,8 @@ class Polished(NamedTuple):
     at: PrimalDualPoint
     exposed: Active
     residual: float
-    # Change of the losses' margins in the last step. What is left of the slopes may be rounding for
-    # losses of large weight, but all that those of small weight have.
+    # Change of the losses' margins in the last step. What is left of the slopes may be rounding
+    # error for losses with large weights, and yet the whole slope of those with small weights.
     change: float = math.inf
 
     @property
@@ -124,7 +124,7 @@ def _newton(
     """
     first = now = start._replace(y=_on_faces(stage, active, start))
     best = Polished(first, active, math.inf)
-    # Newton's method doubles the digits, from five or more.
+    # Newton's method doubles the number of correct digits, starting from five or more.
     for k in range(6):
         further = _step(stage, active, now)
         if further is None:

@@ -1,8 +1,8 @@
 """Units in which the numbers of a program are about 1: powers of two, so nothing is rounded.
 
 Levels are always solved in these units, so that the answer does not depend on the user's. Variables
-of different units and rows of different lengths also hide each other's errors: what is rounding for
-one may be the whole value of another.
+in different units and rows of different lengths also hide each other's errors: a rounding error in
+one may be as large as the whole of another.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Entries(NamedTuple):
 
 
 def in_units(program: ConicProgram) -> tuple[ConicProgram, Units]:
-    """Return the program with z and values in suitable units and rows of length about 1, and these.
+    """Return the program in suitable units, with rows of length about 1, and these units.
 
     z = units.lengths * the new z; a value of level i = units.values[i] * the new value. Small
     matrices come out dense.

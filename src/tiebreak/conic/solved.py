@@ -73,7 +73,7 @@ def _is_inside(stage: Stage, near: Stage, w: Host) -> bool:
 
 
 def _is_drowned(found: SolvedStage) -> bool:
-    """Is the slope too small for a solver to see, relative to its terms, and yet not rounding?"""
+    """Is the slope too small for a solver to see, relative to its terms, yet not rounding error?"""
     terms = float(np.max(found.stage.slope_terms(found.at.w), initial=0.0))
     slope = float(np.max(np.abs(found.stage.slope(found.at.w)), initial=0.0))
     return BALANCED * terms < slope < TOL.faint * terms
@@ -117,7 +117,7 @@ def _by_solver(stage: Stage) -> SolvedStage | Fall | str:
 
 
 def _settled(best: SolvedStage, lengths: list[float]) -> SolvedStage | Fall | str:
-    """The best of all tries, of which these are the lengths, or why it is no answer."""
+    """Return the best of all tries, which have these lengths, or why it is not an answer."""
     is_clear = best.residual <= BALANCED and not best.doubt
     if not is_clear and len(lengths) > 2 and lengths[2] > GROWS * max(lengths[:2]):
         grown = f"its answer is {lengths[2] / lengths[1]:.2g} times as long"

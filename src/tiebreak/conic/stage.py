@@ -66,7 +66,7 @@ class AffineSet:
 
     @property
     def dimension(self) -> int:
-        """Of w."""
+        """The dimension of w."""
         return len(self.base) if self.basis is None else int(self.basis.shape[1])
 
     def direction(self, w: Host) -> Host:
@@ -79,7 +79,7 @@ class AffineSet:
 
     @property
     def rounding(self) -> float:
-        """Along the basis, what is left of a unit row may be rounding if it is below this."""
+        """Below this, what is left of a unit row along the basis may be rounding error."""
         return TOL.clear_units * len(self.base) * self.error
 
     def columns(self, rows: Any) -> Any:
@@ -247,7 +247,7 @@ class Stage:
 def nearby(
     blocks: Blocks, lengths: Host, offset: Host, objectives: Sequence[Objective]
 ) -> tuple[float, Host]:
-    """Return the distance of w = 0 from all that matters, and of which rows from inside.
+    """Return how far all that matters is from w = 0, and the room left in each row, at least 0.
 
     Violated rows matter, and bounds less than FARAWAY times as far; if all rows hold, bounds that
     are near relative to the nearest. The rows of a cone are as far as the cone is.

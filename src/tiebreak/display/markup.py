@@ -29,7 +29,7 @@ def digest(text: str) -> str:
 
 
 def json_for_script(data: Any) -> str:
-    """Return JSON that cannot close its element; infinities become words, NaN becomes null."""
+    """Return JSON that cannot end its <script> element; infinities become strings, NaN null."""
     text = json.dumps(_plain(data), allow_nan=False, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

@@ -25,7 +25,7 @@ class Remedies(NamedTuple):
     one_sided: str = (
         "Problem(error_bound=...) would close that; criterion='weak' does not ask for it"
     )
-    below_rounding: str = "set atol"  # "" here and above: a looser rtol, if one would do
+    below_rounding: str = "set atol"  # "" here and above means a looser rtol, if one helps
     has_method: bool = True  # can the caller choose the method, and its parameters?
 
 

@@ -71,7 +71,7 @@ class Store:
         self._due = ended + 20.0 * (ended - began)
 
     def save_when_due(self, run: Run) -> None:
-        """Save the run if the last save is long enough ago."""
+        """Save the run if the last save was long enough ago."""
         if self.path is not None and time.perf_counter() >= self._due:
             self.save(run)
 

@@ -115,7 +115,7 @@ CLOCK = "000000.s:"
 
 
 def lower_interval(result: Result) -> tuple[Interval, str, str]:
-    """Return an interval for g*, its word, and why it is an estimate, for two levels without slack.
+    """Return an interval for g* of two levels without slack, whether it is proved, and if not, why.
 
     The interval of the certificate counts rounding. If its upper end is looser than was asked, as
     on constraints that no computed point meets to the last bit, we estimate it: g(x), plus a bound

@@ -252,8 +252,8 @@ class Run:
     ) -> tuple[float, float]:
         """Return absolute + relative max(|value at x|, |value at x0|) for both levels.
 
-        If both values are 0 to rounding, the size of the level's terms at x replaces them, because
-        a residual that cancels is not a scale. For f we add how much it may change over the
+        If both values are 0 up to rounding, the size of the level's terms at x replaces them: a
+        residual that cancels is not a scale. For f we add how much it may change over the
         distance that the tolerance of g leaves open, so that f = 0 has a scale too. We also add
         UNDERFLOW, because proofs have to allow for underflow.
         """
@@ -280,7 +280,7 @@ class Run:
         return asked[1], asked[0]
 
     def _measure_from_origin(self) -> None:
-        """Scale tolerances as if the run began at the origin: an answer as x0 gives no scale."""
+        """Scale tolerances as if the run began at the origin: a solved x0 gives no scale."""
         origin = projected(self.problem.domain, arrays.zeros_like(self._x0))
         values = self.problem.upper.value(origin), self.problem.lower.value(origin)
         if all(map(math.isfinite, values)):
@@ -322,7 +322,7 @@ class Run:
         """Is everything proved that was asked for?  Computed once per state."""
         if self._met[0] is not self.state:
             self._met = self.state, self._is_enough()
-            if self._met[1] and not self.has_own_proof:  # which ends the run
+            if self._met[1] and not self.has_own_proof:  # this proof ends the run
                 self.certified = self.state, self.standing
         return self._met[1]
 

@@ -135,7 +135,7 @@ def solve(
             callable, only its value at x is compared. x0 is projected onto the domain, and rounded
             if the problem is in float32.
         rtol, atol: one number or a pair (upper, lower). The tolerance of a level is
-            atol + rtol * max(|value at x|, |value at x0|); if both values are 0 to rounding, the
+            atol + rtol * max(|value at x|, |value at x0|); if both are 0 up to rounding, the
             size of the terms that cancel in them replaces them.
         criterion: "absolute" asks for a proof that f(x) - f* and g(x) - g* are within their
             tolerances, and that f(x) is secured from below, so that a point that is slightly

@@ -68,7 +68,7 @@ def of_problem(levels: Levels, result: Result) -> LevelsResult:
         reason=result.message,
         time=result.time,
         method=result.method,
-        result=result if min(signs.values()) > 0 else None,  # which minimises both levels
+        result=result if min(signs.values()) > 0 else None,  # a Result minimises both levels
         assumed=tuple(assumptions(result.problem)),
     )
 
@@ -91,7 +91,7 @@ class CompiledLevels(ConicLevels):
         self.assumed = tuple(dict.fromkeys(said))
 
     def program(self) -> ConicProgram:
-        """Compiled once."""
+        """The program, compiled once."""
         return self._program
 
 

@@ -43,7 +43,7 @@ def search(program: QuadraticProgram) -> Host:
        otherwise to the lowest point of the face.
     4. If an inequality becomes active on the way, stop there and add it to the face; repeat from 2.
     5. At the lowest point of the face, find multipliers w >= 0 of all active inequalities. If
-       slope + B'w is no more than rounding, v is the minimiser.
+       slope + B'w is only rounding error, v is the minimiser.
     6. Otherwise leave the face along -(slope + B'w), the projection of -slope onto the cone of
        feasible directions: to the lowest point on it or to the next inequality. Repeat from 2.
 
@@ -279,7 +279,7 @@ class PolyhedronSlice:
     def multipliers(self, on: Host, slope: Host) -> tuple[Host, Host]:
         """Return the w >= 0 that minimise |slope + B'w|, B the active rows, and what remains.
 
-        Plain least squares if its weights have the right signs, as they usually do.
+        This is plain least squares if its weights have the right signs, as they usually do.
         """
         if not on.any():
             return np.zeros(0), slope
@@ -294,7 +294,7 @@ class PolyhedronSlice:
             weights = scale * nnls(B.T, -slope / scale)[0]
         except RuntimeError:  # nnls has its own step limit
             weights = np.maximum(weights, 0.0)
-        used = weights > 0.0  # once more: nnls is not accurate to rounding
+        used = weights > 0.0  # solve once more: nnls leaves more than rounding errors
         pressed = np.zeros(len(on), dtype=bool)
         pressed[np.flatnonzero(on)[used]] = True
         better, rest = self.face(pressed).balance(slope)
@@ -326,8 +326,9 @@ def _reduced(M: Host) -> Host:
 def can_be_strict(B: Host) -> Host | None:
     """Find the inequalities B v <= 0 that can all be strict at once; B has unit rows.
 
-    We maximise sum z over {B v + z <= 0, |v| <= 1}, repeatedly for those not yet known to: the mean
-    of directions that make some of them strict makes them all strict. None if HiGHS fails.
+    We maximise sum z over {B v + z <= 0, |v_i| <= 1, 0 <= z_i <= 1}, again and again for those not
+    yet known to be strict along some direction: along the mean of these directions, all of them
+    are strict. None if HiGHS fails.
     """
     m, k = B.shape
     v = face_of(B).onto(np.full(m, -1.0))

@@ -26,7 +26,7 @@ def ball_of(domain: Domain, n: int) -> tuple[Host, float] | None:
 
 
 class BallSlice:
-    """{x0 + N v : |x0 + N v - center| <= radius}: a flat slice of a ball, which is a ball again.
+    """{x0 + N v : |x0 + N v - center| <= radius}: a flat slice of a ball, itself a ball.
 
     ``radius`` is that of the slice, around its point nearest to the center. ``known``: the singular
     values and right vectors of R on the slice, if R never changes.

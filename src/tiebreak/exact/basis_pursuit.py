@@ -5,9 +5,9 @@
 The rows of V are orthonormal. With x = p - q, p and q >= 0, this is a linear program. On R^n we
 begin with few columns and add those whose slope |V'y| exceeds their price, where y is the dual of
 the current program, until there are none (column generation). HiGHS tells which entries are 0 and
-which inequalities are active; then the point and the multipliers solve equations, to rounding. x is
-optimal if it has a subgradient s and a normal of the inequalities whose sum is a combination of the
-equations. The prices are 1 in the units of the problem.
+which inequalities are active; then the point and the multipliers solve equations, up to rounding. x
+is optimal if it has a subgradient s and a normal of the inequalities whose sum is a combination of
+the equations. The prices are 1 in the units of the problem.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class BasisPursuit(NamedTuple):
 
 
 def sparsest(program: BasisPursuit) -> SparsestPoint | None:
-    """Return a minimiser over the slice, to rounding; None if HiGHS finds none."""
+    """Return a minimiser over the slice, up to rounding; None if HiGHS finds none."""
     target, zero = program.equations.target, np.zeros(len(program.prices))
     if not target.any() and np.all(program.offset >= 0.0):
         return SparsestPoint(zero, zero, zero, target, 0.0)
@@ -204,7 +204,7 @@ def _largest(slopes: Host, prices: Host | float, taken: Host, count: int) -> Hos
 def least_norm(
     program: BasisPursuit, found: SparsestPoint, center: Host, weights: Host
 ) -> tuple[Host, int]:
-    """Return the minimiser whose sum with the center has the least norm, and their dimension.
+    """Return the minimiser whose sum with the center has the least norm, and the dimension of all.
 
     As in any linear program, the minimisers are the points complementary to one dual solution: 0
     where the subgradient is below the price, of its sign elsewhere, and with the same product with
@@ -225,7 +225,7 @@ def least_norm(
 
 
 def _snapped(program: BasisPursuit, guess: Host, slope: Host) -> tuple[Host, Host, bool]:
-    """Return the guess to rounding, its active inequalities, and whether all are satisfied.
+    """Return the guess, refined, its active inequalities, and whether all are satisfied.
 
     It has as few entries and as many active inequalities as the equations allow. Entries that
     HiGHS's tolerance has hidden are among those whose ``slope`` reaches their price.
@@ -300,7 +300,7 @@ def _proved(
 
 
 def _answer(program: BasisPursuit, x: Host, touches: Host, multipliers: Host) -> SparsestPoint:
-    """Return the nearest true subgradient and normal to the multipliers', and the residual."""
+    """Return the true subgradient and normal nearest to the multipliers', and the residual."""
     y, weights = np.split(multipliers, [len(program.equations.target)])
     normal = program.rows[touches].T @ np.maximum(-weights, 0.0)
     seen = program.equations.slopes(y)

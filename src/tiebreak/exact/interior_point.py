@@ -3,7 +3,7 @@
     minimise ½|M v|² + <q, v>   over   { v : B v <= slack, E v = 0 }
 
 This is Mehrotra's predictor-corrector method (SIAM J. Optim. 1992) with dense matrices. It squares
-M, so the answer has about eight digits: a hint which inequalities hold with equality.
+M, so the answer has about eight digits: a hint as to which inequalities hold with equality.
 """
 
 from __future__ import annotations

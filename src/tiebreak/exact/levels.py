@@ -1,6 +1,6 @@
 """Solve the lower level, find its solution set, and solve the upper level over that.
 
-1. Minimise g over Z to rounding by Newton's method, with exact steps on balls and polyhedra.
+1. Minimise g over Z, up to rounding, by Newton's method, with exact steps on balls and polyhedra.
 2. Its minimisers form an affine slice of Z: { x in Z : Ax = A xhat, <c, x> = <c, xhat> }. On a
    polyhedron, inequalities that hold with equality on the whole slice become its equations.
 3. Minimise f over that slice in the same way, or |x|_1 by a linear program.
@@ -43,8 +43,8 @@ from tiebreak.proofs.recession.programs import HARDLY_FALLS, recession
 # equals the radius up to a share of 5e-14.
 NO_ROOM = 3e-7
 
-# Units this far apart: slopes of f differ by its square, so rounding in the large ones is 1e-8 of
-# the small ones.
+# For units this far apart, slopes of f differ by the square of this factor, so rounding errors in
+# the large ones are 1e-8 of the small ones.
 UNLIKE = 2.0**13
 
 NO_PROGRAM = "HiGHS found no solution of the linear program of the sparsest lower minimiser"
@@ -148,7 +148,7 @@ def _inside_ball(
 def _beyond_ball(
     p: ScaledProblem, center: Host, radius: float, doubtful: bool
 ) -> ExactSolution | None:
-    """Both levels on R^n, if their answer is in the ball: then the ball does not matter."""
+    """Solve both levels on R^n; return an answer inside the ball, which then does not matter."""
     answer = solve(p.on_space(), np.zeros(p.n), doubtful)
     is_inside = norm(answer.x - center) <= (1.0 - TOL.touching) * radius
     return answer if is_inside and answer.direction is None and not answer.doubt else None
@@ -296,7 +296,7 @@ def _upper(
         basis = rank.basis[:, : rank.low]
     start, (x, settled) = x, minimise(f, where, x, basis)
     if left.unseen.size:
-        # Minimise f again: a long move along its flat directions leaves rounding that it sees.
+        # Minimise f again: a long move along flat directions leaves rounding errors that f sees.
         x, settled = minimise(f, where, _least_norm(p, f, where, x, left, lift), basis)
     slope = f.slope(x)
     if not settled or math.isinf(slope.error):
@@ -440,7 +440,7 @@ def _residual(h: Parts, where: SetSlice, x: Host, start: Host, basis: Host | Non
     """Return the part of h's slope at x that no normal balances, relative to its terms.
 
     For quadratics the scale is at least a millionth of their size at the start, because x may be 0.
-    The slope counts along the directions of the basis, in which h varies: others are rounding.
+    The slope counts along the directions of the basis, in which h varies: the rest is rounding.
     """
     slope = h.slope(x)
     if basis is not None:

@@ -4,8 +4,8 @@ If g(x) = phi(Ax) + <c, x> with phi strictly convex, all minimisers of g over Z 
 
     X_g* = { x in Z : Ax = A xhat, <c, x> = <c, xhat> }    for any one minimiser xhat.
 
-So we solve the lower level once, to rounding, and then minimise f over an affine slice of Z. f is
-such a sum too, or weight |x|_1: the sparsest of all lower minimisers, by a linear program.
+So we solve the lower level once, up to rounding, and then minimise f over an affine slice of Z. f
+is such a sum too, or weight |x|_1: the sparsest of all lower minimisers, by a linear program.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ class Exact(Method):
     It solves the lower level by Newton's method over Z (one step if g is quadratic), and the upper
     level over the slice that all lower minimisers share: by singular values and a scalar root on
     R^n and the ball, face by face on polyhedra (an interior-point method guesses the face if there
-    are many). The sparsest lower minimiser, f = L1(weight), is a linear program (HiGHS), solved to
-    rounding. A lower level with an l1 penalty on R^n is reduced to one on an orthant
+    are many). The sparsest lower minimiser, f = L1(weight), is a linear program (HiGHS), solved up
+    to rounding. A lower level with an l1 penalty on R^n is reduced to one on an orthant
     (`reductions.lasso`). The rank is a decision: without a clear gap in the singular values, the
     run ends as "undetermined", as it does if losses are too small to decide. If f leaves something
     open, the least norm decides (of some variables: ``Problem(counted=...)``). The answer does not
@@ -160,7 +160,7 @@ class Exact(Method):
         if not (Z.is_polyhedral or Z.as_ball):
             return Refusal("Exact", "domain", NEEDED, type(problem.domain).__name__)
         if WideProblem.of(problem) or is_tall(problem) or residuals_above(problem):
-            return None  # it may be too long for the other way
+            return None  # it may have too many variables or rows for `_parts`
         return refusal_of(lambda: _parts(problem, problem.dimension or 1))
 
     def describe(self, problem: Problem) -> str:
@@ -366,7 +366,7 @@ def _by_second_derivatives(problem: Problem, x0: Array) -> tuple[DirectState | N
         is_flat=problem.is_smooth and 0 < tall.left_open == n - tall.rank,
     )
     (low, high), is_last = intervals.upper, intervals.is_two_sided
-    if not problem.is_smooth:  # rows prove more of an l1 norm: in twice the precision
+    if not problem.is_smooth:  # rows prove more about an l1 norm: in twice the precision
         is_last &= high - low <= TOL.faint * high
     is_last |= tall.is_rounded or tall.is_open_exactly is None
     known = None if tall.is_rounded else intervals

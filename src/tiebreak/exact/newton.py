@@ -1,4 +1,4 @@
-"""Newton's method over a slice of a ball or polyhedron, to rounding.
+"""Newton's method over a slice of a ball or polyhedron, up to rounding.
 
 A slice is {x0 + N v} ∩ Z, with N an orthonormal basis of its directions. It provides the ``step`` d
 that minimises a quadratic model over itself, and the ``normal`` that balances a slope, with the
@@ -24,7 +24,7 @@ SetSlice = BallSlice | PolyhedronSlice
 
 
 def minimise(h: Parts, where: SetSlice, x: Host, basis: Host | None = None) -> tuple[Host, bool]:
-    """Minimise h over the slice from its point x, to rounding; also return whether it settled.
+    """Minimise h over the slice from its point x, up to rounding; also return whether it settled.
 
     We use Newton's method. If margins of logistic losses grow until the slice ends, they gain only
     1 per step: then we start from margins of size 1 and double them repeatedly, because the
@@ -74,12 +74,12 @@ def _newton(
     basis: Host | None = None,
     balanced: Parts | None = None,
 ) -> tuple[Host, bool]:
-    """Minimise h over the slice from its point x; also return whether that worked to rounding.
+    """Minimise h over the slice from its point x; also return whether that worked, up to rounding.
 
     Each step minimises the quadratic model over the slice itself. Far away, where losses have
     hardly any curvature, a quadratic upper bound on h replaces the model: its steps always descend,
     with a line search if it is not above h everywhere. Steps that no longer shrink or change the
-    margins are rounding.
+    margins are rounding errors.
 
     Args:
         basis: the directions in which h is known to vary, as columns; it excludes the rounding

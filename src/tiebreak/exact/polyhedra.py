@@ -95,7 +95,7 @@ def _scaled_rows(rows: Host, offset: Host) -> tuple[Host, Host]:
 
 
 def _without_twins(Z: PolyhedralRows) -> PolyhedralRows:
-    """Keep the strictest of parallel inequalities; make an equation of two that leave a plane."""
+    """Keep the strictest of parallel inequalities; two that leave a plane become an equation."""
     strictest: dict[Key, int] = {}
     for i, key in enumerate(_directions(Z.rows)):
         if key not in strictest or _level(Z, i) < _level(Z, strictest[key]):

@@ -33,7 +33,8 @@ class ScaledProblem:
 
     If Z bounds each variable separately, or not at all, everything is in units in which g's columns
     have similar sizes: x = units u, with powers of two, so that nothing is rounded. Other sets
-    compare the variables and so have their own units: there only the rank is decided in others.
+    compare the variables and so have their own units: there only the rank is decided in other
+    units.
 
     Args:
         problem: as it was given; Z is its domain.

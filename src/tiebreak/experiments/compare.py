@@ -216,7 +216,7 @@ def reference(problem: Problem) -> tuple[Answer, str]:
 def _entrants(
     problem: Problem, methods: Iterable[Contestant] | Literal["all"] | None
 ) -> tuple[list[Entrant], dict[str, str]]:
-    """Return the methods that take part, and the reasons of those that refuse."""
+    """Return the methods that take part, and the reasons why others refuse."""
     if methods is None or methods == "all":
         left_out = (Exact, PAGMBiO) if problem.is_smooth else (Exact,)
         chosen = [

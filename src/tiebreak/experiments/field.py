@@ -52,7 +52,7 @@ BUILT_IN = (
     *("sparse-logistic-large-ball", "hard", "basis-pursuit", "group-pursuit", "lasso-duplicates"),
 )
 FROM_PAPERS = ("nemirovsky", "squared-hinge", "cg-bio-toy", "duffin")
-UNATTAINED = ("duffin",)  # no first-order method can solve it: raced only for false claims
+UNATTAINED = ("duffin",)  # no first-order method can solve it; raced only to count false claims
 DRAWN = tuple(f"drawn {i}" for i in range(1, 7))
 Say = Callable[[str], None]
 
@@ -99,9 +99,9 @@ RULES = (
      "data, never by a clock, so that a second run has the same gradients and passes."),
     ("costs", "Gradients of f and g together; data passes, in which values count like gradients; "
      "seconds, on a clock that stops while errors are measured."),
-    ("parameters", "As the theorem says. A second row, \"tuned\", has one parameter chosen among "
-     "five values on three other draws, with one value for all instances; methods without a free "
-     "parameter, or that plan for an accuracy, have no such row."),
+    ("parameters", "As the theorem says. In a second row, \"tuned\", one parameter is chosen among "
+     "five values on three other draws, the same value for all instances; methods that have no "
+     "free parameter, or that plan for an accuracy, have no such row."),
     ("point", "The one in the theorem. Other points worth measuring have their own rows, "
      "marked by a colon. We evaluate f and g ourselves; a point outside Z does not count."),
     ("accuracy", "Weak: f - f* within eps max(|f*|, |f(x0) - f*|), g - g* within eps (g(x0) - g*). "
@@ -122,7 +122,7 @@ class CourseRows(NamedTuple):
 
     @classmethod
     def of(cls, course: list[Any], rows: list[list[Any]], refused: list[list[Any]]) -> CourseRows:
-        """The rows of a course from lists, as stored in a file."""
+        """Return the rows of a course from lists, as stored in a file."""
         return cls(Course(*course), [Record(*r) for r in rows], [Declined(*r) for r in refused])
 
 
@@ -148,7 +148,7 @@ def run_field(
 ) -> Standings:
     """Race all methods (or these) on all instances (or these); write the rows and their page.
 
-    What is done of an unfinished race is kept in ``out``: the same call goes on from there.
+    Finished parts of an unfinished race are kept in ``out``: the same call goes on from there.
 
     Args:
         out: the folder for rows.csv, instances.csv, refused.csv and race.html.
@@ -264,7 +264,7 @@ def ready(name: str, seed: int, passes: int) -> Ready:
 
 
 def _informed(problem: Problem, order: float | None) -> Problem:
-    """Return the problem with its order of growth, if stated, and nothing else of its bound.
+    """Return the problem with its order of growth, if stated, and nothing else about its bound.
 
     With a bound of 0 on the slope of f, no theorem that needs a modulus applies.
     """

@@ -225,7 +225,7 @@ def _draw(ax: Axes, scene: Scene, column: Column, axis: Axis) -> dict[str, Any]:
 
 
 def _points(rows: Sequence[Record], column: Column, axis: Axis) -> tuple[Numbers, Numbers]:
-    """Return a curve for log axes; an error of 0, to rounding, leaves the picture at the bottom."""
+    """Return a curve for log axes; an error of 0, up to rounding, is below the picture."""
     used = [row for row in rows if getattr(row, axis) > 0 and not np.isnan(getattr(row, column))]
     at = np.array([getattr(row, axis) for row in used], dtype=float)
     errors = np.array([getattr(row, column) for row in used], dtype=float)

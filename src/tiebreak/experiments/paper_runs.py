@@ -327,7 +327,7 @@ def _limits(n: int, steps: int) -> str:
     text = "; ".join(f"{who}: g - g* = {g:.2e}, f* - f = {f:.2e}" for who, (g, f) in ends.items())
     shrunk = math.prod(1.0 - (k + 1.0) ** -0.75 for k in range(1, steps))
     return (
-        f"By formula, n = {n}, limit points: {text}. Bi-SG's lower step 1/L_g = 1/n "
+        f"Formulas give these limit points for n = {n}: {text}. Bi-SG's lower step 1/L_g = 1/n "
         "solves g in one step if no entry is clipped, because g has one curved direction: "
         "g - g* = 0. Its upper step shrinks the rest by 1 - eta_k, to nothing with "
         f"eta_0 = 1 (x* itself after two steps), to {shrunk:.1e} of it in {steps:,} steps if k "

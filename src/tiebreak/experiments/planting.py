@@ -8,7 +8,7 @@ there and A the rows in whose images g is strictly convex, they are
     upper level   -grad f(x*) = A'lambda + c nu + n,   n in N:
 
 Another minimiser x of g has A(x - x*) = 0 and <nu, x - x*> = 0, hence f(x) >= f(x*). Each builder
-takes a generator, and `checked` rejects conditions that do not hold to rounding.
+takes a generator, and `checked` rejects conditions that do not hold up to rounding.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Case:
     def with_order(self, problem: Problem) -> Problem:
         """Return the problem with the order of its error bound, if known, for Theorem 2.
 
-        Its gamma depends on nothing else of the bound; the modulus is small enough to be valid.
+        Its gamma depends on nothing else in the bound; the modulus is small enough to be valid.
         """
         if self.order is None or not problem.is_smooth:
             return problem
@@ -134,7 +134,7 @@ def checked(
     above: Vector,
     **more: Any,
 ) -> Case:
-    """Return the case if grad g1(x*) and grad f(x*) are ``below`` and ``above`` to rounding."""
+    """Return the case if grad g1(x*) and grad f(x*) are ``below`` and ``above``, up to rounding."""
     problem = make()
     _, smooth = problem.smooth_parts
     pairs = ((problem.upper, problem.upper, above), (problem.lower, smooth, below))

@@ -121,7 +121,7 @@ PULLS = {1.0: "", 0.1: ", weak pull", 0.0: ", no pull"}
 def slope(
     iterations: Sequence[float], errors: Sequence[float], decades: float, floor: float = 0.0
 ) -> float:
-    """Return the slope of log(error) over log(iteration) in the last ``decades``.
+    """Return the slope of log(error) against log(iteration) in the last ``decades``.
 
     It is -p if error ~ k^-p. The fit uses the *largest* error of each eighth of a decade, so the
     dips of an oscillating run do not count. Errors of at most ``floor`` (rounding, or negative as

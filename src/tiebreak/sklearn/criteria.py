@@ -22,7 +22,7 @@ from tiebreak.linalg.spectra import EPS
 from tiebreak.sklearn.design import Data, Layout, as_dense, centred
 
 NAMES = ("norm", "reference", "validation", "shrunk", "sparse", "fair", "smooth")
-BY_LOSS = ("validation", "shrunk")  # which need the loss of validation data
+BY_LOSS = ("validation", "shrunk")  # these need the loss of validation data
 
 
 @dataclass(frozen=True)

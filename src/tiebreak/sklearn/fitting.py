@@ -271,8 +271,8 @@ def _without_minimiser(
 def _weakly_penalised(task: Task, settings: Settings, alpha: float, x0: Host | None) -> FitOutcome:
     """Fit with a penalty of this weight, from x0 or from zero.
 
-    The penalty leaves nothing to choose, and nothing is to be proved. So where there is no exact
-    method SciPy's L-BFGS runs until |slope|²/(2 alpha), which is at least g(x) - g* if all is
+    The penalty leaves nothing to choose, and nothing has to be proved. So without an exact method,
+    SciPy's L-BFGS runs until |slope|²/(2 alpha), which is at least g(x) - g* if all is
     penalised, is within the tolerance that `solve` has from a start at zero.
     """
     from scipy.optimize import minimize
@@ -280,7 +280,7 @@ def _weakly_penalised(task: Task, settings: Settings, alpha: float, x0: Host | N
     problem = task.problem(tb.SquaredNorm(alpha * np.asarray(task.layout.penalised)))
     if problem.penalties[1].terms.has_weights or tb.Exact().refusal(problem) is None:
         return _ending(_solve(problem, settings, x0))
-    last: list[Minorant] = []  # of the point that was looked at last
+    last: list[Minorant] = []  # the minorant at the last point
 
     def value_and_slope(x: Host) -> tuple[float, Host]:
         last[:] = problem.lower.evaluate([PointWithImage(x, *problem.lower.forward(x))])[0]

@@ -80,8 +80,8 @@ def solve_with_slack(
         return tb.solve(levels, x0=constant, rtol=rtol)
     except Refusal as error:
         raise ValueError(
-            f"{owner}: prefer must consist of functions that cones can represent if there is a "
-            f"slack, got {error.got}"
+            f"{owner}: with a slack, prefer must consist of functions that cones can represent, "
+            f"got {error.got}"
         ) from None
 
 

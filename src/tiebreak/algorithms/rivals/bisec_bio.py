@@ -224,7 +224,7 @@ class BisecBiO(Method):
         return self._after_call(problem, state, sets)
 
     def _after_first_call(self, problem: Problem, state: State, sets: LevelSets) -> State:
-        """Set ghat, u and eps_f if g is proved to be minimised to eps_g/2."""
+        """Set ghat, u and eps_f if g is proved to be minimised to within eps_g/2."""
         run = state.call.run
         state = state._replace(x=run.x.x, upper_value=run.f_x, lower_value=run.g_x)
         is_over, capped = self._end_of_call(

@@ -218,13 +218,13 @@ class Diagonal(Method):
     def _searched(
         self, problem: Problem, run: Fista, e: float, s: float, smoothness: float
     ) -> tuple[Point, float]:
-        """Return the point for the first of s, s/2, s/4 ... that Armijo's rule accepts, and it."""
+        """Return the point and step for the first of s, s/2, s/4 ... that Armijo's rule accepts."""
         assert run.f_y is not None
         assert self.armijo is not None
         slope, h = run.g_y.slope + e * run.f_y.slope, run.g_x + e * run.f_x
         while True:
             x = fista.moved(problem, run, e, 1.0, s)
-            if s * smoothness <= 2.0 * (1.0 - self.armijo):  # it holds up to rounding
+            if s * smoothness <= 2.0 * (1.0 - self.armijo):  # then the rule holds up to rounding
                 return x, s
             f_x, g_x = values_at(problem, x)
             rounding = 64.0 * arrays.epsilon(x.x) * (abs(run.g_x) + e * abs(run.f_x))

@@ -187,7 +187,7 @@ class FCBiO(Method):
         return self._asked(problem, state._replace(low=call.psi.level)) if is_over else state
 
     def _bisection(self, problem: Problem, state: State, ghat: float) -> State:
-        """Set l, u and the first test, now that g is minimised to eps_g/2."""
+        """Set l, u and the first test, now that g is minimised to within eps_g/2."""
         x = Point(state.x, *state.images)
         rho = state.upper_tolerance / state.lower_tolerance
         call = max_model.begin(problem, Psi(math.inf, rho, ghat, state.size), x)

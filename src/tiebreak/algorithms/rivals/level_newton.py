@@ -37,8 +37,8 @@ class LevelNewton(Tikhonov):
 
     Since x_j solves the problem of level c_j with the multiplier eta_j, p'(c_j) = -eta_j, and this
     is Newton's step. If g grows quadratically, p has a double root: the distance to f* is halved
-    each time, and squared with multiplicity 2. The new eta comes from the secant of f over log eta,
-    between q eta_j and q³ eta_j; g_low is the proved lower bound on g*.
+    each time, and squared with multiplicity 2. The new eta comes from the secant of f as a function
+    of log eta, between q eta_j and q³ eta_j; g_low is the proved lower bound on g*.
 
     The bounds of `Tikhonov` hold after each phase: f(x_j) - f* <= delta_j/eta_j and g(x_j) - g* <=
     delta_j + eta_j (f* - f(x_j)). The report's line "estimate" is f(x_j) + 2 p_j/eta_j.

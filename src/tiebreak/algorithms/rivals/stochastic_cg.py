@@ -7,7 +7,7 @@ problem, NeurIPS 2023, arXiv 2308.07536.
 
 All of them follow the slopes of both levels by one recursion over slices I of rows,
 
-    d_t = s_I(x_t) + (1 - b_t) (d_{t-1} - s_I(x_{t-1})),    s_I the slope by the slice,
+    d_t = s_I(x_t) + (1 - b_t) (d_{t-1} - s_I(x_{t-1})),    s_I the slope from the slice,
 
 with b_t = a_t, the step size (STORM), or with b_t = 0 and d = the gradient once in an epoch
 (SPIDER).
@@ -139,7 +139,7 @@ class _StochasticCG(Method):
         raise NotImplementedError
 
     def read(self, problem: Problem, state: State, count: int) -> State:
-        """Return the state with values and evidence, by a full reading."""
+        """Return the state with values and evidence, from a full reading."""
         raise NotImplementedError
 
     def _at(self, problem: Problem, state: State, x: Array) -> tuple[State, Minorant, Minorant]:
@@ -241,7 +241,7 @@ class IRSCG(_StochasticCG):
 
 @dataclass(frozen=True)
 class IRFSCG(IRSCG):
-    """Iteratively Regularized Finite-Sum Stochastic Conditional Gradient method: IR-SCG by SPIDER.
+    """Iteratively Regularized Finite-Sum Stochastic Conditional Gradient method: SPIDER's IR-SCG.
 
     The estimates are the gradients themselves once in an epoch of q steps. From there on,
 

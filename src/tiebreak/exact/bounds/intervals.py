@@ -126,7 +126,7 @@ def prove_within(problem: Problem, x: Array, d: float) -> Intervals:
 
 
 def prove_at(problem: Problem, x: Array) -> Intervals | None:
-    """Prove what losses of a linear map tell about any x on R^n or a polyhedron, or None.
+    """Return what losses of a linear map prove about any x on R^n or a polyhedron, or None.
 
     This is for a point without a slice. It takes one factorisation of the rows of g, and finds the
     multipliers that balance the slope of f best.

@@ -90,7 +90,7 @@ def span(R: Host, *rows: Host) -> Span | None:
 
 
 def _has_whole_ties(null: Host, rank: int, *rows: Host) -> bool:
-    """Do as many whole ties as there can be with this rank change no row?"""
+    """Are there as many whole ties, which change no row, as this rank allows?"""
     ties = whole_ties(null.T) if len(null) == rows[0].shape[1] - rank else None
     return ties is not None and all(are_tied(some, ties) for some in rows)
 
@@ -102,10 +102,10 @@ def _different_columns(*rows: Host) -> int:
 
 
 def _rank(*rows: Host) -> int:
-    """Return the exact rank of the stored rows, or 0 if they are too many."""
+    """Return the exact rank of the stored rows, or 0 if there are too many."""
     stacked = np.vstack(rows)
     found = spectra.exact_rank(stacked)
-    if found is None:  # there may be few different ones
+    if found is None:  # few of them may be different
         found = spectra.exact_rank(np.unique(stacked, axis=0))
     return found or 0
 
@@ -124,7 +124,7 @@ class NearbyMinimisers(NamedTuple):
     change: float  # |R (x* - x)| is at most this, for every minimiser x*
     distance: float  # one of them is this close
     span: Span
-    rows: tuple[Host, ...]  # that span T, as they are stored
+    rows: tuple[Host, ...]  # the rows that span T, as they are stored
 
 
 def nearby_minimisers(h: Parts, x: Host) -> NearbyMinimisers | None:
@@ -303,8 +303,9 @@ class L1Dual(NamedTuple):
     def where_seen(
         self, sigma: float, lengths: Host, x: Host, change: float, high: float
     ) -> L1Dual:
-        """Return it with a reach, if R is at least sigma on unweighted variables; column
-        ``lengths``.
+        """Return it with a reach, if R is at least sigma on the unweighted variables.
+
+        ``lengths`` are those of R's columns.
 
         The variables P with a weight have w_P |x*_P - x_P| <= f* + f(x) in total, so the others F
         have |R_F (x*_F - x_F)| <= change + max(length/weight) (f* + f(x)).

@@ -82,7 +82,7 @@ class RowMultipliers(NamedTuple):
         return dual.below(gain - self._price(y, nu), s - q, error)
 
     def _combination(self, y: Host, nu: float, more: Host) -> tuple[Host, float]:
-        """Return R'y + nu c + more, from twice the precision, and a bound on its error."""
+        """Return R'y + nu c + more, computed in twice the precision, and a bound on its error."""
         terms, size, done = [(more[:, None], 0)], norm(more), 0
         for part in self.parts.squares:
             mine = part.roots * y[done : done + len(part.rows)]

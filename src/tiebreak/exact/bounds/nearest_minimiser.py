@@ -46,7 +46,7 @@ class NearestMinimiser(NamedTuple):
 def nearest_minimiser(
     domain: Domain, g: Parts, x: Host, rows: PolyhedralRows | None = None
 ) -> NearestMinimiser:
-    """Bounds for the minimisers of g over a polyhedron, from a point x close to them.
+    """Return bounds for the minimisers of g over a polyhedron, from a point x close to them.
 
     ``rows``: those of the domain, if known.
     """

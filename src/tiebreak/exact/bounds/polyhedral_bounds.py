@@ -154,7 +154,7 @@ class AroundPoint:
     def _residuals(self, slope: Slope) -> Iterator[Residual]:
         """Yield some choices of eta: all are valid, and any one may make r small enough.
 
-        0; one for which constraints on several variables have multipliers; one where none has any.
+        They are 0, one with multipliers for constraints on several variables, and one without.
         """
         Z, nothing = self.Z, np.zeros(len(self.Z.rows), dtype=bool)
         tight = self.point.tight

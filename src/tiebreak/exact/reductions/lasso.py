@@ -185,7 +185,7 @@ def _curvatures(h: Parts) -> Host:
 
 
 def approximate_minimiser(h: Parts, w: Host, start: Host | None = None) -> Host | None:
-    """Minimise h + sum of w_j |x_j| to rounding; return None if that fails.
+    """Minimise h + sum of w_j |x_j| up to rounding; return None if that fails.
 
     We keep a growing set of variables with a sign each, and solve for u >= 0 on it. We add those
     whose slope exceeds their weight by at least half as much as the worst.

@@ -71,11 +71,11 @@ class Outliers(NamedTuple):
     def are_clear(self, g: Parts, x: Host, Z: PolyhedralRows, held: Host) -> bool:
         """Are all of them certainly outliers?
 
-        All minimisers have the same slopes psi. So they are if, along the rows ``held``, there is
-        another minimiser at which none touches: a point with the same slope of g.
+        All minimisers have the same slopes psi. So they are if no row touches at another
+        minimiser: a point with the same slope of g and the same products with the rows ``held``.
         """
-        # Rows that touch to half the digits leave no room for a step, unless it loosens them as
-        # well.
+        # Rows that touch to half of the digits leave no room for a step, unless that loosens them
+        # as well.
         half = TOL.touching**0.5 * (norm(x) + np.abs(self.offset))
         is_near = self.offset - self.rows @ x <= half
         ways = (self.touches, self.touches | is_near)

@@ -94,7 +94,7 @@ class TallLevel:
         self._longest: tuple[bytes, float] | None = None  # length of its longest row, in some units
         origin = np.zeros(n)
         self.epsilon: float = EPS  # the unit in which the entries of its losses were rounded
-        self.is_in_memory: bool = True  # are all rows?
+        self.is_in_memory: bool = True  # are all rows in memory?
         for weight, part in summands(h):
             if isinstance(part, LinearLoss):
                 self.losses.append((weight * part.scale, _on_host(part)))
@@ -161,8 +161,8 @@ class TallLevel:
     def times_hessian(self, seen: Seen, d: Host) -> tuple[Host, Host, float]:
         """Return H d from the rows themselves, a bound on the error of each entry, and |d|_H.
 
-        The second derivative is that at the computed images. Sums over m rows are split into sums
-        over about sqrt(m) of them, which round less.
+        The second derivative is evaluated at the computed images. Sums over m rows are split into
+        sums over about sqrt(m) of them, which have smaller rounding errors.
         """
         product = self.constant @ d
         error = rounding_unit(EPS, self.n) * (np.abs(self.constant) @ np.abs(d))
@@ -270,7 +270,7 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
         return None
     units = power_of_two(np.maximum(np.diag(gram), 0.0), -0.5)  # the diagonal is about 1
     values, vectors = np.linalg.eigh(_in_units(gram, units))
-    # Entries that were rounded to epsilon move singular values by that, relative to all of them.
+    # Rounding entries to epsilon moves singular values by epsilon times the norm of all of them.
     squared = float(np.sum(np.maximum(values, 0.0)))
     noise = max(rounding_unit(EPS, g.rows, g.n), g.epsilon**2) * squared
     clear = max(TOL.clear_units * noise, (TOL.clear_units * g.epsilon) ** 2 * squared)
@@ -313,7 +313,7 @@ def _chosen(problem: Problem, answer: TallAnswer, N: Host, below: _Newton) -> Ta
     if x is not None and unseen.shape[1]:
         counted = np.ones(f.n) if problem.counted is None else host(problem.counted)
         x = _shortest(x, units[:, None] * unseen, counted)
-        x = None if x is None else _settled(x, units, *newtons)  # removes rounding
+        x = None if x is None else _settled(x, units, *newtons)  # removes rounding errors
     if x is None:
         return None
     is_exact: bool | None = _has_whole_ties(units[:, None] * unseen, answer.lower, f)
@@ -332,7 +332,7 @@ def _shortest(x: Host, moves: Host, weights: Host) -> Host | None:
         factor = cho_factor(moves.T @ (weights[:, None] * moves))
     except LinAlgError:
         return None
-    for _ in range(2):  # the second removes the rounding of the first
+    for _ in range(2):  # the second removes the rounding errors of the first
         x = x - moves @ cho_solve(factor, moves.T @ (weights * x))
     return x
 
@@ -389,7 +389,7 @@ def _in_units(H: Host, units: Host) -> Host:
 
 
 def _has_whole_ties(N: Host, *levels: TallLevel) -> bool:
-    """Are there as many whole ties of all rows as N has columns?  Then the rank is no larger."""
+    """Do all rows have as many whole ties as N has columns?  Then the rank is no larger."""
     ties = whole_ties(N)
     if ties is None or any(level.constant.any() for level in levels):
         return False
@@ -494,7 +494,7 @@ class _Newton:
 
 
 def _settled(x: Host, units: Host, newton: _Newton, *others: _Newton) -> Host | None:
-    """Take steps until they are rounding; None if they do not end or a level is flat.
+    """Take steps until they are rounding errors; None if they do not end or a level is flat.
 
     It takes Newton's step if that gains at least a quarter of what the slope promises, otherwise a
     shorter one.

@@ -197,7 +197,7 @@ class WideAnswer(NamedTuple):
     equations: ScaledEquations  # of g
     gram: RowGram
     rank: int
-    rest: float  # singular values of A up to this are rounding; 0 if there are none
+    rest: float  # singular values of A up to this are rounding errors; 0 if none are
     center: Host  # of f, if that is the norm
     reduced: Reduced | None  # None if f is the norm
     metric: Metric | None = None  # if f is a norm with weights
