@@ -286,7 +286,8 @@ def test_a_wrong_slack_gets_one_sentence(slack):
 def test_what_cones_cannot_represent_is_refused_by_the_name_of_the_parameter():
     prefer = tb.Smooth(lambda x: float(x @ x), lambda x: 2.0 * x, lipschitz=2.0)
     X, y = data(11, 20, 3)
-    with pytest.raises(ValueError, match=r"^TieBreakRegressor: prefer must consist of .* Smooth"):
+    match = r"^TieBreakRegressor: with a slack, prefer must consist of .* Smooth"
+    with pytest.raises(ValueError, match=match):
         TieBreakRegressor(prefer, slack=0.1).fit(X, y)
 
 
