@@ -293,7 +293,7 @@ class EstimatorLoss:
     """What estimators ask of a loss over rows, with or without a gradient."""
 
     loss_name: ClassVar[str] = ""  # name of the loss in estimators that fit it; "" if none does
-    # the estimators' names for its parameters, and the loss's own
+    # from an estimator's parameters to the loss's own names for them
     loss_parameters: ClassVar[dict[str, str]] = {}
     task: ClassVar[str] = "regression"  # or "two classes", "more classes"
     has_counts: ClassVar[bool] = False  # must the targets not be negative?

@@ -195,13 +195,13 @@ class Sum(SmoothFunction, in_tables=False):
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
-        # The parts' own values are not known here and may cancel, so bounds are used: if the other
-        # one has a lower bound, a part is at most the sum minus that.
+        # The parts' own values are not known here and may cancel, so bounds are used: a part is at
+        # most the sum minus a lower bound on the other part.
         shares = []
         for h, other in ((self.first, self.second), (self.second, self.first)):
             most = max(abs(value) - other.lower_bound, abs(h.lower_bound))
             size = min(h.magnitude(reach, value, slope), most)
-            if math.isinf(size):  # the other one, at least, is known from its data
+            if math.isinf(size):  # the data of the other part, at least, bound it
                 size = abs(value) + other.magnitude(reach, value, slope)
             steepness = slope + h.turning(reach, slope)
             shares.append(h.rounding(reach, size, steepness, epsilon, n))

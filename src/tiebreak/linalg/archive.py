@@ -54,7 +54,7 @@ def npz_path(owner: str, name: str, path: str | Path) -> Path:
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write to a temporary name beside ``path``, then rename: it is old or new, never half."""
+    """Write to a temporary file beside ``path``, then rename it: the old file or all of the new."""
     # a fixed name: a killed run leaves at most one such file
     temporary = path.with_name(f".{path.name}.part")
     try:

@@ -239,7 +239,7 @@ def dots_async(*pairs: tuple[Array, Array]) -> Callable[[], list[float]]:
     vectors = {id(x): x for pair in pairs for x in pair}
     places = {key: i for i, key in enumerate(vectors)}
     xp = namespace(pairs[0][0])
-    # Computing all products, in float64 (which no tensor core rounds), takes fewer calls than some.
+    # All products at once take fewer calls than the wanted ones; tensor cores do not round float64.
     rows = xp.astype(xp.stack(list(vectors.values())), xp.float64, copy=False)
     wanted = [places[id(x)] * len(places) + places[id(y)] for x, y in pairs]
     return PendingNumbers(
@@ -370,13 +370,13 @@ def mix(p: T, q: T, weight: float) -> T:
         parts = [mix(a, b, weight) for a, b in zip(p, q, strict=True)]  # type: ignore[call-overload]
         return type(p)(*parts) if hasattr(p, "_fields") else type(p)(parts)
     for image in (p, q):
-        if hasattr(image, "mixed"):  # a `DeferredImage`, which knows how
+        if hasattr(image, "mixed"):  # a `DeferredImage`, which mixes itself
             return image.mixed(p, q, weight)  # type: ignore[no-any-return]
     return _interpolated(p, q, weight)  # type: ignore[no-any-return]
 
 
 def _interpolated(p: Array, q: Array, weight: float) -> Array:
-    """p + weight (q - p) in one call, because calls are what short vectors cost on a device."""
+    """p + weight (q - p) in one call: on a device, short vectors cost mainly calls."""
     if hasattr(p, "lerp"):  # PyTorch
         return p.lerp(q, weight)
     if array_api_compat.is_cupy_array(p):

@@ -102,7 +102,7 @@ class Misfit(NamedTuple):
     constant: float
 
     def at(self, sizes: Host) -> float:
-        """The bound for entries of these sizes: those of x, or of z, which begins with x."""
+        """The bound for entries of these sizes: those of x, or those of z, which begins with x."""
         x = sizes[: len(self.linear)]
         return 0.5 * float(x @ (self.square @ x)) + float(self.linear @ x) + self.constant
 
@@ -153,7 +153,7 @@ class ConicForm:
         self.n = self.size = len(lower)
         self._constraints: dict[Kind, list[Affine]] = {kind: [] for kind in get_args(Kind)}
         self._names: dict[Kind, list[tuple[str, Any]]] = {kind: [] for kind in get_args(Kind)}
-        self.owner = ""  # words for the constraints to come, with {} for the number of a row
+        self.owner = ""  # what to call the next constraints, with {} for the number of a row
 
     @cached_property
     def x(self) -> Affine:
@@ -292,7 +292,7 @@ def scaled_rows(rows: Any, factors: Host) -> Any:
     """Every row times its factor."""
     if isinstance(rows, np.ndarray):
         return factors[:, None] * rows
-    # With its own index arrays: SciPy sorts them in place, together with one matrix's data.
+    # A full copy: SciPy sorts index arrays in place, together with the data of only one matrix.
     found = rows.tocsr(copy=True)
     found.data = found.data * np.repeat(factors, np.diff(found.indptr))
     return found

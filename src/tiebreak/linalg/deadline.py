@@ -22,8 +22,8 @@ from typing import TypeVar
 SPEED = 5e8  # units of `svd_work` per second: a current core does twice as much
 T = TypeVar("T")
 
-GRACE = 1.0  # seconds for what is done after the end: the last row, the certificate
-IN_CACHE = 0.25  # time of a unit of `svd_work`, whose blocks are cached, per entry read once
+GRACE = 1.0  # seconds for what remains after the end: the last row, the certificate
+IN_CACHE = 0.25  # cost of a unit of `svd_work`, in cached blocks, relative to one entry read
 
 
 class Over(Exception):

@@ -59,7 +59,7 @@ class HostRows:
         product, size = self.entries @ d, abs(self.entries) @ np.abs(d)
         if self._is_whole and not np.any(d != np.floor(d)) and np.max(size, initial=0.0) < 2.0**53:
             return RowProducts(self, product, np.zeros(len(product)))
-        # 0 if there is nothing to add up.
+        # The bound is 0 if there is nothing to add up.
         return RowProducts(self, product, (self.shape[1] + 4) * EPS * size)
 
     def only(self, which: Host, sign: float = 1.0) -> HostRows:
@@ -103,7 +103,7 @@ class RowProducts(NamedTuple):
 
     @property
     def is_near(self) -> Host:
-        """Which products may be 0 or not?"""
+        """Which products may or may not be 0?"""
         return np.asarray((self.error > 0.0) & (np.abs(self.product) <= self.error))
 
     def signs(self, reach: float) -> Host | None:

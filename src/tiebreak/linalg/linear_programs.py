@@ -34,7 +34,7 @@ def last_attempt(cost: Host, presolve: bool = True, **program: Any) -> Any:
     from scipy.optimize import linprog
 
     found = None
-    # Without presolve, HiGHS knows what fails; and a tolerance may be too strict for it.
+    # Without presolve, HiGHS can say what fails; and a tolerance may be too strict for it.
     strictest = 1e-10  # the strictest tolerance that HiGHS accepts
     attempts = ((True, strictest), (False, strictest), (False, TOL.solver))
     for with_presolve, tolerance in attempts:

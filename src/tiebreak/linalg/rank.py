@@ -157,7 +157,7 @@ def graded_basis(N: Host, R: Host, rows: Host) -> Host:
     # each in its own unit (as in one-sided Jacobi methods: Demmel and Veselic 1992).
     M = R @ N
     lengths = _lengths(M)
-    # the others are only rounding errors
+    # shorter columns are only rounding errors
     seen = lengths > max(M.shape) * EPS * np.max(lengths, initial=0.0)
     seen[len(M) :] = False
     triangle = np.linalg.qr(M[:, seen] / lengths[seen], mode="r")
@@ -169,8 +169,8 @@ def graded_basis(N: Host, R: Host, rows: Host) -> Host:
     if rank and N.size and rows.size * N.shape[1] <= CAREFUL:
         cleaned = N - decide_rank(rows).moved(Sliced(rows).times(N), rank)
         N = np.where(_lengths(R @ cleaned) <= _lengths(R @ N), cleaned, N)
-    # Orthonormalised again from the last to the first: a bit of a short column does not harm a long
-    # one.
+    # Orthonormalised again from the last to the first: a little of a short column does no harm to a
+    # long one.
     last_first = N[:, ::-1]
     root = np.linalg.cholesky(last_first.T @ last_first)
     return np.asarray(solve_triangular(root, last_first.T, lower=True).T[:, ::-1])
@@ -197,7 +197,7 @@ def directions(
     """The `Directions` within the columns of N, the null space of so many other rows.
 
     A product of a row and a column counts as rounding relative to its own terms, in comparable
-    units: if all products are rounding, nothing is seen. Doubtful directions count if asked.
+    units: if all products are rounding errors, nothing is seen. Doubtful directions count if asked.
     """
     k, terms = N.shape[1], np.abs(rows) @ np.abs(N)
     row_units, units = equilibrate(terms)

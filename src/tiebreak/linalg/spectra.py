@@ -177,7 +177,7 @@ def _last_place(x: Host) -> float:
 
 
 def rounding_level(shape: tuple[int, int], largest: float, epsilon: float) -> float:
-    """Singular values up to this are rounding, if the largest is ``largest``.
+    """Singular values up to this are rounding errors, if the largest is ``largest``.
 
     It is max(m, n) units of double precision, in which they are computed, plus the effect of
     rounding each entry to ``epsilon`` relative: at most epsilon |A|_F, with |A|_F² <= min(m, n)
@@ -187,7 +187,7 @@ def rounding_level(shape: tuple[int, int], largest: float, epsilon: float) -> fl
 
 
 def clear_rank(sigma: Host, shape: tuple[int, int], epsilon: float) -> tuple[int, int]:
-    """How many singular values are certainly more than rounding, and how many may be."""
+    """How many singular values are certainly more than rounding errors, and how many may be."""
     noise = rounding_level(shape, float(np.max(sigma, initial=0.0)), epsilon)
     clear = int(np.count_nonzero(sigma > TOL.clear_units * noise))
     return clear, int(np.count_nonzero(sigma > noise))

@@ -54,7 +54,7 @@ class Tolerances:
         assumed: An estimate assumes that no solution is longer than this many times the answer.
         settled: A gap or a residual has settled if one round reduces it by less than this share.
         refinements: Rounds of iterative refinement; each gains the digits of one solution, and
-            four gain all of them. If that many do not halve an error, it is rounding.
+            four gain all of them. If that many do not halve an error, it is rounding error.
         newton_steps: Steps of Newton's method before we give up. Ten are usual; a margin that grows
             without bound gains one in each.
         sweeps: Rounds of a fixed-point iteration that gains a factor of two or more in each.
@@ -96,7 +96,7 @@ class Tolerances:
 
     @property
     def clear(self) -> float:
-        """The relative size that is certainly more than rounding."""
+        """The relative size that is certainly more than rounding error."""
         return self.clear_units * math.ulp(1.0)
 
 

@@ -56,7 +56,7 @@ class Standing(NamedTuple):
 class Proved(NamedTuple):
     """What is proved at some step, for a method that adapts to it."""
 
-    standing: Standing  # the standing of its point
+    standing: Standing  # the standing of the method's point
     lower_bound: float  # g* is at least this
     least_value: float  # g* is at most this
     asked: tuple[float, float]  # the tolerances on both gaps, 0 if there is no stopping
@@ -156,7 +156,7 @@ class Certifier:
 
     def __init__(self, accumulator: BoundAccumulator) -> None:
         self._accumulator, self._problem = accumulator, accumulator.problem
-        # a point, what its errors depend on, and the errors
+        # the last point, what its errors depend on, and these errors
         self._errors: tuple[Any, ...] = (None,)
 
     def standing(
@@ -263,7 +263,7 @@ class Certifier:
         <= f(x) + |grad f1(x)| d + L_f/2 d² + (the rise of f2 over d); with the user's error bound,
         f* <= f(x) + M d (Proposition 1). Otherwise nothing is known, and no first-order method
         could know. Growth is measured on Z: a point outside it (by ``distance``) gets no ceiling,
-        except for rounding. Deep inside Z, growth on R^n suffices.
+        except for rounding errors. Deep inside Z, growth on R^n suffices.
         """
         f, bound, x = self._problem.upper, self._problem.error_bound, upper.at
         known, n = self._accumulator, int(x.shape[0])

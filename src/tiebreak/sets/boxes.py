@@ -239,7 +239,7 @@ class Box(Set):
         moving = abs(c) > negligible(c)
         target = xp.where(c > 0, lower, upper)
         rests = moving & xp.isfinite(target)
-        start = xp.where(c > 0, upper, lower)  # where an entry leaves its bound if it has no target
+        start = xp.where(c > 0, upper, lower)  # the bound that an entry without a target leaves
         stop = xp.where(rests, target, xp.where(xp.isfinite(start), start, x))
         breaks = (x - stop) / xp.where(moving, c, xp.ones_like(c))
         mu = max(0.0, float(xp.max(xp.where(moving, breaks, zeros))))

@@ -322,7 +322,7 @@ class Halfspace(Set):
 
 
 def _length_across(c: Array, unit: Array) -> float:
-    """The length of the part of c that is orthogonal to ``unit``; 0 if it is only rounding."""
+    """The length of the part of c that is orthogonal to ``unit``; 0 if only rounding error."""
     part = moved(c, dot(unit, c), unit)
     length = norm(moved(part, dot(unit, part), unit))
     return length if length > 8.0 * arrays.epsilon(c) * norm(c) else 0.0

@@ -242,7 +242,7 @@ def _onto_simplex(
         if active == 0 and tau > -total:  # the guess was too large
             tau = -total
             continue
-        if active == 0:  # entries that are not finite, which the caller will notice
+        if active == 0:  # some entries are not finite: the caller will notice
             break
         excess = float(xp.sum(above)) - total
         # If the active entries have not changed, this tau is theirs. A step past the root is a

@@ -101,7 +101,7 @@ class Composite(Function, in_tables=False):
     def __rmul__(self, weight: object) -> Composite:
         if not is_weight(weight):
             return NotImplemented
-        # first, because it rejects a negative weight under its own name
+        # the penalty first: its message about a negative weight names the penalty
         penalty = weight * self.penalty
         return Composite(weight * self.smooth, penalty)
 

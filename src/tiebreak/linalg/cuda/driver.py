@@ -85,7 +85,7 @@ def nvrtc() -> Any:
 
 
 def compiled(source: bytes, name: str, options: list[str]) -> bytes:
-    """The machine code of a CUDA program; RuntimeError with the compiler's words if there is none.
+    """The machine code of a CUDA program; RuntimeError with the compiler's message if it fails.
 
     ``name`` is what the compiler calls the program in error messages.
     """

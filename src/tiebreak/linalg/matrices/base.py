@@ -15,8 +15,8 @@ from tiebreak.linalg.arrays import Array, Host, rounding_unit
 BLOCK = 2**19  # bytes of rows that are processed at a time: a part of a core's cache
 THREADED_BLOCK = 2**25  # bytes at a time if threads share a product, which pays only for large ones
 
-# Some rows (a slice, or their indices) and their products with the vectors x -> their weights in
-# the sums A' w. Both are matrices, with a row for each x or w.
+# Maps some rows (a slice or indices) and their products with the vectors x to their weights in the
+# sums A' w. Products and weights are matrices, with a row for each x or w.
 Weigh = Callable[[Any, Array], Array]
 RowBlock = tuple[slice, Array]  # some rows of A: which ones, and their entries
 
@@ -24,8 +24,8 @@ RowBlock = tuple[slice, Array]  # some rows of A: which ones, and their entries
 class RowSlice(NamedTuple):
     """Neighbouring rows of A, to be multiplied from both sides."""
 
-    rows: Any  # a slice, or their indices in an image
-    entries: Any  # entries @ x are their products
+    rows: Any  # a slice, or the rows' indices in an image
+    entries: Any  # entries @ x are the rows' products
     transposed: Any
 
 
@@ -78,12 +78,12 @@ class Matrix:
 
     is_sparse = False
     has_slices: bool = False  # may ``slices`` be called?
-    are_slices_here: bool = True  # are their entries available, and not only their products?
+    are_slices_here: bool = True  # are the slices' entries available, not only their products?
     # A slice of rows costs a dozen calls, 10 microseconds in NumPy: as much as its products with
     # this many entries in a cache. On a device, a dozen launches cost as much as far more entries.
     entries_per_call: int = 2**12
     takes_any_library = False  # do products work in the vectors' library, whichever that is?
-    known_by = "rows not in memory"  # the words of a refusal if the entries are not available
+    known_by = "rows not in memory"  # what a refusal says if the entries are not available
     # do products wait for an evaluation, which does everything in one data pass?
     shares_passes = False
     is_pass_expensive = False  # is a data pass so expensive that constants get only a few?
