@@ -121,9 +121,9 @@ def _distance_moved(problem: Problem, g_0: Minorant) -> float:
 def typical_curvature(problem: Problem, h: Function, h_0: Minorant, g_0: Minorant) -> float:
     """Return how much the slope of h changes per length, over a typical length, with its penalty.
 
-    That is L_h, or its slope over a typical length if h1 is linear, plus the slope of h2 over the
-    distance that the lower level moves: a penalty pulls to the origin, so the size of the domain
-    says little.
+    That is L_h, or the slope of h divided by a typical length if h1 is linear, plus the slope of h2
+    divided by the distance that the lower level moves: a penalty pulls to the origin, so the size
+    of the domain says little.
     """
     length = typical_length(problem, g_0)
     smooth = h.lipschitz or arrays.norm(h_0.slope) / length

@@ -107,7 +107,7 @@ class LevelRun(NamedTuple):
     g_w: Minorant  # g1 at w_k
     g_u: float  # g(u_k)
     gradient_step: Array  # v_k - b_k grad g1(w_k), computed ahead
-    gradient_step_square: float  # its product with itself
+    gradient_step_square: float  # the squared length of that
 
     @classmethod
     def begin(cls, x: Point, g_x: Minorant, value: float, L_g: float) -> LevelRun:

@@ -186,7 +186,7 @@ class Portfolio(Method):
                     inner = self._first_state(problem, state)
                 else:
                     inner = candidate.method.step(problem, runner.inner)
-        except deadline.OverBudget:  # it will get another turn, from a better point
+        except deadline.OverBudget:  # the method will get another turn, from a better point
             return self._next(state.with_runner(state.at, spent=runner.spent + allowed))
         except (np.linalg.LinAlgError, ImportError, MemoryError, deadline.TooLong) as error:
             if not has_others:
@@ -243,7 +243,7 @@ class Portfolio(Method):
         """Is a refinement to full accuracy still running, other than for the present point?"""
         candidate, runner = self.candidates[state.at], state.runners[state.at]
         if candidate.is_direct and (runner.inner is None or self._report(state).decides):
-            return True  # its single step decides, and proves more
+            return True  # the single step of a direct method decides, and proves more
         is_there = candidate.refines and not self._report(state).is_settling
         is_ahead = state.phase == REFINING or self._will_refine(state)
         return is_ahead and not (is_there and state.best == state.at)
@@ -316,7 +316,7 @@ class Portfolio(Method):
         if runner.inner is None or at == state.answer:
             return state
         own = proved._replace(standing=_standing_of(runner.inner, state, proved.standing))
-        if self._will_refine(state):  # it secures f(x) from below
+        if self._will_refine(state):  # the refinement secures f(x) from below
             if own.standing.is_within(own.asked) and method.report(runner.inner).is_good:
                 state = state._replace(best=at, proved=at, phase=REFINING)
                 return self._next(state._replace(since=state.work))

@@ -14,7 +14,7 @@ from tiebreak.linalg import Array, arrays, in_files
 from tiebreak.sets.faces import ActiveFace
 
 KEPT_MATRIX = 1000  # keep a matrix up to this many variables: 8 MB in float64
-LEAST_CURVATURE = 1e-14  # an <s, y> below this share of |s| |y| is rounding
+LEAST_CURVATURE = 1e-14  # an <s, y> below this share of |s| |y| is rounding error
 PAIRS = 12  # number of pairs kept without a matrix
 
 

@@ -79,10 +79,10 @@ def escape(stage: Stage, at: PrimalDualPoint, own: int | None) -> Host | None:
 def slow_fall(stage: Stage, at: PrimalDualPoint) -> Host | None:
     """Return a direction of the set along which the level decreases, however slowly, or None.
 
-    To a solver, a slope that is small relative to other terms is rounding, so we look for each such
-    slope in its own unit. Two kinds may be hidden, on directions d with F d = 0: the part
-    r = F'(F w - t) + q + rows' y that no term and no multiplier balances, with <q, d> = <r, d>
-    unless y holds d; and small entries of q, which decide if the large ones do not rise.
+    To a solver, a slope that is small relative to other terms looks like a rounding error, so we
+    look for each such slope in its own unit. Two kinds may be hidden, on directions d with F d = 0:
+    the part r = F'(F w - t) + q + rows' y that no term and no multiplier balances, with <q, d> =
+    <r, d> unless y holds d; and small entries of q, which decide if the large ones do not rise.
     """
     q, pull = stage.objective.linear, stage.rows.T @ dual_point(stage.blocks, at.y)
     sizes = stage.slope_terms(at.w) + stage.row_sizes.T @ np.abs(at.y)
@@ -98,7 +98,7 @@ def _descent(stage: Stage, slope: Host, other: Host, sizes: Host) -> Host | None
     """Return a direction with F w = 0 and <slope, w> < 0 along which ``other`` does not rise.
 
     It is the steepest for a solver: the projection of -slope onto the cone of these directions.
-    ``sizes`` are those of the terms of the slope: what may be their rounding does not count.
+    ``sizes`` are those of the terms of the slope: what may be rounding error does not count.
     """
     import scipy.sparse as sp
 

@@ -383,7 +383,7 @@ class _Chain:
         bound = lower_bound(objective, self.constraints, y, z, held_so_far, most)
         is_bound_proved = self.is_proved and is_known
         rounding = value_error(objective, z)
-        gap = max(best - bound, 0.0) + rounding + self._above(found)  # this decides is_proved
+        gap = max(best - bound, 0.0) + rounding + self._above(found)  # the gap decides is_proved
         word, why = word_of(self.is_proved and is_known, is_known, self.is_whole)
         slack = self._slack(number, best, z, before)
         self._price(number, at)

@@ -84,8 +84,8 @@ class Pairs(NamedTuple):
     ) -> Pairs:
         """Return the pairs of a point from its slacks; ``size`` is that of the objective's slope.
 
-        If all inequalities bind, slacks are rounding and the largest is not a unit: then we use
-        ``least``, a length of the point.
+        If all inequalities bind, slacks are rounding errors and the largest is not a unit: then we
+        use ``least``, a length of the point.
         """
         lengths = np.where(lengths > 0.0, lengths, 1.0)
         slope = max(float(np.max(np.abs(y) * lengths, initial=0.0)), size) or 1.0
@@ -111,7 +111,7 @@ class Pairs(NamedTuple):
         )
 
     def active(self, blocks: Blocks, factor: float, least: float = 0.0) -> Active:
-        """Return those whose slope exceeds ``factor`` times the distance, and ``least``.
+        """Return those whose slope exceeds both ``factor`` times the distance and ``least``.
 
         The slope of an exponential cone is usually a loss's weight, which is given rather than
         computed, so a small one counts if it is not a rounding error.

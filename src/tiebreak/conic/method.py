@@ -113,7 +113,7 @@ class Conic(Method):
         if n is not None and HeldProblem.of(problem, n) is not None:
             return None
         if n is None and described(domain).is_conic:
-            domain = Space()  # its size is compared with x0, which is unknown here
+            domain = Space()  # a set's size is compared with x0, which is unknown here
         return refusal_of(lambda: _compiled(problem, domain, n or 1))
 
     def describe(self, problem: Problem) -> str:

@@ -85,9 +85,9 @@ def polished(stage: Stage, start: PrimalDualPoint) -> Polished:
 def _held_wrongly(stage: Stage, at: PrimalDualPoint) -> float:
     """Return the largest share of a variable's slope that a non-binding inequality carries.
 
-    Either it has room left, or its multiplier has the wrong sign. What losses of small weight
-    decide is rounding relative to the others, so each variable in a loss is compared with its own
-    slopes, and all others with the largest.
+    Either it has room left, or its multiplier has the wrong sign. What losses with small weights
+    decide is like rounding relative to the others, so each variable in a loss is compared with its
+    own slopes, and all others with the largest.
     """
     blocks, (w, y), size = stage.blocks, at, stage.row_sizes
     losses = np.zeros_like(y)
@@ -104,7 +104,7 @@ def _held_wrongly(stage: Stage, at: PrimalDualPoint) -> float:
     rows = blocks.nonnegative[has_room[:count]]
     wrong[rows], wrong[blocks.exponential] = y[rows], 0.0
     for cone, is_free in zip(blocks.second_order, has_room[count:], strict=False):
-        share[cone] = np.max(share[cone])  # its first row may have no variables
+        share[cone] = np.max(share[cone])  # the first row of a cone may have no variables
         wrong[cone] = y[cone] if is_free else wrong[cone]
     return float(np.max(np.abs(wrong) * share, initial=0.0))
 

@@ -43,14 +43,14 @@ def compile_levels(
         restriction = split(h)[1].terms.domain
         if described(restriction).is_space:
             continue
-        if i > 0:  # it would restrict the earlier levels too
+        if i > 0:  # a set in a later level would restrict the earlier ones too
             got = f"the indicator of {type(restriction).__name__}"
             raise Refusal(owner, f"level {i + 1}", "must not contain a set", got)
         sets += described(restriction).parts
     for part in sets:
         if not part.is_conic:
             needed = "must be a set that cones can represent, such as Ball, Box or Polyhedron"
-            nameless = type(part) is Set  # it stands for a set without a description
+            nameless = type(part) is Set  # a plain Set stands for one without a description
             raise Refusal(owner, "domain", needed, type(domain if nameless else part).__name__)
         part.check(n)
     lower, upper, reach = bounds_on(sets, n)

@@ -119,8 +119,8 @@ def _columns(entries: _Entries, group: Host, n: int, squares: range) -> Host:
 
     They are means of logarithms over rows and columns in turn, or 1 if that makes little
     difference. Rows of one cone share a unit. A row with one entry does not count: it is a bound in
-    any unit. Nor do entries of ``squares`` that are rounding relative to others in their row and
-    column: matrix roots have many.
+    any unit. Nor do entries of ``squares`` that are rounding errors relative to others in their
+    row and column: matrix roots have many.
     """
     groups = int(group[-1]) + 1 if len(group) else 0
     in_row = _largest(entries.row, entries.size, group)[entries.row]

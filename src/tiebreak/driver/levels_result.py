@@ -278,7 +278,7 @@ class LevelsResult(Outcome, Shown):
 
     def _senses(self, reports: list[LevelReport]) -> list[str]:
         """Say whether the bounds hold for the problem itself or for one with slacks."""
-        if self.result is not None:  # its message says so
+        if self.result is not None:  # the result's message says so
             return []
         cuts = [r.name for r in reports[:-1] if r.held == "cut"]
         said = []

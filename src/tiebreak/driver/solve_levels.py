@@ -52,7 +52,7 @@ def of_problem(levels: Levels, result: Result) -> LevelsResult:
             "proved" if is_known else "estimated",
         ),
     }  # fmt: skip
-    if isinstance(result.findings, ConicFindings):  # they hold more than the certificate uses
+    if isinstance(result.findings, ConicFindings):  # these hold more than the certificate uses
         values = proof.lower_value, proof.upper_value
         triples = zip(levels.names, result.findings.levels, values, strict=False)
         reports |= {name: _level(name, level, value, 1) for name, level, value in triples}

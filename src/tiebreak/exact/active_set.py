@@ -333,7 +333,7 @@ def can_be_strict(B: Host) -> Host | None:
     m, k = B.shape
     v = face_of(B).onto(np.full(m, -1.0))
     if np.all(B @ v <= -0.5) and np.max(np.abs(v), initial=0.0) < 1.0 / TOL.independent:
-        return np.ones(m, dtype=bool)  # as for independent rows
+        return np.ones(m, dtype=bool)  # all can be strict, as with independent rows
     known = np.zeros(m, dtype=bool)
     while not known.all():
         cost = np.append(np.zeros(k), known - 1.0)

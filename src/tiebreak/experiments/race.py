@@ -162,7 +162,7 @@ def race(
                         row = _record(run, problem, answer, experiment, instance, entrant)
                         rows += _graded(run, problem, row, answer) if grades else [row]
                     due = run.iteration + max(1, run.iteration // every)
-                going = going and run.step()  # if not finite, its last row was not long ago
+                going = going and run.step()  # if a step is not finite, the last row is recent
     return rows
 
 

@@ -38,7 +38,7 @@ class State(NamedTuple):
     g_x: Minorant
     unit: float  # c L_g/L_f
     total: float  # the sum of the weights of x_1 ... x_{t-1} in z_t
-    average: Point  # their average with these weights
+    average: Point  # the average of these points with these weights
     answer: Point  # z_t
     upper_value: float  # f and g at z_t
     lower_value: float

@@ -141,7 +141,7 @@ def prove_at(problem: Problem, x: Array) -> Intervals | None:
         return None
     count = sum(len(part.rows) for part in g_parts.parts)
     count += described(problem.domain).lifted_rows(n)[1].A.shape[0]
-    if n * n * count > 4 * SECOND:  # it would take seconds
+    if n * n * count > 4 * SECOND:  # the factorisation would take seconds
         return None
     rows = exact_rows(problem.domain, n)
     N = null_basis(np.vstack([g_parts.rows(), rows.equal]))

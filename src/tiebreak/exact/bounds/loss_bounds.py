@@ -331,7 +331,7 @@ class L1Dual(NamedTuple):
         """Bound f* >= t gain if t |s_j| <= weights_j, t >= 0 and <s, x* - center> >= gain.
 
         ``error`` bounds the error of s, as one number or entry by entry. If a weight is 0, the
-        entry of s is rounding; we subtract it times the variable's reach from the gain.
+        entry of s is a rounding error; we subtract it times the variable's reach from the gain.
         """
         if isinstance(self.weights, float):
             steepest = float(np.max(np.abs(s) + error, initial=0.0))

@@ -137,7 +137,7 @@ class AroundPoint:
         ratios = (part.slope_ratio(at, point.off) for part in g.parts)
         self.slope_ratio = math.hypot(*ratios) * SAFE
         self.c = g.c
-        if len(self.outliers) and self.c.any():  # their slopes do not come from curvature
+        if len(self.outliers) and self.c.any():  # slopes of outliers do not come from curvature
             self.slope_ratio = math.inf
         self.margin_rows = max((longest_row(part.rows) for part in g.losses), default=0.0)
         self.margins = max((float(np.max(np.abs(p.rows @ at))) for p in g.losses), default=0.0)
@@ -285,7 +285,7 @@ class AroundPoint:
         if len(tilts) == 1 and c.any():
             tilt = size / norm(c)
             blocks.append(tilt * c[None])
-            raws.append((tilts[0].weights @ tilts[0].rows)[None, free])  # its weight was rounded
+            raws.append((tilts[0].weights @ tilts[0].rows)[None, free])  # in c, weights are rounded
         dense = dense[np.any(dense != 0.0, axis=1)]
         B, raw = np.vstack([*blocks, size * dense]), np.vstack([*raws, dense])
         if not B.size:

@@ -106,7 +106,7 @@ def on_orthant(
     z = approximate_minimiser(h, w, np.zeros(n) if x0 is None else host(x0))
     if z is None:
         return NOT_SETTLED
-    slope = h.slope(z)  # it is cached
+    slope = h.slope(z)  # the slope is cached
     s, error = np.abs(slope.vector), slope.error + TINY
     zero = np.zeros(n) if smooth.prototype is None else arrays.like(np.zeros(n), smooth.prototype)
     origin = evaluate_with_errors(smooth, zero)
@@ -211,7 +211,7 @@ def approximate_minimiser(h: Parts, w: Host, start: Host | None = None) -> Host 
             z = lift @ u
         slope = h.slope(z).vector
         over = np.abs(slope) / bound - 1.0
-        over[which[signs * slope[which] < 0.0]] = 0.0  # they are in the set; the rest is rounding
+        over[which[signs * slope[which] < 0.0]] = 0.0  # these are in the set, up to rounding
         new = np.flatnonzero((over > TOL.met) & (over >= 0.5 * np.max(over)))
         if not len(new):
             return z

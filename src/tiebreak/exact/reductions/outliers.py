@@ -119,7 +119,7 @@ def shared_rows(
     seen = np.append(found.seen, np.zeros(len(rows) - len(found.seen), dtype=bool))
     held = np.vstack([Z.equal, pressing])
     some = np.vstack([rows[seen], held])
-    if eigenvalues(some.T @ some)[0] > TOL.half * norm(some) ** 2:  # these tell everything
+    if eigenvalues(some.T @ some)[0] > TOL.half * norm(some) ** 2:  # these rows determine x
         return SharedRows(rows, Z)
     every, mine = (decide_rank(R, epsilon) for R in (np.vstack([rows, held]), some))
     if mine.low == every.low == every.high:
