@@ -91,7 +91,7 @@ class _KeptDirections:
         return Ranges(low, high, np.where(least == 0.0, 0.0, -np.inf), most)
 
     def multipliers(self, number: int) -> Host | None:
-        """The rows' multipliers for a level, which is held afterwards; None if not balanced."""
+        """Return the rows' multipliers for a level, then hold it; None if it is not balanced."""
         slope, ranges = self.slopes[number], self._ranges()
         largest = float(np.max(np.abs(slope), initial=0.0))
         vertex = self.programs.minimise(slope, ranges)

@@ -70,11 +70,11 @@ class AffineSet:
         return len(self.base) if self.basis is None else int(self.basis.shape[1])
 
     def direction(self, w: Host) -> Host:
-        """The change of z that a w stands for."""
+        """Return the change of z that a w stands for."""
         return w if self.basis is None else np.asarray(self.basis @ w)
 
     def point(self, w: Host) -> Host:
-        """The z of a w."""
+        """Return the z of a w."""
         return self.base + self.direction(w)
 
     @property

@@ -127,7 +127,7 @@ def _with_remedies(sentence: str, *remedies: str) -> str:
 
 
 def _relaxed(run: Run, missing: float) -> str:
-    """A looser rtol if the proof is this many times too wide; "" if it would mean little."""
+    """Name a looser rtol if the proof is this many times too wide; "" if it would mean little."""
     needed = missing * max(run.relative)
     return f"relax rtol (x is proved to meet {1.05 * needed:.2g})" if 0.0 < needed < 0.1 else ""
 

@@ -114,7 +114,7 @@ def with_glossary(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def plain() -> str:
-    """The glossary for a terminal."""
+    """Return the glossary for a terminal."""
     lines = []
     for title, terms in GLOSSARY.items():
         lines += [f"{title}:"]
@@ -127,7 +127,7 @@ def plain() -> str:
 
 
 def tables() -> str:
-    """The glossary as tables for the documentation."""
+    """Return the glossary as tables for the documentation."""
     lines: list[str] = []
     for title, terms in GLOSSARY.items():
         lines += [f"## {title}", "", "| word | meaning |", "|---|---|"]

@@ -226,7 +226,7 @@ class LevelsResult(Outcome, Shown):
         return "\n".join([str(self), *self._named_lines(), *_wrapped("  method ", self.method)])
 
     def _named_lines(self) -> list[str]:
-        """The largest entries of x, and of the duals of each level, by name."""
+        """Return the largest entries of x, and of the duals of each level, by name."""
         lines = _wrapped("  x      ", _largest(self.named)) if self.named else []
         for name, duals in self.duals.items() if self.rows else ():
             said = "unknown" if duals is None else _largest(duals)
@@ -338,7 +338,7 @@ def _and(names: list[str]) -> str:
 
 
 def _largest(numbers: Mapping[Any, float]) -> str:
-    """The largest numbers by name, as far as a few lines hold them."""
+    """Return the largest numbers by name, as many as fit on a few lines."""
     ordered = sorted(numbers.items(), key=lambda item: -abs(item[1]))
     shown = [f"{name} = {value:.6g}" for name, value in ordered[:12] if value]  # some lines
     others = sum(1 for value in numbers.values() if value) - len(shown)

@@ -355,7 +355,7 @@ def _level_dict(
 
 
 def _value(value: float, error: float, asked: float) -> str:
-    """A value for the report: 0 if its error, far below the tolerance, exceeds the value itself."""
+    """Format a value: 0 if its error, far below the tolerance, is larger than the value itself."""
     return "0" if abs(value) <= error <= TOL.touching * asked else f"{value:.9g}"
 
 

@@ -186,7 +186,7 @@ def _run_group(result: Result) -> Group:
 
 
 def _duals_table(result: LevelsResult) -> Table:
-    """How fast the levels change with the right-hand sides, of the rows that matter most."""
+    """Return how fast levels change with the right-hand sides of the rows that matter most."""
     known = {name: duals for name, duals in result.duals.items() if duals is not None}
     sizes = {row: max(abs(duals[row]) for duals in known.values()) for row in result.rows if known}
     rows = sorted((row for row in sizes if sizes[row]), key=lambda row: -sizes[row])

@@ -51,7 +51,7 @@ def _multipliers(result: LevelsResult, levels: Levels) -> Host | None:
 
 
 def _is_cut(report: LevelReport) -> bool | None:
-    """None without slack; otherwise, was all of it used?"""
+    """Was all of the slack used?  None without slack."""
     if not report.slack:
         return None
     lost = report.sign * (report.value - sum(report.best) / 2.0)

@@ -303,7 +303,7 @@ class Run:
             self.start_values = former.start_values
 
     def _rounding_at_start(self, h: Counted, value: float) -> float:
-        """A bound on the rounding error of the value of h at x0."""
+        """Bound the rounding error of the value of h at x0."""
         return value_error(h, self._x0, h.extent(self._x0), value, abs(value), 0.0) + TINY
 
     @property

@@ -40,7 +40,7 @@ class BallSlice:
         self._factors: tuple[Host, Host, Host] | None = None  # R and its factors
 
     def step(self, R: Host, slope: Slope, x: Host, rows: int = 0) -> Host:
-        """The d that minimises ½|R d|² + <slope, d> over the slice seen from x.
+        """Return the d that minimises ½|R d|² + <slope, d> over the slice as seen from x.
 
         This takes one singular value decomposition and one scalar root. In the coordinates of R's
         singular vectors, z(mu) = -(a + mu w)/(s² + mu), where w is x - center and a is the slope;

@@ -107,7 +107,7 @@ class DBGD(Method):
         return state._replace(ghat=max(state.ghat, proved.lower_bound))
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """The start."""
+        """Begin at the start."""
         f, g = problem.upper, problem.lower
         (x,) = problem.forward(problem.domain.project(x0))
         (f_x,), (g_x,) = f.evaluate([x.f])[0], g.evaluate([x.g])[0]
