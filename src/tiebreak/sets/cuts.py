@@ -201,7 +201,7 @@ class _LinearGap:
         if last.gap <= 0.0:
             return last
         if slope == 0.0:
-            # No point of Z meets the cut: return the limit point, with a mu that surely reaches it.
+            # No point of Z meets the cut: return the limit point, with a mu large enough for it.
             self.met = False
             return last._replace(mu=max(start * (1.0 + 4.0 * self.epsilon), mu))
         if last.newton > largest:
