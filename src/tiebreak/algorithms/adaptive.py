@@ -209,7 +209,7 @@ def _has_settled(state: State, excess: float) -> bool:
     """Is h(x) - min h small relative to the excess of g, as far as one can tell without proof?
 
     This uses the inequality with the distance that z has moved instead of |z_0 - x*|, and how much
-    h has decreased since half of the steps were done; each phase is at least half as long again.
+    h has decreased since a quarter to a half of the phase, which is at least a third of all steps.
     """
     main = state.main
     way = main.z.x - main.origin

@@ -35,7 +35,7 @@ class HeldAnswer(NamedTuple):
 
     x: Host
     intervals: Intervals
-    residual: float  # relative, between f and its dual, and of the slope of g
+    residual: float  # the larger relative difference: of f and its dual, or of A x and its image
     dimension: int | None  # of the minimisers of g; None if the rank of A is not proved
     solver: str  # Clarabel's own status
 
@@ -167,7 +167,7 @@ class HeldProblem(NamedTuple):
         return (answer.z[:n], -answer.y[:m], u), answer.status
 
     def _residual(self, x: Host, u: Host, image: Host) -> float:
-        """Return the relative difference of f and its dual, and of A x and its image."""
+        """Return the larger relative difference: of f and its dual, or of A x and its image."""
         D, terms = self.terms.matrix(self.n).on_host(), self.terms
         off = terms.residual(x)
         up, down = terms.slopes(D.shape[0] // terms.stacks)

@@ -249,8 +249,8 @@ def nearby(
 ) -> tuple[float, Host]:
     """Return how far all that matters is from w = 0, and the room left in each row, at least 0.
 
-    Violated rows matter, and bounds less than FARAWAY times as far; if all rows hold, bounds that
-    are near relative to the nearest. The rows of a cone are as far as the cone is.
+    Violated rows matter, and bounds less than TOL.far times as far away; if no row is violated, the
+    nearest bound is the scale. The rows of a cone are as far away as the cone is.
     """
     apart = _distances(lengths, offset)
     room = np.zeros_like(apart)

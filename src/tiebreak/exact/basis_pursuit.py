@@ -207,8 +207,8 @@ def least_norm(
     """Return the minimiser whose sum with the center has the least norm, and the dimension of all.
 
     As in any linear program, the minimisers are the points complementary to one dual solution: 0
-    where the subgradient is below the price, of its sign elsewhere, and with the same product with
-    the normal.
+    where the subgradient is below the price, with its sign elsewhere, and with the same product
+    with the normal.
     """
     x = found.x + center
     free = np.flatnonzero(np.abs(found.sign) >= (1.0 - TOL.touching) * program.prices)

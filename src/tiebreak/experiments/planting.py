@@ -40,7 +40,7 @@ class Case:
         callables: which levels (upper, lower) are given as plain callables.
         ties: the dimension of the set of lower minimisers, None if unknown.
         order: r of the error bound of g on Z (2: polyhedral, or as in `draws.py`), None: unknown.
-        is_structured: does Exact accept it (METHODS.md, section 4)?
+        is_structured: does Exact accept it?
     """
 
     name: str

@@ -71,8 +71,8 @@ class Outliers(NamedTuple):
     def are_clear(self, g: Parts, x: Host, Z: PolyhedralRows, held: Host) -> bool:
         """Are all of them certainly outliers?
 
-        All minimisers have the same slopes psi. So they are if no row touches at another
-        minimiser: a point with the same slope of g and the same products with the rows ``held``.
+        All minimisers have the same slopes psi. So they are if no row touches its kink at
+        another minimiser: a point with the same slope of g and the same products with ``held``.
         """
         # Rows that touch to half of the digits leave no room for a step, unless that loosens them
         # as well.
