@@ -85,7 +85,7 @@ class Reply(NamedTuple):
 
     @classmethod
     def unpacked(cls, packed: bytes, slopes: int, n: int) -> Reply:
-        """The reply that was packed, with so many slopes of n entries."""
+        """The reply that was packed, with this many slopes of n entries."""
         numbers = np.frombuffer(packed)
         split = len(numbers) - slopes * n
         return cls(numbers[:split].tolist(), numbers[split:].reshape(slopes, n))

@@ -177,7 +177,7 @@ class Function(FromData, is_open=True):
         """Count one more reading of all data that was not an evaluation."""
 
     def passes(self, forwards: int, slopes: int, values: int) -> int:
-        """The number of data passes that so many forward products, slopes and values cost."""
+        """The number of data passes that this many forward products, slopes and values cost."""
         return 0
 
     @property

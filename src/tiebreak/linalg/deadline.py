@@ -122,7 +122,7 @@ _METER: ContextVar[Meter | None] = ContextVar("tiebreak_meter", default=None)
 
 @contextlib.contextmanager
 def limited(seconds: float | None = None, began: float | None = None) -> Iterator[Limit]:
-    """Allow the code inside so many seconds from ``began`` (default: now); None for no limit."""
+    """Allow the code inside this many seconds from ``began`` (default: now); None for no limit."""
     began = time.perf_counter() if began is None else began
     limit = Limit(math.inf if seconds is None else began + seconds)
     token = _LIMIT.set(limit)

@@ -47,7 +47,7 @@ def _norm_bound(size: Any) -> float:
 
 
 def factorisation_work(stored: int, n: int) -> float:
-    """The approximate work for n columns with so many entries in all, for neighbours on a grid."""
+    """The approximate work for n columns and this many entries in all, for neighbours on a grid."""
     return float(32.0 * stored * np.sqrt(n))
 
 

@@ -194,7 +194,7 @@ class Directions(NamedTuple):
 def directions(
     rows: Host, N: Host, epsilon: float = EPS, doubtful: bool = False, others: int = 0
 ) -> Directions:
-    """The `Directions` within the columns of N, the null space of so many other rows.
+    """The `Directions` within the columns of N, the null space of this many other rows.
 
     A product of a row and a column counts as rounding relative to its own terms, in comparable
     units: if all products are rounding errors, nothing is seen. Doubtful directions count if asked.

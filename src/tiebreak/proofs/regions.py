@@ -54,7 +54,7 @@ class SolutionRegion:
         self.narrow(0, math.inf)
 
     def narrow(self, steps: int, radius: float) -> None:
-        """Prepare for models that are sums over so many steps; |x*| <= radius is known too."""
+        """Prepare for models that are sums over this many steps; |x*| <= radius is known too."""
         if radius < self._size:
             self._radius = max(radius, SMALLEST_RADIUS)
         # the rounding of a sum over these

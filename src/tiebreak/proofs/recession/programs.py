@@ -50,7 +50,7 @@ def recession(problem: Problem, level: int, n: int) -> Recession:
 
 
 def is_long(level: RecessionLevel) -> bool:
-    """Would a linear program with so many numbers take minutes?"""
+    """Would a linear program with this many numbers take minutes?"""
     return sum(rows.stored for rows in level.all_rows) * level.side > LONG
 
 
