@@ -24,7 +24,12 @@ def read_courses(path: Path) -> list[Course]:
     """The rows of instances.csv."""
     with path.open(newline="", encoding="utf-8") as file:
         _, *rows = csv.reader(file)
-    return [Course(r[0], int(r[1]), *map(float, r[2:7]), int(r[7]), int(r[8]), r[9]) for r in rows]
+    return [_course(row) for row in rows]
+
+
+def _course(row: list[str]) -> Course:
+    upper, lower, f, g, order = map(float, row[2:7])
+    return Course(row[0], int(row[1]), upper, lower, f, g, order, int(row[7]), int(row[8]), row[9])
 
 
 def leaders(race: Standings) -> list[dict[str, object]]:
