@@ -57,6 +57,7 @@ class Proof(NamedTuple):
     least: float
     made: tuple[float, Array]  # t and c of the last cut
     gap: float  # f(x) - f* is about this at most, as the best cut says
+    slight: float  # the share of the size of f that this gap may have at an answer
 
 
 @in_files("bregman")

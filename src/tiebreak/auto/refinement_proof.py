@@ -52,6 +52,8 @@ def begin(problem: Problem, state: State) -> State:
     the middle t is tried, to see whether x is an answer.
     """
     is_hopeless = problem.is_open_below and not problem.upper.strong_convexity > 0.0
+    # Values known to one unit of rounding determine a minimiser to its square root, and no better.
+    slight = max(1e-4, 4.0 * math.sqrt(arrays.epsilon(state.x)))
     if arrays.is_single(state.x) and problem.in_float64 is not None:
         problem = problem.in_float64
         state = _in_float64(problem, state)
@@ -79,8 +81,9 @@ def begin(problem: Problem, state: State) -> State:
     )
     first = Proof(
         t=t, c=c, curvature=curvature, rounding=rounding, reach=reach, is_tilted=cost > 0.0,
-        tilt=tilt, lean=lean, t_count=T_COUNT - 1 if is_hopeless else 0, tries=0, d=nothing,
+        tilt=tilt, lean=lean, t_count=T_COUNT // 2 if is_hopeless else 0, tries=0, d=nothing,
         left=nothing, best=c, least=math.inf, made=(t, c), gap=math.inf,
+        slight=slight,
     )  # fmt: skip
     return state._replace(proof=first)
 
@@ -196,7 +199,9 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
     elif remaining < proof.least:
         proof = proof._replace(best=proof.c, least=remaining)
     gap = max((here.g.value - g_y.value - arrays.dot(g_y.slope, x - g_y.at)) / t, 0.0)
-    gap += min(lost, remaining * arrays.norm(x))  # of f + cut/t, as far from x as x is long
+    # That of f + cut/t, as far from x as x is long, without the slope that g still has at x.
+    unbalanced = arrays.norm(face.along(slope - here.g.slope / t))
+    gap += min(lost, unbalanced * arrays.norm(x))
     proof = proof._replace(gap=min(proof.gap, gap))
     c, ahead, inverse_hessian = proof.c, left, state.inverse_hessian
     if proof.tries > 0 and not has_run_away:
@@ -218,24 +223,24 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
         return begin(problem, state._replace(hint=None))
     if proof.t_count < T_COUNT:
         return state
-    return state._replace(finished=_ending(problem, state, proof.gap))
+    return state._replace(finished=_ending(problem, state, proof))
 
 
-def _ending(problem: Problem, state: State, gap: float) -> Ended:
+def _ending(problem: Problem, state: State, proof: Proof) -> Ended:
     """Return the answer if the gap is slight, otherwise the doubt."""
     is_one = state.rounds == 1
     how = "conjugate gradients" if is_one else f"{state.rounds} rounds of Bregman iteration"
-    if gap <= _slight_gap(problem, state):
+    if proof.gap <= _slight_gap(problem, state, proof.slight):
         return Ended(ANSWER, f"f has settled after {how}")
     return Ended(DOUBT, f"f has settled after {how}, but {NOT_BALANCED}")
 
 
-def _slight_gap(problem: Problem, state: State) -> float:
-    """Return 1e-4, the default tolerance, times the size of f, plus the rounding errors of f."""
+def _slight_gap(problem: Problem, state: State, share: float) -> float:
+    """Return this share of the size of f, plus the rounding errors of f."""
     x, f = state.x, state.here.f
     length, steepness = arrays.norm(x), arrays.norm(f.slope)
     size = abs(state.upper_value) + steepness * length
     of_value, of_slope = problem.upper.rounding_errors(
         x, length, max(abs(f.value), f.size), steepness
     )
-    return 1e-4 * size + of_value + of_slope * length
+    return share * size + of_value + of_slope * length

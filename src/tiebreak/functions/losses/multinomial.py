@@ -247,7 +247,7 @@ class Multinomial(LinearLoss):
     def parts(self, weight: float, n: int) -> list[Part]:
         rows, which = self._margin_rows(self.matrix.dense())
         weights = self._each_weight[which]
-        return [MultinomialPart(weight * self.scale, rows, weights, which, MultinomialLoss())]
+        return [MultinomialPart(weight * self.scale, rows, which, weights, MultinomialLoss())]
 
     def _margin_rows(self, products: Any) -> tuple[Any, Host]:
         """<a_i, x_{y_i} - x_k> with k != y_i, as rows to multiply by x; and the i of each.
