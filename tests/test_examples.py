@@ -90,7 +90,8 @@ def test_a_page_has_prose_code_output_and_pictures(tmp_path):
     row = gallery.page(written(tmp_path, code), out)
     page = (out / "one.md").read_text(encoding="utf-8")
     assert page.startswith("# A title\n\nA job.")
-    assert "\n\nSome *prose*,\ntwo lines.\n\n```python\nimport" in page
+    assert "\n\nSome *prose*,\ntwo lines.\n\n<details" in page  # code that only draws is folded
+    assert "```python\nimport" in page
     assert "```text\ntiebreak: solved after 3 steps, … s: done\n```" in page
     assert "![found](one.png)" in page
     assert "**[A title](one.md)**<br>A job. |" in row

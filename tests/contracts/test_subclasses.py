@@ -226,7 +226,7 @@ def check(problem: tb.Problem, method: str, x: np.ndarray, f: Any, g: Any) -> No
     """The answer of a method is x, or it says that it has none, or it refuses the problem."""
     result = solved(problem, method)
     if method in ("exact", "conic"):
-        assert re.match(rf"{method.capitalize()}: (upper|lower|level .) must be made of ", result)
+        assert re.match(rf"{method.capitalize()}: (upper|lower|level .) must consist of ", result)
         return
     best_f, best_g = f(x), g(x)
     assert result.upper_value == pytest.approx(f(result.x), rel=1e-9, abs=1e-9)
@@ -545,12 +545,12 @@ def test_two_levels_take_a_subclass_as_it_says_itself():
 def test_a_chain_refuses_a_subclass_in_one_sentence(name, place):
     levels = [tb.LeastSquares(ROWS, TARGET), tb.L1(), tb.SquaredNorm()]
     levels[place] = wishing(name)
-    with pytest.raises(ValueError, match=rf"level {place + 1} must be .* got Smooth"):
+    with pytest.raises(ValueError, match=rf"level {place + 1} must .* got Smooth"):
         tb.solve(tb.Levels(*levels, domain=tb.Box(-9.0, 9.0)))
 
 
 def test_tradeoff_refuses_a_subclass_in_one_sentence():
-    with pytest.raises(ValueError, match=r"level 2 must be .* got Smooth"):
+    with pytest.raises(ValueError, match=r"level 2 must .* got Smooth"):
         tb.tradeoff(chosen()[0])
 
 

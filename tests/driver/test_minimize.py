@@ -465,7 +465,7 @@ def test_a_wrong_coordinate_among_a_thousand_is_named():
     assert len(sentence) < 160
     got, say, error = (
         float(sentence.split(mark)[1].split()[0].strip(","))
-        for mark in ("got ", "values say ", "+- ")
+        for mark in ("got ", "values give ", "+- ")
     )
     assert abs(got / 1.01 - say) <= 3 * error + 1e-5 * abs(say)  # both are rounded in print
     assert start().nit == 1  # nobody asked

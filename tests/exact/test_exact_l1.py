@@ -338,7 +338,7 @@ def test_what_it_cannot_do_is_refused_with_one_sentence():
         ),
         (tb.L1(), lower, tb.Ball(), r"^Exact: domain must be a polyhedron .*, got Ball$"),
         (tb.L1(), lower + tb.L2(), tb.Space(), r"^Exact: lower must have no penalty but L1 "),
-        (tb.SquaredNorm(), tb.L1(), tb.Space(), r"^Exact: lower must be made of LeastSquares, "),
+        (tb.SquaredNorm(), tb.L1(), tb.Space(), r"^Exact: lower must consist of LeastSquares, "),
     ):  # fmt: skip
         refusal = Exact().check(tb.Problem(upper=upper, lower=below, domain=domain))
         assert re.search(sentence, refusal.sentence)

@@ -8,9 +8,10 @@ with one gradient for each t, and some more to correct c if g1 is not quadratic.
 t sum 1/eta_i <= 1, as a convex combination of x and the x_i. These are only minorants: the bound
 accumulator decides what they prove.
 
-Without a proof, x counts as an answer only if some cut balances f at x: then x minimises f + cut/t
-over Z, up to a small gap. No cut does if the minimisers of g have a flat interior, as those of a
-squared hinge have: the minorants of the rounds vary over this set, and f settles elsewhere.
+Without a proof, unless g is quadratic, x counts as an answer only if some cut balances f at x: then
+x minimises f + cut/t over Z, up to a small gap. No cut does if the minimisers of g have a flat
+interior, as those of a squared hinge have: the minorants of the rounds vary over this set, and f
+settles elsewhere.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tiebreak.auto.active_face import face_of_terms
 from tiebreak.auto.bregman_state import Proof, State, face_at, minorants_at, objective_at
 from tiebreak.auto.conjugate_gradients import ShortestWay
 from tiebreak.auto.quasi_newton import InverseHessian
-from tiebreak.functions import Minorant
+from tiebreak.functions import Minorant, summands
 from tiebreak.linalg import Array, arrays
 from tiebreak.linalg.arrays import HUGE
 from tiebreak.problem import Problem
@@ -230,7 +231,9 @@ def _ending(problem: Problem, state: State, proof: Proof) -> Ended:
     """Return the answer if the gap is slight, otherwise the doubt."""
     is_one = state.rounds == 1
     how = "conjugate gradients" if is_one else f"{state.rounds} rounds of Bregman iteration"
-    if proof.gap <= _slight_gap(problem, state, proof.slight):
+    g = summands(problem.smooth_parts[1].bare)
+    is_known = all(part.degree <= 2 for _, part in g)  # phi(Ax) + <c, x>, phi strictly convex
+    if is_known or proof.gap <= _slight_gap(problem, state, proof.slight):
         return Ended(ANSWER, f"f has settled after {how}")
     return Ended(DOUBT, f"f has settled after {how}, but {NOT_BALANCED}")
 

@@ -37,7 +37,7 @@ from tiebreak.conic.linear_chain import linear_chain
 from tiebreak.conic.polish import PrimalDualPoint, residual
 from tiebreak.conic.program import Cone, ConicProgram, Objective
 from tiebreak.conic.scaling import in_units
-from tiebreak.conic.solved import Doubt, SolvedStage, by_solver, unchanged
+from tiebreak.conic.solved import Doubt, SlowFall, SolvedStage, by_solver, unchanged
 from tiebreak.conic.stage import (
     MOST_IN_BASIS,
     AffineSet,
@@ -278,8 +278,12 @@ class _Chain:
         if isinstance(found, str):
             is_open = isinstance(found, Doubt) and not self._is_bounded
             return self._no_answer(number, found, "undetermined" if is_open else "failed")
-        if isinstance(found, Fall):
-            return self._falls(number, self.where.direction(found.direction))
+        if isinstance(found, Fall | SlowFall):
+            end = self._falls(number, self.where.direction(found.direction))
+            has_slack = self.slacks[number] is not None
+            if isinstance(found, Fall) or not has_slack or end.status != "undetermined":
+                return end
+            found = found.found
         if not is_done and (w := self._escape(number, found, own)) is not None:
             direction = self.where.direction(w)
             return self._end("undetermined", f"level {number + 1} {RUNS_AWAY}", direction)
@@ -362,7 +366,7 @@ class _Chain:
         against[first] = y
         return ChainSolution(self.previous, (), "infeasible", NO_POINT, contradiction=against)
 
-    def _solved(self, objective: Objective, stage: Stage) -> SolvedStage | Fall | str:
+    def _solved(self, objective: Objective, stage: Stage) -> SolvedStage | Fall | SlowFall | str:
         """Solve the level, or return an unbounded direction, or a sentence saying why it failed."""
         if stage.cones:
             return by_solver(stage)

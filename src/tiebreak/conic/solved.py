@@ -48,13 +48,23 @@ class SolvedStage(NamedTuple):
         return "" if self.change <= TOL.small_change else LOST
 
 
+class SlowFall(NamedTuple):
+    """A direction along which a level seems to decrease slowly, and the point where a solver ended.
+
+    A level with a slack needs no minimiser: unless it is unbounded, the point is its answer.
+    """
+
+    direction: Host
+    found: SolvedStage
+
+
 def unchanged(stage: Stage) -> SolvedStage:
     """Return a constant level: everything left is optimal, including the previous point."""
     at = PrimalDualPoint(np.zeros(stage.rows.shape[1]), np.zeros(len(stage.offset)))
     return SolvedStage(stage, at, Active(), 0.0, 0.0, "")
 
 
-def by_solver(stage: Stage) -> SolvedStage | Fall | str:
+def by_solver(stage: Stage) -> SolvedStage | Fall | SlowFall | str:
     """Solve the level by Clarabel and Newton's method, first without distant bounds.
 
     A minimiser without them that satisfies them is also a minimiser with them.
@@ -79,7 +89,7 @@ def _is_drowned(found: SolvedStage) -> bool:
     return BALANCED * terms < slope < TOL.faint * terms
 
 
-def _by_solver(stage: Stage) -> SolvedStage | Fall | str:
+def _by_solver(stage: Stage) -> SolvedStage | Fall | SlowFall | str:
     """Solve with these constraints; if that stalls, solve again more strictly.
 
     The last time we solve relative to the point found: Clarabel's accuracy is relative to its
@@ -116,14 +126,14 @@ def _by_solver(stage: Stage) -> SolvedStage | Fall | str:
     return why if best is None else _settled(best, lengths)
 
 
-def _settled(best: SolvedStage, lengths: list[float]) -> SolvedStage | Fall | str:
+def _settled(best: SolvedStage, lengths: list[float]) -> SolvedStage | Fall | SlowFall | str:
     """Return the best of all tries, which have these lengths, or why it is not an answer."""
     is_clear = best.residual <= BALANCED and not best.doubt
     if not is_clear and len(lengths) > 2 and lengths[2] > GROWS * max(lengths[:2]):
         grown = f"its answer is {lengths[2] / lengths[1]:.2g} times as long"
         return Doubt(f"there may be no minimiser: solved more strictly, {grown}")
     if (w := slow_fall(best.stage, best.at)) is not None:
-        return Fall(w)
+        return SlowFall(w, best)
     if not best.residual <= TOL.half:
         return f"the conditions of optimality hold only to {best.residual:.2g} ({best.solver})"
     return best
