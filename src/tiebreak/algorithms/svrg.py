@@ -68,8 +68,8 @@ class State(NamedTuple):
     g_w: Minorant
     eta: float
     slopes: Array  # p, the sum of grad g(w_j)/eta_j over the ends of rounds
-    weight: float  # the sum of 1/eta_j, and that of w_j/eta_j
-    points: Array
+    weight: float  # the sum of 1/eta_j
+    points: Array  # the sum of w_j/eta_j
     residual: float  # residual of g at the end of the last round
     former: tuple[float, float]  # f and g there
     proof: CutProof | None

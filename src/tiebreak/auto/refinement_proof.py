@@ -146,7 +146,7 @@ def _tilt(problem: Problem, x: Array) -> tuple[Array, float]:
     """Return 1 for free entries without an upper bound, -1 without a lower one, and the cost.
 
     A linear function over a box with infinite sides is bounded below only if its slope has the
-    right signs along them, to the last bit, so we tilt it until it certainly has. A slope of s
+    right signs along them, to the last bit, so we tilt it until it certainly does. A slope of s
     times these signs is smaller at the corner than at x by s times the cost.
     """
     sides, xp, zero = described(problem.domain).sides(x), arrays.namespace(x), arrays.zeros_like(x)

@@ -4,7 +4,7 @@
 
 The rows of V are orthonormal. With x = p - q, p and q >= 0, this is a linear program. On R^n we
 begin with few columns and add those whose slope |V'y| exceeds their price, where y is the dual of
-the current program, until there are none (column generation). HiGHS tells which entries are 0 and
+the current program, until there are none (column generation). HiGHS says which entries are 0 and
 which inequalities are active; then the point and the multipliers solve equations, up to rounding. x
 is optimal if it has a subgradient s and a normal of the inequalities whose sum is a combination of
 the equations. The prices are 1 in the units of the problem.

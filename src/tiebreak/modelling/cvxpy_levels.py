@@ -89,7 +89,7 @@ def from_cvxpy(
     constraints = _listed("constraints", constraints)
     levels = CvxpyLevels([objective, *then], constraints, radius, slacks, names)
     if all(parameter.value is not None for parameter in levels.parameters):
-        levels.program()  # what only the compiled form shows is rejected here, not later
+        levels.program()  # errors that only the compiled form reveals are raised here, not later
     return levels
 
 

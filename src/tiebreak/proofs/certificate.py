@@ -74,7 +74,7 @@ class Certificate:
         lower_gap: g(x) - g* is at most this.
         upper_error: |f(x) - f*| is at most this.
         upper_optimum, lower_optimum: intervals that contain f* and g*.
-        distance: how far x is from the domain; the gaps are about x as it is.
+        distance: how far x is from the domain; the gaps refer to x as it is.
         upper_estimate: an estimate of |f(x) - f*| that assumes quadratic growth of g; not a bound.
         rests: the point of Z, or the distance to one, that the upper end of f*'s interval relies
             on.

@@ -132,7 +132,7 @@ class Set(FromData, is_open=True):
         """By the names of its rows, how fast a minimum rises with their right-hand sides.
 
         ``below`` and ``equal`` are multipliers of its linear rows: slope + A'below + A_eq'equal = 0
-        and below >= 0. Empty for a set without rows of the user's.
+        and below >= 0. Empty for a set without rows given by the user.
         """
         return {}
 

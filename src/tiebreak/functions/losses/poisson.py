@@ -175,7 +175,7 @@ class Poisson(LinearLoss):
         return self._weighted(np.exp(np.fmin(images, self._most)) - self.y[rows], rows)
 
     def sizes_in_image(self, image: Host) -> tuple[float, Host]:
-        """As in `rounding`: means and counts cancel, times 1 + |log y| in the value."""
+        """As in `rounding`: means + counts, as they may cancel; times 1 + |log y| in the value."""
         each = self._weighted(np.exp(np.minimum(image, self._most)) + self.y)
         return float(each @ (1.0 + np.abs(self._logs))), np.asarray(each)
 
