@@ -49,10 +49,12 @@ def begin(problem: Problem, state: State) -> State:
     """Begin the proof.
 
     The error of a cut is t <c, Hc>/2 plus rounding/t: we try several t around the best one, the
-    largest first. If rounding makes every sum of cuts unbounded below, there is no proof, and only
-    the middle t is tried, to see whether x is an answer.
+    largest first. If rounding makes every sum of cuts unbounded below, there is no proof: then the
+    middle t and smaller ones are tried, to see whether x is an answer, unless that is known.
     """
     is_hopeless = problem.is_open_below and not problem.upper.strong_convexity > 0.0
+    if is_hopeless and _is_quadratic(problem):
+        return state._replace(finished=Ended(ANSWER, _settled(state)))
     # Values known to one unit of rounding determine a minimiser to its square root, and no better.
     slight = max(1e-4, 4.0 * math.sqrt(arrays.epsilon(state.x)))
     if arrays.is_single(state.x) and problem.in_float64 is not None:
@@ -229,13 +231,20 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
 
 def _ending(problem: Problem, state: State, proof: Proof) -> Ended:
     """Return the answer if the gap is slight, otherwise the doubt."""
+    if _is_quadratic(problem) or proof.gap <= _slight_gap(problem, state, proof.slight):
+        return Ended(ANSWER, _settled(state))
+    return Ended(DOUBT, f"{_settled(state)}, but {NOT_BALANCED}")
+
+
+def _is_quadratic(problem: Problem) -> bool:
+    """Is g1 quadratic?  Then it has the form phi(Ax) + <c, x> with phi strictly convex."""
+    return all(part.degree <= 2 for _, part in summands(problem.smooth_parts[1].bare))
+
+
+def _settled(state: State) -> str:
     is_one = state.rounds == 1
     how = "conjugate gradients" if is_one else f"{state.rounds} rounds of Bregman iteration"
-    g = summands(problem.smooth_parts[1].bare)
-    is_known = all(part.degree <= 2 for _, part in g)  # phi(Ax) + <c, x>, phi strictly convex
-    if is_known or proof.gap <= _slight_gap(problem, state, proof.slight):
-        return Ended(ANSWER, f"f has settled after {how}")
-    return Ended(DOUBT, f"f has settled after {how}, but {NOT_BALANCED}")
+    return f"f has settled after {how}"
 
 
 def _slight_gap(problem: Problem, state: State, share: float) -> float:
