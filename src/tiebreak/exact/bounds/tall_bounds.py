@@ -36,7 +36,7 @@ import numpy as np
 
 from tiebreak.exact.bounds.evaluations import EvaluationWithErrors, evaluate_with_errors
 from tiebreak.exact.bounds.loss_bounds import L1Dual
-from tiebreak.exact.reductions.tall import TallAnswer, TallLevel
+from tiebreak.exact.reductions.tall import Seen, TallAnswer, TallLevel
 from tiebreak.linalg import EPS, Host, deadline, rounding_unit
 from tiebreak.linalg.arrays import SAFE
 from tiebreak.linalg.host import norm
@@ -57,12 +57,13 @@ class _Curvature(NamedTuple):
     longest: float  # a bound on the lengths of its losses' rows, 0 if there are none
 
     @classmethod
-    def of(cls, level: TallLevel, x: Host, units: Host) -> _Curvature:
-        H = np.asarray(units[:, None] * level.at(x).hessian * units)
-        longest = level.longest_row(units)
+    def of(cls, level: TallLevel, seen: Seen, units: Host) -> _Curvature:
+        assert seen.hessian is not None
+        H = np.asarray(units[:, None] * seen.hessian * units)
+        longest, u = level.longest_row(units), norm(seen.x / units)
         # Second derivatives inherit the relative errors of the margins and add their own.
-        margin = rounding_unit(EPS, level.n) * longest * norm(x / units)
-        own = EPS * (16.0 + longest * norm(x / units))
+        margin = rounding_unit(EPS, level.n) * longest * u
+        own = EPS * (16.0 + longest * u)
         trace = float(np.trace(np.abs(H)))
         error = (
             4.0 * rounding_unit(EPS, level.rows, level.n) + 2.0 * level.bend * margin + own
@@ -81,8 +82,9 @@ class _Near(NamedTuple):
 def prove_tall(problem: Problem, answer: TallAnswer) -> tuple[Intervals, float]:
     """Return proved intervals, and the relative residuals of both optimality conditions."""
     x, units, is_l1 = answer.x, answer.units, not problem.is_smooth
-    f, g = (level.evaluate(x, units) for level in (answer.upper, answer.lower))
-    of_f, of_g = (_Curvature.of(level, x, units) for level in (answer.upper, answer.lower))
+    seen = [(level, level.at(x)) for level in (answer.upper, answer.lower)]
+    f, g = (level.evaluate(here, units) for level, here in seen)
+    of_f, of_g = (_Curvature.of(level, here, units) for level, here in seen)
     if not (np.all(np.isfinite(of_f.H)) and np.all(np.isfinite(of_g.H))):
         return Intervals(), math.inf
     deadline.check(0.5 * deadline.svd_work(*of_g.H.shape))

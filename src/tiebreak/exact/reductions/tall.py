@@ -60,7 +60,7 @@ def _has_rows(loss: LinearLoss) -> bool:
     """Can its rows be read?  Not from a disk if nothing else needs to read them any more."""
     if not (loss.matrix.has_slices and loss.matrix.are_slices_here):
         return False
-    return has_slices(loss) or not loss.matrix.is_pass_expensive
+    return not loss.matrix.is_pass_expensive or has_slices(loss)
 
 
 def _on_host(loss: LinearLoss) -> LinearLoss:
@@ -141,8 +141,10 @@ class TallLevel:
                 deadline.check()
                 here = image[some.rows] = some.entries @ x
                 slope += weight * (some.transposed @ loss.slopes_of_rows(here, some.rows))
-                if H is not None:
+                if H is not None and loss.degree > 2:
                     H += weight * loss.gram_of(some, here)
+            if H is not None and loss.degree <= 2:
+                H += weight * column_gram(loss.matrix)
             value += weight * float(loss.evaluate_image(image)[0])
             images.append(image)
         for weight, part in self.others:
@@ -184,12 +186,12 @@ class TallLevel:
         """Return A'A plus the second derivative of the rest, which has the same null space."""
         return self.constant + sum(column_gram(loss.matrix) for _, loss in self.losses)
 
-    def evaluate(self, x: Host, units: Host) -> EvaluationWithErrors:
-        """Return value and slope at x in the units u = x/units, with bounds on their rounding.
+    def evaluate(self, seen: Seen, units: Host) -> EvaluationWithErrors:
+        """Return the value and the slope in the units u = x/units, with bounds on their rounding.
 
         In these units columns have similar sizes, so none hides behind another.
         """
-        u, unit, seen = norm(x / units), rounding_unit(EPS, self.n), self.at(x, False)
+        u, unit = norm(seen.x / units), rounding_unit(EPS, self.n)
         off, turned = 0.0, 0.0
         for (weight, loss), t in zip(self.losses, seen.images, strict=True):
             size = math.sqrt(float(np.diag(column_gram(loss.matrix)) @ (units * units)))
@@ -203,7 +205,7 @@ class TallLevel:
             off += weight * (far * (pull + len(t) * second) + own * whole)
             turned += weight * size * (second + own * norm(each))
         for weight, part in self.others:
-            off += 4.0 * unit * weight * part.magnitude(norm(x), 0.0, 0.0)
+            off += 4.0 * unit * weight * part.magnitude(norm(seen.x), 0.0, 0.0)
         terms = norm(units * self.linear) + norm(_in_units(self.constant, units)) * u
         off, turned = off + EPS * abs(seen.value), turned + unit * terms
         return EvaluationWithErrors(seen.value, units * seen.slope, off + TINY, turned + TINY, 0.0)
@@ -218,7 +220,8 @@ class TallLevel:
 
     def largest_product(self, M: Host) -> float:
         """Bound the length of the longest row of bend A M."""
-        products = ((loss.bend or 0.0) * self._longest_product(loss, M) for _, loss in self.losses)
+        bent = ((loss.bend, loss) for _, loss in self.losses if loss.bend)
+        products = (bend * self._longest_product(loss, M) for bend, loss in bent)
         return max(products, default=0.0) * (1.0 + rounding_unit(EPS, *M.shape))
 
     def _longest_product(self, loss: LinearLoss, M: Host) -> float:
@@ -390,6 +393,8 @@ def _in_units(H: Host, units: Host) -> Host:
 
 def _has_whole_ties(N: Host, *levels: TallLevel) -> bool:
     """Do all rows have as many whole ties as N has columns?  Then the rank is no larger."""
+    if not N.shape[1]:
+        return True
     ties = whole_ties(N)
     if ties is None or any(level.constant.any() for level in levels):
         return False
