@@ -11,6 +11,7 @@ import scipy.linalg
 import scipy.sparse as sp
 import sklearn
 from helpers import least_norm as slow_fits
+from helpers import rational
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -157,6 +158,48 @@ def test_several_targets_are_fits_of_their_own():
     assert both.predict(X).shape == (20, 2)
     assert both.n_ties_ == [31, 31]
     assert len(both.certificate_) == 2
+
+
+def test_several_targets_without_ties_are_solved_once(monkeypatch):
+    X, y = regression(rows=60, n=5)
+    Y, solve, solved = np.stack([y, -2.0 * y + X[:, 0], np.exp(y)], axis=1), tb.solve, []
+    monkeypatch.setattr(tb, "solve", lambda *a, **o: solved.append(1) or solve(*a, **o))
+    together = TieBreakRegressor().fit(X, Y)
+    assert len(solved) == 1
+    assert together.proved_
+    assert together.n_ties_ == [0, 0, 0]
+    for k in range(3):
+        one = TieBreakRegressor().fit(X, Y[:, k])
+        np.testing.assert_allclose(together.coef_[k], one.coef_, atol=1e-12 * abs(one.coef_).max())
+        assert together.intercept_[k] == pytest.approx(one.intercept_, rel=1e-10)
+    # With a penalty or validation data, each target is a problem of its own.
+    options = {"X_val": X, "y_val": Y}
+    for model in (TieBreakRegressor(alpha=0.1), TieBreakRegressor("validation")):
+        solved.clear()
+        model.fit(X, Y, **options)
+        assert len(solved) == 3
+
+
+@pytest.mark.sample(8)
+@pytest.mark.parametrize("seed", range(60))
+def test_targets_that_share_a_factorisation_are_proved_one_by_one(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 5))
+    X = rng.normal(size=(4 * n + 3, n)) * 10.0 ** rng.uniform(-3.0, 3.0, size=n)
+    X[:, 0] += 10.0 ** rng.uniform(-6.0, 0.0) * np.sum(X[:, 1:], axis=1)
+    Y = (X @ rng.normal(size=(n, 3)) + rng.normal(size=(len(X), 3))) * [1.0, 1e-9, 1e5]
+    w = rng.uniform(0.5, 2.0, size=len(X)) if seed % 2 else None
+    model = TieBreakRegressor(fit_intercept=False).fit(X, Y, w)
+    for proof, y in zip(model.certificate_, Y.T, strict=True):
+        below, above = rational.least_squares(X, y, w, mean=True), rational.squared_norm(n)
+        truth = rational.solve(
+            rational.Region(n), [(below, rational.Allowance()), (above, rational.Allowance())]
+        )
+        g, f = truth.values
+        assert proof.lower_optimum[0] <= g <= proof.lower_optimum[1]
+        assert proof.upper_optimum[0] <= f <= proof.upper_optimum[1]
+        assert proof.lower_value - g <= proof.lower_gap
+        assert abs(proof.upper_value - f) <= proof.upper_error
 
 
 def test_huber_is_not_moved_by_an_outlier():

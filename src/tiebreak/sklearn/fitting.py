@@ -33,6 +33,7 @@ from tiebreak.sklearn.slack import (
     with_best_intercepts,
     with_slack_to_spare,
 )
+from tiebreak.sklearn.targets import solve_others
 
 # factor by which the penalty shrinks until the fit separates what the direction separates
 WEAKER = 16.0
@@ -84,6 +85,7 @@ class FitOutcome(NamedTuple):
     curve: ChoiceCurve | None
     given_up: float = 0.0
     slack: float = 0.0
+    result: tb.Result | None = None  # for further targets; never stored in a model
 
 
 @dataclass(frozen=True)
@@ -213,6 +215,7 @@ def _with_slack(best: FitOutcome, result: tb.LevelsResult) -> FitOutcome:
         report=str(replace(result, levels=levels)),
         given_up=max(fit.value - sum(fit.best) / 2.0, 0.0),
         slack=fit.slack,
+        result=None,
     )
 
 
@@ -226,7 +229,14 @@ def _ending(result: tb.Result) -> FitOutcome:
         steps=max(result.nit, 1),
         report=f"{result}\n  choice {FLAT}" if is_flat else str(result),
         curve=None,
+        result=result,
     )
+
+
+def fit_others(first: FitOutcome, Y: Host, settings: Settings) -> list[FitOutcome | None]:
+    """Fit the targets after the first with the same preference; None if there is no proof."""
+    found = [] if first.result is None else solve_others(first.result, Y, settings.rtol)
+    return [_ending(one) if one.proved else None for one in found] or [None] * (Y.shape[1] - 1)
 
 
 def _solve(problem: tb.Problem, settings: Settings, x0: Host | None = None) -> tb.Result:

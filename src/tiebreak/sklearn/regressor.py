@@ -30,7 +30,7 @@ from tiebreak.sklearn.design import (
     with_ones,
     without_zeros,
 )
-from tiebreak.sklearn.fitting import Task, fit
+from tiebreak.sklearn.fitting import FitOutcome, Task, fit, fit_others
 from tiebreak.sklearn.model import FLOATS, SPARSE, TieBreakModel
 
 
@@ -229,7 +229,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         # With a slack, the intercept may also serve the validation data.
         is_free = settings.slack is not None and validation is not None
         data = _Training(self, self._kind, training, Y, validation, is_free)
-        names, endings = getattr(self, "feature_names_in_", None), []
+        names = getattr(self, "feature_names_in_", None)
         ridges = [self.ridge] * Y.shape[1]
         if self.prefer == "shrunk" and self.ridge is None and self.loss == "squared":
             assert validation is not None
@@ -237,13 +237,18 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         else:
             self._need_ridge()
         bounds = self._bounds(data.layout, training.offset)
-        for k, ridge in enumerate(ridges):
-            chosen = replace(
-                criterion.of_target(k), validation=data.validation_loss(k), ridge=ridge
-            )
+
+        def ending(k: int) -> FitOutcome:
+            validation_loss = data.validation_loss(k)
+            chosen = replace(criterion.of_target(k), validation=validation_loss, ridge=ridges[k])
             upper, penalty = chosen.function(data.layout), self._penalty(data.layout)
             task = Task(data.layout, data.training_loss(k), penalty, upper, **bounds)
-            endings.append(fit(task, settings, self._start(data.layout, training.offset, k), names))
+            return fit(task, settings, self._start(data.layout, training.offset, k), names)
+
+        endings, is_shared = [ending(0)], validation is None and criterion.reference is None
+        count = Y.shape[1] - 1
+        others = fit_others(endings[0], data.targets, settings) if is_shared else [None] * count
+        endings += [other or ending(k) for k, other in enumerate(others, 1)]
         self._keep(endings)
         self.ridge_: Any = ridges[0] if len(ridges) == 1 else ridges
         pairs = [data.coefficients(ending.x, k) for k, ending in enumerate(endings)]
