@@ -97,10 +97,11 @@ def uppers(rng, n):
         tb.SquaredNorm(center=rng.standard_normal(n)),
         tb.LeastSquares(C, rng.standard_normal(40), mean=True, gram=False),
         tb.SquaredNorm(center=rng.standard_normal(n)) + tb.L1(0.05),
+        tb.LeastSquares(rng.standard_normal((30, n)), rng.standard_normal(30)),  # uses A'A
     ]
 
 
-@pytest.mark.parametrize("which", range(3))
+@pytest.mark.parametrize("which", range(4))
 @pytest.mark.parametrize("over", ["space", "ball", "box"])
 def test_it_finds_the_answer(which, over):
     A, y, rng = tied(3)

@@ -559,5 +559,5 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
 
 
 def has_slices(part: Function) -> TypeGuard[LinearLoss]:
-    """Is it a loss whose rows can be read a few at a time, with something to gain from that?"""
-    return isinstance(part, LinearLoss) and part.matrix.has_slices and part.passes(1, 1, 1) > 0
+    """Is it a loss whose slope is computed from rows, which can be read a few at a time?"""
+    return isinstance(part, LinearLoss) and part.matrix.has_slices and part.passes(0, 1, 0) > 0
