@@ -5,6 +5,7 @@ Also the output of a notebook cell: how the run ended, the table and a picture, 
 
 from __future__ import annotations
 
+import base64
 import tempfile
 import warnings
 import webbrowser
@@ -20,7 +21,6 @@ from tiebreak.display.markup import (
     resource,
     table_html,
 )
-from tiebreak.display.svg import picture
 from tiebreak.display.views import Panel, Table, View
 from tiebreak.linalg.archive import write_atomically
 
@@ -97,12 +97,9 @@ def _cards(view: View) -> Iterator[str]:
 def _curves(view: View) -> Iterator[str]:
     """Yield the controls, a place for every panel, and the readout; the script draws into them."""
     if not view.has_curves:
-        if drawn := picture(view):
-            name = "What is proved, and what was asked"
-            yield f'<section id="proofs" class="static" aria-label="{name}">{drawn}</section>'
         return
     yield '<section id="curves" aria-label="Curves">'
-    yield f'<noscript><div class="static">{picture(view)}</div></noscript>'
+    yield "<noscript>The curves need JavaScript; the tables and the report below do not.</noscript>"
     yield '<div class="controls">'
     if len(view.axes) > 1:
         options = "".join(f'<option value="{column}">{name}</option>' for column, name in view.axes)
@@ -215,13 +212,16 @@ STYLE = TableStyle(
 )
 
 
-def notebook_html(view: View) -> str:
-    """Return a result for a notebook, readable in any colour scheme."""
+def notebook_html(view: View, picture: bytes = b"") -> str:
+    """Return a result for a notebook, readable in any colour scheme; ``picture`` is a .png file."""
     first = "".join(table_html(table, STYLE) for table in view.tables[:1])
+    source = f"data:image/png;base64,{base64.b64encode(picture).decode()}"
+    titles = escaped("; ".join(panel.title for panel in view.panels))
+    drawn = f'<img alt="{titles}" src="{source}" style="max-width:100%">' if picture else ""
     return (
         '<div class="tiebreak" style="font-family:system-ui,sans-serif;line-height:1.45">'
         f"<p><strong>{SIGNS[view.tone]} {escaped(view.status)}</strong> · "
         f"{'<br>'.join(map(escaped, (view.heading, view.sentence, *view.assumed)))}</p>"
         f'<div style="overflow-x:auto">{first}</div>'
-        f'<div style="overflow-x:auto;margin-top:8px">{picture(view)}</div></div>'
+        f'<div style="margin-top:8px">{drawn}</div></div>'
     )

@@ -40,7 +40,12 @@ def convergence(run: View, path: str | Path | None = None) -> Any:
     Returns:
         The matplotlib figure; a notebook shows it, ``show()`` opens it in the browser.
     """
-    columns, report = run.groups[0].columns, run.report
+    # A run may diverge: on an axis with larger values, sums and differences overflow.
+    columns = {
+        name: np.where(np.abs(column) < 1e300, column, np.nan)
+        for name, column in run.groups[0].columns.items()
+    }
+    report = run.report
     step = columns["iteration"]
     is_direct = len(step) < 3  # a direct method: a line through two points tells nothing
     figure = new_figure(9.0, 2.8 if is_direct else 6.0)

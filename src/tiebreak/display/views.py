@@ -58,15 +58,6 @@ class Panel(NamedTuple):
     missing: str = ""  # what an infinite value means, drawn as a cross
 
 
-class ProvedGap(NamedTuple):
-    """The proved gap of one level at the start and at the end, and what was asked."""
-
-    level: str
-    start: float
-    proved: float
-    asked: float
-
-
 class Group(NamedTuple):
     """Rows that belong together: those of a run, or of one method in a race."""
 
@@ -95,7 +86,6 @@ class View:
         assumed: what the proofs rely on without having checked it, in sentences.
         axes: the choices for the horizontal axis, column and name.
         readout: what is shown for a row, column and name.
-        proofs: drawn instead of curves if a run has only two or three points.
         details: the full report as text.
         report: the numbers of ``to_dict``, without its trace.
     """
@@ -113,14 +103,13 @@ class View:
     groups: Sequence[Group] = ()
     axes: Sequence[tuple[str, str]] = ()
     readout: Sequence[tuple[str, str]] = ()
-    proofs: Sequence[ProvedGap] = ()
     report: dict[str, Any] = field(default_factory=dict)
 
     @property
     def has_curves(self) -> bool:
-        """Are there curves worth drawing?  A direct method has one step: its proofs tell more."""
-        # Three rows do not make a curve.
-        return any(group.size > (3 if self.proofs else 1) for group in self.groups)
+        """Are there curves worth drawing?  A direct method records only two or three rows."""
+        few = 3 if self.kind in ("run", "levels") else 1
+        return any(group.size > few for group in self.groups)
 
 
 def number(value: float | None, digits: int = 9) -> str:

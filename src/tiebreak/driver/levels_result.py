@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tiebreak.conic.chain_solution import estimate
+from tiebreak.display.page import notebook_html
 from tiebreak.display.views import View
 from tiebreak.driver.result import Outcome, Result, number_or_none
 from tiebreak.driver.shown import Shown
@@ -237,6 +238,10 @@ class LevelsResult(Outcome, Shown):
         from tiebreak.driver.result_views import levels_view
 
         return levels_view(self)
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks, with a picture if there are steps to draw."""
+        return notebook_html(self._view()) if self.result is None else super()._repr_html_()
 
     def plot(self, path: str | None = None) -> Any:
         """Draw two levels without slack, see `Result.plot`; other chains have no steps to draw.

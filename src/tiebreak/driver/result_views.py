@@ -21,7 +21,6 @@ from tiebreak.display.views import (
     Curve,
     Group,
     Panel,
-    ProvedGap,
     Table,
     View,
     number,
@@ -42,7 +41,7 @@ MOST_ENTRIES = 20  # entries of x that are shown
 def run_view(result: Result) -> View:
     report, problem = without_trace(result), vars(result).get("problem")  # None if it was not saved
     upper, lower, ties = (line[9:] for line in str(result).splitlines()[1:4])
-    end = [f"{calls:,}" for calls in (result.trace[-1] if result.trace else (0, 0, 0))[-3:]]
+    end = [f"{calls:,}" for calls in result.trace[-1][-3:]]
     steps = _steps_taken(result)
     cards = [
         Card("upper level, f(x)", *_card(upper, "f", result.upper_value)),
@@ -63,7 +62,10 @@ def run_view(result: Result) -> View:
         details=result.details(),
         assumed=result.assumed,
         cards=cards,
-        tables=[_levels_table(report), _x_table(result.x, problem and problem.names)],
+        tables=[
+            _levels_table(report, result.start_values),
+            _x_table(result.x, problem and problem.names),
+        ],
         panels=_run_panels(result.tolerance),
         groups=[_run_group(result)],
         axes=[
@@ -82,7 +84,6 @@ def run_view(result: Result) -> View:
             ("gradients", "gradients"),
             ("passes", "data passes"),
         ],
-        proofs=_proofs(result),
         report=report,
     )
 
@@ -93,16 +94,17 @@ def _card(line: str, letter: str, value: float) -> tuple[str, str]:
     return number(value), said.replace("<=", "≤").replace(" - ", " − ")
 
 
-def _levels_table(report: dict[str, Any]) -> Table:
-    """Return the table of both levels, from the numbers of ``to_dict``."""
+def _levels_table(report: dict[str, Any], starts: tuple[float, float]) -> Table:
+    """Return the table of both levels, from the values at x0 and the numbers of ``to_dict``."""
     rows = []
-    for level, letter in LETTERS.items():
+    for (level, letter), start in zip(LETTERS.items(), starts, strict=True):
         found = report[level]
         low, high = (number(end) if end is not None else "unknown" for end in found["optimum"])
         gap = "not proved" if found["gap"] is None else number(found["gap"], 3)
         error = found.get("error")
         rows.append([
             f"{level}, {letter}",
+            number(start),
             number(found["value"]),
             gap,
             number(error, 3) if error is not None else "",
@@ -111,7 +113,8 @@ def _levels_table(report: dict[str, Any]) -> Table:
             high,
         ])  # fmt: skip
     header = [
-        "level", "value at x", "proved gap", "proved |error|", "asked", "optimum ≥", "optimum ≤",
+        "level", "value at x0", "value at x", "proved gap", "proved |error|", "asked",
+        "optimum ≥", "optimum ≤",
     ]  # fmt: skip
     return Table("Both levels", header, rows)
 
@@ -153,17 +156,6 @@ def _run_panels(tolerance: tuple[float, float]) -> list[Panel]:
             )
         )
     return panels
-
-
-def _proofs(result: Result) -> list[ProvedGap]:
-    # the last bounds, which also measure the start
-    least = result.upper_optimum[0], result.lower_optimum[0]
-    starts = [value - low for value, low in zip(result.start_values, least, strict=True)]
-    ends = zip(starts, (result.upper_gap, result.lower_gap), result.tolerance, strict=True)
-    return [
-        ProvedGap(f"{level} level, {letter}", *three)
-        for (level, letter), three in zip(LETTERS.items(), ends, strict=True)
-    ]
 
 
 def _run_group(result: Result) -> Group:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from pathlib import Path
+from typing import Any
 
 from tiebreak.display.page import notebook_html, open_page, write_page
 from tiebreak.display.views import View
@@ -32,8 +33,16 @@ class Shown:
         return open_page(self._view())
 
     def _repr_html_(self) -> str:
-        """Return a table and a picture for notebooks, without scripts."""
-        return notebook_html(self._view())
+        """Return a table for notebooks, with a picture if matplotlib is installed; no scripts."""
+        try:
+            picture = self.plot()._repr_png_()
+        except ImportError:
+            picture = b""
+        return notebook_html(self._view(), picture)
+
+    @abstractmethod
+    def plot(self, path: str | None = None) -> Any:
+        """Return the matplotlib figure, and save it to ``path`` if one is given."""
 
     @abstractmethod
     def _view(self) -> View:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tiebreak.display.plotting import new_figure, saved
-from tiebreak.display.svg import DEPTH
 from tiebreak.experiments.claims import CUTS
 from tiebreak.experiments.race import Record
 from tiebreak.experiments.scenes import (
@@ -213,7 +212,8 @@ def _draw(ax: Axes, scene: Scene, column: Column, axis: Axis) -> dict[str, Any]:
             ax.fill_between(at, low, high, color=style.color, alpha=0.12, linewidth=0)
         seen.append(middle)
     errors = np.concatenate(seen)
-    shown = errors[errors > DEPTH * np.max(errors, initial=0.0)]
+    # Errors below this share of the largest are rounding.
+    shown = errors[errors > 1e-17 * np.max(errors, initial=0.0)]
     if shown.size:
         ax.set_xscale("log")
         ax.set_yscale("log")
