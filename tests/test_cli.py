@@ -140,7 +140,7 @@ x = "x.csv"
 """)
     code = main(["solve", str(tmp_path / "p.toml"), "--out", str(tmp_path / "out")])
     kind = "sparse " if ending == ".mtx" else ""
-    assert f"  lower level g   LeastSquares, {kind}3 x 6\n" in capsys.readouterr().out
+    assert f"  lower level g   <LeastSquares, {kind}3 x 6>\n" in capsys.readouterr().out
     expected = tb.solve(
         tb.Problem(
             upper=tb.Logistic(A_f, y),
@@ -247,7 +247,7 @@ def test_a_sparse_problem_is_described_solved_and_reported(here, no_drawing, cap
     (here / "p.toml").write_text(SPARSE)
     assert main(["solve", "p.toml"]) == 0
     printed = capsys.readouterr().out
-    assert "  lower level g   LeastSquares, 1 x 3\n  upper level f   L1(weight=1.0)\n" in printed
+    assert "  lower level g   <LeastSquares, 1 x 3>\n  upper level f   L1(weight=1.0)\n" in printed
     assert "  non-zeros" not in printed
     assert main(["solve", "p.toml", "--details"]) == 0
     assert "  non-zeros  " in capsys.readouterr().out
@@ -264,10 +264,10 @@ def test_a_sparse_problem_is_described_solved_and_reported(here, no_drawing, cap
     ("text", "described"),
     [
         ('[upper.penalty]\nkind = "L2"\n', "L1(weight=1.0) + L2(weight=1.0)"),
-        ('[lower.penalty]\nkind = "L1"\n', "LeastSquares, 1 x 3 + L1(weight=1.0)"),
+        ('[lower.penalty]\nkind = "L1"\n', "<LeastSquares, 1 x 3> + L1(weight=1.0)"),
         (
             '[lower.penalty]\nkind = "GroupL2"\ngroups = [0, 0, 1]\n',
-            "LeastSquares, 1 x 3 + GroupL2(groups=<2 groups of 3 variables>, weight=1.0)",
+            "<LeastSquares, 1 x 3> + GroupL2(groups=<2 groups of 3 variables>, weight=1.0)",
         ),
     ],
 )
@@ -299,7 +299,7 @@ def test_a_saved_problem_is_solved_and_the_result_saved(here, no_drawing, capsys
     problem.save(here / "p.npz")
     assert main(["solve", "p.npz", "--save", "run.npz"]) == 0
     said = capsys.readouterr().out
-    assert "the problem in p.npz\n  lower level g   LeastSquares, 1 x 2\n" in said
+    assert "the problem in p.npz\n  lower level g   <LeastSquares, 1 x 2>\n" in said
     assert said.endswith(", run.npz\n")
     result = tb.load(here / "run.npz")
     assert str(result).replace(" (as saved)", "") in said
@@ -334,8 +334,8 @@ def refused(capsys, arguments, sentence):
         ("", [], "p.toml: the table [upper] is missing"),
         (SMALL + "cente = [1.0]\n", [], "p.toml: [domain] has no key 'cente' (did you mean 'center'?); known keys are center, radius"),
         (SMALL.replace("[1.0]", '"b.csv"'), [], "p.toml: [lower] b: b.csv does not exist"),
-        (SMALL, ["--out", "p.toml"], "--out must be a folder, but p.toml is a file"),
-        (SMALL, ["--out", "p.toml/x"], "--out must be a folder, but {here}{sep}p.toml is a file"),
+        (SMALL, ["--out", "p.toml"], "the results need a folder that can be written, got p.toml (File exists)"),
+        (SMALL, ["--out", "p.toml/x"], "the results need a folder that can be written, got p.toml{sep}x (Not a directory)"),
     ],
 )  # fmt: skip
 def test_bad_input_exits_with_2_and_one_sentence(here, capsys, text, arguments, sentence):
@@ -534,7 +534,7 @@ def test_an_out_that_cannot_be_made_is_said_before_the_work(here, capsys, monkey
     monkeypatch.setattr(tb, "solve", None)
     monkeypatch.setattr(tb, "compare", None)
     assert main([*command, "--out", "/proc/nowhere/out"]) == 2
-    assert "--out must be a folder that can be written, but /proc/nowhere/out cannot" in (
+    assert "the results need a folder that can be written, got /proc/nowhere/out" in (
         capsys.readouterr().err
     )
 
@@ -564,7 +564,7 @@ def test_a_page_that_cannot_be_written_is_refused_before_the_work(here, capsys):
     assert main(["solve", "p.toml", "--html", "p.toml/run.html"]) == 2
     assert capsys.readouterr().err.splitlines() == [
         "tiebreak: --html must be a file, but . is a folder",
-        "tiebreak: --html must be in a folder, but p.toml is a file",
+        "tiebreak: the results need a folder that can be written, got p.toml (File exists)",
     ]
     assert names(here) == ["p.toml"]
 

@@ -173,7 +173,7 @@ def test_a_penalty_alone_has_a_flat_smooth_part():
     assert problem.upper.lipschitz == problem.upper.lower_bound == 0.0
     assert repr(problem.upper) == "L1(weight=2.0)"
     assert repr(tb.LeastSquares(A, b) + tb.L1() + tb.L2()) == (
-        "<LeastSquares of 6 variables> + L1(weight=1.0) + L2(weight=1.0)"
+        f"<LeastSquares, {len(A)} x 6> + L1(weight=1.0) + L2(weight=1.0)"
     )
 
 

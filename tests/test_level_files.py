@@ -146,9 +146,9 @@ def test_three_levels_are_solved_printed_and_written(here, capsys):
     said = capsys.readouterr().out
     assert said.startswith(
         "the problem in p.toml\n"
-        "  fit             LeastSquares, 1 x 2\n"
+        "  fit             <LeastSquares, 1 x 2>\n"
         "  level 2         L1(weight=1.0)\n"
-        "  target          SquaredNorm, 2 variables\n"
+        "  target          <SquaredNorm of 2 variables>\n"
         "  domain          Space\n\n"
     )
     assert "after 3 levels" in said
@@ -177,7 +177,7 @@ def test_saved_levels_are_solved(here, capsys):
 
 
 def test_two_levels_without_slack_are_a_problem_with_its_plot_details_and_races(here, capsys):
-    _, options, _ = read(here, TWO + "[solve]\ngamma = 0.5\n")
+    _, options, _ = read(here, TWO + '[method]\nkind = "AGMBiO"\ngamma = 0.5\n')
     assert options == {"method": tb.AGMBiO(gamma=0.5)}
     (here / "p.toml").write_text(TWO)
     assert main(["solve", "p.toml", "--details"]) == 0

@@ -233,7 +233,6 @@ modulus = 0.5
 gradient_bound = 4.0
 [solve]
 method = "agm-bio"
-gamma = 0.5
 x0 = "x0.npy"
 rtol = [1e-3, 1e-5]
 atol = 1e-9
@@ -255,7 +254,7 @@ plot = "p.pdf"
     assert problem.error_bound == tb.ErrorBound(2, 0.5, 4.0)
     np.testing.assert_array_equal(options.pop("x0"), VECTOR)
     assert options == {
-        "method": tb.AGMBiO(gamma=0.5),
+        "method": "agm-bio",
         "rtol": [1e-3, 1e-5],
         "atol": 1e-9,
         "criterion": "weak",
@@ -363,16 +362,6 @@ def test_groups_are_an_array_or_a_file(tmp_path, ending):
     assert problem.penalties[0].value(x) == 5.0
 
 
-def test_gamma_makes_the_method_that_takes_the_problem(tmp_path):
-    text = LEVELS + '[upper.penalty]\nkind = "L1"\n[solve]\ngamma = 0.5\n'
-    _, options, _ = read_problem(problem_file(tmp_path, text))
-    assert options == {"method": tb.PAGMBiO(gamma=0.5)}
-    _, options, _ = read_problem(problem_file(tmp_path, LEVELS + "[solve]\ngamma = 0.5\n"))
-    assert options == {"method": tb.AGMBiO(gamma=0.5)}
-    both = LEVELS + '[solve]\ngamma = 0.5\nmethod = "p-agm-bio"\n'
-    assert read_problem(problem_file(tmp_path, both))[1] == {"method": tb.PAGMBiO(gamma=0.5)}
-
-
 def public(base: type, without: str) -> list[str]:
     """The public classes that a table may describe, in the order of their names."""
     found = (name for name in tb.__all__ if isinstance(getattr(tb, name), type))
@@ -431,10 +420,6 @@ PENALTY_KINDS = f"known kinds are {', '.join(PENALTIES)}"
             '[[lower.penalty]]\nkind = "GroupL2"\ngroups = [[0]]\n[[lower.penalty]]\nkind = "GroupL2"\ngroups = [[0, 1]]\n',
             "[lower.penalty] PenaltySum: the penalties and the domain must have a joint prox in closed form, got GroupL2 and GroupL2 with other groups",
         ),
-        (
-            '[lower.penalty]\nkind = "L1"\n[solve]\ngamma = 1\nmethod = "r-apm"\n',
-            "[solve] gamma belongs to the method 'p-agm-bio', got 'r-apm'",
-        ),
         ('[penalty]\nkind = "L1"\n', "there is no table [penalty]; known tables are [upper], [lower], [level], [domain], [error_bound], [method], [solve], [output]"),
     ],
 )  # fmt: skip
@@ -460,8 +445,7 @@ FUNCTIONS = public(tb.functions.SmoothFunction, without="Smooth")  # that needs 
 FUNCTION_KINDS = f"known kinds are {', '.join([*FUNCTIONS, *PENALTIES])}"
 DOMAIN_KINDS = f"known kinds are {', '.join(public(tb.sets.Set, without='Intersection'))}"
 SOLVE_KEYS = (
-    "known keys are atol, checkpoint, criterion, gamma, max_iter, max_time, method, progress, "
-    "rtol, x0"
+    "known keys are atol, checkpoint, criterion, max_iter, max_time, method, progress, rtol, x0"
 )
 LOWER = '[lower]\nkind = "SquaredNorm"\n'
 
@@ -478,7 +462,7 @@ LOWER = '[lower]\nkind = "SquaredNorm"\n'
         ),
         (
             LEVELS + '[method]\nkind = "AGMBiO"\n[solve]\nmethod = "agm-bio"\n',
-            "[method] excludes the keys 'method' and 'gamma' of [solve]",
+            "[method] excludes the key 'method' of [solve]",
         ),
         (
             "radus = 1\n" + LEVELS,
@@ -516,10 +500,6 @@ LOWER = '[lower]\nkind = "SquaredNorm"\n'
         ),
         (LEVELS + "[solve]\ncallback = 1\n", f"[solve] has no key 'callback'; {SOLVE_KEYS}"),
         (LEVELS + "[solve]\nprogress = 1\n", "[solve] progress must be true or false, got 1"),
-        (
-            LEVELS + '[solve]\ngamma = 1\nmethod = "auto"\n',
-            "[solve] gamma belongs to the method 'agm-bio', got 'auto'",
-        ),
         (
             LEVELS + '[output]\nlog = "x.txt"\n',
             "[output] has no key 'log'; known keys are plot, report, x",
@@ -563,7 +543,11 @@ def whole(**other):
         (LEVELS + '[domain]\nkind = "Ball"\nradius = 0\n', "[domain] ", lambda: tb.Ball(radius=0)),
         (LEVELS.replace("[1.0]", "[1.0, 2.0]"), "[lower] ", lambda: least_squares(b=[1.0, 2.0])),
         (LEVELS + 'lipschitz = "big"\n', "[lower] ", lambda: least_squares(lipschitz="big")),
-        (LEVELS + "[solve]\ngamma = 2\n", "[solve] ", lambda: tb.AGMBiO(gamma=2)),
+        (
+            LEVELS + '[method]\nkind = "AGMBiO"\ngamma = 2\n',
+            "[method] ",
+            lambda: tb.AGMBiO(gamma=2),
+        ),
         (
             LEVELS + "[error_bound]\norder = 0.5\nmodulus = 1\ngradient_bound = 1\n",
             "[error_bound] ",

@@ -216,34 +216,6 @@ def test_theorem_3_without_slope_is_theorem_1_iii() -> None:
     assert three.upper_floor(9) == 0.0
 
 
-@pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("fixed", [False, True])
-def test_iteration_counts_are_the_smallest_that_suffice(seed: int, fixed: bool) -> None:
-    rng = np.random.default_rng(seed)
-    for theorem, label in theorems(seed):
-        upper, lower = (float(10 ** rng.uniform(-6, 0)) for _ in range(2))
-        k = theorem.iterations(upper, lower, fixed=fixed)
-
-        def proved(k: int, theorem: Theorem1 | Theorem2 | Theorem3 = theorem) -> bool:
-            level = k if fixed else None
-            errors = [theorem.upper(k)]
-            if not isinstance(theorem, Theorem1):
-                errors.append(-theorem.upper_floor(k, level))
-            return max(errors) <= upper and theorem.lower(k, level) <= lower  # noqa: B023
-
-        assert proved(k), label
-        assert k == 1 or not proved(k - 1), label
-
-
-def test_first_iteration() -> None:
-    for answer in [*range(1, 70), 2**40 + 1]:
-        assert theory.first_iteration(lambda k: k >= answer) == answer  # noqa: B023
-    with pytest.raises(ValueError, match="no number of iterations"):
-        theory.first_iteration(lambda k: False)
-    with pytest.raises(ValueError, match="no number of iterations"):
-        Theorem1(1.0, 1.0, 1.0, 1.0, 1.0).iterations(0.0, 1.0)
-
-
 def test_huge_powers_are_infinite_bounds() -> None:
     assert Theorem2(1.0, 1.0, 1.0, 1.001, 1e-9, 1e9).lower(2) == math.inf
     assert Theorem2(1.0, 1.0, 1.0, 1.001, 1e-9, 1e9).upper_floor(2) == -math.inf

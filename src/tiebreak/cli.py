@@ -29,7 +29,7 @@ from tiebreak.driver.shown import Shown
 from tiebreak.experiments import field, reproduce
 from tiebreak.experiments.demo import demo
 from tiebreak.experiments.race import known_answer, write_rows
-from tiebreak.functions import Composite, Flat, Function, Penalty
+from tiebreak.functions import Function, Penalty
 from tiebreak.levels import Levels
 from tiebreak.linalg import to_numpy
 from tiebreak.linalg.archive import npz_path, write_atomically
@@ -189,7 +189,6 @@ def _add_page(command: argparse.ArgumentParser) -> None:
 
 def _demo(arguments: argparse.Namespace) -> int:
     out = Path(arguments.out)
-    _check_folder(out)
     with _folders([out]):
         shown = demo()
     print(shown)
@@ -203,7 +202,6 @@ def _demo(arguments: argparse.Namespace) -> int:
 
 def _solve(arguments: argparse.Namespace) -> int:
     out = Path(arguments.out)
-    _check_folder(out)
     page = _page_path(arguments)
     save = None if arguments.save is None else npz_path("tiebreak solve", "--save", arguments.save)
     problem, options, names = _problem(arguments.file)
@@ -237,7 +235,6 @@ def _page_path(arguments: argparse.Namespace) -> Path | None:
     page = Path(arguments.html)
     if page.is_dir():
         raise ValueError(f"--html must be a file, but {page} is a folder")
-    _check_folder(page.parent, "--html must be in")
     return page
 
 
@@ -249,15 +246,6 @@ def _page(result: Shown, page: Path | None, is_opened: bool) -> str:
     if is_opened:
         open_in_browser(page)
     return f", {page}"
-
-
-def _check_folder(out: Path, what: str = "--out must be") -> None:
-    """Can the results be written there?  Checked before the work starts, creating nothing."""
-    existing = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
-    if not existing.is_dir():
-        raise ValueError(f"{what} a folder, but {existing} is a file")
-    if not os.access(existing, os.W_OK):
-        raise ValueError(f"{what} a folder that can be written, but {existing} cannot")
 
 
 @contextlib.contextmanager
@@ -278,7 +266,7 @@ def _folders(folders: Iterable[Path]) -> Iterator[None]:
             except OSError as error:
                 reason = error.strerror or error
                 raise ValueError(
-                    f"--out must be a folder that can be written, but {folder} cannot ({reason})"
+                    f"the results need a folder that can be written, got {folder} ({reason})"
                 ) from None
         yield
     except BaseException:
@@ -326,25 +314,9 @@ def _description(problem: Problem | Levels) -> Iterator[str]:
         objectives = (level.objective for level in problem.levels)
         parts = dict(zip(problem.names, objectives, strict=True))
     width = max(14, *map(len, parts))
-    yield from (f"  {name:<{width}}  {_describe(part)}" for name, part in parts.items())
+    yield from (f"  {name:<{width}}  {part!r}" for name, part in parts.items())
     parts_of = getattr(problem.domain, "parts", (problem.domain,))
     yield f"  {'domain':<{width}}  {' & '.join(type(part).__name__ for part in parts_of)}\n"
-
-
-def _describe(function: Function | Penalty) -> str:
-    """The kind of a function, its sizes, and its penalty."""
-    if isinstance(function, Penalty):
-        return repr(function)
-    if isinstance(function, Composite):
-        smooth, penalty = function.smooth, repr(function.penalty)
-        return penalty if isinstance(smooth, Flat) else f"{_describe(smooth)} + {penalty}"
-    if isinstance(function, Flat):
-        return repr(function)
-    kind, matrix = type(function).__name__, getattr(function, "matrix", None)
-    if matrix is None:
-        return kind if function.dimension is None else f"{kind}, {function.dimension} variables"
-    rows, columns = matrix.shape
-    return f"{kind}, {'sparse ' if matrix.is_sparse else ''}{rows} x {columns}"
 
 
 def _write(
@@ -382,7 +354,6 @@ def _write(
 
 def _compare(arguments: argparse.Namespace) -> int:
     out = Path(arguments.out)
-    _check_folder(out)
     page = _page_path(arguments)
     problem, options = _contested(arguments.what)
     chosen = arguments.methods and _names(arguments.methods)
@@ -430,11 +401,12 @@ def _contested(what: str) -> tuple[Problem, dict[str, Any]]:
 
 def _reproduce(arguments: argparse.Namespace) -> int:
     out = Path(arguments.out or f"out/{arguments.what}")
-    _check_folder(out)
     data = None if arguments.data is None else Path(arguments.data)
-    made = reproduce.reproduce(
-        arguments.what, out, data, arguments.quick, say=lambda line: print(line, file=sys.stderr)
-    )
+    with _folders([out]):
+        made = reproduce.reproduce(
+            arguments.what, out, data, arguments.quick,
+            say=lambda line: print(line, file=sys.stderr),
+        )  # fmt: skip
     for verdict in made.verdicts:
         print(f"{verdict.outcome:<17} {verdict.claim:<5} {verdict.place}: {verdict.numbers}")
     print(f"\nfiles: {', '.join(map(str, made.files))}")
@@ -443,7 +415,6 @@ def _reproduce(arguments: argparse.Namespace) -> int:
 
 def _race(arguments: argparse.Namespace) -> int:
     out = Path(arguments.out)
-    _check_folder(out)
     names = [name for text in arguments.methods for name in text.split(",")]
     with _folders([out]):
         standings = field.run_field(

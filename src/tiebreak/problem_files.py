@@ -28,7 +28,7 @@ For example, with arrays as `array_files` reads them,
     kind = "RAPM"
     eta = 1e-3
 
-    [solve]                       # optional, arguments of solve; gamma is that of (P)AGMBiO
+    [solve]                       # optional, arguments of solve
     rtol = [1e-4, 1e-6]
     criterion = "weak"            # both gaps alone; "absolute" if absent
     checkpoint = "run.npz"        # in this folder, too
@@ -73,9 +73,8 @@ from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 
-from tiebreak.algorithms import AGMBiO, PAGMBiO
 from tiebreak.array_files import column_names, read_array
-from tiebreak.driver.registry import METHODS, known_methods
+from tiebreak.driver.registry import known_methods
 from tiebreak.driver.solve import solve
 from tiebreak.functions import Function, Penalty
 from tiebreak.levels import Level, Levels, Slack
@@ -120,10 +119,10 @@ def read_problem(path: str | Path) -> tuple[Problem | Levels, Table, dict[str, s
         if isinstance(content.get("domain"), str):
             files = files._replace(model=read_model(path.parent / content["domain"]))
         problem = _levels(content, files) if "level" in content else _problem(content, files)
-        options = _solve(content.get("solve", {}), files, problem)
+        options = _solve(content.get("solve", {}), files)
         if "method" in content:
             if "method" in options:
-                raise ValueError("[method] excludes the keys 'method' and 'gamma' of [solve]")
+                raise ValueError("[method] excludes the key 'method' of [solve]")
             known = {method.__name__: method for method in known_methods().values()}
             options["method"] = _object("method", content["method"], known, files)
         return problem, options, _output(content.get("output", {}))
@@ -332,9 +331,9 @@ def _array(name: str, key: str, value: object, files: Files) -> Any:
     return array
 
 
-def _solve(table: Table, files: Files, problem: Problem | Levels) -> Table:
-    """Arguments for ``solve``; ``gamma`` makes the method."""
-    known = inspect.signature(solve).parameters.keys() - {"problem", "callback"} | {"gamma"}
+def _solve(table: Table, files: Files) -> Table:
+    """Return the arguments for ``solve``."""
+    known = inspect.signature(solve).parameters.keys() - {"problem", "callback"}
     _check_keys("solve", table, known)
     options = dict(table)
     if "x0" in options:
@@ -343,13 +342,6 @@ def _solve(table: Table, files: Files, problem: Problem | Levels) -> Table:
         options["checkpoint"] = files.folder / options["checkpoint"]
     if not isinstance(options.get("progress", False), bool):
         raise ValueError(f"[solve] progress must be true or false, got {options['progress']!r}")
-    if "gamma" in options:
-        two = problem.problem() if isinstance(problem, Levels) else problem
-        own = AGMBiO if two.is_smooth else PAGMBiO
-        name = options.get("method", own.name)
-        if name not in (AGMBiO.name, PAGMBiO.name):
-            raise ValueError(f"[solve] gamma belongs to the method {own.name!r}, got {name!r}")
-        options["method"] = _call("solve", METHODS[name], {"gamma": options.pop("gamma")}, files)
     return options
 
 

@@ -14,14 +14,12 @@ The paper is Cao, Jiang, Yazdandoost Hamedani, Mokhtari, NeurIPS 2024 (arXiv 240
   the one level g_K of a first phase of K steps, which removes the logarithms.
 
 The three theorems are three small records with the same methods: ``upper`` bounds f(x_k) - f* from
-above, ``upper_floor`` from below (a number <= 0), ``lower`` bounds g(x_k) - g* from above, and
-``iterations`` says how many steps suffice.
+above, ``upper_floor`` from below (a number <= 0), and ``lower`` bounds g(x_k) - g* from above.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 # --- step sizes --------------------------------------------------------------------------------
@@ -155,14 +153,6 @@ class Theorem1(NamedTuple):
             fixed=fixed,
         )
 
-    def iterations(self, upper: float, lower: float, *, fixed: bool = False) -> int:
-        """The smallest k with f(x_k) - f* <= ``upper`` and g(x_k) - g* <= ``lower`` proved:
-        O(max{upper^-1/2, lower^-1}). ``fixed``: levels from a first phase of the same length.
-        """
-        return first_iteration(
-            lambda k: self.upper(k) <= upper and self.lower(k, k if fixed else None) <= lower
-        )
-
 
 class Theorem2(NamedTuple):
     """Error bound of order r > 1, any Z. S depends on the planned number T of steps, all of which
@@ -221,10 +211,6 @@ class Theorem2(NamedTuple):
         C = self.gradient_bound * _power(r / _positive("modulus", self.modulus), 1 / r)
         return max(2 * total, _power(2 * weight * C, r / (r - 1)))
 
-    def iterations(self, upper: float, lower: float, *, fixed: bool = False) -> int:
-        """The smallest T with |f(x_T) - f*| <= ``upper`` and g(x_T) - g* <= ``lower`` proved."""
-        return first_iteration(lambda k: _both_sides(self, k, upper, lower, fixed))
-
 
 class Theorem3(NamedTuple):
     """Weak sharpness (r = 1), any Z; needs S >= ``smoothness_weak_sharpness``."""
@@ -269,33 +255,6 @@ class Theorem3(NamedTuple):
             distance=distance,
             fixed=fixed,
         )
-
-    def iterations(self, upper: float, lower: float, *, fixed: bool = False) -> int:
-        """The smallest k with |f(x_k) - f*| <= ``upper`` and g(x_k) - g* <= ``lower`` proved:
-        O(max{upper^-1/2, lower^-1/2}) up to the logarithm."""
-        return first_iteration(lambda k: _both_sides(self, k, upper, lower, fixed))
-
-
-def first_iteration(enough: Callable[[int], bool]) -> int:
-    """The smallest k >= 1 with ``enough(k)``, which must stay true once it is true."""
-    high = 1
-    while not enough(high):
-        if high >= 2**200:
-            raise ValueError("no number of iterations up to 2^200 is enough")
-        high *= 2
-    low = high // 2  # this many are not enough, or it is 0
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
-
-
-def _both_sides(
-    theorem: Theorem2 | Theorem3, k: int, upper: float, lower: float, fixed: bool
-) -> bool:
-    level = k if fixed else None
-    error = max(theorem.upper(k), -theorem.upper_floor(k, level))
-    return error <= upper and theorem.lower(k, level) <= lower
 
 
 # --- small helpers -----------------------------------------------------------------------------

@@ -114,7 +114,6 @@ def test_an_instance_keeps_the_word_of_its_line(one, built):
     made = built(one.name)
     assert made.variables == one.variables == made.problem.dimension
     assert made.dimension == one.dimension
-    assert made.selects is (None if one.dimension is None else one.dimension > 0)
     assert made.x0.shape == (one.variables,)
     assert made.problem.domain.contains(made.x0)
     text = str(one)

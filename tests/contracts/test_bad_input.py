@@ -925,12 +925,12 @@ WRONG = {
     "sea with a penalty": (
         lambda: tb.solve(small(lower=LS + tb.L2(0.5)), "sea"),
         ValueError,
-        f"SEA: lower must be smooth, got <LeastSquares of 2 variables> + L2(weight=0.5); {FOR_PENALTIES}",
+        f"SEA: lower must be smooth, got <LeastSquares, 1 x 2> + L2(weight=0.5); {FOR_PENALTIES}",
     ),
     "cg-bio with a penalty": (
         lambda: tb.solve(small(lower=LS + tb.L1()), "cg-bio"),
         ValueError,
-        f"CGBiO: lower must be smooth, got <LeastSquares of 2 variables> + L1(weight=1.0); {FOR_PENALTIES}",
+        f"CGBiO: lower must be smooth, got <LeastSquares, 1 x 2> + L1(weight=1.0); {FOR_PENALTIES}",
     ),
     "bisec-bio with a penalty": (
         lambda: tb.solve(small(upper=tb.L1()), "bisec-bio"),

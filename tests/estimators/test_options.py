@@ -169,7 +169,7 @@ def test_reports_and_problems_display_in_a_notebook():
     assert pickle.loads(pickle.dumps(model)).report_ == model.report_
     problem = tb.Problem(upper=tb.SquaredNorm(), lower=tb.LeastSquares(X, y), radius=3.0)
     shown = problem._repr_html_()
-    assert "<th>lower level g</th><td>&lt;LeastSquares of 9 variables&gt;</td>" in shown
+    assert "<th>lower level g</th><td>&lt;LeastSquares, 8 x 9&gt;</td>" in shown
     assert "<th>radius</th><td>3.0</td>" in shown
     levels = tb.Levels(tb.LeastSquares(X, y), tb.Level(tb.L1(), name="<size>"), tb.SquaredNorm())
     assert "<th>2. &lt;size&gt;</th>" in levels._repr_html_()

@@ -65,11 +65,6 @@ class Built:
         """The dimension of the set of lower minimisers: known, or computed if that is certain."""
         return self.ties if self.ties is not None else solution_dimension(self.problem)
 
-    @property
-    def selects(self) -> bool | None:
-        """Does the upper level have anything to choose?  None if that is not known."""
-        return None if self.dimension is None else self.dimension > 0
-
     def __str__(self) -> str:
         domain = type(self.problem.domain).__name__
         f2, g2 = self.problem.penalties

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tiebreak.display.views import LETTERS, Column, View
+from tiebreak.display.views import LETTERS, Column, Panel, View
 from tiebreak.linalg.archive import write_atomically
 from tiebreak.linalg.refusals import missing
-from tiebreak.proofs.certificate import UNDERFLOW
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,8 +28,8 @@ def convergence(run: View, path: str | Path | None = None) -> Any:
     left.
 
     The lower edge of the band is proved: no minimiser of the lower level has a smaller f, and no
-    point of the domain has a smaller g. If f(x) is below it, x is slightly suboptimal for g and
-    f(x) < f* is proved: the band is hatched and the gap is drawn with open circles. Crosses at the
+    point of the domain has a smaller g. Where f(x) is below it, x is slightly suboptimal for g and
+    f(x) < f* is proved: there is no band, and open circles show the size of the gap. Crosses at the
     upper edge of the gaps mark steps at which nothing is proved.
 
     Args:
@@ -45,24 +44,22 @@ def convergence(run: View, path: str | Path | None = None) -> Any:
         name: np.where(np.abs(column) < 1e300, column, np.nan)
         for name, column in run.groups[0].columns.items()
     }
-    report = run.report
-    step = columns["iteration"]
+    step, report = columns["iteration"], run.report
     is_direct = len(step) < 3  # a direct method: a line through two points tells nothing
     figure = new_figure(9.0, 2.8 if is_direct else 6.0)
-    heights = (1.0,) if is_direct else (1.0, 1.15)
-    axes = figure.subplots(
-        len(heights), 2, sharex=not is_direct, height_ratios=heights, squeeze=False
-    )
-    for i, (level, letter) in enumerate(LETTERS.items()):
+    axes = figure.subplots(1 if is_direct else 2, 2, sharex=not is_direct, squeeze=False)
+    for ax, (level, letter) in zip(axes[0], LETTERS.items(), strict=True):
         value, gap = columns[f"{level}_value"], columns[f"{level}_gap"]
         optimum, asked = report[level]["optimum"], report[level]["tolerance"] or 0.0
-        axes[0, i].set_title(f"{level} level:  ${letter}^*$ {_interval(*optimum)}", fontsize=10.5)
+        ax.set_title(f"{level} level:  ${letter}^*$ {_interval(*optimum)}", fontsize=10.5)
         if is_direct:
-            _draw_proof(axes[0, i], letter, abs(value[0] - value[-1]), gap[-1], asked)
-            continue
-        _draw_values(axes[0, i], letter, step, value, columns[f"{level}_bound"])
-        _draw_gaps(axes[1, i], letter, step, gap, asked)
-        axes[1, i].set_xlabel("iteration $k$")
+            _draw_proof(ax, letter, abs(value[0] - value[-1]), gap[-1], asked)
+    for ax, panel in () if is_direct else zip(axes.flat, run.panels, strict=True):
+        _draw(ax, panel, columns, step)
+        # Logarithmic from 1 on, with a short linear piece for step 0.
+        ax.set_xscale("symlog", linthresh=1.0, linscale=0.3)
+        ax.set_xlim(0.0, 1.05 * float(step.max()))
+    figure.supxlabel("" if is_direct else "step", fontsize=10)
     ended = f"{report['status']} after {run.heading}"
     figure.suptitle(f"{ended}\n{textwrap.fill(report['method'], 100)}", fontsize=10.5)
     return saved(figure, path)
@@ -71,23 +68,18 @@ def convergence(run: View, path: str | Path | None = None) -> Any:
 def tradeoff_curve(curve: View, path: str | Path | None = None) -> Any:
     """Draw f*(slack) with its bounds against the slack as a share of g*, and what each gains."""
     figure = new_figure(7.0, 4.2)
-    ax = figure.subplots()
-    slack, value, low, high = map(
-        curve.groups[0].columns.__getitem__, ("slack", "value", "low", "high")
-    )
+    ax, columns = figure.subplots(), curve.groups[0].columns
+    slack, value = columns["slack"], columns["value"]
     size = abs(curve.report["lower"][1] or 0.0)
     is_relative = size > 0.0 and bool(np.all(slack <= size))
     at = 100.0 * slack / size if is_relative else slack
-    known = np.isfinite(low) & np.isfinite(high)
-    ax.fill_between(at[known], low[known], high[known], color=BAND, linewidth=0)
-    ax.plot(at, value, color=DARK, linewidth=1.6, marker="o", markersize=4)
+    _draw(ax, curve.panels[0], columns, at)
     for x, y in zip(at[1:], value[1:], strict=True):
         ax.annotate(
             f"{y - value[0]:+.3g}", (x, y),
             textcoords="offset points", xytext=(4, 6), fontsize=9, color=GREY,
         )  # fmt: skip
     ax.set_xlabel("slack of the lower level" + (", per cent of $g^*$" if is_relative else ""))
-    ax.set_ylabel("best value of the upper level, $f^*$")
     what = "sensitive: " if curve.report["sensitive"] else ""
     ax.set_title(f"{what}what a little slack in $g$ gains in $f$", fontsize=10.5)
     ax.margins(x=0.06, y=0.12)
@@ -114,29 +106,6 @@ def saved(figure: Any, path: str | Path | None) -> Any:
     return figure
 
 
-def _draw_values(ax: Axes, letter: str, step: Column, value: Column, best: Column) -> None:
-    """Draw f(x_k), the best bound proved so far, and the band between them."""
-    known = np.isfinite(best)
-    ax.plot(step, value, color=DARK, linewidth=1.6, marker=_dots(step), label=f"${letter}(x_k)$")
-    if known.any():
-        ax.plot(
-            step[known], best[known],
-            color=GREY, linewidth=1.2, linestyle=(0, (4, 1.5)),
-            label=f"proved lower bound on ${letter}^*$",
-        )  # fmt: skip
-        ax.fill_between(step, value, best, where=known & (best <= value), color=BAND, linewidth=0)
-    below = known & (value < best)
-    if below.any():
-        ax.fill_between(
-            step, value, best,
-            where=known & (best >= value), facecolor="none", edgecolor=GREY, hatch="////",
-            linewidth=0, label=f"${letter}(x_k) < {letter}^*$ proved",
-        )  # fmt: skip
-    _scale_steps(ax, step)
-    ax.set_ylabel(f"value of ${letter}$")
-    ax.legend(frameon=False, fontsize=9)
-
-
 def _draw_proof(ax: Axes, letter: str, way: float, proved: float, asked: float) -> None:
     """Draw the progress made, what was asked and what is proved, on one log axis."""
     said = f"proved gap of {letter}" if proved >= 0.0 else f"proved: {letter}(x) < {letter}* by"
@@ -157,65 +126,57 @@ def _draw_proof(ax: Axes, letter: str, way: float, proved: float, asked: float) 
     ax.spines[["top", "right"]].set_visible(False)
 
 
-def _draw_gaps(ax: Axes, letter: str, step: Column, gap: Column, tolerance: float) -> None:
-    """Draw the proved gap on a log axis: its size if negative, a cross if there is none."""
-    is_asked = tolerance > UNDERFLOW  # with rtol=0 the tolerance only covers underflow
-    known = np.isfinite(gap)
-    sizes = np.abs(gap[known])
-    sizes = sizes[sizes > NO_GAP * np.max(sizes, initial=0.0)]
-    positive = np.append(sizes, tolerance if is_asked else [])
-    # the height at which a gap of 0 is drawn
-    floor = 0.1 * float(positive.min()) if positive.size else 1e-16
-    shown = np.where(known, np.maximum(np.abs(gap), floor), np.nan)
-    above = np.where(gap >= 0.0, shown, np.nan)
-    if np.isfinite(above).any():
+def _draw(ax: Axes, panel: Panel, columns: dict[str, Column], at: Column) -> None:
+    """Draw the curves of a panel, the band and the target; circles and crosses as in `Panel`."""
+    main = columns[panel.curves[0].column]
+    known, is_below = np.isfinite(main), (main < 0.0) & panel.has_signs
+    floor = -np.inf
+    if panel.is_log:
+        sizes = np.abs(main[known])
+        sizes = sizes[sizes > NO_GAP * np.max(sizes, initial=0.0)]
+        sizes = sizes if panel.asked is None else np.append(sizes, panel.asked)
+        # the height at which a gap of 0 is drawn
+        floor = 0.1 * float(sizes.min()) if sizes.size else 1e-16
+        ax.set_yscale("log")
+    if panel.band is not None:
+        low, high = (columns[name] for name in panel.band)
+        ax.fill_between(at, low, high, where=low <= high, color=BAND, linewidth=0)
+    for curve in panel.curves:
+        values = np.maximum(np.where(is_below, np.nan, columns[curve.column]), floor)
+        if np.isfinite(values).any():
+            look: dict[str, Any] = {"color": DARK, "linewidth": 1.6}
+            if curve.is_dashed:
+                look = {"color": GREY, "linewidth": 1.2, "linestyle": (0, (4, 1.5))}
+            ax.plot(at, values, label=curve.name, marker="." if len(at) < 13 else "", **look)
+    if is_below.any():
         ax.plot(
-            step, above, color=DARK, linewidth=1.6, marker=_dots(step),
-            label=f"${letter}(x_k) - {letter}^*$ is at most this",
-        )  # fmt: skip
-    if (gap < 0.0).any():
-        ax.plot(
-            step[gap < 0.0], shown[gap < 0.0],
+            at[is_below], -main[is_below],
             color=DARK, linestyle="", marker="o", markersize=4, markerfacecolor="white",
-            markevery=_thin(gap < 0.0),
-            label=f"${letter}(x_k) < {letter}^*$ proved, by this much",
+            markevery=_thin(is_below), label=panel.below,
         )  # fmt: skip
-    if not known.all():
+    if panel.missing and not known.all():
         ax.plot(
-            step[~known], np.ones(int((~known).sum())),
+            at[~known], np.ones(int((~known).sum())),
             transform=ax.get_xaxis_transform(), clip_on=False,
             color=GREY, linestyle="", marker="x", markersize=5, markevery=_thin(~known),
-            label=f"nothing proved about ${letter}^*$",
+            label=panel.missing,
         )  # fmt: skip
-    if is_asked:
-        ax.axhline(tolerance, color="black", linewidth=1.0, linestyle="--")
+    if panel.asked is not None:
+        ax.axhline(panel.asked, color="black", linewidth=1.0, linestyle="--")
         ax.annotate(
-            f"asked: {tolerance:.2g}", (0.0, tolerance), xycoords=("axes fraction", "data"),
+            f"asked: {panel.asked:.2g}", (0.0, panel.asked), xycoords=("axes fraction", "data"),
             xytext=(5, 3), textcoords="offset points", fontsize=9,
         )  # fmt: skip
-    ax.set_yscale("log")
-    _scale_steps(ax, step)
-    ax.set_ylabel(f"proved gap of ${letter}$")
+    ax.set_ylabel(panel.title, fontsize=9)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(color="0.92", linewidth=0.8)
+    ax.set_axisbelow(True)
     ax.legend(frameon=False, fontsize=9)
-
-
-def _dots(step: Column) -> str:
-    """Return a marker for one or two points, which would be invisible as a line."""
-    return "." if step.size < 3 else ""
 
 
 def _thin(marked: Column) -> float | None:
     """Return the spacing of markers if there are many."""
     return 0.02 if int(marked.sum()) > 30 else None
-
-
-def _scale_steps(ax: Axes, step: Column) -> None:
-    """Make the axis logarithmic from 1 on, with a short linear piece for step 0."""
-    ax.set_xscale("symlog", linthresh=1.0, linscale=0.3)
-    ax.set_xlim(0.0, 1.05 * float(step.max(initial=1.0)))
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.grid(color="0.92", linewidth=0.8)
-    ax.set_axisbelow(True)
 
 
 def _interval(low: float | None, high: float | None) -> str:

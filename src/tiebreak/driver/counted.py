@@ -7,7 +7,7 @@ from functools import cached_property
 from operator import attrgetter
 
 from tiebreak.functions import matrices_of
-from tiebreak.functions.base import Outcome, PendingEvaluation, PointWithImage, SmoothFunction
+from tiebreak.functions.base import PendingEvaluation, PointWithImage, SmoothFunction
 from tiebreak.linalg import Array, Image, arrays, deadline
 
 
@@ -15,8 +15,7 @@ class Counted(SmoothFunction, keyword=""):
     """Counts how often a function is evaluated; otherwise it is the function itself.
 
     The certificate assumes that an evaluation is as precise as its point. Points that are more
-    precise than the data therefore go to the function in float64: NumPy would promote its products
-    anyway, but other libraries would round silently.
+    precise than the data are therefore rejected: some libraries would round them silently.
     """
 
     meanwhile: Callable[[], object] = staticmethod(lambda: None)  # called while an evaluation runs
@@ -47,78 +46,39 @@ class Counted(SmoothFunction, keyword=""):
         self._counter.passed += 1
         deadline.spend(self._entries)
 
-    def _for(self, x: Array) -> Counted:
-        """Return this function, or the one in float64 if x is more precise than the data."""
-        if self._single is None or x.dtype == self._single or arrays.is_single(x):
-            return self
-        if self.in_float64 is None:
+    def _check(self, x: Array) -> None:
+        """Raise ValueError if x is more precise than the data."""
+        if self._single is not None and x.dtype != self._single and not arrays.is_single(x):
             raise ValueError(
                 f"{type(self.bare).__name__}: points must be {arrays.kind(self.prototype)} like "
-                f"its data, which have no float64 version, got {arrays.kind(x)}"
+                f"its data, got {arrays.kind(x)}"
             )
-        return self.in_float64
-
-    def _is_plain(self, points: Sequence[PointWithImage]) -> bool:
-        """Do all points have the dtype of the data, as they nearly always do?"""
-        for p in points:  # noqa: SIM110 -- a generator would take three times as long
-            if p.x.dtype != self._single:
-                return False
-        return True
 
     def value(self, x: Array) -> float:
-        h = self._for(x)
-        h.count(1, 0, 1)
-        return h.function.value(x)
+        self._check(x)
+        self.count(1, 0, 1)
+        return self.function.value(x)
 
     def gradient(self, x: Array) -> Array:
-        h = self._for(x)
-        h.count(1, 1, 0)
-        return h.function.gradient(x)
+        self._check(x)
+        self.count(1, 1, 0)
+        return self.function.gradient(x)
 
     def forward(self, *xs: Array) -> tuple[Image, ...]:
+        for x in xs:
+            self._check(x)
         self.count(len(xs), 0, 0)
-        if self._single is None:
-            return self.function.forward(*xs)
-        # A more precise point gets a new image when it is evaluated; until then this one will do.
-        return self.function.forward(
-            *[x if self._for(x) is self else arrays.like(x, self.prototype) for x in xs]
-        )
+        return self.function.forward(*xs)
 
     def evaluate_async(
         self, at: Sequence[PointWithImage], values_at: Sequence[PointWithImage] = ()
     ) -> PendingEvaluation:
-        if self._single is not None and not (self._is_plain(at) and self._is_plain(values_at)):
-            return self._evaluate_apart(at, values_at)
+        for point in (*at, *values_at):
+            self._check(point.x)
         self.count(0, len(at), len(values_at))
         pending = self.function.evaluate_async(at, values_at)
         self.meanwhile()
         return pending
-
-    def _evaluate_apart(
-        self, at: Sequence[PointWithImage], values_at: Sequence[PointWithImage]
-    ) -> PendingEvaluation:
-        """Begin to evaluate points, some of which may need the function in float64.
-
-        Those get new images: a combination of several images may contain a rounded one.
-        """
-        parts = []
-        for h in dict.fromkeys(self._for(p.x) for p in (*at, *values_at)):
-            mine = [[p for p in points if self._for(p.x) is h] for points in (at, values_at)]
-            if h is not self:
-                mine = [[PointWithImage(p.x, *h.forward(p.x)) for p in points] for points in mine]
-            h.count(0, *map(len, mine))
-            parts.append((h, h.function.evaluate_async(*mine)))
-
-        def end() -> Outcome:
-            found = [(h, *pending()) for h, pending in parts]
-            seen = {h: iter(some) for h, some, _ in found}
-            values = {h: iter(some) for h, _, some in found}
-            return (
-                [next(seen[self._for(p.x)]) for p in at],
-                [next(values[self._for(p.x)]) for p in values_at],
-            )
-
-        return PendingEvaluation(end)
 
 
 # Members that need no counting are passed through.

@@ -99,6 +99,11 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         if lipschitz is not None:
             self.lipschitz = checks.at_least(owner, "lipschitz", lipschitz)
 
+    def __repr__(self) -> str:
+        rows, columns = self.matrix.shape
+        kind = "sparse " if self.matrix.is_sparse else ""
+        return f"<{type(self).__name__}, {kind}{rows} x {columns}>"
+
     def extent(self, x: Array) -> float:
         """The sum of |a_j| |x_j|/|A|, where a_j are the columns, bounds the error of A x as |x|
         does.
