@@ -171,7 +171,8 @@ def _draw(ax: Axes, panel: Panel, columns: dict[str, Column], at: Column) -> Non
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(color="0.92", linewidth=0.8)
     ax.set_axisbelow(True)
-    ax.legend(frameon=False, fontsize=9)
+    if ax.lines:  # a run without a finite value has none
+        ax.legend(frameon=False, fontsize=9)
 
 
 def _thin(marked: Column) -> float | None:
