@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tiebreak as tb
+from tiebreak.auto import selection
 from tiebreak.auto.candidates import Candidate, Runner
 from tiebreak.auto.portfolio import Portfolio
 from tiebreak.exact.method import Exact
@@ -179,3 +180,31 @@ def test_a_result_of_other_length_or_of_another_method_is_a_start_all_the_same()
     assert tb.solve(built, "adaptive", x0=tb.solve(built, x0=np.zeros(20)), max_iter=5).nit <= 5
     with pytest.raises(ValueError, match="x0"):
         tb.solve(problem(0, n=21), x0=exactly)
+
+
+# --- many rows ------------------------------------------------------------------------------------
+
+
+def tall(rows=20_000, n=4):
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((rows, n - 1)) @ rng.standard_normal((n - 1, n))
+    y = np.where(rng.random(rows) < 0.5, 1.0, -1.0)
+    return tb.Problem(upper=tb.SquaredNorm(center=np.ones(n)), lower=tb.Logistic(A, y))
+
+
+def test_an_exact_point_of_tall_data_on_an_open_set_is_followed_by_no_proof():
+    """No minorant bounds a logistic loss from below on R^n."""
+    found = tb.solve(tall())
+    assert found.status == "solved"
+    assert "for the proof" not in found.method
+    assert found.trace[-1].passes == tb.solve(tall(), "exact").trace[-1].passes
+
+
+def test_steps_on_slices_are_a_candidate_only_if_they_are_less_work_than_a_factorisation():
+    assert not any(
+        isinstance(c.method, tb.BregmanSVRG) for c in selection.choose(tall()).candidates
+    )
+    (slices,) = selection._by_slices(tall(), [])
+    more, less = (Candidate(Exact(), least=share * slices.least) for share in (2.0, 0.5))
+    assert selection._by_slices(tall(), [more]) == [slices]
+    assert selection._by_slices(tall(), [less]) == []

@@ -160,12 +160,16 @@ class BregmanSVRG(Method):
         return refusal or need_rows("BregmanSVRG", problem)
 
     def describe(self, problem: Problem) -> str:
-        slices = self.slices(problem)
+        slices, _ = self.epoch(problem)
         return f"Bregman rounds with variance-reduced steps, {slices} slices of rows in an epoch"
 
-    def slices(self, problem: Problem) -> int:
-        """Return the number of slices in which the rows of g are read."""
-        return self._sampled(problem)[1].steps
+    def epoch(self, problem: Problem) -> tuple[int, float]:
+        """Return the number of slices in which the rows of g are read, and the work of the calls.
+
+        The work is counted in entries; their products come on top.
+        """
+        f, g = self._sampled(problem)
+        return g.steps, g.steps * (f.calls + g.calls)
 
     def report(self, state: State) -> StateReport:
         """Report how it ended; every step is worth a row."""
@@ -219,7 +223,7 @@ class BregmanSVRG(Method):
         def slope(x: Array) -> Array:
             return g_slope(x) + eta * (p + f_slope(x))
 
-        x = _epoch(problem, state.x, g.steps, s, slope, weights)
+        x = _epoch(problem, state.x, g, s, slope, weights)
         after = _at_snapshot(problem, state._replace(proof=None), x)
         t = 1.0 / (g.lipschitz + eta * f.lipschitz)  # step of the gradient maps
         lower = after.g_w.slope
@@ -329,6 +333,11 @@ class Sampled:
         """The number of slices in which all rows are read once."""
         return max(some.steps for some in self.slices if some is not None)
 
+    @property
+    def calls(self) -> float:
+        """The work of the calls that a step takes, in entries."""
+        return sum(some.loss.matrix.entries_per_call for some in self.slices if some is not None)
+
     def slope(self, at: Minorant, image: Image, order: np.random.Generator) -> Slope:
         """Return a function of x: its slope, from the next slice and a snapshot."""
         h = self.function
@@ -376,12 +385,12 @@ def _slices(weight: float, loss: LinearLoss, L: float, batch: int | None) -> Sli
 
 
 def _epoch(
-    problem: Problem, x: Array, steps: int, s: float, slope: Slope, weights: tuple[float, float]
+    problem: Problem, x: Array, g: Sampled, s: float, slope: Slope, weights: tuple[float, float]
 ) -> Array:
     """Take prox-gradient steps of length s from x over all slices, with these weights of f2, g2."""
     is_free = described(problem.domain).is_space
     with arrays.quiet():
-        for _ in range(steps):
+        for _ in range(g.steps):
             deadline.check()
             x = x - s * slope(x)
             if not problem.is_smooth:
@@ -389,6 +398,7 @@ def _epoch(
             elif not is_free:
                 x = problem.domain.project(x)
     problem.lower.note_reading()
+    deadline.spend(g.steps * g.calls)
     return x
 
 
@@ -444,6 +454,6 @@ def _proof_step(
     t, pull = proof.t, proof.t * state.f_w.slope
     g_slope = g.slope(proof.g_u, proof.u.lower, order)
     s = 0.5 / (g.lipschitz + g.noise)
-    x = _epoch(problem, proof.u.x, g.steps, s, lambda x: g_slope(x) + pull, (t, 1.0))
+    x = _epoch(problem, proof.u.x, g, s, lambda x: g_slope(x) + pull, (t, 1.0))
     u, g_u = _cut_at(problem, x)
     return state._replace(proof=proof._replace(u=u, g_u=g_u), evidence=_evidence(state, t, g_u))

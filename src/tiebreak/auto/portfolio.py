@@ -168,7 +168,7 @@ class Portfolio(Method):
         """Take one step of the running method, or begin it."""
         state = state._replace(k=state.k + 1, evidence=StepEvidence())
         if state.at == state.answer and state.phase != OVER:
-            state = self._next(state)
+            state = self._begin_proof(problem, state)
         if state.phase == OVER:  # the proof may have decided this before the step
             return state
         candidate, runner = self.candidates[state.at], state.runners[state.at]
@@ -271,25 +271,28 @@ class Portfolio(Method):
         if not why:
             return state
         if is_answer and state.answer == NONE:
-            return self._hold_answer(problem, state)
+            return self._hold_answer(state)
         if why in (FALLS, EMPTY) or not (self._has_others(state) or state.phase != RACING):
             return state._replace(best=state.at, phase=OVER)
         note = f"ended without an answer: {said}" if state.answer == NONE else ENDED
         return self._next(state.with_runner(state.at, note=note))
 
-    def _hold_answer(self, problem: Problem, state: State) -> State:
-        """Keep the running method's answer and turn to its proof, by which others are measured.
-
-        End instead if it cannot be proved, because no minorant bounds g* from below.
-        """
+    def _hold_answer(self, state: State) -> State:
+        """Keep the running method's answer and turn to its proof, by which others are measured."""
         for number in range(len(self.candidates)):
             state = state.with_runner(number, error=math.inf, marks=())
         state = state.with_runner(state.at, note=ENDED)
         state = state._replace(best=state.at, answer=state.at, phase=PROVING, since=state.work)
+        return state if self._has_others(state) else state._replace(phase=OVER)
+
+    def _begin_proof(self, problem: Problem, state: State) -> State:
+        """Turn to the proof of the answer, or end if no minorant bounds g* from below.
+
+        The first step after the answer decides this: by then `adapt` knows the tolerance.
+        """
         is_proved_by_value = state.lower_value - problem.lower.lower_bound <= state.allowed
         can_be_proved = is_proved_by_value or not problem.is_open_below
-        has_others = can_be_proved and self._has_others(state)
-        return state if has_others else state._replace(phase=OVER)
+        return self._next(state) if can_be_proved else state._replace(phase=OVER)
 
     def _left(self, state: State) -> float:
         """Return the work left in this phase, as described at the top of the file."""

@@ -7,6 +7,8 @@ progress decides which one runs when: see `portfolio`.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from tiebreak.algorithms import AdaptiveAGMBiO, BiSG, BregmanSVRG, PrimalDual
@@ -18,10 +20,11 @@ from tiebreak.auto.portfolio import STEP, Portfolio
 from tiebreak.conic.held_image import HeldProblem
 from tiebreak.conic.method import Conic
 from tiebreak.exact.method import Exact
-from tiebreak.functions import Function, matrices_of, summands
+from tiebreak.functions import matrices_of, summands
 from tiebreak.linalg import EPS, arrays, cleaned, clear_rank, deadline, equilibrate
 from tiebreak.linalg.matrices import DENSE_LIMIT, FLOAT64_COPY_LIMIT, Matrix
-from tiebreak.linalg.sizes import QUICK_SIDE, SECOND
+from tiebreak.linalg.refusals import Refusal
+from tiebreak.linalg.sizes import QUICK_SIDE
 from tiebreak.problem import Problem
 from tiebreak.sets import has_projection
 
@@ -32,38 +35,66 @@ PASSES = 6  # data passes in a step: both levels, forward and back, and one leve
 def choose(problem: Problem) -> Portfolio:
     """Return the portfolio for this problem; if no method accepts it, `check` says so."""
     first, refusal = first_order(problem), Exact().refusal(problem)
-    steps = FEWEST_STEPS * (STEP + PASSES * sum(map(_entries, problem.smooth_parts)))
+    steps = FEWEST_STEPS * (STEP + PASSES * _entries(problem))
     candidates = []
     if not BregmanIteration().refusal(problem):
         title = "exact, by conjugate gradients" if conjugate_gradients.is_taken(problem) else ""
         candidates.append(Candidate(BregmanIteration(), title, steps, refines=True))
         # No gradient method is faster on g alone: others wait for 3000 of their steps.
         steps *= 30.0 if conjugate_gradients.distance(problem) else 1.0
-    if _is_worth_slices(problem):
-        # A hundred epochs and as many full readings: fewer settle nothing on any problem.
-        readings = 2.0 * FEWEST_STEPS * sum(map(_entries, problem.smooth_parts))
-        candidates.append(Candidate(BregmanSVRG(), "", readings, refines=True))
     if not PrimalDual().refusal(problem):
         candidates.append(Candidate(PrimalDual(), "", steps))
     if not first.refusal(problem):
         candidates.append(Candidate(first, "", steps))
-    below = [part for _, part in summands(problem.smooth_parts[1].bare)]
-    is_linear = all(part.degree <= 1 for part in below)
-    # On constraints, the minimisers of a linear level form a face, which only Conic can prove.
-    is_for_cones = refusal is not None or (is_linear and not has_projection(problem.domain))
-    if not is_for_cones and not (candidates and _is_far(problem)):
-        title = f"exact, by direct factorisation ({_sizes(problem)})"
-        least = _factorisation(problem)
-        candidates.append(Candidate(Exact(), title, least, is_direct=True, refines=True))
-    elif is_for_cones and (problem.is_bounded or not candidates) and not Conic().refusal(problem):
-        # On a bounded set it proves what it finds; elsewhere the multipliers of other methods do.
-        # An interior-point method factorises the data of each level about twenty times.
-        least = 20.0 * _factorisation(problem)
-        candidates.append(Candidate(Conic(), "conic", least, is_direct=True, refines=True))
+    direct = _direct(problem, refusal, not candidates)
+    slices = _by_slices(problem, direct)
+    candidates = [*candidates[:1], *slices, *candidates[1:], *direct]
     if any(penalty.terms.has_operator for penalty in problem.penalties):
         candidates = _with_operator(problem, refusal is None) or candidates
     why = f"there is no exact method with {refusal.got}" if refusal else ""
     return Portfolio(tuple(candidates) or (Candidate(first),), why)
+
+
+def _direct(problem: Problem, refusal: Refusal | None, is_alone: bool) -> list[Candidate]:
+    """Return the direct method, if there is one that is worth its work."""
+    below = [part for _, part in summands(problem.smooth_parts[1].bare)]
+    is_linear = all(part.degree <= 1 for part in below)
+    # On constraints, the minimisers of a linear level form a face, which only Conic can prove.
+    is_for_cones = refusal is not None or (is_linear and not has_projection(problem.domain))
+    if not is_for_cones and (is_alone or not _is_far(problem)):
+        return [_exact(problem, _factorisation(problem))]
+    if is_for_cones and (problem.is_bounded or is_alone) and not Conic().refusal(problem):
+        # On a bounded set it proves what it finds; elsewhere the multipliers of other methods do.
+        # An interior-point method factorises the data of each level about twenty times.
+        least = 20.0 * _factorisation(problem)
+        return [Candidate(Conic(), "conic", least, is_direct=True, refines=True)]
+    return []
+
+
+def _exact(problem: Problem, least: float) -> Candidate:
+    title = f"exact, by direct factorisation ({_sizes(problem)})"
+    return Candidate(Exact(), title, least, is_direct=True, refines=True)
+
+
+def _by_slices(problem: Problem, direct: list[Candidate]) -> list[Candidate]:
+    """Return the method that takes steps on a few rows each, if that pays off.
+
+    Its minimum is a hundred epochs, as many full readings, and a hundred products for L_g: fewer
+    settle nothing on any problem. In single precision, reading an entry takes half the time; direct
+    methods convert it. One with less work goes first, and then no other method is needed. An epoch
+    must have at least 500 slices, or too many epochs are needed; a slice has about as many rows as
+    there are columns, unless some rows are much longer than others. Counting the slices takes a
+    data pass, so we do that last.
+    """
+    method, n = BregmanSVRG(), problem.dimension or 1
+    rows = max((matrix.shape[0] for matrix in matrices_of(problem.smooth_parts[1])), default=0)
+    limit = min((candidate.least for candidate in direct), default=math.inf)
+    least = (1.5 if problem.is_single else 3.0) * FEWEST_STEPS * _entries(problem)
+    if rows < 100 * n or least > limit or not method.ends(problem) or method.refusal(problem):
+        return []
+    slices, calls = method.epoch(problem)
+    least += FEWEST_STEPS * calls
+    return [Candidate(method, "", least, refines=True)] if slices >= 500 and least < limit else []
 
 
 def _with_operator(problem: Problem, is_exact: bool) -> list[Candidate]:
@@ -76,15 +107,13 @@ def _with_operator(problem: Problem, is_exact: bool) -> list[Candidate]:
     held = HeldProblem.of(problem, n)
     candidates = []
     if is_exact:
-        least = _factorisation(problem, n)
-        title = f"exact, by direct factorisation ({_sizes(problem)})"
-        candidates.append(Candidate(Exact(), title, least, is_direct=True, refines=True))
+        candidates.append(_exact(problem, _factorisation(problem, n)))
     if not Conic().refusal(problem):
         least = FEWEST_STEPS * STEP if held is None else held.work
         candidates.append(Candidate(Conic(), "conic", least, is_direct=True, refines=True))
     if not PrimalDual().refusal(problem):
-        entries = sum(map(_entries, problem.smooth_parts))
-        least = 10 * FEWEST_STEPS * (STEP + PASSES * entries)  # with an extra dual variable
+        # with an extra dual variable
+        least = 10 * FEWEST_STEPS * (STEP + PASSES * _entries(problem))
         candidates.append(Candidate(EndingPrimalDual(), "", least))
     return candidates
 
@@ -96,7 +125,7 @@ def problem_in_float64(problem: Problem) -> Problem:
     if g's matrices have singular values that are rounding errors of float32: in float64 these would
     count, and change the answer by orders of magnitude.
     """
-    if not problem.is_single or sum(map(_entries, problem.smooth_parts)) > FLOAT64_COPY_LIMIT:
+    if not problem.is_single or _entries(problem) > FLOAT64_COPY_LIMIT:
         return problem
     found = matrices_of(problem.smooth_parts[1])
     is_clear = deadline.unless_too_long(lambda: all(map(_is_clear, found)), False)
@@ -122,24 +151,11 @@ def first_order(problem: Problem) -> AdaptiveAGMBiO | BiSG:
     return other if adaptive.refusal(problem) and not other.refusal(problem) else adaptive
 
 
-def _is_worth_slices(problem: Problem) -> bool:
-    """Are there enough rows for an epoch of steps on a few rows each to pay off?
-
-    There must be at least 500 slices; a slice has about as many rows as there are columns, unless
-    some rows are much longer than others. The exact number takes a data pass, so we compute it only
-    if there are enough rows.
-    """
-    n = problem.dimension or 1
-    rows = max((matrix.shape[0] for matrix in matrices_of(problem.smooth_parts[1])), default=0)
-    if rows < 100 * n or rows * n < SECOND or not BregmanSVRG().ends(problem):
-        return False
-    return not BregmanSVRG().refusal(problem) and BregmanSVRG().slices(problem) >= 500
-
-
 def _is_far(problem: Problem) -> bool:
     """Is so much data on a GPU that no step should bring all of it to the host?"""
-    matrices = [matrix for h in problem.smooth_parts for matrix in matrices_of(h)]
-    return any(m.size > FLOAT64_COPY_LIMIT and arrays.is_remote(m.prototype) for m in matrices)
+    return any(
+        m.size > FLOAT64_COPY_LIMIT and arrays.is_remote(m.prototype) for m in _matrices(problem)
+    )
 
 
 # -- sizes ----------------------------------------------------------------------------------------
@@ -153,9 +169,14 @@ def _sizes(problem: Problem) -> str:
     return f"{' + '.join(words)} below{', ' if size else ''}{size}"
 
 
-def _entries(h: Function) -> int:
-    """Return the number of entries that the matrices of h store."""
-    return sum(matrix.size for matrix in matrices_of(h))
+def _matrices(problem: Problem) -> list[Matrix]:
+    """Return the matrices of both levels."""
+    return [matrix for h in problem.smooth_parts for matrix in matrices_of(h)]
+
+
+def _entries(problem: Problem) -> int:
+    """Return the number of entries that the matrices of both levels store."""
+    return sum(matrix.size for matrix in _matrices(problem))
 
 
 def _factorisation(problem: Problem, n: int = 0) -> float:
@@ -164,7 +185,7 @@ def _factorisation(problem: Problem, n: int = 0) -> float:
     It uses the smaller side of each matrix, whose square costs a product for every entry. If f is a
     penalty on D x with n variables, the D x are variables too, and everything is one matrix.
     """
-    matrices = [matrix for h in problem.smooth_parts for matrix in matrices_of(h)]
+    matrices = _matrices(problem)
     rows_above = problem.penalties[0].terms.rows_above(n) if n else None
     if rows_above is not None:
         images = len(rows_above[1])
