@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 import tiebreak as tb
-from tiebreak.experiments.planting import HuberOfRows, Vector
+from tiebreak.experiments.planting import Vector
 from tiebreak.functions.base import Function, SmoothFunction
 from tiebreak.functions.elementary import Flat, Linear, SquaredNorm
 from tiebreak.functions.penalties.composite import Composite
@@ -172,8 +172,8 @@ def _expression(cp: Any, h: Function | Penalty, x: Any) -> Any:
         return 0.5 * h.scale * cp.sum_squares(h.matrix.entries @ x - h.b)
     if isinstance(h, tb.Logistic):
         return h.scale * cp.sum(cp.logistic(-cp.multiply(h.y, h.matrix.entries @ x)))
-    if isinstance(h, HuberOfRows):
-        return 0.5 * cp.sum(cp.huber(h.A @ x - h.b, 1.0))
+    if isinstance(h, tb.Huber):
+        return 0.5 * h.scale * cp.sum(cp.huber(h.matrix.entries @ x - h.b, h.delta))
     if isinstance(h, SquaredNorm):
         return 0.5 * h.weight * cp.sum_squares(x if h.center is None else x - h.center)
     if isinstance(h, Linear):

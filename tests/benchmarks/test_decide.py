@@ -42,8 +42,9 @@ def strict_rows(h: Any, x: Any) -> list[Any]:
         return strict_rows(h.function, x)
     if isinstance(h, Sum):
         return strict_rows(h.first, x) + strict_rows(h.second, x)
-    if isinstance(h, planting.HuberOfRows):
-        return [h.A[np.abs(h.A @ x - h.b) < 1.0]]
+    if isinstance(h, tb.Huber):
+        A = h.matrix.dense()
+        return [A[np.abs(A @ x - h.b) < h.delta]]
     return [h.matrix.dense()]
 
 

@@ -15,7 +15,7 @@ from tiebreak.conic import chain as chains
 from tiebreak.conic.program import Cone, Objective
 from tiebreak.conic.stage import Stage
 from tiebreak.linalg.conic_form import scaled_rows
-from tiebreak.linalg.exact_sums import exact_products
+from tiebreak.linalg.host_rows import exact_products
 from tiebreak.linalg.rank import sparse_nullity
 
 

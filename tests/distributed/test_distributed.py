@@ -429,7 +429,7 @@ def test_a_run_goes_on_from_a_checkpoint_that_holds_points_not_images(
 
 
 def test_a_worker_keeps_what_it_is_asked_to_and_says_when_it_does_not_know_an_image(data):
-    worker = Worker("LeastSquares", {0: in_memory(data.A, data.b)}, None)
+    worker = Worker(tb.LeastSquares, {0: in_memory(data.A, data.b)}, None)
     (shard,) = worker.shards
     p, q = np.random.default_rng(1).standard_normal((2, COLUMNS))
 
@@ -456,7 +456,7 @@ def test_a_worker_keeps_what_it_is_asked_to_and_says_when_it_does_not_know_an_im
 
 def test_float32_shards_stay_float32(data):
     A, b = data.A.astype(np.float32), data.b.astype(np.float32)
-    worker = Worker("LeastSquares", {0: in_memory(A, b)}, None)
+    worker = Worker(tb.LeastSquares, {0: in_memory(A, b)}, None)
     point = np.ones((1, COLUMNS), np.float32)
     answer = worker.evaluate(Request((0,), point, (), (), (0,), (), ()))
     assert answer.slopes.dtype == np.float32
@@ -552,7 +552,7 @@ def test_a_wrong_shard_gets_one_sentence(case, tmp_path, monkeypatch):
     parquet.write_table(pa.table({"w": ["a"], "label": [1.0]}), "words.parquet")
     kind, source, sentence = WRONG_SHARDS[case]
     with pytest.raises((ValueError, TypeError)) as caught:
-        Worker(kind, {0: source}, "label").facts()
+        Worker(getattr(tb, kind), {0: source}, "label").facts()
     assert str(caught.value) == f"{kind}: {sentence}"
     assert len(str(caught.value)) < 160
 
@@ -610,7 +610,7 @@ def test_what_only_a_worker_can_know_reaches_the_driver_as_one_sentence(cluster)
 
 def test_shards_that_do_not_fit_together_get_one_sentence():
     def facts(A: np.ndarray, names: tuple[str, ...] = ()) -> ShardFacts:
-        (found,) = Worker("LeastSquares", {0: in_memory(A, np.ones(3))}, None).facts()
+        (found,) = Worker(tb.LeastSquares, {0: in_memory(A, np.ones(3))}, None).facts()
         return found._replace(names=names)
 
     for pair, sentence in {

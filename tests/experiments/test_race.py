@@ -76,14 +76,14 @@ def test_the_clock_stops_while_measuring(monkeypatch, clock):
             clock.wait(1.0)
             return super().step(problem, state)
 
-    measure = racing._record
+    measure = racing._measured
 
     def slow_measure(run, *rest):
-        row = measure(run, *rest)
+        rows = [*measure(run, *rest)]
         clock.wait(100.0)
-        return row
+        return rows
 
-    monkeypatch.setattr(racing, "_record", slow_measure)
+    monkeypatch.setattr(racing, "_measured", slow_measure)
     rows = run_race(Slow(gamma=0.1), steps=40)
     assert [row.seconds for row in rows] == [row.iteration for row in rows]
     assert len(rows) == 41

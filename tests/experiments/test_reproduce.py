@@ -319,7 +319,7 @@ def test_the_report_of_a_twin_says_so_everywhere(tmp_path):
     assert "**Data: synthetic twin.**" in text
     assert "on the twin it holds" in text
     assert "dimension 630" in text
-    drawn = figures.figure_1(found.rows, PAPER, found.title)
+    drawn = figures.error_curves(found.rows, "fig1", [PAPER], ["iteration"], found.title)
     assert "synthetic twin" in drawn.get_suptitle()
 
 

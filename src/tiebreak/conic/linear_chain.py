@@ -37,7 +37,7 @@ from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.deferred import Deferred
-from tiebreak.linalg.exact_sums import exact_products
+from tiebreak.linalg.host_rows import exact_products
 from tiebreak.linalg.linear_programs import Ranges, linear_programs
 from tiebreak.linalg.rank import sparse_nullity
 from tiebreak.linalg.spectra import EPS

@@ -19,7 +19,6 @@ from tiebreak.linalg.fingerprints import digest
 from tiebreak.linalg.matrices.row_sources import ParquetRows
 from tiebreak.linalg.matrices.scaled_rows import without_rows
 from tiebreak.linalg.matrices.sparse import Sparse
-from tiebreak.linalg.registry import KINDS
 
 WHOLES = np.dtype(np.int32)  # the dtype of whole numbers in a request
 
@@ -193,14 +192,13 @@ class Worker:
 
     def __init__(
         self,
-        kind: str | type[LinearLoss],  # a class, or its keyword
+        kind: type[LinearLoss],
         sources: dict[int, Source],
         target: str | None = None,
         weights: str | None = None,
         **parameters: Any,
     ) -> None:
-        self._kind: type[LinearLoss] = KINDS[kind] if isinstance(kind, str) else kind
-        self._sources, self._parameters = sources, parameters
+        self._kind, self._sources, self._parameters = kind, sources, parameters
         self._columns = {"target": target, "weights": weights}
 
     @cached_property

@@ -31,6 +31,8 @@ USUAL = (
     *("agm-bio", "p-agm-bio", "adaptive", "primal-dual", "bregman", "r-apm", "tikhonov", "fbi-pg"),
 )
 
+COLUMNS = ("iteration", "gradients", "seconds", "upper", "lower", "upper_error", "lower_error")
+
 Contestant = str | Method | tuple[str, Method]
 
 
@@ -73,16 +75,19 @@ class Comparison(Shown):
         return [row for row in self.rows if row.method == method][-1]
 
     def __str__(self) -> str:
-        lines = [f"f* = {self.answer.upper:.9g}, g* = {self.answer.lower:.9g} ({self.source})", ""]
-        lines += _table(
-            ["at the end", "steps", "gradients", "seconds", "|f - f*|", "g - g*", "|x - x*|"],
-            [self._end(method) for method in self.methods],
-        )
-        for what, form in (("gradients", ",d"), ("seconds", ".3g")):
-            lines += ["", *self._arrivals(what, form)]
+        lines = [f"f* = {self.answer.upper:.9g}, g* = {self.answer.lower:.9g} ({self.source})"]
+        for table in self._tables():
+            lines += ["", *_aligned([table.caption, *table.header[1:]], *table.rows)]
         for method, sentence in self.refused.items():
             lines += ["", f"{method} did not take part: {sentence}"]
         return "\n".join(lines)
+
+    def _tables(self) -> list[Table]:
+        """Return where each method ended, and what it needed until both levels stay accurate."""
+        header = ["steps", "gradients", "seconds", "|f - f*|", "g - g*", "|x - x*|"]
+        ends = [self._end(method) for method in self.methods]
+        arrivals = [self._arrivals("gradients", ",d"), self._arrivals("seconds", ".3g")]
+        return [Table("at the end", ["method", *header], ends), *arrivals]
 
     def _end(self, method: str) -> list[str]:
         row = self.last(method)
@@ -90,13 +95,17 @@ class Comparison(Shown):
         shown = ["?" if math.isnan(e) else f"{e:.2e}" for e in errors]
         return [method, f"{row.iteration:,}", f"{row.gradients:,}", f"{row.seconds:.3g}", *shown]
 
-    def _arrivals(self, what: str, form: str) -> list[str]:
-        """Return what each method needed for every accuracy, with the best one marked."""
-        cells = arrivals(self, what, form, marks=("*", " ", "-"))
-        return _table(
-            [f"{what} to reach", *(f"{level:.0e}" for level in TO_REACH)],
-            [[method, *(cells[method, level] for level in TO_REACH)] for method in self.methods],
-        )
+    def _arrivals(self, what: str, form: str) -> Table:
+        """Return what each method needed for every accuracy; a star marks the least."""
+        rows = [[method] for method in self.methods]
+        for level in TO_REACH:
+            found = [self.first(method, level) for method in self.methods]
+            costs = [None if row is None else getattr(row, what) for row in found]
+            least = min((cost for cost in costs if cost is not None), default=math.nan)
+            for row, cost in zip(rows, costs, strict=True):
+                mark = "*" if cost == least else ""
+                row.append("-" if cost is None else f"{cost:{form}}{mark}")
+        return Table(f"{what} to reach", ["method", *(f"{level:.0e}" for level in TO_REACH)], rows)
 
     def plot(self, path: str | Path | None = None) -> Any:
         """Draw both errors against gradients and seconds, and save it to ``path`` if given.
@@ -108,27 +117,54 @@ class Comparison(Shown):
         return comparison(self.rows, path)
 
     def _view(self) -> View:
-        return race_view(self)
-
-
-def arrivals(
-    race: Comparison, what: str, form: str, marks: tuple[str, str, str]
-) -> dict[tuple[str, float], str]:
-    """Return the "gradients" or "seconds" until both levels stay within each accuracy.
-
-    ``marks`` follow the smallest and the others; the third stands for "never".
-    """
-    least, other, never = marks
-    cells = {}
-    for level in TO_REACH:
-        found = {method: race.first(method, level) for method in race.methods}
-        costs = {m: getattr(row, what) for m, row in found.items() if row is not None}
-        best = min(costs.values(), default=math.nan)
-        for method in race.methods:
-            cost = costs.get(method)
-            mark = least if cost == best else other
-            cells[method, level] = never if cost is None else f"{cost:{form}}{mark}"
-    return cells
+        names = self.methods
+        groups = []
+        for name in names:
+            rows = [row for row in self.rows if row.method == name]
+            found = {c: np.array([getattr(row, c) for row in rows], dtype=float) for c in COLUMNS}
+            groups.append(Group(name, found))
+        instance = self.rows[0].instance if self.rows else ""
+        panels = [Panel("lower", "Lower level: g(x) − g*", [Curve("lower_error", "")], is_log=True)]
+        if not math.isnan(self.answer.upper):
+            curve, title = Curve("upper_error", ""), "Upper level: |f(x) − f*|"
+            panels.insert(0, Panel("upper", title, [curve], is_log=True))
+        refused = Table("Did not take part", ["method", "why"], list(self.refused.items()))
+        count = f"{len(names)} method{'' if len(names) == 1 else 's'}"
+        return View(
+            kind="race",
+            status="compared",
+            tone="good",
+            heading=f"{count} on {instance}",
+            sentence=(
+                "Same start for all methods, oracle calls counted; a star marks the least cost "
+                f"until both levels stay within an accuracy; the answer is {self.source}"
+            ),
+            details=str(self),
+            cards=[
+                Card("f*", number(self.answer.upper), self.source),
+                Card("g*", number(self.answer.lower), self.source),
+            ],
+            tables=[*self._tables(), *([refused] if refused.rows else [])],
+            panels=panels,
+            groups=groups,
+            axes=[
+                ("gradients", "gradients of f and g"),
+                ("seconds", "seconds"),
+                ("iteration", "steps"),
+            ],
+            readout=[
+                ("iteration", "step"),
+                ("gradients", "gradients"),
+                ("seconds", "seconds"),
+                ("upper_error", "|f(x) − f*|"),
+                ("lower_error", "g(x) − g*"),
+            ],
+            report={
+                "upper": number(self.answer.upper, 17),
+                "lower": number(self.answer.lower, 17),
+                "source": self.source,
+            },
+        )
 
 
 def compare(
@@ -261,94 +297,13 @@ def _entrant(problem: Problem, method: Contestant) -> Entrant:
     return Entrant(method if isinstance(method, str) else found.name, found)
 
 
-def _table(header: list[str], rows: list[list[str]]) -> list[str]:
+def _aligned(*rows: Sequence[str]) -> list[str]:
     """Return lines with columns of equal width, the first left-aligned."""
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(
             [f"{first:<{widths[0]}}"]
             + [f"{cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True)]
         ).rstrip()
-        for first, *others in (header, *rows)
+        for first, *others in rows
     ]
-
-
-RACE = ("iteration", "gradients", "seconds", "upper", "lower", "upper_error", "lower_error")
-
-NEVER = "–"  # instead of a cost
-
-
-def race_view(race: Comparison) -> View:
-    """Return the view for the page and for notebooks."""
-    names = race.methods
-    groups = []
-    for name in names:
-        rows = [row for row in race.rows if row.method == name]
-        found = {c: np.array([getattr(row, c) for row in rows], dtype=float) for c in RACE}
-        groups.append(Group(name, found))
-    instance = race.rows[0].instance if race.rows else ""
-    has_upper = not math.isnan(race.answer.upper)
-    panels = [Panel("lower", "Lower level: g(x) − g*", [Curve("lower_error", "")], is_log=True)]
-    if has_upper:
-        panel = Panel("upper", "Upper level: |f(x) − f*|", [Curve("upper_error", "")], is_log=True)
-        panels.insert(0, panel)
-    refused = Table("Did not take part", ["method", "why"], list(race.refused.items()))
-    count = f"{len(names)} method{'' if len(names) == 1 else 's'}"
-    return View(
-        kind="race",
-        status="compared",
-        tone="good",
-        heading=f"{count} on {instance}",
-        sentence=f"Same start for all methods, oracle calls counted; the answer is {race.source}",
-        details=str(race),
-        cards=[
-            Card("f*", number(race.answer.upper), race.source),
-            Card("g*", number(race.answer.lower), race.source),
-        ],
-        tables=[_ends(race), *_arrivals(race), *([refused] if refused.rows else [])],
-        panels=panels,
-        groups=groups,
-        axes=[
-            ("gradients", "gradients of f and g"),
-            ("seconds", "seconds"),
-            ("iteration", "steps"),
-        ],
-        readout=[
-            ("iteration", "step"),
-            ("gradients", "gradients"),
-            ("seconds", "seconds"),
-            ("upper_error", "|f(x) − f*|"),
-            ("lower_error", "g(x) − g*"),
-        ],
-        report={
-            "upper": number(race.answer.upper, 17),
-            "lower": number(race.answer.lower, 17),
-            "source": race.source,
-        },
-    )
-
-
-def _ends(race: Comparison) -> Table:
-    header = ["method", "steps", "gradients", "seconds", "|f(x) − f*|", "g(x) − g*", "|x − x*|"]
-    rows = []
-    for name in race.methods:
-        last = race.last(name)
-        errors = [number(e, 3) for e in (last.upper_error, last.lower_error, last.distance)]
-        count = [f"{last.iteration:,}", f"{last.gradients:,}", f"{last.seconds:.3g}"]
-        rows.append([name, *count, *errors])
-    return Table("At the end", header, rows)
-
-
-def _arrivals(race: Comparison) -> list[Table]:
-    """Return what each method needed until both levels stay within an accuracy, best starred."""
-    tables = []
-    for what, form in (("gradients", ",d"), ("seconds", ".3g")):
-        cells = arrivals(race, what, form, marks=(" ★", "", NEVER))
-        reached = [
-            level for level in TO_REACH if any(cells[m, level] != NEVER for m in race.methods)
-        ]
-        rows = [[name, *(cells[name, level] for level in reached)] for name in race.methods]
-        header = ["method", *(f"{level:.0e}" for level in reached)]
-        words = f"{what.capitalize()} until both levels stay within an accuracy (★ the fewest)"
-        tables.append(Table(words, header, rows))
-    return [table for table in tables if len(table.header) > 1]

@@ -31,7 +31,6 @@ from tiebreak.driver.solve import solve
 from tiebreak.experiments.compare import reference
 from tiebreak.experiments.drawn import drawn
 from tiebreak.experiments.planted import SEEDS, planted
-from tiebreak.experiments.planting import HuberOfRows
 from tiebreak.experiments.race import (
     Answer,
     Entrant,
@@ -247,8 +246,6 @@ def ready(name: str, seed: int, passes: int) -> Ready:
     if name in SEEDS or name.startswith("drawn "):
         case = planted(name) if name in SEEDS else drawn(seed, int(name.removeprefix("drawn ")))
         problem, x0, order = case.make(), np.zeros(case.variables), case.order
-        if isinstance(problem.lower, HuberOfRows):  # given only by callables
-            problem = case.problem(informed=True)
         answer, source = case.answer, "planted"
     else:
         built = instance(name)

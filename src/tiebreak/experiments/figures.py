@@ -84,14 +84,35 @@ def style_of(method: str) -> LineStyle:
 # -- the pictures ---------------------------------------------------------------------------------
 
 
-def figure_1(rows: Sequence[Record], instance: str, title: str, path: Path | None = None) -> Any:
-    """Draw both errors against time and iterations, as in the paper's figure 1."""
-    return _race(rows, "fig1", [instance], ("seconds", "iteration"), title, path)
+def error_curves(
+    rows: Sequence[Record],
+    experiment: str,
+    names: Sequence[str],
+    axes: Sequence[Axis],
+    title: str,
+    path: Path | None = None,
+) -> Any:
+    """Draw infeasibility on the left and suboptimality on the right, a row per instance and axis.
 
-
-def figure_2(rows: Sequence[Record], axis: Axis, title: str, path: Path | None = None) -> Any:
-    """Draw both errors for n = 3 and n = 100, as in the paper's figure 2, as medians."""
-    return _race(rows, "fig2", ["n = 3", "n = 100"], (axis,), title, path)
+    Several random starts of an instance are drawn as their median, with a band.
+    """
+    scenes = scenes_of(rows, experiment, {})
+    places = [(scenes[name], axis) for name in names if name in scenes for axis in axes]
+    figure = new_figure(10.0, 1.1 + 3.1 * max(len(places), 1))
+    grid = figure.subplots(max(len(places), 1), 2, squeeze=False)
+    methods: dict[str, Any] = {}
+    for (scene, axis), panels in zip(places, grid, strict=False):
+        for ax, column in zip(panels, BOTH, strict=True):
+            methods |= _draw(ax, scene, column, axis)
+            if len(names) > 1:
+                ax.set_title(scene.name.removeprefix("ablation: "), fontsize=10)
+    if methods:
+        figure.legend(
+            methods.values(), methods.keys(),
+            loc="outside lower center", ncols=4, frameon=False, handlelength=4.0,
+        )  # fmt: skip
+    figure.suptitle(title, fontsize=11)
+    return saved(figure, path)
 
 
 def comparison(rows: Sequence[Record], path: str | Path | None = None) -> Any:
@@ -99,13 +120,7 @@ def comparison(rows: Sequence[Record], path: str | Path | None = None) -> Any:
     names = list(dict.fromkeys(row.instance for row in rows))
     target = None if path is None else Path(path)
     experiment = rows[0].experiment if rows else ""
-    return _race(rows, experiment, names, ("gradients", "seconds"), ", ".join(names), target)
-
-
-def ablation(rows: Sequence[Record], title: str, path: Path | None = None) -> Any:
-    """Draw both errors of AGM-BiO with the cut at y_k, x_k and z_k."""
-    names = [name for name in scenes_of(rows, "table1", {}) if name.startswith("ablation")]
-    return _race(rows, "table1", names, ("iteration",), title, path)
+    return error_curves(rows, experiment, names, ("gradients", "seconds"), ", ".join(names), target)
 
 
 def rates(
@@ -159,34 +174,6 @@ def _dot(marker: str, face: str, label: str) -> Any:
     return Line2D(
         [], [], color="black", markerfacecolor=face, marker=marker, linestyle="", label=label
     )
-
-
-def _race(
-    rows: Sequence[Record],
-    experiment: str,
-    names: Sequence[str],
-    axes: Sequence[Axis],
-    title: str,
-    path: Path | None,
-) -> Any:
-    """Draw infeasibility on the left, suboptimality on the right, a row per instance and axis."""
-    scenes = scenes_of(rows, experiment, {})
-    places = [(scenes[name], axis) for name in names if name in scenes for axis in axes]
-    figure = new_figure(10.0, 1.1 + 3.1 * max(len(places), 1))
-    grid = figure.subplots(max(len(places), 1), 2, squeeze=False)
-    methods: dict[str, Any] = {}
-    for (scene, axis), panels in zip(places, grid, strict=False):
-        for ax, column in zip(panels, BOTH, strict=True):
-            methods |= _draw(ax, scene, column, axis)
-            if len(names) > 1:
-                ax.set_title(scene.name.removeprefix("ablation: "), fontsize=10)
-    if methods:
-        figure.legend(
-            methods.values(), methods.keys(),
-            loc="outside lower center", ncols=4, frameon=False, handlelength=4.0,
-        )  # fmt: skip
-    figure.suptitle(title, fontsize=11)
-    return saved(figure, path)
 
 
 def _draw(ax: Axes, scene: Scene, column: Column, axis: Axis) -> dict[str, Any]:

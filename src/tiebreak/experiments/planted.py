@@ -10,14 +10,13 @@ import numpy as np
 from tiebreak.experiments.planting import (
     Case,
     Generator,
-    HuberOfRows,
     Vector,
     checked,
     fitted,
     spectrum,
     squares,
 )
-from tiebreak.functions import LeastSquares, Logistic, SquaredNorm
+from tiebreak.functions import Huber, LeastSquares, Logistic, SquaredNorm
 from tiebreak.problem import Problem
 from tiebreak.sets import Ball, Box, Monotone, Simplex
 
@@ -135,7 +134,8 @@ def isotonic(rng: Generator, n: int = 300, rows: int = 120) -> Case:
     center, b = x - slope / 1e-2, A @ x - residual
 
     def make() -> Problem:
-        return Problem(upper=SquaredNorm(1e-2, center), lower=HuberOfRows(A, b), domain=Monotone())
+        lower = Huber(A, b, delta=1.0)
+        return Problem(upper=SquaredNorm(1e-2, center), lower=lower, domain=Monotone())
 
     what = f"isotonic: Huber's loss as callables below, {rows} x {n}, norm above"
     return checked("isotonic", what, make, x, -nu, slope, callables=(False, True))

@@ -15,13 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from tiebreak.experiments.race import Answer
-from tiebreak.functions import Function, Smooth, SmoothFunction
+from tiebreak.functions import Function, Smooth
 from tiebreak.problem import ErrorBound, Problem
 
 Vector = np.ndarray[Any, Any]
@@ -76,26 +75,8 @@ class Case:
 
 
 def _hidden(h: Function, informed: bool) -> Function:
-    """Return the function as two plain callables."""
+    """Return the function as two plain callables, with its constant only if ``informed``."""
     return Smooth(h.value, h.gradient, h.lipschitz if informed else None)
-
-
-class HuberOfRows(SmoothFunction, keyword=""):
-    """The sum of Huber's function of Ax - b: t²/2 up to 1, then |t| - 1/2; for callables."""
-
-    def __init__(self, A: Vector, b: Vector) -> None:
-        self.A, self.b, self.dimension = A, b, A.shape[1]
-
-    @cached_property
-    def lipschitz(self) -> float:  # type: ignore[override]
-        return float(np.linalg.norm(self.A, 2)) ** 2 * (1.0 + 1e-12)
-
-    def value(self, x: Vector) -> float:
-        t = np.abs(self.A @ x - self.b)
-        return float(np.sum(np.where(t <= 1.0, 0.5 * t * t, t - 0.5)))
-
-    def gradient(self, x: Vector) -> Vector:
-        return np.asarray(self.A.T @ np.clip(self.A @ x - self.b, -1.0, 1.0))
 
 
 # --- planting -------------------------------------------------------------------------------------

@@ -136,8 +136,8 @@ def race(
         steps, seconds, passes: the limits of each method.
         experiment, instance: names for the rows.
         every: rows are recorded at the first steps, then at every such share of the way.
-        grades: evaluate f and g ourselves at each method's point and at its other points worth
-            measuring; errors are infinite outside the domain.
+        grades: measure each method's other points as well, and count the errors of points outside
+            the domain as infinite.
 
     Returns:
         Rows at the first steps and then at every hundredth of the way, always with the last step.
@@ -159,42 +159,38 @@ def race(
                 going = going and run.counts.passes < passes
                 if run.iteration >= due or not going:
                     with run.paused():
-                        row = _record(run, problem, answer, experiment, instance, entrant)
-                        rows += _graded(run, problem, row, answer) if grades else [row]
+                        names = experiment, instance, entrant
+                        rows += _measured(run, problem, answer, *names, grades)
                     due = run.iteration + max(1, run.iteration // every)
                 going = going and run.step()  # if a step is not finite, the last row is recent
     return rows
 
 
-def _record(
-    run: Run, problem: Problem, answer: Answer, experiment: str, instance: str, entrant: Entrant
-) -> Record:
-    """Return the row of this step; ``problem`` counts nothing."""
-    state, counts = run.state, run.counts
-    x, upper, lower = state.x, state.upper_value, state.lower_value
+def _measured(
+    run: Run,
+    problem: Problem,
+    answer: Answer,
+    experiment: str,
+    instance: str,
+    entrant: Entrant,
+    grades: bool,
+) -> Iterator[Record]:
+    """Yield the rows of this step; ``problem`` counts nothing, unlike that of the run."""
+    state, label, counts = run.state, entrant.label, run.counts
     gradients = counts.upper_gradients + counts.lower_gradients
-    if entrant.point is not None:
-        x = entrant.point(state)
-        upper, lower = problem.upper.value(x), problem.lower.value(x)
-    distance = math.nan if answer.solution is None else arrays.norm(x - answer.solution)
-    return Record(
-        experiment, instance, entrant.label, run.iteration, gradients, run.seconds, upper, lower,
-        abs(upper - answer.upper), lower - answer.lower, distance, counts.passes,
-    )  # fmt: skip
-
-
-def _graded(run: Run, problem: Problem, row: Record, answer: Answer) -> Iterator[Record]:
-    """Yield the row by our own evaluation, and one for each other point worth measuring."""
-    state = run.state
-    for what, x in ({"": state.x} | run.method.points(state)).items():
+    points = {label: state.x if entrant.point is None else entrant.point(state)}
+    if grades:
+        points |= {f"{label}: {what}": x for what, x in run.method.points(state).items()}
+    for name, x in points.items():
         upper, lower = problem.upper.value(x), problem.lower.value(x)
         errors = abs(upper - answer.upper), lower - answer.lower
-        if not problem.domain.contains(x, 1e-9 * (1.0 + arrays.norm(x))):  # by more than rounding
+        # 1e-9 is more than rounding
+        if grades and not problem.domain.contains(x, 1e-9 * (1.0 + arrays.norm(x))):
             errors = math.inf, math.inf
-        label = f"{row.method}: {what}" if what else row.method
-        yield row._replace(
-            method=label, upper=upper, lower=lower, upper_error=errors[0], lower_error=errors[1],
-            distance=math.nan if answer.solution is None else arrays.norm(x - answer.solution),
+        distance = math.nan if answer.solution is None else arrays.norm(x - answer.solution)
+        yield Record(
+            experiment, instance, name, run.iteration, gradients, run.seconds, upper, lower,
+            *errors, distance, counts.passes,
         )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -84,24 +85,25 @@ def write(found: Experiment, folder: Path, made: str, say: Say) -> Reproduction:
 
 def _pictures(found: Experiment, rows: list[Record], folder: Path) -> list[Path]:
     """Write every picture as .png and .pdf; none without matplotlib."""
-    title = found.title
+    title, curves = found.title, partial(figures.error_curves, rows)
     draw: dict[str, Callable[[Path], object]] = {}
     if found.name == "fig1":
         for name in dict.fromkeys(row.instance for row in rows if row.experiment == "fig1"):
             stem = "fig1" if not draw else "fig1-selection"
-            heading = f"{title}\n{name}"
-            draw[stem] = lambda path, n=name, h=heading: figures.figure_1(rows, n, h, path)  # type: ignore[misc]
+            axes = ("seconds", "iteration")
+            draw[stem] = partial(curves, "fig1", [name], axes, f"{title}\n{name}")
     elif found.name == "fig2":
         medians = (
             f"{title}\nmedians over random starts, bands: the middle four fifths; "
             "an error of 0 leaves the picture"
         )
-        draw["fig2"] = lambda path: figures.figure_2(rows, "iteration", medians, path)
-        draw["fig2-gradients"] = lambda path: figures.figure_2(rows, "gradients", medians, path)
+        for stem, axis in (("fig2", "iteration"), ("fig2-gradients", "gradients")):
+            draw[stem] = partial(curves, "fig2", ["n = 3", "n = 100"], [axis], medians)
     else:
-        ablation = "Ablation: AGM-BiO (gamma = 1, exact levels) with its cut at y, x and z"
-        draw["table1"] = lambda path: figures.rates(rows, found.facts, title, path)
-        draw["ablation"] = lambda path: figures.ablation(rows, ablation, path)
+        draw["table1"] = partial(figures.rates, rows, found.facts, title)
+        names = [name for name in found.facts if name.startswith("ablation")]
+        heading = "Ablation: AGM-BiO (gamma = 1, exact levels) with its cut at y, x and z"
+        draw["ablation"] = partial(curves, "table1", names, ["iteration"], heading)
     pictures = []
     for stem, save in draw.items():
         for ending in ("png", "pdf"):

@@ -122,11 +122,10 @@ class Writer:
 
     def encode(self, where: str, value: Any) -> Any:
         """``value``, the argument called ``where``, as JSON; arrays are collected separately."""
-        if value is None or isinstance(value, bool | int | float | str):
-            return float(value) if isinstance(value, np.floating) else value
         if isinstance(value, np.bool_ | np.integer | np.floating):
-            whole = int(value) if isinstance(value, np.integer) else float(value)
-            return bool(value) if isinstance(value, np.bool_) else whole
+            return value.item()
+        if value is None or isinstance(value, bool | int | float | str):
+            return value
         if type(value) in (list, tuple, range):
             parts = [self.encode(f"{where}.{i}", part) for i, part in enumerate(value)]
             return {"tuple": parts} if type(value) is tuple else parts

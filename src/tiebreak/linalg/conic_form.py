@@ -16,7 +16,7 @@ import numpy as np
 
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import SAFE, Host
-from tiebreak.linalg.spectra import EPS, semidefinite_root
+from tiebreak.linalg.spectra import EPS, norm_bound, semidefinite_root
 
 Kind = Literal["zero", "nonnegative", "second-order", "exponential"]  # the kind of a cone
 
@@ -74,8 +74,8 @@ def constants(values: Host) -> Affine:
     return Affine((), np.asarray(values, dtype=np.float64))
 
 
-def stacked_terms(parts: Sequence[Affine], order: Host | None = None) -> Affine:
-    """The numbers of all parts stacked, in another order if one is given."""
+def stacked_terms(parts: Sequence[Affine]) -> Affine:
+    """The numbers of all parts, one part after another."""
     from scipy.sparse import csr_array
 
     offset, blocks = np.concatenate([terms.offset for terms in parts]), []
@@ -86,8 +86,7 @@ def stacked_terms(parts: Sequence[Affine], order: Host | None = None) -> Affine:
             shape = (len(offset), block.shape[1])
             blocks.append((first, csr_array((values, (rows + start, columns)), shape=shape)))
         start += len(terms)
-    whole = Affine(tuple(blocks), offset)
-    return whole if order is None else whole.some(order)
+    return Affine(tuple(blocks), offset)
 
 
 class Misfit(NamedTuple):
@@ -227,9 +226,9 @@ class ConicForm:
             found[sure & (found == 0.0)] = sign
         return found
 
-    def absolute(self, terms: Affine, is_of_x: bool = True) -> Affine:
-        """Numbers that equal |terms| if they are minimised."""
-        signs = self.signs(terms) if is_of_x else np.zeros(len(terms))
+    def absolute(self, terms: Affine) -> Affine:
+        """Numbers that equal |terms| if they are minimised; the terms may only depend on x."""
+        signs = self.signs(terms)
         known = signs != 0.0
         if known.all():
             return terms.scaled(signs)
@@ -237,14 +236,16 @@ class ConicForm:
         sizes = self.variables(len(open_terms), self.bound(open_terms))
         self.nonnegative(sizes - open_terms)
         self.nonnegative(sizes + open_terms)
-        return stacked_terms([sizes, terms.scaled(signs).some(known)], _order(~known))
+        # Open terms first, then those with a known sign: back to the order in which they came.
+        order = np.argsort(np.argsort(known, kind="stable"))
+        return stacked_terms([sizes, terms.scaled(signs).some(known)]).some(order)
 
     def length(self, terms: Affine) -> Affine:
         """One number that equals |terms|, the Euclidean norm, if it is minimised."""
         most = arrays.norm(self.bound(terms)) * SAFE
         is_of_x = all(first == 0 for first, _ in terms.blocks)
         if is_of_x and self.radius < math.inf:
-            of_matrix = sum(_norm_bound(block) for _, block in terms.blocks)
+            of_matrix = sum(norm_bound(block) for _, block in terms.blocks)
             most = min(most, (of_matrix * self.radius + arrays.norm(terms.offset)) * SAFE)
         size = self.variables(1, most)
         self.second_order(size, terms)
@@ -255,15 +256,6 @@ def _identity(first: int, count: int) -> Affine:
     from scipy.sparse import eye_array
 
     return Affine(((first, eye_array(count, format="csr")),), np.zeros(count))
-
-
-def _order(is_first: Host) -> Host:
-    """Where to find each entry if those that are ``is_first`` came before all others."""
-    order = np.empty(len(is_first), dtype=np.int64)
-    order[np.concatenate([np.flatnonzero(is_first), np.flatnonzero(~is_first)])] = np.arange(
-        len(is_first)
-    )
-    return order
 
 
 def _product(size: Any, reach: Host) -> Host:
@@ -279,13 +271,6 @@ def _product(size: Any, reach: Host) -> Host:
 def _positive(block: Any) -> Any:
     """max(entries, 0)."""
     return block.maximum(0.0) if arrays.is_sparse(block) else np.maximum(block, 0.0)
-
-
-def _norm_bound(block: Any) -> float:
-    """A bound on the largest singular value; exact if no row or column has two entries."""
-    rows, columns, values = entries(block)
-    is_choice = all(len(np.unique(places)) == len(places) for places in (rows, columns))
-    return float(np.max(np.abs(values), initial=0.0)) if is_choice else arrays.norm(values)
 
 
 def scaled_rows(rows: Any, factors: Host) -> Any:

@@ -87,6 +87,14 @@ def power_of_two(sizes: Host, power: float) -> Host:
     return np.asarray(np.exp2(np.where(np.isfinite(exponents), exponents, 0.0)))
 
 
+def binary_digits(values: Host) -> tuple[Host, Host]:
+    """Exponents and numbers of binary digits of values that are in [½, 1) times 2^exponent."""
+    mantissa, exponent = np.frexp(values)
+    whole = np.ldexp(mantissa, 53).astype(np.int64)
+    _, last = np.frexp((whole & -whole).astype(float))  # 2^(last - 1) is its last digit
+    return exponent, np.where(whole == 0, 0, 54 - last)
+
+
 def _slices(A: Host, bits: int) -> list[Host]:
     """A, at most 1 in size, as a sum of slices; the i-th holds multiples of 2^(-i bits)."""
     slices = []
@@ -117,12 +125,7 @@ def _sums(terms: Host) -> Host:
     return terms[..., 0] + errors
 
 
-# --- functions ------------------------------------------------------------------------------------
-
-
 def ldexp_or_inf(x: float, exponent: int) -> float:
     """x times a power of two, which may be inf."""
-    try:
-        return math.ldexp(x, exponent)
-    except OverflowError:
-        return math.inf
+    with arrays.quiet():
+        return float(np.ldexp(x, exponent))

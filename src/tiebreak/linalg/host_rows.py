@@ -10,6 +10,7 @@ import numpy as np
 
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.conic_form import scaled_rows
+from tiebreak.linalg.host import binary_digits
 from tiebreak.linalg.matrices import Matrix
 from tiebreak.linalg.sizes import DENSE_LIMIT
 from tiebreak.linalg.spectra import EPS
@@ -112,3 +113,22 @@ class RowProducts(NamedTuple):
         if np.any(~near & (self.product != 0.0) & (np.abs(self.product) <= lost)):
             return None
         return np.where(near, 0.0, np.sign(self.product))
+
+
+def exact_products(rows: Any, x: Host) -> Host | None:
+    """rows @ x (csr) if it is certainly free of rounding, otherwise None.
+
+    A product is exact if its factors have few digits; a sum is exact, in any order, if all its
+    terms are multiples of a power of two and their sizes add up to less than 2^53 times that.
+    """
+    if not rows.nnz:
+        return np.zeros(rows.shape[0])
+    values, factors = rows.data, x[rows.indices]
+    (first, one), (second, other) = binary_digits(values), binary_digits(factors)
+    if np.any(one + other > 53):
+        return None
+    unit = int(np.min(first - one + second - other))
+    sizes = abs(rows) @ np.abs(x)
+    if not np.all(sizes < np.ldexp(1.0, 52 + unit)):
+        return None
+    return np.asarray(rows @ x)

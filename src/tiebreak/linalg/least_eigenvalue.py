@@ -9,7 +9,7 @@ import numpy as np
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import rounding_unit
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.spectra import EPS
+from tiebreak.linalg.spectra import EPS, norm_bound
 
 
 def least_eigenvalue(K: Any) -> float:
@@ -22,7 +22,7 @@ def least_eigenvalue(K: Any) -> float:
     if not n or min(K.shape) < n:
         return 0.0
     unit = 4.0 * rounding_unit(EPS, *K.shape)
-    rounding = 2.0 * unit * _norm_bound(abs(K)) ** 2  # the rounding of the product, and of s
+    rounding = 2.0 * unit * norm_bound(K) ** 2  # the rounding of the product, and of s
     guess = _guess(M)
     for share in (0.5, 0.05):  # the guess is never too small
         error = _factorisation_error(_shifted(M, share * guess), unit)
@@ -37,13 +37,6 @@ def _shifted(M: Any, shift: float) -> Any:
     from scipy.sparse import csc_array, eye_array
 
     return csc_array(M - shift * eye_array(M.shape[0]))
-
-
-def _norm_bound(size: Any) -> float:
-    """sqrt(|A|_1 |A|_inf) >= |A|_2 for a non-negative matrix."""
-    sums = (float(np.max(np.asarray(size.sum(axis=axis)), initial=0.0)) for axis in (0, 1))
-    first, second = sums
-    return float(np.sqrt(first) * np.sqrt(second))
 
 
 def factorisation_work(stored: int, n: int) -> float:

@@ -23,13 +23,13 @@ def linear_program(
     return None if found is None else np.asarray(found.x)
 
 
-def highs(cost: Host, presolve: bool = True, **program: Any) -> Any:
+def highs(cost: Host, **program: Any) -> Any:
     """SciPy's answer to a linear program; None if HiGHS finds no minimiser."""
-    found = last_attempt(cost, presolve, **program)
+    found = last_attempt(cost, **program)
     return found if found.success else None
 
 
-def last_attempt(cost: Host, presolve: bool = True, **program: Any) -> Any:
+def last_attempt(cost: Host, **program: Any) -> Any:
     """SciPy's answer; its ``success`` and ``status`` say how far to trust it."""
     from scipy.optimize import linprog
 
@@ -37,15 +37,13 @@ def last_attempt(cost: Host, presolve: bool = True, **program: Any) -> Any:
     # Without presolve, HiGHS can say what fails; and a tolerance may be too strict for it.
     strictest = 1e-10  # the strictest tolerance that HiGHS accepts
     attempts = ((True, strictest), (False, strictest), (False, TOL.solver))
-    for with_presolve, tolerance in attempts:
-        if with_presolve and not presolve:
-            continue
+    for presolve, tolerance in attempts:
         deadline.check()
         options = {
             "primal_feasibility_tolerance": tolerance,
             "dual_feasibility_tolerance": tolerance,
             "time_limit": deadline.left(),
-            "presolve": with_presolve,
+            "presolve": presolve,
         }
         found = linprog(cost, **program, options=options)
         deadline.check()

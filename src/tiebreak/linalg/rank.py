@@ -10,6 +10,7 @@ import numpy as np
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import CAREFUL, Sliced, norm
+from tiebreak.linalg.least_eigenvalue import factorise
 from tiebreak.linalg.spectra import EPS, clear_rank, eigenvalues, equilibrate
 from tiebreak.linalg.tolerances import TOL
 
@@ -156,7 +157,7 @@ def graded_basis(N: Host, R: Host, rows: Host) -> Host:
     # Rounding errors of the longest columns remain in the others. They are orthogonalised again,
     # each in its own unit (as in one-sided Jacobi methods: Demmel and Veselic 1992).
     M = R @ N
-    lengths = _lengths(M)
+    lengths = np.linalg.norm(M, axis=0)
     # shorter columns are only rounding errors
     seen = lengths > max(M.shape) * EPS * np.max(lengths, initial=0.0)
     seen[len(M) :] = False
@@ -168,16 +169,14 @@ def graded_basis(N: Host, R: Host, rows: Host) -> Host:
     rank = len(N) - N.shape[1]
     if rank and N.size and rows.size * N.shape[1] <= CAREFUL:
         cleaned = N - decide_rank(rows).moved(Sliced(rows).times(N), rank)
-        N = np.where(_lengths(R @ cleaned) <= _lengths(R @ N), cleaned, N)
+        N = np.where(
+            np.linalg.norm(R @ cleaned, axis=0) <= np.linalg.norm(R @ N, axis=0), cleaned, N
+        )
     # Orthonormalised again from the last to the first: a little of a short column does no harm to a
     # long one.
     last_first = N[:, ::-1]
     root = np.linalg.cholesky(last_first.T @ last_first)
     return np.asarray(solve_triangular(root, last_first.T, lower=True).T[:, ::-1])
-
-
-def _lengths(columns: Host) -> Host:
-    return np.asarray(np.sqrt(np.sum(columns * columns, axis=0)))
 
 
 # --- what rows see of a slice ---------------------------------------------------------------------
@@ -262,18 +261,7 @@ def sparse_nullity(rows: Any) -> int | None:
     few = sp.csc_array(rows if n <= m else rows.T)
     lengths = np.sqrt(np.asarray(few.multiply(few).sum(axis=0)).ravel())
     few = few[:, lengths > 0.0] @ sp.diags_array(1.0 / lengths[lengths > 0.0])
-    pivots = _gram_pivots(few) if few.shape[1] else np.zeros(0)
+    gram = few.T @ few + 64.0 * EPS * sp.eye_array(few.shape[1])
+    pivots = factorise(gram).U.diagonal() if few.shape[1] else np.zeros(0)
     rank = int(np.count_nonzero(pivots > TOL.half))
     return None if rank < np.count_nonzero(pivots > 0.01 * TOL.half) else n - rank
-
-
-def _gram_pivots(few: Any) -> Host:
-    """The pivots of a Cholesky factorisation of few'few."""
-    import scipy.sparse as sp
-    from scipy.sparse.linalg import splu
-
-    k = few.shape[1]
-    gram = sp.csc_array(few.T @ few + 64.0 * EPS * sp.eye_array(k))
-    options = {"SymmetricMode": True}
-    factor = splu(gram, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options)
-    return np.asarray(factor.U.diagonal())

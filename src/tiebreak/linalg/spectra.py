@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array, Host
-from tiebreak.linalg.host import power_of_two
+from tiebreak.linalg.host import binary_digits, power_of_two
 from tiebreak.linalg.tolerances import TOL
 
 EPS = 2.0**-52
@@ -65,14 +66,26 @@ def largest_eigenvalue_bound(
     return theta * rounding / (1.0 - share)
 
 
-# --- factors of small matrices
-# ---------------------------------------------------------------------
+# --- factors of small matrices --------------------------------------------------------------------
 
 
 def eigenvalues(S: Host) -> Host:
     """The eigenvalues of a symmetric matrix, ascending; for a diagonal one, its entries."""
     is_diagonal = np.count_nonzero(S) == np.count_nonzero(np.diag(S))
     return np.sort(np.diag(S)) if is_diagonal else np.linalg.eigvalsh(S)
+
+
+def norm_bound(A: Any) -> float:
+    """A bound on |A| up to rounding, for a dense or sparse matrix on the host.
+
+    It is |A|_F or sqrt(|A|_1 |A|_inf), whichever is smaller: the second is exact if no row or
+    column has two entries.
+    """
+    sizes = abs(A)
+    sums = (np.asarray(sizes.sum(axis=axis)) for axis in (0, 1))
+    down, across = (math.sqrt(np.max(some, initial=0.0)) for some in sums)
+    stored = A.data if arrays.is_sparse(A) else np.ravel(A)
+    return min(down * across, arrays.norm(stored))
 
 
 def singular(A: Host, whole: bool = False) -> tuple[Host, Host]:
@@ -161,19 +174,13 @@ def _is_rounding(A: Host, epsilon: float, units: Host) -> Host:
     for j in np.flatnonzero(
         (size > 0.0) & (size <= FEW_UNITS * epsilon * np.max(size, initial=0.0))
     ):
-        unit = _last_place(A[:, j])
+        exponents, digits = binary_digits(A[A[:, j] != 0.0, j])
+        # the largest power of two of which all entries are multiples
+        unit = math.ldexp(1.0, int(np.min(exponents - digits)))
         place = last_places[np.searchsorted(last_places, size[j] / FEW_UNITS)]
         is_coarse = unit < 1.0 and size[j] <= FEW_UNITS**3 * unit * units[j]
         found[j] = is_coarse and place <= FEW_UNITS * size[j]
     return found
-
-
-def _last_place(x: Host) -> float:
-    """The largest power of two of which all entries are multiples."""
-    mantissa, exponent = np.frexp(x[x != 0.0])
-    whole = (mantissa * 2.0**53).astype(np.int64)
-    lowest = np.frexp((whole & -whole).astype(np.float64))[1] - 54
-    return math.ldexp(1.0, int(np.min(lowest + exponent)))
 
 
 def rounding_level(shape: tuple[int, int], largest: float, epsilon: float) -> float:
@@ -309,53 +316,33 @@ def _tall_rank(A: Host, prime: int) -> int:
 def _square_rank(rest: Host, prime: int) -> int:
     """The rank of residues, by elimination, a few columns at a time.
 
-    Take k independent rows P of these columns, with entries T in k independent columns J.
-    Subtracting A_J T^-1 A_P makes all other rows 0 there, by matrix products.
+    Within these columns, row by row; the multipliers L are stored in the columns of the pivots. The
+    other columns follow by a triangular solve for the k pivot rows and a matrix product for the
+    rest.
     """
     rest, rank = rest % prime, 0
     while rest.size:
         deadline.check()
         panel, rest = rest[:, :PANEL], rest[:, PANEL:]
-        rows, columns = _independent(panel, prime)
-        others = np.delete(np.arange(len(panel)), rows)
-        rank += len(rows)
-        inverse = _inverse(panel[np.ix_(rows, columns)], prime)
-        factors = _times_modulo(panel[np.ix_(others, columns)], inverse, prime)
-        rest = (rest[others] - _times_modulo(factors, rest[rows], prime)) % prime
+        pivots: list[int] = []
+        for column in range(panel.shape[1]):
+            k = len(pivots)
+            found = np.flatnonzero(panel[k:, column])
+            if not found.size:
+                continue
+            pair, swapped = [k, k + int(found[0])], [k + int(found[0]), k]
+            panel[pair], rest[pair] = panel[swapped], rest[swapped]
+            factors = panel[k + 1 :, column] * pow(int(panel[k, column]), -1, prime) % prime
+            later = panel[k + 1 :, column + 1 :]
+            later[...] = (later - factors[:, None] * panel[k, column + 1 :]) % prime
+            panel[k + 1 :, column] = factors
+            pivots.append(column)
+        L, k = panel[:, pivots], len(pivots)
+        for i in range(k):
+            rest[i + 1 : k] = (rest[i + 1 : k] - L[i + 1 : k, i, None] * rest[i]) % prime
+        rest = (rest[k:] - _times_modulo(L[k:], rest[:k], prime)) % prime
+        rank += k
     return rank
-
-
-def _independent(panel: Host, prime: int) -> tuple[Host, Host]:
-    """Rows and columns of the panel, as many as its rank, whose common entries have that rank.
-
-    Found by elimination.
-    """
-    left, order = panel.copy(), np.arange(len(panel))
-    columns: list[int] = []
-    for column in range(panel.shape[1]):
-        done = len(columns)
-        found = np.flatnonzero(left[done:, column])
-        if not found.size:
-            continue
-        swapped = [done + int(found[0]), done]
-        left[[done, swapped[0]]], order[[done, swapped[0]]] = left[swapped], order[swapped]
-        row = left[done] * pow(int(left[done, column]), -1, prime) % prime
-        left[done + 1 :] = (left[done + 1 :] - left[done + 1 :, column, None] * row) % prime
-        columns.append(column)
-    return order[: len(columns)], np.array(columns, dtype=np.int64)
-
-
-def _inverse(T: Host, prime: int) -> Host:
-    """The inverse modulo the prime, by elimination."""
-    k = len(T)
-    both = np.hstack([T, np.eye(k, dtype=np.int64)])
-    for i in range(k):
-        pivot = i + int(np.flatnonzero(both[i:, i])[0])
-        both[[i, pivot]] = both[[pivot, i]]
-        both[i] = both[i] * pow(int(both[i, i]), -1, prime) % prime
-        others = np.arange(k) != i
-        both[others] = (both[others] - both[others, i, None] * both[i]) % prime
-    return np.asarray(both[:, k:])
 
 
 def _times_modulo(A: Host, B: Host, prime: int) -> Host:

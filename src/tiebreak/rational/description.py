@@ -17,7 +17,7 @@ from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.exact_sums import binary_digits
+from tiebreak.linalg.host import binary_digits
 from tiebreak.linalg.spectra import EPS
 from tiebreak.rational.active_set import Feasible, Form
 from tiebreak.rational.arithmetic import (

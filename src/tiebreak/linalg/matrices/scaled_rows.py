@@ -50,6 +50,7 @@ class ScaledRows(Matrix):
         self.matrix: Matrix = matrix
         self.factors: Array = factors
         self.shape, self._prototype = matrix.shape, matrix.prototype
+        self.is_pass_expensive: bool = matrix.is_pass_expensive
         self.is_lanczos_cheap: bool = matrix.is_lanczos_cheap
 
     def forward(self, *xs: Array) -> list[Array]:
@@ -71,15 +72,8 @@ class ScaledRows(Matrix):
         return (*self.matrix.signature, self.factors)
 
 
-class ScaledRowBlocks(RowBlocks):
+class ScaledRowBlocks(RowBlocks, ScaledRows):
     """Rows times factors, block by block as they are read."""
-
-    def __init__(self, matrix: Matrix, factors: Host) -> None:
-        self.matrix: Matrix = matrix
-        self.factors: Host = factors
-        self.shape, self._prototype = matrix.shape, matrix.prototype
-        self.is_pass_expensive: bool = matrix.is_pass_expensive
-        self.is_lanczos_cheap: bool = matrix.is_lanczos_cheap
 
     def blocks(self) -> Iterable[RowBlock]:
         return ((here, self.factors[here, None] * block) for here, block in self.matrix.blocks())

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tiebreak.linalg import threads
+from tiebreak.linalg import spectra, threads
 from tiebreak.linalg.arrays import Array, Host, rounding_unit
 from tiebreak.linalg.matrices.base import (
     Matrix,
@@ -83,11 +83,8 @@ class Sparse(Matrix):
 
     @cached_property
     def norm_bound(self) -> float:
-        """The root of the largest row sum times the largest column sum, or |A|_F if smaller."""
-        sizes, unit = abs(self.entries), rounding_unit(2.0**-52, *self.shape)
-        sums = (np.asarray(sizes.sum(axis=axis)) for axis in (1, 0))
-        across, down = (float(np.max(some, initial=0.0)) for some in sums)
-        return min(math.sqrt(across) * math.sqrt(down) * (1.0 + unit), self.frobenius)
+        bound = spectra.norm_bound(self.entries.astype(np.float64, copy=False))
+        return min(bound * (1.0 + rounding_unit(2.0**-52, *self.shape)), self.frobenius)
 
     @cached_property
     def column_shares(self) -> Host | None:
