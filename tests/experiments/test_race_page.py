@@ -86,7 +86,7 @@ def test_an_interrupted_race_goes_on_where_it_was(raced, tmp_path):
     assert not (tmp_path / "rows.csv").exists()
     said.clear()
     field.run_field(tmp_path, METHODS, **options, say=said.append)
-    assert said[0] == "goes on with an unfinished race: 2 instances are done"
+    assert said[0] == "continues an unfinished race: 2 instances are done"
     assert [line.split(":")[0] for line in said[1:]] == ["lasso-duplicates"]
     first, second = (read_rows(folder / "rows.csv") for folder in (out, tmp_path))
     assert [row._replace(seconds=0) for row in first] == [row._replace(seconds=0) for row in second]

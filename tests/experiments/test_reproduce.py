@@ -251,7 +251,7 @@ def test_an_empty_file_leaves_every_claim_with_a_sentence(what):
     found = verdicts([], what)
     assert [v.claim for v in found] == [claim.key for claim in CLAIMS[what]]
     assert {v.outcome for v in found} == {NOT_TESTABLE}
-    assert {v.numbers for v in found} == {f"there are no rows of {what} that it speaks of"}
+    assert {v.numbers for v in found} == {f"there are no rows of {what} for this claim"}
 
 
 def test_missing_methods_steps_and_numbers_are_named():

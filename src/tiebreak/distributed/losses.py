@@ -28,18 +28,18 @@ class OnWorkers(LinearLoss, is_open=True):
     """A loss whose rows are evaluated by the workers that hold them.
 
     Args:
-        shards: a list that says where the rows are: pairs (A, b) of .npy files, Parquet files, or
-            functions without arguments that return (A, b), dense or scipy.sparse; with row weights
-            as a third file or array. A worker reads its shards itself, and again if it is
+        shards: a list of the sources of the rows: pairs (A, b) of .npy files, Parquet files, or
+            functions without arguments that return (A, b), dense or scipy.sparse. Row weights may
+            be a third file or array. A worker reads its shards itself, and again if it is
             restarted; so a file must be readable on all machines, and a function must return the
-            same rows every time. The driver also keeps one number per row, b.
+            same rows every time. The driver also keeps b, which has one number per row.
         mean: divide by the number of rows of all shards, or by the sum of their weights; the
             default of the loss if None.
-        target: in Parquet files, the column that is b; all other columns are A.
+        target: in Parquet files, the name of the column b; all other columns form A.
         weights: in Parquet files, the column with the row weights, if there is one.
         workers: how many Ray actors share the shards; one per shard if None. Each uses one thread:
             give every core a shard.
-        lipschitz: your own upper bound, as for the loss itself.
+        lipschitz: your own upper bound on the Lipschitz constant, as for the loss itself.
         parameters: the parameters of the loss by name, such as Huber's ``delta``. Multinomial needs
             ``classes``, unless every shard contains the last one.
 
@@ -64,11 +64,11 @@ class OnWorkers(LinearLoss, is_open=True):
         columns = {"target": target, "weights": weights}
         rows = Rows(self.kind, *_checked(self.kind.__name__, shards, workers, columns), parameters)
         b, w = rows.targets()
-        rows.has_slices = len(b) == rows.shape[0]  # one number of an image for every row
+        rows.has_slices = len(b) == rows.shape[0]  # an image has one number for every row
         given = {"mean": mean, "weights": w, "lipschitz": lipschitz}
         known = {name: value for name, value in given.items() if value is not None}
-        # Everything that does not depend on the matrix, labels and scale included, comes from a
-        # loss of zeros.
+        # Everything that does not depend on the matrix, including labels and scale, comes from a
+        # loss whose matrix is zero.
         zeros = np.zeros((len(b), 1), dtype=rows.dtype)
         of_zeros: Any = self.kind
         template: LinearLoss = of_zeros(zeros, b, **known, **parameters)
@@ -77,7 +77,7 @@ class OnWorkers(LinearLoss, is_open=True):
             self.lipschitz = template.lipschitz
 
     def far_rows(self, weight: float, n: int) -> FarRows | None:
-        return None  # the labels are with the rows
+        return None  # only the workers have the rows
 
     def _images(self, *xs: Array) -> tuple[Image, ...]:
         return tuple(map(self.matrix.remote_image, xs))
@@ -102,17 +102,17 @@ class OnWorkers(LinearLoss, is_open=True):
 
     @functools.cached_property
     def lipschitz(self) -> float:  # type: ignore[override]
-        """As in one process; with weights, the sum of what each worker finds for its rows."""
+        """The constant as in one process; with weights, the sum of the workers' constants."""
         return super().lipschitz if self.weights is None else self.scale * self.matrix.lipschitz()
 
     @property
     def traffic(self) -> Traffic:
-        """How many numbers have gone out and come back so far, for one worker."""
+        """How many numbers one worker has received and sent back so far."""
         return self.matrix.traffic
 
 
 def on_workers(kind: type[LinearLoss]) -> type[OnWorkers]:
-    """The loss with its rows in Ray workers: a class that is called with shards."""
+    """A class for this loss with its rows in Ray workers, whose constructor takes shards."""
     members = {
         "__doc__": f"{kind.__name__} with its rows in Ray workers.\n\n{OnWorkers.__doc__}",
         "__module__": kind.__module__,

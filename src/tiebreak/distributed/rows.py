@@ -1,12 +1,12 @@
 """A matrix whose rows live in Ray workers: what the driver knows, and how it queries them.
 
 A worker holds some rows A_i and the images A_i p of the points p that the run still refers to. One
-evaluation is one round: the new points go out, with the recipe for mixing the points of the
-evaluation from these and from the kept ones; losses and slopes come back and are summed in the
-order of the workers. No image and no row ever travels, and no point is sent twice.
+evaluation is one round trip: the driver sends the new points, with a recipe for mixing the points
+of the evaluation from these and from kept ones; the workers return losses and slopes, which are
+summed in the order of the workers. Images and rows are never sent, and no point is sent twice.
 
-Several threads may query the same workers: a lock keeps the driver's notes on a round together with
-its sending, so workers get rounds in the order in which they were noted.
+Several threads may query the same workers: a lock makes recording a round and sending it one
+operation, so workers get rounds in the order in which the driver recorded them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tiebreak.linalg import Array, DeferredImage, Host, Image, Matrix, mix
 from tiebreak.linalg.matrices.base import RowSlice, slice_ends, slice_order
 from tiebreak.linalg.refusals import missing
 
-# bytes: Ray puts larger objects into its store, where one copy serves all workers
+# Objects of more bytes go into Ray's store, where one copy serves all workers.
 INLINE = 100 * 1024
 
 
@@ -47,17 +47,17 @@ class Traffic(NamedTuple):
     """Numbers sent to the workers and received in ``rounds`` rounds, per worker."""
 
     rounds: int = 0
-    points: float = 0.0  # the entries of points that went out
-    recipe: float = 0.0  # the instructions; eight bytes count as a number
-    slopes: float = 0.0  # the entries of slopes that came back
+    points: float = 0.0  # entries of points sent to the worker
+    recipe: float = 0.0  # instructions; eight bytes count as one number
+    slopes: float = 0.0  # entries of slopes received from the worker
     scalars: float = 0.0  # losses
 
 
 class Stored:
-    """A function in Ray's store, because it may carry many rows along.
+    """A function that is kept in Ray's store, because it may contain many rows.
 
-    As an argument of the actor, Ray would also put it there, but forget it once the worker has
-    started, and then the worker could not be restarted.
+    If it were passed to the actor directly, Ray would also store it, but delete it once the worker
+    has started, and then the worker could not be restarted.
     """
 
     def __init__(self, loader: Loader) -> None:
@@ -73,10 +73,10 @@ class Stored:
 
 
 class Remote(DeferredImage):
-    """The image of a point, as a name for what the workers hold; its ``point`` is local.
+    """The image of a point, which only the workers hold; the ``point`` itself is here.
 
-    Before any worker has it, it is just the point, or a mixture (p, q, weight) of two others. With
-    both, the workers make the point from p and q but multiply it again.
+    Before the workers have it, it is given by its point, or as a mixture (p, q, weight) of two
+    other images. If both are given, the workers mix the point from p and q but recompute its image.
     """
 
     def __init__(
@@ -90,17 +90,17 @@ class Remote(DeferredImage):
 
     @property
     def value(self) -> Remote:  # type: ignore[override]
-        """Itself: nothing is left to be summed here."""
+        """The image itself: there is nothing to add up here."""
         return self
 
     @property
     def is_kept(self) -> bool:
-        """Do the workers have it?"""
+        """Do the workers have this image?"""
         return self.key >= 0
 
     @property
     def point(self) -> Array:
-        """The point, computed as everywhere else: equal to the last bit."""
+        """The point, mixed by the same code as everywhere, so that it is equal to the last bit."""
         if self._point is None:
             assert self.mixture is not None
             p, q, weight = self.mixture
@@ -113,18 +113,18 @@ class Remote(DeferredImage):
         return made
 
     def at(self, x: Array) -> Remote:
-        """Itself with its point x, which then need not be mixed again."""
+        """Set the point to x, so that it need not be mixed again; returns the image."""
         if self._point is None:
             self._point = x
         return self
 
     def known(self) -> Remote:
-        """Itself or, if no worker has it yet, just its point."""
+        """Forget how the image was mixed and keep only its point; returns the image."""
         self._point, self.mixture = self.point, None
         return self
 
     def saved(self) -> Array:
-        """The point: it outlives all workers."""
+        """The point, which can be restored even if all workers have died."""
         return self.point
 
 
@@ -133,7 +133,7 @@ class RemoteRows:
 
     def __init__(self, times: Any, rows: slice, is_transposed: bool = False) -> None:
         self._times, self._rows, self._is_transposed = times, rows, is_transposed
-        self.shape = (rows.stop - rows.start,)  # only the number of rows is ever needed
+        self.shape = (rows.stop - rows.start,)  # callers need only the number of rows
 
     def __matmul__(self, v: Array) -> Array:
         import ray
@@ -162,7 +162,7 @@ class Rows(Matrix):
         self.kind, self.traffic = kind.__name__, Traffic()
         ray = _ray(self.kind)
         self._lock = threading.Lock()  # protects everything that changes from round to round
-        # Mixtures kept to recognise a point to be multiplied again: a step makes fewer.
+        # Recent mixtures, to recognise points whose image is to be recomputed; a step makes fewer.
         self._recent = deque[Remote](maxlen=8)
         self._kept: WeakValueDictionary[int, Remote] = WeakValueDictionary()
         self._next_key = 0
@@ -172,7 +172,7 @@ class Rows(Matrix):
         )
         if len(ray.cloudpickle.dumps(sources)) > INLINE:
             sources = [Stored(one) if callable(one) else one for one in sources]
-        self.sources = sources  # what is in Ray's store lives as long as these do
+        self.sources = sources  # keeps objects in Ray's store alive
         ends = [len(sources) * i // workers for i in range(workers + 1)]
         self.workers = [
             actor.remote(kind, {i: sources[i] for i in range(first, last)}, **columns, **parameters)
@@ -230,23 +230,23 @@ class Rows(Matrix):
         return np.concatenate(b), None if weights[0] is None else np.concatenate(weights)
 
     def lipschitz(self) -> float:
-        """The sum of the constants of all shards, which is a constant for their sum."""
+        """The sum of the Lipschitz constants of all shards, which is one for the whole loss."""
         return float(sum(self._ask("lipschitz")))
 
     def remote(self, image: Image) -> Remote:
-        """An image; a plain array is the point itself, as from a checkpoint."""
+        """An image of this matrix; a plain array, as from a checkpoint, is the point itself."""
         return image if isinstance(image, Remote) else Remote(self, image)
 
     def note(self, made: Remote) -> None:
-        """Note a new mixture: its point may be needed again."""
+        """Remember a new mixture, because its point may be needed again."""
         with self._lock:
             self._recent.append(made)
 
     def remote_image(self, x: Array) -> Remote:
         """The image of x; nothing is sent before a function is evaluated there.
 
-        If a method has just mixed this point, it wants the product recomputed, which the workers
-        can do alone, because they have made the same mixture.
+        If a method has just mixed this point, it wants the product to be recomputed. The workers
+        can do that without receiving the point, because they have made the same mixture.
         """
         with self._lock:
             alike = (made.mixture for made in self._recent if np.array_equal(made.point, x))
@@ -255,7 +255,7 @@ class Rows(Matrix):
     def evaluate(self, images: Sequence[Remote], slopes: int) -> Callable[[], Reply]:
         """The losses at all images and the slopes at the first ``slopes`` of them, in one round.
 
-        It starts immediately; calling the result waits for its end.
+        The round starts immediately; calling the result waits for its end.
         """
         with self._lock:
             request, sources = self._request(images, slopes)
@@ -264,7 +264,7 @@ class Rows(Matrix):
         def end() -> Reply:
             replies = self._received(sent)
             lost = [i for i, reply in enumerate(replies) if reply is None]
-            if lost:  # restarted by Ray, with their rows and nothing else
+            if lost:  # restarted by Ray, with their rows but without images
                 with self._lock:
                     points, alive = self._stacked(sources), self._alive(request.keys)
                     again = self._send_request(request._replace(points=points, alive=alive), lost)
@@ -278,7 +278,8 @@ class Rows(Matrix):
     def _request(self, images: Sequence[Remote], slopes: int) -> tuple[Request, list[Remote]]:
         """The request to the workers, and all images whose points a new worker would need.
 
-        From here on, the images count as kept, and the next request may rely on it.
+        From here on, the workers are assumed to have these images, and the next request may use
+        them.
         """
         order = _in_order(images)
         slot = {id(image): i for i, image in enumerate(order)}
@@ -306,7 +307,7 @@ class Rows(Matrix):
         return request, [*kept, *fresh]
 
     def _alive(self, names: Sequence[int]) -> tuple[int, ...]:
-        """What the workers must keep besides these."""
+        """The images that the workers must keep besides these."""
         return tuple(key for key in list(self._kept) if key not in names)
 
     def _stacked(self, images: Sequence[Remote]) -> Array:
@@ -353,7 +354,7 @@ class Rows(Matrix):
                 raise type(cause)(str(cause)) from None
             raise RuntimeError(f"{self.kind}: a worker failed with {cause!r:.100}") from None
         except ray.exceptions.RayError as error:
-            why = str(error).strip().splitlines()[-1][:90]  # what comes before is Ray's own output
+            why = str(error).strip().splitlines()[-1][:90]  # what comes before is Ray's output
             raise RuntimeError(
                 f"{self.kind}: a worker died and could not be restarted: {why}"
             ) from None
@@ -361,8 +362,8 @@ class Rows(Matrix):
 
 
 def _in_order(images: Sequence[Remote]) -> list[Remote]:
-    """The images and what they are mixed from: kept ones, new points, mixtures in order."""
-    found: dict[int, Remote] = {}  # ordered by a walk that ends with the mixture itself
+    """The images and those they are mixed from: first kept ones, then new points, then mixtures."""
+    found: dict[int, Remote] = {}  # the parts of a mixture come before it
     stack = list(reversed(images))
     while stack:
         image = stack[-1]

@@ -1,4 +1,4 @@
-"""What a Ray worker does: it holds some rows and answers the queries of `distributed.rows`."""
+"""A Ray worker: it holds some rows and answers the queries of `distributed.rows`."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ class Request(NamedTuple):
     keys: tuple[int, ...]  # the names of all slots, under which the worker keeps them
     points: Array  # one row per new point
     mixtures: tuple[tuple[int, int, float], ...]  # p, q, weight
-    anew: tuple[int, ...]  # slots to be multiplied again, because mixed images drift by rounding
+    anew: tuple[int, ...]  # slots whose images are recomputed: mixing accumulates rounding errors
     at: tuple[int, ...]  # slots with value and slope
     values_at: tuple[int, ...]  # slots with the value only
-    alive: tuple[int, ...]  # what else must be kept
+    alive: tuple[int, ...]  # other images that must be kept
 
     def packed(self) -> bytes:
-        """The request as bytes, which Ray sends in two thirds of the time of an array.
+        """The request as bytes, which Ray sends a third faster than an array.
 
-        Whole numbers, preceded by the lengths of their lists, then float64. Names are sent as
-        differences, because these are small.
+        Lists of whole numbers come first, preceded by their lengths, then numbers in float64. Keys
+        are sent as differences, which are small.
         """
         keys, points, mixtures, *slots = self
         steps = list(map(operator.sub, keys, (0, *keys)))
@@ -79,7 +79,7 @@ class Reply(NamedTuple):
     slopes: Array
 
     def packed(self) -> bytes:
-        """Both as float64, one after the other."""
+        """The losses and then the slopes, in float64."""
         return np.concatenate([self.losses, np.ravel(self.slopes)]).tobytes()
 
     @classmethod
@@ -104,7 +104,7 @@ class ShardFacts(NamedTuple):
 
 
 class Shard:
-    """The loss of some rows, and the images under them that are kept for the driver."""
+    """The loss of some rows, and the images that are kept for the driver."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Shard:
                 raise TypeError(
                     f"{owner}: A must be a dense or sparse matrix, got {type(A).__name__}"
                 )
-            # rows of weight 0 do not count
+            # Rows of weight 0 are left out.
             if np.shape(self.weights) == np.shape(self.b) == A.shape[:1]:
                 kept = np.asarray(self.weights) != 0.0
                 A = without_rows(A, kept)
@@ -132,12 +132,12 @@ class Shard:
             known = parameters if self.weights is None else {"weights": self.weights, **parameters}
             made_of: Any = kind
             made: LinearLoss = made_of(A, self.b, mean=False, **known)
-            if made.note:  # another shard may have labels of the other kind
+            if made.note:  # another shard may use the labels -1 and +1
                 raise ValueError(f"{owner}: y must hold labels -1 and +1, got values 0, 1")
         except (ValueError, TypeError, ImportError) as error:
             sentence = str(error).replace(": ", f": shard {number}: ", 1)
             raise type(error)(sentence) from None
-        self.loss = made.of_matrix(made.matrix)  # this never forms A'A: a step reads the rows once
+        self.loss = made.of_matrix(made.matrix)  # without forming A'A: a step reads the rows once
         self.kept: dict[int, PointWithImage] = {}
 
     @property
@@ -147,7 +147,7 @@ class Shard:
         return ShardFacts(*matrix.shape, dtype, self.names, float(matrix.frobenius))
 
     def evaluate(self, request: Request) -> Reply | None:
-        """The reply; None if an image is not known here, because the worker was restarted."""
+        """The reply; None if an image is missing because the worker was restarted."""
         forward, slots = self.loss.forward, len(request.keys) - len(request.mixtures)
         known = request.keys[: slots - len(request.points)]
         if not all(key in self.kept for key in known):
@@ -178,7 +178,7 @@ class Shard:
 
 
 def _settled(place: PointWithImage) -> PointWithImage:
-    """The point with its image as an array, if known: a sum would keep all its parts."""
+    """The point with its image as an array, if known: a sum would keep all its parts alive."""
     image = place.image
     if not isinstance(image, DeferredImage):
         return place
@@ -188,7 +188,7 @@ def _settled(place: PointWithImage) -> PointWithImage:
 
 
 class Worker:
-    """Some shards. As a Ray actor, it loads them again by itself after a restart."""
+    """Some shards. As a Ray actor, it loads them again after a restart."""
 
     def __init__(
         self,
@@ -226,7 +226,7 @@ class Worker:
         return summed(shard.normal(x) for shard in self.shards)
 
     def products(self, x: Array) -> Array:
-        """A x, which is sent to the driver."""
+        """A x for the rows of this worker."""
         return np.concatenate([shard.loss.matrix.forward(x)[0] for shard in self.shards])
 
     def row_squares(self) -> Host:

@@ -1,1 +1,1 @@
-"""Experiments: the built-in problems, and what is drawn and tabulated from them."""
+"""Experiments on the built-in problems, with their pictures and tables."""

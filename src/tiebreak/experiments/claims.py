@@ -26,8 +26,8 @@ from tiebreak.experiments.scenes import (
     scenes_of,
 )
 
-SMALLER = 1.01  # "smaller" means by at least one per cent: less depends on the machine
-CLEARLY = 2.0  # "significantly", "keeps reducing", "inconsistent": at least by this factor
+SMALLER = 1.01  # "smaller" means by at least 1 %: smaller differences depend on the machine
+CLEARLY = 2.0  # the factor meant by "significantly", "keeps reducing" and "inconsistent"
 
 AGM, ACCELERATED = "AGM-BiO", ("AGM-BiO", "R-APM", "PB-APG")
 FIG1 = ("a-IRG", "CG-BiO", "Bi-SG", "SEA", "R-APM", "PB-APG", "AGM-BiO")
@@ -37,14 +37,14 @@ CUTS = ("cut at y", "cut at x", "cut at z")
 
 
 class Evidence(NamedTuple):
-    """The evidence by which a claim is judged."""
+    """The evidence on which a claim is judged."""
 
     scene: Scene
     axis: Axis
     scenes: Mapping[str, Scene]  # the other instances of the same experiment
 
 
-Finding = tuple[bool, str]  # does the claim hold, and by which numbers
+Finding = tuple[bool, str]  # is the claim true, and which numbers show it?
 Judge = Callable[[Evidence], Finding]
 
 
@@ -58,7 +58,7 @@ class Claim:
     judge: Judge
     axes: tuple[Axis, ...] = ("iteration",)
     only: str = ".*"  # a pattern for the names of the instances concerned
-    about_data: bool = True  # then it cannot be tested on a synthetic twin
+    about_data: bool = True  # if so, it cannot be tested on a synthetic twin
 
 
 def _ratio(first: float, second: float) -> float:
@@ -301,7 +301,7 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
         Claim(
             "2.6",
             "Bisec-BiO: its performance in the last iteration is inconsistent",
-            "in the last half of its run an error of its last iterate rises from one row to the "
+            "in the second half of its run, an error of its last iterate rises from one row to the "
             f"next by a factor of {CLEARLY:g} at least (median over the random starts)",
             _inconsistent,
             only="n = .*",
@@ -316,7 +316,7 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
         Claim(
             "2.8",
             "no existing solver could obtain the exact optimal value f* (Q, A, b random)",
-            "refuted where Exact proves an interval around f* of relative width below 1e-6 on "
+            "refuted if Exact proves an interval around f* of relative width below 1e-6 on "
             "every random instance",
             _no_exact_solver,
             only="random.*",
@@ -355,7 +355,8 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
     ),
 }
 
-# The claims again with one thing varied: is it our mistake?  Only the last rows of these are kept.
+# The claims again, with one thing varied at a time, in case a mismatch is our mistake. Of these
+# runs, only the last rows are kept.
 for _name, _keys in (("fig1", ("1.1", "1.2", "1.3")), ("fig2", ("2.1", "2.3"))):
     CLAIMS[f"{_name} checks"] = tuple(
         replace(claim, axes=("iteration",), only=f"{claim.only}.*")
@@ -368,7 +369,7 @@ CONFIRMED, NOT_CONFIRMED, NOT_TESTABLE = "confirmed", "not confirmed", "not test
 
 
 class Verdict(NamedTuple):
-    """One claim, judged at one place."""
+    """The verdict on one claim for one instance and axis."""
 
     claim: str  # its number in the report
     quote: str
@@ -385,8 +386,8 @@ def verdicts(
     Args:
         rows: the rows of a race; those of other experiments are skipped.
         experiment: "fig1", "fig2" or "table1".
-        facts: what the rows do not say, by instance (shapes, dimensions, f*, whether the data are a
-            synthetic twin).
+        facts: what the rows do not contain, by instance: shapes, dimensions, f*, whether the data
+            are a synthetic twin.
 
     Returns:
         At least one Verdict per claim: one per instance and axis that the claim concerns. If rows
@@ -399,7 +400,7 @@ def verdicts(
     for claim in CLAIMS[experiment]:
         mine = [scene for name, scene in scenes.items() if re.fullmatch(claim.only, name)]
         if not mine:
-            missing = f"there are no rows of {experiment} that it speaks of"
+            missing = f"there are no rows of {experiment} for this claim"
             found.append(Verdict(claim.key, claim.quote, "", NOT_TESTABLE, missing))
         for scene in mine:
             for axis in claim.axes:

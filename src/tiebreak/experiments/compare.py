@@ -23,10 +23,10 @@ from tiebreak.problem import Problem
 from tiebreak.sets import Ball, Space
 
 POLYHEDRAL = 300  # up to this many variables, Exact is fast on every domain
-PENALISED = 1000  # and up to this many on R^n with a penalty
-TO_REACH = tuple(10.0**-digits for digits in range(1, 9))  # the accuracies asked for
+PENALISED = 1000  # up to this many variables, Exact is fast on R^n with a penalty
+TO_REACH = tuple(10.0**-digits for digits in range(1, 9))  # the accuracies in the tables
 
-# Without names: the paper's two methods, the library's own, and three rivals that are often close.
+# The methods raced by default: the paper's two, the library's own, and three close rivals.
 USUAL = (
     *("agm-bio", "p-agm-bio", "adaptive", "primal-dual", "bregman", "r-apm", "tikhonov", "fbi-pg"),
 )
@@ -83,7 +83,7 @@ class Comparison(Shown):
         return "\n".join(lines)
 
     def _tables(self) -> list[Table]:
-        """Return where each method ended, and what it needed until both levels stay accurate."""
+        """Return tables of where each method ended, and of its costs to reach each accuracy."""
         header = ["steps", "gradients", "seconds", "|f - f*|", "g - g*", "|x - x*|"]
         ends = [self._end(method) for method in self.methods]
         arrivals = [self._arrivals("gradients", ",d"), self._arrivals("seconds", ".3g")]
@@ -193,7 +193,7 @@ def compare(
         name: the name of the problem, for the rows and the picture.
 
     Returns:
-        A Comparison: ``print`` it, ``.plot()`` it, read its ``.rows``.
+        A Comparison, which can be printed and drawn (``.plot()``), with all numbers in ``.rows``.
 
     Examples:
         >>> problem = tb.instance("toy").problem

@@ -1,7 +1,7 @@
-"""The purpose of the library on one screen and in one picture: ``tiebreak demo``.
+"""``tiebreak demo`` shows the purpose of the library on one screen and in one picture.
 
-With 495 columns, many models fit 50 tumours perfectly. The next 260 choose among them, and the 259
-that neither level has seen show whether the choice was good.
+With 495 columns, many models fit 50 tumours perfectly. The next 260 tumours serve to choose among
+these models, and the 259 that neither level has seen show whether the choice was good.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Numbers = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Demo:
-    """The solved demonstration; printing it gives the screen.
+    """The solved demonstration, which can be printed.
 
     Attributes:
         problem: f over all minimisers of g.
@@ -51,7 +51,7 @@ class Demo:
 
     @property
     def before(self) -> float:
-        """f at the standard solver's answer."""
+        """The value of f at the standard solver's answer."""
         return self.problem.upper.value(self.standard)
 
     def __str__(self) -> str:
@@ -82,7 +82,7 @@ class Demo:
         )
 
     def plot(self, path: str | Path | None = None) -> Any:
-        """Draw f at many best fits, at that of a standard solver and at the best one.
+        """Draw f at many best fits, at the fit of a standard solver and at the best one.
 
         Returns the matplotlib figure (needs the extra ``plot``), saved to ``path`` if given.
         """
@@ -94,7 +94,7 @@ class Demo:
 
 
 def demo() -> Demo:
-    """Solve the demonstration, with the data in file order and no seed to choose."""
+    """Solve the demonstration; the data are used in file order, so there is no seed to tune."""
     measured, benign = load("breast cancer")
     features, target = unit_rows(degree_two(measured)), 2.0 * benign - 1.0
     fitted, choosing, judging = np.split(np.arange(target.shape[0]), (TRAIN, TRAIN + CHOOSE))
@@ -128,7 +128,7 @@ def _best_fits(A: Numbers, shortest: Numbers, rng: np.random.Generator) -> Numbe
 
 
 def _draw_ties(ax: Axes, shown: Demo) -> None:
-    """Draw where the best fits lie in f: most of them, the standard solver's, the best one."""
+    """Draw f at random best fits, at the standard solver's fit and at the best one."""
     best, before, top = shown.result.upper_value, shown.before, 1.25
     left = max(0.0, 2.0 * best - before)
     heights, edges = np.histogram(shown.drawn, bins=24)

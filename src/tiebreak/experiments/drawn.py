@@ -1,4 +1,4 @@
-"""Planted problems drawn from a seed, for which no method can be tuned."""
+"""Planted problems drawn from a seed, so that no method can be tuned for them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def drawn(seed: int, number: int) -> Case:
     condition = 10.0 ** rng.uniform(0.2, 2.0)
     size, unit_f, unit_g = 10.0 ** rng.uniform(-2.0, 2.0, 3)
     domain, x, normal = _domain(rng, n, size)
-    penalty = number == 3  # one of them has a penalty in g, and then no domain
+    penalty = number == 3  # one of them has a penalty in g, but no domain
     if penalty:
         domain, x, normal = Space(), x * (rng.random(n) < 0.3), lambda: np.zeros(n)
         x[0] = size
@@ -32,7 +32,7 @@ def drawn(seed: int, number: int) -> Case:
     nu = normal()
     spread = spectrum(rng, rows, n, condition) / size
     A, b = squares(spread, x, 0.3 * rng.standard_normal(rows) + 0.1 * (spread @ x), -nu - s)
-    # Upper level: least squares, and a logistic loss in every other one.
+    # Upper level: least squares, plus a logistic loss in half of the problems.
     slope = A.T @ rng.standard_normal(rows) - normal()
     above: list[Callable[[], Any]] = []
     rest = slope
@@ -68,7 +68,7 @@ def drawn(seed: int, number: int) -> Case:
 
 
 def _domain(rng: Generator, n: int, size: float) -> tuple[Domain, Vector, Callable[[], Vector]]:
-    """Return a domain, x* in it (entries of this size), and a sampler of its normal cone there."""
+    """Return a domain, x* with entries of this size, and a sampler of the normal cone at x*."""
     kind = rng.choice(["Ball", "Box", "Simplex"])
     x = size * rng.uniform(0.1, 1.0, n)
     if kind == "Ball":

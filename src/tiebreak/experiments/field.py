@@ -1,4 +1,4 @@
-"""`tiebreak race`: every method on the same instances, by the same rules, recorded as rows.
+"""`tiebreak race` runs every method on the same instances by the same rules, and records rows.
 
 The page is made from these rows only: see `standings`.
 """
@@ -51,13 +51,13 @@ BUILT_IN = (
     *("sparse-logistic-large-ball", "hard", "basis-pursuit", "group-pursuit", "lasso-duplicates"),
 )
 FROM_PAPERS = ("nemirovsky", "squared-hinge", "cg-bio-toy", "duffin")
-UNATTAINED = ("duffin",)  # no first-order method can solve it; raced only to count false claims
+UNATTAINED = ("duffin",)  # no first-order method can solve it; only false claims are counted
 DRAWN = tuple(f"drawn {i}" for i in range(1, 7))
 Say = Callable[[str], None]
 
 
 class Tuned(NamedTuple):
-    """The only parameter tuned in a method's second row: five values, times a unit."""
+    """The one parameter that is tuned in a method's second row: five values, times a unit."""
 
     name: str
     values: tuple[float, ...]
@@ -98,10 +98,10 @@ RULES = (
      "data, never by a clock, so that a second run has the same gradients and passes."),
     ("costs", "Gradients of f and g together; data passes, in which values count like gradients; "
      "seconds, on a clock that stops while errors are measured."),
-    ("parameters", "As the theorem says. In a second row, \"tuned\", one parameter is chosen among "
-     "five values on three other draws, the same value for all instances; methods that have no "
-     "free parameter, or that plan for an accuracy, have no such row."),
-    ("point", "The one in the theorem. Other points worth measuring have their own rows, "
+    ("parameters", "The theorem's own values. In a second row, \"tuned\", one parameter is chosen "
+     "among five values on three other draws, the same value for all instances; methods that have "
+     "no free parameter, or that plan for an accuracy, have no such row."),
+    ("point", "The theorem's own point. Other points worth measuring have their own rows, "
      "marked by a colon. We evaluate f and g ourselves; a point outside Z does not count."),
     ("accuracy", "Weak: f - f* within eps max(|f*|, |f(x0) - f*|), g - g* within eps (g(x0) - g*). "
      "Absolute: likewise for |f - f*|. A run arrives when both hold from then on to its end."),
@@ -121,12 +121,12 @@ class CourseRows(NamedTuple):
 
     @classmethod
     def of(cls, course: list[Any], rows: list[list[Any]], refused: list[list[Any]]) -> CourseRows:
-        """Return the rows of a course from lists, as stored in a file."""
+        """Create the rows of a course from lists, as stored in a file."""
         return cls(Course(*course), [Record(*r) for r in rows], [Declined(*r) for r in refused])
 
 
 def contestants(names: Sequence[str] = ()) -> list[str]:
-    """Return the methods to race: those named, or all that come from a paper and take steps."""
+    """Return the methods to race: those named, or all iterative methods that come from a paper."""
     known = known_methods()
     for name in names:
         if name not in known:
@@ -145,9 +145,9 @@ def run_field(
     workers: int = 2,
     say: Say = lambda _: None,
 ) -> Standings:
-    """Race all methods (or these) on all instances (or these); write the rows and their page.
+    """Race all methods, or those named, on all instances, or those named; write rows and a page.
 
-    Finished parts of an unfinished race are kept in ``out``: the same call goes on from there.
+    If a race is interrupted, its finished parts stay in ``out``, and the same call continues.
 
     Args:
         out: the folder for rows.csv, instances.csv, refused.csv and race.html.
@@ -174,7 +174,7 @@ def run_field(
     done = {name: kept / f"{name}.json" for name in chosen}
     left = [name for name in chosen if not done[name].exists()]
     if len(left) < len(chosen):
-        say(f"goes on with an unfinished race: {len(chosen) - len(left)} instances are done")
+        say(f"continues an unfinished race: {len(chosen) - len(left)} instances are done")
     with _workers(workers, names) as run_all:
         if not (values := kept / "tuned.json").exists():
             say(f"tuning {len(raced)} methods on three other draws")
@@ -232,7 +232,7 @@ def _load(names: Iterable[str]) -> None:
 
 
 class Ready(NamedTuple):
-    """An instance as it is raced."""
+    """An instance that is ready to be raced."""
 
     problem: Problem
     x0: Any
@@ -261,9 +261,9 @@ def ready(name: str, seed: int, passes: int) -> Ready:
 
 
 def _informed(problem: Problem, order: float | None) -> Problem:
-    """Return the problem with its order of growth, if stated, and nothing else about its bound.
+    """Return the problem with its order of growth, if stated, but no other constant of its bound.
 
-    With a bound of 0 on the slope of f, no theorem that needs a modulus applies.
+    The bound on the slope of f is set to 0, so no theorem that needs a modulus applies.
     """
     if order is None or order <= 1.0 or not problem.is_smooth or problem.error_bound is not None:
         return problem

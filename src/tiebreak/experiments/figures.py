@@ -42,7 +42,7 @@ ERRORS: dict[Column, str] = {
     "lower_error": "infeasibility $g(x_k) - g^*$",
     "upper_error": "suboptimality $|f(x_k) - f^*|$",
 }
-STEEPEST = -4.5  # steeper slopes, and errors of zero, are drawn at the edge
+STEEPEST = -4.5  # steeper slopes and errors of zero are drawn at the edge
 FACES = ("black", "0.75", "white")  # fill colours of the measured rates: full, weak, no pull
 BOTH: tuple[Column, Column] = ("lower_error", "upper_error")
 
@@ -77,7 +77,7 @@ OTHERS = [LineStyle(f"C{i}", line, "p") for i, line in enumerate(("-", "--", "-.
 
 
 def style_of(method: str) -> LineStyle:
-    """Return the style of a method; that of an unknown one depends only on its name."""
+    """Return the style of a method; the style of an unknown method depends only on its name."""
     return STYLES.get(method.lower(), OTHERS[sum(map(ord, method)) % len(OTHERS)])
 
 
@@ -212,7 +212,7 @@ def _draw(ax: Axes, scene: Scene, column: Column, axis: Axis) -> dict[str, Any]:
 
 
 def _points(rows: Sequence[Record], column: Column, axis: Axis) -> tuple[Numbers, Numbers]:
-    """Return a curve for log axes; an error of 0, up to rounding, is below the picture."""
+    """Return a curve for log axes, with errors of 0, up to rounding, below the picture."""
     used = [row for row in rows if getattr(row, axis) > 0 and not np.isnan(getattr(row, column))]
     at = np.array([getattr(row, axis) for row in used], dtype=float)
     errors = np.array([getattr(row, column) for row in used], dtype=float)

@@ -66,7 +66,7 @@ class Experiment:
         experiment: str = "",
         tail: float | None = None,
     ) -> list[Record]:
-        """Run a race and add its rows; with ``tail`` only each start and that last part."""
+        """Run a race and add its rows; with ``tail``, only the start and that last part."""
         entrants = list(entrants)
         rows = race(
             problem, entrants, answer,
@@ -88,7 +88,7 @@ class Experiment:
         name: str,
         x0: Any = None,
     ) -> None:
-        """Run a check: the race ``base`` again, with these entrants replacing their namesakes."""
+        """Run the race ``base`` again, with these entrants in place of their namesakes."""
         entrants = list(entrants)
         varied = {entrant.label for entrant in entrants}
         checks = f"{self.name} checks"
@@ -104,7 +104,7 @@ class Experiment:
 
 
 def _ends(rows: Sequence[Record], tail: float) -> list[Record]:
-    """Return every method's first row and those in the last ``tail`` of the way."""
+    """Return every method's first row and the rows in the last ``tail`` of its steps."""
     last = {row.method: row.iteration for row in rows}
     return [
         row
@@ -272,7 +272,7 @@ def figure_2(quick: bool, say: Say, steps: int = 1_000) -> Experiment:
 
 
 def _exact(found: Experiment, problem: Problem) -> list[Entrant]:
-    """Return Exact if it can answer; otherwise a note says why it does not take part."""
+    """Return Exact if it can answer; otherwise add a note that says why it does not take part."""
     answer, source = reference(problem)
     if math.isnan(answer.upper):
         found.notes.append(f"Exact did not take part: {source}.")
@@ -314,7 +314,7 @@ def _inverse_checks(
 
 
 def _limits(n: int, steps: int) -> str:
-    """Say where R-APM, PB-APG and Bi-SG end, by formulas independent of our code.
+    """Say where R-APM, PB-APG and Bi-SG end, by formulas that do not depend on our code.
 
     The minimiser of g + eta f is constant, x = 1/(n + eta): g - g* = ½(eta/(n + eta))². A lower
     step of 1/n makes the entries sum to one, and an upper step shrinks the part orthogonal to (1,

@@ -112,7 +112,7 @@ def sums(rng: Generator, columns: int = 400) -> Case:
 
 
 def isotonic(rng: Generator, n: int = 300, rows: int = 120) -> Case:
-    """Return robust isotonic regression: Huber's loss as callables, f a distance from a guess.
+    """Return robust isotonic regression: g is Huber's loss, and f is the distance from a guess.
 
     A tenth of the residuals are outliers, where Huber's loss is linear and allows more minimisers.
     """

@@ -1,4 +1,4 @@
-"""Checked bilevel problems with a planted answer: the tools of `planted` and decide.py.
+"""Tools that plant the answer of a bilevel problem and check it, for `planted` and decide.py.
 
 We choose x* first, with margins and slopes of every loss there, and then matrices such that the
 optimality conditions hold. With N the normal cone of Z at x*, P the subgradients of g's penalty
@@ -33,12 +33,12 @@ class Case:
     """A problem with its answer.
 
     Args:
-        name, what: the name in the table, and a description in a line.
+        name, what: the name in the table, and a one-line description.
         make: builds the problem from scratch, so that no method profits from another's results.
         answer: f*, g*, x*.
         callables: which levels (upper, lower) are given as plain callables.
         ties: the dimension of the set of lower minimisers, None if unknown.
-        order: r of the error bound of g on Z (2: polyhedral, or as in `draws.py`), None: unknown.
+        order: the order r of the error bound of g on Z, None if unknown.
         is_structured: does Exact accept it?
     """
 
@@ -66,7 +66,8 @@ class Case:
     def with_order(self, problem: Problem) -> Problem:
         """Return the problem with the order of its error bound, if known, for Theorem 2.
 
-        Its gamma depends on nothing else in the bound; the modulus is small enough to be valid.
+        The theorem's gamma depends on nothing else in the bound; the modulus is small enough to be
+        valid.
         """
         if self.order is None or not problem.is_smooth:
             return problem

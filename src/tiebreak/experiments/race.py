@@ -68,11 +68,11 @@ class RelativeScale(NamedTuple):
 
 
 class Entrant(NamedTuple):
-    """A method in a race, under the name that the rows carry."""
+    """A method in a race, under the name that appears in the rows."""
 
     label: str
     method: Method
-    point: Callable[[Any], Array] | None = None  # the point of its state to measure, x if None
+    point: Callable[[Any], Array] | None = None  # the point that is measured, x if None
     words: str = ""  # that point in words
 
 
@@ -135,12 +135,13 @@ def race(
         x0: the common start, the origin if None; projected onto the domain.
         steps, seconds, passes: the limits of each method.
         experiment, instance: names for the rows.
-        every: rows are recorded at the first steps, then at every such share of the way.
+        every: rows are recorded at the first steps, then whenever the step count has grown by
+            1/``every``.
         grades: measure each method's other points as well, and count the errors of points outside
             the domain as infinite.
 
     Returns:
-        Rows at the first steps and then at every hundredth of the way, always with the last step.
+        The rows of all methods, each ending with its last step.
     """
     start = problem.start(x0)
     rows: list[Record] = []
@@ -162,7 +163,8 @@ def race(
                         names = experiment, instance, entrant
                         rows += _measured(run, problem, answer, *names, grades)
                     due = run.iteration + max(1, run.iteration // every)
-                going = going and run.step()  # if a step is not finite, the last row is recent
+                # If a step is not finite, the last row was recorded shortly before.
+                going = going and run.step()
     return rows
 
 
@@ -175,7 +177,7 @@ def _measured(
     entrant: Entrant,
     grades: bool,
 ) -> Iterator[Record]:
-    """Yield the rows of this step; ``problem`` counts nothing, unlike that of the run."""
+    """Yield the rows of this step; evaluations of ``problem`` are not counted, unlike the run's."""
     state, label, counts = run.state, entrant.label, run.counts
     gradients = counts.upper_gradients + counts.lower_gradients
     points = {label: state.x if entrant.point is None else entrant.point(state)}

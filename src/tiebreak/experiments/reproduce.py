@@ -1,4 +1,4 @@
-"""``tiebreak reproduce``: run, write rows.csv, and make pictures and a report from it."""
+"""``tiebreak reproduce`` runs an experiment and makes rows.csv, pictures and a report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tiebreak.linalg.refusals import missing
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What ``reproduce`` has produced."""
+    """The results of ``reproduce``."""
 
     verdicts: tuple[Verdict, ...]
     files: tuple[Path, ...]  # rows.csv, the pictures, report.md
@@ -69,7 +69,7 @@ def reproduce(
 
 
 def write(found: Experiment, folder: Path, made: str, say: Say) -> Reproduction:
-    """Write rows.csv first, then pictures and report from what is read back from it."""
+    """Write rows.csv first, then read it back to make the pictures and the report."""
     folder.mkdir(parents=True, exist_ok=True)
     written, text = folder / "rows.csv", folder / "report.md"
     text.unlink(missing_ok=True)  # an old report does not belong to the new rows
@@ -94,7 +94,7 @@ def _pictures(found: Experiment, rows: list[Record], folder: Path) -> list[Path]
             draw[stem] = partial(curves, "fig1", [name], axes, f"{title}\n{name}")
     elif found.name == "fig2":
         medians = (
-            f"{title}\nmedians over random starts, bands: the middle four fifths; "
+            f"{title}\nmedians over random starts, with bands for the middle four fifths; "
             "an error of 0 leaves the picture"
         )
         for stem, axis in (("fig2", "iteration"), ("fig2-gradients", "gradients")):
@@ -122,7 +122,7 @@ def report(found: Experiment, rows: Sequence[Record], pictures: Sequence[str], m
     Args:
         found: instances, parameters and notes of the experiment.
         rows: the rows as read back from rows.csv.
-        pictures: their file names; if there are none, the text says why.
+        pictures: the file names of the pictures; if there are none, the report says why.
         made: the command, and how long it took.
     """
     judged = verdicts(rows, found.name, found.facts)
@@ -159,7 +159,7 @@ def report(found: Experiment, rows: Sequence[Record], pictures: Sequence[str], m
 
 
 def _checks(found: Experiment, rows: Sequence[Record]) -> list[str]:
-    """Return the claims judged with one thing varied, and what a formula says."""
+    """Return the verdicts with one thing varied at a time, and the notes."""
     judged = []
     if f"{found.name} checks" in CLAIMS:
         judged = verdicts(rows, f"{found.name} checks", found.facts)

@@ -1,6 +1,6 @@
 """The rows of a race by instance, what is known about each, and how fast errors decrease.
 
-Claims and pictures refer to these, and so does the paper's table 1 with slopes of log-log plots.
+The claims, the pictures and the slopes for the paper's table 1 are made from these.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tiebreak.algorithms.facts import BOUNDED, ORDER_1, ORDER_2
 from tiebreak.experiments.race import Record
 from tiebreak.linalg.tolerances import TOL
 
-TAIL = 0.1  # share of the way at its end, over which the largest error counts
+TAIL = 0.1  # the share of a run, at its end, over which the largest error counts
 
 Axis = Literal["iteration", "gradients", "seconds"]
 Column = Literal["upper_error", "lower_error"]
@@ -56,20 +56,20 @@ class Scene:
         """Return a method's error at the end of the race on this axis, the median over starts.
 
         It is the largest error in the last tenth of the way: a run that passes through f* by chance
-        has not arrived. With ``share``, it is at that share of the way. A method that ended on its
-        own keeps its last point.
+        has not arrived. With ``share``, the error is measured at that share of the way. A method
+        that ended on its own keeps its last point.
         """
         tails = (last_tenth(run, method, axis, share) for run in self.runs)
         return median(max(error_of(row, column) for row in tail) for tail in tails)
 
     def all_at(self, methods: Iterable[str], column: Column, axis: Axis) -> dict[str, float]:
-        """Return ``at`` for some methods, the smallest error first."""
+        """Return the error of several methods, as in ``at``, the smallest first."""
         errors = {method: self.at(method, column, axis) for method in methods}
         return dict(sorted(errors.items(), key=lambda item: item[1]))
 
 
 def error_of(row: Record, column: Column) -> float:
-    """Return the error in a row, but at least the rounding of the value behind it."""
+    """Return the error in a row, but at least the rounding error of its value."""
     error, value = (
         (row.upper_error, row.upper) if column == "upper_error" else (row.lower_error, row.lower)
     )
@@ -84,7 +84,7 @@ def last_tenth(run: Curves, method: str, axis: Axis, share: float) -> list[Recor
         raise UnknownHere(f"there are no rows of {method}")
     last = [rows[-1] for rows in run.values() if rows]
     steps = max(row.iteration for row in last)
-    # The race ends when the first method with all steps has taken them.
+    # The race ends when the first of the methods that take all steps has finished.
     limit = share * min(getattr(row, axis) for row in last if row.iteration == steps)
     reached = [row for row in run[method] if getattr(row, axis) <= limit]
     if not reached:
@@ -114,7 +114,8 @@ FEWEST = 3  # minimum number of points for a slope
 DECADES = 2.0  # of iterations, over which a rate is measured
 FITTED = 0.05  # how far a fitted slope may fall short of the published rate
 LOGARITHM = 0.15  # the slope of a factor log k over the same decades, 1/ln(1000)
-# How strongly the slope of f at x* pulls away from the minimisers of g, and the name's suffix.
+# How strongly the slope of f at x* pulls away from the minimisers of g, with the suffix that an
+# instance's name gets.
 PULLS = {1.0: "", 0.1: ", weak pull", 0.0: ", no pull"}
 
 
@@ -130,13 +131,13 @@ def slope(
 
     Args:
         iterations: increasing numbers of iterations above 0.
-        errors: as many errors; take absolute values first if you need them.
+        errors: one error per iteration; take absolute values first if you need them.
         decades: length of the window that ends at the last iteration.
         floor: the size of rounding in the errors.
     """
     k, e = np.asarray(iterations, dtype=np.float64), np.asarray(errors, dtype=np.float64)
     if k.shape != e.shape or k.ndim != 1 or not k.size or not np.all(k > 0.0):
-        raise ValueError("slope: needs at least one positive iteration, and as many errors")
+        raise ValueError("slope: needs at least one positive iteration, and one error for each")
     since_end = np.log10(k[-1] / k)
     bins = np.floor(BINS_PER_DECADE * (decades - since_end) * (1.0 + 1e-12)).astype(int)
     points: list[tuple[float, float]] = []
@@ -158,7 +159,7 @@ def slope(
 
 
 class PublishedRate(NamedTuple):
-    """A row of the paper's table 1: errors decrease like (steps)^-rate, by the method's facts."""
+    """A row of the paper's table 1: errors decrease like (steps)^-rate, as the method states."""
 
     label: str
     quote: str

@@ -1,6 +1,6 @@
-"""Which method arrives in a race, and at what cost: tables, profiles, rates, sentences, page.
+"""Which methods arrive in a race, and at what cost, as tables, profiles, rates and a page.
 
-All of it is made from the rows of the race; benchmarks/race/recompute.py can make it again.
+Everything is computed from the rows of the race; benchmarks/race/recompute.py checks it.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Course(NamedTuple):
     source: str  # where f* and g* come from
 
     def arrival(self, rows: Iterable[Record], target: tuple[str, float]) -> Record | None:
-        """Return where a run on this instance arrives, by a criterion and an accuracy."""
+        """Return the row at which a run arrives here, for a criterion and an accuracy."""
         scales = (self.upper, self.lower)
         return arrival(rows, self.f, scales, target[1], is_weak=target[0] == "weak")
 
 
 class Declined(NamedTuple):
-    """A row of refused.csv: why a method did not run, or its claim if only claims count."""
+    """A row of refused.csv: why a method did not run, or its claim if only claims are counted."""
 
     instance: str
     method: str
@@ -53,7 +53,7 @@ class Declined(NamedTuple):
 
 
 def is_official(label: str) -> bool:
-    """Does the label stand for the theorem's parameters and point?"""
+    """Does this label use the theorem's own parameters and point?"""
     return ":" not in label and "," not in label
 
 
@@ -86,7 +86,7 @@ class Standings:
 
     @cached_property
     def arrivals(self) -> dict[tuple[str, float], dict[tuple[str, str], Record]]:
-        """By criterion and accuracy, the row at which each method arrived on each instance."""
+        """The row at which each method arrived on each instance, by criterion and accuracy."""
         scales = {course.instance: course for course in self.courses}
         return {
             target: {
@@ -99,7 +99,7 @@ class Standings:
 
     @cached_property
     def best(self) -> dict[tuple[tuple[str, float], str, str], float]:
-        """By target, instance and cost, the least cost of the official rows that arrive."""
+        """The least cost of the official rows that arrive, by target, instance and kind of cost."""
         found: dict[tuple[tuple[str, float], str, str], float] = {}
         for target, met in self.arrivals.items():
             for (at, method), row in met.items():
@@ -165,15 +165,15 @@ class Standings:
                 rows.append([method, error, at, "; ".join(exponents), shown, str(len(finite))])
         words = (
             "Published rates and the exponents of the last decade of steps, the median over all "
-            "instances on which the method ran (inf: nothing is left of the error)"
+            "instances on which the method ran (inf: the error is zero up to rounding)"
         )
         return Table(words, ["method", "error", "at", "published", "measured", "instances"], rows)
 
     def exponent(self, course: Course, label: str, error: str) -> float:
-        """Return p if the error decreases like k^-p in the last decade, by the largest of (k/2, k].
+        """Return p if the largest error in (k/2, k] decreases like k^-p over the last decade.
 
-        Return nan if there is no row that early, or none above rounding there; inf if nothing is
-        left at the end.
+        Return nan if there is no error above rounding before the last decade, inf if there is none
+        at its end.
         """
         rows = self.runs[course.instance, label]
         last = rows[-1].iteration
@@ -217,7 +217,7 @@ class Standings:
         return any(course.instance == name and not course.counts for course in self.courses)
 
     def place(self, target: tuple[str, float]) -> str:
-        """Say where AGM-BiO needs the fewest passes, and where the most of those that arrive."""
+        """Say where AGM-BiO needs the fewest passes of all that arrive, and where the most."""
         first, last, arrived = [], [], 0
         for course in self.raced:
             met = self.arrivals[target].items()
@@ -290,7 +290,7 @@ class Standings:
             panels=panels,
             groups=groups,
             axes=[("x", "multiple of the best (performance), passes (data)")],
-            # At one accuracy of each criterion: a table with all of them is too wide to read.
+            # Show one accuracy of each criterion: a table with all of them is too wide to read.
             readout=[
                 ("x", "at"),
                 *((p.curves[0].column, p.title) for p in panels if p.title.endswith("1e-2")),

@@ -2,8 +2,8 @@
 
 Every instance is *planted*: x* is chosen first, then f and g such that x* is the answer. So the
 slopes are measured against the truth. Every rate is measured three times: with the slope of f at x*
-pulling away from the minimisers of g, so that f - f* comes from below and g - g* is hard; with a
-tenth of that pull; and with none, so that f - f* comes from above.
+pulling away from the minimisers of g, so that f approaches f* from below and g - g* is hard to
+reduce; with a tenth of that pull; and with none, so that f approaches f* from above.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Planted(NamedTuple):
 
 
 def chain(n: int) -> Matrix:
-    """Return the path graph's differences, n rows, the first fixed: Nesterov's slow example.
+    """Return the n differences along a path whose first node is fixed: Nesterov's slow example.
 
-    Its smallest singular value decreases like 1/n, so n steps are not enough for any method.
+    Its smallest singular value decreases like 1/n, so no method is done after n steps.
     """
     return np.eye(n) - np.eye(n, k=-1)
 
@@ -161,12 +161,12 @@ def table_1(quick: bool, say: Say, longest: int = 10_000) -> Experiment:
         entrants = [Entrant(label, cut) for label, cut in zip(CUTS, cuts, strict=True)]
         found.run(planted.problem, entrants, planted.answer, x0=x0, steps=longest // 10, name=name)
     found.notes.append(
-        "A slope over two decades is not a bound: O() may hide a constant far above the run for "
-        "that long. With a weak pull AGM-BiO at gamma = 1 stays below Theorem 1's bound on g and "
-        "almost level; for other methods that miss their rate there, we have not compared the "
-        "constants. The size of the ball, the number of variables and the full pull were chosen "
-        "so that AGM-BiO's bound matters within two decades: its slope of g - g* depends on that "
-        "choice."
+        "A slope over two decades is not a bound: O() may hide a constant that stays far above "
+        "the run for that long. With a weak pull, AGM-BiO at gamma = 1 stays below Theorem 1's "
+        "bound on g, but hardly decreases; for other methods that miss their rate there, we have "
+        "not compared the constants. The size of the ball, the number of variables and the full "
+        "pull were chosen so that AGM-BiO's bound matters within two decades: its slope of g - g* "
+        "depends on that choice."
     )
     found.notes.append(
         "The ablation uses gamma = 1 and exact levels g_k = g*, so that only the cut differs. It "
@@ -180,7 +180,7 @@ def table_1(quick: bool, say: Say, longest: int = 10_000) -> Experiment:
 
 
 def _measure(found: Experiment, label: str, pull: float, trial: Trial, longest: int) -> None:
-    """Add the rows of one line of the table; for a ladder of runs, the last row of each."""
+    """Add the rows for one line of the table; if it takes several runs, the last row of each."""
     planted = trial.planted(pull)
     name = label + PULLS[pull]
     found.facts[name] = _facts(planted)
@@ -211,7 +211,7 @@ def _facts(planted: Planted) -> Facts:
 
 
 def _ablations() -> list[tuple[str, Planted, Array]]:
-    """Return the problems of the ablation: the paper's inverse one, and least squares in a ball."""
+    """Return the problems of the ablation: the paper's inverse problem, and one in a ball."""
     built = instance("inverse", n=3)
     assert built.solution is not None
     answer = Answer(1.0 / 6.0, 0.0, built.solution)

@@ -1,7 +1,7 @@
 """Arrays of any library, input checks, and matrices as their two products.
 
-The public face of the package: the names that all other packages use. What only one package needs,
-it imports from the module itself.
+The public face of the package: the names that all other packages use. Names that only one package
+needs are imported from their modules.
 """
 
 from tiebreak.linalg.arrays import TINY, Array, Host, Image, mix, rounding_unit, to_numpy

@@ -1,11 +1,12 @@
-"""Objects in .npz files: written whole or not at all, and never unpickled.
+"""Saves objects in .npz files, atomically and without pickle.
 
-A file is an archive of NumPy: arrays named after the arguments that they are (``lower.A``),
-and one JSON text that says what to make from them. An object is stored as the keyword of its class
-in `registry` and the arguments of its constructor, so reading a file can create only these classes,
-and constructors check their arguments as usual.
+A file is a NumPy archive: arrays, named after the arguments that they were (``lower.A``), and a
+JSON text that says which objects to create from them. An object is stored as the keyword of its
+class in `registry` and the arguments of its constructor, so reading a file can create only these
+classes, and constructors check their arguments as usual.
 
-Damage is noticed: the archive has checksums, and no array is larger than the file.
+Damaged files are detected: the archive has checksums, and no array may claim to be larger than the
+file.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ LABEL = str | bool | int | float  # the label of a row or column of a table
 
 
 def npz_path(owner: str, name: str, path: str | Path) -> Path:
-    """The path of a .npz file to be written, from the argument of that name."""
+    """The path of a .npz file to be written, after checking the argument of that name."""
     if not isinstance(path, str | Path):
         raise TypeError(f"{owner}: {name} must be a file name, got {type(path).__name__}")
     target = Path(path)
@@ -54,8 +55,8 @@ def npz_path(owner: str, name: str, path: str | Path) -> Path:
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write to a temporary file beside ``path``, then rename it: the old file or all of the new."""
-    # a fixed name: a killed run leaves at most one such file
+    """Write to a temporary file next to ``path``, then rename it: no file is half written."""
+    # With a fixed name, killed runs leave at most one such file.
     temporary = path.with_name(f".{path.name}.part")
     try:
         with temporary.open("wb") as file:
@@ -69,7 +70,7 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
 
 def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """The shape and dtype that a .npy file states; the file is then at its first number."""
+    """Read the shape and dtype from the header of a .npy file, up to its first number."""
     read = np.lib.format.read_array_header_2_0
     if np.lib.format.read_magic(file) == (1, 0):
         read = np.lib.format.read_array_header_1_0
@@ -91,12 +92,12 @@ def is_record(kind: Any) -> bool:
 
 
 class Writer:
-    """Collects what is saved, as JSON and named arrays; ``owner`` begins the error messages."""
+    """Encodes objects as JSON and named arrays; error messages begin with ``owner``."""
 
     def __init__(self, owner: str) -> None:
         self.owner = owner
         self.arrays: dict[str, Host] = {}
-        # Each array and its name, by id: an array that both levels share is saved once.
+        # Arrays and their names, by id: an array that both levels use is saved only once.
         self._named: dict[int, tuple[Any, str]] = {}
 
     def write(self, path: Path, header: dict[str, Any], name: str = HEADER) -> None:
@@ -106,7 +107,7 @@ class Writer:
         write_atomically(path, lambda file: np.savez(file, **entries))
 
     def model(self, where: str, made: FromData, names: Sequence[Any] | None) -> Any:
-        """A problem whose variables have these names."""
+        """Encode a problem whose variables have these names."""
         for name in names or ():
             if not isinstance(name, LABEL):
                 needed = "text or numbers as the names of its variables"
@@ -121,7 +122,7 @@ class Writer:
             ) from None
 
     def encode(self, where: str, value: Any) -> Any:
-        """``value``, the argument called ``where``, as JSON; arrays are collected separately."""
+        """Encode ``value``, the argument called ``where``, as JSON; arrays are kept separately."""
         if isinstance(value, np.bool_ | np.integer | np.floating):
             return value.item()
         if value is None or isinstance(value, bool | int | float | str):
@@ -210,7 +211,7 @@ def _labels(labels: Any) -> list[Any] | None:
 
 
 class Refused(ValueError):
-    """Why a file is rejected: a sentence without its subject, which is the file."""
+    """Why a file is rejected, as a sentence without its subject, the file."""
 
 
 class Reader:
@@ -243,7 +244,7 @@ class Reader:
         return self._decoders[tag](code)
 
     def array(self, name: str) -> Any:
-        """An array that is an argument."""
+        """The array that is saved under this name."""
         return self._array(name)
 
     def check(self, kind: Any, parts: dict[str, Any]) -> None:
@@ -284,7 +285,7 @@ class Reader:
         try:
             made = getattr(scipy.sparse, code["sparse"])(given, shape=tuple(code["shape"]))
             if form != "coo":  # COO's constructor checks everything
-                made.check_format(full_check=True)  # a wrong index would read foreign memory
+                made.check_format(full_check=True)  # a wrong index would read out of bounds
         except (ValueError, TypeError, IndexError) as error:
             raise Refused(f"has a damaged sparse matrix ({first_line(error)})") from None
         return made
@@ -316,5 +317,5 @@ class Reader:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error, to end a sentence with."""
+    """The first line of an error message, without its full stop."""
     return str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__

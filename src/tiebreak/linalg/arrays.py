@@ -25,10 +25,10 @@ T = TypeVar("T")
 
 ONE_THREAD = 2**13  # up to this length, BLAS multiplies vectors in one thread
 MANY_THREADS = 2**17  # from this length on, threads are faster
-TINY = 2.0**-1000  # covers underflow, which relative errors do not
+TINY = 2.0**-1000  # an absolute error that covers underflow; relative errors do not
 SAFE = 1.0 + 1e-12  # more than the rounding errors of a sum of thousands of positive numbers
-MOST_EXPONENT = 256  # a power of two for numbers of ordinary size: no fourth power overflows
-HUGE = 1e150  # larger factors drown everything else in rounding errors; their squares are finite
+MOST_EXPONENT = 256  # exponents of numbers of ordinary size: fourth powers do not overflow
+HUGE = 1e150  # a larger factor leaves only rounding errors of other terms; HUGE² is finite
 
 _NAMESPACES: dict[type, Namespace] = {}
 _UNITS: dict[tuple[type, Any], float] = {}  # units of rounding by array type and dtype
@@ -37,12 +37,12 @@ _UNITS: dict[tuple[type, Any], float] = {}  # units of rounding by array type an
 def namespace(x: Array) -> Namespace:
     """The array-API namespace of ``x``.
 
-    For NumPy 2 that is NumPy: array_api_compat's wrapper would take as long to import.
+    NumPy 2 is its own namespace: importing array_api_compat's wrapper would only take time.
     """
     kind = type(x)
     if kind is np.ndarray:
         return np
-    if kind not in _NAMESPACES:  # called fifty times per step, and slow
+    if kind not in _NAMESPACES:  # cached: the lookup is slow, and a step needs fifty
         _NAMESPACES[kind] = array_api_compat.array_namespace(x)
     return _NAMESPACES[kind]
 
@@ -89,7 +89,7 @@ def words(x: Array) -> Array | None:
 def underflow(x: Array) -> float:
     """What sums in single precision may lose by underflow, even with many terms and large weights.
 
-    In double precision, `TINY` is enough, which every proof adds.
+    It is 0 in double precision, because `TINY`, which every proof adds, is enough there.
     """
     return 2.0**-100 if epsilon(x) > 1e-10 else 0.0
 
@@ -209,7 +209,7 @@ def dot(x: Array, y: Array) -> float:
 
 
 def inner(x: Array, y: Array) -> Array:
-    """<x, y> as a number of the library, which need not leave its device.
+    """<x, y> as a scalar of the library, which may stay on its device.
 
     Long vectors of NumPy are multiplied in pieces that BLAS leaves to one thread. Otherwise the
     other threads of BLAS stay busy for a while after every call, waiting for the next one: they
@@ -232,14 +232,15 @@ def dots(*pairs: tuple[Array, Array]) -> list[float]:
 
 
 def dots_async(*pairs: tuple[Array, Array]) -> Callable[[], list[float]]:
-    """`dots` while a device may still be computing the vectors: a call waits for it."""
+    """Start computing `dots` without waiting for the device; calling the result waits."""
     if type(pairs[0][0]) is np.ndarray:
         found = [float(inner(x, y)) for x, y in pairs]
         return lambda: found
     vectors = {id(x): x for pair in pairs for x in pair}
     places = {key: i for i, key in enumerate(vectors)}
     xp = namespace(pairs[0][0])
-    # All products at once take fewer calls than the wanted ones; tensor cores do not round float64.
+    # One matrix product takes fewer calls than separate scalar products, and tensor cores do not
+    # round float64 to fewer bits.
     rows = xp.astype(xp.stack(list(vectors.values())), xp.float64, copy=False)
     wanted = [places[id(x)] * len(places) + places[id(y)] for x, y in pairs]
     return PendingNumbers(
@@ -248,7 +249,7 @@ def dots_async(*pairs: tuple[Array, Array]) -> Callable[[], list[float]]:
 
 
 class PendingNumbers:
-    """Numbers requested from a device: a call waits for them, as does `fetch_together`."""
+    """Numbers requested from a device; calling the object, or `fetch_together`, waits for them."""
 
     def __init__(self, vector: Array, then: Callable[[list[float]], list[float]]) -> None:
         self.vector, self._then = vector, then
@@ -268,7 +269,7 @@ class PendingNumbers:
 def pending_numbers(
     values: Sequence[Array], then: Callable[[list[float]], list[float]]
 ) -> Callable[[], list[float]]:
-    """``then`` of some numbers of one library: known at once for NumPy, otherwise pending."""
+    """Apply ``then`` to scalars of one library: at once in NumPy, otherwise when they arrive."""
     if not values or isinstance(values[0], float | np.generic):
         found = then([float(value) for value in values])
         return lambda: found
@@ -312,12 +313,12 @@ def norm(x: Array, squared: float | None = None) -> float:
 
 
 def length(x: Array) -> Any:
-    """|x| as a number of the library, which need not leave its device."""
+    """|x| as a scalar of the library, which may stay on its device."""
     return norm(x) if type(x) is np.ndarray else namespace(x).linalg.vector_norm(x)
 
 
 def floats(values: Sequence[Any]) -> list[float]:
-    """Numbers of a library as Python numbers, 0 for None, in one transfer."""
+    """Scalars as Python numbers, with 0 for None, in one transfer from the device."""
     far = [value for value in values if is_array(value)]
     found = iter(numbers(namespace(far[0]).stack(far)) if far else ())
     return [next(found) if is_array(value) else float(value or 0.0) for value in values]
@@ -339,7 +340,7 @@ def max_abs(x: Array) -> float:
 
 
 def all_finite(x: Array) -> bool:
-    """Are all entries finite? One pass if they are: a sum is finite only if its terms are."""
+    """Are all entries finite? One pass usually tells: a finite sum has finite terms."""
     xp = namespace(x)
     with quiet():
         total = float(xp.sum(x))
@@ -358,9 +359,9 @@ def mix(p: T, q: T, weight: float) -> T:
     """
     if p is None:
         return None  # type: ignore[return-value]
-    if weight > 0.5:  # start from the nearer point, so that the other adds no rounding error
+    if weight > 0.5:  # start from the nearer point, to keep rounding errors small
         p, q, weight = q, p, 1.0 - weight
-    # In place on the one new array: every step does this ten times.
+    # In place, with one new array, because every step does this ten times.
     if type(p) is np.ndarray and type(q) is np.ndarray:
         mixed = q - p  # type: ignore[operator]
         mixed *= weight
@@ -376,7 +377,7 @@ def mix(p: T, q: T, weight: float) -> T:
 
 
 def _interpolated(p: Array, q: Array, weight: float) -> Array:
-    """p + weight (q - p) in one call: on a device, short vectors cost mainly calls."""
+    """p + weight (q - p) in one call: on a device, calls cost more than short vectors do."""
     if hasattr(p, "lerp"):  # PyTorch
         return p.lerp(q, weight)
     if array_api_compat.is_cupy_array(p):
@@ -385,9 +386,9 @@ def _interpolated(p: Array, q: Array, weight: float) -> Array:
 
 
 def plus(x: Array, y: Array, factor: float, out: Array | None = None) -> Array:
-    """x + factor y, in NumPy written into ``out``."""
+    """x + factor y; NumPy writes it into ``out`` if that is given."""
     if type(x) is np.ndarray:
-        total = np.multiply(y, factor, out=out)  # in place on the one new array
+        total = np.multiply(y, factor, out=out)  # in place, with one new array
         total += x
         return total
     if array_api_compat.is_torch_array(x):
@@ -399,7 +400,7 @@ def plus(x: Array, y: Array, factor: float, out: Array | None = None) -> Array:
 
 @lru_cache
 def _cupy_kernel(name: str, formula: str) -> Callable[[Any, Any, float], Any]:
-    """One launch for a formula of vectors p, q and a number: CuPy has no function for it."""
+    """A CuPy kernel that evaluates a formula of vectors p and q and a number in one launch."""
     kernel: Callable[[Any, Any, float], Any] = import_module("cupy").ElementwiseKernel(
         "T p, T q, T weight", "T result", f"result = {formula}", f"tiebreak_{name}"
     )

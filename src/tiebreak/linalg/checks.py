@@ -1,7 +1,7 @@
 """Checks of user input: each returns the value in the right form, or raises one clear sentence.
 
-Every sentence names the owner and the argument, what is needed and what was got. A wrong type is a
-TypeError, a wrong value a ValueError.
+Every sentence names the owner and the argument, and says what is needed and what was passed. A
+wrong type is a TypeError, a wrong value a ValueError.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def flag(owner: str, name: str, value: object, *others: object) -> Any:
 def floating(owner: str, name: str, value: Any) -> Array:
     """``value`` as a real floating-point array; integers and nested lists become float64.
 
-    Tables of pandas become arrays, and foreign byte order is converted.
+    pandas tables become arrays, and non-native byte order is converted.
     """
     if type(value) is np.ndarray and value.dtype.char in "fd" and value.dtype.isnative:
         return value
@@ -102,10 +102,10 @@ def floating(owner: str, name: str, value: Any) -> Array:
         raise TypeError(f"{owner}: {name} must hold real numbers, got dtype {value.dtype}")
     if not str(value.dtype).endswith(("float32", "float64")):
         raise TypeError(f"{owner}: {name} must be float32 or float64, got dtype {value.dtype}")
-    if arrays.drops_float64(value):  # float32 as well: the certificate is summed in float64
+    if arrays.drops_float64(value):  # float32 data too: the certificate is summed in float64
         raise ValueError(
-            f"{owner}: {name} must leave float64 to the certificate, got JAX that drops it; "
-            'call jax.config.update("jax_enable_x64", True)'
+            f"{owner}: {name} must come from JAX with float64, which the certificate needs, "
+            'got JAX without it; call jax.config.update("jax_enable_x64", True)'
         )
     return value
 
@@ -159,9 +159,9 @@ def did_you_mean(wrong: object, known: Iterable[str]) -> str:
 
 
 def vector(owner: str, name: str, value: Any) -> Array:
-    """``value`` as a finite real floating-point vector with at least one entry: a copy.
+    """A copy of ``value`` as a finite real floating-point vector with at least one entry.
 
-    A run keeps dozens of vectors of that length, so one more costs nothing.
+    A run keeps dozens of vectors of that length, so one more hardly matters.
     """
     result = floating(owner, name, value)
     if result.ndim != 1 or result.shape[0] == 0:
@@ -178,7 +178,7 @@ def is_sequence(value: Any) -> bool:
 
 
 def weights(owner: str, name: str, value: Any) -> Array:
-    """``value`` as a vector of non-negative weights: a copy."""
+    """A copy of ``value`` as a vector of non-negative weights."""
     result = vector(owner, name, value)
     found = arrays.to_numpy(result)
     if found.min() < 0.0:
@@ -190,7 +190,7 @@ def weights(owner: str, name: str, value: Any) -> Array:
 def in_one_precision(
     owner: str, first: tuple[str, Array], second: tuple[str, Array]
 ) -> tuple[Array, Array]:
-    """Two vectors in one precision: float64 if either of them is."""
+    """Two vectors in the same precision: float64 if either of them has it."""
     (name, a), (other, b) = first, second
     if arrays.kind(a) != arrays.kind(b):
         if arrays.kind(a).split()[0] != arrays.kind(b).split()[0]:
@@ -231,7 +231,7 @@ def with_matrix(
 
 
 def matrix(owner: str, name: str, value: Any, is_symmetric: bool = False) -> Matrix:
-    """``value`` as two products: dense, scipy.sparse, an operator, or rows that are streamed.
+    """``value`` as a `Matrix`: dense, scipy.sparse, an operator, or streamed rows.
 
     A symmetric operator needs no adjoint: symmetry is checked instead. Up to DENSE_LIMIT entries,
     the matrix is copied: a factorisation makes several copies anyway. A larger one stays in the

@@ -1,7 +1,8 @@
 """How functions and sets describe themselves to a conic solver: affine terms, costs and cones.
 
-A function adds its value to a `Cost`, a set its constraints to a `ConicForm`, both in terms that
-are affine in x and in auxiliary variables; the package `conic` makes a program of them.
+A function adds its value to a `Cost`, and a set adds its constraints to a `ConicForm`. Both use
+terms that are affine in x and in auxiliary variables, and the package `conic` builds a program from
+them.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ Kind = Literal["zero", "nonnegative", "second-order", "exponential"]  # the kind
 class Affine:
     """Numbers that are affine in z: blocks times slices of z, plus an offset.
 
-    Blocks are NumPy arrays or SciPy's CSR, float64.
+    Blocks are NumPy arrays or SciPy CSR matrices, in float64.
     """
 
     blocks: tuple[tuple[int, Any], ...]
     offset: Host
-    __array_ufunc__ = None  # so that a NumPy number times it calls __rmul__
+    __array_ufunc__ = None  # so that multiplying it by a NumPy number calls __rmul__
 
     def __len__(self) -> int:
         return len(self.offset)
@@ -56,7 +57,7 @@ class Affine:
         )
 
     def some(self, places: Host) -> Affine:
-        """Only some of the numbers: given by a mask or their indices."""
+        """Some of the numbers, selected by a mask or by indices."""
         if places.dtype == bool:
             if places.all():
                 return self
@@ -64,7 +65,7 @@ class Affine:
         return Affine(tuple((i, block[places]) for i, block in self.blocks), self.offset[places])
 
     def sum(self) -> Affine:
-        """Their sum, as one number."""
+        """The sum of all the numbers."""
         blocks = tuple((i, np.asarray(block.sum(axis=0))[None]) for i, block in self.blocks)
         return Affine(blocks, np.array([np.sum(self.offset)]))
 
@@ -92,8 +93,8 @@ def stacked_terms(parts: Sequence[Affine]) -> Affine:
 class Misfit(NamedTuple):
     """How far an objective may be from the function that it represents, at |x| <= sizes.
 
-    A quadratic function is a square up to the rounding errors of a factorisation:
-    ½ sizes' square sizes + <linear, sizes> + constant.
+    The bound is ½ sizes' square sizes + <linear, sizes> + constant. It covers the rounding errors
+    of the factorisation that turns a quadratic function into a square.
     """
 
     square: Any
@@ -115,7 +116,7 @@ class Misfit(NamedTuple):
 
 
 class Cost:
-    """½ of a sum of squares plus a linear function: an objective under construction."""
+    """An objective under construction: half a sum of squares plus a linear function."""
 
     def __init__(self) -> None:
         self.squares: list[Affine] = []
@@ -152,7 +153,7 @@ class ConicForm:
         self.n = self.size = len(lower)
         self._constraints: dict[Kind, list[Affine]] = {kind: [] for kind in get_args(Kind)}
         self._names: dict[Kind, list[tuple[str, Any]]] = {kind: [] for kind in get_args(Kind)}
-        self.owner = ""  # what to call the next constraints, with {} for the number of a row
+        self.owner = ""  # the name of the next constraints, with {} for the row number
 
     @cached_property
     def x(self) -> Affine:
@@ -167,18 +168,18 @@ class ConicForm:
         return Affine(((0, matrix),), rows)
 
     def variables(self, count: int, reach: Host | float = math.inf) -> Affine:
-        """New variables, each at most ``reach`` in size in some solution."""
+        """New variables; in some solution, each has a size of at most ``reach``."""
         made = _identity(self.size, count)
         self._reach.append(np.array(np.broadcast_to(reach, count), dtype=np.float64))
         self.size += count
         return made
 
     def zero(self, terms: Affine, numbers: Host | None = None) -> None:
-        """Require terms = 0; ``numbers`` are those of the rows, for their names."""
+        """Require terms = 0; ``numbers`` are the row numbers in their names."""
         self._add("zero", terms, numbers)
 
     def nonnegative(self, terms: Affine, numbers: Host | None = None) -> None:
-        """Require terms >= 0; ``numbers`` are those of the rows, for their names."""
+        """Require terms >= 0; ``numbers`` are the row numbers in their names."""
         self._add("nonnegative", terms, numbers)
 
     def second_order(self, top: Affine, rest: Affine) -> None:
@@ -197,7 +198,7 @@ class ConicForm:
         self._names[kind].append((self.owner, range(len(terms)) if numbers is None else numbers))
 
     def bound(self, terms: Affine) -> Host:
-        """A bound on the size of each number, from those of the variables."""
+        """A bound on the size of each number, from the bounds on the variables."""
         reach, total = np.concatenate(self._reach), np.abs(terms.offset)
         for first, block in terms.blocks:
             size, known = abs(block), reach[first : first + block.shape[1]]
@@ -209,7 +210,7 @@ class ConicForm:
         return np.asarray(total * SAFE)
 
     def signs(self, terms: Affine) -> Host:
-        """1 for numbers that are >= 0 on the whole feasible set, -1 for <= 0, 0 for others.
+        """The sign of each number on the whole feasible set: 1 if >= 0, -1 if <= 0, 0 if unknown.
 
         The terms may only depend on x.
         """
@@ -236,7 +237,7 @@ class ConicForm:
         sizes = self.variables(len(open_terms), self.bound(open_terms))
         self.nonnegative(sizes - open_terms)
         self.nonnegative(sizes + open_terms)
-        # Open terms first, then those with a known sign: back to the order in which they came.
+        # The terms with unknown signs come first in the stack; restore the original order.
         order = np.argsort(np.argsort(known, kind="stable"))
         return stacked_terms([sizes, terms.scaled(signs).some(known)]).some(order)
 
@@ -277,7 +278,7 @@ def scaled_rows(rows: Any, factors: Host) -> Any:
     """Every row times its factor."""
     if isinstance(rows, np.ndarray):
         return factors[:, None] * rows
-    # A full copy: SciPy sorts index arrays in place, together with the data of only one matrix.
+    # Copy the indices, too: SciPy sorts them in place, together with the data of only one matrix.
     found = rows.tocsr(copy=True)
     found.data = found.data * np.repeat(factors, np.diff(found.indptr))
     return found

@@ -2,9 +2,9 @@
 
 The limit in force belongs to the call that is running in this thread. Long computations call
 `check` in every round of a loop and, with the size of the work, before a factorisation, which
-cannot be interrupted. The clock only ends work. Durations are estimated by a nominal speed: if they
-were measured, the load of the machine would decide what is tried. Without a time limit, the clock
-is not read.
+cannot be interrupted. The clock serves only to stop work. Durations are estimated from a nominal
+speed: with measured ones, the load of the machine would decide what is tried. Without a time limit,
+the clock is not read.
 
 These calls, and those of `spend`, also count the work, so that alternatives can be compared
 (`metered`).
@@ -22,7 +22,7 @@ from typing import TypeVar
 SPEED = 5e8  # units of `svd_work` per second: a current core does twice as much
 T = TypeVar("T")
 
-GRACE = 1.0  # seconds for what remains after the end: the last row, the certificate
+GRACE = 1.0  # seconds for what remains to be done: the last row and the certificate
 IN_CACHE = 0.25  # cost of a unit of `svd_work`, in cached blocks, relative to one entry read
 
 
@@ -47,7 +47,7 @@ class Interrupted(Over):
 
 
 class Meter:
-    """Counts the work that is done, in entries of data read once."""
+    """Counts work, in units of reading one entry of the data."""
 
     def __init__(self, allowed: float) -> None:
         self.spent: float = 0.0
@@ -60,7 +60,7 @@ class Meter:
 
 
 class Limit:
-    """When a call has to end, by `time.perf_counter`; inf for never."""
+    """The time, by `time.perf_counter`, when a call has to end; inf if there is no limit."""
 
     def __init__(self, end: float) -> None:
         self.is_interrupted = self.is_closing = False
@@ -171,13 +171,13 @@ def is_over() -> bool:
 
 
 def spend(work: float) -> None:
-    """Count so much work, if there is a meter."""
+    """Count this much work, if there is a meter."""
     if (meter := _METER.get()) is not None:
         meter.spend(work)
 
 
 def allow_as_much_again() -> None:
-    """There is an answer, whose proof may take as much work again, if there is a meter."""
+    """Allow the proof of an answer as much work as the answer itself, if there is a meter."""
     if (meter := _METER.get()) is not None:
         meter.allowed = max(meter.allowed, 2.0 * meter.spent)
 
@@ -195,7 +195,7 @@ def left() -> float:
 def unless_too_long(task: Callable[[], T], otherwise: T, over: type[Over] = TooLong) -> T:
     """The result of the task, or ``otherwise`` if there is no time for it.
 
-    With `Over`, also if time runs out during the task.
+    With ``over=Over``, also if time runs out during the task.
     """
     try:
         return task()
@@ -204,7 +204,7 @@ def unless_too_long(task: Callable[[], T], otherwise: T, over: type[Over] = TooL
 
 
 def svd_work(rows: int, columns: int, whole: bool = False) -> float:
-    """The work of a singular value decomposition; ``whole``: with all vectors of the larger side.
+    """The work of a singular value decomposition, with all vectors of the larger side if ``whole``.
 
     Other factorisations count as fractions of it.
     """

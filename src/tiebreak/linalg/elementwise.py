@@ -13,7 +13,7 @@ from tiebreak.linalg.arrays import Array, like, namespace
 
 
 def into(out: Array | None, name: str, *operands: Any) -> Array:
-    """The elementwise function of that name, written into ``out`` if the library can do that.
+    """The result of the elementwise function of that name, in ``out`` if the library allows it.
 
     For long vectors, allocating memory costs more than the arithmetic.
     """
@@ -43,7 +43,7 @@ def smallest_normal(x: Array) -> float:
 
 
 def negligible(x: Array) -> float:
-    """Entries of a vector of length 1 up to this count as zero: dividing by them may overflow."""
+    """In a vector of length 1, smaller entries count as zero: dividing by them may overflow."""
     return smallest_normal(x) * 2.0**23
 
 

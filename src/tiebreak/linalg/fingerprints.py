@@ -1,6 +1,6 @@
 """The user's own arrays behind an object, and whether they still hold the same numbers.
 
-Functions, penalties, domains and problems are made once, keep what is expensive to find (A'A,
+Functions, penalties, domains and problems are made once, cache what is expensive to compute (A'A,
 Lipschitz constants, ranks) and never change. The arrays that they were made from belong to the
 user, who may write new numbers into them. So each object remembers its arguments with a
 fingerprint, and ``current`` rebuilds it if that has changed. `solve`, `certify` and `compare` call
@@ -8,9 +8,9 @@ that first: their answers are for the current numbers.
 
 New numbers behind a linear operator or a plain callable cannot be detected.
 
-The user's subclasses are examined here, too. The library knows more about its own classes than
-their values, such as Hessians, faces and cones, and none of that holds for a subclass that
-overrides something: `overridden` decides this, and sums, levels and problems use what is `known` of
+Subclasses by users are examined here, too. The library knows more about its own classes than their
+values, such as Hessians, faces and cones, but none of that is valid for a subclass that overrides
+something. `overridden` detects this, and sums, levels and problems use only what `known` leaves of
 an object.
 """
 
@@ -39,14 +39,14 @@ Self = TypeVar("Self", bound="FromData")
 
 
 class Inputs:
-    """The arguments that an object of the class ``maker`` was made from, and what was in them."""
+    """The arguments of an object of the class ``maker``, with fingerprints of their contents."""
 
     def __init__(self, maker: type, arguments: dict[str, Any]) -> None:
         self.maker, self.arguments = maker, arguments
         self._before = {name: fingerprint(value) for name, value in arguments.items()}
 
     def changed(self) -> dict[str, Any]:
-        """The arguments that have changed, by name: arrays themselves, parts rebuilt."""
+        """The changed arguments by name: arrays as they are, other objects rebuilt."""
         found = {}
         for name, value in self.arguments.items():
             now = value.current() if isinstance(value, FromData) else _now(value)
@@ -58,18 +58,18 @@ class Inputs:
 class FromData:
     """An object made from the user's arrays, or from other objects of this kind.
 
-    A class that ``is_open`` is meant to be derived from: its subclasses describe themselves, and
+    A class with ``is_open`` is meant to be subclassed: its subclasses describe themselves, and
     nothing else is known about them.
 
     Files name a class by its ``keyword``. By default that is its name, for classes of the package
-    that are not open; "" keeps a class out of files. A class made of other objects, usually by an
-    operator, is not ``in_tables``: it does not check its arguments, and no table of a problem file
-    describes it.
+    that are not open; "" keeps a class out of files. A class whose objects combine others, usually
+    by an operator, is not ``in_tables``: it does not check its arguments, and no table of a problem
+    file describes it.
     """
 
     _inputs: Inputs | None = None
     is_open: ClassVar[bool] = True
-    describing: ClassVar[tuple[str, ...]] = ()  # members by which it describes itself
+    describing: ClassVar[tuple[str, ...]] = ()  # members with which it describes itself
 
     def __init_subclass__(
         cls,
@@ -101,9 +101,9 @@ class FromData:
         return made
 
     def without_structure(self, own: tuple[str, ...]) -> Any:
-        """What remains of it if its class overrides these members of a class of the package.
+        """The object without the structure that its class overrides by these members.
 
-        TypeError if that is not enough, as for a penalty.
+        TypeError if nothing useful remains, as for a penalty.
         """
         raise TypeError(
             f"{type(self).__name__}: {', '.join(own)} must be as in its tiebreak base class, got "
@@ -112,24 +112,24 @@ class FromData:
 
 
 def known(made: Any) -> Any:
-    """The object, without structure from a package class whose members its class overrides."""
+    """The object, without the structure that its class overrides."""
     own = overridden(made.__class__)
     return made.without_structure(own) if own else made
 
 
 @lru_cache
 def described_outside(kind: Any) -> bool:
-    """Does a class from outside the package describe its objects? Then proofs assume that."""
+    """Does a class from outside the package describe its objects? Proofs then rely on that."""
     outside = (c for c in kind.__mro__ if not c.__module__.startswith("tiebreak."))
     return any(name in vars(c) for c in outside for name in kind.describing)
 
 
 @lru_cache
 def overridden(kind: type) -> tuple[str, ...]:
-    """The members that a class overrides in a class of the package that is not meant for that.
+    """The members that a class overrides in a package class that is not meant to be subclassed.
 
-    Other defaults of parameters, and methods that only Python calls, such as ``__init__`` and
-    ``__repr__``, change nothing that is known.
+    New default values, and methods that only Python calls, such as ``__init__`` and ``__repr__``,
+    do not count.
     """
     ours = (c for c in kind.__mro__ if c.__module__.startswith("tiebreak."))
     base = next((c for c in ours if issubclass(c, FromData) and not c.is_open), object)
@@ -143,7 +143,7 @@ def overridden(kind: type) -> tuple[str, ...]:
 
 
 def _now(value: Any) -> Any:
-    """A tuple with those parts rebuilt whose numbers have changed; anything else as it is."""
+    """A tuple whose changed parts are rebuilt; any other value is returned unchanged."""
     if not _has_parts(value):
         return value
     parts = tuple(part.current() if isinstance(part, FromData) else part for part in value)
@@ -156,7 +156,7 @@ def _has_parts(value: Any) -> bool:
 
 
 def made_from(kind: Any, arguments: dict[str, Any]) -> Any:
-    """An object of a class from its named arguments, with ``*sets`` passed one by one."""
+    """An object of this class, made from its named arguments; ``*sets`` are passed one by one."""
     named = dict(arguments)
     parameters = inspect.signature(kind).parameters.values()
     several = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL and p.name in named]
@@ -165,12 +165,12 @@ def made_from(kind: Any, arguments: dict[str, Any]) -> Any:
 
 
 def remember(made: FromData, maker: type, **arguments: Any) -> None:
-    """Store what ``made`` was made from, in a constructor of the class ``maker``."""
+    """Store the arguments of ``made``; called in a constructor of the class ``maker``."""
     assign(made, "_inputs", Inputs(maker, arguments))
 
 
 def constructor_arguments(made: FromData) -> dict[str, Any] | None:
-    """The arguments of the class of ``made``; None if its constructor did not store them."""
+    """The constructor arguments of ``made``; None if its constructor did not store them."""
     inputs: Inputs | None = vars(made).get("_inputs")
     kind = type(made)
     if inputs is None or vars(kind).get("__init__") is not vars(inputs.maker).get("__init__"):
@@ -188,7 +188,7 @@ def fingerprint(value: Any) -> object:
 
     For memory on the host, a CRC-32 per piece: a change within 32 bits is always noticed; a larger
     one is missed with probability 2^-32 for every piece that it touches. It takes as long as a few
-    products with the array, and a run makes dozens of those.
+    products with the array, of which a run makes dozens.
     """
     if type(value) is np.ndarray:
         return checksums(value)
@@ -224,7 +224,7 @@ def _array_fingerprint(array: Array) -> object:
 
 
 def stamps(paths: Sequence[str | os.PathLike[str]]) -> object:
-    """The identities, sizes and times of files, and of all files in a folder."""
+    """The inodes, sizes and modification times of files, and of all files in folders."""
     found = []
     for path in map(Path, paths):
         inside = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
@@ -235,7 +235,7 @@ def stamps(paths: Sequence[str | os.PathLike[str]]) -> object:
 
 
 def checksums(array: Host) -> object:
-    """The type and shape of an array on the host, and a checksum for each piece, in all threads."""
+    """The type and shape of an array on the host, and checksums of its pieces, by all threads."""
     whole = array.reshape(1) if array.ndim == 0 else array
     if whole.flags.f_contiguous and not whole.flags.c_contiguous:
         whole = whole.T
@@ -255,7 +255,7 @@ def _checksums(whole: Host, step: int, starts: Sequence[int]) -> list[int]:
 
 
 def _sums(words: Array) -> object:
-    """For 32-bit words on a device: the sum of each piece, with random weights.
+    """Checksums of 32-bit words on a device: the sum of each piece with random weights.
 
     Modulo 2^64, two different pieces have the same sum with probability at most 2^-32.
     """
@@ -274,8 +274,8 @@ def _sums(words: Array) -> object:
 def digest(value: object, pieces: Callable[[Any], Iterable[Any] | None] = lambda part: None) -> str:
     """A digest of everything in ``value``, down to the last bit.
 
-    A part with a ``signature`` is identified by that. ``pieces`` may give what else identifies a
-    part, if that is neither its numbers nor its members.
+    A part with a ``signature`` is identified by that. ``pieces`` may return other values that
+    identify a part, in place of its numbers or members.
     """
     state = hashlib.blake2b(digest_size=16)
 
@@ -315,5 +315,5 @@ def _members(part: Any) -> Iterator[tuple[str, Any]]:
     """The members of an object by name, without cached results."""
     for name, piece in sorted(vars(part).items()):
         is_cache = isinstance(getattr(type(part), name, None), cached_property)
-        if name == "lipschitz" or not is_cache:  # the user's own constants count
+        if name == "lipschitz" or not is_cache:  # user-supplied constants are part of it
             yield name, piece

@@ -1,6 +1,6 @@
 """NumPy float64 on the host: conversion, norms, and products with twice the precision.
 
-With these products, an ill-conditioned system loses no more digits than its data do.
+With these products, the solution of an ill-conditioned system is as accurate as its data allow.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ def norm(x: Host) -> float:
 class Sliced:
     """A matrix whose products have twice the precision, built from plain ones (Ozaki et al. 2012).
 
-    Matrix and vector are sums of slices, whole multiples of 2^(-i bits) below 2^((1-i) bits) in
-    size, with n 2^(2 bits) <= 2^53: then no product of two slices is rounded, whatever the order of
-    summation. The remainder after three slices is below 2^(-3 bits), so its rounding errors are
-    smaller than those of twice the precision. Very large matrices are multiplied plainly.
+    Matrix and vector are split into slices: slice i holds whole multiples of 2^(-i bits) that are
+    below 2^((1-i) bits) in size. With n 2^(2 bits) <= 2^53, no product of two slices is rounded,
+    whatever the order of summation. The remainder after three slices is below 2^(-3 bits), so its
+    rounding errors are smaller than those of twice the precision. Very large matrices are
+    multiplied in ordinary float64.
     """
 
     def __init__(self, A: Host) -> None:
@@ -88,7 +89,7 @@ def power_of_two(sizes: Host, power: float) -> Host:
 
 
 def binary_digits(values: Host) -> tuple[Host, Host]:
-    """Exponents and numbers of binary digits of values that are in [½, 1) times 2^exponent."""
+    """The exponents and numbers of binary digits of values in [½, 1) times 2^exponent."""
     mantissa, exponent = np.frexp(values)
     whole = np.ldexp(mantissa, 53).astype(np.int64)
     _, last = np.frexp((whole & -whole).astype(float))  # 2^(last - 1) is its last digit
@@ -107,9 +108,9 @@ def _slices(A: Host, bits: int) -> list[Host]:
 
 
 def _sums(terms: Host) -> Host:
-    """The sums along the last axis: pairs are added, and rounding errors are kept.
+    """The sums along the last axis, by pairwise addition that keeps track of rounding errors.
 
-    By Knuth's two-sum, level by level; the error is len² units of rounding *squared*.
+    It uses Knuth's two-sum; the error of n terms is n² units of rounding *squared*.
     """
     if terms.size <= FEW_TERMS and np.isfinite(terms).all():  # few calls, and rounded only once
         rows = terms.reshape(-1, terms.shape[-1]).tolist()

@@ -1,4 +1,4 @@
-"""Rows on the host, dense or sparse, and their products with a direction, errors included."""
+"""Rows on the host, dense or sparse, and their products with a direction, with error bounds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class HostRows:
 
     @staticmethod
     def can_hold(matrix: Matrix, times: int = 1) -> bool:
-        """Are the entries in memory, and not too many, even ``times`` times over?"""
+        """Are the entries in memory, and few enough to be stored ``times`` times?"""
         return matrix.is_at_hand and times * matrix.size <= DENSE_LIMIT
 
     def scaled(self, factors: Host) -> HostRows:
@@ -39,7 +39,7 @@ class HostRows:
 
     @property
     def stored(self) -> int:
-        """The number of entries that are not known to be 0."""
+        """The number of stored entries."""
         return math.prod(self.shape) if self._is_dense else int(self.entries.nnz)
 
     @cached_property
@@ -60,7 +60,7 @@ class HostRows:
         product, size = self.entries @ d, abs(self.entries) @ np.abs(d)
         if self._is_whole and not np.any(d != np.floor(d)) and np.max(size, initial=0.0) < 2.0**53:
             return RowProducts(self, product, np.zeros(len(product)))
-        # The bound is 0 if there is nothing to add up.
+        # The bound is 0 for a row whose terms are all 0.
         return RowProducts(self, product, (self.shape[1] + 4) * EPS * size)
 
     def only(self, which: Host, sign: float = 1.0) -> HostRows:
@@ -104,11 +104,11 @@ class RowProducts(NamedTuple):
 
     @property
     def is_near(self) -> Host:
-        """Which products may or may not be 0?"""
+        """Which products are too close to 0 to tell their signs?"""
         return np.asarray((self.error > 0.0) & (np.abs(self.product) <= self.error))
 
     def signs(self, reach: float) -> Host | None:
-        """The signs of all products within ``reach`` of d, near ones as 0; None if uncertain."""
+        """The signs of the products, 0 if `is_near`; None if others may change within ``reach``."""
         near, lost = self.is_near, self.error + reach * self.rows.sizes
         if np.any(~near & (self.product != 0.0) & (np.abs(self.product) <= lost)):
             return None
@@ -116,7 +116,7 @@ class RowProducts(NamedTuple):
 
 
 def exact_products(rows: Any, x: Host) -> Host | None:
-    """rows @ x (csr) if it is certainly free of rounding, otherwise None.
+    """rows @ x, for rows in CSR form; None if it may contain rounding errors.
 
     A product is exact if its factors have few digits; a sum is exact, in any order, if all its
     terms are multiples of a power of two and their sizes add up to less than 2^53 times that.

@@ -11,21 +11,21 @@ Terms = Iterable[tuple[float, Any]]  # pairs of a weight and an array or Deferre
 
 
 class DeferredProduct:
-    """A x for a vector x and a matrix A; ``value`` is None until there is a pass over A."""
+    """A x for a vector x and a matrix A; ``value`` is None before a pass over A."""
 
     def __init__(self, forward: Callable[[Array], list[Array]], x: Array) -> None:
         self._forward, self.x = forward, x
         self.value: Array | None = None
 
     def known(self) -> Array:
-        """Its value, computed by a separate pass if there was none."""
+        """The product, computed by a separate pass if it is not known yet."""
         if self.value is None:
             (self.value,) = self._forward(self.x)
         return self.value
 
 
 class DeferredImage:
-    """The image of a point if passes over the matrix are shared: a sum of weight * part.
+    """The image of a point, as a sum of weight * part, for matrices with shared passes.
 
     A part is an array or a DeferredProduct. Nothing is multiplied until a function is evaluated at
     the point: then one pass over the rows yields the products, the loss and the slope together.
@@ -38,7 +38,7 @@ class DeferredImage:
         self.value: Array | None = None  # the sum itself, once known
 
     def mixed(self, p: Image, q: Image, weight: float) -> DeferredImage:
-        """(1 - weight) p + weight q, with every part once; ``self`` is one of the two."""
+        """(1 - weight) p + weight q, with equal parts combined; ``self`` is p or q."""
         shares = ((p, 1.0 - weight), (q, weight))
         terms = ((share * factor, part) for h, share in shares for factor, part in _terms(h))
         return DeferredImage(_collected(terms).values())
@@ -64,7 +64,7 @@ def _terms(image: Image) -> Terms:
 
 
 def _collected(terms: Terms) -> dict[int, tuple[float, Any]]:
-    """The sum with every part occurring once, by identity."""
+    """The sum with equal parts combined; parts are compared by identity."""
     found: dict[int, tuple[float, Any]] = {}
     for weight, part in terms:
         found[id(part)] = (found.get(id(part), (0.0, part))[0] + weight, part)
@@ -100,7 +100,7 @@ class PassPlan(NamedTuple):
         return cls(list(images), known, fresh, weights)
 
     def fill(self, products: Sequence[Array], images: Sequence[Array]) -> None:
-        """Store what the pass has found."""
+        """Store the results of the pass."""
         for product, value in zip(self.fresh, products, strict=True):
             product.value = value
         for image, found in zip(self.images, images, strict=True):

@@ -24,7 +24,7 @@ def least_eigenvalue(K: Any) -> float:
     unit = 4.0 * rounding_unit(EPS, *K.shape)
     rounding = 2.0 * unit * norm_bound(K) ** 2  # the rounding of the product, and of s
     guess = _guess(M)
-    for share in (0.5, 0.05):  # the guess is never too small
+    for share in (0.5, 0.05):  # the guess is never below the eigenvalue
         error = _factorisation_error(_shifted(M, share * guess), unit)
         if share * guess > error + rounding:
             return share * guess - error - rounding
@@ -40,7 +40,7 @@ def _shifted(M: Any, shift: float) -> Any:
 
 
 def factorisation_work(stored: int, n: int) -> float:
-    """The approximate work for n columns and this many entries in all, for neighbours on a grid."""
+    """The approximate work for a matrix with n columns and this many entries, as for a grid."""
     return float(32.0 * stored * np.sqrt(n))
 
 

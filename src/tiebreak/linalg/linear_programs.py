@@ -1,4 +1,4 @@
-"""Linear programs by HiGHS: a single call, and what is retried if it fails."""
+"""Linear programs by HiGHS: single programs, with retries, and sequences of programs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def last_attempt(cost: Host, **program: Any) -> Any:
     from scipy.optimize import linprog
 
     found = None
-    # Without presolve, HiGHS can say what fails; and a tolerance may be too strict for it.
+    # Without presolve, HiGHS can say why it fails. If a tolerance is too strict for it, try a
+    # looser one.
     strictest = 1e-10  # the strictest tolerance that HiGHS accepts
     attempts = ((True, strictest), (False, strictest), (False, TOL.solver))
     for presolve, tolerance in attempts:
@@ -112,7 +113,7 @@ class _WarmStarted:
         for name, value in (
             ("output_flag", False),
             ("threads", 1),
-            ("primal_feasibility_tolerance", 1e-9),  # far below what holds a face
+            ("primal_feasibility_tolerance", 1e-9),  # far below the tolerances for faces
             ("dual_feasibility_tolerance", 1e-9),
         ):
             self._solver.setOptionValue(name, value)

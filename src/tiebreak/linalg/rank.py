@@ -1,4 +1,4 @@
-"""The rank of a matrix as a decision: certain, or in doubt if rounding cannot tell."""
+"""Decides the rank of a matrix, which is in doubt if rounding errors could change it."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ class Rank(NamedTuple):
         return np.asarray(self.row_units * weights)
 
     def moved(self, images: Host, rank: int) -> Host:
-        """A d with rows d = images, in one or several columns, by least squares with this rank."""
+        """Least-squares solutions d of rows d = images, one per column, with this rank."""
         across = self.left[:, :rank].T @ (self.row_units * images.T).T
         d = self.right[:, :rank] @ (across.T / self.sigma[:rank]).T
         return np.asarray((self.units * d.T).T)
 
     def of_pairs(self) -> Rank:
-        """The rank of [rows, -rows]: the rows as functions of p and q, x = p - q; it is plain."""
+        """The rank of [rows, -rows], the rows as functions of p and q, x = p - q; units are 1."""
         half, one = math.sqrt(0.5), np.eye(len(self.basis))
         basis = half * np.block([[self.basis, one], [-self.basis, one]])
         units, sigma = np.ones(len(basis)), self.sigma / half
@@ -72,8 +72,8 @@ def decide_rank(rows: Host, epsilon: float = EPS, units: tuple[Host, Host] | Non
     """Singular values at the level of rounding are zero, those above 1e3 times that are not.
 
     Those in between are doubtful. The rows are equilibrated first (or the given units are used),
-    because rank does not depend on units; the rows as they are serve if they give the same result.
-    ``epsilon`` is the unit of rounding of the data.
+    because rank does not depend on units; the rows as given are used if they lead to the same
+    result. ``epsilon`` is the unit of rounding of the data.
     """
     m, n = rows.shape
     if m == 0 or not rows.any():
@@ -105,7 +105,7 @@ def in_units(found: Rank, rows: Host, units: Host) -> Rank:
     from scipy.linalg import qr
 
     # Singular vectors are not orthogonal in other units. In a factorisation with rows sorted by
-    # size and columns pivoted, no row is drowned by another (Cox and Higham 1998): the first
+    # size and columns pivoted, large rows do not swamp small ones (Cox and Higham 1998): the first
     # columns span the rows' space, the others its complement.
     order, basis = np.argsort(units, kind="stable"), np.empty((len(units), len(units)))
     basis[order] = qr((found.row_units[:, None] * rows).T[order], pivoting=True)[0]
@@ -115,8 +115,8 @@ def in_units(found: Rank, rows: Host, units: Host) -> Rank:
 def as_it_is(rows: Host) -> tuple[Host, Host]:
     """Units of 1 for `decide_rank`.
 
-    For rows that were computed in the right units: there a row of rounding errors is 0, but would
-    not be after equilibration.
+    They are for rows that were computed in suitable units: a row of rounding errors counts as 0
+    there, but equilibration would enlarge it.
     """
     return np.ones(rows.shape[0]), np.ones(rows.shape[1])
 
@@ -124,10 +124,10 @@ def as_it_is(rows: Host) -> tuple[Host, Host]:
 def null_basis(
     rows: Host, epsilon: float = EPS, doubtful: bool = False, found: Rank | None = None
 ) -> Host:
-    """An orthonormal basis of {d: rows d = 0}, as columns; ``doubtful`` rows count only if asked.
+    """An orthonormal basis of {d: rows d = 0}, as columns; doubtful rows count if ``doubtful``.
 
-    A singular vector errs by rounding times sigma_1/sigma_r; ``product`` removes that. ``found`` is
-    the result of `decide_rank` for these rows, if already known.
+    The error of a singular vector is rounding times sigma_1/sigma_r; products with `Sliced` remove
+    it. ``found`` is the result of `decide_rank` for these rows, if already known.
     """
     found = found or decide_rank(rows, epsilon)
     rank = found.high if doubtful else found.low
@@ -138,16 +138,16 @@ def null_basis(
     N -= found.moved(Sliced(rows).times(N), rank)
     if np.all(found.units == 1.0):
         return np.linalg.qr(N)[0]
-    # Small entries keep their digits, which matter if those of the rows are large.
+    # This keeps the digits of small entries, which matter if those of the rows are large.
     return np.asarray(np.linalg.solve(np.linalg.cholesky(N.T @ N), N.T).T)
 
 
 def graded_basis(N: Host, R: Host, rows: Host) -> Host:
-    """The basis N of {d: rows d = 0} turned so that R N has orthogonal columns, the longest first.
+    """The basis N of {d: rows d = 0}, rotated so that R N has orthogonal columns, longest first.
 
     Each is orthogonal to the others up to rounding errors of its own length, unless it is itself
-    only a rounding error of the longest: directions that hardly change |R x|² are not drowned by
-    the others.
+    only a rounding error of the longest: so the others do not swamp directions that hardly change
+    |R x|².
     """
     from scipy.linalg import solve_triangular
 
@@ -164,15 +164,15 @@ def graded_basis(N: Host, R: Host, rows: Host) -> Host:
     triangle = np.linalg.qr(M[:, seen] / lengths[seen], mode="r")
     turn = solve_triangular(triangle, np.diag(np.diag(triangle)))
     N[:, seen] = N[:, seen] @ (turn * lengths[seen] / lengths[seen, None])
-    # The products left rounding errors of their largest entries in directions that the rows see,
-    # where R may be large. That makes columns longer in R; removing it causes rounding errors, too.
+    # The products left rounding errors in directions that change the rows, where R may be large.
+    # This can make columns of R N longer, but removing it causes rounding errors, too.
     rank = len(N) - N.shape[1]
     if rank and N.size and rows.size * N.shape[1] <= CAREFUL:
         cleaned = N - decide_rank(rows).moved(Sliced(rows).times(N), rank)
         N = np.where(
             np.linalg.norm(R @ cleaned, axis=0) <= np.linalg.norm(R @ N, axis=0), cleaned, N
         )
-    # Orthonormalised again from the last to the first: a little of a short column does no harm to a
+    # Orthonormalise again from the last to the first: a little of a short column does not hurt a
     # long one.
     last_first = N[:, ::-1]
     root = np.linalg.cholesky(last_first.T @ last_first)
@@ -183,7 +183,7 @@ def graded_basis(N: Host, R: Host, rows: Host) -> Host:
 
 
 class Directions(NamedTuple):
-    """The directions v of a slice x0 + N v that rows see, and those they do not: orthonormal."""
+    """Orthonormal directions v of a slice x0 + N v: those that change the rows, and the others."""
 
     seen: Host
     unseen: Host
@@ -195,8 +195,9 @@ def directions(
 ) -> Directions:
     """The `Directions` within the columns of N, the null space of this many other rows.
 
-    A product of a row and a column counts as rounding relative to its own terms, in comparable
-    units: if all products are rounding errors, nothing is seen. Doubtful directions count if asked.
+    A product of a row and a column counts as a rounding error relative to its own terms, in
+    comparable units. If all products are rounding errors, no direction is seen. With ``doubtful``,
+    doubtful directions count as seen.
     """
     k, terms = N.shape[1], np.abs(rows) @ np.abs(N)
     row_units, units = equilibrate(terms)
@@ -219,8 +220,8 @@ def directions(
 def whole_ties(N: Host) -> Host | None:
     """Return as many ties with whole-number entries as N has columns, or None if there are none.
 
-    There are some for indicators of categories, which add up to 1. The ties are independent because
-    each has its own variable.
+    For example, indicators of categories have such ties, because they add up to 1. The ties are
+    independent because each has its own variable.
     """
     from scipy.linalg import qr
 
@@ -236,7 +237,7 @@ def whole_ties(N: Host) -> Host | None:
 
 
 def are_tied(rows: Any, ties: Host) -> bool:
-    """Do whole ties change none of these rows?  Products of whole numbers are exact.
+    """Do whole-number ties leave all these rows unchanged?  Their products are exact.
 
     Columns that no tie involves may hold any numbers.
     """

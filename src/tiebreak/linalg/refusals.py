@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class Refusal(ValueError):
-    """Who refuses which argument, what was needed and what was got.
+    """Says who refuses which argument, what is needed and what was passed.
 
     Returned as a value if the caller may choose something else; raised as a ValueError if there is
     no alternative.

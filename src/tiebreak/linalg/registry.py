@@ -27,7 +27,7 @@ def in_files(keyword: str, in_tables: bool = False) -> Callable[[Kind], Kind]:
                 f"{kind.__name__}: keyword must be unique, got {keyword!r}, the keyword of "
                 f"{other.__module__}.{other.__qualname__}"
             )
-        KEYWORDS.pop(other, None)  # a class that is redefined, as in a notebook, takes its place
+        KEYWORDS.pop(other, None)  # a redefined class, as in a notebook, replaces the old one
         KINDS[keyword] = kind
         KEYWORDS[kind] = keyword
         if in_tables:

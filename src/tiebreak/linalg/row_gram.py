@@ -1,4 +1,4 @@
-"""A matrix with few rows and many columns, by the eigenvalues of A A'.
+"""Ranks and solutions of matrices with few rows and many columns, by the eigenvalues of A A'.
 
 They cost a fraction of a singular value decomposition, and A itself may stay sparse; but they are
 the squares of the singular values, so small ones are lost in rounding errors sooner. Results
@@ -38,8 +38,8 @@ class RowGram:
             product = product.toarray()
         self.values, self.vectors = np.linalg.eigh(product)
         self.trace: float = float(np.sum(self.values))  # |S|²
-        # The error of every eigenvalue: S S' is a sum over columns, and rounded by eigh.
         self.ranks: dict[float, RowRank | None] = {}  # ranks that were computed: see `row_rank`
+        # The error of every eigenvalue: S S' is a sum over columns, and `eigh` rounds, too.
         self.noise: float = rounding_unit(EPS, *self.shape) * self.trace
 
     def clear_rank(self, epsilon: float = EPS) -> int:
@@ -76,7 +76,7 @@ class RowGram:
 
 
 def scaled(A: Any) -> tuple[Any, int]:
-    """A in units of a power of two in which nothing overflows, and its exponent."""
+    """A in units of a power of two in which nothing overflows, and the exponent of that power."""
     entries = A if isinstance(A, np.ndarray) else A.data
     exponent = top_exponent(np.array([np.max(entries, initial=0.0), np.min(entries, initial=0.0)]))
     if abs(exponent) <= 64:  # products with A itself are safe too, and need no copy
@@ -120,7 +120,7 @@ def _column_gram(matrix: Matrix) -> Host:
 
 
 def row_rank(matrix: Matrix, epsilon: float) -> RowRank | None:
-    """The matrix's rank, for data with this unit of rounding; None if unknown from A A'; cached."""
+    """The rank, for data with this unit of rounding, cached; None if A A' does not determine it."""
     gram = row_gram(matrix)
     if epsilon not in gram.ranks:
         gram.ranks[epsilon] = sure_rank(matrix.on_host(), gram, epsilon)
@@ -142,10 +142,10 @@ class RowRank(NamedTuple):
 def sure_rank(A: Any, gram: RowGram, epsilon: float) -> RowRank | None:
     """The rank of A if it is beyond doubt; None if A A' does not tell.
 
-    Clear eigenvalues are certain. The others may be exactly 0: exact arithmetic tells, because an
-    eigenvalue of A A' that looks like 0 may have a root of 1e-8. Or they are rounding errors: with
-    orthonormal columns U they are at most |U'A|, by the minimax principle. No row or column may
-    look like rounding errors of the others, which `spectra.cleaned` sets to 0.
+    Clear eigenvalues are certain. The others may be exactly 0, which only exact arithmetic can
+    tell: an eigenvalue of A A' that looks like 0 may have a root of 1e-8. Or they are rounding
+    errors: with orthonormal columns U they are at most |U'A|, by the minimax principle. No row or
+    column may look like rounding errors of the others, because `spectra.cleaned` would set it to 0.
     """
     rank = gram.clear_rank(epsilon)
     if gram.trace == 0.0:  # nothing but zeros
@@ -174,7 +174,7 @@ def is_even(A: Any, epsilon: float = EPS) -> bool:
 
 
 def are_even(tops: Host, epsilon: float = EPS) -> bool:
-    """Is each largest entry, of rows or columns, 0 or clearly above rounding of the largest?"""
+    """Is each entry 0, or clearly larger than rounding errors of the largest entry?"""
     tops = tops[tops > 0.0]
     return not tops.size or bool(tops.min() > 2.0 * spectra.FEW_UNITS * epsilon * tops.max())
 
@@ -183,7 +183,7 @@ def sparse_rank(A: Any) -> int | None:
     """The rank of a matrix in CSR form, with its numbers as stored; None if that takes too long.
 
     A row that is alone in some column is independent of all others. Removing these rows leaves
-    other rows alone in columns, and so on; the remainder is small, at least for texts.
+    other rows alone in columns, and so on. For text data, the remainder is small.
     """
     rest, known = A.copy(), 0
     rest.eliminate_zeros()

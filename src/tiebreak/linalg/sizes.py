@@ -10,7 +10,7 @@ import math
 DENSE_LIMIT = 2**23  # entries of a matrix that may be factorised, copied or made dense as a whole
 DENSE_SIDE = math.isqrt(DENSE_LIMIT)  # side of a square matrix within that limit
 SMALL_SIDE = 256  # up to this side, eigenvalues and singular values take milliseconds
-QUICK_SIDE = 512  # up to this side, they cost less than a linear program or a Lanczos bound
+QUICK_SIDE = 512  # up to this side, a spectrum costs less than a linear program or a Lanczos bound
 SIDE = 1024  # up to this side, an n x n factorisation takes a fraction of a second
-LARGE_SIDE = 2048  # up to this side, it takes seconds: if a whole spectrum is requested
+LARGE_SIDE = 2048  # up to this side, a whole spectrum takes seconds, for callers that ask for it
 SECOND = 2**29  # products that dense linear algebra computes in about a second

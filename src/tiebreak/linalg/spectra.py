@@ -1,4 +1,4 @@
-"""Eigenvalues and ranks, by bounds that always hold."""
+"""Bounds on eigenvalues, and ranks that rounding errors cannot change."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def extreme_eigenvalues(
     """Smallest and largest Ritz value of a symmetric operator after ``steps`` Lanczos steps.
 
     Both lie inside the spectrum: the largest is a *lower* estimate of the largest eigenvalue. The
-    start is random (with a fixed seed, so runs repeat); it stores three vectors.
+    start is random, with a fixed seed so that runs are repeatable. Three vectors are stored.
     """
     start = arrays.like(np.random.default_rng(20240208).standard_normal(n), prototype)
     v, previous, beta = start / arrays.norm(start), arrays.zeros_like(start), 0.0
@@ -210,7 +210,8 @@ def exact_rank(A: Host) -> int | None:
     n/2^30 for each of the two primes, which are drawn from all primes between 2^30 and 2^31, with
     the data as seed. Singular values cannot tell an exact zero from 1e-17.
 
-    The answer is cached until the current call ends, and serves other units of the columns, too.
+    The answer is cached until the current call ends, and also serves for other units of the
+    columns.
     """
     # 2^30 products of residues take a few seconds in NumPy.
     if A.size * min(A.shape) > 2**30:
@@ -232,7 +233,7 @@ _KEPT: WeakKeyDictionary[deadline.Limit, dict[bytes, int]] = WeakKeyDictionary()
 
 
 def _in_own_units(A: Host) -> Host:
-    """A with each column times a power of two, so that entries are below 2^30: the same rank.
+    """A with each column scaled by a power of two to entries below 2^30, which keeps the rank.
 
     A column in which that would round an entry (to 0, next to 1e300) stays as it is.
     """
@@ -292,7 +293,7 @@ def _residues(A: Host, prime: int) -> Host:
 
 
 def _tall_rank(A: Host, prime: int) -> int:
-    """`_rank_modulo` for many rows: the rank of a few more random combinations than columns.
+    """The rank of many rows: that of a few more random combinations than there are columns.
 
     As long as the rank is not reached, each combination is independent of those before it, except
     with probability 2^-10 (a linear function vanishes at random numbers). So with n + 8
@@ -316,8 +317,8 @@ def _tall_rank(A: Host, prime: int) -> int:
 def _square_rank(rest: Host, prime: int) -> int:
     """The rank of residues, by elimination, a few columns at a time.
 
-    Within these columns, row by row; the multipliers L are stored in the columns of the pivots. The
-    other columns follow by a triangular solve for the k pivot rows and a matrix product for the
+    These columns are eliminated one by one, and the multipliers L are stored in the pivot columns.
+    The other columns follow by a triangular solve for the k pivot rows and a matrix product for the
     rest.
     """
     rest, rank = rest % prime, 0

@@ -1,4 +1,4 @@
-"""Tables of pandas, which is never imported here: their numbers and their labels.
+"""The numbers and labels of pandas tables, without importing pandas.
 
 Labels are compared, never sorted: rows or columns in another order are rejected with one sentence,
 because sorting a table silently hides a mistake as often as it corrects one.
@@ -63,7 +63,7 @@ def numbers(owner: str, name: str, value: Any) -> Host:
 
 
 def where_not_finite(value: Any) -> str:
-    """Where the first entry of a DataFrame or Series that is not finite is, in words."""
+    """The place of the first non-finite entry of a DataFrame or Series, in words."""
     if is_frame(value):
         for column in value.columns:
             if not np.all(np.isfinite(value[column].astype(np.float64))):
@@ -77,7 +77,7 @@ def where_not_finite(value: Any) -> str:
 def names(value: Any) -> tuple[Any, ...] | None:
     """The names of the variables: the columns of a DataFrame, the index of a Series.
 
-    None for everything else, and if pandas has only counted: 0, 1, 2 are not names.
+    None for everything else, and for the default labels 0, 1, 2, which are not names.
     """
     if not _is_pandas(value):
         return None
@@ -86,14 +86,14 @@ def names(value: Any) -> tuple[Any, ...] | None:
 
 
 def row_names(value: Any) -> tuple[str, ...] | None:
-    """The names of the rows of a table, as strings; None if pandas has only counted them."""
+    """The names of the rows of a table, as strings; None for the default labels 0, 1, 2."""
     if not _is_pandas(value) or is_default(value.index):
         return None
     return tuple(map(str, value.index.tolist()))
 
 
 def is_default(labels: Labels) -> bool:
-    """Has pandas only counted: 0, 1, 2?"""
+    """Are these the default labels 0, 1, 2?"""
     return bool(labels.dtype.kind == "i" and np.array_equal(labels, np.arange(len(labels))))
 
 
@@ -117,7 +117,7 @@ def common(
 ) -> tuple[Any, ...] | None:
     """The names of the variables, on which all must agree; otherwise a ValueError.
 
-    ``named`` are pairs of what is named and its names, None if it has none.
+    ``named`` are pairs of a description and the names, which are None if there are none.
     """
     known = [(who, tuple(names)) for who, names in named if names is not None]
     for who, names in known[1:]:

@@ -1,4 +1,4 @@
-"""How many threads a product may use, and our own threads for products that use only one."""
+"""How many threads a product may use, and a pool for products that would use only one."""
 
 from __future__ import annotations
 

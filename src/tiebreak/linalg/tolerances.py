@@ -1,12 +1,12 @@
 """The tolerances of `exact`, `conic` and `proofs`, each with its derivation, in one place.
 
-No bound on a value depends on them: bounds count their own rounding errors, and check what these
-numbers suggest. They decide what is tried, what counts as zero on the way, and when an answer is
+No proved bound depends on them: bounds account for their own rounding errors, and verify what these
+tolerances suggest. They decide what is tried, what counts as zero on the way, and when an answer is
 called doubtful. Three statements do depend on them, because they concern numbers that are only
 known up to rounding: that a set is empty (`met`, `accurate`, `clear_units`), how small a gap can be
-requested for many levels (`clear_units`), and what an estimate assumes (`assumed`). How far outside
-Z a feasible point may be is not among them: see `proofs/gate.py`. `benchmarks/tolerances.py`
-measures what happens if one of them is ten times larger or smaller.
+requested for many levels (`clear_units`), and what an estimate assumes (`assumed`). The distance by
+which a feasible point may lie outside Z is not among them: see `proofs/gate.py`.
+`benchmarks/tolerances.py` measures what happens if one of them is ten times larger or smaller.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Tolerances:
             solver with nine digits cannot tell a smaller change of a unit vector.
         half: Half of the digits: the square of an error of this size is a rounding error.
         solver: What a solver with its usual tolerances means by zero (HiGHS: 1e-7).
-        faint: A solver with eight digits gets two digits of numbers of this size; smaller
+        faint: A solver accurate to eight digits finds two digits of a number of this size; smaller
             multipliers and slopes may as well be zero.
         small_change: Newton's method doubles the digits: after a relative step of this size the
             next one is below `met`.
@@ -56,7 +56,7 @@ class Tolerances:
         refinements: Rounds of iterative refinement; each gains the digits of one solution, and
             four gain all of them. If that many do not halve an error, it is rounding error.
         newton_steps: Steps of Newton's method before we give up. Ten are usual; a margin that grows
-            without bound gains one in each.
+            without bound grows by one in each step.
         sweeps: Rounds of a fixed-point iteration that gains a factor of two or more in each.
         tall: Rows per column from which a factorisation of the rows first is cheaper.
     """
@@ -86,7 +86,7 @@ class Tolerances:
 
     @property
     def ladder(self) -> tuple[float, ...]:
-        """From rounding upwards, two digits at a time: for what is tried until it suffices."""
+        """Increasing tolerances, about two digits apart, to be tried until one suffices."""
         return self.met, self.touching, self.half, self.faint, self.away
 
     @property

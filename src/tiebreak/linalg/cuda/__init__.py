@@ -1,8 +1,8 @@
 """Everything a step needs from a dense matrix on an NVIDIA GPU, in one reading of the matrix.
 
 `fused` says what a step needs and when the kernel applies; `tiling` fits the kernel to a matrix;
-`kernel` compiles and launches ``fused.cu``; `driver` calls CUDA's driver and its run-time compiler;
-`libraries` knows how PyTorch and CuPy differ. None of them imports a GPU library.
+`kernel` compiles and launches ``fused.cu``; `driver` calls CUDA's driver and its run-time compiler.
+None of them imports a GPU library.
 """
 
 from tiebreak.linalg.cuda.fused import PassResult, applies, fits, sweep

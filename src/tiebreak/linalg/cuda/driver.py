@@ -36,7 +36,7 @@ class DeviceLimits(NamedTuple):
 
 @lru_cache
 def device_limits(device: int) -> DeviceLimits:
-    """The attributes of a GPU, by their numbers in the driver's interface."""
+    """The attributes of a GPU, which the driver's interface identifies by number."""
     handle, value = ctypes.c_int(), ctypes.c_int()
     check(driver().cuInit(0))
     check(driver().cuDeviceGet(ctypes.byref(handle), device))
@@ -61,7 +61,7 @@ class LaunchConfig(ctypes.Structure):
 
 @lru_cache
 def nvrtc() -> Any:
-    """NVIDIA's run-time compiler, which PyTorch and CuPy bring along; OSError if not found.
+    """NVIDIA's run-time compiler, which is installed with PyTorch and CuPy; OSError if not found.
 
     The packages from PyPI keep it in a folder that the loader does not search. The driver cannot
     load the output of a compiler newer than itself.

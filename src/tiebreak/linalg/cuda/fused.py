@@ -63,7 +63,7 @@ def applies(A: Array) -> bool:
 
 
 def fits(carried: int, asked: int, slopes: int) -> bool:
-    """Can one `sweep` do that much?"""
+    """Can one `sweep` handle this many images and slopes?"""
     return carried <= MAX_CARRIED and asked <= MAX_ASKED and slopes <= MAX_SLOPES
 
 
@@ -77,7 +77,7 @@ def sweep(
     slopes: int,
     scale: float = 1.0,
 ) -> PassResult:
-    """Images, products, losses and gradients from one reading of A: the formulas of `PassResult`.
+    """Images, products, losses and gradients from one reading of A, as `PassResult` defines them.
 
     ``fresh``: one or two new points (length n); ``carried``: up to three known images (length m);
     ``recipe``: J x (K + len(fresh)) numbers on the host, J <= 4; ``target``: b, or y of -1 and 1;
@@ -94,7 +94,7 @@ def sweep(
     m, n = (int(k) for k in A.shape)
     with current_stream(A) as stream:
         kernel = kernel_for(tiling, len(fresh), slopes)
-        # All vectors are contiguous, and kept until the kernel is queued.
+        # The vectors are made contiguous, and kept alive until the kernel is queued.
         points, known = [contiguous(p, A) for p in fresh], [contiguous(c, A) for c in carried]
         goal = contiguous(target, A)
         asked = len(weights)
@@ -122,7 +122,7 @@ def sweep(
 
 
 def _check(A: Array, points: Sequence[Array], images: Sequence[Array]) -> None:
-    """ValueError if a vector does not fit the matrix: the kernel would read foreign memory."""
+    """ValueError if a vector does not fit the matrix: the kernel would read out of bounds."""
     m, n = A.shape
     fits = all(tuple(p.shape) == (n,) for p in points) and all(
         tuple(v.shape) == (m,) for v in images

@@ -1,4 +1,4 @@
-"""How the kernel is fitted to a matrix: which threads hold which columns, how many rows wait."""
+"""Fits the kernel to a matrix: which threads hold which columns, and how many rows are buffered."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Tiling(NamedTuple):
     blocks: int  # blocks per multiprocessor
     cluster: int  # blocks that share a row
     slots: int  # rows in shared memory
-    lag: int  # turns from the products of a row to its part in the gradients
+    lag: int  # turns between the products of a row and its contribution to the gradients
     teams: int  # clusters in all, as many as the multiprocessors can hold
 
     @property
@@ -68,7 +68,7 @@ def _tiling(device: int, double: bool, n: int, offset: int) -> Tiling:
         raise ValueError("the shared memory is too small")
     teams = limits.multiprocessors * blocks // cluster
     arch = f"sm_{limits.major}{limits.minor}"
-    # Blocks need a while to exchange results: wait one more turn, if there is room for its row.
+    # Blocks take a while to exchange results, so wait one more turn if another row fits.
     lag = 3 if cluster > 2 and slots > 5 else 2
     return Tiling(device, arch, double, copy, threads, items, blocks, cluster, slots, lag, teams)
 
@@ -102,7 +102,7 @@ def device_of(A: Array) -> int:
 
 
 def dtype_name(x: Array) -> str:
-    """The dtype as NumPy calls it: PyTorch says "torch.float32"."""
+    """The dtype by its NumPy name; PyTorch would say "torch.float32"."""
     return str(x.dtype).rpartition(".")[2]
 
 
@@ -119,12 +119,12 @@ def current_stream(A: Array) -> Iterator[int]:
 
 
 def pointer(x: Array) -> int:
-    """The address of an array of either library."""
+    """The address of the data of a PyTorch or CuPy array."""
     return int(x.data_ptr() if hasattr(x, "data_ptr") else x.data.ptr)
 
 
 def contiguous(x: Array, A: Array) -> Array:
-    """A vector of the library of A with contiguous entries; a copy only if they are not."""
+    """The vector x, on the device of A, with contiguous entries; copied only if needed."""
     if type(x) is not type(A) or x.device != A.device:
         raise ValueError("all vectors must be on the device of the matrix")
     return x.contiguous() if hasattr(x, "contiguous") else sys.modules["cupy"].ascontiguousarray(x)

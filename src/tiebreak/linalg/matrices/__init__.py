@@ -1,7 +1,7 @@
-"""Matrices as products: ``forward(x) = A x`` and ``adjoint(r) = A' r``, whatever is behind them.
+"""Matrices as two products, ``forward(x) = A x`` and ``adjoint(r) = A' r``, however stored.
 
-`base` says what every matrix can be asked; `dense`, `sparse` and `operators` are the kinds in
-memory; in `streamed`, rows come block by block, from `row_sources`.
+`base` defines the interface of a matrix; `dense`, `sparse` and `operators` are the kinds in memory;
+in `streamed`, rows come block by block, from `row_sources`.
 """
 
 from typing import Any

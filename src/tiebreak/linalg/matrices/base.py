@@ -1,4 +1,4 @@
-"""What every matrix can be asked: its products, bounds on its norm, and its rounding errors."""
+"""The interface of a matrix: its products, bounds on its norm, and its rounding errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tiebreak.linalg import arrays, deadline, spectra, threads
 from tiebreak.linalg.arrays import Array, Host, rounding_unit
 
 BLOCK = 2**19  # bytes of rows that are processed at a time: a part of a core's cache
-THREADED_BLOCK = 2**25  # bytes at a time if threads share a product, which pays only for large ones
+THREADED_BLOCK = 2**25  # bytes at a time if threads share a product: small ones gain nothing
 
 # Maps some rows (a slice or indices) and their products with the vectors x to their weights in the
 # sums A' w. Products and weights are matrices, with a row for each x or w.
@@ -79,14 +79,14 @@ class Matrix:
     is_sparse = False
     has_slices: bool = False  # may ``slices`` be called?
     are_slices_here: bool = True  # are the slices' entries available, not only their products?
-    # A slice of rows costs a dozen calls, 10 microseconds in NumPy: as much as its products with
-    # this many entries in a cache. On a device, a dozen launches cost as much as far more entries.
+    # A slice of rows costs a dozen calls, or 10 microseconds in NumPy: as much as multiplying this
+    # many cached entries. On a device, a dozen kernel launches cost much more.
     entries_per_call: int = 2**12
-    takes_any_library = False  # do products work in the vectors' library, whichever that is?
+    takes_any_library = False  # do products use the library of the vectors, whichever it is?
     known_by = "rows not in memory"  # what a refusal says if the entries are not available
-    # do products wait for an evaluation, which does everything in one data pass?
+    # Do products wait until a function is evaluated, to share one data pass?
     shares_passes = False
-    is_pass_expensive = False  # is a data pass so expensive that constants get only a few?
+    is_pass_expensive = False  # are data passes so expensive that constants may take only a few?
     is_lanczos_cheap = True  # do a few dozen data passes cost little compared with a run?
 
     @property
@@ -111,7 +111,7 @@ class Matrix:
         raise NotImplementedError
 
     def slices(self, size: int, order: np.random.Generator | None = None) -> Iterator[RowSlice]:
-        """All rows, each once, in slices of about ``size`` neighbours: one reading in all.
+        """All rows, each once, in slices of about ``size`` neighbouring rows, in one data pass.
 
         With ``order``, the slices come in random order: for sums over rows that is as good as
         random rows, however the rows are sorted. Rows that are not in memory come block by block,
@@ -133,12 +133,14 @@ class Matrix:
         weigh: Weigh | None = None,
         products: Array | None = None,
     ) -> tuple[Array, Array]:
-        """A x for every x, and A' w for the ``weights`` vectors w that ``weigh`` makes: one pass.
+        """Compute, in one pass, A x for every x and A' w for the w that ``weigh`` returns.
+
+        ``weights`` is the number of vectors w.
 
         Everything that needs a block of rows on the host is done while it is in the cache, in few
-        calls. In a stack, NumPy multiplies vector by vector, which is faster than all at once
-        except with `has_small_products`. The products go into ``products``, if given. The precision
-        is that of the x if it is higher: a caller that passes float64 relies on that.
+        calls. NumPy multiplies a stack vector by vector, which is faster than all at once unless
+        `has_small_products`. The products go into ``products``, if given. If the x have a higher
+        precision than A, the results have it, too: callers that pass float64 rely on this.
         """
         kind, (rows, n) = np.result_type(self.prototype.dtype, *xs), self.shape
         points = np.array(xs, dtype=kind).reshape(len(xs), n)
@@ -193,8 +195,8 @@ class Matrix:
     def errors(self, epsilon: float, spectral: float) -> tuple[float, float, float]:
         """Bounds on the rounding errors of sums over the rows, of A x per |x|, of A' r per |r|.
 
-        ``spectral`` is a bound on |A|, for a subclass that needs it. The image of a point is mixed
-        from others: between two refreshes, that adds at most the 64 units of `rounding_unit`.
+        ``spectral`` is a bound on |A|, for a subclass that needs it. Images are mixed from other
+        images: between two refreshes, this adds at most the 64 units of `rounding_unit`.
         """
         unit = rounding_unit(epsilon, *self.shape)
         return unit, unit * self.frobenius, unit * self.frobenius
@@ -203,7 +205,7 @@ class Matrix:
     def spectral_square(self) -> float:
         """A bound on |A|², the largest eigenvalue of A'A and AA', by Lanczos on the smaller one."""
         rows, n = self.shape
-        # few steps if a data pass is expensive: the bound is about a fifth too large
+        # If data passes are expensive, take few steps; the bound is then about a fifth too large.
         steps = 30 if self.is_pass_expensive else 100
         bound = spectra.largest_eigenvalue_bound
         deadline.check((8.0 if self.is_sparse else 2.0) * steps * self.size)
@@ -253,7 +255,7 @@ def _row_squares(entries: Any) -> Host:
 def rounded_up_roots(squares: Host, matrix: Matrix) -> Host | None:
     """The roots of sums of squares over rows of ``matrix``; None if they are not finite.
 
-    Rounding errors are added, and underflow does not make them 0.
+    The roots are rounded up, and underflow does not make them 0.
     """
     unit = rounding_unit(arrays.epsilon(matrix.prototype), *matrix.shape)
     roots = np.maximum(np.sqrt(np.asarray(squares, dtype=np.float64)), 2.0**-60) * (1.0 + unit)

@@ -24,7 +24,7 @@ from tiebreak.linalg.matrices.streamed import Float64Rows
 
 CACHED_BYTES = 2**24  # matrices up to this size stay in a cache anyway: no pass need be shared
 CACHED_PAIR_BYTES = 2**21  # with `has_small_products`, shared passes are faster above this size
-FEWEST_ROWS = 16  # per block: with fewer, adding up the sums of blocks would take time
+FEWEST_ROWS = 16  # per block: with fewer, adding up the blocks' sums would take too long
 DEVICE_BLOCK = 2**28  # bytes of a matrix on a device that are converted to float64 at a time
 FLOAT64_COPY_LIMIT = 2**25  # largest single-precision matrix that is also kept in float64
 
@@ -39,7 +39,7 @@ class Dense(Matrix):
         self._prototype = self._zeros(0)
         if type(entries) is not np.ndarray:
             self.entries_per_call = 2**23
-        # Threads need the whole matrix: in blocks they take up to six times as long.
+        # With several threads, products in blocks would take up to six times as long.
         is_plain = type(entries) is np.ndarray and entries.flags.c_contiguous
         if is_plain and entries.strides[0] <= BLOCK // 2 and threads.allowed() == 1:
             cached = CACHED_PAIR_BYTES if self.multiplies_pairs else CACHED_BYTES
@@ -110,7 +110,7 @@ class Dense(Matrix):
 class Float64DeviceRows(Dense):
     """Entries on a device in single precision, converted block by block for vectors in float64.
 
-    For a few products with a matrix that already exists: a proof needs no more.
+    It is for the few products that a proof needs.
     """
 
     is_lanczos_cheap = False
@@ -160,7 +160,7 @@ class Fused(Dense):
         kind: str = "least-squares",
         scale: float = 1.0,
     ) -> Any:
-        """`cuda.sweep`: images made of ``known`` and of A x by ``weights``, losses, slopes."""
+        """Run `cuda.sweep` for images that combine ``known`` and A x by ``weights``."""
         from tiebreak.linalg import cuda
 
         recipe = np.asarray(weights, dtype=np.float64)
@@ -184,9 +184,9 @@ class Fused(Dense):
         return self.read((x,), (), [[1.0]], 1).gradients[0]
 
     def errors(self, epsilon: float, spectral: float) -> tuple[float, float, float]:
-        # Points and images are rounded when they are stored and mixed: |A| times that. A sum over a
-        # row begins with 8 terms in the precision of the entries, one over the rows with 16; the
-        # rest is float64.
+        # Points and images are rounded when they are stored and mixed, which counts |A| times. A
+        # sum over a row begins with 8 terms in the precision of the entries, one over the rows with
+        # 16; the rest is float64.
         double = rounding_unit(2.0**-52, *self.shape)
         of_image = 2.0 * rounding_unit(epsilon) * spectral
         return (

@@ -15,8 +15,8 @@ from tiebreak.linalg.matrices.base import Matrix
 class Differences(Matrix):
     """x_{j+1} - x_j along every axis of a grid of this shape, one axis after another.
 
-    With ``is_padded``, every axis has one difference per point of the grid, 0 at its end, so that
-    the differences of a point have the same index for every axis.
+    With ``is_padded``, every axis has one difference per grid point, which is 0 at the end of the
+    axis. So the differences of a point have the same index along every axis.
     """
 
     takes_any_library = True
@@ -55,7 +55,7 @@ class Differences(Matrix):
         return xp.reshape(total, (-1,))
 
     def _part(self, axis: int, first: int, last: int | None) -> tuple[slice, ...]:
-        """The grid restricted, along this axis, to the points from the first to the last."""
+        """An index of the grid that takes a slice along this axis."""
         whole = (slice(None),) * len(self.grid)
         return (*whole[:axis], slice(first, last), *whole[axis + 1 :])
 

@@ -48,7 +48,7 @@ class Operator(Matrix):
 
     @staticmethod
     def _adjoint_of(operator: Any) -> Any:
-        """r -> A' r, whatever its name is."""
+        """The function r -> A' r, under whichever name the operator has it."""
         if hasattr(operator, "rmatvec"):
             return operator.rmatvec
         for name in ("H", "T"):

@@ -1,4 +1,4 @@
-"""One matrix several times on the diagonal: the same data for several vectors."""
+"""Block-diagonal matrices with equal blocks, for several vectors with the same data."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class Repeated(Matrix):
         rows, n = block.shape
         self.shape = (copies * rows, copies * n)
         self._prototype = block.prototype
-        # A GPU's kernels handle one vector of targets: here plain products are used.
+        # The GPU kernel handles only one vector of targets, so plain products are used here.
         self.shares_passes: bool = block.shares_passes and not isinstance(block, Fused)
         self.entries_per_call = block.entries_per_call
         self.has_slices, self.is_pass_expensive = block.has_slices, block.is_pass_expensive
         self.is_lanczos_cheap: bool = block.is_lanczos_cheap
 
     def _parts(self, xs: Sequence[Array]) -> list[Array]:
-        """All vectors for A that make up the xs."""
+        """The vectors that A multiplies, which make up the xs."""
         size = xs[0].shape[0] // self.copies if xs else 0
         return [x[k * size : (k + 1) * size] for x in xs for k in range(self.copies)]
 
@@ -67,7 +67,7 @@ class Repeated(Matrix):
         weigh: Weigh | None = None,
         products: Array | None = None,
     ) -> tuple[Array, Array]:
-        """Like any matrix's, but ``weigh`` gets the indices of some rows of A in all copies."""
+        """Like `Matrix.sweep`, but ``weigh`` gets the indices of some rows of A in all copies."""
         (rows, n), copies = self.block.shape, self.copies
         if products is None:
             kind = np.result_type(self.prototype.dtype, *xs)
@@ -103,12 +103,12 @@ class Repeated(Matrix):
 
     @cached_property
     def column_shares(self) -> Host | None:
-        """Divided by |A|_F, like `errors`: sum_k |A x_k| is at least the length of all of them."""
+        """The shares in one copy, to go with `errors`: |diag(A, ..., A) x| <= sum_k |A x_k|."""
         shares = self.block.column_shares
         return None if shares is None else np.tile(shares, self.copies)
 
     def errors(self, epsilon: float, spectral: float) -> tuple[float, float, float]:
-        # The shares of A in every copy, so that their squares add up like the squares of the parts.
+        # Every copy has the errors of A, whose squares add up like the squares of the parts of x.
         _, of_image, of_adjoint = self.block.errors(epsilon, spectral)
         return rounding_unit(epsilon, *self.shape), of_image, of_adjoint
 

@@ -23,13 +23,13 @@ class RowSource(Protocol):
     shape: tuple[int, int]
     dtype: np.dtype[Any]  # the dtype as stored
     chunk_rows: int  # rows per stored chunk: reading a part of a chunk reads all of it
-    # the files that hold all the rows; empty if no files do
+    # the files with all the rows; empty if the rows are not in files
     files: Sequence[str | os.PathLike[str]]
 
     def parts(self, rows: int, buffers: Sequence[Host]) -> Iterator[tuple[int, Host]]:
         """All rows in order, as pairs: the number of the first, and at most ``rows`` of them.
 
-        Part k is in buffer k modulo their number, or in the source's own memory.
+        Part k is in buffer k mod len(buffers), or in the source's own memory.
         """
 
 
@@ -104,7 +104,7 @@ def _dtype_of(source: Any) -> Any:
 
 
 class SlicedRows:
-    """Rows by ``source[i:j]``, whatever the source is."""
+    """Rows of any source, read as ``source[i:j]``."""
 
     def __init__(self, source: Any, files: Sequence[str | os.PathLike[str]] = ()) -> None:
         self.source: Any = source
@@ -122,19 +122,19 @@ class SlicedRows:
             yield start, block
 
     def read(self, start: int, stop: int, block: Host) -> None:
-        """Rows start to stop into ``block``."""
+        """Read the rows from ``start`` to ``stop`` into ``block``."""
         block[...] = np.asarray(self.source[start:stop])
 
 
 class FileRows(SlicedRows):
-    """Rows of a numpy.memmap that maps a whole file row by row, by plain reads.
+    """Rows of a numpy.memmap of a whole file in row order, by plain reads.
 
     Reading into a buffer is faster than page faults, and the operating system reads ahead.
     """
 
     @staticmethod
     def fits(source: Any) -> bool:
-        """Is it a memmap of this kind, not a view of one or a private copy?"""
+        """Is it such a memmap, and not a view of one or a private copy?"""
         return (
             type(source) is np.memmap
             and isinstance(source.base, mmap.mmap)

@@ -44,7 +44,7 @@ def with_scaled_rows(matrix: Matrix, factors: Array) -> Matrix:
 
 
 class ScaledRows(Matrix):
-    """Rows times factors, known by products: for operators and for entries on a device."""
+    """Rows times factors, known only by their products, for operators and entries on a device."""
 
     def __init__(self, matrix: Matrix, factors: Array) -> None:
         self.matrix: Matrix = matrix

@@ -28,9 +28,9 @@ THREAD_NONZEROS = 2**18  # non-zeros that are worth a thread
 class Sparse(Matrix):
     """A scipy.sparse matrix in CSR form; products never make it dense, and are shared by threads.
 
-    Products are computed vector by vector: two columns at once read the indices only once, but that
-    is a tenth faster at best (columns of a text) and a quarter slower at worst (no frequent
-    column).
+    Products are computed vector by vector. Multiplying two vectors at once reads the indices only
+    once, but is at best a tenth faster (for word counts) and at worst a quarter slower (if no
+    column is frequent).
     """
 
     is_sparse = True
@@ -47,7 +47,7 @@ class Sparse(Matrix):
         return self._columns.products(rs)
 
     has_slices = True
-    # slices of this size, kept because they take long to make
+    # a size and the slices of that size, cached because making them takes long
     _cut: tuple[int, list[RowSlice]] = (0, [])
 
     def slices(self, size: int, order: np.random.Generator | None = None) -> Iterator[RowSlice]:
@@ -69,7 +69,7 @@ class Sparse(Matrix):
 
     @cached_property
     def _columns(self) -> RowParts:
-        """A', stored by its rows unless that copy is too large: a fifth faster than by A's rows."""
+        """A', in CSR form unless that copy is too large: a fifth faster than by the rows of A."""
         return RowParts(self.transposed.tocsr() if self.size <= COPY_LIMIT else self.transposed)
 
     @property
@@ -136,11 +136,11 @@ class RowParts:
         self.parts: list[Any] = _split(whole, count) if can_be_split else [whole]
 
     def __reduce__(self) -> Any:
-        """Split again after copying: a copy of a view would hold its own data."""
+        """Split the matrix again after copying: a copied view would have its own data."""
         return RowParts, (self.whole,)
 
     def products(self, xs: Sequence[Array]) -> list[Array]:
-        """The matrix times every x: one thread per x, or else per part."""
+        """The matrix times every x, with one thread per x or per part."""
         if not (self.is_threaded and xs):
             return _times(self.whole, xs)
         if len(xs) >= len(self.parts):
@@ -161,12 +161,13 @@ def _split(A: Any, count: int) -> list[Any]:
 
 
 def _parts(A: Any, ends: Sequence[int] | Host) -> list[Any]:
-    """The rows of a matrix in CSR form from each end to the next, as views."""
+    """The rows of a matrix in CSR form between consecutive ``ends``, as views."""
     parts = []
     for i, j in pairwise(ends):
         here = slice(A.indptr[i], A.indptr[j])
         part = type(A)((j - i, A.shape[1]), dtype=A.dtype)
-        # Built step by step, because the constructor would copy a small part of something large.
+        # The attributes are set one by one: the constructor would copy a small part of a large
+        # array.
         part.data, part.indices = A.data[here], A.indices[here]
         part.indptr = A.indptr[i : j + 1] - A.indptr[i]
         parts.append(part)

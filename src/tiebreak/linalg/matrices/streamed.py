@@ -1,4 +1,4 @@
-"""Matrices whose rows come block by block: streamed from a file, or from another precision.
+"""Matrices whose rows come block by block, from a file or converted from another precision.
 
 For a matrix larger than memory, a data pass reads every byte once. While one block is processed, a
 thread reads the next one, so a pass takes as long as the longer of reading and computing.
@@ -51,7 +51,7 @@ class RowBlocks(Matrix):
             yield from row_slices(block, size, order, rows.start)
 
     def _read(self) -> Iterable[RowBlock]:
-        """All rows in order, in blocks as large as they are in memory."""
+        """All rows in order, in the blocks in which they are read."""
         return self.blocks()
 
     def forward(self, *xs: Array) -> list[Array]:
@@ -72,7 +72,7 @@ class RowBlocks(Matrix):
 
 
 class Float64Rows(RowBlocks):
-    """Rows in single precision or of another library, converted for NumPy's float64 as needed."""
+    """Rows in single precision or of another library, converted to NumPy float64 as needed."""
 
     def __init__(self, matrix: Matrix) -> None:
         self._matrix, self.shape = matrix, matrix.shape
@@ -119,7 +119,7 @@ class Streamed(RowBlocks, FromData, keyword=""):
 
     Attributes:
         bytes_read: bytes of rows read so far (for Parquet files, as unpacked numbers).
-        target: the vector b or y of a Parquet file, None if not asked for.
+        target: the vector b or y of a Parquet file, None if not requested.
 
     Examples:
         >>> np.save("train.npy", [[1.0, 1.0, 0.0], [0.0, 1.0, 1.0]])  # of any size
@@ -182,7 +182,7 @@ class Streamed(RowBlocks, FromData, keyword=""):
         now = stamps(files) if files else [checksums(block) for _, block in self._read()]
         if now == self._before:
             return self
-        if self.target is not None:  # someone may already have taken this vector
+        if self.target is not None:  # the caller may already be using this vector
             raise ValueError(
                 "Streamed: source must hold the same rows and target as when it was opened, got "
                 "files that have changed; open them again"
