@@ -92,23 +92,23 @@ TUNED = {
 
 RULES = (
     ("known to all", "L_f, L_g, sigma, the diameter D of Z, the order of growth of g if the "
-     "instance states it, and the number of steps that the budget allows. No method knows f*, g* "
-     "or a modulus."),
-    ("start and budget", "The same start for all; a run ends after a number of passes over the "
-     "data, never by a clock, so that a second run has the same gradients and passes."),
+     "instance states it, and the number of steps that the budget allows; not f*, g* or a "
+     "modulus."),
+    ("start and budget", "The same start for all. A run ends after a number of data passes, never "
+     "by a clock, so that a second run has the same gradients and passes."),
     ("costs", "Gradients of f and g together; data passes, in which values count like gradients; "
-     "seconds, on a clock that stops while errors are measured."),
-    ("parameters", "The theorem's own values. In a second row, \"tuned\", one parameter is chosen "
-     "among five values on three other draws, the same value for all instances; methods that have "
-     "no free parameter, or that plan for an accuracy, have no such row."),
+     "seconds, on a clock that stops during measurements."),
+    ("parameters", "The theorem's own values. In a second row, \"tuned\", one parameter is the "
+     "best of five values on three other draws, the same for all instances. Methods without a "
+     "free parameter, or that plan for an accuracy, have no such row."),
     ("point", "The theorem's own point. Other points worth measuring have their own rows, "
      "marked by a colon. We evaluate f and g ourselves; a point outside Z does not count."),
     ("accuracy", "Weak: f - f* within eps max(|f*|, |f(x0) - f*|), g - g* within eps (g(x0) - g*). "
-     "Absolute: likewise for |f - f*|. A run arrives when both hold from then on to its end."),
-    ("answers", "Planted, in closed form, or by exact. exact and conic factorise and take no "
-     "steps, so they do not race. Without a penalty P-AGM-BiO is AGM-BiO and does not race."),
-    ("refusals", "A method outside its assumptions refuses with its own sentence; on Duffin's "
-     "instance, where no method can find f*, only false claims are counted."),
+     "Absolute: likewise for |f - f*|. A run arrives when both stay true until its end."),
+    ("answers", "Planted, in closed form, or by exact. exact and conic take no steps and do not "
+     "race, nor does P-AGM-BiO without a penalty, because it is AGM-BiO."),
+    ("refusals", "A method outside its assumptions refuses in one sentence. On Duffin's "
+     "instance, where no method can find f*, only false claims count."),
 )  # fmt: skip
 
 
