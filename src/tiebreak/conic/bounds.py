@@ -41,11 +41,6 @@ class HeldLevel(NamedTuple):
     gap: float
 
 
-def equations(rows: Any, offset: Host) -> HeldLevel:
-    """Return the equations rows z = offset, which all feasible points satisfy."""
-    return HeldLevel([HeldRows(rows, offset, np.zeros(len(offset)))], 0.0)
-
-
 def lower_bound(
     h: Objective, constraints: ConicSet, y: Host, z: Host, held: list[HeldLevel], most: Host
 ) -> float:

@@ -15,7 +15,6 @@ from tiebreak.conic.bounds import (
     HeldLevel,
     assumed_reach,
     contradiction,
-    equations,
     lower_bound,
     slack_rounding,
     value_error,
@@ -29,21 +28,19 @@ from tiebreak.conic.chain_solution import (
     cut_short,
     word_of,
 )
-from tiebreak.conic.cones import Active, Blocks, of_inequalities, outside
+from tiebreak.conic.cones import Blocks, of_inequalities, outside
 from tiebreak.conic.cuts import Cut, sublevel
-from tiebreak.conic.direct import Fall, least_squares, on_equations
 from tiebreak.conic.faces import ConicSet, held_rows, remaining
 from tiebreak.conic.linear_chain import linear_chain
-from tiebreak.conic.polish import PrimalDualPoint, residual
+from tiebreak.conic.polish import PrimalDualPoint
 from tiebreak.conic.program import Cone, ConicProgram, Objective
 from tiebreak.conic.scaling import in_units
-from tiebreak.conic.solved import Doubt, SlowFall, SolvedStage, by_solver, unchanged
+from tiebreak.conic.solved import Doubt, Fall, SolvedStage, by_solver, unchanged
 from tiebreak.conic.stage import (
     MOST_IN_BASIS,
     AffineSet,
     Stage,
     as_rows,
-    dense,
     nearby,
     row_lengths,
     stacked,
@@ -123,7 +120,6 @@ class _Chain:
         self.where = AffineSet(np.zeros(program.size))
         blocks, lengths = Blocks.of(whole.cones), row_lengths(whole.rows)
         self.unit = nearby(blocks, lengths, whole.offset, self.objectives)[0] or 1.0
-        self.eliminated: list[ConicSet] = []  # equations that `where` solves
         self.held: list[HeldLevel] = []
         self.is_whole = True  # is no level held yet, so that points can be verified as feasible?
         self.is_proved = True  # are the gaps of all held levels proved?
@@ -155,7 +151,7 @@ class _Chain:
         for level, objective in zip(self.found, self.objectives, strict=True):
             if level.slack > 0.0 and resolved(self._dimension()) != 0:
                 stage = self._stage(objective)
-                found = None if stage.is_flat else self._solved(objective, stage)
+                found = None if stage.is_flat else by_solver(stage)
                 if isinstance(found, SolvedStage):
                     self.previous = self.where.point(found.at.w)
                     self._hold_face(objective, found, 0.0)
@@ -173,7 +169,7 @@ class _Chain:
         places, lengths = (np.arange(len(own)), own), self.lengths[own]
         rows = csr_array((lengths / np.max(lengths), places), shape=(len(own), len(former)))
         size = Objective(as_rows(rows), np.zeros(len(own)), np.zeros(len(former)))
-        found = self._solved(size, self._stage(size))
+        found = by_solver(self._stage(size))
         z = self.where.point(found.at.w) if isinstance(found, SolvedStage) else former
         excess = [
             h.value(z) - h.value(former) - TOL.clear_units * value_error(h, z)
@@ -182,26 +178,14 @@ class _Chain:
         if z is not former and max(excess) <= 0.0 and not self._is_outside(z):
             self.previous, self.is_least = z, True
 
-    def _enter(self, number: int) -> bool:
-        """Add the rows that a level brings; return False if its equations have no solution.
-
-        If there are only equations, they are solved immediately.
-        """
+    def _enter(self, number: int) -> None:
+        """Add the rows that a level brings."""
         so_far, aims = self.whole.part(self.first_levels <= number), self.objectives[: number + 1]
         near, _ = nearby(Blocks.of(so_far.cones), row_lengths(so_far.rows), so_far.offset, aims)
         self.unit = near or self.unit  # the scale of later levels is not a scale for this one
         more = self.whole.part(self.first_levels == number) if number else None
         if more is not None and len(more.offset):
             self.constraints = self.constraints.joined(*more[:2], *more.cones)
-        if any(cone.kind != "zero" for cone in self.constraints.cones):
-            return True
-        rows, offset, _ = self.constraints
-        if len(offset):
-            self.eliminated.append(self.constraints)
-        self.constraints = ConicSet(np.zeros((0, rows.shape[1])), np.zeros(0), ())
-        where = on_equations(dense(rows), offset, self.where) if len(offset) else self.where
-        self.where = where or self.where
-        return where is not None
 
     def _end(self, status: str, message: str = "", direction: Host | None = None) -> ChainSolution:
         z = self._within_bounds(self.previous)
@@ -269,19 +253,18 @@ class _Chain:
     def _level(self, number: int, objective: Objective) -> ChainSolution | None:
         """Solve one level and hold it; return an end if it has no solution."""
         own = len(self.constraints.offset) if number else 0
-        if not self._enter(number):
-            return self._no_answer(number, "no point satisfies the equations")
+        self._enter(number)
         stage = self._stage(objective)
         is_fixed = self.where.dimension == 0
         is_done = is_fixed or (number > 0 and stage.is_flat)
-        found = unchanged(stage) if is_done else self._solved(objective, stage)
+        found = unchanged(stage) if is_done else by_solver(stage)
         if isinstance(found, str):
             is_open = isinstance(found, Doubt) and not self._is_bounded
             return self._no_answer(number, found, "undetermined" if is_open else "failed")
-        if isinstance(found, Fall | SlowFall):
+        if isinstance(found, Fall):
             end = self._falls(number, self.where.direction(found.direction))
-            has_slack = self.slacks[number] is not None
-            if isinstance(found, Fall) or not has_slack or end.status != "undetermined":
+            needs_minimiser = self.slacks[number] is None or end.status == "unbounded"
+            if found.found is None or needs_minimiser:
                 return end
             found = found.found
         if not is_done and (w := self._escape(number, found, own)) is not None:
@@ -313,7 +296,12 @@ class _Chain:
         )
 
     def _falls(self, number: int, direction: Host) -> ChainSolution:
-        """End with a direction along which a level is unbounded, if that is certain."""
+        """End with a direction along which a level is unbounded, if that is certain.
+
+        A solver may notice that before it notices that no point is feasible.
+        """
+        if number == 0 and (empty := self._infeasible()) is not None:
+            return empty
         fall = fall_along(self.program, number, direction)
         if fall is None:
             return self._end("undetermined", f"level {number + 1} {HARDLY_FALLS}", direction)
@@ -366,16 +354,6 @@ class _Chain:
         against[first] = y
         return ChainSolution(self.previous, (), "infeasible", NO_POINT, contradiction=against)
 
-    def _solved(self, objective: Objective, stage: Stage) -> SolvedStage | Fall | SlowFall | str:
-        """Solve the level, or return an unbounded direction, or a sentence saying why it failed."""
-        if stage.cones:
-            return by_solver(stage)
-        w = least_squares(objective, self.where)
-        if isinstance(w, Fall):
-            return w
-        at = PrimalDualPoint(w, np.zeros(0))
-        return SolvedStage(stage, at, Active(), residual(stage, at), 0.0, "")
-
     def _hold(self, number: int, objective: Objective, found: SolvedStage) -> None:
         """Take a level's solution, and keep the set that shares its image and its faces."""
         at, z = found.at, self.where.point(found.at.w)
@@ -383,8 +361,7 @@ class _Chain:
         best = objective.value(z)
         most, is_known = assumed_reach(self.program.reach, z, TOL.assumed)
         y = at.y[: len(self.constraints.offset)]  # without those of the held equations
-        held_so_far = [*self.held, *(equations(*some[:2]) for some in self.eliminated)]
-        bound = lower_bound(objective, self.constraints, y, z, held_so_far, most)
+        bound = lower_bound(objective, self.constraints, y, z, self.held, most)
         is_bound_proved = self.is_proved and is_known
         rounding = value_error(objective, z)
         gap = max(best - bound, 0.0) + rounding + self._above(found)  # the gap decides is_proved
@@ -426,7 +403,7 @@ class _Chain:
         a held level nothing is proved, because no point is known to be one of its minimisers.
         """
         stage, at = found.stage, found.at
-        if self.is_whole and (stage.is_flat or not stage.blocks.has_inequalities):
+        if self.is_whole and (stage.is_flat or not stage.cones):
             return 0.0
         inside = None if found.inner is None else value_inside(stage, at, found.inner)
         self.is_proved = self.is_proved and self.is_whole and inside is not None

@@ -51,11 +51,6 @@ class Blocks(NamedTuple):
             np.reshape(np.concatenate([none, *found["exponential"]]), (-1, 3)),
         )
 
-    @property
-    def has_inequalities(self) -> bool:
-        """Is there anything but equations?"""
-        return bool(len(self.nonnegative) or self.second_order or len(self.exponential))
-
 
 class Active(NamedTuple):
     """Active inequalities by their kinds."""

@@ -17,7 +17,6 @@ from tiebreak.conic.scaling import in_units
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.linear_programs import Ranges, linear_programs
 from tiebreak.linalg.tolerances import TOL
-from tiebreak.sets.polyhedra import single_entries
 
 
 def row_multipliers(
@@ -62,13 +61,9 @@ class _KeptDirections:
         self.free[Blocks.of(program.cones).zero] = True
         size = abs(rows) @ np.abs(z) + np.abs(program.offset)
         self.active = self.free | (program.offset - rows @ z <= TOL.solver * size)
-        # Rows with one entry are bounds on a variable. All others are rows of the program, followed
-        # by those that hold levels.
-        single, self.place, self.entry = single_entries(rows)
-        self.single = single
-        self.several = np.setdiff1d(np.arange(rows.shape[0]), single)
+        # The rows of the program come first, then those of the levels' squares, then the slopes.
         images = [sp.csr_array(h.squares) for h in program.objectives]
-        parts = [rows[self.several], *images, sp.csr_array(np.array(self.slopes))]
+        parts = [rows, *images, sp.csr_array(np.array(self.slopes))]
         self.counts = np.cumsum([part.shape[0] for part in parts])
         self.rows = sp.csr_array(sp.vstack(parts))
         self.programs = linear_programs(self.rows)
@@ -76,36 +71,27 @@ class _KeptDirections:
         self.cuts: list[int] = []  # levels that must not rise
 
     def _ranges(self) -> Ranges:
-        n, which = self.rows.shape[1], self.active[self.single]
-        place, entry, fixed = self.place[which], self.entry[which], self.free[self.single][which]
-        low, high = np.full(n, -1.0), np.full(n, 1.0)
-        high[place[fixed | (entry > 0.0)]] = 0.0
-        low[place[fixed | (entry < 0.0)]] = 0.0
-        most, least = np.full((2, self.rows.shape[0]), np.inf)
-        most[: self.counts[0]][self.active[self.several]] = 0.0
-        least[: self.counts[0]][self.free[self.several]] = 0.0
+        count, n = self.rows.shape
+        most, least = np.full(count, np.inf), np.full(count, -np.inf)
+        most[: self.counts[0]][self.active] = 0.0
+        least[: self.counts[0]][self.free] = 0.0
         for level in self.held:
             most[self.counts[level] : self.counts[level + 1]] = 0.0
             least[self.counts[level] : self.counts[level + 1]] = 0.0
         most[[self.counts[-2] + level for level in self.cuts]] = 0.0
-        return Ranges(low, high, np.where(least == 0.0, 0.0, -np.inf), most)
+        return Ranges(np.full(n, -1.0), np.full(n, 1.0), least, most)
 
     def multipliers(self, number: int) -> Host | None:
         """Return the rows' multipliers for a level, then hold it; None if it is not balanced."""
-        slope, ranges = self.slopes[number], self._ranges()
+        slope = self.slopes[number]
         largest = float(np.max(np.abs(slope), initial=0.0))
-        vertex = self.programs.minimise(slope, ranges)
+        vertex = self.programs.minimise(slope, self._ranges())
         if vertex is None:
             return None
-        y, left = np.zeros(len(self.active)), slope - self.rows.T @ vertex.duals
-        y[self.several] = -vertex.duals[: self.counts[0]]
-        pulls = -left[self.place] / self.entry  # what a bound would have to pull
-        fits = self.active[self.single] & (self.free[self.single] | (pulls > 0.0))
-        column, first = np.unique(self.place[fits], return_index=True)
-        y[self.single[fits][first]] = pulls[fits][first]
-        left[column] = 0.0
+        left = slope - self.rows.T @ vertex.duals
         if np.max(np.abs(left), initial=0.0) > TOL.faint * largest:
             return None
+        y = -vertex.duals[: self.counts[0]]
         self.free |= self.active & (y > TOL.solver * largest)
         self.held.append(number)
         return y

@@ -176,11 +176,11 @@ def _largest(row: Host, sizes: Host, group: Host) -> Host:
 
 def _scaled(matrix: Any, columns: Host) -> Any:
     """Multiply every column by its factor."""
+    import scipy.sparse as sp
+
     if isinstance(matrix, np.ndarray):
         return matrix * columns
-    found = matrix.copy()  # a copy, as in `scaled_rows`
-    found.data = found.data * columns[found.indices]
-    return found
+    return matrix @ sp.diags_array(columns)
 
 
 def _power_of_two(values: Any) -> Host:

@@ -9,7 +9,6 @@ import numpy as np
 
 from tiebreak.conic.attained import is_way_down, slow_fall
 from tiebreak.conic.cones import Active, outside
-from tiebreak.conic.direct import Fall
 from tiebreak.conic.polish import PrimalDualPoint, polished
 from tiebreak.conic.solver import clarabel_solve
 from tiebreak.conic.stage import Stage
@@ -48,14 +47,15 @@ class SolvedStage(NamedTuple):
         return "" if self.change <= TOL.small_change else LOST
 
 
-class SlowFall(NamedTuple):
-    """A direction along which a level seems to decrease slowly, and the point where a solver ended.
+class Fall(NamedTuple):
+    """A direction along which a level seems to be unbounded, and the point where a solver ended.
 
-    A level with a slack needs no minimiser: unless it is unbounded, the point is its answer.
+    The point is known only if the level decreases slowly. A level with a slack needs no minimiser:
+    unless it is unbounded, the point is its answer.
     """
 
     direction: Host
-    found: SolvedStage
+    found: SolvedStage | None = None
 
 
 def unchanged(stage: Stage) -> SolvedStage:
@@ -64,7 +64,7 @@ def unchanged(stage: Stage) -> SolvedStage:
     return SolvedStage(stage, at, Active(), 0.0, 0.0, "")
 
 
-def by_solver(stage: Stage) -> SolvedStage | Fall | SlowFall | str:
+def by_solver(stage: Stage) -> SolvedStage | Fall | str:
     """Solve the level by Clarabel and Newton's method, first without distant bounds.
 
     A minimiser without them that satisfies them is also a minimiser with them.
@@ -89,7 +89,7 @@ def _is_drowned(found: SolvedStage) -> bool:
     return BALANCED * terms < slope < TOL.faint * terms
 
 
-def _by_solver(stage: Stage) -> SolvedStage | Fall | SlowFall | str:
+def _by_solver(stage: Stage) -> SolvedStage | Fall | str:
     """Solve with these constraints; if that stalls, solve again more strictly.
 
     The last time we solve relative to the point found: Clarabel's accuracy is relative to its
@@ -126,14 +126,14 @@ def _by_solver(stage: Stage) -> SolvedStage | Fall | SlowFall | str:
     return why if best is None else _settled(best, lengths)
 
 
-def _settled(best: SolvedStage, lengths: list[float]) -> SolvedStage | Fall | SlowFall | str:
+def _settled(best: SolvedStage, lengths: list[float]) -> SolvedStage | Fall | str:
     """Return the best of all tries, which have these lengths, or why it is not an answer."""
     is_clear = best.residual <= BALANCED and not best.doubt
     if not is_clear and len(lengths) > 2 and lengths[2] > GROWS * max(lengths[:2]):
         grown = f"its answer is {lengths[2] / lengths[1]:.2g} times as long"
         return Doubt(f"there may be no minimiser: solved more strictly, {grown}")
     if (w := slow_fall(best.stage, best.at)) is not None:
-        return SlowFall(w, best)
+        return Fall(w, best)
     if not best.residual <= TOL.half:
         return f"the conditions of optimality hold only to {best.residual:.2g} ({best.solver})"
     return best

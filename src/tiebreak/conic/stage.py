@@ -83,60 +83,45 @@ class AffineSet:
         return TOL.clear_units * len(self.base) * self.error
 
     def columns(self, rows: Any) -> Any:
-        """Convert rows that multiply z to rows that multiply w."""
+        """Convert rows that multiply z to rows that multiply w; set rounding errors to 0.
+
+        The entries of a row may cancel, or the basis may be 0 up to rounding where the row is not.
+        """
         if self.basis is None:
             return rows
         if not isinstance(self.basis, np.ndarray):
             return rows @ self.basis
         inner = np.asarray(rows @ self.basis)
-        left = np.sqrt(np.sum(inner * inner, axis=1))
-        inner[left <= self.rounding * row_lengths(rows)] = 0.0
+        inner[np.abs(inner) <= self.rounding * (abs(rows) @ np.abs(self.basis))] = 0.0
+        inner[row_lengths(inner) <= self.rounding * row_lengths(rows)] = 0.0
         return inner
 
-    def split(self, rows: Any) -> tuple[Host, Host, float]:
-        """Return orthonormal bases in w of the rows' span and null space, and the new error."""
-        lengths = row_lengths(rows)
-        rows = dense(rows)[lengths > 0.0]
-        if self.basis is None:
-            rank = decide_rank(rows)
-            least = rank.pair()[0] / float(np.max(rank.sigma, initial=0.0) or 1.0)
-            return rank.basis[:, : rank.low], rank.basis[:, rank.low :], EPS / (least or 1.0)
-        return self._cut((rows / lengths[lengths > 0.0, None]) @ self.basis)
+    def _null_space(self, inner: Host) -> tuple[Host, float]:
+        """Return a basis of { w : inner w = 0 } and its error; ``inner`` are unit rows of z."""
+        m, n = inner.shape
+        if min(m, n) > SVD_SIDE:
+            from scipy.linalg import qr
 
-    def _cut(self, inner: Host) -> tuple[Host, Host, float]:
-        """Split by singular values; ``inner`` are unit rows of z in terms of w."""
-        n = inner.shape[1]
-        if min(inner.shape) > SVD_SIDE:
-            return self._cut_by_pivots(inner)
-        sigma, vt = np.zeros(0), np.eye(n)
-        if inner.size:
-            deadline.check(deadline.svd_work(inner.shape[0], n, whole=True))
-            _, sigma, vt = np.linalg.svd(inner)
-        seen = int(np.count_nonzero(sigma > self.rounding))
-        least = float(sigma[seen - 1]) if seen else 1.0
-        return vt[:seen].T, vt[seen:].T, self.error + EPS / min(least, 1.0)
-
-    def _cut_by_pivots(self, inner: Host) -> tuple[Host, Host, float]:
-        """Split by a pivoted QR factorisation, for many rows."""
-        from scipy.linalg import qr
-
-        deadline.check(0.2 * deadline.svd_work(inner.shape[0], inner.shape[1], whole=True))
-        Q, R, _ = qr(inner.T, pivoting=True, check_finite=False)
-        sizes = np.abs(np.diag(R))
-        seen = int(np.count_nonzero(sizes > self.rounding))
-        least = float(sizes[seen - 1]) if seen else 1.0
-        return Q[:, :seen], Q[:, seen:], self.error + EPS / min(least, 1.0)
+            deadline.check(0.2 * deadline.svd_work(m, n, whole=True))
+            Q, R, _ = qr(inner.T, pivoting=True, check_finite=False)
+            basis, sizes = Q, np.abs(np.diag(R))
+        else:
+            deadline.check(deadline.svd_work(m, n, whole=True))
+            _, sizes, vt = np.linalg.svd(inner)
+            basis = vt.T
+        rank = int(np.count_nonzero(sizes > self.rounding))
+        least = float(np.min(sizes[:rank], initial=1.0))
+        return basis[:, rank:], self.error + EPS / least
 
     def without_fixed(self, rows: Any, base: Host) -> tuple[AffineSet, Host]:
-        """Return the set without variables that a single row fixes, and the remaining rows.
+        """Return the set without variables that a single row fixes, and which rows are left.
 
         This is for many variables, for which a dense basis would be too large.
         """
         import scipy.sparse as sp
 
         inner = sp.csr_array(self.columns(rows))
-        counts = np.diff(inner.indptr)
-        fixed = np.unique(inner[counts == 1].indices)
+        fixed = np.unique(inner[np.diff(inner.indptr) == 1].indices)
         moves = np.setdiff1d(np.arange(self.dimension), fixed)
         chosen = sp.csc_array(sp.eye_array(self.dimension, format="csc")[:, moves])
         basis = chosen if self.basis is None else sp.csc_array(self.basis @ chosen)
@@ -146,21 +131,18 @@ class AffineSet:
     def within(self, rows: Any, base: Host) -> AffineSet:
         """Return the points that share the values of these rows with ``base``."""
         if self.basis is not None:
-            _, free, error = self.split(rows)
+            rows = dense(rows)[row_lengths(rows) > 0.0]
+            free, error = self._null_space(rows / row_lengths(rows)[:, None] @ self.basis)
             return AffineSet(base, self.basis @ free, error)
-        rows = as_rows(rows)
-        counts = np.asarray((rows != 0).sum(axis=1)).ravel()
-        alone = rows[counts == 1]
-        moves = np.asarray(abs(alone).sum(axis=0)).ravel() == 0.0  # no row fixes these variables
-        others = dense(rows[counts > 1][:, moves])
-        if min(others.shape) > SVD_SIDE:
-            lengths = np.where((found := row_lengths(others)) > 0.0, found, 1.0)
-            _, free, error = self._cut_by_pivots(others / lengths[:, None])
+        where, left = self.without_fixed(rows, base)
+        inner = dense(rows[left] @ where.basis)
+        if min(inner.shape) > SVD_SIDE:
+            free, error = self._null_space(inner / row_lengths(inner)[:, None])
         else:
-            _, free, error = self.split(others)
-        basis = np.zeros((len(base), free.shape[1]))
-        basis[moves] = free
-        return AffineSet(base, basis, error)
+            rank = decide_rank(inner)
+            least = rank.pair()[0] / float(np.max(rank.sigma, initial=0.0) or 1.0)
+            free, error = rank.basis[:, rank.low :], EPS / (least or 1.0)
+        return AffineSet(base, where.basis @ free, error)
 
     def objective(self, h: Objective) -> Objective:
         """Return h as a function of w."""
