@@ -233,10 +233,10 @@ def _ending(result: tb.Result) -> FitOutcome:
     )
 
 
-def fit_others(first: FitOutcome, Y: Host, settings: Settings) -> list[FitOutcome | None]:
-    """Fit the targets after the first with the same preference; None if there is no proof."""
+def fit_others(first: FitOutcome, Y: Host, settings: Settings) -> dict[int, FitOutcome]:
+    """Fit the targets after the first with the same preference; leave out what is not proved."""
     found = [] if first.result is None else solve_others(first.result, Y, settings.rtol)
-    return [_ending(one) if one.proved else None for one in found] or [None] * (Y.shape[1] - 1)
+    return {k: _ending(one) for k, one in enumerate(found, 1) if one.proved}
 
 
 def _solve(problem: tb.Problem, settings: Settings, x0: Host | None = None) -> tb.Result:

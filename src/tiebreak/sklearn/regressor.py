@@ -160,8 +160,9 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.target_tags.single_output = True
         # Counts may have several columns too, but scikit-learn's check for that uses negative ones.
-        tags.target_tags.multi_output = not self._kind.has_counts
-        tags.target_tags.positive_only = self._kind.has_counts
+        has_counts = self._kind.has_counts
+        tags.target_tags.multi_output = not has_counts
+        tags.target_tags.positive_only = has_counts
         return tags
 
     @property
@@ -194,7 +195,8 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
                 X_val, or of X. Since all best fits predict the same on the training data, give
                 other rows as X_val to choose by; they need no y.
         """
-        settings = self._check_parameters(losses("regression", "squared"))
+        known = losses("regression", "squared")
+        settings, kind = self._check_parameters(known), known[self.loss]
         if not isinstance(self.quantile, Real) or not 0.0 < self.quantile < 1.0:
             raise ValueError(
                 f"{self._owner}: quantile must be above 0 and below 1, got {self.quantile!r}"
@@ -203,11 +205,11 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
             self, X, y, accept_sparse=SPARSE, dtype=FLOATS, multi_output=True, y_numeric=True
         )
         self._need(X_val=X_val, y_val=y_val, sensitive_features=sensitive_features)
-        if self._kind.has_counts and np.any(y < 0.0):
+        if kind.has_counts and np.any(y < 0.0):
             raise ValueError(
                 f"{self._owner}: y must not be negative for loss={self.loss!r}, got {np.min(y):g}"
             )
-        if self._kind.has_counts and y.shape[1:] == (1,):  # one column, as its tags announce
+        if kind.has_counts and y.shape[1:] == (1,):  # one column, as its tags announce
             y = column_or_1d(y, warn=True)
         Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
         training = self._training(X, sample_weight)
@@ -228,8 +230,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         training, Y = without_zeros(training, Y)
         # With a slack, the intercept may also serve the validation data.
         is_free = settings.slack is not None and validation is not None
-        data = _Training(self, self._kind, training, Y, validation, is_free)
-        names = getattr(self, "feature_names_in_", None)
+        data = _Training(self, kind, training, Y, validation, is_free)
         ridges = [self.ridge] * Y.shape[1]
         if self.prefer == "shrunk" and self.ridge is None and self.loss == "squared":
             assert validation is not None
@@ -243,12 +244,12 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
             chosen = replace(criterion.of_target(k), validation=validation_loss, ridge=ridges[k])
             upper, penalty = chosen.function(data.layout), self._penalty(data.layout)
             task = Task(data.layout, data.training_loss(k), penalty, upper, **bounds)
-            return fit(task, settings, self._start(data.layout, training.offset, k), names)
+            start = self._start(data.layout, training.offset, k)
+            return fit(task, settings, start, getattr(self, "feature_names_in_", None))
 
         endings, is_shared = [ending(0)], validation is None and criterion.reference is None
-        count = Y.shape[1] - 1
-        others = fit_others(endings[0], data.targets, settings) if is_shared else [None] * count
-        endings += [other or ending(k) for k, other in enumerate(others, 1)]
+        others = fit_others(endings[0], data.targets, settings) if is_shared else {}
+        endings += [others.get(k) or ending(k) for k in range(1, Y.shape[1])]
         self._keep(endings)
         self.ridge_: Any = ridges[0] if len(ridges) == 1 else ridges
         pairs = [data.coefficients(ending.x, k) for k, ending in enumerate(endings)]

@@ -190,9 +190,19 @@ def approximate_minimiser(h: Parts, w: Host, start: Host | None = None) -> Host 
     We keep a growing set of variables with a sign each, and solve for u >= 0 on it. We add those
     whose slope exceeds their weight by at least half as much as the worst.
     """
-    guess = np.zeros(h.n)
+    guess = np.zeros(h.n) if start is None else start
     if h.is_squares:
-        guess = _by_proximal_steps(h, w, guess if start is None else start)
+        R = h.curvature(guess)
+        targets = [part.roots * part.target for part in h.squares]
+        c = -R.T @ np.concatenate([np.zeros(0), *targets])
+        found = _on_support(h, R, c, w, guess) if guess.any() else None
+        if found is None:
+            guess = _by_proximal_steps(R, c, w, guess)
+            found = _on_support(h, R, c, w, guess)
+        if found is not None:
+            return found
+    else:
+        guess = np.zeros(h.n)
     which, bound = np.flatnonzero((w == 0.0) | (guess != 0.0)), np.where(w > 0.0, w, math.inf)
     signs = np.where(w[which] == 0.0, 1.0, np.sign(guess[which]))
     u, z = signs * guess[which], np.zeros(h.n)
@@ -219,13 +229,49 @@ def approximate_minimiser(h: Parts, w: Host, start: Host | None = None) -> Host 
         u = np.append(u, np.zeros(len(new)))
 
 
-def _by_proximal_steps(h: Parts, w: Host, x: Host) -> Host:
-    """Approximate the minimiser for squares h by FISTA from x, which finds most zeros."""
-    R = h.curvature(x)
-    c = sum(part.rows.T @ part.dual(0.0 * x) for part in h.squares)
-    gram = R.T @ R if h.n <= len(R) else None
+def _on_support(h: Parts, R: Host, c: Host, w: Host, guess: Host) -> Host | None:
+    """Minimise squares h, with second derivative R'R and slope c at 0, from the guess's signs.
+
+    With given signs, the minimiser solves linear equations. We drop variables that change their
+    sign, and add those whose slope exceeds their weight. None if the signs do not settle soon, or
+    the columns are nearly dependent.
+    """
+    from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+    signs, bound, z = np.sign(guess), np.where(w > 0.0, w, math.inf), np.zeros(h.n)
+    signs[w == 0.0] = 0.0
+    for _ in range(10):
+        deadline.check()
+        free = (w == 0.0) | (signs != 0.0)
+        K, right = R[:, free], -(c + w * signs)[free]
+        try:
+            factor = cho_factor(K.T @ K)
+        except (LinAlgError, ValueError):  # ValueError: there is no column
+            return None
+        z[:] = 0.0
+        z[free] = cho_solve(factor, right)
+        is_wrong = z * signs < 0.0
+        over = np.where(free, 0.0, np.abs(slope := c + R.T @ (K @ z[free])) / bound - 1.0)
+        signs[is_wrong] = 0.0
+        is_new = (over > TOL.met) & (over >= 0.5 * np.max(over))
+        signs[is_new] = -np.sign(slope[is_new])
+        if not (is_wrong.any() or is_new.any()):
+            break
+    else:
+        return None
+    for _ in range(4):  # iterative refinement: an error of share s becomes one of s²
+        d = cho_solve(factor, (h.slope(z).vector + w * signs)[free])
+        z[free] -= d
+        if norm(d) <= math.sqrt(EPS) * norm(z):
+            return z
+    return None
+
+
+def _by_proximal_steps(R: Host, c: Host, w: Host, x: Host) -> Host:
+    """Approximate that minimiser by FISTA from x, which finds most zeros."""
+    gram = R.T @ R if R.shape[1] <= len(R) else None
     if not R.any():
-        return np.zeros(h.n)
+        return 0.0 * x
     steepest = float(np.linalg.eigvalsh(R @ R.T if gram is None else gram)[-1])
     y, t = x, 1.0
     for _ in range(300):  # more steps would cost more than they save
