@@ -272,3 +272,52 @@ def test_a_slow_fall_that_ends_at_a_bound_is_none(slope, name):
     domain = tb.Polyhedron([[1.0, 0.0, 0.0, -1.0]], [5.0])
     result = tb.solve(tb.Levels(FIT, falls, tb.SquaredNorm(), domain=domain & tb.Box(-1.0, np.inf)))
     assert result.success, result.message
+
+
+POINT = tb.Orthant() & tb.Polyhedron([[1.0, 1.0, 1.0]], [0.0])
+PLANE = tb.Box(-3.0, 3.0) & tb.Polyhedron([[1.0, 1, 0], [-1, -1, 0]], [1.0, -1.0])
+VERTEX = tb.Orthant() & tb.Polyhedron([[-1.0, -1, 0], [0, -1, -1]], [-1.0, -1.0])
+BY_A_HAIR = tb.Box(0.0, 1.0) & tb.Polyhedron([[2.0, 0, 0], [1, -2, 0]], [1.0, -2.0])
+
+
+@pytest.mark.parametrize("method", ["auto", "conic"])
+@pytest.mark.parametrize("last", [tb.Linear(np.zeros(3)), tb.SquaredNorm(center=np.ones(3))])
+@pytest.mark.parametrize(
+    ("domain", "first", "ties"),
+    [
+        (POINT, [0.0, 0, 0], 0),
+        (PLANE, [0.0, 0, 0], 2),
+        (PLANE, [0.0, 0, 1], 1),
+        (VERTEX, [1.0, 1, 1], 0),  # one of two binding rows has all of the multiplier
+        (BY_A_HAIR, [0.0, 0, 0], 1),
+    ],
+)
+def test_ties_count_rows_that_bind_everywhere_without_a_multiplier(
+    domain, first, ties, last, method
+):
+    flat = tb.Linear(np.zeros(3))
+    result = tb.solve(tb.Levels(tb.Linear(first), flat, last, domain=domain), method)
+    assert result.success
+    assert [level.dimension for level in result.levels.values()][:2] == [ties, ties]
+
+
+def test_ties_are_unknown_if_a_curved_set_touches_the_rest_in_one_point():
+    touching = tb.Ball(1.0) & tb.Halfspace(np.array([-1.0, 0.0]), -1.0)
+    levels = tb.Levels(tb.Linear([0.0, 0]), tb.Linear([0.0, 0]), tb.SquaredNorm(), domain=touching)
+    result = tb.solve(levels)
+    assert result.levels["level 1"].dimension in (None, 0)
+
+
+def test_conditions_that_fail_are_no_solution_on_the_whole_space_either():
+    A = np.hstack([1e-180 * np.array([[1.0, 2], [3, 4]]), [[1.0], [0.0]]])
+    problem = tb.Problem(lower=tb.LeastSquares(A, [1.0, 2]), upper=tb.SquaredNorm())
+    result = tb.solve(problem, "conic")
+    assert not result.success
+    assert result.dimension is None
+
+
+def test_levels_whose_squares_underflow_get_one_sentence():
+    tiny = tb.LeastSquares(np.full((1, 3), 1e-200), [3e-200])
+    domain = tb.Orthant() & tb.Ball(20.0)
+    with pytest.raises(ValueError, match=r"A of LeastSquares in level 1 must be between"):
+        tb.solve(tb.Levels(tiny, tb.Linear([1.0, 2, 3]), tb.SquaredNorm(), domain=domain))

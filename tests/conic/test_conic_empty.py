@@ -92,3 +92,16 @@ def test_the_check_of_multipliers_believes_nobody() -> None:
     assert not contradicts(
         tiny, b, np.zeros((0, 2)), np.zeros(0), np.array([1.0, 1.0]), np.zeros(0)
     )
+
+
+@pytest.mark.parametrize("method", ["auto", "exact", "conic"])
+def test_an_empty_set_has_no_optimum_and_no_ties(method):
+    g, f = tb.LeastSquares(np.eye(2), [1.0, 2.0]), tb.Linear([1.0, 1.0])
+    domain = tb.Orthant() & tb.Polyhedron([[1.0, 1.0]], [-1.0])
+    result = tb.solve(tb.Problem(upper=f, lower=g, domain=domain), method)
+    assert result.status == "infeasible"
+    assert result.upper_optimum == result.lower_optimum == (-np.inf, np.inf)
+    assert (result.upper_gap, result.lower_gap, result.dimension) == (np.inf, np.inf, None)
+    assert "proved" not in str(result)
+    levels = tb.solve(tb.Levels(g, f, domain=domain), method)
+    assert (levels.status, levels.levels) == ("infeasible", {})

@@ -143,3 +143,12 @@ def test_time_in_nanoseconds_with_a_warm_start():
     np.testing.assert_allclose(far.coef_ * [[6e10, 1.0]], near.coef_, rtol=1e-5)
     again = far.coef_
     np.testing.assert_allclose(far.fit(X, y).coef_, again, rtol=1e-9)
+
+
+def test_columns_whose_squares_underflow_are_no_constants():
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(6, 9)), rng.normal(size=6)
+    with pytest.raises(ValueError, match=r"A of LeastSquares in lower must be between 1e-152"):
+        TieBreakRegressor().fit(1e-180 * X, y)
+    small = TieBreakRegressor().fit(X, 1e-200 * y)
+    np.testing.assert_allclose(1e200 * small.coef_, TieBreakRegressor().fit(X, y).coef_, atol=1e-12)

@@ -33,3 +33,11 @@ def test_what_zero_coefficients_reach_too_is_not_called_interpolated():
     X, y, V = rng.normal(size=(10, 12)), rng.normal(size=10), rng.normal(size=(30, 12))
     model = TieBreakRegressor("fair").fit(X, y, X_val=V, sensitive_features=np.arange(30) % 2)
     assert INTERPOLATED not in model.report_
+
+
+def test_a_constant_sensitive_feature_leaves_the_choice_to_the_norm():
+    rng = np.random.default_rng(1)
+    X, y, V = rng.normal(size=(6, 9)), rng.normal(size=6), rng.normal(size=(6, 9))
+    model = TieBreakRegressor("fair").fit(X, y, X_val=V, sensitive_features=np.ones(6))
+    assert "the criterion is the same for all best fits" in model.report_
+    np.testing.assert_allclose(model.coef_, TieBreakRegressor().fit(X, y).coef_, atol=1e-12)

@@ -198,6 +198,8 @@ def test_a_model_with_several_objectives_is_solved_in_their_order(plan, capsys):
 
 
 LP = "max\n profit: 3 a + 2 b + 4\nst\n size: a + b <= 4\n risk: a - b >= -inf\nbounds\n a <= 3\nend\n"
+# HiGHS ignores the second coefficient of x in d, and reports success
+TWICE = "NAME T\nROWS\n N c\n G d\nCOLUMNS\n x c 1 d 2\n x d 5\n y c 2 d 1\nRHS\n R d 2\nENDATA\n"
 
 
 def test_free_rows_of_lp_files_are_objectives_and_maximisation_is_respected(tmp_path):
@@ -215,6 +217,9 @@ def test_free_rows_of_lp_files_are_objectives_and_maximisation_is_respected(tmp_
         ("p.lp", LP.replace("end", "general\n b\nend"), "must have continuous variables only, got 1 integer or semicontinuous, such as 'b'"),
         ("p.lp", LP.replace("+ 4", "+ [ a^2 ] / 2"), "must have a linear objective; give Quadratic(Q, c) as a separate level, got a quadratic one"),
         ("p.mps", "hello\nworld\n", "cannot be read by HiGHS as MPS"),
+        ("p.lp", LP.replace("risk:", "profit:"), "must name every objective differently, got 'profit' twice"),
+        ("p.lp", LP.replace("a <= 3", "a <= -3"), "cannot be read by HiGHS as LP: Col 0 has inconsistent bounds"),
+        ("p.mps", TWICE, 'cannot be read by HiGHS as MPS: Column "x" has duplicate nonzero 5'),
         ("p.txt", LP, "path must end with .mps or .lp"),
     ],
 )  # fmt: skip

@@ -48,7 +48,9 @@ from tiebreak.conic.stage import (
 )
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.deferred import Deferred, resolved
+from tiebreak.linalg.linear_programs import strict_rows
 from tiebreak.linalg.rank import sparse_nullity
 from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
@@ -337,10 +339,10 @@ class _Chain:
         """End with an unsolved level: no point is feasible, or nothing is known about it."""
         if number == 0 and (empty := self._infeasible()) is not None:
             return empty
-        value, dimension = self.objectives[number].value(self.previous), self._dimension()
+        value = self.objectives[number].value(self.previous)
         self.found.append(
             LevelSolution(
-                value, -math.inf, math.inf, value, 0.0, dimension, "nothing", "estimated", None, why
+                value, -math.inf, math.inf, value, 0.0, None, "nothing", "estimated", None, why
             )
         )
         return self._end(status, f"level {number + 1}: {why}")
@@ -461,10 +463,39 @@ class _Chain:
 
     def _dimension(self) -> Deferred:
         """Return the dimension of what is left to choose in x, computed on demand."""
-        where, (rows, _, cones), own = self.where, self.constraints, self.program.variables
-        parts = [rows[Blocks.of(cones).zero]]
+        where, left, own, z = self.where, self.constraints, self.program.variables, self.previous
+        parts = [left.rows[Blocks.of(left.cones).zero]]
         parts += [] if self.equations is None else [self.equations.rows]
-        return Deferred(lambda: _open_directions(where, stacked(parts), own))
+
+        def count() -> int | None:
+            equations = stacked(parts)
+            most = _open_directions(where, equations, own)
+            if not most:  # nothing is open, or that is not known
+                return most
+            flat = _flat_rows(left, where, equations, z)
+            return None if flat is None else _open_directions(where, stacked([*parts, flat]), own)
+
+        return Deferred(count)
+
+
+def _flat_rows(left: ConicSet, where: AffineSet, equations: Any, z: Host) -> Any:
+    """Return the inequalities that all points of an affine set satisfy with equality, as z does.
+
+    None if that is not known, as for a curved cone that z touches.
+    """
+    rows, offset, cones = left
+    blocks = Blocks.of(cones)
+    longest = float(np.max(np.abs(z), initial=0.0))
+    sizes = of_inequalities(blocks, np.abs(offset) + longest * row_lengths(rows))
+    touches = outside(blocks, offset - rows @ z) >= -TOL.solver * sizes
+    plain = len(blocks.nonnegative)
+    edges = rows[blocks.nonnegative[touches[:plain]]]
+    inner = where.columns(edges)
+    lengths = row_lengths(inner)
+    edges, inner = edges[lengths > 0.0], inner[lengths > 0.0]
+    units = scaled_rows(inner, 1.0 / lengths[lengths > 0.0])
+    is_strict = strict_rows(units, where.columns(equations))
+    return None if is_strict is None or touches[plain:].any() else edges[~is_strict]
 
 
 def _open_directions(where: AffineSet, equations: Any, own: Host) -> int | None:

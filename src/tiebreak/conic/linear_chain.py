@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,13 +32,13 @@ from tiebreak.conic.chain_solution import (
 from tiebreak.conic.cones import Blocks
 from tiebreak.conic.program import Cone, ConicProgram, Objective
 from tiebreak.conic.solved import SolvedStage, by_solver
-from tiebreak.conic.stage import Stage, as_rows, stacked
+from tiebreak.conic.stage import Stage, as_rows, row_lengths, stacked
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.deferred import Deferred
 from tiebreak.linalg.host_rows import exact_products
-from tiebreak.linalg.linear_programs import Ranges, linear_programs
+from tiebreak.linalg.linear_programs import Ranges, linear_programs, strict_rows
 from tiebreak.linalg.rank import sparse_nullity
 from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
@@ -268,15 +268,22 @@ class _LinearChain:
 
     def _dimension(self) -> Deferred:
         """Return the dimension of what is left to choose in x, computed on demand."""
-        (low, high, least, most), rows = self.ranges, self.rows
-        is_own = np.zeros(len(low), dtype=bool)
+        ranges, rows, z = self.ranges, self.rows, self.z
+        assert z is not None
+        is_own, free = np.zeros(len(z), dtype=bool), ranges.low < ranges.high
         is_own[self.program.variables] = True
 
-        def count() -> int | None:
-            equations, free = rows[least == most], low < high
-            whole = sparse_nullity(equations[:, free])
-            hidden = sparse_nullity(equations[:, free & ~is_own])
+        def visible(equations: Any) -> int | None:
+            whole, hidden = (sparse_nullity(M) for M in (equations, equations[:, ~is_own[free]]))
             return None if whole is None or hidden is None else whole - hidden
+
+        def count() -> int | None:
+            inner = rows[:, free]
+            most = visible(inner[ranges.least == ranges.most])
+            if not most:  # nothing is open, or that is not known
+                return most
+            equations = _all_equations(inner, ranges, free, z, rows @ z)
+            return None if equations is None else visible(equations)
 
         return Deferred(count)
 
@@ -380,6 +387,27 @@ class _LinearChain:
 def _value_error(h: Objective, z: Host) -> float:
     """Bound the error of a linear level's value, whose products are summed exactly."""
     return 4.0 * EPS * (float(np.abs(h.linear) @ np.abs(z)) + abs(h.constant))
+
+
+def _all_equations(rows: Any, ranges: Ranges, free: Host, z: Host, s: Host) -> Any:
+    """Return the equations of the free variables, and the inequalities that never are strict.
+
+    These hold with equality at z, where the rows have the values s, and at all other points. None
+    if HiGHS fails.
+    """
+    import scipy.sparse as sp
+
+    low, high, least, most = ranges
+    equal, one = least == most, sp.eye_array(rows.shape[1], format="csr")
+    near, at = TOL.accurate * (np.abs(s) + row_lengths(rows) * _largest(z)), z[free]
+    edges = sp.vstack([
+        rows[~equal & (s >= most - near)], -rows[~equal & (s <= least + near)],
+        one[at >= high[free]], -one[at <= low[free]],
+    ], format="csr")  # fmt: skip
+    edges = edges[(lengths := row_lengths(edges)) > 0.0]
+    edges = scaled_rows(edges, 1.0 / lengths[lengths > 0.0])
+    is_strict = strict_rows(edges, rows[equal])
+    return None if is_strict is None else sp.vstack([rows[equal], edges[~is_strict]], format="csr")
 
 
 def _largest(values: Host) -> float:

@@ -41,7 +41,7 @@ def tolerances(name: str, value: Any, owner: str = "solve") -> tuple[float, floa
 def check_functions(owner: str, problem: Problem, x: Array) -> None:
     """Do both functions give a finite number and a finite vector of the right length at x?"""
     for name, h in (("upper", problem.upper), ("lower", problem.lower)):
-        _check_size(owner, name, h)
+        check_size(owner, name, h)
         value = h.value(x)
         if not math.isfinite(value):
             raise ValueError(
@@ -65,7 +65,7 @@ def check_functions(owner: str, problem: Problem, x: Array) -> None:
             )
 
 
-def _check_size(owner: str, name: str, h: Function) -> None:
+def check_size(owner: str, name: str, h: Function) -> None:
     """Reject A if squares of its entries overflow or underflow; only if a pass over A is cheap."""
     for _, part in summands(h.bare):
         if not isinstance(part, LinearLoss) or part.matrix.is_pass_expensive:

@@ -30,6 +30,7 @@ from tiebreak.sets import described
 
 NO_PROBLEM = "Result: problem was not saved with this result; save(path, problem=True) does that"
 
+NO_OPTIMUM = ("unbounded", "infeasible")  # then f* or g* does not exist
 NOTABLE = 1e-3  # the report counts entries above this share of the largest: averages are rarely 0
 
 
@@ -142,7 +143,7 @@ class Result(Outcome, Shown):
     def dimension(self) -> int | None:
         """The dimension of the lower level's solution set, None if unknown; computed on demand."""
         found = None if self.findings is None else self.findings.dimension
-        if found is not None:
+        if found is not None or self.status == "infeasible":
             return found
         # a run without time left has none for this
         is_cut_short = self.status in ("max_time", "stopped")
@@ -205,7 +206,7 @@ class Result(Outcome, Shown):
     def _upper_line(self) -> str:
         proof, asked = self.certificate, self.tolerance[0]
         value = f"f(x) = {_value(proof.upper_value, proof.upper_error, asked)}"
-        if self.status == "unbounded":
+        if self.status in NO_OPTIMUM:
             return f"{value} at the last point; there is no f*"
         if proof.upper_error <= asked:
             return f"{value}, proved |f(x) - f*| <= {proof.upper_error:.3g}{_asked(asked)}"
@@ -220,7 +221,7 @@ class Result(Outcome, Shown):
     def _lower_line(self) -> str:
         proof, asked = self.certificate, self.tolerance[1]
         value = f"g(x) = {_value(proof.lower_value, proof.lower_gap, asked)}"
-        if self.status == "unbounded":
+        if self.status in NO_OPTIMUM:
             return f"{value} at the last point"
         return f"{value}, {_gap('g', proof.lower_gap, asked)}"
 
@@ -239,7 +240,7 @@ class Result(Outcome, Shown):
             ("suboptimal", self._suboptimality()),
             ("secured", self._secured()),
         ]  # fmt: skip
-        if self.status == "unbounded":  # then f* or g* does not exist
+        if self.status in NO_OPTIMUM:
             lines = []
         lines += [("non-zeros", text) for text in self._sparsity]
         found = [] if self.findings is None else self.findings.lines()

@@ -445,7 +445,10 @@ def _conclude(
     tolerance = run.tolerance(x, proof.upper_value, proof.lower_value)
     word = judge(_claim(run, ended, asked, x, proof, tolerance))
     run.record_answer(proof)
-    proof = proof.without_upper() if word.status == "unbounded" else proof
+    if word.status == "unbounded":
+        proof = proof.without_upper()
+    elif word.status == "infeasible":  # neither optimum exists
+        proof = Certificate.of_gaps(proof.upper_value, proof.lower_value)
     return word, x, point, proof, tolerance
 
 

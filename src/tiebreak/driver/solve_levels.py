@@ -22,9 +22,11 @@ from tiebreak.conic.method import NOT_SURE, WHY, ConicFindings
 from tiebreak.conic.program import ConicProgram, Objective
 from tiebreak.conic.representation import compile_levels
 from tiebreak.driver.console import stopping_on_ctrl_c
+from tiebreak.driver.input_checks import check_size
 from tiebreak.driver.levels_result import LevelReport, LevelsResult, lower_interval
 from tiebreak.driver.result import Result, assumptions, descriptions, promises
 from tiebreak.exact.method import ExactFindings
+from tiebreak.functions import split
 from tiebreak.levels import ConicLevels, Levels, Slack
 from tiebreak.linalg import arrays, checks, deadline
 from tiebreak.linalg.deferred import Deferred
@@ -61,13 +63,15 @@ def of_problem(levels: Levels, result: Result) -> LevelsResult:
         if sign < 0:
             (low, high), value = reports[name].best, reports[name].value
             reports[name] = replace(reports[name], best=(-high, -low), value=-value, sign=-1)
+    is_empty = result.status == "infeasible"  # then no level has a best value
     return LevelsResult(
         x=result.x,
-        levels=reports,
+        levels={} if is_empty else reports,
         status=result.status,
         reason=result.message,
         time=result.time,
         method=result.method,
+        skipped=levels.names if is_empty else (),
         result=result if min(signs.values()) > 0 else None,  # a Result minimises both levels
         assumed=tuple(assumptions(result.problem)),
     )
@@ -122,6 +126,9 @@ def solve_chained(
                 return exact
     except deadline.Over as over:
         return _out_of_time(given, x0, over, time.perf_counter() - began)
+    if isinstance(given, Levels):
+        for name, level in zip(given.names, given.levels, strict=True):
+            check_size("solve", name, split(level.objective)[0])
     found = chain(program, levels.rules, levels.before, max_time, began, told)
     result = report(found, levels, rtol, time.perf_counter() - began)
     if result.success:

@@ -16,7 +16,7 @@ from tiebreak.functions.parts.parts import Slope
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.linear_programs import linear_program
+from tiebreak.linalg.linear_programs import linear_program, strict_rows
 from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
 
@@ -324,25 +324,8 @@ def _reduced(M: Host) -> Host:
 
 
 def can_be_strict(B: Host) -> Host | None:
-    """Find the inequalities B v <= 0 that can all be strict at once; B has unit rows.
-
-    We maximise sum z over {B v + z <= 0, |v_i| <= 1, 0 <= z_i <= 1}, again and again for those not
-    yet known to be strict along some direction: along the mean of these directions, all of them
-    are strict. None if HiGHS fails.
-    """
-    m, k = B.shape
-    v = face_of(B).onto(np.full(m, -1.0))
+    """Find the inequalities B v <= 0 that can all be strict at once; None if HiGHS fails."""
+    v = face_of(B).onto(np.full(len(B), -1.0))
     if np.all(B @ v <= -0.5) and np.max(np.abs(v), initial=0.0) < 1.0 / TOL.independent:
-        return np.ones(m, dtype=bool)  # all can be strict, as with independent rows
-    known = np.zeros(m, dtype=bool)
-    while not known.all():
-        cost = np.append(np.zeros(k), known - 1.0)
-        box = [(-1.0, 1.0)] * k + [(0.0, 0.0 if is_known else 1.0) for is_known in known]
-        found = linear_program(cost, np.hstack([B, np.eye(m)]), np.zeros(m), box)
-        if found is None:
-            return None
-        more = found[k:] > 1e-6  # more than HiGHS's tolerance
-        if not more.any():
-            break
-        known |= more
-    return known
+        return np.ones(len(B), dtype=bool)  # all can be strict, as with independent rows
+    return strict_rows(B)

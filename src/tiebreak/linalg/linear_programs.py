@@ -53,6 +53,40 @@ def last_attempt(cost: Host, **program: Any) -> Any:
     return found
 
 
+def strict_rows(rows: Any, equal: Any = None) -> Host | None:
+    """Find the inequalities rows v <= 0 that can all be strict at once, with equal v = 0.
+
+    The rows have length 1, or 0. We maximise sum z over {rows v + z <= 0, equal v = 0, |v_i| <= 1,
+    0 <= z_i <= 1}, again and again for those not yet known to be strict along some direction: along
+    the mean of these directions, all of them are strict. A row with one entry is a bound on v
+    and needs no z. None if HiGHS fails.
+    """
+    from scipy.sparse import csr_array, eye_array, hstack
+
+    rows = csr_array(rows)
+    is_bound = np.diff(rows.indptr) == 1
+    bounds, rest = rows[is_bound], rows[~is_bound]
+    (m, k), column, sign = rest.shape, bounds.indices, np.sign(bounds.data)
+    low, high = np.full(k + m, -1.0), np.ones(k + m)
+    low[column[sign < 0.0]], high[column[sign > 0.0]], low[k:] = 0.0, 0.0, 0.0
+    known, whole = np.zeros(len(is_bound), dtype=bool), hstack([rest, eye_array(m)])
+    if equal is not None:
+        equal = hstack([csr_array(equal), csr_array((equal.shape[0], m))])
+    while not known.all():
+        cost = np.append(np.zeros(k), known[~is_bound] - 1.0)
+        np.add.at(cost, column, np.where(known[is_bound], 0.0, sign))
+        found = linear_program(cost, whole, np.zeros(m), np.column_stack([low, high]), equal)
+        if found is None:
+            return None
+        strict = np.zeros(len(known))
+        strict[is_bound], strict[~is_bound] = -sign * found[column], found[k:]
+        more = (strict > 1e-6) & ~known  # more than HiGHS's tolerance
+        if not more.any():
+            break
+        known |= more
+    return known
+
+
 # -- one cost after another ---------------------------------------------------------------------
 
 

@@ -19,6 +19,7 @@ from tiebreak.linalg.fingerprints import assign
 from tiebreak.sets import Box, Polyhedron, Set, intersection
 
 ENDINGS = (".mps", ".lp")
+WARNING = re.compile(r"^WARNING:\s*(.+)", re.MULTILINE)  # in HiGHS's log
 OBJECTIVE = "objective"  # name of the objective if the file gives none
 
 
@@ -143,12 +144,19 @@ def _parsed(text: str, path: Path) -> Any:
     except ImportError:
         raise refusals.missing("read_model", "highspy", "highs") from None
     solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
-    solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("log_to_console", False)
     with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / f"model{path.suffix}"
+        copy, log = Path(folder) / f"model{path.suffix}", Path(folder) / "log"
         copy.write_text(text, encoding="utf-8")
-        if solver.readModel(str(copy)) != highspy.HighsStatus.kOk:
-            raise ValueError(f"cannot be read by HiGHS as {path.suffix[1:].upper()}")
+        solver.setOptionValue("log_file", str(log))
+        is_read = solver.readModel(str(copy)) == highspy.HighsStatus.kOk
+        solver.setOptionValue("output_flag", False)
+        said = log.read_text(errors="replace") if log.exists() else ""
+    # what HiGHS ignores changes the model, even if it calls the model read
+    doubts = [line for line in WARNING.findall(said) if not is_read or "ignored" in line]
+    if not is_read or doubts:
+        why = f": {' '.join(doubts[0].split())}" if doubts else ""
+        raise ValueError(f"cannot be read by HiGHS as {path.suffix[1:].upper()}{why}")
     model = solver.getModel()
     if model.hessian_.dim_:
         needed = "must have a linear objective; give Quadratic(Q, c) as a separate level"
@@ -189,6 +197,8 @@ def _model(lp: Any, objective: str, further: list[str]) -> LinearModel:
     assert isinstance(domain, Set)
     functions = {objective: _named(np.array(lp.col_cost_), lp.offset_, variables)}
     for i in np.flatnonzero(extra):
+        if names[i] in functions:
+            raise ValueError(f"must name every objective differently, got {names[i]!r} twice")
         # The constant of an objective in MPS is minus its right-hand side.
         constant = 0.0 - low[i] if np.isfinite(low[i]) else 0.0
         functions[names[i]] = _named(A[[i]].toarray()[0], constant, variables)

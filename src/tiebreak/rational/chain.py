@@ -14,6 +14,8 @@ from tiebreak.conic.chain_solution import ChainSolution, LevelSolution, Told
 from tiebreak.conic.program import Objective
 from tiebreak.levels import Levels
 from tiebreak.linalg import deadline
+from tiebreak.linalg.deferred import Deferred
+from tiebreak.linalg.linear_programs import strict_rows
 from tiebreak.linalg.rank import decide_rank
 from tiebreak.rational.active_set import Feasible, Form, Optimum, minimise
 from tiebreak.rational.arithmetic import Row, Unproved, Vector, flint, independent, product
@@ -128,6 +130,26 @@ class _Levels:
         """The dimension of what is left to choose."""
         return self.Z.n - len(self.Z.needed)
 
+    def _ties(self) -> Deferred:
+        """The dimension of what is left, without rows that hold with equality everywhere."""
+        Z, x = self.Z, self.x
+        assert x is not None
+        needed = [Z.equal[i] for i in Z.needed]
+
+        def count() -> int | None:
+            if len(needed) == Z.n:
+                return 0
+            edges = [row for row, room in zip(Z.rows, Z.room(x), strict=True) if row and not room]
+            rows, equal = (in_floats(M, [0] * len(M), Z.n)[0] for M in (edges, needed))
+            lengths = np.linalg.norm(rows, axis=1)
+            is_strict = strict_rows(rows / lengths[:, None], equal)
+            if is_strict is None:
+                return None
+            flat = [row for row, moves in zip(edges, is_strict, strict=True) if not moves]
+            return Z.n - len(independent([*needed, *flat], Z.n))
+
+        return Deferred(count)
+
     def _solved(self, form: Form, objective: Objective) -> Optimum:
         """Solve a level on what is left, and check it."""
         if self._dimension or self.x is None:
@@ -178,7 +200,7 @@ class _Levels:
                 error=error,
                 value=value,
                 slack=float(slack),
-                dimension=self._dimension,
+                dimension=self._ties(),
                 held=held,
                 word="proved",
                 price=None,

@@ -24,6 +24,7 @@ from tiebreak.functions.base import EstimatorLoss, SmoothFunction
 from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.checks import did_you_mean
+from tiebreak.linalg.host import power_of_two
 from tiebreak.linalg.registry import KINDS
 from tiebreak.linalg.spectra import EPS
 from tiebreak.sets import Polyhedron, described
@@ -167,16 +168,21 @@ def centred(X: Any, Y: Host, weights: Host | None) -> Centred:
     A, B = roots[:, None] * (X - mean), roots[:, None] * (Y - offset)
     # The rounding errors that remain of a constant column are neither feature nor target.
     for M, center in ((A, mean), (B, offset)):
-        size = np.sqrt(np.sum(M * M, axis=0))
-        M[:, size <= len(X) * EPS * np.sqrt(total) * np.abs(center)] = 0.0
-    squares, varies = np.sum(A * A, axis=0), A.any(axis=0)
-    ratios = total * mean[varies] ** 2 / squares[varies]
-    growth = np.sqrt(1.0 + np.mean(ratios)) if varies.any() else 1.0
+        M[:, _lengths(M) <= len(X) * EPS * np.sqrt(total) * np.abs(center)] = 0.0
+    varies = A.any(axis=0)
+    ratios = np.sqrt(total) * mean[varies] / _lengths(A[:, varies])
+    growth = np.sqrt(1.0 + np.mean(ratios**2)) if varies.any() else 1.0
     v = roots / np.sqrt(total)
     v[0] += 1.0
     v /= np.linalg.norm(v)
     A, B = (M - np.outer(2.0 * v, v @ M) for M in (A, B))
     return Centred(A[1:], B[1:], mean, offset, total, float(growth))
+
+
+def _lengths(M: Host) -> Host:
+    """Return the lengths of the columns, even if the squares of tiny entries underflow."""
+    unit = power_of_two(np.max(np.abs(M), axis=0), 1.0)
+    return np.asarray(unit * np.linalg.norm(M / unit, axis=0))
 
 
 def with_free_intercepts(owner: str, domain: Any, layout: Layout) -> Any:

@@ -182,8 +182,9 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         Z = _as_columns(self._owner, sensitive_features, data.X.shape[0])
         w = np.ones(len(Z)) if data.weights is None else data.weights
         w = w / np.sum(w)
-        C = (w[:, None] * (Z - w @ Z)).T
-        found, terms = np.asarray(C @ data.X), np.asarray(np.abs(C) @ abs(data.X))
+        mean = w @ Z
+        C, sizes = (w[:, None] * M for M in (Z - mean, np.abs(Z) + np.abs(mean)))
+        found, terms = np.asarray(C.T @ data.X), np.asarray(sizes.T @ abs(data.X))
         # Terms cancel: drop the rounding errors, which the criterion must not see.
         unit = max(math.sqrt(len(Z)) * EPS, data.epsilon)
         found = np.where(np.abs(found) <= unit * terms, 0.0, found)
