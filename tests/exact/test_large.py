@@ -15,18 +15,12 @@ import tiebreak as tb
 from tiebreak.exact.bounds.curvature_bounds import combined, least_stretch
 from tiebreak.exact.bounds.feasible_points import complement, inward_direction
 from tiebreak.exact.faces import BoundedFace, Face, face_of
-from tiebreak.exact.interior_point import (
-    Curvature,
-    Inequalities,
-    NormalEquations,
-    interior_point,
-)
+from tiebreak.exact.interior_point import Inequalities, NormalEquations, interior_point
 from tiebreak.exact.newton import _line_search, _small_root
 from tiebreak.functions.losses.logistic import LogisticLoss
 from tiebreak.functions.parts.loss_parts import LossPart
 from tiebreak.functions.parts.parts import Parts
 from tiebreak.linalg import spectra
-from tiebreak.linalg.rank import decide_rank
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "race"))
 
@@ -47,18 +41,14 @@ def bounds(rng, k, dense):
 
 
 @pytest.mark.parametrize("is_diagonal", [False, True])
-@pytest.mark.parametrize("paired", [False, True])
 @pytest.mark.parametrize("equations", [0, 3])
-def test_all_forms_of_the_normal_equations(is_diagonal, paired, equations):
-    rng, n = np.random.default_rng(1), 12
-    k = 2 * n if paired else n
-    M = np.diag(rng.uniform(0.5, 2.0, n)) if is_diagonal else rng.standard_normal((5, n))
-    M = np.hstack([M, -M]) if paired else M
+def test_all_forms_of_the_normal_equations(is_diagonal, equations):
+    rng, k = np.random.default_rng(1), 12
+    M = np.diag(rng.uniform(0.5, 2.0, k)) if is_diagonal else rng.standard_normal((5, k))
     B, E = bounds(rng, k, 2), orthonormal(rng, equations, k)
     weights, right = 10.0 ** rng.uniform(-3, 3, len(B)), rng.standard_normal(k)
-    H, rows = Curvature(M, paired), Inequalities(B)
+    H, rows = np.diag(M) ** 2 if is_diagonal else M.T @ M, Inequalities(B)
     v, z = rng.standard_normal(k), rng.standard_normal(len(B))
-    np.testing.assert_allclose(H.times(v), M.T @ (M @ v), atol=1e-12)
     np.testing.assert_allclose(rows.times(v), B @ v, atol=1e-13)
     np.testing.assert_allclose(rows.back(z), B.T @ z, atol=1e-12)
     K = M.T @ M + B.T @ (weights[:, None] * B)
@@ -88,7 +78,7 @@ def test_a_hint_with_equations_and_pairs(paired, count):
         z = np.where(presses, rng.uniform(0.1, 1.0, len(B)), 0.0)
         slack = B @ v + np.where(presses, 0.0, rng.uniform(0.1, 1.0, len(B)))
         q = -(M.T @ (M @ v)) - B.T @ z + E.T @ rng.standard_normal(2)
-        found = interior_point(M, q, B, slack, E, paired=paired)
+        found = interior_point(M, q, B, slack, E)
         assert np.linalg.norm(found.point - v) <= 1e-4 * np.linalg.norm(v)
         np.testing.assert_array_equal(found.guesses[0], presses)
 
@@ -139,19 +129,6 @@ def test_exact_ranks_of_more_columns_than_a_panel():
         assert spectra.exact_rank(A * 2.0 ** rng.integers(-40, 40, n)) == r
         A[-1, -1] += 2.0**-30  # one more, as the numbers are stored
         assert spectra.exact_rank(A) == min(r + 1, m, n)
-
-
-def test_the_rank_of_pairs():
-    rng = np.random.default_rng(6)
-    A = rng.standard_normal((5, 3)) @ rng.standard_normal((3, 8))
-    quick, plain = decide_rank(A).of_pairs(), decide_rank(np.hstack([A, -A]))
-    assert (quick.low, quick.high) == (plain.low, plain.high) == (3, 3)
-    np.testing.assert_allclose(quick.sigma[:3], plain.sigma[:3], rtol=1e-13)
-    ours, theirs = (found.basis[:, :3] for found in (quick, plain))
-    np.testing.assert_allclose(ours @ ours.T, theirs @ theirs.T, atol=1e-13)
-    np.testing.assert_allclose(quick.basis.T @ quick.basis, np.eye(16), atol=1e-14)
-    target = np.hstack([A, -A]).T @ rng.standard_normal(5)
-    np.testing.assert_allclose(quick.weights(target), plain.weights(target), atol=1e-12)
 
 
 def test_the_line_search_finds_the_lowest_point():

@@ -170,21 +170,13 @@ class QuadraticProgram(NamedTuple):
 class PolyhedronSlice:
     """{x0 + N v} ∩ {rows x <= offset}; it caches the last faces with their factors.
 
-    ``equal``: orthonormal rows that span the complement of N, if known; ``paired``: are the
-    variables (p, q), with all functions depending only on p - q?
+    ``equal``: orthonormal rows that span the complement of N, if known.
     """
 
     is_factorised = False
 
-    def __init__(
-        self,
-        rows: Host,
-        offset: Host,
-        N: Host,
-        equal: Host | None = None,
-        paired: bool = False,
-    ) -> None:
-        self.equal, self.paired, self.was_asked = equal, paired, False
+    def __init__(self, rows: Host, offset: Host, N: Host, equal: Host | None = None) -> None:
+        self.equal, self.was_asked = equal, False
         moving = _products(rows, N)
         lengths = np.sqrt(np.sum(moving * moving, axis=1))
         moves = lengths > TOL.touching
@@ -237,7 +229,7 @@ class PolyhedronSlice:
         if (equal := self._few_equations()) is None or self._curvature is None:
             return interior_point(M, q, self.B, slack)
         R, slack = self._curvature[0], slack * self.lengths
-        found = interior_point(R, self.N @ q, self.rows, slack, equal, paired=self.paired)
+        found = interior_point(R, self.N @ q, self.rows, slack, equal)
         return found if found is None else found._replace(point=self.N.T @ found.point)
 
     def vertex(self, q: Host, slack: Host) -> Hint | None:

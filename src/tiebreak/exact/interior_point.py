@@ -36,7 +36,6 @@ def interior_point(
     slack: Host,
     equal: Host | None = None,
     *,
-    paired: bool = False,
     end: float | None = None,
 ) -> Hint | None:
     """Return a point close to the minimiser, or None if none is found or none exists.
@@ -50,13 +49,12 @@ def interior_point(
         rows: B.
         slack: the slacks of the inequalities at v = 0, which may be negative.
         equal: E, with orthonormal rows.
-        paired: is v = (a, b), with only M (a - b) entering?
         end: stop when the mean product of slack and multiplier is at most this.
     """
     M_norm, q_norm = norm(M), norm(q)
     unit = q_norm / M_norm / M_norm  # the unit of v in which M and q have size 1
     q, slack = q / q_norm, slack / unit
-    H, B = Curvature(M / M_norm, paired), Inequalities(rows)
+    H, B = _square(M / M_norm), Inequalities(rows)
     E = np.zeros((0, len(q))) if equal is None else equal
     system = NormalEquations(H, B, np.ones(len(slack)), E)
     v = system.solve(-q + B.back(slack))  # M and B have size 1, so it can be factorised
@@ -71,7 +69,7 @@ def interior_point(
         # Usually 10 to 30 steps suffice.
         for _ in range(60):
             pull = B.back(z)
-            rest = H.times(v) + q + pull, B.times(v) + s - slack
+            rest = (H * v if H.ndim == 1 else H @ v) + q + pull, B.times(v) + s - slack
             mu = float(s @ z) / len(s)
             if not np.isfinite(norm(v) + mu):
                 break
@@ -115,29 +113,13 @@ def _reach(s: Host, ds: Host) -> float:
 # --- linear algebra -------------------------------------------------------------------------------
 
 
-class Curvature:
-    """M'M, or only its diagonal if M is diagonal; for pairs (a, b) that of M (a - b)."""
-
-    def __init__(self, M: Host, paired: bool) -> None:
-        self.paired = paired
-        if M.ndim == 1:
-            self.matrix = M * M
-            return
-        n = M.shape[1] // 2 if paired else M.shape[1]
-        self.matrix = M[:, :n].T @ M[:, :n]
-        diagonal = np.diag(self.matrix).copy()
-        if np.count_nonzero(self.matrix) == np.count_nonzero(diagonal):
-            self.matrix = diagonal
-
-    def times(self, v: Host) -> Host:
-        """M'M v."""
-        if self.paired:
-            half = self._times(v[: len(v) // 2] - v[len(v) // 2 :])
-            return np.append(half, -half)
-        return self._times(v)
-
-    def _times(self, v: Host) -> Host:
-        return np.asarray(self.matrix * v if self.matrix.ndim == 1 else self.matrix @ v)
+def _square(M: Host) -> Host:
+    """Return M'M, or only its diagonal if it is diagonal; M may be given by its diagonal."""
+    if M.ndim == 1:
+        return M * M
+    square = M.T @ M
+    diagonal = np.diag(square).copy()
+    return diagonal if np.count_nonzero(square) == np.count_nonzero(diagonal) else square
 
 
 class Inequalities:
@@ -172,33 +154,33 @@ class Inequalities:
 
 
 class NormalEquations:
-    """(H + B' diag(weights) B) d + E'y = r with E d = 0, factorised.
+    """(H + B' diag(weights) B) d + E'y = r with E d = 0, factorised; H may be a diagonal.
 
-    Without E and pairs this is one matrix, unless it is a diagonal plus a few rows. Otherwise K
-    consists of H and the bounds of single variables, and C of all other rows. With the weights w of
-    the rows of B (and infinite ones for E), d = K^-1 (r - C'u), (C K^-1 C' + 1/w) u = C K^-1 r.
+    Without E this is one matrix, unless it is a diagonal plus a few rows. Otherwise K consists of H
+    and the bounds of single variables, and C of all other rows. With the weights w of the rows of B
+    (and infinite ones for E), d = K^-1 (r - C'u), (C K^-1 C' + 1/w) u = C K^-1 r.
     """
 
-    def __init__(self, H: Curvature, B: Inequalities, weights: Host, E: Host) -> None:
+    def __init__(self, H: Host, B: Inequalities, weights: Host, E: Host) -> None:
         self.B, self._rows = B, B.dense[:0]
         diagonal, others = B.square(weights)
-        n, rows = len(H.matrix), len(B.dense) + len(E)
-        is_split = H.paired or len(E) or (H.matrix.ndim == 1 and 2 * rows < n)
+        n, rows = len(H), len(B.dense) + len(E)
+        is_split = len(E) or (H.ndim == 1 and 2 * rows < n)
         # Products and Cholesky factorisations, for the kernel K and for the rows C.
-        work = 0 if is_split and H.matrix.ndim == 1 else n * n * (n + rows)
+        work = 0 if is_split and H.ndim == 1 else n * n * (n + rows)
         work += rows * rows * (n + rows) if is_split else 0
         deadline.check(0.1 * work)
         if is_split:
             self._rows = np.vstack([B.dense, E])
-            self._kernel = _Kernel(H.matrix, diagonal, H.paired)
+            self._kernel = _Factor(H, diagonal)
             self._across = self._kernel.solve(self._rows.T)
             matrix = self._rows @ self._across
             softness = np.append(1.0 / others, np.zeros(len(E)))
             self._small = _Factor(matrix, softness, 1e-3 * np.trace(matrix))
         else:
             scaled = np.sqrt(others)[:, None] * B.dense
-            matrix = np.diag(H.matrix) if H.matrix.ndim == 1 else H.matrix
-            self._kernel = _Kernel(matrix + scaled.T @ scaled, diagonal, False)
+            matrix = np.diag(H) if H.ndim == 1 else H
+            self._kernel = _Factor(matrix + scaled.T @ scaled, diagonal)
         self.is_sound = self._kernel.is_sound and (not len(self._rows) or self._small.is_sound)
 
     def solve(self, right: Host) -> Host:
@@ -208,16 +190,18 @@ class NormalEquations:
 
 
 class _Factor:
-    """matrix + diag(diagonal), factorised, with a small shift if needed."""
+    """matrix + diag(diagonal), factorised, with a small shift; the matrix may be a diagonal."""
 
     def __init__(self, matrix: Host, diagonal: Host, size: float = 1.0) -> None:
         from scipy.linalg import LinAlgError, cho_factor
 
-        self._matrix, self._diagonal = matrix, diagonal
+        self._matrix, self._diagonal, self.is_sound = matrix, diagonal, matrix.ndim == 1
+        if self.is_sound:
+            return
         shifted = np.array(matrix, order="F")
         entries = np.einsum("ii->i", shifted)  # a view
         entries += diagonal
-        added, self.is_sound = REGULARISATION, False
+        added = REGULARISATION
         while not self.is_sound and added < 1.0:
             entries += added * size
             try:
@@ -227,8 +211,11 @@ class _Factor:
                 added *= 100.0
 
     def solve(self, right: Host) -> Host:
+        """Return the solution, also for several right-hand sides as columns."""
         from scipy.linalg import cho_solve
 
+        if self._matrix.ndim == 1:
+            return np.asarray((right.T / (self._matrix + self._diagonal + REGULARISATION)).T)
         return np.asarray(cho_solve(self._factor, right, check_finite=False))
 
     def refined(self, right: Host) -> Host:
@@ -237,38 +224,3 @@ class _Factor:
         for _ in range(2):
             found = found + self.solve(right - self._matrix @ found - self._diagonal * found)
         return found
-
-
-class _Kernel:
-    """H + diag(d), factorised; for pairs (a, b) the H of a - b.
-
-    Then d_1 a + d_2 b is the sum of both right-hand sides, which leaves H + d_1 d_2/(d_1 + d_2).
-    """
-
-    def __init__(self, H: Host, d: Host, paired: bool) -> None:
-        self._paired, self.is_sound = paired, True
-        if paired:
-            self._first, second = d[: len(H)], d[len(H) :]
-            self._sum = self._first + second
-            d = self._first * (second / self._sum)
-        if H.ndim == 1:
-            self._diagonal = H + d + REGULARISATION
-        else:
-            self._factor = _Factor(H, d)
-            self.is_sound = self._factor.is_sound
-        self._is_diagonal = H.ndim == 1
-
-    def solve(self, right: Host) -> Host:
-        """Return the solution, also for several right-hand sides as columns."""
-        if not self._paired:
-            return self._base(right)
-        n = len(self._sum)
-        mean = ((right[:n] + right[n:]).T / self._sum).T
-        share = self._first / self._sum
-        apart = self._base(right[:n] - (self._first * mean.T).T)
-        return np.concatenate([mean + ((1.0 - share) * apart.T).T, mean - (share * apart.T).T])
-
-    def _base(self, right: Host) -> Host:
-        if self._is_diagonal:
-            return np.asarray((right.T / self._diagonal).T)
-        return self._factor.solve(right)

@@ -164,8 +164,7 @@ def _on_polyhedron(p: ScaledProblem, x0: Host, Z: PolyhedralRows, doubtful: bool
         f, g, rows = f.composed(Z.lift), g.composed(Z.lift), rows @ Z.lift
         basis = Z.lift.T @ basis / math.sqrt(2.0)
     # 1. The lower level.
-    paired = Z.lift is not None
-    whole = PolyhedronSlice(Z.rows, Z.offset, null_basis(Z.equal), Z.equal, paired)
+    whole = PolyhedronSlice(Z.rows, Z.offset, null_basis(Z.equal), Z.equal)
     g, u, settled = _lower(p, g, whole, Z.lifted(x0), basis)
     if p.rank.is_determined:
         u = refine(g, whole, Z.equal, u, basis)
@@ -180,13 +179,11 @@ def _on_polyhedron(p: ScaledProblem, x0: Host, Z: PolyhedralRows, doubtful: bool
     shared = shared_rows(g, rows, Z, pressing, u, p.epsilon)
     is_whole, doubt = shared.rows is rows, doubt or shared.doubt
     equations, rank = np.vstack([shared.rows, Z.equal]), p.rank
-    if paired and rank.is_plain and is_whole:
-        rank = rank.of_pairs()
-    elif paired or len(Z.equal) or not is_whole:
+    if Z.lift is not None or len(Z.equal) or not is_whole:
         rank = decide_rank(equations, p.epsilon)
     N = null_basis(equations, p.epsilon, doubtful, rank)
     held = None if p.is_rescaled else rank.basis[:, : equations.shape[1] - N.shape[1]].T
-    slice_of_Z = PolyhedronSlice(shared.Z.rows, shared.Z.offset, N, held, paired)
+    slice_of_Z = PolyhedronSlice(shared.Z.rows, shared.Z.offset, N, held)
     faces, equations, dimension = _solution_set(
         p, shared.Z, slice_of_Z, equations, pressing, u, doubtful
     )
@@ -199,7 +196,7 @@ def _on_polyhedron(p: ScaledProblem, x0: Host, Z: PolyhedralRows, doubtful: bool
     graded = faces
     if np.max(p.units) > UNLIKE * np.min(p.units):
         N = graded_basis(faces.N, f.curvature(u), equations)
-        graded = PolyhedronSlice(faces.rows, faces.offset, N, faces.equal, faces.paired)
+        graded = PolyhedronSlice(faces.rows, faces.offset, N, faces.equal)
     answer = _upper(p, f, graded, u, residual, dimension, doubtful, Z.lift)
     # we need the normal of Z, not of a face
     if slice_of_Z is not faces and answer.direction is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,13 +58,6 @@ class Rank(NamedTuple):
         across = self.left[:, :rank].T @ (self.row_units * images.T).T
         d = self.right[:, :rank] @ (across.T / self.sigma[:rank]).T
         return np.asarray((self.units * d.T).T)
-
-    def of_pairs(self) -> Rank:
-        """The rank of [rows, -rows], the rows as functions of p and q, x = p - q; units are 1."""
-        half, one = math.sqrt(0.5), np.eye(len(self.basis))
-        basis = half * np.block([[self.basis, one], [-self.basis, one]])
-        units, sigma = np.ones(len(basis)), self.sigma / half
-        return self._replace(sigma=sigma, basis=basis, right=basis, units=units)
 
 
 def decide_rank(rows: Host, epsilon: float = EPS, units: tuple[Host, Host] | None = None) -> Rank:
