@@ -311,7 +311,7 @@ def test_a_rank_that_is_not_known_leaves_the_lower_side(monkeypatch):
     step = np.linalg.lstsq(C @ basis, d - C @ start)[0]
     best = 0.5 * float(np.sum((C @ (start + basis @ step) - d) ** 2))
     monkeypatch.setattr(loss_bounds.spectra, "exact_rank", lambda *rows: None)
-    monkeypatch.setattr(loss_bounds, "_has_whole_ties", lambda *rows: False)
+    monkeypatch.setattr(loss_bounds, "have_whole_ties", lambda *rows: False)
     found = intervals.prove_at(problem, x)
     assert found.upper[1] == np.inf
     assert found.upper[0] <= best

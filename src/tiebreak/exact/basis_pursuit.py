@@ -22,6 +22,7 @@ from tiebreak.exact.newton import minimise
 from tiebreak.exact.polyhedra import PolyhedralRows
 from tiebreak.functions.parts.parts import Parts
 from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart
+from tiebreak.functions.penalties.terms import largest
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import Sliced, norm, power_of_two
@@ -30,6 +31,7 @@ from tiebreak.linalg.rank import Rank, null_basis
 from tiebreak.linalg.row_gram import RowGram
 from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
+from tiebreak.problem import Problem
 
 # Entries below this share of the largest are set to 0 if the equations can still be met; the last
 # share is HiGHS's own tolerance.
@@ -101,6 +103,25 @@ class GramEquations:
         return np.asarray(-self.T @ Sliced(self._columns(seen)).times(x[seen], self._b))
 
 
+class L1Norm(NamedTuple):
+    """The sum of weights_j |x_j - center_j|, up to a factor: the largest weight is 1."""
+
+    weights: Host
+    center: Host
+
+    @classmethod
+    def of(cls, problem: Problem, n: int) -> L1Norm:
+        """Return the l1 norm that is the upper level."""
+        terms = problem.penalties[0].terms
+        center = np.zeros(n) if terms.center is None else terms.center
+        return cls(np.broadcast_to(terms.l1 / largest(terms.l1), n), center)
+
+    def in_units(self, units: Host) -> L1Norm:
+        """Return it as a function of u = x/units."""
+        weights = self.weights * units
+        return L1Norm(weights / np.max(weights), self.center / units)
+
+
 class SparsestPoint(NamedTuple):
     """A minimiser, and the evidence that it is one."""
 
@@ -109,6 +130,7 @@ class SparsestPoint(NamedTuple):
     normal: Host  # of the inequalities at x
     multipliers: Host  # y, with V'y close to the sum of both
     residual: float  # the difference, relative to the size of both
+    left_open: int = 0  # the dimension of the set of all minimisers
 
 
 class BasisPursuit(NamedTuple):
@@ -127,7 +149,16 @@ class BasisPursuit(NamedTuple):
         return np.vstack([self.equations.columns(which), self.rows[touches][:, which]])
 
 
-def sparsest(program: BasisPursuit) -> SparsestPoint | None:
+def sparsest(program: BasisPursuit, center: Host, weights: Host) -> SparsestPoint | None:
+    """Return x + center for the minimiser x for which its weighted norm is least.
+
+    Return None if HiGHS finds no minimiser.
+    """
+    found = _some_minimiser(program)
+    return None if found is None else _of_least_norm(program, found, center, weights)
+
+
+def _some_minimiser(program: BasisPursuit) -> SparsestPoint | None:
     """Return a minimiser over the slice, up to rounding; None if HiGHS finds none."""
     target, zero = program.equations.target, np.zeros(len(program.prices))
     if not target.any() and np.all(program.offset >= 0.0):
@@ -201,10 +232,10 @@ def _largest(slopes: Host, prices: Host | float, taken: Host, count: int) -> Hos
     return found
 
 
-def least_norm(
+def _of_least_norm(
     program: BasisPursuit, found: SparsestPoint, center: Host, weights: Host
-) -> tuple[Host, int]:
-    """Return the minimiser whose sum with the center has the least norm, and the dimension of all.
+) -> SparsestPoint:
+    """Return the minimiser whose sum with the center has the least norm, as that sum.
 
     As in any linear program, the minimisers are the points complementary to one dual solution: 0
     where the subgradient is below the price, with its sign elsewhere, and with the same product
@@ -214,14 +245,14 @@ def least_norm(
     free = np.flatnonzero(np.abs(found.sign) >= (1.0 - TOL.touching) * program.prices)
     N = null_basis(np.vstack([program.equations.columns(free), found.normal[free]]))
     if not N.size:
-        return x, 0
+        return found._replace(x=x)
     rows = np.vstack([program.rows[:, free], -np.diag(np.sign(found.sign[free]))])
     offset = np.append(program.offset, np.zeros(len(free))) + rows @ center[free]
     size = LeastSquaresPart(1.0, np.diag(weights[free]), np.zeros(len(free)))
     face = PolyhedronSlice(rows, offset, N)
     x[free] = minimise(Parts(len(free), (size,)).scaled, face, x[free])[0]
     x[free] = PolyhedralRows(rows, offset, rows[:0]).point(x[free])
-    return x, N.shape[1]
+    return found._replace(x=x, left_open=N.shape[1])
 
 
 def _snapped(program: BasisPursuit, guess: Host, slope: Host) -> tuple[Host, Host, bool]:

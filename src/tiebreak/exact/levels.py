@@ -16,11 +16,11 @@ import numpy as np
 
 from tiebreak.exact.active_set import PolyhedronSlice, can_be_strict
 from tiebreak.exact.ball import BallSlice, ball_of
-from tiebreak.exact.basis_pursuit import BasisPursuit, RankedEquations, least_norm, sparsest
+from tiebreak.exact.basis_pursuit import BasisPursuit, L1Norm, RankedEquations, sparsest
 from tiebreak.exact.newton import SetSlice, minimise, refine
 from tiebreak.exact.polyhedra import PolyhedralRows, whole_space
 from tiebreak.exact.reductions.outliers import NOT_L1, NOT_ON_BALL, shared_rows
-from tiebreak.exact.scaled_problem import L1Norm, ScaledProblem
+from tiebreak.exact.scaled_problem import ScaledProblem
 from tiebreak.functions.parts.parts import Parts
 from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart
 from tiebreak.linalg import deadline
@@ -372,14 +372,13 @@ def _sparsest(
         offset = offset - Z.rows @ center
     equations = RankedEquations(np.vstack([p.rows, Z.equal]), rank, x - center)
     program = BasisPursuit(equations, Z.rows, offset, p.prices)
-    found = sparsest(program)
+    found = sparsest(program, center, p.counted * p.units)
     if found is None:
         return ExactSolution(x, dimension, residual, 0.0 * x, doubt=NO_PROGRAM)
     residual, rank = max(residual, found.residual), p.equations_in_x(rank, Z)
-    x, left_open = least_norm(program, found, center, p.counted * p.units)
-    left_open = min(left_open, p.n if dimension is None else dimension)
+    left_open = min(found.left_open, p.n if dimension is None else dimension)
     return ExactSolution(
-        Z.point(x), dimension, residual, found.normal, None, "", found.sign, rank, left_open
+        Z.point(found.x), dimension, residual, found.normal, None, "", found.sign, rank, left_open
     )
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from tiebreak.algorithms.base import DirectState, Method, StateReport
 from tiebreak.exact.ball import ball_of
+from tiebreak.exact.basis_pursuit import L1Norm
 from tiebreak.exact.bounds.evaluations import evaluate_with_errors
 from tiebreak.exact.bounds.intervals import prove, prove_within
 from tiebreak.exact.bounds.rescaled import prove_rescaled
@@ -34,11 +35,10 @@ from tiebreak.exact.reductions.outliers import AT_DELTA, NO_RANK
 from tiebreak.exact.reductions.reduction import Reduction, l1_above
 from tiebreak.exact.reductions.tall import is_tall, solve_tall
 from tiebreak.exact.reductions.wide import WideProblem, solve_wide
-from tiebreak.exact.scaled_problem import L1Norm, ScaledProblem
+from tiebreak.exact.scaled_problem import ScaledProblem
 from tiebreak.functions.base import Minorant
 from tiebreak.functions.parts.parts import Parts, decompose
 from tiebreak.functions.penalties.composite import split
-from tiebreak.functions.penalties.terms import largest
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays, deadline, in_files
 from tiebreak.linalg.arrays import Array
@@ -381,11 +381,8 @@ def _scaled(
     summed = (part for h in problem.smooth_parts for _, part in summands(h.bare))
     epsilon = max(arrays.epsilon(x), *(part.data_epsilon for part in summed))
     f, g = parts
-    rows, penalty = g.rows(epsilon, f.sizes()), problem.penalties[0].terms
-    l1 = None
-    if penalty.has_weights:  # up to a factor
-        center = np.zeros(f.n) if penalty.center is None else penalty.center
-        l1 = L1Norm(np.broadcast_to(penalty.l1 / largest(penalty.l1), f.n), center)
+    rows = g.rows(epsilon, f.sizes())
+    l1 = L1Norm.of(problem, f.n) if problem.penalties[0].terms.has_weights else None
     counted = None if problem.counted is None else host(problem.counted)
     scaled = ScaledProblem(problem, f.scaled, g.scaled, rows, epsilon, l1, counted, Z)
     rank = scaled.rank_in_x

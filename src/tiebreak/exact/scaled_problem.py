@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
+from tiebreak.exact.basis_pursuit import L1Norm
 from tiebreak.exact.polyhedra import PolyhedralRows, exact_rows
 from tiebreak.functions.parts.parts import Parts
 from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart
@@ -19,13 +19,6 @@ from tiebreak.linalg.spectra import equilibrate
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.sets.domains import Space, described
-
-
-class L1Norm(NamedTuple):
-    """The sum of weights_j |x_j - center_j|; the largest weight is 1."""
-
-    weights: Host
-    center: Host
 
 
 class ScaledProblem:

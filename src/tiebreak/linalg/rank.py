@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -226,6 +227,12 @@ def whole_ties(N: Host) -> Host | None:
     return (
         whole if off <= TOL.small_change and np.max(np.abs(whole), initial=0.0) <= WHOLE else None
     )
+
+
+def have_whole_ties(parts: Iterable[Any], N: Host) -> bool:
+    """Do all rows of these matrices have as many whole ties as N has columns?"""
+    ties = whole_ties(N)
+    return ties is not None and all(are_tied(rows, ties) for rows in parts)
 
 
 def are_tied(rows: Any, ties: Host) -> bool:

@@ -8,6 +8,7 @@ computed with them must be refined, and are rejected if they do not determine th
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -150,7 +151,7 @@ def sure_rank(A: Any, gram: RowGram, epsilon: float) -> RowRank | None:
     rank = gram.clear_rank(epsilon)
     if gram.trace == 0.0:  # nothing but zeros
         return RowRank(0, 0.0)
-    if rank == 0 or not is_even(A, epsilon):
+    if rank == 0 or not is_even([A], epsilon):
         return None
     others = A.shape[0] - rank
     if others == 0:
@@ -163,20 +164,24 @@ def sure_rank(A: Any, gram: RowGram, epsilon: float) -> RowRank | None:
     return RowRank(rank, math.ldexp(rest, gram.exponent)) if 0.0 < rest <= level else None
 
 
-def is_even(A: Any, epsilon: float = EPS) -> bool:
-    """Is every row and every column 0 or clearly larger than rounding errors of the largest?"""
-    for axis in (0, 1):
-        ends = A.max(axis=axis), -A.min(axis=axis)
-        top = np.maximum(*(some if isinstance(A, np.ndarray) else some.toarray() for some in ends))
-        if not are_even(top, epsilon):
+def is_even(slices: Iterable[Any], epsilon: float = EPS) -> bool:
+    """Is every row and every column 0 or clearly larger than rounding errors of the largest?
+
+    The rows, dense or sparse, come in ``slices``.
+    """
+    rows, columns = zip(*((_largest(A, 1), _largest(A, 0)) for A in slices), strict=True)
+    for tops in (np.concatenate(rows), np.max(columns, axis=0)):
+        tops = tops[tops > 0.0]
+        if tops.size and tops.min() <= 2.0 * spectra.FEW_UNITS * epsilon * tops.max():
             return False
     return True
 
 
-def are_even(tops: Host, epsilon: float = EPS) -> bool:
-    """Is each entry 0, or clearly larger than rounding errors of the largest entry?"""
-    tops = tops[tops > 0.0]
-    return not tops.size or bool(tops.min() > 2.0 * spectra.FEW_UNITS * epsilon * tops.max())
+def _largest(A: Any, axis: int) -> Host:
+    """Return the size of the largest entry of each row or column."""
+    ends = A.max(axis=axis), -A.min(axis=axis)
+    high, low = (end if isinstance(end, np.ndarray) else end.toarray().ravel() for end in ends)
+    return np.asarray(np.maximum(high, low))
 
 
 def sparse_rank(A: Any) -> int | None:

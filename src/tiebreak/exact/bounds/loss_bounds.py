@@ -28,7 +28,7 @@ from tiebreak.functions.parts.parts import Parts, product_error
 from tiebreak.linalg import EPS, TINY, Host, deadline, rounding_unit, spectra
 from tiebreak.linalg.arrays import SAFE
 from tiebreak.linalg.host import Sliced, norm
-from tiebreak.linalg.rank import are_tied, whole_ties
+from tiebreak.linalg.rank import have_whole_ties
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.sets import described
@@ -79,7 +79,7 @@ def span(R: Host, *rows: Host) -> Span | None:
     noise = rounding_unit(EPS, *R.shape) * norm(R)
     rank, is_whole = int(np.count_nonzero(sigma > noise)), len(R) == sum(map(len, rows))
     is_clear = is_whole and (rank == len(sigma) or rank == _different_columns(*rows))
-    if not is_clear and not _has_whole_ties(right[rank:], rank, *rows):
+    if not is_clear and not (len(right) == n and have_whole_ties(rows, right[rank:].T)):
         rank = _rank(*rows)
     if not 0 < rank <= len(sigma):
         return None
@@ -87,12 +87,6 @@ def span(R: Host, *rows: Host) -> Span | None:
     if not least > noise / TOL.percent:
         return None
     return Span(R, left[:, :rank], sigma[:rank], right[:rank], least, noise / least)
-
-
-def _has_whole_ties(null: Host, rank: int, *rows: Host) -> bool:
-    """Are there as many whole ties, which change no row, as this rank allows?"""
-    ties = whole_ties(null.T) if len(null) == rows[0].shape[1] - rank else None
-    return ties is not None and all(are_tied(some, ties) for some in rows)
 
 
 def _different_columns(*rows: Host) -> int:

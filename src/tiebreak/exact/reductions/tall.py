@@ -23,16 +23,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.exact.basis_pursuit import BasisPursuit, RankedEquations, least_norm, sparsest
+from tiebreak.exact.basis_pursuit import BasisPursuit, L1Norm, RankedEquations, sparsest
 from tiebreak.exact.bounds.evaluations import EvaluationWithErrors
 from tiebreak.exact.reductions.reduction import is_plain, l1_above
 from tiebreak.functions import Function, LinearLoss, SmoothFunction, has_slices, summands
 from tiebreak.linalg import DENSE_LIMIT, TINY, Array, Host, Matrix, arrays, deadline, rounding_unit
 from tiebreak.linalg.host import host, norm, power_of_two
-from tiebreak.linalg.matrices.base import RowSlice
+from tiebreak.linalg.matrices.base import RowSlice, squared_lengths
 from tiebreak.linalg.matrices.streamed import Float64Rows
-from tiebreak.linalg.rank import Rank, are_tied, directions, whole_ties
-from tiebreak.linalg.row_gram import are_even, column_gram
+from tiebreak.linalg.rank import decide_rank, directions, have_whole_ties
+from tiebreak.linalg.row_gram import column_gram, is_even
 from tiebreak.linalg.sizes import SIDE
 from tiebreak.linalg.spectra import EPS, exact_rank, rounding_level
 from tiebreak.linalg.tolerances import TOL
@@ -85,7 +85,6 @@ class TallLevel:
     """A sum of losses, squares and linear terms, with its second derivative."""
 
     def __init__(self, h: SmoothFunction, n: int) -> None:
-        self.function: SmoothFunction = h
         self.n: int = n
         self.losses: list[tuple[float, LinearLoss]] = []
         self.others: list[tuple[float, Function]] = []
@@ -210,37 +209,35 @@ class TallLevel:
         off, turned = off + EPS * abs(seen.value), turned + unit * terms
         return EvaluationWithErrors(seen.value, units * seen.slope, off + TINY, turned + TINY, 0.0)
 
+    def products(
+        self, M: Host, is_bent: bool = False
+    ) -> Iterator[tuple[LinearLoss, RowSlice, Host]]:
+        """Yield the products of the rows with M, slice by slice; if asked, only of bent losses."""
+        for loss in (loss for _, loss in self.losses if loss.bend or not is_bent):
+            for some in self.slices(loss.matrix):
+                yield loss, some, np.asarray(some.entries @ M)
+
     def longest_row(self, units: Host) -> float:
         """Bound the length of the longest row of a loss in these units."""
         key = units.tobytes()
         if self._longest is None or self._longest[0] != key:
-            longest = max((_longest_row(self, loss, units) for _, loss in self.losses), default=0.0)
+            slices = (some.entries for _, loss in self.losses for some in self.slices(loss.matrix))
+            rows = (A * units if isinstance(A, np.ndarray) else A.multiply(units) for A in slices)
+            longest = max(map(_longest, rows), default=0.0)
             self._longest = key, longest * (1.0 + rounding_unit(EPS, self.n))
         return self._longest[1]
 
     def largest_product(self, M: Host) -> float:
         """Bound the length of the longest row of bend A M."""
-        bent = ((loss.bend, loss) for _, loss in self.losses if loss.bend)
-        products = (bend * self._longest_product(loss, M) for bend, loss in bent)
-        return max(products, default=0.0) * (1.0 + rounding_unit(EPS, *M.shape))
-
-    def _longest_product(self, loss: LinearLoss, M: Host) -> float:
-        """Return the length of the longest row of A M."""
-        most = 0.0
-        for some in self.slices(loss.matrix):
-            products = np.asarray(some.entries @ M)
-            most = max(most, float(np.max(np.sum(products * products, axis=1), initial=0.0)))
-        return math.sqrt(most)
+        rows = (
+            (loss.bend or 0.0) * _longest(found) for loss, _, found in self.products(M, True)
+        )
+        return max(rows, default=0.0) * (1.0 + rounding_unit(EPS, *M.shape))
 
 
-def _longest_row(level: TallLevel, loss: LinearLoss, units: Host) -> float:
-    """Return the length of a loss's longest row in these units, without an n x n product."""
-    most = 0.0
-    for some in level.slices(loss.matrix):
-        A = some.entries
-        squares = A * A if isinstance(A, np.ndarray) else A.multiply(A)
-        most = max(most, float(np.max(squares @ (units * units), initial=0.0)))
-    return math.sqrt(most)
+def _longest(rows: Any) -> float:
+    """Return the length of the longest row."""
+    return math.sqrt(float(np.max(squared_lengths(rows), initial=0.0)))
 
 
 class TallAnswer(NamedTuple):
@@ -269,7 +266,7 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
     gram = g.gram()
     squares = np.diag(gram)
     is_ordinary = np.isfinite(gram).all() and np.all((squares == 0.0) | (squares > UNDERFLOW))
-    if not is_ordinary or not all(_is_even(g, loss.matrix) for _, loss in g.losses):
+    if not is_ordinary or not _is_even(g):
         return None
     units = power_of_two(np.maximum(np.diag(gram), 0.0), -0.5)  # the diagonal is about 1
     values, vectors = np.linalg.eigh(_in_units(gram, units))
@@ -355,21 +352,20 @@ def _seen_above(problem: Problem, answer: TallAnswer, N: Host) -> tuple[Host, Ho
 
 def _sparsest(problem: Problem, answer: TallAnswer, N: Host) -> TallAnswer | None:
     """Minimise the l1 norm along the columns of N; return None if HiGHS fails."""
-    terms, units, (n, ties) = problem.penalties[0].terms, answer.units, N.shape
-    center = np.zeros(n) if terms.center is None else terms.center / units
-    basis = np.roll(np.linalg.qr(N, mode="complete")[0], -ties, axis=1)
-    r, V, prices = n - ties, basis[:, : n - ties], np.broadcast_to(terms.l1, n) * units
-    rank = Rank(r, r, np.ones(r), basis, np.eye(r), basis, np.ones(r), np.ones(n))
-    equations = RankedEquations(V.T, rank, answer.x / units - center)
-    top = float(np.max(prices))
-    program = BasisPursuit(equations, np.zeros((0, n)), np.zeros(0), prices / top)
-    found = sparsest(program)
+    units, (n, ties) = answer.units, N.shape
+    l1 = L1Norm.of(problem, n).in_units(units)
+    rows = np.linalg.qr(N, mode="complete")[0][:, ties:].T
+    equations = RankedEquations(rows, decide_rank(rows), answer.x / units - l1.center)
+    counted = np.ones(n) if problem.counted is None else np.sqrt(host(problem.counted))
+    program = BasisPursuit(equations, np.zeros((0, n)), np.zeros(0), l1.weights)
+    found = sparsest(program, l1.center, counted * units)
     if found is None:
         return None
-    counted = np.ones(n) if problem.counted is None else np.sqrt(host(problem.counted))
-    u, left_open = least_norm(program, found, center, counted * units)
     return answer._replace(
-        x=units * u, left_open=left_open, subgradient=top * found.sign, balance=found.residual
+        x=units * found.x,
+        left_open=found.left_open,
+        subgradient=found.sign,
+        balance=found.residual,
     )
 
 
@@ -395,30 +391,18 @@ def _has_whole_ties(N: Host, *levels: TallLevel) -> bool:
     """Do all rows have as many whole ties as N has columns?  Then the rank is no larger."""
     if not N.shape[1]:
         return True
-    ties = whole_ties(N)
-    if ties is None or any(level.constant.any() for level in levels):
-        return False
     slices = (
         some.entries
         for level in levels
         for _, loss in level.losses
         for some in level.slices(loss.given_matrix)
     )
-    return all(are_tied(entries, ties) for entries in slices)
+    return not any(level.constant.any() for level in levels) and have_whole_ties(slices, N)
 
 
-def _is_even(g: TallLevel, matrix: Matrix) -> bool:
-    """Return `row_gram.is_even` for rows that come in slices."""
-    rows, columns = [], np.zeros(g.n)
-    for some in g.slices(matrix):
-        sizes = np.abs(some.entries) if isinstance(some.entries, np.ndarray) else abs(some.entries)
-        tops = (sizes.max(axis=axis) for axis in (1, 0))
-        row, column = (
-            top if isinstance(top, np.ndarray) else top.toarray().ravel() for top in tops
-        )
-        rows.append(row)
-        columns = np.maximum(columns, column)
-    return are_even(np.concatenate(rows)) and are_even(columns)
+def _is_even(g: TallLevel) -> bool:
+    """Do the rows and columns of each loss have similar sizes, up to rounding errors?"""
+    return all(is_even(some.entries for some in g.slices(loss.matrix)) for _, loss in g.losses)
 
 
 def _stored_rank(rank: int, *levels: TallLevel) -> int | None:
@@ -450,10 +434,8 @@ def _is_rounding(g: TallLevel, N: Host, others: Host) -> bool:
     accurate enough, however small they are.
     """
     total = N.T @ g.constant @ N
-    for _, loss in g.losses:
-        for some in g.slices(loss.matrix):
-            products = some.entries @ N
-            total += products.T @ products
+    for _, _, products in g.products(N):
+        total += products.T @ products
     rest = math.sqrt(max(float(np.linalg.eigvalsh(total)[-1]), 0.0))
     top, whole = float(np.max(others)), math.hypot(norm(others), rest)
     noise = max(rounding_level((g.rows, g.n), top, EPS), g.epsilon * whole)
@@ -466,9 +448,8 @@ def _unseen(g: TallLevel, units: Host, N: Host, V: Host, values: Host) -> Host:
         return N
     moved = units[:, None] * N
     seen = g.constant @ moved
-    for _, loss in g.losses:
-        for some in g.slices(loss.matrix):
-            seen += some.transposed @ (some.entries @ moved)
+    for _, some, products in g.products(moved):
+        seen += some.transposed @ products
     return np.asarray(np.linalg.qr(N - V @ ((V.T @ (units[:, None] * seen)) / values[:, None]))[0])
 
 

@@ -20,10 +20,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.exact.basis_pursuit import BasisPursuit, GramEquations, least_norm, sparsest
+from tiebreak.exact.basis_pursuit import BasisPursuit, GramEquations, L1Norm, sparsest
 from tiebreak.exact.reductions.reduction import l1_above, squares_of
 from tiebreak.functions.base import Squares
-from tiebreak.functions.penalties.terms import largest
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays, checks, deadline
 from tiebreak.linalg.arrays import MOST_EXPONENT, SAFE, Array, Host, rounding_unit
@@ -248,20 +247,20 @@ def _least_squares(f: Squares, answer: WideAnswer) -> WideAnswer | None:
 
 def _sparsest(problem: Problem, answer: WideAnswer) -> WideAnswer | None:
     """Return the answer if f is an l1 norm, or None if HiGHS finds none."""
-    terms, n = problem.penalties[0].terms, len(answer.center)
-    top, equations = largest(terms.l1), answer.equations
-    center = answer.center if terms.center is None else terms.center
+    n, equations = len(answer.center), answer.equations
+    weights, center = L1Norm.of(problem, n)
     rows = GramEquations(equations.S, equations.left(center), answer.gram, answer.rank)
-    prices = np.broadcast_to(terms.l1, n) / top
-    program = BasisPursuit(rows, np.zeros((0, n)), np.zeros(0), prices)
-    found = sparsest(program)
+    counted = np.ones(n) if problem.counted is None else np.sqrt(host(problem.counted))
+    program = BasisPursuit(rows, np.zeros((0, n)), np.zeros(0), weights)
+    found = sparsest(program, center, counted)
     if found is None:
         return None
-    counted = np.ones(n) if problem.counted is None else np.sqrt(host(problem.counted))
-    x, left_open = least_norm(program, found, center, counted)
-    dual = top * (rows.T.T @ found.multipliers)
     return answer._replace(
-        x=x, center=center, dual=dual, balance=found.residual, left_open=left_open
+        x=found.x,
+        center=center,
+        dual=rows.T.T @ found.multipliers,
+        balance=found.residual,
+        left_open=found.left_open,
     )
 
 

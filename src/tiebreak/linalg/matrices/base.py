@@ -123,7 +123,7 @@ class Matrix:
     def row_squares(self) -> Host:
         """|a_i|² of every row, to within rounding error."""
         size = max(1, block_bytes() // max(1, 8 * self.shape[1]))
-        parts = [_row_squares(some.entries) for some in self.slices(size)]
+        parts = [squared_lengths(some.entries) for some in self.slices(size)]
         return np.concatenate([*parts, np.empty(0)])
 
     def sweep(
@@ -242,7 +242,8 @@ class Matrix:
         return (self.entries,)
 
 
-def _row_squares(entries: Any) -> Host:
+def squared_lengths(entries: Any) -> Host:
+    """Return |a_i|² of each of these rows, dense or sparse."""
     squares = entries.multiply(entries) if arrays.is_sparse(entries) else entries * entries
     found = (
         squares.sum(axis=1)
