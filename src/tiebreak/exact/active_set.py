@@ -176,8 +176,11 @@ class PolyhedronSlice:
     is_factorised = False
 
     def __init__(self, rows: Host, offset: Host, N: Host, equal: Host | None = None) -> None:
+        from scipy.sparse import csr_array
+
         self.equal, self.was_asked = equal, False
-        moving = _products(rows, N)
+        is_sparse = 8 * np.count_nonzero(rows) < rows.size  # bounds of single variables
+        moving = csr_array(rows) @ N if is_sparse else rows @ N
         lengths = np.sqrt(np.sum(moving * moving, axis=1))
         moves = lengths > TOL.touching
         self.rows, self.offset, self.N = rows[moves], offset[moves], N
@@ -294,16 +297,6 @@ class PolyhedronSlice:
             weights[used] = better
             return weights, rest
         return weights, slope + B.T @ weights
-
-
-def _products(rows: Host, N: Host) -> Host:
-    """Return rows N, fast if many rows have a single entry."""
-    single = np.count_nonzero(rows, axis=1) == 1
-    found = np.empty((len(rows), N.shape[1]))
-    columns = np.nonzero(rows[single])[1]
-    found[single] = rows[single, columns][:, None] * N[columns]
-    found[~single] = rows[~single] @ N
-    return found
 
 
 def _reduced(M: Host) -> Host:

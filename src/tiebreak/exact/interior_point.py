@@ -54,11 +54,11 @@ def interior_point(
     M_norm, q_norm = norm(M), norm(q)
     unit = q_norm / M_norm / M_norm  # the unit of v in which M and q have size 1
     q, slack = q / q_norm, slack / unit
-    H, B = _square(M / M_norm), Inequalities(rows)
+    H, split = _square(M / M_norm), Inequalities(rows)
     E = np.zeros((0, len(q))) if equal is None else equal
-    system = NormalEquations(H, B, np.ones(len(slack)), E)
-    v = system.solve(-q + B.back(slack))  # M and B have size 1, so it can be factorised
-    s, z = slack - B.times(v), B.times(v) - slack
+    system = NormalEquations(H, split, np.ones(len(slack)), E)
+    v = system.solve(-q + rows.T @ slack)  # M and B have size 1, so it can be factorised
+    s, z = slack - rows @ v, rows @ v - slack
     s, z = s + max(-1.5 * float(np.min(s)), 0.0), z + max(-1.5 * float(np.min(z)), 0.0)
     both = float(s @ z)
     if both > 0.0:
@@ -68,8 +68,8 @@ def interior_point(
     with arrays.quiet():  # an underflowing slack gives NaN, which ends the search
         # Usually 10 to 30 steps suffice.
         for _ in range(60):
-            pull = B.back(z)
-            rest = (H * v if H.ndim == 1 else H @ v) + q + pull, B.times(v) + s - slack
+            pull = rows.T @ z
+            rest = (H * v if H.ndim == 1 else H @ v) + q + pull, rows @ v + s - slack
             mu = float(s @ z) / len(s)
             if not np.isfinite(norm(v) + mu):
                 break
@@ -79,7 +79,7 @@ def interior_point(
             # because superfluous rows are released together; then those smaller than their
             # multipliers.
             found = Hint(unit * v, (s <= mu**0.25, z > s))
-            system = NormalEquations(H, B, z / s, E)
+            system = NormalEquations(H, split, z / s, E)
             is_stalled = TOL.small_change > mu > 0.5 * before[-NOT_HALVED]
             if mu <= (end or TOL.met) or is_stalled or not system.is_sound:
                 break
@@ -99,8 +99,8 @@ def _direction(
 ) -> tuple[Host, Host, Host]:
     """Return dv, ds and dz that remove both residuals and reduce s z by ``fall``."""
     dual, primal = rest
-    dv = system.solve(-dual - system.B.back((z * primal - fall) / s))
-    ds = -primal - system.B.times(dv)
+    dv = system.solve(-dual - system.B.T @ ((z * primal - fall) / s))
+    ds = -primal - system.B @ dv
     return dv, ds, -(fall + z * ds) / s
 
 
@@ -126,31 +126,13 @@ class Inequalities:
     """The rows B of some inequalities, many of which may bound single variables."""
 
     def __init__(self, B: Host) -> None:
+        self.B = B
         self._single = np.count_nonzero(B, axis=1) == 1
-        self._columns = np.nonzero(B[self._single])[1]
-        self._entries, self.dense = B[self._single, self._columns], B[~self._single]
-        self._shape = B.shape
-
-    def times(self, v: Host) -> Host:
-        """B v."""
-        found = np.empty(self._shape[0])
-        found[self._single] = self._entries * v[self._columns]
-        found[~self._single] = self.dense @ v
-        return found
-
-    def back(self, z: Host) -> Host:
-        """B'z."""
-        single = self._sums(self._entries * z[self._single])
-        return np.asarray(single + self.dense.T @ z[~self._single] if len(self.dense) else single)
+        self._squares, self.dense = B[self._single] ** 2, B[~self._single]
 
     def square(self, weights: Host) -> tuple[Host, Host]:
         """Return the diagonal B' diag(weights) B of the bounds, and the other rows' weights."""
-        single = self._sums(self._entries * self._entries * weights[self._single])
-        return single, weights[~self._single]
-
-    def _sums(self, terms: Host) -> Host:
-        """Return the sum of each variable's terms."""
-        return np.asarray(np.bincount(self._columns, terms, minlength=self._shape[1]))
+        return weights[self._single] @ self._squares, weights[~self._single]
 
 
 class NormalEquations:
@@ -162,7 +144,7 @@ class NormalEquations:
     """
 
     def __init__(self, H: Host, B: Inequalities, weights: Host, E: Host) -> None:
-        self.B, self._rows = B, B.dense[:0]
+        self.B, self._rows = B.B, B.dense[:0]
         diagonal, others = B.square(weights)
         n, rows = len(H), len(B.dense) + len(E)
         is_split = len(E) or (H.ndim == 1 and 2 * rows < n)

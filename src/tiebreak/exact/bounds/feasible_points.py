@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.exact.bounds.curvature_bounds import least_stretch
+from tiebreak.exact.active_set import PolyhedronSlice
+from tiebreak.exact.bounds.curvature_bounds import combined, least_stretch
 from tiebreak.exact.interior_point import interior_point
 from tiebreak.exact.polyhedra import PolyhedralRows
 from tiebreak.functions.parts.parts import product_error
 from tiebreak.linalg import EPS, Host, deadline, rounding_unit
 from tiebreak.linalg.arrays import SAFE
 from tiebreak.linalg.host import Sliced, norm
-from tiebreak.linalg.linear_programs import highs
+from tiebreak.linalg.rank import null_basis
 from tiebreak.linalg.tolerances import TOL
 
 
@@ -71,25 +71,14 @@ def point_on_rows(Z: PolyhedralRows, v: Host, tight: Host) -> FeasiblePoint | No
 def multiples_of_rows(Z: PolyhedralRows, normal: Host, x: Host) -> tuple[Host, float, float]:
     """Return a normal q = G'lambda + E'nu of Z at x near this one, lambda >= 0, and max <q, z>.
 
-    Also return the size of the terms of q. The maximum over Z is at most <lambda, offset> + <nu,
-    right>. We first find the multipliers of rows with several variables, from the variables without
-    an active bound; then those of the bounds.
+    Also return the size of the terms of q. The maximum over Z is at most <lambda, offset> +
+    <nu, right>.
     """
-    from scipy.optimize import nnls
-
-    met = Z.offset - Z.rows @ x <= TOL.touching * (norm(x) + np.abs(Z.offset))
-    single = np.count_nonzero(Z.rows, axis=1) == 1
-    dense = np.vstack([Z.rows[met & ~single], Z.equal, -Z.equal])
-    rows = np.vstack([dense, Z.rows[met & single]])
-    sides = np.concatenate([Z.offset[met & ~single], Z.right, -Z.right, Z.offset[met & single]])
-    free = ~np.any(rows[len(dense) :] != 0.0, axis=0)
-    weights = np.zeros(len(rows))
-    if len(dense):
-        weights[: len(dense)] = np.maximum(nnls(dense[:, free].T, normal[free])[0], 0.0)
-    rest = normal - dense.T @ weights[: len(dense)]
-    bounds = rows[len(dense) :]
-    weights[len(dense) :] = np.maximum(bounds @ rest / np.sum(bounds * bounds, axis=1), 0.0)
-    rounding = rounding_unit(EPS, len(sides)) * float(weights @ np.abs(sides))
+    faces = PolyhedronSlice(Z.rows, Z.offset, null_basis(Z.equal))
+    weights, _ = faces.balance(-normal, x)
+    weights = np.append(weights, combined(Z.equal, normal - faces.rows.T @ weights))
+    rows, sides = np.vstack([faces.rows, Z.equal]), np.append(faces.offset, Z.right)
+    rounding = rounding_unit(EPS, len(sides)) * float(np.abs(weights) @ np.abs(sides))
     return rows.T @ weights, float(weights @ sides) + rounding, norm(rows) * norm(weights)
 
 
@@ -139,60 +128,20 @@ def inward_direction(G: Host, span: Host, null: Host | None) -> Host | None:
     """Return a unit vector d with G d < 0 in all rows, as clearly as possible, or None.
 
     It is orthogonal to the orthonormal rows ``span``; ``null`` is a basis of their complement, or
-    None if that is large.
+    None if that is large. We try minus the sum of the rows first. The best direction is that of the
+    shortest d with G d <= -1.
     """
-    best, clearest = None, 0.0
-    for d in _candidates(G, span, null):
-        length = norm(d)
-        d = d / length if length > 0.0 else d
-        clear = -float(np.max(G @ d))
-        if clear > clearest:
-            best, clearest = d, clear
-        if clearest * math.sqrt(len(G)) > 0.1:  # one cannot do much better
-            break
-    return best
-
-
-def _candidates(G: Host, span: Host, null: Host | None) -> Iterator[Host]:
-    """Yield directions d, orthogonal to the span, along which all rows of G may be negative."""
     if null is not None:
-        none = np.zeros((0, null.shape[1]))
-        yield from (null @ w for w in _candidates(G @ null, none, None))
-        return
-    near, k = -np.sum(G, axis=0) if len(span) else _equal(G), G.shape[1]
-    near = near - span.T @ (span @ near)
-    yield near
-    # The shortest d with G d <= -1 is the best direction.
-    lengths = np.sqrt(np.sum(G * G, axis=1))
-    if near.any() and lengths.all():
-        slack = -(1.0 + G @ near) / lengths
-        rows = G / lengths[:, None]
-        short = interior_point(np.ones(k), near, rows, slack, span, end=TOL.half)
+        inside = inward_direction(G @ null, np.zeros((0, null.shape[1])), None)
+        return None if inside is None else np.asarray(null @ inside)
+    lengths, d = np.sqrt(np.sum(G * G, axis=1)), -np.sum(G, axis=0)
+    d = d - span.T @ (span @ d)
+    if not (d.any() and lengths.all()):  # then <d, v> = 0 for all v, or a row is 0
+        return None
+    if np.max(G @ d) * math.sqrt(len(G)) >= -0.1 * norm(d):  # another may be much clearer
+        slack = -(1.0 + G @ d) / lengths
+        short = interior_point(np.ones(len(d)), d, G / lengths[:, None], slack, span, end=TOL.half)
         if short is None:  # some combination of the rows is 0: no direction is negative in all
-            return
-        d = near + short.point
-        yield d
-        if np.all(G @ d < -0.5):
-            return
-    found = highs(
-        np.append(np.zeros(k), -1.0),
-        A_ub=np.hstack([G, np.ones((len(G), 1))]),
-        b_ub=np.zeros(len(G)),
-        A_eq=np.hstack([span, np.zeros((len(span), 1))]),
-        b_eq=np.zeros(len(span)),
-        bounds=[(-1.0, 1.0)] * k + [(None, 1.0)],
-    )
-    if found is not None:
-        yield np.asarray(found.x[:k])
-
-
-def _equal(M: Host) -> Host:
-    """Approximate the shortest w for which all entries of M w are -1, if there is one."""
-    from scipy.linalg import LinAlgError, cho_factor, cho_solve
-
-    square, right = M.T @ M, -np.sum(M, axis=0)
-    np.einsum("ii->i", square)[:] += 1e-12 * np.trace(square)
-    try:
-        return np.asarray(cho_solve(cho_factor(square), right))
-    except (LinAlgError, ValueError):
-        return np.asarray(right)
+            return None
+        d = d + short.point
+    return d / norm(d) if np.all(G @ d < 0.0) else None

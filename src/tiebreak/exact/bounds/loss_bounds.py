@@ -263,23 +263,22 @@ def flattest(
 class L1Dual(NamedTuple):
     """What a slope s proves about f* if f is the sum of weights_j |x_j - center_j|."""
 
-    weights: float | Host
-    center: Host | None
+    weights: Host
+    center: Host
     reach: Host  # the largest |x_j - center_j| in Z
 
     @classmethod
     def of(cls, problem: Problem, n: int) -> L1Dual:
         """Return the dual of a problem whose upper level is L1."""
         terms, ends = problem.penalties[0].terms, described(problem.domain).bounds_in(n)
-        reach = np.maximum(np.abs(ends.lower), np.abs(ends.upper)) * np.ones(n)
-        return cls(
-            terms.l1, terms.center, reach if terms.center is None else reach + abs(terms.center)
-        )
+        center = np.zeros(n) if terms.center is None else terms.center
+        reach = np.maximum(np.abs(ends.lower), np.abs(ends.upper)) + np.abs(center)
+        return cls(np.broadcast_to(terms.l1, n), center, reach)
 
     @property
     def free(self) -> Host:
         """Marks the variables with a weight of 0."""
-        return np.asarray(np.asarray(self.weights) == 0.0)
+        return np.asarray(self.weights == 0.0)
 
     def within(self, R: Any, x: Host, change: float, high: float) -> L1Dual:
         """Return it with a reach for the solutions x*: f* <= high and |R (x* - x)| <= change."""
@@ -304,22 +303,21 @@ class L1Dual(NamedTuple):
         The variables P with a weight have w_P |x*_P - x_P| <= f* + f(x) in total, so the others F
         have |R_F (x*_F - x_F)| <= change + max(length/weight) (f* + f(x)).
         """
-        w, free = np.asarray(self.weights), self.free
+        w, free = self.weights, self.free
         if not (free.any() and sigma > 0.0 and math.isfinite(high + change)):
             return self
-        off = np.abs(x if self.center is None else x - self.center)
+        off = np.abs(x - self.center)
         most = change + float(np.max(lengths[~free] / w[~free])) * (high + float(w @ off))
         far = np.where(free, off + most / sigma * SAFE, self.reach)
         return self._replace(reach=np.minimum(self.reach, far))
 
     def in_units(self, units: Host) -> L1Dual:
         """Return the dual for u = x/units."""
-        center = None if self.center is None else self.center / units
-        return L1Dual(self.weights * units, center, self.reach / units)
+        return L1Dual(self.weights * units, self.center / units, self.reach / units)
 
     def length(self, x: Host) -> float:
         """Bound |x - center| before anything cancels."""
-        return norm(x) if self.center is None else norm(x) + norm(self.center)
+        return norm(x) + norm(self.center)
 
     def below(self, gain: float, s: Host, error: float | Host) -> float:
         """Bound f* >= t gain if t |s_j| <= weights_j, t >= 0 and <s, x* - center> >= gain.
@@ -327,10 +325,6 @@ class L1Dual(NamedTuple):
         ``error`` bounds the error of s, as one number or entry by entry. If a weight is 0, the
         entry of s is a rounding error; we subtract it times the variable's reach from the gain.
         """
-        if isinstance(self.weights, float):
-            steepest = float(np.max(np.abs(s) + error, initial=0.0))
-            share = self.weights * (gain / steepest) if gain > 0.0 else 0.0
-            return share * (1.0 - 4.0 * EPS)
         w = self.weights
         gain -= float(np.sum((np.abs(s) + error)[w == 0.0] * self.reach[w == 0.0])) * SAFE
         if not gain > 0.0:
@@ -346,6 +340,6 @@ def below_l1(dual: L1Dual, x: Host, sign: Host, g: NearbyMinimisers, high: float
     """
     y, s, error = g.span.balance(0.0 * sign, -sign)
     unit = rounding_unit(EPS, len(x))
-    w = x if dual.center is None else x - dual.center
-    gain = float(s @ w) - (unit * norm(s) + error) * dual.length(x) - norm(y) * g.change * SAFE
+    gain = float(s @ (x - dual.center)) - (unit * norm(s) + error) * dual.length(x)
+    gain -= norm(y) * g.change * SAFE
     return dual.within(g.span.R, x, g.change, high).below(gain, s, error)

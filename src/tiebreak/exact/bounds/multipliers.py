@@ -73,10 +73,8 @@ class RowMultipliers(NamedTuple):
         q, most, terms = multiples_of_rows(rows, self.normal - of_equations, x)
         unit, dual = rounding_unit(EPS, len(x)), L1Dual.of(self.problem, len(x))
         s, error = self._combination(y, nu, np.zeros(len(x)))
-        w = x if dual.center is None else x - dual.center
-        gain = float(s @ w) - (unit * norm(s) + error) * dual.length(x) - most
-        if dual.center is not None:
-            gain += float(q @ dual.center) - unit * terms * norm(dual.center)
+        gain = float(s @ (x - dual.center)) - (unit * norm(s) + error) * dual.length(x) - most
+        gain += float(q @ dual.center) - unit * terms * norm(dual.center)
         dual = dual.within(R, x, math.sqrt(2.0 * self.unmet), high)
         error += unit * (norm(s) + terms)
         return dual.below(gain - self._price(y, nu), s - q, error)

@@ -40,6 +40,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -77,7 +79,8 @@ from tiebreak.sets import Domain
 MAX_GROWTHS = 40  # how often R may grow by a factor of at least 4: up to 1e24 times the first guess
 
 
-class FreeRows(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class FreeRows:
     """B on the variables that are not forced onto a bound, with its smallest singular value.
 
     ``span``: orthonormal rows with the same span as those of B.
@@ -88,6 +91,12 @@ class FreeRows(NamedTuple):
     sigma: float
     span: Host
     tilt: float  # the scale of <c, .>
+
+    @cached_property
+    def null(self) -> Host | None:
+        """An orthonormal basis of the span's complement, or None if that is large."""
+        is_large = 3 * len(self.span) < self.span.shape[1]
+        return None if is_large else complement(self.span)
 
 
 class Residual(NamedTuple):
@@ -149,7 +158,6 @@ class AroundPoint:
         self._far = 0.0  # the distance for the last R
         self._known: dict[bytes, FreeRows | str] = {}
         self._directions: dict[bytes, Host | None] = {}
-        self._nulls: dict[bytes, Host] = {}
 
     def _residuals(self, slope: Slope) -> Iterator[Residual]:
         """Yield some choices of eta: all are valid, and any one may make r small enough.
@@ -348,20 +356,11 @@ class AroundPoint:
             near = slack <= reach * far
             key = near.tobytes() + rows.free.tobytes()
             if key not in self._directions:
-                self._directions[key] = inward_direction(G[near], rows.span, self._null(rows))
+                self._directions[key] = inward_direction(G[near], rows.span, rows.null)
             direction = self._directions[key]
             if direction is None:  # nor is there one for more constraints
                 return
             yield direction
-
-    def _null(self, rows: FreeRows) -> Host | None:
-        """Return an orthonormal basis of the span's complement, or None if that is large."""
-        if 3 * len(rows.span) < rows.span.shape[1]:
-            return None
-        key = rows.span.tobytes()
-        if key not in self._nulls:
-            self._nulls[key] = complement(rows.span)
-        return self._nulls[key]
 
     # -- from below
 

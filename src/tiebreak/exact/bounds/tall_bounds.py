@@ -116,13 +116,13 @@ def _sparse_ends(
     (W, kept), units, n = eigen, answer.units, len(answer.units)
     f, dual = evaluate_with_errors(problem.upper, answer.x), L1Dual.of(problem, n).in_units(units)
     u, unit = answer.x / units, rounding_unit(EPS, *W.shape)
-    change = f.value_error + norm(dual.weights * np.ones(n)) * near.distance * SAFE
+    change = f.value_error + norm(dual.weights) * near.distance * SAFE
     high = f.value + change
     if answer.subgradient is None:  # there are no ties
         return f.value - change, high
     z = W @ ((W.T @ answer.subgradient) / kept)
     s, error, size = answer.lower.times_hessian(answer.lower.at(answer.x, False), units * z)
-    s, error, w = units * s, units * error, u if dual.center is None else u - dual.center
+    s, error, w = units * s, units * error, u - dual.center
     # The relative error of the second derivative is smaller than that: see `_near`.
     price = (1.0 + TOL.percent) * size * near.change
     gain = float(s @ w) - unit * norm(s) * dual.length(u) - float(error @ np.abs(w)) * SAFE - price

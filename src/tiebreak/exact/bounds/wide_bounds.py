@@ -84,11 +84,9 @@ def _below_l1(
     # a bound on the lengths of the columns
     longest = math.sqrt(answer.gram.largest + answer.gram.noise) * SAFE
     s, error = equations.S.T @ y, unit * longest * norm(y)
-    gain = float(y @ equations.b) - float(y @ left)
+    gain = float(y @ equations.b) - float(y @ left) - float(s @ dual.center)
     lost = unmet + equations.error(x, left) + unit * (norm(equations.b) + norm(left))
-    if dual.center is not None:
-        gain -= float(s @ dual.center)
-        lost += rounding_unit(EPS, m, n) * equations.size * norm(dual.center)
+    lost += rounding_unit(EPS, m, n) * equations.size * norm(dual.center)
     dual = dual.within(equations.S, x, unmet, high)
     return dual.below(gain - norm(y) * lost * (1.0 + unit) * SAFE - 8.0 * EPS * abs(gain), s, error)
 
