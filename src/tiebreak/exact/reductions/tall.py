@@ -229,9 +229,7 @@ class TallLevel:
 
     def largest_product(self, M: Host) -> float:
         """Bound the length of the longest row of bend A M."""
-        rows = (
-            (loss.bend or 0.0) * _longest(found) for loss, _, found in self.products(M, True)
-        )
+        rows = ((loss.bend or 0.0) * _longest(found) for loss, _, found in self.products(M, True))
         return max(rows, default=0.0) * (1.0 + rounding_unit(EPS, *M.shape))
 
 
