@@ -313,12 +313,12 @@ def reported(result, x):
 def test_the_report_counts_what_is_not_nearly_zero():
     result = tb.solve(sparse_group_problem(), max_iter=3)
     assert reported(result, [1.0, 0.5, 1e-3, 9.9e-4, 0.0, -2.0]) == [
-        "3 of 6 entries above 0.001 of the largest, 1 exactly 0",
-        "2 of 3 groups above 0.001 of the largest, none exactly 0",
+        "3 of 6 entries exceed 0.001 of the largest, 1 exactly 0",
+        "2 of 3 groups exceed 0.001 of the largest, none exactly 0",
     ]
     assert reported(result, np.zeros(N)) == [
-        "0 of 6 entries above 0.001 of the largest, 6 exactly 0",
-        "0 of 3 groups above 0.001 of the largest, 3 exactly 0",
+        "0 of 6 entries exceed 0.001 of the largest, 6 exactly 0",
+        "0 of 3 groups exceed 0.001 of the largest, 3 exactly 0",
     ]
 
 

@@ -208,5 +208,5 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """The public names, without the subpackages that an import has bound here."""
+    """Return the public names, without the subpackages that importing has bound here."""
     return [*__all__, "__version__"]

@@ -1,4 +1,4 @@
-"""Reading arrays from files; every error is one sentence that names the file.
+"""Read arrays from files; every error is one sentence that names the file.
 
 .npy, .npz (``data.npz:key`` picks one of several), .csv (``train.csv:age,income`` picks columns by
 name, ``train.csv:!price`` drops one), Matrix Market (.mtx, .mtx.gz).
@@ -30,18 +30,18 @@ INDEX = ("", "Unnamed: 0")  # what pandas calls the index when it writes it as a
 BROKEN = (ValueError, OverflowError, MemoryError, RecursionError)
 
 Reader = Callable[[Path, str], Any]  # a path, and which of its arrays or columns
-# functions that read the columns of a .csv file
+# functions that read the entries of a column in a .csv file
 Converters = dict[int | str, Callable[[str], float]]
 
 
 def read_array(name: str | Path, *, matrix: bool = False) -> Any:
-    """The array in a file; a sparse one stays sparse (scipy's csr).
+    """Return the array in a file; a sparse one stays sparse (scipy's csr).
 
     Args:
         name: the file; ``data.npz:key`` picks one of several arrays in a .npz file,
             ``train.csv:age,income`` picks columns of a .csv file, ``train.csv:!price`` drops one.
-        matrix: return a matrix? .csv and .mtx files cannot tell a vector from a matrix with one row
-            or one column; they give a vector unless this is true.
+        matrix: whether to return a matrix. In .csv and .mtx files, a vector looks like a matrix
+            with one row or one column; it is returned as a vector unless this is True.
     """
     path, pick = _path_and_pick(str(name))
     reader = next((read for end, read in READERS.items() if path.name.endswith(end)), None)
@@ -66,7 +66,7 @@ def read_array(name: str | Path, *, matrix: bool = False) -> Any:
 
 
 def column_names(name: str | Path) -> tuple[str, ...] | None:
-    """The names of the columns that `read_array` reads; None unless it is a .csv with a header."""
+    """Return the names of the columns that `read_array` reads; None without a header in a .csv."""
     path, pick = _path_and_pick(str(name))
     if path.suffix != ".csv":
         return None
@@ -79,7 +79,7 @@ def column_names(name: str | Path) -> tuple[str, ...] | None:
 
 
 def _path_and_pick(text: str) -> tuple[Path, str]:
-    """The file, and which of its arrays or columns."""
+    """Return the file, and the text after its name that picks arrays or columns."""
     for ending in (".npz", ".csv"):
         stem, found, key = text.rpartition(f"{ending}:")
         if found:
@@ -120,7 +120,7 @@ def _npz(path: Path, key: str) -> Any:
 
 
 def _unpickled(path: Path, load: Callable[[], Any]) -> Any:
-    """``load()``, where NumPy must not unpickle anything."""
+    """Return ``load()``; raise ValueError if the file is damaged or holds Python objects."""
     try:
         return load()
     except (*BROKEN, EOFError, zipfile.BadZipFile, zlib.error) as error:
@@ -132,7 +132,7 @@ def _unpickled(path: Path, load: Callable[[], Any]) -> Any:
 
 
 def _saved_sparse(path: Path) -> Any:
-    """A matrix saved by scipy.sparse.save_npz."""
+    """Return a matrix saved by scipy.sparse.save_npz."""
     import scipy.sparse
 
     try:
@@ -153,7 +153,7 @@ def _csv(path: Path, pick: str) -> Any:
         if not lines:
             raise ValueError(f"{path} is empty: it holds no numbers")
         width = len(next(_rows(lines))[1])
-        if len(names) != width:  # no numbers were read, or a line of words
+        if len(names) != width:  # there is no header, or it is a line of words
             names = [str(i) for i in range(width)]
         columns = _columns(path, names, pick)
         table = _table(path, lines, columns, width)
@@ -165,7 +165,7 @@ def _csv(path: Path, pick: str) -> Any:
 
 
 def _table(path: Path, lines: dict[int, str], columns: list[int], width: int) -> Any:
-    """The numbers in the lines; columns that were not picked may hold anything and become 0."""
+    """Return the numbers in the lines, with 0 in columns that were not picked."""
     others: Converters = {i: lambda _: 0.0 for i in range(width) if i not in columns}
 
     def read(converters: Converters) -> Any:
@@ -186,14 +186,14 @@ def _table(path: Path, lines: dict[int, str], columns: list[int], width: int) ->
 
 
 def _rows(lines: dict[int, str]) -> Iterator[tuple[int, list[str]]]:
-    """The entries of each row, and the number of the line where it ends."""
+    """Yield the number of the line where each row ends, and the entries of the row."""
     numbers, reader = list(lines), csv.reader(lines.values())
     for entries in reader:
         yield numbers[reader.line_num - 1], [entry.strip() for entry in entries]
 
 
 def _mistake(lines: dict[int, str], columns: list[int]) -> str:
-    """What is wrong with the first line that NumPy cannot read, for the error message."""
+    """Say what is wrong with the first line that NumPy cannot read, for the error message."""
     first, width = 0, 0
     for number, entries in _rows(lines):
         first, width = first or number, width or len(entries)
@@ -216,7 +216,7 @@ def _is_header(names: list[str], lines: int) -> bool:
 
 
 def _columns(path: Path, names: list[str], pick: str) -> list[int]:
-    """The indices of the requested columns; by default all but the index of pandas."""
+    """Return the indices of the requested columns; by default, all except the index of pandas."""
     everything = list(range(len(names)))
     if len(names) > 1 and names[0] in INDEX:
         everything = everything[1:]
@@ -232,7 +232,7 @@ def _columns(path: Path, names: list[str], pick: str) -> list[int]:
 
 
 def _number(text: str) -> float:
-    """The number as NumPy reads it; True and False are 1 and 0."""
+    """Return the number as NumPy reads it; True and False are 1 and 0."""
     text = text.strip()
     if text.lower() in TRUTH:
         return TRUTH[text.lower()]

@@ -36,11 +36,11 @@ from tiebreak.linalg.archive import npz_path, write_atomically
 from tiebreak.modelling.model_files import ENDINGS
 from tiebreak.problem import Problem
 
-METHOD = "see: tiebreak methods; or FILE.py:CLASS, a method of your own, whose file is run"
+METHOD = "a name listed by tiebreak methods; or FILE.py:CLASS, your own method (runs the file)"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code."""
+    """Run the command line and return the exit code."""
     arguments = _parser().parse_args(argv)
     try:
         code: int = arguments.run(arguments)
@@ -71,9 +71,9 @@ def _parser() -> argparse.ArgumentParser:
 
     shown = commands.add_parser(
         "demo",
-        help="what the library is for, on real data",
-        description="Among all models that fit 50 tumours best, find the one that is best for 260 "
-        "others, compare it with what a least-squares solver returns, and draw the picture.",
+        help="show what the library is for, on real data",
+        description="Among all models that fit 50 tumours best, find the one that does best on 260 "
+        "others, compare it with the answer of a least-squares solver, and draw a picture.",
     )
     shown.add_argument("--out", default="out", metavar="DIR", help="folder for the picture (out)")
     shown.set_defaults(run=_demo)
@@ -81,48 +81,47 @@ def _parser() -> argparse.ArgumentParser:
     solve = commands.add_parser(
         "solve",
         help="solve a problem and prove how close the answer is",
-        description="Solve the problem in FILE, a .toml file, one saved as .npz, or a linear "
-        "program whose objectives (rows N of an .mps file) are in order; print what is "
-        "proved, and write x, the report and a plot (of two levels without slack). Exit code 0 "
-        "for an answer (certified, or solved: the report says which), 1 if there is none, 2 for "
-        "bad input. For a first look: tiebreak demo.",
+        description="Solve the problem in FILE, print what is proved about the answer, and write "
+        "x, the report and a plot (for two levels without slack). The exit code is 0 if there is "
+        "an answer (certified, or solved: the report says which), 1 if there is none, and 2 for "
+        "bad input. For a first look, run tiebreak demo.",
     )
     solve.add_argument(
         "file",
         metavar="FILE",
-        help="a .toml file with [upper] and [lower], or [[level]] "
-        "for each of any number of priorities; .npz; or .mps or .lp with several objectives",
+        help="a .toml file with [upper] and [lower], or with one [[level]] per priority; a problem "
+        "saved as .npz; or a linear program (.mps, .lp) with several objectives, in order",
     )
     solve.add_argument("--out", default="out", metavar="DIR", help="folder for the files (out)")
     solve.add_argument("--save", metavar="RUN.npz", help="save the result, for tiebreak.load")
     _add_page(solve)
     solve.add_argument(
-        "--method", metavar="NAME", help=f"instead of the method in the file; {METHOD}"
+        "--method", metavar="NAME", help=f"use this method instead of the one in the file; {METHOD}"
     )
-    solve.add_argument("--max-iter", type=int, metavar="N", help="the largest number of steps")
+    solve.add_argument("--max-iter", type=int, metavar="N", help="maximum number of steps")
     solve.add_argument("--max-time", type=float, metavar="S", help="time limit in seconds")
-    solve.add_argument("--details", action="store_true", help="print the whole report")
+    solve.add_argument("--details", action="store_true", help="print the full report")
     solve.add_argument("--quiet", action="store_true", help="do not show progress")
     solve.set_defaults(run=_solve)
 
     compare = commands.add_parser(
         "compare",
         help="race several methods on one problem",
-        description="Race methods on a built-in instance or on the problem in a file: same "
-        "start, oracle calls counted alike, a clock that stops while errors are measured. Prints "
-        "who reaches which accuracy first; writes rows.csv, compare.txt and compare.png.",
+        description="Race methods on a built-in instance or on the problem in a file. All begin at "
+        "the same point, and the clock stops while errors are measured. Prints what each method "
+        "needs to reach each accuracy; writes rows.csv, compare.txt and compare.png.",
     )
     compare.add_argument(
         "what",
         metavar="INSTANCE|FILE",
-        help="see: tiebreak instances; or a .toml file (only x0 of its [solve] and [method] "
-        "is used), or a problem saved as .npz",
+        help="a name listed by tiebreak instances; a .toml file, from which only the problem and "
+        "x0 are used; or a problem saved as .npz",
     )
     compare.add_argument(
         "--methods",
         nargs="+",
         metavar="NAME",
-        help=f"{METHOD}, or all (default: seven usual ones and your own)",
+        help=f"{METHOD}; or all (default: seven common methods and your own)",
     )
     compare.add_argument(
         "--budget", type=float, default=10.0, metavar="S", help="seconds per method (10)"
@@ -132,7 +131,7 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=10_000,
         metavar="N",
-        help="the largest number of steps (10000)",
+        help="maximum number of steps (10000)",
     )
     compare.add_argument("--out", default="out", metavar="DIR", help="folder for the files (out)")
     _add_page(compare)
@@ -141,31 +140,33 @@ def _parser() -> argparse.ArgumentParser:
     reproduced = commands.add_parser(
         "reproduce",
         help="run the paper's experiments and judge its claims",
-        description="Run an experiment of the paper: its comparisons as rows.csv, the pictures "
-        "drawn from that file, and report.md with a verdict on every claim.",
+        description="Run an experiment of the paper. Writes its comparisons (rows.csv), their "
+        "pictures, and a verdict on every claim (report.md).",
     )
     reproduced.add_argument("what", choices=("fig1", "fig2", "table1"))
     reproduced.add_argument("--out", metavar="DIR", help="folder for the files (out/fig1, ...)")
     reproduced.add_argument(
         "--data",
         metavar="FILE",
-        help="fig1: wikivital_mathematics.json; without it a synthetic twin is used",
+        help="for fig1: wikivital_mathematics.json; by default, a synthetic twin is used",
     )
     reproduced.add_argument("--quick", action="store_true", help="fewer steps")
     reproduced.set_defaults(run=_reproduce)
 
     raced = commands.add_parser(
         "race",
-        help="all methods on all instances, by the same rules",
-        description="Race every method of the literature on 24 fixed instances and six drawn ones, "
-        "by the rules on the page. Writes rows.csv, instances.csv, refused.csv and race.html.",
+        help="race all methods on all instances, by the same rules",
+        description="Race every method of the literature on 24 fixed and six random instances. "
+        "Writes rows.csv, instances.csv, refused.csv, and race.html, which states the rules.",
     )
-    raced.add_argument("--quick", action="store_true", help="a small budget: minutes, not an hour")
+    raced.add_argument("--quick", action="store_true", help="take minutes, not an hour")
     raced.add_argument(
-        "--seed", type=int, default=0, metavar="S", help="seed of the drawn instances (0)"
+        "--seed", type=int, default=0, metavar="S", help="seed of the random instances (0)"
     )
-    raced.add_argument("--methods", nargs="+", metavar="NAME", default=(), help=METHOD)
-    raced.add_argument("--instances", nargs="+", metavar="NAME", default=(), help="only these")
+    raced.add_argument(
+        "--methods", nargs="+", metavar="NAME", default=(), help=f"{METHOD} (default: all)"
+    )
+    raced.add_argument("--instances", nargs="+", metavar="NAME", default=(), help="default: all")
     raced.add_argument("--out", default="out/race", metavar="DIR", help="folder (out/race)")
     raced.set_defaults(run=_race)
 
@@ -222,14 +223,14 @@ def _solve(arguments: argparse.Namespace) -> int:
             result.save(save)
             written += f", {save}"
         written += _page(result, page, arguments.open)
-    finally:  # a full disk must not cost the report, nor a closed pipe the files
+    finally:  # a full disk must not lose the report, nor a closed pipe the files
         print(result.details() if arguments.details else result)
     print(written)
     return 0 if result.success else 1
 
 
 def _page_path(arguments: argparse.Namespace) -> Path | None:
-    """Where --html writes its page; checked before the work starts, like --out."""
+    """Return where --html writes its page; reject a folder before the work starts."""
     if arguments.html is None:
         return None
     page = Path(arguments.html)
@@ -239,7 +240,7 @@ def _page_path(arguments: argparse.Namespace) -> Path | None:
 
 
 def _page(result: Shown, page: Path | None, is_opened: bool) -> str:
-    """Write the page and open it if asked; returns a line that says where it is."""
+    """Write the page, open it if requested, and return text that says where it is."""
     if page is None:
         return f", {result.open()}" if is_opened else ""
     result.to_html(page)
@@ -250,7 +251,7 @@ def _page(result: Shown, page: Path | None, is_opened: bool) -> str:
 
 @contextlib.contextmanager
 def _folders(folders: Iterable[Path]) -> Iterator[None]:
-    """Create the folders and check that they are writable: after hours of work it is too late.
+    """Create the folders and check that they are writable, before hours of work are lost.
 
     If the input is bad and there is no result, the new folders are removed again.
     """
@@ -277,7 +278,7 @@ def _folders(folders: Iterable[Path]) -> Iterator[None]:
 
 
 def _problem(file: str) -> tuple[Problem | Levels, dict[str, Any], dict[str, str]]:
-    """The problem in a file, the arguments for solve and the output files; prints what it is."""
+    """Return the problem in a file, options for solve and output files; print a description."""
     options: dict[str, Any] = {}
     names = problem_files.OUTPUT
     if file.endswith(".npz"):
@@ -295,7 +296,7 @@ def _problem(file: str) -> tuple[Problem | Levels, dict[str, Any], dict[str, str
 
 
 def _in_order(file: str) -> Levels:
-    """The objective of a linear program and its free rows, in the order of the file."""
+    """Return the objective of a linear program and its free rows as levels, in their order."""
     model = tb.read_model(file)
     if len(model.functions) == 1:
         raise ValueError(
@@ -306,7 +307,7 @@ def _in_order(file: str) -> Levels:
 
 
 def _description(problem: Problem | Levels) -> Iterator[str]:
-    """What a problem consists of, line by line."""
+    """Yield what a problem consists of, line by line."""
     parts: dict[str, Function | Penalty]
     if isinstance(problem, Problem):
         parts = {"lower level g": problem.lower, "upper level f": problem.upper}
@@ -322,7 +323,7 @@ def _description(problem: Problem | Levels) -> Iterator[str]:
 def _write(
     result: tb.Result | LevelsResult, paths: dict[str, Path], names: Sequence[Any] | None
 ) -> str:
-    """Write x, the report and the plot, each atomically; returns lines that say where they are.
+    """Write x, the report and the plot atomically; return lines that say where they are.
 
     ``names`` are the names of the variables, if they have any.
     """
@@ -378,12 +379,12 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 
 def _names(texts: Sequence[str]) -> list[str]:
-    """The methods of --methods, separated by spaces or commas; those of a file are loaded."""
+    """Return the methods of --methods, separated by spaces or commas; load those from files."""
     return [from_file(name) for text in texts for name in text.split(",")]
 
 
 def _contested(what: str) -> tuple[Problem, dict[str, Any]]:
-    """The problem of a race, its start and, if known, its answer; prints what it is."""
+    """Return the problem of a race, its start and known answer; print a description."""
     if what.endswith((".toml", ".npz")):
         problem, options, _ = _problem(what)
         if isinstance(problem, Levels):
@@ -438,7 +439,7 @@ def _methods(arguments: argparse.Namespace) -> int:
         print("\n".join(dict.fromkeys(entries)))
         return 0
     width = min(shutil.get_terminal_size().columns, 100)
-    words = "auto uses exact if that is quick, otherwise adaptive and a refinement; all methods:"
+    words = 'The default, "auto", uses exact if it is fast, otherwise adaptive and a refinement.'
     print(textwrap.fill(words, width))
     for method in known:
         print(f"\n{method.name}")

@@ -49,7 +49,7 @@ class Slack:
             checks.at_least("Slack", name, getattr(self, name))
 
     def __call__(self, best: float, before: float) -> float:
-        """The slack as a number, once the best value is known; fractions give a fraction."""
+        """Return the slack as a number, of the type of ``best``, once the best value is known."""
         kind = type(best)
         gain = kind(max(before - best, 0.0)) if math.isfinite(before) else kind(0.0)
         relative, share = kind(self.relative) * abs(best), kind(self.share) * gain
@@ -213,7 +213,7 @@ class Levels(FromData):
 
     @property
     def dimension(self) -> int | None:
-        """The number of variables, None if nothing says."""
+        """The number of variables, None if nothing determines it."""
         known = (part.dimension for part in (*self._objectives, described(self.domain)))
         return next((n for n in known if n is not None), None)
 
@@ -233,15 +233,15 @@ class Levels(FromData):
         return len(self.levels) == 2 and self.levels[0].rule.is_none
 
     def values(self, x: Array) -> list[tuple[float, float]]:
-        """The value of each level at x, with a bound on the rounding error of its terms."""
+        """Return the value of each level at x, with a bound on the rounding error of its terms."""
         return [value_with_error(level.objective, x) for level in self.levels]
 
     def violations(self, x: Array) -> list[Violation]:
-        """The constraints that x violates."""
+        """Return the constraints that x violates."""
         return self.problem().violations(x)
 
     def pairs(self) -> tuple[Problem, ...]:
-        """The first level with each of the others, as a `Problem` in which all are minimised."""
+        """Return a `Problem` for the first level and each other one; all of them are minimised."""
         lower, *others = self._objectives
         return tuple(
             Problem(upper=upper, lower=lower, domain=self.domain, radius=self.radius)
@@ -249,7 +249,7 @@ class Levels(FromData):
         )
 
     def problem(self) -> Problem:
-        """The first two levels as a `Problem` in which both are minimised."""
+        """Return the first two levels as a `Problem` in which both are minimised."""
         lower, upper = self._objectives[:2]
         return Problem(upper=upper, lower=lower, domain=self.domain, radius=self.radius)
 
@@ -272,9 +272,8 @@ class ConicLevels(ABC):
         signs: 1 for a level that is minimised, -1 for one that is maximised.
         model: the user's model, with methods ``values(x)`` and ``violations(x)``.
         promises: the arguments that the bounds rely on, such as radius=1.0.
-        before: the value of the first level at the start, for a slack that is a share; nan if there
-            is none.
-        assumed: sentences about what the bounds rely on and was not checked.
+        before: the value of the first level at x0, for a slack that is a share; nan if unknown.
+        assumed: what the bounds rely on without having checked it, in sentences.
     """
 
     names: tuple[str, ...]
@@ -287,15 +286,15 @@ class ConicLevels(ABC):
 
     @abstractmethod
     def program(self) -> Any:
-        """The `ConicProgram` for the current values of the parameters."""
+        """Return the `ConicProgram` for the current values of the parameters."""
 
     def assign(self, z: Any) -> Any:
-        """x; the user's variables, if there are any, get its values."""
+        """Return x, and assign its values to the user's variables, if there are any."""
         return z[self.program().variables]
 
 
 def value_with_error(h: Function | Penalty, x: Array) -> tuple[float, float]:
-    """The value at x, and a bound on the rounding errors of all terms that are added up."""
+    """Return the value at x, and a bound on the rounding errors of all terms that are added."""
     smooth, penalty = split(h)
     at = x if smooth.prototype is None else arrays.like(x, smooth.prototype)
     value, n, length = float(h.value(at)), int(x.shape[0]), arrays.norm(at)

@@ -67,7 +67,7 @@ def html_table(parts: dict[str, object]) -> str:
 
 
 def _linear_slope(h: Function) -> Array | None:
-    """c if h(x) = <c, x>, or a multiple or sum of these; None for everything else."""
+    """Return c if h(x) = <c, x>, or a multiple or sum of such functions; otherwise None."""
     parts = summands(h)
     if h.prototype is None or any(part.degree != 1 for _, part in parts):
         return None
@@ -83,7 +83,7 @@ class Point(NamedTuple):
     x: Array
     upper: Image = None
     lower: Image = None
-    reach: Any = None  # if the images were mixed: the mixture of their lengths, see `mixed`
+    reach: Any = None  # if the images were mixed: the sum of lengths that bounds their error
 
     @property
     def f(self) -> PointWithImage:
@@ -96,12 +96,12 @@ class Point(NamedTuple):
         return PointWithImage(self.x, self.lower, self.reach)
 
     def with_reach(self) -> Point:
-        """The point with its length as reach, if its images were multiplied."""
+        """Return the point with its length as reach, unless its images were mixed."""
         return self if self.reach is not None else self._replace(reach=arrays.length(self.x))
 
 
 class PendingReach(NamedTuple):
-    """constant + weight |z|, where |z| has yet to be fetched from a device with other numbers."""
+    """constant + weight |z|, where |z| is still on a device, to be fetched with other numbers."""
 
     constant: float = 0.0
     weight: float = 1.0
@@ -119,7 +119,7 @@ T = TypeVar("T", Point, Minorant)
 
 
 def with_length(at: T, length: float) -> T:
-    """The point or minorant with its reach, once |z| is known."""
+    """Return the point or minorant with its reach, once |z| is known."""
     pending = at.reach
     if not isinstance(pending, PendingReach):
         return at
@@ -127,9 +127,9 @@ def with_length(at: T, length: float) -> T:
 
 
 def mixed(p: Point, q: Point, weight: float) -> Point:
-    """(1 - weight) p + weight q; its images are mixed as well instead of multiplied."""
-    # The images err by a few units of |1 - weight| |p| + |weight| |q|, or of what went into p and q
-    # before. That is the mixture's ``reach``, for the certificate.
+    """Return (1 - weight) p + weight q; the images are mixed too, without a new product."""
+    # The images are off by a few units of |1 - weight| |p| + |weight| |q|, or of what p and q were
+    # mixed from. The certificate needs this size, the ``reach`` of the mixture.
     if weight == 1.0:
         return q
     p, q = p.with_reach(), q.with_reach()
@@ -139,7 +139,7 @@ def mixed(p: Point, q: Point, weight: float) -> Point:
 
 
 class _ByName:
-    """Explains the right call if the two levels are not given by name."""
+    """Rejects levels that are not given by name, with a sentence that shows the right call."""
 
     def __new__(cls, *unnamed: object, **named: object) -> Self:
         lacking = [name for name in ("upper", "lower") if named and name not in named]
@@ -286,8 +286,8 @@ class Problem(_ByName, FromData):
         return all(checks.in_precision_of(prototype, v) is not None for v in vectors)
 
     def current(self) -> Problem:
-        """The problem with the numbers that its arrays hold now: itself, if none has changed."""
-        # The new problem is kept, with everything that is found out about it, for the next call.
+        """Return the problem with the current numbers of its arrays; itself if none has changed."""
+        # The new problem is kept for the next call, with everything that was computed about it.
         latest = FromData.current(self._latest or self)
         if latest is not self:
             assign(self, "_latest", latest)
@@ -297,10 +297,10 @@ class Problem(_ByName, FromData):
         """Save to a .npz file with all data, for ``tiebreak.load``; nothing is pickled.
 
         Dtypes and sparse formats are kept (dia, lil and dok become csr), tables of pandas with
-        labels that are text or numbers; arrays of other libraries come back as NumPy's. What a file
-        cannot hold is refused before anything is written: callables, linear operators, streamed and
-        distributed rows, classes of your own. The file is written whole or not at all; NumPy can
-        read its arrays too, under names such as ``lower.A``.
+        labels that are text or numbers; arrays of other libraries come back as NumPy's.
+        Objects that a file cannot hold are rejected before anything is written: callables, linear
+        operators, streamed and distributed rows, classes of your own. The file is written whole or
+        not at all; NumPy can read its arrays too, under names such as ``lower.A``.
         """
         now = self.current()
         save("Problem.save", path, "Problem", lambda writer: writer.model("", now, now.names))
@@ -316,15 +316,15 @@ class Problem(_ByName, FromData):
         if not described(self.domain).is_cone or penalty.terms.center is not None:
             return False
         # The penalty p is a norm on a cone: d = prox of p at -slope has <slope, d> + p(d) = -|d|².
-        # The weight is increased a little, so that rounding cannot refuse a problem that is just
-        # bounded.
+        # The weight is increased a little, so that rounding errors do not reject a problem that is
+        # just bounded.
         little = math.sqrt(arrays.epsilon(slope))
         d = self.prox(-slope, 0.0, 1.0 + little)
         return arrays.norm(d) > little * arrays.norm(slope)
 
     @property
     def dimension(self) -> int | None:
-        """The number of variables, None if nothing in the problem says."""
+        """The number of variables, None if nothing in the problem determines it."""
         known = (part.dimension for part in (self.upper, self.lower, described(self.domain)))
         return next((n for n in known if n is not None), None)
 
@@ -364,7 +364,7 @@ class Problem(_ByName, FromData):
         return joint(Zero(), self.penalties[1], self.domain, owner="Problem")
 
     def prox(self, v: Array, a: float, b: float) -> Array:
-        """argmin over z in Z of a f2(z) + b g2(z) + ½|z - v|²; without penalties the projection."""
+        """Return the minimiser over z in Z of a f2(z) + b g2(z) + ½|z - v|²."""
         return (self.lower_joint if a == 0.0 else self.joint).prox(v, a, b)
 
     @cached_property
@@ -379,12 +379,12 @@ class Problem(_ByName, FromData):
         return any(map(arrays.is_single, self._prototypes))
 
     def in_precision_of(self, x: Array) -> Problem:
-        """This problem, or its float64 version if its data are in single precision and x is not."""
+        """Return this problem, or its float64 version if only its data are in single precision."""
         return self.in_float64 or self if self.is_single and not arrays.is_single(x) else self
 
     @property
     def shares_passes(self) -> bool:
-        """Do the products of a level wait for an evaluation, which does everything in one pass?"""
+        """Are the products of a level postponed to an evaluation that needs only one pass?"""
         return any(h.shares_passes for h in self.smooth_parts)
 
     @property
@@ -410,8 +410,8 @@ class Problem(_ByName, FromData):
         return max(curvature, on_space)
 
     def point(self, x: Any, owner: str, name: str, *, is_start: bool = False) -> Array:
-        """``x`` as a vector of this problem: its library, its dtype, its number of variables."""
-        # In float64 if the data are float32 and would round it: see `in_precision_of`. A start is
+        """Return ``x`` as a vector of the library, dtype and length of this problem."""
+        # It stays in float64 if float32 data would round it, see `in_precision_of`. A start is
         # rounded, because it is not a part of the problem.
         tables.common(owner, ("the problem", self.names), (name, tables.names(x)), what="names")
         x = checks.vector(owner, name, x)
@@ -431,7 +431,7 @@ class Problem(_ByName, FromData):
         return arrays.own(x, arrays.double(prototypes[0]))
 
     def start(self, x0: Any = None) -> Array:
-        """x0 (the origin if None) as a vector of this problem, `projected` onto the domain."""
+        """Return x0 (the origin if None) as a vector of this problem, projected onto the domain."""
         if x0 is None:
             if self.dimension is None:
                 raise ValueError(
@@ -442,7 +442,7 @@ class Problem(_ByName, FromData):
         return projected(self.domain, self.point(x0, "solve", "x0", is_start=True))
 
     def violations(self, x: Array) -> list[Violation]:
-        """What x violates: the number of variables, or constraints of the domain."""
+        """Return what x violates: the number of variables, or constraints of the domain."""
         Z, n = self.domain, self.dimension
         if x.ndim != 1 or n not in (None, x.shape[0]):
             return [Violation(f"the shape ({n},)", math.inf, 1.0)]
@@ -451,13 +451,13 @@ class Problem(_ByName, FromData):
         return distance_violation(type(Z).__name__, x, Z.project(x))
 
     def forward(self, *xs: Array) -> tuple[Point, ...]:
-        """The points ``xs`` with their images under the matrices of both functions."""
+        """Return the points ``xs`` with their images under the matrices of both functions."""
         images = zip(self.upper.forward(*xs), self.lower.forward(*xs), strict=True)
         return tuple(Point(x, *pair) for x, pair in zip(xs, images, strict=True))
 
 
 def with_smooth_parts(problem: Problem, *parts: SmoothFunction) -> Problem:
-    """The problem with these f1 and g1, made from the same data: nothing is checked again."""
+    """Return the problem with these f1 and g1 of the same data; nothing is checked again."""
     twin = object.__new__(type(problem))
     vars(twin).update({name: getattr(problem, name) for name in (*_names(problem), "names")})
     for name, h, penalty in zip(("upper", "lower"), parts, problem.penalties, strict=True):
@@ -467,14 +467,14 @@ def with_smooth_parts(problem: Problem, *parts: SmoothFunction) -> Problem:
 
 
 def _names(made: Any) -> list[str]:
-    """The names of a dataclass's fields."""
+    """Return the names of a dataclass's fields."""
     return [part.name for part in fields(made)]
 
 
 def solution_dimension(problem: Problem) -> int | None:
-    """The dimension of the set of minimisers of the lower level, None if it is not known.
+    """Return the dimension of the set of lower minimisers, None if it is not known.
 
-    0 if g is strongly convex; on R^n and in a ball, g itself may know it.
+    It is 0 if g is strongly convex; on R^n and in a ball, g itself may know it.
     """
     g, ball = problem.lower, described(problem.domain).as_ball
     if g.strong_convexity + problem.penalties[1].strong_convexity > 0.0:

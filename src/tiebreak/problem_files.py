@@ -1,6 +1,6 @@
-"""Reading problems from TOML files; every error is one sentence that names the file.
+"""Read problems from TOML files; every error is one sentence that names the file.
 
-For example, with arrays as `array_files` reads them,
+An example; `array_files` says how arrays are read:
 
     radius = 5.0                  # optional, as in Problem(radius=...)
 
@@ -13,7 +13,7 @@ For example, with arrays as `array_files` reads them,
     kind = "Quadratic"
     Q = [[1.0, 0.0], [0.0, 0.0]]  # an array can be written here, too
 
-    [lower.penalty]               # optional, added to the level; alone: kind = "L1" in [lower]
+    [lower.penalty]               # optional, added to the level; alone, it is the level itself
     kind = "GroupL2"              # several: [[lower.penalty]] for each
     groups = "groups.csv"         # the group of each variable
     weight = 0.1
@@ -38,7 +38,7 @@ For example, with arrays as `array_files` reads them,
     report = "report.json"
     plot = "plot.png"             # or .pdf, .svg
 
-and with more than two priorities, instead of [upper] and [lower], the most important first,
+For more than two priorities, write levels instead of [upper] and [lower], most important first:
 
     [[level]]
     name = "fit"                  # optional, for the report
@@ -101,7 +101,7 @@ Table = dict[str, Any]
 
 
 class Files(NamedTuple):
-    """The folder of this file, and the linear program that is the domain, if any."""
+    """The folder of a TOML file, and the linear program that gives the domain, if any."""
 
     folder: Path
     model: LinearModel | None = None
@@ -111,7 +111,7 @@ class Files(NamedTuple):
 
 
 def read_problem(path: str | Path) -> tuple[Problem | Levels, Table, dict[str, str]]:
-    """The problem in a TOML file, arguments for ``solve``, and the names of the output files."""
+    """Return the problem in a TOML file, arguments for ``solve``, and names of output files."""
     path = Path(path)
     content, files = _read_toml(path), Files(path.parent)
     try:
@@ -183,7 +183,7 @@ def _check_table(name: str, value: object) -> None:
 
 
 def _problem(content: Table, files: Files) -> Problem:
-    """[upper] and [lower]."""
+    """Return the problem given by [upper] and [lower]."""
     return Problem(
         upper=_level("upper", content["upper"], files),
         lower=_level("lower", content["lower"], files, is_first=True),
@@ -196,7 +196,7 @@ def _problem(content: Table, files: Files) -> Problem:
 
 
 def _levels(content: Table, files: Files) -> Levels:
-    """[[level]], once for each level."""
+    """Return the levels given by [[level]], one for each."""
     found = []
     for i, table in enumerate(content["level"]):
         name = f"level {i + 1}"
@@ -219,7 +219,7 @@ def _levels(content: Table, files: Files) -> Levels:
 
 
 def _from_model(table: Table, about: Table, files: Files) -> Level:
-    """A level that is a function of the domain's file."""
+    """Return a level whose objective is in the file of the domain."""
     if files.model is None:
         raise ValueError('objective needs a domain from a file, such as domain = "plan.mps"')
     if others := [key for key in table if key != "objective"]:
@@ -232,9 +232,9 @@ def _from_model(table: Table, about: Table, files: Files) -> Level:
 def _level(
     name: str, table: Table, files: Files, more: Sequence[str] = (), is_first: bool = False
 ) -> Any:
-    """A level: a smooth function or a penalty, and the penalties of its sub-tables.
+    """Return a level: a smooth function or a penalty, plus the penalties of its sub-tables.
 
-    ``more`` are other keys that it may have, for the message about an unknown key. The columns of
+    ``more`` lists other keys that it may have, for the message about an unknown key. The columns of
     the first level's .csv file name the variables.
     """
     rest = {key: value for key, value in table.items() if key != "penalty"}
@@ -255,7 +255,7 @@ def _level(
 
 
 def _domain(found: Table | list[Table], files: Files) -> Any:
-    """A set, or the intersection of several, each given as ``[[domain]]``."""
+    """Return a set, or the intersection of several, each given as ``[[domain]]``."""
     if isinstance(found, dict):
         return _object("domain", found, _kinds(Set), files)
     try:
@@ -266,7 +266,7 @@ def _domain(found: Table | list[Table], files: Files) -> Any:
 
 
 def _kinds(*bases: type) -> dict[str, type]:
-    """The kinds that a table may describe: the registered subclasses of these classes."""
+    """Return the kinds that a table may describe: registered subclasses of these classes."""
     found = [(name, kind) for name, kind in sorted(KINDS.items()) if kind in IN_TABLES]
     return {name: kind for base in bases for name, kind in found if issubclass(kind, base)}
 
@@ -274,7 +274,7 @@ def _kinds(*bases: type) -> dict[str, type]:
 def _object(
     name: str, table: Table, known: Mapping[str, type], files: Files, more: Sequence[str] = ()
 ) -> Any:
-    """The object that a table describes: its kind, called with its other keys."""
+    """Return the object that a table describes: its kind, called with its other keys."""
     kinds, kind = f"known kinds are {', '.join(known)}", table.get("kind")
     if kind is None:
         raise ValueError(f"[{name}] lacks the key 'kind'; {kinds}")
@@ -286,7 +286,7 @@ def _object(
 
 
 def _call(name: str, call: type, arguments: Table, files: Files, more: Sequence[str] = ()) -> Any:
-    """``call(**arguments)`` with arrays read from files; the signature says what is allowed."""
+    """Return ``call(**arguments)``, with arrays read from files and keys checked."""
     parameters = inspect.signature(call).parameters
     # A dataclass may inherit fields from another module: their annotations are resolved there.
     hints = get_type_hints(call if is_dataclass(call) else call.__init__)  # type: ignore[misc]
@@ -314,7 +314,7 @@ def _check_keys(name: str, table: Table, known: Iterable[str]) -> None:
 
 
 def _array(name: str, key: str, value: object, files: Files) -> Any:
-    """An array argument: a string is a file in this folder, a table maps names to numbers."""
+    """Return an array: a string is a file in this folder, a table maps names to numbers."""
     if isinstance(value, dict) and files.model is not None:
         try:
             return files.model.vector(value)
@@ -346,7 +346,7 @@ def _solve(table: Table, files: Files) -> Table:
 
 
 def _output(table: Table) -> dict[str, str]:
-    """The names of the output files: relative, and inside the output folder."""
+    """Return the names of the output files, which must be inside the output folder."""
     _check_keys("output", table, OUTPUT)
     for key, value in table.items():
         endings = OUTPUT_ENDINGS[key]

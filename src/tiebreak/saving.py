@@ -1,10 +1,9 @@
 """Problems and results in files: one .npz file each, written whole or not at all, never unpickled.
 
-The files are those of `linalg.archive`. A carefully forged result is believed: whoever can write
-your files could change your data as well.
+A carefully forged result is trusted: whoever can write your files could change your data as well.
 
-Saving is in `linalg.archive` and in the objects; this module loads: it knows which parts make a
-file a problem or a result.
+The objects save themselves by `linalg.archive`. This module loads: it knows which parts make a file
+a problem or a result.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ class ResultReader(Reader):
     """Reads the problem or the result in an archive."""
 
     def content(self) -> Any:
-        """The problem or the result in the file."""
+        """Return the problem or the result in the file."""
         if f"{HEADER}.npy" not in self._archive.namelist():
             raise Refused("holds neither a problem nor a result saved by tiebreak")
         header = self.header()
@@ -151,7 +150,7 @@ def _check(owner: str, parts: dict[str, Any], hints: dict[str, Any]) -> None:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Does the value have that type?  In a file, an array of any library is one of NumPy."""
+    """Does the value have that type?  Arrays of all libraries are saved as NumPy arrays."""
     if hint is Any:
         return isinstance(value, np.ndarray) and value.dtype.kind == "f"
     if hint is float:

@@ -1,4 +1,4 @@
-"""What is proved about AGM-BiO, as plain formulas: numbers in, numbers out.
+"""The theorems about AGM-BiO as plain formulas: numbers in, numbers out.
 
 The paper is Cao, Jiang, Yazdandoost Hamedani, Mokhtari, NeurIPS 2024 (arXiv 2402.08097); "Theorem",
 "Lemma" and "Proposition" refer to it. All functions use these argument names:
@@ -62,7 +62,7 @@ def smoothness_weak_sharpness(
 
 
 def level_bound(k: int, *, L_g: float, distance: float) -> float:
-    """g_k - g* <= 2 L_g R0²/(k+1)², for k >= 0: what the theorems ask of the levels."""
+    """g_k - g* <= 2 L_g R0²/(k+1)², for k >= 0, as the theorems require of the levels."""
     return 2 * L_g * distance**2 / (_at_least(0, k) + 1) ** 2
 
 
@@ -131,16 +131,16 @@ class Theorem1(NamedTuple):
     diameter: float = math.inf
 
     def upper(self, k: int) -> float:
-        """(i) f(x_k) - f* <= 4 S R0²/(k(k+1)), compact or not."""
+        """(i) f(x_k) - f* <= 4 S R0²/(k(k+1)), even if Z is not compact."""
         return upper_bound(k, smoothness=self.smoothness, distance=self.distance)
 
     def lower(self, k: int, fixed: int | None = None) -> float:
-        """(ii) g(x_k) - g* <= 4 L_g R0² (ln k + 1)/(k(k+1)) + 2 L_g D²/(k+1), whatever gamma."""
+        """(ii) g(x_k) - g* <= 4 L_g R0² (ln k + 1)/(k(k+1)) + 2 L_g D²/(k+1) for any gamma."""
         levels = level_term(k, L_g=self.L_g, distance=self.distance, fixed=fixed)
         return levels + 2 * self.L_g * self.diameter**2 / (k + 1)
 
     def lower_if_above(self, k: int, fixed: int | None = None) -> float:
-        """(iii) If f(x_k) >= f*, compact or not: g(x_k) - g* <= [4 L_g R0² (ln k + 1) + 2 L_g
+        """(iii) If f(x_k) >= f*, on any Z: g(x_k) - g* <= [4 L_g R0² (ln k + 1) + 2 L_g
         R0²/(1 - gamma/2)]/(k(k+1)).
         """
         weight = smallest_weight(L_f=self.L_f, L_g=self.L_g, smoothness=self.smoothness)
@@ -156,7 +156,7 @@ class Theorem1(NamedTuple):
 
 class Theorem2(NamedTuple):
     """Error bound of order r > 1, any Z. S depends on the planned number T of steps, all of which
-    are done.
+    are taken.
     """
 
     L_f: float

@@ -73,7 +73,7 @@ def test_planted_problems_on_every_domain_are_solved_to_1e_9(count):
 def test_the_report_names_the_road_and_a_single_minimiser():
     result = tb.solve(least_squares(m=12))
     assert result.method == "auto: exact, by direct factorisation (least squares below, 12 x 10)"
-    assert "none: the lower level has a single minimiser, there is nothing to choose" in str(result)
+    assert "a single minimiser, so the upper level has no choice" in str(result)
     sparse = tb.Problem(upper=tb.L1(), lower=tb.LeastSquares(np.eye(2, 3), np.ones(2)))
     assert tb.solve(sparse).method.startswith(
         "auto: exact, by direct factorisation (least squares below, 2"
@@ -320,7 +320,7 @@ def test_a_single_minimiser_is_said_on_every_road():
     )
     result = tb.solve(problem)
     assert result.method.startswith("auto: Bregman iteration because there is no exact")
-    assert "none: the lower level has a single minimiser, there is nothing to choose" in str(result)
+    assert "a single minimiser, so the upper level has no choice" in str(result)
     np.testing.assert_allclose(result.x, [0.2, -0.1], atol=1e-3)
 
 

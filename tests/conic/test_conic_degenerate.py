@@ -133,7 +133,7 @@ def test_the_slope_of_a_curve_from_a_minimiser() -> None:
     assert not curve.is_sensitive
     with pytest.raises(ValueError, match="tradeoff: slacks must be given"):
         tb.tradeoff(problem)
-    with pytest.raises(TypeError, match="tradeoff: slacks must be several numbers, got float"):
+    with pytest.raises(TypeError, match="tradeoff: slacks must be a list of numbers, got float"):
         tb.tradeoff(problem, 0.1)  # type: ignore[arg-type]
 
 

@@ -296,7 +296,7 @@ WRONG = {
     "Multinomial too many": (
         lambda: tb.Multinomial(I2, [0, 3], classes=3),
         ValueError,
-        "Multinomial: y must hold classes below classes = 3, got the value 3",
+        "Multinomial: y must hold labels below classes = 3, got the value 3",
     ),
     "Multinomial one class": (
         lambda: tb.Multinomial(I2, [0, 0], classes=1),

@@ -1095,7 +1095,7 @@ def test_a_crash_while_saving_leaves_the_old_file_and_no_other(tmp_path, monkeyp
         result = tb.solve(small(), STEPS, rtol=0.0, max_iter=10, checkpoint=path)
     monkeypatch.undo()
     assert [str(each.message) for each in warned] == [
-        f"checkpoint: {path} could not be written (disk full); the run goes on"
+        f"checkpoint: {path} could not be written (disk full); the run continues"
     ]
     assert (result.status, result.nit) == ("max_iter", 10)  # nothing is lost but the file
     assert path.read_bytes() == before

@@ -332,7 +332,7 @@ def test_the_point_of_least_g_is_returned_where_the_last_one_is_worse():
     result = tb.solve(small(), Wandering((START, GOOD, BAD)), max_iter=5)
     assert result.status == "max_iter"
     np.testing.assert_array_equal(result.x, GOOD)
-    assert "x is the point of least g seen" in str(result)
+    assert "x is the point with the least g seen" in str(result)
     assert result.trace[-1].lower_value == result.lower_value == 0.0
     # By less than the tolerance the last one stays.
     close = (1.0, 1e-2)

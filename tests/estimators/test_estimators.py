@@ -538,8 +538,8 @@ NOT_THEIRS = ("Problem(", "radius", "atol", "criterion", "error_bound", "gamma",
     ("model", "why"),
     [
         (TieBreakRegressor("smooth", rtol=1e-16), "as small as rounding allows"),
-        (TieBreakRegressor(), "times as wide as asked"),
-        (TieBreakRegressor(slack=0.1), "assume a size"),
+        (TieBreakRegressor(), "times the tolerance"),
+        (TieBreakRegressor(slack=0.1), "assume a limit"),
     ],
 )
 def test_the_advice_of_a_fit_is_about_its_own_parameters(model, why):

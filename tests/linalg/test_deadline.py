@@ -357,7 +357,7 @@ def test_a_call_without_time_for_its_first_step_returns_the_start(clock, quick, 
     np.testing.assert_array_equal(result.x, x0)
     assert result.lower_value == pytest.approx(0.5 * np.sum((A @ x0 - A[:, 0]) ** 2))
     assert math.isinf(result.upper_gap)
-    assert "no time was left for the first step" in str(result)
+    assert "there was no time for the first step" in str(result)
     assert result.to_dict()["status"] == "max_time"
     assert clock.now < 5.0 + deadline.GRACE + 1.0
     assert len(result.trace) == 1

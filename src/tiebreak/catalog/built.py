@@ -70,7 +70,7 @@ class Built:
         f2, g2 = self.problem.penalties
         rows = {
             "variables": f"{self.variables}",
-            "penalties": f"above {f2}, below {g2}",
+            "penalties": f"upper {f2}, lower {g2}",
             "domain": f"{domain}, diameter {self.diameter:g}",
             "smoothness": f"L_f = {self.upper_lipschitz:.6g}, L_g = {self.lower_lipschitz:.6g}",
             "error bound": "none known" if self.order is None else f"order {self.order:g}",
@@ -83,11 +83,11 @@ class Built:
 
 
 def in_words(dimension: int | None) -> str:
-    """What the dimension of the set of lower minimisers means for the upper level."""
+    """Say what the dimension of the set of lower minimisers means for the upper level."""
     if dimension is None:
         return "not known"
     if dimension == 0:
-        return "none: a single minimiser, so nothing is selected"
+        return "none: the lower level has a single minimiser, so the upper level has no choice"
     return f"the solution set has dimension {dimension}"
 
 

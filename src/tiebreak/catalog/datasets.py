@@ -36,12 +36,12 @@ def breast_cancer(train: int = 50, radius: float = 10.0, seed: int = 0) -> Probl
 
 
 def tumours(train: int = 50, radius: float = 10.0, seed: int = 0) -> Built:
-    """`breast_cancer` with its facts."""
+    """Return `breast_cancer` with its start and known facts."""
     return _regression("breast cancer, degree 2", breast_cancer(train, radius, seed))
 
 
 def diabetes(train: int = 30, radius: float = 20.0, seed: int = 0) -> Built:
-    """`breast_cancer` on the diabetes data: 442 patients, 10 measurements, 65 columns of degree 2.
+    """Build `breast_cancer` from the diabetes data: 442 patients, 10 measurements, 65 columns.
 
     The target, the progress of the disease, has mean 0 and standard deviation 1.
 
@@ -56,7 +56,7 @@ def diabetes(train: int = 30, radius: float = 20.0, seed: int = 0) -> Built:
 
 
 def digits(train: int = 30, radius: float = 20.0, seed: int = 0) -> Built:
-    """`breast_cancer` on the digits: 1797 pictures of 64 pixels, odd or even as -1 or +1.
+    """Build `breast_cancer` from the digits: 1797 pictures of 64 pixels, odd or even as -1 or +1.
 
     Pixels that never change are columns of zeros.
 
@@ -109,7 +109,7 @@ def logistic(radius: float = 10.0) -> Built:
 
 
 def sparse_logistic(radius: float = 8.0) -> Built:
-    """`logistic` in the l1 ball, which makes models sparse; it binds if radius < 11.2.
+    """Build `logistic` in the l1 ball, which makes models sparse; it binds if radius < 11.2.
 
     Ties remain in that case: (a, -b) for a pair of columns may become (a+t, -b+t) if another pair
     makes up for it, with the same fit and the same l1 norm.
@@ -147,7 +147,7 @@ _PAIRS = 10  # measurements; their 20 columns have rank 11, as all pairs have th
 
 
 def _low_or_high() -> tuple[Matrix, Vector]:
-    """Two columns, low and high, for each of the ten mean measurements; benign or malignant."""
+    """Return two columns, low and high, for each of the ten mean measurements, and the labels."""
     measured, benign = load("breast cancer")
     means = measured[:, :_PAIRS]
     high = (means >= np.median(means, axis=0)).astype(np.float64)
@@ -155,9 +155,9 @@ def _low_or_high() -> tuple[Matrix, Vector]:
 
 
 def _shortest_minimiser(A: Matrix, y: Vector) -> Vector:
-    """The shortest minimiser of the logistic loss on R^n, by Newton's method from the origin.
+    """Return the shortest minimiser of the logistic loss on R^n, by Newton's method from 0.
 
-    Every step is the shortest one and hence in the range of A', and so is their sum.
+    Every step is the shortest possible, so it is in the range of A', and so is their sum.
     """
     x = np.zeros(A.shape[1])
     for _ in range(50):
@@ -184,14 +184,14 @@ def load(name: str) -> tuple[Matrix, Vector]:
 
 
 def degree_two(X: Matrix) -> Matrix:
-    """All columns and all pairwise products, standardised before and after."""
+    """Return all columns and all pairwise products, standardised before and after."""
     X = _standardised(X)
     first, second = np.triu_indices(X.shape[1])
     return _standardised(np.hstack([X, X[:, first] * X[:, second]]))
 
 
 def _standardised(X: Matrix) -> Matrix:
-    """X with columns of mean 0 and standard deviation 1; constant columns become zero."""
+    """Return X with columns of mean 0 and standard deviation 1; constant columns become zero."""
     spread = X.std(axis=0)
     return np.asarray((X - X.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0))
 

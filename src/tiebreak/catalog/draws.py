@@ -12,12 +12,12 @@ from tiebreak.sets import Ball
 
 
 def generator(owner: str, seed: int) -> np.random.Generator:
-    """The generator for ``seed``, a whole number >= 0."""
+    """Return the generator for ``seed``, a whole number >= 0."""
     return np.random.default_rng(checks.whole(owner, "seed", seed))
 
 
 def disturbed(b: Vector, noise: float, rng: np.random.Generator) -> Vector:
-    """b plus a random vector of length noise |b|."""
+    """Return b plus a random vector of length noise |b|."""
     direction = rng.standard_normal(b.shape[0])
     return np.asarray(b + noise * np.linalg.norm(b) / np.linalg.norm(direction) * direction)
 

@@ -62,7 +62,7 @@ def squared_hinge(n: int = 20, rows: int = 60, active: int = 8, seed: int = 0) -
 
     x* has entries -1 and 1, the first ``active`` products <a_i, x*> are 1, all others 2 or more,
     and c = x* - sum of lambda_i a_i over the active rows, lambda_i > 0: then x* is the projection
-    of c, and f* = ½|x* - c|². All numbers are dyadic, so this holds without rounding. At 1.1 x* all
+    of c, and f* = ½|x* - c|². All numbers are dyadic, so these values are exact. At 1.1 x* all
     products exceed 1: the minimisers of g, a polyhedron, have an interior, where g has no slope for
     a multiplier to use. Its error bound has order 2 (Hoffman).
 
@@ -105,7 +105,7 @@ def cg_bio_toy() -> Built:
         Z = { x >= 0, x_1 + x_2 <= 1, 4 x_1 + 6 x_2 <= 5 },   x* = (0.6, 0.4)
 
     The minimisers of g are the edge from (½, ½) to (1, 0); along it, f(t, 1-t) = ½t² - 0.6t + 0.1.
-    The redundant rows x <= 1 say how large Z is. g is weakly sharp (order 1).
+    The redundant rows x <= 1 show that Z is bounded. g is weakly sharp (order 1).
     """
     rows = [[1.0, 1.0], [4.0, 6.0], [-1.0, 0.0], [0.0, -1.0], [1.0, 0.0], [0.0, 1.0]]
     return Built(
@@ -125,7 +125,7 @@ def cg_bio_toy() -> Built:
 
 
 def duffin() -> Built:
-    """Duffin's gap: no multiplier sees f*, however small the error of g is.
+    """Duffin's gap: no multiplier yields a bound near f*, however small the error of g is.
 
         f(x) = (x_2 - 1)²,   g(x) = |x| - x_1 if |x| >= 1,   Z = { x_1 >= 1, |x_2| <= 2 }
 

@@ -102,16 +102,16 @@ def ill_posed(
     """The simplest function that explains the data best: g = ½|Ax - b|², f = ½|x|² or ½|Dx|².
 
     b = A truth + noise, with truth the known solution of the integral equation. The singular values
-    of A decay without a gap: if they reach rounding, the rank is not determined, nor is the
-    dimension of the set of minimisers, nor f*. With fewer rows than singular values above rounding,
-    the solution set has dimension n - rows.
+    of A decay without a gap. If they fall to rounding level, the rank is not determined, nor are
+    the dimension of the set of minimisers and f*. With fewer rows than singular values above
+    rounding level, the solution set has dimension n - rows.
 
     Args:
         equation: PHILLIPS, BAART or FOXGOOD.
         n: the number of variables, which are the pieces of the t axis.
         rows: pieces of the s axis; n if None.
         noise: the length of the noise relative to A truth.
-        smooth: let f be the squared length of the differences of neighbours instead of x.
+        smooth: whether f measures the differences between neighbours instead of x itself.
         domain: Space(), the default, or Orthant(): all three solutions are >= 0.
         seed: the seed of the noise.
     """

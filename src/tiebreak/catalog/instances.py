@@ -48,7 +48,7 @@ class Instance:
         return MappingProxyType(defaults | dict(self.preset))
 
     def build(self, **parameters: Any) -> Built:
-        """The problem with its start and its facts."""
+        """Return the problem with its start and known facts."""
         for name in parameters:
             if name not in self.parameters:
                 known, meant = ", ".join(self.parameters), did_you_mean(name, self.parameters)
@@ -282,7 +282,7 @@ INSTANCES = (
 
 
 def instances() -> list[Instance]:
-    """The built-in problems; cheap, because nothing is built.
+    """List the built-in problems; none is built.
 
     Examples:
         >>> for built_in in tb.instances()[:2]:
@@ -294,7 +294,7 @@ def instances() -> list[Instance]:
 
 
 def instance(name: str, **parameters: Any) -> Built:
-    """The built-in problem ``name``, built.
+    """Build the built-in problem ``name``.
 
     Args:
         name: a name in ``instances()``.
@@ -318,7 +318,7 @@ def instance(name: str, **parameters: Any) -> Built:
 
 
 def table() -> str:
-    """All instances as lines of text: name, variables, dimension of the solution set, source."""
+    """Return all instances as lines of text: name, variables, dimension of the ties, source."""
     rows = [("name", "variables", "ties", "source")]
     for one in INSTANCES:
         ties = "?" if one.dimension is None else f"{one.dimension}"

@@ -1,6 +1,6 @@
-"""Linear inverse problems with a formula for the answer, or random, and a toy.
+"""Linear inverse problems, with known answers or random, and a toy.
 
-One more problem keeps every first-order method far off for as many steps as you like.
+One more problem keeps every first-order method far from f* for any given number of steps.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def random_inverse(
     """The shortest least-squares solution in a random norm: f = ½x'Qx, g = ½|Ax - b|².
 
     Q has random eigenvectors and eigenvalues from 1/condition to 1. A is the product of two random
-    matrices of small whole numbers, so its rank is exactly the given one, divided by a power of two
-    near its norm. b = A truth + noise, with truth > 0 in the middle of the domain.
+    matrices of small whole numbers, so its rank is exactly the given one; it is then divided by a
+    power of two near its norm. b = A truth + noise, with truth > 0 in the middle of the domain.
 
     Without noise and with ``truth`` inside the domain, the lower minimisers have dimension n -
     rank, and g* = 0 without rounding. The error bound of least squares has order 2 on R^n and on
@@ -121,7 +121,7 @@ def random_inverse(
 
 
 def _whole_numbers(rng: np.random.Generator, rows: int, columns: int) -> Matrix:
-    """A random matrix with entries from -3 to 3, drawn again until it has full column rank."""
+    """Return a random matrix with entries from -3 to 3, redrawn until it has full column rank."""
     while True:
         drawn = rng.integers(-3, 4, (rows, columns)).astype(np.float64)
         if np.linalg.cond(drawn) < 1e6:
@@ -163,7 +163,7 @@ def toy(center: Sequence[float] = (0.9, 0.8), stretch: float = 4.0) -> Built:
 
 
 def hard(steps: int = 50, ties: int = 1, smoothness: float = 4.0) -> Built:
-    """|f(x) - f*| >= 1 for every method until it has seen more than ``steps`` gradients of g.
+    """Every method has |f(x) - f*| >= 1 until it has seen more than ``steps`` gradients of g.
 
     In the spirit of Zhang, Chen, Xu, Zhang (2024, arXiv 2409.06530), who show that no first-order
     method finds |f - f*| <= eps in a number of steps that depends on L_f, L_g and D alone. The

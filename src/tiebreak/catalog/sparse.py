@@ -74,7 +74,7 @@ def _pursuit(
     active: int,
     seed: int,
 ) -> Built:
-    """Among all x with Ax = A x*, the one with the smallest sum of the groups' lengths is x*."""
+    """Build the problem: among all x with Ax = A x*, x* has the least sum of group lengths."""
     rows = checks.whole(owner, "rows", rows, 1)
     if rows >= columns:
         raise ValueError(f"{owner}: rows must be fewer than the variables ({columns}), got {rows}")
@@ -176,7 +176,7 @@ def lasso_duplicates(
 def _certified(
     owner: str, name: str, rows: int, columns: int, size: int, active: int, rng: np.random.Generator
 ) -> tuple[Matrix, Vector, Vector]:
-    """A Gaussian matrix of full rank, x* with ``active`` groups of ``size`` entries, and its y."""
+    """Return a Gaussian A of full rank, x* with ``active`` groups of ``size`` entries, and y."""
     most = min(rows, columns) // size
     if active > most:
         raise ValueError(f"{owner}: {name} must be at most {most}, got {active}")
@@ -197,15 +197,15 @@ def _certified(
 
 
 def _dyadic(values: Matrix) -> Matrix:
-    """Values rounded to multiples of 2^-10, so that their products and sums are exact."""
+    """Round to multiples of 2^-10, so that products and sums are exact."""
     return np.asarray(np.round(values * 1024.0) / 1024.0)
 
 
 def _certificate(A: Matrix, x: Matrix) -> Vector | None:
-    """y with A_G'y = x_G/|x_G| where the row x_G of x is not 0 and |A_G'y| < 1 elsewhere, checked.
+    """Return y with A_G'y = x_G/|x_G| for rows x_G of x that are not 0 and |A_G'y| < 1 elsewhere.
 
-    The shortest y that satisfies the equations; groups that exceed the limit are put on it by
-    further equations, until there are none. It may fail even if another y exists: then None.
+    It is the shortest y that satisfies the equations. Groups that exceed the limit are set to it by
+    further equations, until none does. If this fails, return None; another y may still exist.
     """
     size, active = x.shape[1], np.any(x != 0.0, axis=1)
     wanted, held = np.zeros(x.shape), active.copy()

@@ -1,7 +1,7 @@
 """The paper's regression: visits to 1068 Wikipedia pages on 731 days, or a synthetic twin.
 
 Wikipedia Math Essential is the file wikivital_mathematics.json of Rozemberczki and others, PyTorch
-Geometric Temporal, CIKM 2021. It is read from where you have it; nothing is downloaded.
+Geometric Temporal, CIKM 2021. You supply the file; nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def regression(
     """The paper's over-parameterised regression: validation loss over training loss in a ball.
 
     The days are columns, each scaled to [0, 1]; a random one is the target b, and the other 730 are
-    the features. g(x) = ½|Ax - b|² on the training rows, and f is the same on the others.
+    the features. g(x) = ½|Ax - b|² on the training rows, and f is this loss on the others.
 
     With the paper's 75 % there are 801 rows for 730 variables and a single lower minimiser, so
     nothing is selected; with 25 % there are 267 rows, and the solution set has dimension 463 if the
@@ -60,7 +60,7 @@ def regression(
 
 
 def _to_unit_interval(visits: Matrix) -> Matrix:
-    """Every column scaled to [0, 1]; a constant one becomes zero."""
+    """Scale every column to [0, 1]; a constant one becomes zero."""
     least, most = visits.min(axis=0), visits.max(axis=0)
     spread = most - least
     return np.asarray((visits - least) / np.where(spread > 0.0, spread, 1.0))
@@ -70,7 +70,7 @@ def _to_unit_interval(visits: Matrix) -> Matrix:
 
 
 def read_visits(file: str | Path) -> Matrix:
-    """The visits of wikivital_mathematics.json, a row per page and a column per day."""
+    """Return the visits in wikivital_mathematics.json, a row per page and a column per day."""
     if not isinstance(file, str | Path):
         raise TypeError(f"regression: file must be a file name, got {checks.what_it_is(file)}")
     path = Path(file)
@@ -117,7 +117,7 @@ def _day(path: Path, day: str, entry: Any) -> Matrix:
 
 @lru_cache(maxsize=1)
 def twin(seed: int = 0) -> Matrix:
-    """Made-up visits of the same shape: 1068 pages, 731 days.
+    """Return made-up visits of the same shape: 1068 pages, 731 days.
 
     A page's visits on a day are a Poisson count whose mean is the product of
 

@@ -1,4 +1,4 @@
-"""HTML from text: everything from outside is escaped here."""
+"""Turns text into HTML; all text from outside is escaped here."""
 
 from __future__ import annotations
 

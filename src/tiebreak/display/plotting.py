@@ -1,6 +1,6 @@
-"""A picture of a run: the values of both levels, what is proved about them, and when.
+"""Pictures of a run and of a trade-off curve, by matplotlib.
 
-It is drawn only from the recorded rows, without pyplot or global state.
+They are drawn from a view alone, without pyplot or global state.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The words, tables and curves of a result, before anything is drawn.
 
-The HTML page and the notebook output are two drawings of the same view.
+The HTML page, the notebook output and the plot are drawings of the same view.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def number(value: float | None, digits: int = 9) -> str:
 
 
 def kept_rows(columns: Sequence[Column], most: int) -> Column:
-    """Return the indices of about ``most`` rows, in order, or of all if there are no more.
+    """Return the indices of about ``most`` rows, in order, or of all rows if there are fewer.
 
     They are the first, the last, some at even and some at geometric distances (an axis may be
     logarithmic), and in every stretch those where a column is smallest or largest, infinite values

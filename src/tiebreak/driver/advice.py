@@ -22,10 +22,8 @@ class Remedies(NamedTuple):
         "domain, or"
     )
     narrower: str = "Problem(radius=...) may narrow it"
-    one_sided: str = (
-        "Problem(error_bound=...) would close that; criterion='weak' does not ask for it"
-    )
-    below_rounding: str = "set atol"  # "" here and above means a looser rtol, if one helps
+    one_sided: str = "Problem(error_bound=...) would prove it; criterion='weak' does not require it"
+    below_rounding: str = "set atol"  # if this or one_sided is "", a looser rtol is advised
     has_method: bool = True  # can the caller choose the method, and its parameters?
 
 
@@ -52,8 +50,8 @@ def what_next(
     if steep:
         parts.append(
             f"The {' and the '.join(steep)} function rises faster than its Lipschitz constant "
-            "allows: neither the theorem's rate nor a bound on |f(x) - f*| holds (the gaps do); "
-            "give a larger lipschitz"
+            "allows, so neither the theorem's rate nor a bound on |f(x) - f*| is valid (the gaps "
+            "are): give a larger lipschitz"
         )
     if status in ("solved", "max_iter", "max_time", "stopped"):
         gaps = proof.upper_gap, proof.lower_gap
@@ -74,7 +72,7 @@ def _missing_bounds(run: Run, is_missing: Sequence[bool]) -> str:
     names = " or ".join(_levels(is_missing))
     letters = " or ".join(itertools.compress(("f*", "g*"), is_missing))
     if math.isfinite(run.problem.domain.diameter_in(int(run.state.x.shape[0]))):
-        return f"This method has no proof that bounds {letters} from below on these constraints"
+        return f"This method cannot prove a lower bound on {letters} for these constraints"
     return (
         f"Nothing bounds {letters} from below on this unbounded domain: "
         f"{REMEDIES.get().bound} a strongly convex {names} function{or_penalty}"
@@ -111,12 +109,15 @@ def _too_wide(
         return ""
     if status == "solved":
         closer = "" if run.problem.is_bounded else words.narrower
-        return _with_remedies(f"The proof is {missing:.2g} times as wide as asked", closer, relaxed)
-    wider = f"The wider gap is {missing:.2g} times the tolerance"
-    if (steps := _steps_needed(run.rows, tolerance)) is not None:
-        rate = f"at the present rate about {steps:,} steps would do (max_iter is {max_iter:,})"
-        return f"{wider}; {rate}"
+        width = f"The proved gap is {missing:.2g} times the tolerance"
+        return _with_remedies(width, closer, relaxed)
+    wider = f"The larger gap is {missing:.2g} times its tolerance"
     remedy = run.method.remedy if words.has_method else ""
+    if run.iteration < 8:  # too few steps to say how fast the gaps shrink
+        return _with_remedies(wider, relaxed, remedy)
+    if (steps := _steps_needed(run.rows, tolerance)) is not None:
+        rate = f"at the current rate, about {steps:,} steps are needed (max_iter is {max_iter:,})"
+        return f"{wider}; {rate}"
     return _with_remedies(f"{wider} and hardly shrinks", relaxed, remedy)
 
 
@@ -135,8 +136,6 @@ def _relaxed(run: Run, missing: float) -> str:
 def _steps_needed(rows: Sequence[Row], tolerance: tuple[float, float]) -> int | None:
     """Extrapolate the steps that both gaps need from the second half of the run."""
     last = rows[-1]
-    if last.iteration < 8:
-        return None
     half = min(rows, key=lambda row: abs(row.iteration - last.iteration / 2))
     needed = float(last.iteration)
     for level, asked in zip(("upper_gap", "lower_gap"), tolerance, strict=True):
@@ -162,7 +161,7 @@ def _levels(counts: Sequence[int]) -> list[str]:
 
 
 def contradiction(run: Run) -> str:
-    """Say which promise is false, so that there can be no certificate; "" if none is."""
+    """Say which promise is false; without it there can be no certificate."""
     not_convex = _levels(run.report.convexity_violations)
     if not_convex:
         return (

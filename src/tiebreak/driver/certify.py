@@ -105,7 +105,7 @@ def _judged(
     runs: list[Run],
     asked: tuple[tuple[float, float], tuple[float, float]],
 ) -> Certificate:
-    """Return the certificate with the status that the gate gives it."""
+    """Return the certificate with its status, as decided by `proofs.gate`."""
     tolerance = (0.0, 0.0)
     if runs and math.isfinite(proof.upper_value):
         runs[-1].relative, runs[-1].absolute = asked

@@ -1,7 +1,7 @@
-"""Save a run and resume it: a file of `archive` that holds only arrays and records.
+"""Save a run and resume it, by a .npz file of arrays and records (see `linalg.archive`).
 
 Accidents are caught: a file with values that no run can have (NaN, a vector of another length, a
-bound that is infinite on the wrong side) is rejected. Carefully forged bounds are believed: whoever
+bound that is infinite on the wrong side) is rejected. Carefully forged bounds are trusted: whoever
 can write your files can change your data as well.
 """
 
@@ -31,13 +31,13 @@ from tiebreak.proofs.models import Model
 from tiebreak.sets import projected
 
 HEADER = "checkpoint"  # the name of the JSON text
-RUN_FORMAT = 12  # raised whenever an older file could not be continued faithfully
+RUN_FORMAT = 12  # increased whenever older files can no longer be resumed exactly
 # distances from x0 at which callables are evaluated, relative to 1 + |x0|
 SCALES = (1e-2, 1.0, 1e6)
 
 
 class Store:
-    """Saves a run to a file, if one is given, in at most a twentieth of the time."""
+    """Saves a run to a file, if one is given, and spends at most a twentieth of the time on it."""
 
     def __init__(
         self, path: str | Path | None, problem: Problem, method: Method, x0: Array
@@ -63,7 +63,7 @@ class Store:
             save(self.path, self.who, run.saved())
         except (OSError, TypeError) as error:
             if not self._has_warned:
-                what = f"checkpoint: {self.path} could not be written ({error}); the run goes on"
+                what = f"checkpoint: {self.path} could not be written ({error}); the run continues"
                 warnings.warn(what, RuntimeWarning, stacklevel=3)
             self._has_warned = True
         ended = time.perf_counter()
@@ -81,7 +81,7 @@ def identity(problem: Problem, method: object, x0: Array) -> dict[str, str]:
 
     Plain callables are identified by their values and slopes at seven points of the domain: x0, and
     both ways along a direction for each of SCALES. Two callables that agree at all seven points are
-    taken to be the same: nothing more can be learned about a callable.
+    taken to be the same, because there is no certain way to compare callables.
     """
     n, rng = int(x0.shape[0]), np.random.default_rng(0)
     probes = [x0]
@@ -110,7 +110,7 @@ def _asked(probes: Sequence[Array], part: object) -> Iterable[Any] | None:
 
 
 def _value_and_slope(function: Smooth, x: Array) -> object:
-    """Evaluate a callable; it may overflow far away, and that identifies it as well."""
+    """Evaluate a callable; return the error if it overflows, which identifies it as well."""
     deadline.check()
     try:
         with arrays.quiet():

@@ -73,7 +73,7 @@ class LevelLines:
 
 
 class LiveLine:
-    """Shows the last row, or how far a pass over streamed rows is; see `display.progress`."""
+    """Shows the last row, or the progress of a pass over streamed rows; see `display.progress`."""
 
     def __init__(self, problem: Problem, progress: Progress) -> None:
         if not (isinstance(progress, bool | Reporter) or callable(progress)):

@@ -29,9 +29,9 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "error_bound=, the first line says that the proof assumes it.",
         "solved": "an answer was found, but not all of it is proved: the optimality conditions of "
         "both levels hold to rounding, or the stopping rule named in the report was met. The "
-        "report says which half is proved, how wide the rest is, and what would close it.",
+        "report says which half is proved, how wide the other gap is, and what would close it.",
         "unbounded": "there is no minimiser: g decreases forever along a direction of the domain, "
-        "or f does so among the minimisers of g. The usual case is separable labels.",
+        "or f does so among the minimisers of g. The usual cause is separable classes.",
         "infeasible": "no point meets the constraints; the message names rows that contradict each "
         "other.",
         "undetermined": "the method cannot vouch for an answer, and the message says why. Usually "
@@ -48,8 +48,8 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "upper": "f(x), what is proved about f(x) - f* or |f(x) - f*|, and the tolerance you "
         "asked for.",
         "lower": "g(x), what is proved about g(x) - g*, and the tolerance you asked for.",
-        "ties": "the dimension of the set of minimisers of g, by the rank that was decided; 0 "
-        "means that there was nothing to choose.",
+        "ties": "the dimension of the set of minimisers of g, by the rank that was decided; if it "
+        "is 0, the upper level has no choice.",
         "note": "what is not proved, why, and the one argument that would close the gap; and what "
         "the proof assumes.",
     },
@@ -83,8 +83,8 @@ GLOSSARY: dict[str, dict[str, str]] = {
     },
     "Levels, one row each": {
         "best value": "the least value of the level while all more important ones are kept: ± half "
-        "the width of an interval proved to contain it; or, after 'about', the digits that are "
-        "certain by an estimate.",
+        "the width of an interval proved to contain it; or, after 'about', the digits that an "
+        "estimate supports.",
         "at x": "the value of the level's objective at the answer.",
         "given up (allowed)": "how far the value at x is above the best one, for the sake of the "
         "less important levels; in brackets, the slack that you allowed.",

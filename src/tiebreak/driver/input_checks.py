@@ -39,7 +39,7 @@ def tolerances(name: str, value: Any, owner: str = "solve") -> tuple[float, floa
 
 
 def check_functions(owner: str, problem: Problem, x: Array) -> None:
-    """Do both functions give a finite number and a finite vector of the right length at x?"""
+    """Check that both functions have a finite value and a finite gradient of the right length."""
     for name, h in (("upper", problem.upper), ("lower", problem.lower)):
         check_size(owner, name, h)
         value = h.value(x)
@@ -66,7 +66,7 @@ def check_functions(owner: str, problem: Problem, x: Array) -> None:
 
 
 def check_size(owner: str, name: str, h: Function) -> None:
-    """Reject A if squares of its entries overflow or underflow; only if a pass over A is cheap."""
+    """Reject A if squares of its entries overflow or underflow; skip it if a pass is expensive."""
     for _, part in summands(h.bare):
         if not isinstance(part, LinearLoss) or part.matrix.is_pass_expensive:
             continue

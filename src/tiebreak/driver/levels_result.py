@@ -28,7 +28,7 @@ Interval = tuple[float, float]
 HOLDS = {
     "cut": "a cut at its best value + slack",
     "point": "the only point left",
-    "nothing": "nothing: it is constant there",
+    "nothing": "no condition, because it is constant there",
 }
 
 
@@ -104,14 +104,14 @@ class LevelReport:
 
 
 REASONS = {  # why an interval is estimated rather than proved
-    "size": "the bounds assume a size for the solution, auxiliary variables included; a bounded "
-    "domain or radius=... bounds x",
-    "coefficients": "the bounds assume a size for the coefficients",  # for estimators
+    "size": "the bounds assume a limit on the size of the solution, including auxiliary variables; "
+    "a bounded domain or radius=... limits x",
+    "coefficients": "the bounds assume a limit on the size of the coefficients",  # for estimators
     "inside": "no point is known to be feasible to the last bit",
-    "held": "the bounds allow for the errors of the held levels",
+    "held": "the bounds allow for errors in the levels before",
 }
 HEADER = ("level", "best value", "at x", "given up (allowed)", "ties", "price", "")
-# stands for the time while lines are wrapped, so that breaks do not depend on it
+# placeholder for the time while lines are wrapped, so that breaks do not depend on it
 CLOCK = "000000.s:"
 
 
@@ -202,9 +202,9 @@ class LevelsResult(Outcome, Shown):
     def duals(self) -> dict[str, dict[str, float] | None]:
         """By level, how fast its best value changes as the right-hand side of each row grows.
 
-        The levels before it stay optimal, or at the numbers of their slacks. None if unknown: for a
-        level with slack, and if the domain has constraints that are not linear. If several answers
-        are possible, as at a degenerate vertex, it is one of them.
+        Earlier levels stay optimal, or keep their slacks as absolute numbers. None if unknown: for
+        a level with slack, and if the domain has constraints that are not linear. If several values
+        are possible, as at a degenerate vertex, this is one of them.
         """
         found = self.multipliers
         lines = [None] * len(self.levels) if found is None else found.tolist()
@@ -269,11 +269,11 @@ class LevelsResult(Outcome, Shown):
         for before, after in pairwise(reports):
             size = max(abs(before.value), before.slack)
             if is_sensitive(before.price or 0.0, size, after.value):
-                text = f"giving up 1e-7 of {before.name} changes {after.name} by 1 % or more"
+                text = f"1e-7 more slack in {before.name} changes {after.name} by 1 % or more"
                 notes.append(("price", f"sensitive: {text}"))
         for before, after in pairwise(reports):
             if before.dimension == 0:
-                notes.append(("ties", f"nothing is left to choose from {after.name} on"))
+                notes.append(("ties", f"a single point is left for {after.name}"))
                 break
         notes.append(("ties", self.note))
         if self.skipped:
@@ -289,8 +289,7 @@ class LevelsResult(Outcome, Shown):
         said = []
         if cuts:
             said.append(
-                f"after {_and(cuts)}: for the problem with these slacks, counted from the best "
-                "values found"
+                f"after {_and(cuts)}: for slacks that are measured from the best values found"
             )
         for why, text in REASONS.items():
             names = [r.name for r in reports if r.word == "estimated" and r.why == why]
@@ -345,7 +344,7 @@ def _and(names: list[str]) -> str:
 def _largest(numbers: Mapping[Any, float]) -> str:
     """Return the largest numbers by name, as many as fit on a few lines."""
     ordered = sorted(numbers.items(), key=lambda item: -abs(item[1]))
-    shown = [f"{name} = {value:.6g}" for name, value in ordered[:12] if value]  # some lines
+    shown = [f"{name} = {value:.6g}" for name, value in ordered[:12] if value]
     others = sum(1 for value in numbers.values() if value) - len(shown)
     return ", ".join([*shown, *[f"{others} more"] * bool(others)]) or "all 0"
 

@@ -136,7 +136,7 @@ def _load_entry_points() -> None:
         try:
             register(entry.load())
         except Exception as error:  # a third-party package may raise anything
-            words = f"the method {entry.value} of the entry point {entry.name!r} is left out"
+            words = f"the method {entry.value} of the entry point {entry.name!r} was not loaded"
             warnings.warn(f"{words}: {error}", RuntimeWarning, stacklevel=4)
 
 
@@ -167,7 +167,7 @@ def find_method(method: str | Method, problem: Problem, owner: str = "solve") ->
         if method in (found := known_methods()):
             return found[method]()
         meant = checks.did_you_mean(method, ["auto", *found])
-        meant = meant or ', known are "auto" and those in tb.methods()'
+        meant = meant or ', use "auto" or a name in tb.methods()'
         raise ValueError(f"{owner}: unknown method {method!r}{meant}")
     if not isinstance(method, Method):
         raise TypeError(

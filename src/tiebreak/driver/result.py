@@ -28,10 +28,10 @@ from tiebreak.proofs.certificate import UNDERFLOW, Certificate
 from tiebreak.proofs.gate import GUARDED, STATUSES, SUCCESSES
 from tiebreak.sets import described
 
+NO_OPTIMUM = ("unbounded", "infeasible")  # statuses of problems without f*
 NO_PROBLEM = "Result: problem was not saved with this result; save(path, problem=True) does that"
 
-NO_OPTIMUM = ("unbounded", "infeasible")  # then f* or g* does not exist
-NOTABLE = 1e-3  # the report counts entries above this share of the largest: averages are rarely 0
+NOTABLE = 1e-3  # entries below this share of the largest count as 0: averages are rarely exactly 0
 
 
 class Outcome:
@@ -73,7 +73,7 @@ class Result(Outcome, Shown):
         status, success, proved, message: how the run ended, see ``solve``. ``success``: there is an
             answer; ``proved``: there is also a proof that it is within the tolerance.
         nit, time, method: steps, seconds, and the method with its step-size rule.
-        point: which of the method's points x is: "the last iterate".
+        point: which of the method's points x is, such as "the last iterate".
         dimension: the dimension of the lower level's solution set, None if unknown.
         assumed: what the proofs rely on without having checked it, in sentences.
         trace: one Row per recorded step; ``trace.to_pandas()``.
@@ -145,7 +145,7 @@ class Result(Outcome, Shown):
         found = None if self.findings is None else self.findings.dimension
         if found is not None or self.status == "infeasible":
             return found
-        # a run without time left has none for this
+        # A run that has used up its time must not spend much more on this.
         is_cut_short = self.status in ("max_time", "stopped")
         with deadline.limited(1.0 if is_cut_short else None):
             return deadline.unless_too_long(
@@ -191,7 +191,7 @@ class Result(Outcome, Shown):
         return f"<tiebreak.Result: {self.status}, {values}, {_steps(self.nit)}>"
 
     def __str__(self) -> str:
-        """Four lines: the status, what is proved about each level, the ties; a fifth for doubts."""
+        """Return four lines: the status, what is proved about each level, the ties; then doubts."""
         lines = [
             f"tiebreak: {self.word} after {_steps(self.nit)}, {self.time:.3g} s: {self._headline}",
             f"  upper  {self._upper_line()}",
@@ -269,7 +269,7 @@ class Result(Outcome, Shown):
         if math.isinf(gap):
             return "not known: nothing bounds g* from below"
         fall = start - self.certificate.lower_optimum[0]
-        share = f", {gap / fall:.2g} of the way from g(x0) = {start:.6g}" if gap < fall else ""
+        share = f", {gap / fall:.2g} of g(x0) - g* (g(x0) = {start:.6g})" if gap < fall else ""
         return f"g(x) is at most {max(gap, 0.0):.3g} above g*{share}"
 
     def _secured(self) -> str:
@@ -278,7 +278,7 @@ class Result(Outcome, Shown):
         if proof.upper_error <= asked:
             return f"proved from both sides: |f(x) - f*| <= {proof.upper_error:.3g}"
         if self.proved and self.criterion == "weak":
-            return "no: criterion='weak' does not ask for it, so f(x) may lie below f*"
+            return "no: criterion='weak' does not require it, so f(x) may lie below f*"
         if self.is_guarded:
             estimate = f"|f(x) - f*| is about {proof.upper_estimate:.2g}"
             return (
@@ -286,7 +286,7 @@ class Result(Outcome, Shown):
                 "not too slowly in any direction, and x is not close to f's own minimiser"
             )
         if math.isfinite(proof.upper_error):
-            return f"not as asked: |f(x) - f*| <= {proof.upper_error:.3g} is proved"
+            return f"less than asked: only |f(x) - f*| <= {proof.upper_error:.3g} is proved"
         return "no: f(x) may lie below f* by an unknown amount"
 
     def to_dict(self) -> dict[str, Any]:
@@ -303,7 +303,7 @@ class Result(Outcome, Shown):
 
         Arrays of other libraries come back as NumPy arrays. A loaded result is a warm start like
         any other, ``solve(problem, x0=result)``. Proved bounds are reused only with the saved
-        problem, ``solve(result.problem, x0=result)``. Bounds in a file are believed.
+        problem, ``solve(result.problem, x0=result)``. Bounds in a file are trusted.
 
         Args:
             path: the .npz file, written completely or not at all.
@@ -340,7 +340,7 @@ def _notable(sizes: np.ndarray[Any, Any], what: str) -> str:
     """Say how many of the sizes are not small relative to the largest, and how many are 0."""
     large = int(np.count_nonzero(sizes > NOTABLE * np.max(sizes)))
     zeros = int(np.count_nonzero(sizes == 0.0))
-    said = f"{large} of {len(sizes)} {what} above {NOTABLE:g} of the largest"
+    said = f"{large} of {len(sizes)} {what} exceed {NOTABLE:g} of the largest"
     return f"{said}, {zeros or 'none'} exactly 0"
 
 
@@ -469,5 +469,5 @@ def _ties(dimension: int | None) -> str:
     if dimension is None:
         return "the dimension of the lower level's solution set is not known"
     if dimension == 0:
-        return "none: the lower level has a single minimiser, there is nothing to choose"
+        return "none: the lower level has a single minimiser, so the upper level has no choice"
     return f"the lower level's solution set has dimension {dimension}"

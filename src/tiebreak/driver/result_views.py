@@ -235,13 +235,13 @@ def tradeoff_view(curve: Tradeoff) -> View:
         ]
         for p in curve.points
     ]  # fmt: skip
-    header = ["slack", "f*(slack)", "at least", "at most", "by bounds", "gain", "price"]
+    header = ["slack", "f*(slack)", "at least", "at most", "bounds", "gain", "price"]
     return View(
         kind="tradeoff",
         status="sensitive" if curve.is_sensitive else "trade-off",
         tone="fair" if curve.is_sensitive else "good",
         heading=f"{len(curve.points)} slacks, {curve.time:.3g} s",
-        sentence="What giving up a little of g buys in f",
+        sentence="What a little slack in g gains in f",
         details=str(curve),
         assumed=curve.assumed,
         cards=[

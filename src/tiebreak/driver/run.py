@@ -107,9 +107,9 @@ class Run:
         # a state, and whether everything asked is proved
         self._met: tuple[Any, bool] = (None, False)
         self._reported: tuple[Any, StateReport] = (None, StateReport())  # a state, and its report
-        # A state with the tolerances that were given, and its own; a point with its step, and what
-        # is proved about it.
+        # a state, the tolerances given, and the absolute tolerances at this state
         self._asked: tuple[Any, Any, tuple[float, float]] | None = None
+        # a point, its step, and what is proved about it
         self._stated: tuple[Array, int, Certificate] | None = None
         self._x0 = x0  # kept for the values at the start
         f1, g1 = (h.sized(x0, partial(projected, problem.domain)) for h in problem.smooth_parts)
@@ -135,7 +135,7 @@ class Run:
                 self._note_least()
                 self.accumulator.add(self._evidence())
         self.certifier: Certifier = Certifier(self.accumulator)
-        # Both f and g are under way on the GPU or workers by then: the second was begun last.
+        # By then the evaluations of f and g both run on the GPU or in workers: g's starts last.
         self.lower.meanwhile = self.accumulator.catch_up
 
     @property
@@ -145,7 +145,7 @@ class Run:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Stop the clock meanwhile: measuring a run is not part of it."""
+        """Stop the clock while the run is being measured."""
         stopped = time.perf_counter()
         yield
         self.clock += time.perf_counter() - stopped
@@ -194,12 +194,12 @@ class Run:
 
     @property
     def has_own_proof(self) -> bool:
-        """Has the method its own proof for this point?  Then minorants have little to add."""
+        """Does the method have its own proof for this point?  Then minorants add little."""
         return not self.is_foreign and self.state.evidence.intervals is not None
 
     @property
     def due(self) -> bool:
-        """Is a row due?  At first after every step, then after every tenth of the steps so far."""
+        """Is a row due?  At first after every step, later after a tenth more steps."""
         last = self.rows[-1].iteration if self.rows else -1
         is_milestone = self.iteration > last and self.report.is_milestone
         return is_milestone or self.iteration >= last + max(1, last // 10)
@@ -271,8 +271,8 @@ class Run:
                 change = way * penalty.terms.steepness(n, way)
                 scale = max(scale, h.magnitude(max(h.extent(x), way), value, 0.0), change)
             wanted = a + r * scale
-            # Ask no more than the rounding of x and of the level allow, but do not stop early for
-            # it.
+            # Require no more than the rounding of x and of the level allows, unless a run could end
+            # early because of this.
             if has_floor and a + r > 0.0:
                 unit = rounding_unit(arrays.epsilon(x), n)
                 wanted = max(wanted, error + unit * size * penalty.terms.steepness(n, size))
@@ -280,7 +280,7 @@ class Run:
         return asked[1], asked[0]
 
     def _measure_from_origin(self) -> None:
-        """Scale tolerances as if the run began at the origin: a solved x0 gives no scale."""
+        """Scale tolerances as if the run began at the origin: an optimal x0 gives no scale."""
         origin = projected(self.problem.domain, arrays.zeros_like(self._x0))
         values = self.problem.upper.value(origin), self.problem.lower.value(origin)
         if all(map(math.isfinite, values)):
@@ -308,7 +308,7 @@ class Run:
 
     @property
     def standing(self) -> Standing:
-        """Return this point's standing by the bounds of this step; recomputed only after news."""
+        """What the bounds of this step prove about this point; recomputed after new evidence."""
         if self._standings is None or self._standings[0] != self._news:
             # A resumed run has computed the bounds of a recorded step before it was saved.
             effort = 0 if self._standings is None and self.is_recorded else 5
@@ -319,7 +319,7 @@ class Run:
 
     @property
     def is_met(self) -> bool:
-        """Is everything proved that was asked for?  Computed once per state."""
+        """Is everything proved that was requested?  Computed once per state."""
         if self._met[0] is not self.state:
             self._met = self.state, self._is_enough()
             if self._met[1] and not self.has_own_proof:  # this proof ends the run
@@ -392,18 +392,18 @@ class Run:
 
     @property
     def is_adapting(self) -> bool:
-        """Does the method learn at this step what is proved?"""
+        """Is the method told at this step what is proved so far?"""
         return self.method.adapts and is_due(self.iteration) and not self.report.decides
 
     @property
     def is_recorded(self) -> bool:
-        """Does this step have its row?"""
+        """Has this step been recorded?"""
         return bool(self.rows) and self.rows[-1].iteration == self.iteration
 
     def record(self, is_proved: bool = True) -> Row:
         """Append the row of this step unless it exists, and return it.
 
-        It has no gaps if its proof comes later, or before a step that decides everything.
+        The row has no gaps if the proof comes later, or if the next step decides everything.
         """
         if not self.is_recorded:
             gaps = self.gaps if is_proved and not self.report.decides else NOTHING

@@ -68,12 +68,12 @@ from tiebreak.sets.polyhedra import EmptySet
 Tolerance = float | tuple[float, float]
 
 ROUNDED = "x is outside the tolerance once rounded to single precision: pass data in float64"
-WORSE = "the method ended with g = {:.3g} but had seen {:.3g}: x is the point of least g"
+WORSE = "the method ended with g = {:.3g} but had seen {:.3g}: x is the point with the least g"
 CLAIMED = "The intervals that the method {} claims have not been checked and prove nothing here"
-INSTEAD = "{}; x is the point of least g seen: at the last point g is larger by {:.2g}"
-LEAST_G = "the point of least g that was seen"
-NO_TIME = "no time was left for a certificate: give a longer max_time"
-NO_START = "no time was left for the first step: give a longer max_time"
+INSTEAD = "{}; x is the point with the least g seen: g at the last point is larger by {:.2g}"
+LEAST_G = "the point with the least g seen"
+NO_TIME = "there was no time for a certificate: increase max_time"
+NO_START = "there was no time for the first step: increase max_time"
 CRITERIA = ("absolute", "weak")
 
 
@@ -455,8 +455,8 @@ def _conclude(
 def _answer(run: Run, ended: Ended) -> tuple[Ended, Array]:
     """Return the final point.
 
-    A point that met every request is never given up. Otherwise it is the method's last point,
-    unless its g exceeds the least g seen by more than the tolerance.
+    A point at which everything requested is proved is never discarded. Otherwise the answer is the
+    method's last point, unless its g exceeds the least g seen by more than the tolerance.
     """
     if ended.why in (MET, FALLS, EMPTY):
         return ended, run.state.x

@@ -54,7 +54,7 @@ def of_problem(levels: Levels, result: Result) -> LevelsResult:
             "proved" if is_known else "estimated",
         ),
     }  # fmt: skip
-    if isinstance(result.findings, ConicFindings):  # these hold more than the certificate uses
+    if isinstance(result.findings, ConicFindings):  # these contain more than the certificate uses
         values = proof.lower_value, proof.upper_value
         triples = zip(levels.names, result.findings.levels, values, strict=False)
         reports |= {name: _level(name, level, value, 1) for name, level, value in triples}
@@ -95,7 +95,7 @@ class CompiledLevels(ConicLevels):
         self.assumed = tuple(dict.fromkeys(said))
 
     def program(self) -> ConicProgram:
-        """The program, compiled once."""
+        """Return the program, compiled once."""
         return self._program
 
 

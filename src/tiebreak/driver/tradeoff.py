@@ -95,11 +95,11 @@ class Tradeoff(Shown):
                 f"{self.sign * (first - p.value):9.3g}  {p.price:11.4g}"
             )
         if math.isinf(self.slope):
-            lines.append(f"  for small slacks f* gains {self.coefficient:.4g} sqrt(slack)")
+            lines.append(f"  for small slacks, f* gains about {self.coefficient:.4g} sqrt(slack)")
         if self.is_sensitive:
-            lines.append("  sensitive: giving up 1e-7 of g changes f by 1 % or more")
+            lines.append("  sensitive: a slack of 1e-7 of g changes f by 1 % or more")
         if self.skipped:
-            lines.append(f"  no time was left for {', '.join(f'{s:.4g}' for s in self.skipped)}")
+            lines.append(f"  there was no time for {', '.join(f'{s:.4g}' for s in self.skipped)}")
         return "\n".join([*lines, *(f"  {text}" for text in self.assumed)])
 
     def __repr__(self) -> str:
@@ -251,7 +251,7 @@ def _numbers(
         ]
     if not isinstance(slacks, Iterable):
         got = checks.what_it_is(slacks)
-        raise TypeError(f"tradeoff: slacks must be several numbers, got {got}")
+        raise TypeError(f"tradeoff: slacks must be a list of numbers, got {got}")
     rules = [
         slack
         if isinstance(slack, Slack)
@@ -259,7 +259,7 @@ def _numbers(
         for slack in slacks
     ]
     if not rules:
-        raise ValueError("tradeoff: slacks must hold one number or more, got none")
+        raise ValueError("tradeoff: slacks must contain at least one number, got none")
     return sorted({rule(best, before) for rule in rules})
 
 

@@ -49,11 +49,10 @@ UNLIKE = 2.0**13
 
 NO_PROGRAM = "HiGHS found no solution of the linear program of the sparsest lower minimiser"
 DROWNED = (
-    "some rows or columns of {} are so much larger than others that the others are lost in "
-    "rounding errors: rescale them"
+    "some rows or columns of {} are so large that rounding errors hide the others: rescale them"
 )
-NOT_SETTLED = "Newton's method did not settle on a minimiser of {}: its losses hardly change there"
-LARGE_MARGINS = "the margins are too large: losses that would decide are lost in rounding errors"
+NOT_SETTLED = "Newton's method did not converge to a minimiser of {}: its losses hardly change"
+LARGE_MARGINS = "the margins are so large that rounding errors hide the losses that would decide"
 
 
 class ExactSolution(NamedTuple):

@@ -22,7 +22,7 @@ from tiebreak.sets.base import Violation
 
 STATUSES = {
     "certified": "both levels are proved to be within the tolerance",
-    "solved": "an answer was found, but its proof is wider than requested",
+    "solved": "an answer was found, but it is not proved as tightly as requested",
     "unbounded": "there is no minimiser: a level decreases forever along a direction",
     "infeasible": "no point meets the constraints",
     "undetermined": "the data allow two readings, and it is unclear which is meant",

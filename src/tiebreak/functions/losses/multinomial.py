@@ -298,7 +298,7 @@ def _class_count(labels: Host, classes: int | None) -> int:
     top = int(np.max(labels, initial=0.0))
     if count is not None and top >= count:
         raise ValueError(
-            f"Multinomial: y must hold classes below classes = {count}, got the value {top}"
+            f"Multinomial: y must hold labels below classes = {count}, got the value {top}"
         )
     return count or max(top + 1, 2)
 
