@@ -1065,7 +1065,7 @@ WRONG = {
     "solve method": (
         lambda: tb.solve(small(), "quicksort"),
         ValueError,
-        "solve: unknown method 'quicksort', known are \"auto\" and those in tb.methods()",
+        "solve: unknown method 'quicksort', use \"auto\" or a name in tb.methods()",
     ),
     "solve method misspelt": (
         lambda: tb.solve(small(), "AGM_BIO"),
