@@ -569,3 +569,15 @@ def test_a_far_bound_does_not_hide_what_another_entry_violates():
     (found,) = levels.violations(np.array([0.0, 1.0]))
     assert found.amount == 0.5
     assert found.size <= 10.0
+
+
+def test_an_answer_at_which_a_level_has_no_value_is_no_solution():
+    x, y = cp.Variable(2), cp.Variable()
+    levels = tb.from_cvxpy(
+        cp.Minimize(cp.quad_over_lin(x, y)),  # 0/0 at the answer
+        then=[cp.Minimize(y)],
+        constraints=[x >= 0, y >= 0, y <= 2],
+    )
+    result = tb.solve(levels)
+    assert not result.success
+    assert x.value is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -214,6 +215,8 @@ def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: floa
                 if direction is not None and needs_one
                 else Ended(DOUBT, found.message + NOT_SURE)
             )
+    undefined = [name for name, _, (value, _), _, _ in each if not math.isfinite(value)]
+    is_broken = bool(undefined) and found.status == "solved"
     claim = ResultClaim(
         problem=levels.model,
         x=x,
@@ -221,6 +224,7 @@ def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: floa
         levels=(*claims, *[LevelClaim()] * (len(names) - len(claims))),
         fall=None if direction is None else (number, direction),
         is_shown=found.status in ("unbounded", "infeasible"),
+        broken=f"the value of {undefined[0]} is not finite at x" if is_broken else "",
         assumed=" and ".join(levels.promises),
     )
     status, reason = judge(claim)
