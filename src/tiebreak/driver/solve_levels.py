@@ -197,7 +197,8 @@ def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: floa
     """Turn what was found into a result."""
     program, names, own = levels.program(), levels.names, levels.program().variables
     x = found.z[own]
-    at = levels.model.values(x)
+    with arrays.quiet():  # 0/0, say
+        at = levels.model.values(x)
     each = list(zip(names, found.levels, at, levels.signs, program.objectives, strict=False))
     claims = [
         _claim(level, sign * value, error, h, rtol) for _, level, (value, error), sign, h in each
