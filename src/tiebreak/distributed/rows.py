@@ -39,7 +39,7 @@ from tiebreak.linalg import Array, DeferredImage, Host, Image, Matrix, mix
 from tiebreak.linalg.matrices.base import RowSlice, slice_ends, slice_order
 from tiebreak.linalg.refusals import missing
 
-# Objects of more bytes go into Ray's store, where one copy serves all workers.
+# Objects larger than this many bytes go into Ray's store, where one copy serves all workers.
 INLINE = 100 * 1024
 
 
@@ -162,7 +162,8 @@ class Rows(Matrix):
         self.kind, self.traffic = kind.__name__, Traffic()
         ray = _ray(self.kind)
         self._lock = threading.Lock()  # protects everything that changes from round to round
-        # Recent mixtures, to recognise points whose image is to be recomputed; a step makes fewer.
+        # Recent mixtures, to recognise points whose image is to be recomputed; a step makes fewer
+        # than this.
         self._recent = deque[Remote](maxlen=8)
         self._kept: WeakValueDictionary[int, Remote] = WeakValueDictionary()
         self._next_key = 0
@@ -230,7 +231,7 @@ class Rows(Matrix):
         return np.concatenate(b), None if weights[0] is None else np.concatenate(weights)
 
     def lipschitz(self) -> float:
-        """The sum of the Lipschitz constants of all shards, which is one for the whole loss."""
+        """The sum of the shards' Lipschitz constants, which is one of the whole loss."""
         return float(sum(self._ask("lipschitz")))
 
     def remote(self, image: Image) -> Remote:

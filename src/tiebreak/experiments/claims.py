@@ -200,7 +200,7 @@ def _breaks(other: str) -> Judge:
     return judge
 
 
-_FINAL = "the largest in the last tenth of the way on that axis"
+_FINAL = "the largest value in the last tenth of the run on that axis"
 _MEDIAN = f"{_FINAL}, the median over the random starts"
 
 CLAIMS: dict[str, tuple[Claim, ...]] = {

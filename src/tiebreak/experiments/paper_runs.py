@@ -329,8 +329,8 @@ def _limits(n: int, steps: int) -> str:
     return (
         f"Formulas give these limit points for n = {n}: {text}. Bi-SG's lower step 1/L_g = 1/n "
         "solves g in one step if no entry is clipped, because g has one curved direction: "
-        "g - g* = 0. Its upper step shrinks the rest by 1 - eta_k, to nothing with "
-        f"eta_0 = 1 (x* itself after two steps), to {shrunk:.1e} of it in {steps:,} steps if k "
+        "g - g* = 0. Its upper step shrinks the rest by a factor of 1 - eta_k: to zero with "
+        f"eta_0 = 1 (x* itself after two steps), or to {shrunk:.1e} of it in {steps:,} steps if k "
         "counts from 1. So AGM-BiO cannot have the smallest errors with these parameters, "
         "in any implementation, unless Bi-SG is measured at x_k, outside its theorem."
     )

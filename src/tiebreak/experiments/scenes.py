@@ -55,8 +55,8 @@ class Scene:
     def at(self, method: str, column: Column, axis: Axis, share: float = 1.0) -> float:
         """Return a method's error at the end of the race on this axis, the median over starts.
 
-        It is the largest error in the last tenth of the way: a run that passes through f* by chance
-        has not arrived. With ``share``, the error is measured at that share of the way. A method
+        It is the largest error in the last tenth of the run: a run that passes through f* by chance
+        has not arrived. With ``share``, the error is measured at that share of the run. A method
         that ended on its own keeps its last point.
         """
         tails = (last_tenth(run, method, axis, share) for run in self.runs)
@@ -79,7 +79,7 @@ def error_of(row: Record, column: Column) -> float:
 
 
 def last_tenth(run: Curves, method: str, axis: Axis, share: float) -> list[Record]:
-    """Return a method's rows in the last tenth of ``share`` of the way, at least the last one."""
+    """Return a method's rows in the last tenth of this share of the run, at least the last one."""
     if not run.get(method):
         raise UnknownHere(f"there are no rows of {method}")
     last = [rows[-1] for rows in run.values() if rows]

@@ -1,6 +1,7 @@
 """Saves objects in .npz files, atomically and without pickle.
 
-A file is a NumPy archive: arrays, named after the arguments that they were (``lower.A``), and a
+A file is a NumPy archive: arrays, each named after the argument that it was passed as
+(``lower.A``), and a
 JSON text that says which objects to create from them. An object is stored as the keyword of its
 class in `registry` and the arguments of its constructor, so reading a file can create only these
 classes, and constructors check their arguments as usual.

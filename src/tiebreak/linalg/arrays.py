@@ -27,7 +27,7 @@ ONE_THREAD = 2**13  # up to this length, BLAS multiplies vectors in one thread
 MANY_THREADS = 2**17  # from this length on, threads are faster
 TINY = 2.0**-1000  # an absolute error that covers underflow; relative errors do not
 SAFE = 1.0 + 1e-12  # more than the rounding errors of a sum of thousands of positive numbers
-MOST_EXPONENT = 256  # exponents of numbers of ordinary size: fourth powers do not overflow
+MOST_EXPONENT = 256  # largest exponent of numbers of ordinary size: fourth powers do not overflow
 HUGE = 1e150  # a larger factor leaves only rounding errors of other terms; HUGE² is finite
 
 _NAMESPACES: dict[type, Namespace] = {}

@@ -141,7 +141,7 @@ class ConicForm:
     Bounds on the size of x give bounds on auxiliary variables, and these enter the proofs.
 
     Args:
-        lower, upper: lower <= x <= upper on the whole feasible set; infinite where not known.
+        lower, upper: lower <= x <= upper on the whole feasible set; infinite if unknown.
         radius: |x| <= radius for some solution, inf if not known.
     """
 

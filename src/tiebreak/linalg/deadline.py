@@ -2,7 +2,7 @@
 
 The limit in force belongs to the call that is running in this thread. Long computations call
 `check` in every round of a loop and, with the size of the work, before a factorisation, which
-cannot be interrupted. The clock serves only to stop work. Durations are estimated from a nominal
+cannot be interrupted. The clock is used only to stop work. Durations are estimated from a nominal
 speed: with measured ones, the load of the machine would decide what is tried. Without a time limit,
 the clock is not read.
 
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import TypeVar
 
-SPEED = 5e8  # units of `svd_work` per second: a current core does twice as much
+SPEED = 5e8  # units of `svd_work` per second: a modern core does twice as many
 T = TypeVar("T")
 
 GRACE = 1.0  # seconds for what remains to be done: the last row and the certificate

@@ -107,7 +107,7 @@ class FromData:
         """
         raise TypeError(
             f"{type(self).__name__}: {', '.join(own)} must be as in its tiebreak base class, got "
-            "its own; for your own smooth function, use Smooth(value, gradient)"
+            "overrides; CONTRIBUTING.md says which classes can be extended"
         )
 
 

@@ -64,9 +64,9 @@ class Rank(NamedTuple):
 def decide_rank(rows: Host, epsilon: float = EPS, units: tuple[Host, Host] | None = None) -> Rank:
     """Singular values at the level of rounding are zero, those above 1e3 times that are not.
 
-    Those in between are doubtful. The rows are equilibrated first (or the given units are used),
-    because rank does not depend on units; the rows as given are used if they lead to the same
-    result. ``epsilon`` is the unit of rounding of the data.
+    Singular values in between are doubtful. The rows are equilibrated first (or the given units are
+    used), because rank does not depend on units; the rows as given are used if they lead to the
+    same result. ``epsilon`` is the unit of rounding of the data.
     """
     m, n = rows.shape
     if m == 0 or not rows.any():
@@ -85,7 +85,7 @@ def decide_rank(rows: Host, epsilon: float = EPS, units: tuple[Host, Host] | Non
 
 
 def _factorised(rows: Host, epsilon: float, row_units: Host) -> Rank:
-    """The singular values of diag(row_units) rows, and which of them count."""
+    """The singular values of diag(row_units) rows, and how many count as nonzero."""
     m, n = rows.shape
     deadline.check(deadline.svd_work(m, n, whole=m < n))
     left, sigma, vt = np.linalg.svd(row_units[:, None] * rows, full_matrices=m < n)
@@ -180,7 +180,7 @@ class Directions(NamedTuple):
 
     seen: Host
     unseen: Host
-    is_clear: bool = True  # is it known which are which?
+    is_clear: bool = True  # is it certain which directions are which?
 
 
 def directions(

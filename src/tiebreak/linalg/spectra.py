@@ -210,7 +210,7 @@ def exact_rank(A: Host) -> int | None:
     n/2^30 for each of the two primes, which are drawn from all primes between 2^30 and 2^31, with
     the data as seed. Singular values cannot tell an exact zero from 1e-17.
 
-    The answer is cached until the current call ends, and also serves for other units of the
+    The answer is cached until the current call ends, and is also valid for other units of the
     columns.
     """
     # 2^30 products of residues take a few seconds in NumPy.

@@ -1,11 +1,11 @@
 """The tolerances of `exact`, `conic` and `proofs`, each with its derivation, in one place.
 
 No proved bound depends on them: bounds account for their own rounding errors, and verify what these
-tolerances suggest. They decide what is tried, what counts as zero on the way, and when an answer is
-called doubtful. Three statements do depend on them, because they concern numbers that are only
-known up to rounding: that a set is empty (`met`, `accurate`, `clear_units`), how small a gap can be
-requested for many levels (`clear_units`), and what an estimate assumes (`assumed`). The distance by
-which a feasible point may lie outside Z is not among them: see `proofs/gate.py`.
+tolerances suggest. They decide what is tried, which intermediate numbers count as zero, and when an
+answer is called doubtful. Three statements do depend on them, because they concern numbers that are
+only known up to rounding: that a set is empty (`met`, `accurate`, `clear_units`), how small a gap
+can be requested for many levels (`clear_units`), and what an estimate assumes (`assumed`). The
+distance by which a feasible point may lie outside Z is not among them: see `proofs/gate.py`.
 `benchmarks/tolerances.py` measures what happens if one of them is ten times larger or smaller.
 """
 
@@ -41,16 +41,16 @@ class Tolerances:
         away: The fourth root of rounding. Points that are further than this from the edge of a
             cone are not on it: the surface is curved, so a distance is known to half the digits of
             its square.
-        percent: An error of one per cent leaves a bound that is worth having, and room of one per
-            cent of its terms shows that an inequality does not bind.
+        percent: A bound with an error of one per cent is still useful, and an inequality with a
+            slack of one per cent of its terms does not bind.
         apart: The larger of two complementary numbers is known to be positive if it is this many
             times the smaller; in clear cases, an interior-point method reaches a million.
         far: Lengths that are larger by this factor are far away: they leave five of a solver's
             eight digits for all others.
-        alike: Units that differ by less are left as they are: the square root of `clear_units`, so
-            that what is clear stays clear.
-        nothing: Entries below this fraction of a length are set to zero: no sum of numbers of
-            ordinary size notices them.
+        alike: Units that differ by less than this factor are left as they are. It is the square
+            root of `clear_units`, so clear decisions stay clear.
+        nothing: Entries below this fraction of a length are set to zero: they do not change sums of
+            numbers of ordinary size.
         assumed: An estimate assumes that no solution is longer than this many times the answer.
         settled: A gap or a residual has settled if one round reduces it by less than this share.
         refinements: Rounds of iterative refinement; each gains the digits of one solution, and

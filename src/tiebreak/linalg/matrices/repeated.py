@@ -27,7 +27,7 @@ class _Copies:
 
 
 class Repeated(Matrix):
-    """diag(A, ..., A), ``copies`` times: x consists of as many vectors for A, one after another.
+    """diag(A, ..., A) with ``copies`` blocks: x consists of one vector for each, in order.
 
     All of them are multiplied in one pass over A, whatever A is.
     """
