@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,7 @@ class Demo:
 
     def __str__(self) -> str:
         result = self.result
+        down = Context(prec=4, rounding=ROUND_FLOOR)  # so that a lower bound stays one
         fits = (
             ("numpy.linalg.lstsq", self.problem.lower.value(self.standard), self.before),
             ("tiebreak", result.lower_value, result.upper_value),
@@ -77,7 +79,7 @@ class Demo:
                     for (name, g, f), wrong in zip(fits, self.wrong, strict=True)
                 ),
                 f"Proved: every model in the ball that fits the {TRAIN} as well has f of at least "
-                f"{_rounded_down(result.upper_optimum[0])}.",
+                f"{down.create_decimal_from_float(result.upper_optimum[0])}.",
             ]
         )
 
@@ -156,9 +158,3 @@ def _draw_ties(ax: Axes, shown: Demo) -> None:
     ax.locator_params(axis="x", nbins=5)
     ax.set_xlabel(f"$f$: error on {CHOOSE} other tumours", fontsize=11)
     ax.set_title(f"All of these fit {TRAIN} tumours equally well", fontsize=12)
-
-
-def _rounded_down(value: float) -> str:
-    """Round down to four digits, so that a lower bound stays one."""
-    digits = 3 - math.floor(math.log10(value))
-    return f"{math.floor(value * 10**digits) / 10**digits:.{digits}f}"

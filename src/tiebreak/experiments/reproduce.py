@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import median
 
 from tiebreak.catalog.built import in_words
+from tiebreak.display.views import number
 from tiebreak.experiments import figures, paper_runs, table
 from tiebreak.experiments.claims import CLAIMS, Verdict, verdicts
 from tiebreak.experiments.paper_runs import Experiment, Say
@@ -136,7 +137,7 @@ def report(found: Experiment, rows: Sequence[Record], pictures: Sequence[str], m
             "",
         ]
     counts = Counter(verdict.outcome for verdict in judged)
-    outcomes = ", ".join(f"{number} {outcome}" for outcome, number in counts.items())
+    outcomes = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
     lines += [f"Verdicts: {outcomes} (a claim is judged once per instance and axis).", ""]
     cells = [
         [v.claim, f"“{v.quote}”", v.place or "-", f"**{v.outcome}**", v.numbers] for v in judged
@@ -185,9 +186,9 @@ def _instance_table(scenes: Mapping[str, Scene]) -> list[str]:
         facts, dimension = scene.facts, scene.facts.dimension
         solutions = "-" if dimension is None else f"dimension {dimension} ({in_words(dimension)})"
         cells.append([
-            name, facts.label or "-", solutions, _number(facts.upper_optimum, 12),
-            _number(facts.lower_optimum, 12), facts.source or "-",
-            *(_number(L, 6) for L in facts.smoothness), f"{len(scene.runs)}",
+            name, facts.label or "-", solutions, number(facts.upper_optimum, 12),
+            number(facts.lower_optimum, 12), facts.source or "-",
+            *(number(L, 6) for L in facts.smoothness), f"{len(scene.runs)}",
         ])  # fmt: skip
     header = ["Instance", "Data", "Solution set", "f*", "g*", "Source", "L_f", "L_g", "Starts"]
     return _table(header, cells)
@@ -199,10 +200,10 @@ def _final_tables(scenes: Mapping[str, Scene]) -> list[str]:
         cells = []
         for method in dict.fromkeys(method for run in scene.runs for method in run):
             ends = [run[method][-1] for run in scene.runs if run.get(method)]
-            middle = [_middle(getattr(row, what) for row in ends) for what in Record._fields[3:]]
+            middle = [_middle(getattr(row, what) for row in ends) for what in Record._fields[3:-1]]
             steps, gradients, seconds, _, _, *errors = middle
-            shown = [f"{steps:,.0f}", f"{gradients:,.0f}", _number(seconds, 3)]
-            cells.append([method, *shown, *(_number(error, 3) for error in errors)])
+            shown = [f"{steps:,.0f}", f"{gradients:,.0f}", number(seconds, 3)]
+            cells.append([method, *shown, *(number(error, 3) for error in errors)])
         several = f" (medians over {len(scene.runs)} starts)" if len(scene.runs) > 1 else ""
         header = ["Method", "steps", "gradients", "seconds", "|f - f*|", "g - g*", "|x - x*|"]
         lines += [f"**{name}**{several}", "", *_table(header, cells)]
@@ -247,10 +248,6 @@ def _parameter_tables(found: Experiment, scenes: Mapping[str, Scene]) -> list[st
             cells = [[label, text] for label, text in found.parameters[name]]
             lines += [f"**{name}**", "", *_table(["Method", "Parameters"], cells)]
     return lines
-
-
-def _number(value: float, digits: int) -> str:
-    return "-" if math.isnan(value) else f"{value:.{digits}g}"
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
