@@ -104,14 +104,13 @@ def _descent(stage: Stage, slope: Host, other: Host, sizes: Host) -> Host | None
 
     if not np.any(np.abs(slope) > TOL.clear * sizes):
         return None
-    h, n, (equal, below, curved, cones) = stage.objective, len(slope), _directions(stage)
+    n, (equal, below, curved, cones) = len(slope), _directions(stage)
     down = Objective(sp.eye_array(n, format="csr"), -slope / norm(slope), np.zeros(n))
-    squares = sp.csr_array(scaled_rows(h.squares, 1.0 / (row_lengths(h.squares) + LEAST)))
     above = sp.csr_array(other[None] / (norm(other) or 1.0))
-    rows = sp.vstack([equal, squares, below, above, *curved], format="csr")
-    kinds = Cone("zero", equal.shape[0] + squares.shape[0]), Cone("nonnegative", below.shape[0] + 1)
+    rows = sp.vstack([equal, below, above, *curved], format="csr")
+    kinds = Cone("zero", equal.shape[0]), Cone("nonnegative", below.shape[0] + 1)
     w = clarabel_solve(down, rows, np.zeros(rows.shape[0]), (*kinds, *cones)).z
-    is_down = is_way_down(replace(stage, objective=replace(h, linear=slope)), w)
+    is_down = is_way_down(replace(stage, objective=replace(stage.objective, linear=slope)), w)
     is_clear = norm(w) > TOL.faint and -(slope @ w) > TOL.rounding * (sizes @ np.abs(w))
     return w if is_down and is_clear else None
 
@@ -126,16 +125,20 @@ class _Directions(NamedTuple):
 
 
 def _directions(stage: Stage, gone: Collection[int] = ()) -> _Directions:
-    """Return the directions of the set, without the curved cones that begin at these rows."""
+    """Return the directions of the set along which the level's squares stay the same.
+
+    Curved cones that begin at the rows ``gone`` are left out.
+    """
     import scipy.sparse as sp
 
-    blocks, rows = stage.blocks, sp.csr_array(stage.rows)
+    blocks, rows, F = stage.blocks, sp.csr_array(stage.rows), stage.objective.squares
+    squares = sp.csr_array(scaled_rows(F, 1.0 / (row_lengths(F) + LEAST)))
     curves = blocks.exponential[[int(cone[0]) not in gone for cone in blocks.exponential]]
     varies = stage.lengths[curves[:, 1]] > 0.0
     smooth, bent = curves[~varies], curves[varies]
     cones = [cone for cone in blocks.second_order if int(cone[0]) not in gone]
     return _Directions(
-        rows[blocks.zero],
+        sp.vstack([rows[blocks.zero], squares]),
         sp.vstack([rows[blocks.nonnegative], -rows[smooth[:, 0]], rows[smooth[:, 2]]]),
         [rows[cone] for cone in (*cones, *bent)],
         [Cone("second-order", len(cone)) for cone in cones] + [Cone("exponential", 3)] * len(bent),
@@ -201,15 +204,14 @@ def _direction(stage: Stage, curved: list[_Curved], dropped: list[_Curved]) -> t
 
     h, rows = stage.objective, sp.csr_array(stage.rows)
     directions = _directions(stage, {int(cone.rows[0]) for cone in dropped})
-    squares = sp.csr_array(scaled_rows(h.squares, 1.0 / (row_lengths(h.squares) + LEAST)))
     slope = sp.csr_array(h.linear[None] / (norm(h.linear) or 1.0))
     tips = [int(cone.rows[2 if cone.is_exponential else 0]) for cone in dropped]
     moves = sp.vstack([_movement(rows, cone) for cone in curved])
     n, k = rows.shape[1], len(curved)
     linear = sp.vstack([directions.below, rows[tips], slope, moves])
-    parts = [directions.equal, squares, linear, sp.csr_array((k, n)), *directions.curved]
+    parts = [directions.equal, linear, sp.csr_array((k, n)), *directions.curved]
     G = sp.vstack(parts, format="csr")
-    equal, unequal = directions.equal.shape[0] + squares.shape[0], linear.shape[0]
+    equal, unequal = directions.equal.shape[0], linear.shape[0]
     T = sp.csr_array(
         (np.ones(2 * k), (equal + unequal - k + np.arange(2 * k), np.tile(np.arange(k), 2))),
         shape=(G.shape[0], k),

@@ -187,6 +187,15 @@ def value_error(h: Objective, z: Host) -> float:
     return rounding + h.misfit(np.abs(z))
 
 
+def clear_change(h: Objective, z: Host, least: float) -> float:
+    """Return a change of the objective near z that is clearly more than rounding.
+
+    Auxiliary variables of 0 share the rounding error of the others; ``least`` is a length.
+    """
+    longest = float(np.max(np.abs(z), initial=least))
+    return TOL.clear_units * (value_error(h, z) + EPS * float(np.sum(np.abs(h.linear))) * longest)
+
+
 def slack_rounding(stage: Stage, w: Host) -> tuple[Host, Host]:
     """Bound the errors of the computed slacks of equations and distances of `outside`."""
     blocks, s = stage.blocks, stage.slack(w)

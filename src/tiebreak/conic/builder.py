@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from tiebreak.conic.program import DENSE_SHARE, Cone, ConicProgram, Objective
-from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.conic_form import Affine, ConicForm, Cost, Kind, entries
 
@@ -87,17 +86,10 @@ def _sparse(parts: Sequence[Affine], size: int) -> Any:
 
 def _stacked(parts: Sequence[Affine], size: int) -> Any:
     """Stack all parts into one matrix, dense if many entries are nonzero."""
-    rows = sum(len(terms) for terms in parts)
+    least = DENSE_SHARE * size * sum(len(terms) for terms in parts)
     blocks = [block for terms in parts for _, block in terms.blocks]
-    counts = (b.count_nonzero() if arrays.is_sparse(b) else np.count_nonzero(b) for b in blocks)
-    if sum(counts) <= DENSE_SHARE * rows * size:
-        return _sparse(parts, size)
-    if len(blocks) == 1 and blocks[0].shape == (rows, size) and not arrays.is_sparse(blocks[0]):
+    is_one = len(parts) == len(blocks) == 1 and blocks[0].shape[1] == size
+    if is_one and isinstance(blocks[0], np.ndarray) and np.count_nonzero(blocks[0]) > least:
         return blocks[0]  # without a copy: it may be large
-    made, start = np.zeros((rows, size)), 0
-    for terms in parts:
-        for first, block in terms.blocks:
-            here = slice(start, start + len(terms)), slice(first, first + block.shape[1])
-            made[here] += block.toarray() if arrays.is_sparse(block) else block
-        start += len(terms)
-    return made
+    made = _sparse(parts, size)
+    return made.toarray() if made.nnz > least else made

@@ -14,6 +14,7 @@ from tiebreak.conic.attained import escape, fall_along
 from tiebreak.conic.bounds import (
     HeldLevel,
     assumed_reach,
+    clear_change,
     contradiction,
     lower_bound,
     slack_rounding,
@@ -25,6 +26,7 @@ from tiebreak.conic.chain_solution import (
     LevelSolution,
     SlackRule,
     Told,
+    allowed_slack,
     cut_short,
     word_of,
 )
@@ -52,7 +54,6 @@ from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.deferred import Deferred, resolved
 from tiebreak.linalg.linear_programs import strict_rows
 from tiebreak.linalg.rank import sparse_nullity
-from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.polyhedra import single_entries
 
@@ -191,7 +192,7 @@ class _Chain:
 
     def _end(self, status: str, message: str = "", direction: Host | None = None) -> ChainSolution:
         z = self._within_bounds(self.previous)
-        values = [self._value(number, z) for number in range(len(self.found))]
+        values = [self.program.value(number, z) for number in range(len(self.found))]
         if status == "solved" and self._is_outside(z):
             empty = deadline.unless_too_long(self._infeasible, None, deadline.Over)
             if empty is not None:
@@ -224,16 +225,11 @@ class _Chain:
         """Return the first level that later levels made worse than allowed, or None."""
         for number, level in enumerate(self.found):
             # The first may be in float32.
-            value = min(self._value(number, z), self.objectives[number].value(z))
+            value = min(self.program.value(number, z), self.objectives[number].value(z))
             allowed = level.slack + TOL.solver * self._size(number) + self._rounding(number, z)
             if value > level.best + allowed:
                 return number
         return None
-
-    def _value(self, number: int, z: Host) -> float:
-        """Return a level's value at the x of z; z's auxiliary variables may be too large."""
-        evaluate = self.program.evaluate
-        return self.objectives[number].value(z) if evaluate is None else evaluate(number, z)
 
     def _is_outside(self, z: Host, strictly: bool = False) -> bool:
         """Is a constraint violated by more than rounding relative to its own terms?
@@ -275,7 +271,7 @@ class _Chain:
         self._hold(number, objective, found)
         if found.doubt and not self.found[-1].slack > self.found[-1].error:
             self.doubt = self.doubt or f"level {number + 1} {found.doubt}"
-        best, value = self.found[-1].best, self._value(number, self.previous)
+        best, value = self.found[-1].best, self.program.value(number, self.previous)
         if abs(best - value) > TOL.percent * self._size(number) + self._rounding(
             number, self.previous
         ):
@@ -291,11 +287,7 @@ class _Chain:
         return max(abs(level.best), abs(at_zero), level.slack)
 
     def _rounding(self, number: int, z: Host) -> float:
-        """Bound a level's rounding error; zero auxiliary variables share that of the others."""
-        h, longest = self.objectives[number], float(np.max(np.abs(z), initial=self.unit))
-        return TOL.clear_units * (
-            value_error(h, z) + EPS * float(np.sum(np.abs(h.linear))) * longest
-        )
+        return clear_change(self.objectives[number], z, self.unit)
 
     def _falls(self, number: int, direction: Host) -> ChainSolution:
         """End with a direction along which a level is unbounded, if that is certain.
@@ -391,12 +383,9 @@ class _Chain:
         )
 
     def _slack(self, number: int, best: float, z: Host, before: Host) -> float:
-        """Return what a level may give up, or 0 if a cut would only hold rounding errors of z."""
-        slack_of, rounding = self.slacks[number], self._rounding(number, z)
-        if slack_of is None:
-            return 0.0
-        slack = slack_of(best if abs(best) > rounding else 0.0, self._value(number, before))
-        return slack if slack > rounding else 0.0
+        """Return what a level may give up at z, if ``before`` was the point before it."""
+        value, rounding = self.program.value(number, before), self._rounding(number, z)
+        return allowed_slack(self.slacks[number], best, value, rounding)
 
     def _above(self, found: SolvedStage) -> float:
         """Bound how far the least value may exceed that at the point, which may be infeasible.

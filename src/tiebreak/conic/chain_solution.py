@@ -92,6 +92,14 @@ class ChainSolution(NamedTuple):
     method: str = METHOD
 
 
+def allowed_slack(rule: SlackRule | None, best: float, before: float, rounding: float) -> float:
+    """Return what a level may give up, or 0 if a cut would only hold rounding errors."""
+    if rule is None:
+        return 0.0
+    slack = rule(best if abs(best) > rounding else 0.0, before)
+    return slack if slack > rounding else 0.0
+
+
 def cut_short(over: deadline.Over, number: int) -> tuple[str, str]:
     """Return the status and message if this level was not solved."""
     if isinstance(over, deadline.Interrupted):

@@ -20,12 +20,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.conic.bounds import assumed_reach
+from tiebreak.conic.bounds import assumed_reach, clear_change
 from tiebreak.conic.chain_solution import (
     ChainSolution,
     LevelSolution,
     SlackRule,
     Told,
+    allowed_slack,
     cut_short,
     word_of,
 )
@@ -154,7 +155,8 @@ class _LinearChain:
         if not gap <= 1e3 * TOL.accurate * size:  # its multipliers are not reliable
             return False
         word, why = word_of(self.is_proved, is_known, self.is_whole)
-        slack = self._slack(number, best, z, before)
+        clear = clear_change(h, z, 1.0)
+        slack = allowed_slack(self.slacks[number], best, self.program.value(number, before), clear)
         if number - 1 in self.cuts and self.found[-1].slack > 0.0:
             price = max(-float(duals[self.cuts[number - 1]]), 0.0)
             self.found[-1] = self.found[-1]._replace(price=price)
@@ -225,27 +227,6 @@ class _LinearChain:
             return False
         offset = self.program.offset
         return bool(np.all(np.where(self.equal, s == offset, s <= offset)))
-
-    def _slack(self, number: int, best: float, z: Host, before: Host) -> float:
-        """Return what a level may give up, or 0 if a cut would only hold rounding errors of z."""
-        rule, h = self.slacks[number], self.program.objectives[number]
-        if rule is None:
-            return 0.0
-        rounding = self._rounding(h, z)
-        slack = rule(best if abs(best) > rounding else 0.0, self._value(number, before))
-        return slack if slack > rounding else 0.0
-
-    def _rounding(self, h: Objective, z: Host) -> float:
-        longest = float(np.max(np.abs(z), initial=1.0))
-        sizes = EPS * float(np.sum(np.abs(h.linear))) * longest
-        return TOL.clear_units * (_value_error(h, z) + sizes)
-
-    def _value(self, number: int, z: Host) -> float:
-        """Return a level's value at the x of z; z's auxiliary variables may be too large."""
-        evaluate = self.program.evaluate
-        if evaluate is None:
-            return self.program.objectives[number].value(z)
-        return evaluate(number, z)
 
     def _cut(self, row: int, most: float) -> None:
         """Set the upper bound of the level in this row."""
@@ -368,13 +349,15 @@ class _LinearChain:
         if np.any(missed > TOL.accurate * terms + TOL.clear_units * EPS * longest):
             return False
         return all(
-            h.value(z) <= level.best + level.slack + level.error + self._rounding(h, z)
+            h.value(z) <= level.best + level.slack + level.error + clear_change(h, z, 1.0)
             for h, level in zip(self.program.objectives, self.found, strict=True)
         )
 
     def valued(self, z: Host) -> tuple[LevelSolution, ...]:
         """Return the levels so far with their values at z."""
-        return tuple(level._replace(value=self._value(i, z)) for i, level in enumerate(self.found))
+        return tuple(
+            level._replace(value=self.program.value(i, z)) for i, level in enumerate(self.found)
+        )
 
     def end(self) -> ChainSolution | None:
         """Return the answer if it passes the final check, else None."""

@@ -80,6 +80,12 @@ class ConicProgram:
         """The number of variables, auxiliary ones included."""
         return int(self.rows.shape[1])
 
+    def value(self, number: int, z: Host) -> float:
+        """Return a level's value at the x of z; the auxiliary variables of z may be too large."""
+        return (
+            self.objectives[number].value(z) if self.evaluate is None else self.evaluate(number, z)
+        )
+
     def blocks(self) -> list[tuple[Cone, slice]]:
         """Return every cone with its rows; zero and nonnegative ones may have many."""
         ends = np.cumsum([cone.size for cone in self.cones])

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.host import norm
+from tiebreak.linalg.conic_form import scaled_rows
+from tiebreak.linalg.host import norm, power_of_two
 from tiebreak.linalg.host_rows import HostRows
 from tiebreak.linalg.linear_programs import linear_program
 from tiebreak.linalg.rank import as_it_is, decide_rank
@@ -20,6 +21,7 @@ from tiebreak.problem import Problem
 from tiebreak.proofs.recession.direction import as_meant, level_of
 from tiebreak.proofs.recession.level import RecessionLevel
 from tiebreak.proofs.recession.proof import proved_direction
+from tiebreak.sets.descriptions import stacked
 
 LONG = 2**28  # multiplications of a factorisation: beyond this, a linear program takes minutes
 ROUGH = 0.5  # allowed change of a margin: below 1, second derivatives still say something
@@ -127,12 +129,14 @@ def _programs(level: RecessionLevel) -> Iterator[Host]:
     import scipy.sparse as sp
 
     n, cone = len(level.linear.c), level.cone
-    fixed, moved = _stacked(level.fixed, n), _stacked([loss.rows for loss in level.losses], n)
-    within = _stacked([cone.rows], n)
+    groups = level.fixed, [loss.rows for loss in level.losses], [cone.rows]
+    fixed, moved, within = (
+        sp.csr_array(stacked([some.entries for some in group], n)) for group in groups
+    )
     # By powers of two: columns of equal size, then rows.
     every = [fixed, moved, within, sp.csr_array(level.linear.c[None])]
     tops = _largest(sp.vstack(every, format="csr"), 0)
-    column = _powers(tops)
+    column = power_of_two(tops, -1.0)
     fixed, _ = _scaled_rows(fixed @ sp.diags_array(column))
     moved, scale = _scaled_rows(moved @ sp.diags_array(column))
     within, _ = _scaled_rows(within @ sp.diags_array(column))
@@ -178,30 +182,15 @@ def _programs(level: RecessionLevel) -> Iterator[Host]:
         yield from solved(-np.concatenate([total, 2.0 * np.ones(m)]), flat, box, TOL.solver)
 
 
-def _stacked(rows: Sequence[HostRows], n: int) -> Any:
-    """All rows in one sparse matrix."""
-    import scipy.sparse as sp
-
-    empty = sp.csr_array((0, n))
-    return sp.vstack([empty, *(sp.csr_array(some.entries) for some in rows)], format="csr")
-
-
 def _largest(rows: Any, axis: int) -> Host:
     """The size of the largest entry of every column (0) or row (1)."""
     return np.asarray(abs(rows).max(axis=axis).todense()).reshape(-1)
 
 
-def _powers(tops: Host) -> Host:
-    """Powers of two that scale numbers to about 1."""
-    return np.ldexp(1.0, -np.frexp(np.where(tops > 0.0, tops, 1.0))[1])
-
-
 def _scaled_rows(rows: Any) -> tuple[Any, Host]:
     """The rows scaled by powers of two to entries of about 1, and the scales."""
-    import scipy.sparse as sp
-
-    scale = _powers(_largest(rows, 1))
-    return (sp.diags_array(scale) @ rows).tocsr(), scale
+    scale = power_of_two(_largest(rows, 1), -1.0)
+    return scaled_rows(rows, scale), scale
 
 
 def has_minimum_near(level: RecessionLevel, x: Host, slope: Host) -> bool:
