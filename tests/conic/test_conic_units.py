@@ -86,9 +86,11 @@ class Units:
         else:
             self.lengths *= drawn(old.size)
             self.values *= drawn(len(old.objectives))
-            for cone, where in old.blocks():
+            end = 0
+            for cone in old.cones:
                 is_linear = cone.kind in ("zero", "nonnegative")
-                self.rows[where] *= drawn(cone.size) if is_linear else drawn()
+                self.rows[end : end + cone.size] *= drawn(cone.size) if is_linear else drawn()
+                end += cone.size
 
     def program(self, old: ConicProgram) -> ConicProgram:
         """The same problem: values of a level are values² times those of before."""

@@ -3,9 +3,9 @@
 On { w : offset - rows w in K } consider the directions w of the set along which the level does not
 rise: F w = 0, <q, w> <= 0. If none of them moves the slack of a curved cone (second-order,
 exponential), the rest is a quadratic function on a polyhedron, and there is a minimiser
-(Rockafellar, Theorem 27.3). A direction that does either moves into the cone's interior, so that
-the cone may be dropped, or the infimum lies on the edge of that cone at infinity and is not
-attained.
+(Rockafellar, Theorem 27.3). If one of them does, there are two cases. Either it moves into the
+cone's interior, and the cone may be dropped; or the infimum lies on the edge of the cone at
+infinity and is not attained.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from tiebreak.sets.polyhedra import Polyhedron
 class _Curved(NamedTuple):
     """A curved cone that a direction may move."""
 
-    rows: Host  # their indices
+    rows: Host  # the indices of its rows
     is_exponential: bool
     is_loss: bool  # is it part of the level's own value?
 
     def is_on_edge(self, s: Host, v: Host, little: float) -> bool:
         """Does s tend along v to a part of the edge that it cannot reach?
 
-        Not if it moves into the interior, nor if a second-order cone's s is already on v's ray.
+        No if s moves into the interior, or if it is already on the ray of v (second-order cones).
         """
         if self.is_exponential:
             return bool(v[2] <= TOL.away * norm(v) and s[2] <= little)
@@ -58,7 +58,7 @@ def escape(stage: Stage, at: PrimalDualPoint, own: int | None) -> Host | None:
     """Return a direction along which the level seems unbounded; None if it has a minimiser.
 
     ``own``: exponential cones from this row on are losses of the level itself; if one of them
-    changes along a direction, the level decreases. None if it is not known which they are.
+    changes along a direction, the level decreases. ``own`` is None if these rows are unknown.
     """
     curved, s, dropped = _suspects(stage, at, own), stage.slack(at.w), list[_Curved]()
     while curved:
@@ -80,9 +80,10 @@ def slow_fall(stage: Stage, at: PrimalDualPoint) -> Host | None:
     """Return a direction of the set along which the level decreases, however slowly, or None.
 
     To a solver, a slope that is small relative to other terms looks like a rounding error, so we
-    look for each such slope in its own unit. Two kinds may be hidden, on directions d with F d = 0:
-    the part r = F'(F w - t) + q + rows' y that no term and no multiplier balances, with <q, d> =
-    <r, d> unless y holds d; and small entries of q, which decide if the large ones do not rise.
+    search for small slopes in their own units. Along directions d with F d = 0, two kinds may be
+    hidden. One is the part r = F'(F w - t) + q + rows' y that no term and no multiplier balances:
+    <q, d> = <r, d> unless y holds d. The other are small entries of q, which decide if the large
+    ones do not rise.
     """
     q, pull = stage.objective.linear, stage.rows.T @ dual_point(stage.blocks, at.y)
     sizes = stage.slope_terms(at.w) + stage.row_sizes.T @ np.abs(at.y)
@@ -97,8 +98,8 @@ def slow_fall(stage: Stage, at: PrimalDualPoint) -> Host | None:
 def _descent(stage: Stage, slope: Host, other: Host, sizes: Host) -> Host | None:
     """Return a direction with F w = 0 and <slope, w> < 0 along which ``other`` does not rise.
 
-    It is the steepest for a solver: the projection of -slope onto the cone of these directions.
-    ``sizes`` are those of the terms of the slope: what may be rounding error does not count.
+    It is the steepest one: a solver projects -slope onto the cone of these directions. ``sizes``
+    are the sizes of the slope's terms; a slope that may be rounding error does not count.
     """
     import scipy.sparse as sp
 
@@ -158,7 +159,7 @@ def fall_along(program: ConicProgram, level: int, direction: Host) -> Host | Non
     """Return a nearby direction along which a level of the program decreases, or None.
 
     The recession directions of an exponential cone have s_0 <= 0 = s_1, s_2 >= 0; those of other
-    cones are the cones themselves. So we ask this for the same objectives on the set of directions.
+    cones are the cones themselves. So we check the same objectives on the set of these directions.
     """
     from scipy.sparse import csr_array, vstack
 

@@ -1,4 +1,4 @@
-"""Our own lower bounds: they need a dual point and do not trust a solver's status.
+"""Computes lower bounds from a dual point, without trusting a solver's status.
 
 For any u, any y in the dual cone and all feasible z,
 
@@ -9,7 +9,7 @@ these levels. With weights on these equations, r + E'weights is rounding error, 
 
     <r, z - base>  >=  -|weights| |E (z - base)| - |r + E'weights| |z - base|.
 
-Rounding errors are counted.
+The bounds include all rounding errors.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _balanced(r: Host, held: list[HeldLevel], z: Host, away: Host) -> tuple[Host
 
 
 def _smallest_weights(rows: Any, target: Host) -> Host:
-    """Return weights with which the rows add up to the target; any weights give a bound."""
+    """Return small weights such that the weighted rows add up to the target, if possible."""
     if rows.shape[0] <= FEW_EQUATIONS:
         found = least_solution(rows.T, target, cutoff=TOL.met)
         return np.zeros(rows.shape[0]) if found is None else found
@@ -142,9 +142,8 @@ def _smallest_weights(rows: Any, target: Host) -> Host:
 def contradiction(constraints: ConicSet) -> Host | None:
     """Return multipliers that prove the constraints to be infeasible, or None.
 
-    They belong to the least t such that all constraints, relaxed by t, are feasible; rows have
-    lengths of about 1. They are balanced up to rounding, with the smallest changes relative to
-    their sizes.
+    They are the multipliers of the least t for which all constraints, relaxed by t, are feasible;
+    rows have lengths of about 1. Small relative changes then balance them up to rounding.
     """
     import scipy.sparse as sp
 

@@ -1,4 +1,4 @@
-"""Levels in order, each over the minimisers of all before it, with images and faces held."""
+"""Solves levels in order, each over the minimisers of all earlier ones, with their faces held."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _in_unit(rule: SlackRule, unit: float) -> SlackRule:
 
 
 class _Chain:
-    """What the levels so far have left."""
+    """The set that the levels solved so far leave to the next one."""
 
     def __init__(
         self, program: ConicProgram, slacks: Sequence[SlackRule | None], lengths: Host
@@ -124,7 +124,7 @@ class _Chain:
         blocks, lengths = Blocks.of(whole.cones), row_lengths(whole.rows)
         self.unit = nearby(blocks, lengths, whole.offset, self.objectives)[0] or 1.0
         self.held: list[HeldLevel] = []
-        self.is_whole = True  # is no level held yet, so that points can be verified as feasible?
+        self.is_whole = True  # is no level held yet, so that we can verify points as feasible?
         self.is_proved = True  # are the gaps of all held levels proved?
         self.cut: Cut | None = None  # of the previous level
         self.found: list[LevelSolution] = []
@@ -160,9 +160,9 @@ class _Chain:
                     self._hold_face(objective, found, 0.0)
 
     def _least_norm(self) -> None:
-        """Choose the least |x|, in the units given, among what all levels leave open.
+        """Choose the point of least |x|, in the user's units, that all levels allow.
 
-        We keep it only if it makes no level worse than rounding explains.
+        We keep it only if no level gets worse by more than rounding.
         """
         from scipy.sparse import csr_array
 
@@ -182,7 +182,7 @@ class _Chain:
             self.previous, self.is_least = z, True
 
     def _enter(self, number: int) -> None:
-        """Add the rows that a level brings."""
+        """Add the constraints on the auxiliary variables of a level."""
         so_far, aims = self.whole.part(self.first_levels <= number), self.objectives[: number + 1]
         near, _ = nearby(Blocks.of(so_far.cones), row_lengths(so_far.rows), so_far.offset, aims)
         self.unit = near or self.unit  # the scale of later levels is not a scale for this one
@@ -224,7 +224,7 @@ class _Chain:
     def _lost(self, z: Host) -> int | None:
         """Return the first level that later levels made worse than allowed, or None."""
         for number, level in enumerate(self.found):
-            # The first may be in float32.
+            # The user's function may compute in float32.
             value = min(self.program.value(number, z), self.objectives[number].value(z))
             allowed = level.slack + TOL.solver * self._size(number) + self._rounding(number, z)
             if value > level.best + allowed:
@@ -279,7 +279,7 @@ class _Chain:
         return None
 
     def _size(self, number: int) -> float:
-        """Return the size of a level, the scale for what is small."""
+        """Return the size of a level's values: changes are small or large relative to it."""
         level, at_zero = (
             self.found[number],
             self.objectives[number].value(np.zeros_like(self.previous)),
@@ -321,14 +321,14 @@ class _Chain:
         return bool(np.isfinite(self.program.reach[self.program.variables]).all())
 
     def _stage(self, objective: Objective) -> Stage:
-        """Return a level restricted to what the others have left."""
+        """Return a level on the set that earlier levels have left."""
         all_of_them = self.constraints
         if self.equations is not None:
             all_of_them = all_of_them.joined(*self.equations[:2], *self.equations.cones)
         return stage_of(objective, *all_of_them, self.where, self.unit)
 
     def _no_answer(self, number: int, why: str, status: str = "failed") -> ChainSolution:
-        """End with an unsolved level: no point is feasible, or nothing is known about it."""
+        """End because a level was not solved, after checking that some point is feasible."""
         if number == 0 and (empty := self._infeasible()) is not None:
             return empty
         value = self.objectives[number].value(self.previous)
@@ -349,7 +349,7 @@ class _Chain:
         return ChainSolution(self.previous, (), "infeasible", NO_POINT, contradiction=against)
 
     def _hold(self, number: int, objective: Objective, found: SolvedStage) -> None:
-        """Take a level's solution, and keep the set that shares its image and its faces."""
+        """Store a level's solution, and restrict later levels to its image and its faces."""
         at, z = found.at, self.where.point(found.at.w)
         before, self.previous = self.previous, z
         best = objective.value(z)
@@ -358,7 +358,7 @@ class _Chain:
         bound = lower_bound(objective, self.constraints, y, z, self.held, most)
         is_bound_proved = self.is_proved and is_known
         rounding = value_error(objective, z)
-        gap = max(best - bound, 0.0) + rounding + self._above(found)  # the gap decides is_proved
+        gap = max(best - bound, 0.0) + rounding + self._above(found)  # `_above` updates is_proved
         word, why = word_of(self.is_proved and is_known, is_known, self.is_whole)
         slack = self._slack(number, best, z, before)
         self._price(number, at)
@@ -388,7 +388,7 @@ class _Chain:
         return allowed_slack(self.slacks[number], best, value, rounding)
 
     def _above(self, found: SolvedStage) -> float:
-        """Bound how far the least value may exceed that at the point, which may be infeasible.
+        """Bound how far the minimum may exceed the value at the point, which may be infeasible.
 
         An interior point proves it; without one, the multipliers estimate it to first order. After
         a held level nothing is proved, because no point is known to be one of its minimisers.
@@ -401,14 +401,15 @@ class _Chain:
         if inside is None:
             off = np.maximum(outside(stage.blocks, stage.slack(at.w)), 0.0)
             most = float(np.max(off + slack_rounding(stage, at.w)[1], initial=0.0))
-            # Twice: without room, a level decreases like sqrt(most), and y is half of that.
+            # Twice: in a set without interior, the minimum changes like sqrt(most), and most * y
+            # is half of that change.
             return 2.0 * most * float(np.sum(np.abs(at.y)))
         return max(inside - stage.objective.value(at.w), 0.0)
 
     def _keep(
         self, number: int, objective: Objective, found: SolvedStage, gap: float, slack: float
     ) -> str:
-        """Add a cut, or without slack hold image and face; return which of them it was."""
+        """Add a cut if the level has slack, else hold image and face; return which it was."""
         if self.where.dimension == 0:
             return "point"
         if slack == 0.0:
@@ -420,7 +421,7 @@ class _Chain:
         return "cut"
 
     def _price(self, number: int, at: PrimalDualPoint) -> None:
-        """Set the price of the previous level's cut: how fast this level falls with its slack."""
+        """Set the price of the previous level's slack: how fast this level decreases with it."""
         if self.cut is None or self.cut.level != number - 1:
             return
         y = at.y[self.cut.row :]
@@ -451,7 +452,7 @@ class _Chain:
         return " and ".join(names) or "nothing"
 
     def _dimension(self) -> Deferred:
-        """Return the dimension of what is left to choose in x, computed on demand."""
+        """Return the dimension of the remaining choices of x, computed on demand."""
         where, left, own, z = self.where, self.constraints, self.program.variables, self.previous
         parts = [left.rows[Blocks.of(left.cones).zero]]
         parts += [] if self.equations is None else [self.equations.rows]

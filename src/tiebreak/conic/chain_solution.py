@@ -11,7 +11,7 @@ from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.deferred import Deferred, resolved
 
 SlackRule = Callable[[float, float], float]  # from the best value and the value before this level
-Told = Callable[[int, float], None]  # hears the number and the best value of each solved level
+Told = Callable[[int, float], None]  # receives the number and best value of each solved level
 
 METHOD = "conic, images and faces held"
 LEAST = "all levels leave some directions of x open: x is the point of least norm among them"
@@ -28,18 +28,18 @@ def estimate(value: float, error: float) -> str:
 class _LevelSolution(NamedTuple):
     """The fields of a `LevelSolution`."""
 
-    best: float  # its least value over the minimisers of earlier levels, as found
+    best: float  # the least value found over the minimisers of earlier levels
     bound: float  # a lower bound on that least value
     error: float  # the error of `best`, on both sides
     value: float  # at the final point
     slack: float  # what it may give up, as a number
-    dimension: int | Deferred | None  # of what is left to choose after it; None if unknown
+    dimension: int | Deferred | None  # of the choices left after it; None if unknown
     held: str  # how it was held: "image", "face", "image and face", "cut", "point", "nothing"
     word: str  # "proved" or "estimated"
     price: float | None  # -d(next level)/d(slack), if its slack is positive
     solver: str  # the solver's own status, "" if no solver was used
     residual: float = math.nan  # relative, of the optimality conditions
-    is_bound_proved: bool = False  # `bound` alone; the word is about both ends
+    is_bound_proved: bool = False  # is `bound` proved? `word` refers to both ends
     why: str = ""  # why it is only estimated: "size", "inside" or "held"
 
 
@@ -49,16 +49,16 @@ class LevelSolution(_LevelSolution):
 
     @property
     def dimension(self) -> Any:
-        """The dimension of what is left to choose after it, None if unknown."""
+        """The dimension of the choices left after this level, None if unknown."""
         return resolved(self[self._fields.index("dimension")])
 
     def proved(self, value: float, bound: float, error: float) -> LevelSolution:
-        """Return it with what is proved about its value at the final point."""
+        """Return the solution with a proved value and bound at the final point."""
         found = self._replace(best=value, value=value, bound=bound, error=error)
         return found._replace(word="proved", is_bound_proved=True, why="")
 
     def in_unit(self, unit: float, following: float) -> LevelSolution:
-        """Convert it to units of 1 from ``unit``, with the next level's unit ``following``."""
+        """Convert values from this unit to 1; ``following`` is the unit of the next level."""
         return self._replace(
             best=unit * self.best,
             bound=unit * self.bound,
@@ -70,7 +70,7 @@ class LevelSolution(_LevelSolution):
 
 
 def word_of(is_proved: bool, is_known: bool, is_whole: bool) -> tuple[str, str]:
-    """Return ``word`` and ``why`` of a level: see `LevelSolution`.
+    """Return the fields ``word`` and ``why`` of a `LevelSolution`.
 
     ``is_known``: is the length of solutions bounded?  ``is_whole``: is no earlier level held?
     """
@@ -80,7 +80,7 @@ def word_of(is_proved: bool, is_known: bool, is_whole: bool) -> tuple[str, str]:
 
 
 class ChainSolution(NamedTuple):
-    """All levels solved, or those before a limit."""
+    """The solutions of all levels, or of those that were solved before a limit."""
 
     z: Host
     levels: tuple[LevelSolution, ...]
@@ -88,7 +88,7 @@ class ChainSolution(NamedTuple):
     message: str = ""
     direction: Host | None = None  # if it is unbounded
     contradiction: Host | None = None  # if it is infeasible: multipliers of the program's rows
-    is_least: bool = False  # did the least norm choose x among what all levels leave open?
+    is_least: bool = False  # was x chosen by its norm among the points that all levels allow?
     method: str = METHOD
 
 
@@ -101,7 +101,7 @@ def allowed_slack(rule: SlackRule | None, best: float, before: float, rounding: 
 
 
 def cut_short(over: deadline.Over, number: int) -> tuple[str, str]:
-    """Return the status and message if this level was not solved."""
+    """Return the status and message if time ran out or Ctrl-C came before this level."""
     if isinstance(over, deadline.Interrupted):
         return "stopped", f"stopped before level {number + 1} was solved"
     return "max_time", f"no time was left for level {number + 1}"

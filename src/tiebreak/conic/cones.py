@@ -33,7 +33,7 @@ class Blocks(NamedTuple):
     exponential: Host  # (k, 3)
 
     @classmethod
-    @lru_cache(maxsize=64)  # each level asks several times
+    @lru_cache(maxsize=64)  # each level needs them several times
     def of(cls, cones: tuple[Cone, ...]) -> Blocks:
         """Return the blocks in the order of the cones."""
         found: dict[str, list[Host]] = {
@@ -64,8 +64,8 @@ class Active(NamedTuple):
 class Pairs(NamedTuple):
     """Complementary numbers without units, one from s and one from y for each inequality.
 
-    For the length of a row, s / length is a distance and y length is a slope; distances are
-    relative to the largest, slopes to ``size``. For a second-order cone the numbers are its two
+    Divided by the length of its row, s is a distance; multiplied by it, y is a slope. Distances are
+    relative to the largest one, slopes to ``size``. For a second-order cone the numbers are its two
     eigenvalues, for an exponential one the distance from its surface and the largest entry of y.
     """
 
@@ -106,7 +106,7 @@ class Pairs(NamedTuple):
         )
 
     def active(self, blocks: Blocks, factor: float, least: float = 0.0) -> Active:
-        """Return those whose slope exceeds both ``factor`` times the distance and ``least``.
+        """Return the inequalities whose slope exceeds ``factor`` times the distance, and ``least``.
 
         The slope of an exponential cone is usually a loss's weight, which is given rather than
         computed, so a small one counts if it is not a rounding error.
@@ -136,7 +136,7 @@ def _above_curve(s: Host) -> Host:
 def outside(blocks: Blocks, s: Host) -> Host:
     """Return how far s is outside K for every inequality, negative if inside.
 
-    Adding that to s_0 (second-order) or s_2 (exponential) would put s inside.
+    Adding this distance to s_0 (second-order) or s_2 (exponential) would put s inside.
     """
     found = [-s[blocks.nonnegative]]
     found += [np.array([norm(s[c[1:]]) - s[c[0]]]) for c in blocks.second_order]
@@ -155,7 +155,7 @@ def of_inequalities(blocks: Blocks, sizes: Host) -> Host:
 
 
 def steepness(blocks: Blocks, s: Host) -> Host:
-    """Bound how much faster than s `outside` changes, per inequality, up to sqrt(2)."""
+    """Bound the rate at which each distance of `outside` changes with s, up to sqrt(2)."""
     flat = np.ones(len(blocks.nonnegative) + len(blocks.second_order))
     ratio = s[blocks.exponential[:, 0]] / np.maximum(s[blocks.exponential[:, 1]], LEAST)
     rise = np.exp(np.minimum(ratio, 700.0))

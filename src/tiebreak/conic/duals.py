@@ -1,8 +1,8 @@
-"""Multipliers of the constraints at an answer, level by level, from the answer alone.
+"""Computes the multipliers of the constraints, level by level, from the final point alone.
 
-Whichever method found it, no direction d that keeps the active constraints and the earlier levels
-improves a level to first order. That is a linear program, min <slope, d>, whose minimum is 0 and
-whose multipliers are those of the level.
+Whichever method found the point, no direction d that keeps the active constraints and the earlier
+levels improves a level to first order. So the linear program min <slope, d> has the minimum 0, and
+its multipliers are those of the level.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ SPARSE_PRODUCT = 4.0  # cost of a product found by its indices, in the order or 
 def ask_for_factor(P: Any, rows: Any) -> None:
     """Raise `deadline.Over` or `MemoryError` unless there is time and memory for the first factor.
 
-    It is for the equations of an interior-point method with Hessian P and these rows, both sparse.
+    The factor is that of an interior-point method's equations with Hessian P and these rows.
     """
     import scipy.sparse as sp
 
@@ -34,7 +34,7 @@ def ask_for_factor(P: Any, rows: Any) -> None:
     in_rows, in_columns = np.diff(data.indptr), np.bincount(data.indices, minlength=data.shape[1])
     ordering = SPARSE_PRODUCT * _squares(in_columns[in_columns <= _many(sum(rows.shape))])
     deadline.check(ordering)
-    shared = in_columns > 1  # a variable of a single row goes with that row
+    shared = in_columns > 1  # a variable in a single row is eliminated with that row
     whole = sp.csc_array(P + P.T)
     if couples := P.nnz > np.count_nonzero(P.diagonal()):
         shared |= np.diff(whole.indptr) > 1

@@ -49,8 +49,8 @@ class HeldRows(NamedTuple):
 
     On the true minimisers each |<row, z> - its value| is at most ``linear`` * gap, where the gap is
     between the level's value and its bound. If ``root`` is not 0, the vector of all of them is at
-    most ``linear`` * gap + ``root`` * sqrt(gap). If they share the gap, the errors are not all that
-    large at once: the sum of |<row, z> - its value| / ``linear`` is at most the gap.
+    most ``linear`` * gap + ``root`` * sqrt(gap). If ``is_shared``, the errors cannot all be that
+    large at the same time: the sum of |<row, z> - its value| / ``linear`` is at most the gap.
     """
 
     rows: Any
@@ -60,11 +60,11 @@ class HeldRows(NamedTuple):
     is_shared: bool = False
 
     def off(self, gap: float) -> Host:
-        """Bound the error of each equation."""
+        """Bound the error of each equation for this gap."""
         return self.linear * gap + self.root * math.sqrt(gap)
 
     def cost(self, weights: Host, gap: float) -> float:
-        """Bound what multipliers gain from the errors of the equations."""
+        """Bound the error of a bound that uses the equations with these weights."""
         if not weights.any():
             return 0.0
         if self.root == 0.0:

@@ -1,8 +1,8 @@
-"""Least squares g and a penalty on D x - c as f, with many variables, as one sparse program.
+"""Solves problems with many variables, least squares as g and a penalty on D x - c as f.
 
 All minimisers of g = ½|A x - t|² over Z have the same image A x. If A x = t for some x in Z, it is
 t; on R^n it is that of any minimiser, which a sparse factorisation finds. So the upper level is one
-program with A x fixed, which Clarabel solves directly, without a basis, a rank or dense matrices.
+sparse program with A x fixed, which Clarabel solves without a basis, a rank or dense matrices.
 Its multipliers are the dual point of `proofs.operator_dual`, which proves the answer.
 """
 
@@ -73,7 +73,7 @@ class HeldProblem(NamedTuple):
 
     @property
     def t(self) -> Host:
-        """Their target."""
+        """The target of the squares in g."""
         return self.program.objectives[0].target
 
     @property
@@ -98,7 +98,7 @@ class HeldProblem(NamedTuple):
             x = projected(self.problem.domain, x) if refined is None else refined(x)
             if (off := self._residual(x, u, image)) <= 100.0 * TOL.half:
                 intervals = prove(self.problem, self.terms, self.A, self.t, (x, y, u))
-                rows = min(self.A.shape)  # independent if a minimiser is known to be close
+                rows = min(self.A.shape)  # the rank, if a minimiser is known to be close
                 dimension = self.n - rows if intervals.has_minimiser else None
                 return HeldAnswer(x, intervals, off, dimension, solver)
         return None
@@ -120,7 +120,7 @@ class HeldProblem(NamedTuple):
         return refined
 
     def _step(self, is_wide: bool) -> Callable[[Host], Host]:
-        """Return r -> (A'A + delta I)^-1 A'r, by its rows if it is wide with consistent data."""
+        """Return the map r -> (A'A + delta I)^-1 A'r, or A'(AA' + delta I)^-1 r if A is wide."""
         from scipy.sparse import csc_array, eye_array
 
         A = self.A

@@ -1,14 +1,14 @@
-"""Chains of linear levels on a polyhedron, by HiGHS, with faces held by reduced costs.
+"""Solves chains of linear levels on a polyhedron by HiGHS; reduced costs say which faces to hold.
 
 With multipliers l of the rows and d = c - rows'l, for all x in the set
 
     <c, x>  =  <l, rows x> + <d, x>  >=  the sum of the least l_i s_i and the least d_j x_j,
 
 each over the range of that row or variable. This is a lower bound for any l. If it is the minimum,
-a minimiser has l_i s_i and d_j x_j at their least: if l_i or d_j is not 0, we hold one end of the
-range for later levels. Multipliers of a later level may pull away from a held end. A share of the
-earlier level corrects them: <c, x> = <c + share c_1, x> - share <c_1, x>, and <c_1, x> is at most
-the value found for it.
+a minimiser has l_i s_i and d_j x_j at their least values. So if l_i or d_j is not 0, we hold one
+end of its range for later levels. Multipliers of a later level may pull away from a held end. A
+share of the earlier level corrects them: <c, x> = <c + share c_1, x> - share <c_1, x>, and
+<c_1, x> is at most the value found for it.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ SOLVER = "HiGHS"
 def linear_chain(
     program: ConicProgram, slacks: Sequence[SlackRule | None], lengths: Host, solved: Told
 ) -> ChainSolution | None:
-    """Solve all levels of a program with sizes of about 1; None if this method does not apply.
+    """Solve all levels of a scaled program; return None if this method does not apply.
 
-    That is so if something is not linear, or if a level has no minimiser or its minimiser fails a
-    check: then other methods find out why.
+    It does not apply if something is not linear, if a level has no minimiser, or if a minimiser
+    fails a check. Other methods then find out why.
     """
     is_linear = all(cone.kind in LINEAR for cone in program.cones) and not any(
         h.squares.shape[0] or h.misfits for h in program.objectives
@@ -79,7 +79,7 @@ def linear_chain(
 
 
 class _HeldLevel(NamedTuple):
-    """A level with its multipliers, which are 0 except for what it holds."""
+    """A held level; ``rows`` and ``columns`` are its multipliers where it holds a range."""
 
     cost: Host
     duals: Host
@@ -95,7 +95,7 @@ class _HeldLevel(NamedTuple):
 
 
 class _LinearChain:
-    """What the levels so far have left, as equations and as proved ranges."""
+    """The ranges of rows and variables that the levels solved so far leave."""
 
     def __init__(
         self, program: ConicProgram, slacks: Sequence[SlackRule | None], lengths: Host
@@ -186,7 +186,7 @@ class _LinearChain:
         return True
 
     def _multipliers(self, cost: Host, duals: Host, ranges: Ranges) -> tuple[Host, Host]:
-        """Return multipliers of rows, without those towards an infinite end, and of variables."""
+        """Return multipliers of rows, 0 if their end is infinite, and of variables."""
         is_lost = np.isinf(np.where(duals > 0.0, ranges.least, ranges.most))
         duals = np.where(is_lost, 0.0, duals)
         return duals, cost - self.turned @ duals
@@ -248,7 +248,7 @@ class _LinearChain:
         return "face" if rows.any() or columns.any() else "nothing"
 
     def _dimension(self) -> Deferred:
-        """Return the dimension of what is left to choose in x, computed on demand."""
+        """Return the dimension of the remaining choices of x, computed on demand."""
         ranges, rows, z = self.ranges, self.rows, self.z
         assert z is not None
         is_own, free = np.zeros(len(z), dtype=bool), ranges.low < ranges.high
@@ -293,7 +293,7 @@ class _LinearChain:
             is_open[given] = False
 
     def least_norm(self) -> None:
-        """Choose the least |x|, in the units given, among what all levels leave open."""
+        """Choose the point of least |x|, in the user's units, that all levels allow."""
         import scipy.sparse as sp
 
         z, (low, high, least, most) = self.z, self.ranges
@@ -341,7 +341,7 @@ class _LinearChain:
                 self.z, self.is_least = fixed, True
 
     def _is_kept(self, z: Host) -> bool:
-        """Does z satisfy all constraints, with no level worse than rounding explains?"""
+        """Does z satisfy all constraints, and is no level worse by more than rounding?"""
         s, offset = self.all_rows @ z, self.program.offset
         terms = abs(self.all_rows) @ np.abs(z) + np.abs(offset)
         missed = np.where(self.equal, np.abs(s - offset), s - offset)

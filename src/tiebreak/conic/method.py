@@ -1,4 +1,4 @@
-"""Conic: both levels by a conic solver, with the image and face of the lower one held."""
+"""The method Conic: solves both levels with a conic solver, the upper one on the held lower one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WHY = {
     "failed": BROKEN,
     "solved": ANSWER,
 }
-NOT_SURE = ", as far as a solver can tell: rounding decides it"
+NOT_SURE = ", as far as a solver can tell; rounding errors decide it"
 # The last program of each problem: its set, its size, and the program.
 COMPILED: WeakKeyDictionary[Problem, tuple[Domain, int, ConicProgram]] = WeakKeyDictionary()
 ONE_SIDED = "no point is known to minimise the lower level exactly, so nothing bounds f* from above"
@@ -46,10 +46,10 @@ class ConicFindings(NamedTuple):
     """What the two solves reveal besides x."""
 
     levels: tuple[LevelSolution, ...]  # lower, upper
-    assumption: str  # what an estimate rests on
-    direction: Array | None = None  # along which there is no minimum
+    assumption: str  # what an estimate assumes
+    direction: Array | None = None  # a direction along which a level has no minimum
     contradiction: Host | None = None  # multipliers that prove infeasibility
-    is_least: bool = False  # did the least norm choose x among what both levels leave open?
+    is_least: bool = False  # was x chosen by its norm among the points that both levels allow?
 
     @property
     def dimension(self) -> int | None:
@@ -63,7 +63,7 @@ class ConicFindings(NamedTuple):
         return None if self.direction is None else NoMinimum(level, self.direction)
 
     def lines(self) -> list[tuple[str, str]]:
-        """Return lines for the report: how each level was held, and what its bound rests on."""
+        """Return lines for the report: the bounds, how the lower level was held, the solver."""
         said = []
         for letter, level in zip("gf", self.levels, strict=False):
             width = f"{level.best:.9g} ± {level.error:.2g}, proved, rounding included"
@@ -79,7 +79,7 @@ class ConicFindings(NamedTuple):
 
 @dataclass(frozen=True)
 class Conic(Method):
-    """Both levels as conic programs (Clarabel), in one step, for any set made of constraints.
+    """Solves both levels as conic programs, by Clarabel, on any set made of constraints.
 
     The lower level is solved once. Its minimisers are then held exactly, by the image of its
     squares and by the face that its multipliers expose, not by a cut g <= g* + delta, which would
@@ -146,7 +146,7 @@ class Conic(Method):
         program = _compiled(problem, problem.domain, n)
         found = solve_chain(program, [None])
         x = arrays.like(found.z[program.variables], state.x)
-        assumption, fall, ended = "with the lower level as it was held", None, None
+        assumption, fall, ended = "assuming that the lower level is held correctly", None, None
         if not np.isfinite(program.reach).all():
             assumption = f"assuming that no solution is more than {TOL.assumed:g} times as long"
         if found.direction is not None:
@@ -174,7 +174,7 @@ class Conic(Method):
 def _proved(
     problem: Problem, found: ChainSolution, at: tuple[Array, float, float]
 ) -> tuple[ChainSolution, Intervals]:
-    """Return what the multipliers and the prover of exact prove about x, f and g."""
+    """Return what the multipliers, and the prover of `exact`, prove about x, f and g."""
     x, f, g = at
     low = [level.bound if level.is_bound_proved else -math.inf for level in found.levels]
     low += [-math.inf] * (2 - len(low))
@@ -197,7 +197,7 @@ def _proved(
 
 
 def _of_held(problem: Problem, like: Array, answer: HeldAnswer) -> DirectState:
-    """End with the lower level held by its image alone."""
+    """Return the final state if the lower level was held by its image alone."""
     x = arrays.like(answer.x, like)
     f, g, proved = problem.upper.value(x), problem.lower.value(x), answer.intervals
     (low, high), error = proved.upper, answer.residual
@@ -207,14 +207,14 @@ def _of_held(problem: Problem, like: Array, answer: HeldAnswer) -> DirectState:
     )
     off = max(high - f, f - low) if proved.is_two_sided else error * abs(f)
     upper = LevelSolution(f, low, off, f, 0.0, None, "nothing", word, None, answer.solver, error)
-    text = f"f and its dual agree to {error:.1g}, image held"
+    text = f"f and its dual agree to {error:.1g}, with the image of the lower level held"
     findings = ConicFindings((lower, upper), proved.why)
     evidence = StepEvidence(intervals=proved)
     return DirectState(1, x, f, g, evidence, Ended(ANSWER, text), findings)
 
 
 def _compiled(problem: Problem, domain: Domain, n: int) -> ConicProgram:
-    """Compile the program once for the check and the step of a run."""
+    """Return the program, which is compiled once for the check and the step of a run."""
     problem = problem.original or problem
     known = COMPILED.get(problem)
     if known is None or known[0] is not domain or known[1] != n:

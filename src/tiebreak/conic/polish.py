@@ -1,4 +1,4 @@
-"""Refine the answer of an interior-point method by Newton's method, up to rounding.
+"""Refines the answer of an interior-point method by Newton's method, up to rounding.
 
 If the exposed faces are known, a minimiser solves smooth equations: with c_k(s) = 0 for every
 inequality that binds (s_j, s_0 - |s_1|, s_2 - s_1 exp(s_0 / s_1)) and y = sum of lambda_k c_k'(s),
@@ -54,8 +54,8 @@ class Polished(NamedTuple):
 def polished(stage: Stage, start: PrimalDualPoint) -> Polished:
     """Return the point and multipliers after Newton's steps, or the start if they do not help.
 
-    If neither number of a pair is clearly positive, both may be 0: then it counts as binding, so
-    that Newton's equations hold, but exposes no face.
+    If neither number of a pair is clearly positive, both may be 0. Such a pair counts as binding in
+    Newton's equations, but exposes no face.
     """
     size = norm(stage.slope_terms(start.w))
 
@@ -73,7 +73,7 @@ def polished(stage: Stage, start: PrimalDualPoint) -> Polished:
             break
         active = most if k == 0 else _exchanged(stage, active, last)
     if not best.is_enough:
-        # A cone's tip: a point near it is small, so it gives no scale.
+        # Also try the tips of the cones: a point near a tip is too small to give a scale.
         tip, _ = _newton(stage, most, start._replace(w=np.zeros_like(start.w)))
         unpolished = Polished(start, active, residual(stage, start), best.change)
         best = min(best, tip, unpolished, key=lambda one: one.residual)
@@ -83,11 +83,11 @@ def polished(stage: Stage, start: PrimalDualPoint) -> Polished:
 
 
 def _held_wrongly(stage: Stage, at: PrimalDualPoint) -> float:
-    """Return the largest share of a variable's slope that a non-binding inequality carries.
+    """Return the largest share of a variable's slope that an inequality balances wrongly.
 
-    Either it has room left, or its multiplier has the wrong sign. What losses with small weights
-    decide is like rounding relative to the others, so each variable in a loss is compared with its
-    own slopes, and all others with the largest.
+    Such an inequality is not active, or its multiplier has the wrong sign. Losses with small
+    weights look like rounding errors relative to the others, so each variable in a loss is compared
+    with its own slopes, and all others with the largest slope.
     """
     blocks, (w, y), size = stage.blocks, at, stage.row_sizes
     losses = np.zeros_like(y)
@@ -194,7 +194,7 @@ def residual(stage: Stage, at: PrimalDualPoint) -> float:
 
 
 def _on_faces(stage: Stage, active: Active, at: PrimalDualPoint) -> Host:
-    """Return y with multipliers only for what binds."""
+    """Return y with multipliers only for the inequalities that bind."""
     y = np.zeros_like(at.y)
     for rows in (stage.blocks.zero, active.nonnegative, *active.vertices, *active.rays):
         y[rows] = at.y[rows]

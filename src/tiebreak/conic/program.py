@@ -43,7 +43,7 @@ class Objective:
     misfits: tuple[Misfit, ...] = ()
 
     def misfit(self, sizes: Host) -> float:
-        """Bound its distance from what it represents, for |z| <= sizes."""
+        """Bound how far it is from the function that it represents, for |z| <= sizes."""
         return sum(part.at(sizes) for part in self.misfits)
 
     def value(self, z: Host) -> float:
@@ -86,20 +86,12 @@ class ConicProgram:
             self.objectives[number].value(z) if self.evaluate is None else self.evaluate(number, z)
         )
 
-    def blocks(self) -> list[tuple[Cone, slice]]:
-        """Return every cone with its rows; zero and nonnegative ones may have many."""
-        ends = np.cumsum([cone.size for cone in self.cones])
-        return [
-            (cone, slice(int(end) - cone.size, int(end)))
-            for cone, end in zip(self.cones, ends, strict=True)
-        ]
-
     def first_levels(self) -> Host:
         """Return for each row the first level that needs it: 0 for constraints.
 
         Rows that only represent an objective have the number of its level. Auxiliary variables that
-        an objective reaches through cones without passing x are its own; before its turn, their
-        rows would only let the solver drift.
+        an objective reaches through cones without passing x are its own. Before its turn, the rows
+        of these variables would only let the solver drift.
         """
         auxiliary = np.ones(self.size, dtype=bool)
         auxiliary[self.variables] = False
@@ -119,7 +111,7 @@ class ConicProgram:
         return first
 
     def _touches(self, columns: Host) -> Any:
-        """Find which of some variables occur in each row, or in another row of the same cone."""
+        """Return which of these variables occur in each row or in another row of the same cone."""
         import scipy.sparse as sp
 
         found = self.rows[:, columns] != 0
@@ -133,7 +125,7 @@ class ConicProgram:
 
 
 def cone_groups(cones: tuple[Cone, ...]) -> Host:
-    """Return for each row the first row of its cone; linear rows stand alone."""
+    """Return the first row of each cone; each linear row is a cone of its own."""
     firsts: list[int] = []
     end = 0
     for cone in cones:

@@ -50,7 +50,7 @@ def compile_levels(
     for part in sets:
         if not part.is_conic:
             needed = "must be a set that cones can represent, such as Ball, Box or Polyhedron"
-            nameless = type(part) is Set  # a plain Set stands for one without a description
+            nameless = type(part) is Set  # a set without a description
             raise Refusal(owner, "domain", needed, type(domain if nameless else part).__name__)
         part.check(n)
     lower, upper, reach = bounds_on(sets, n)

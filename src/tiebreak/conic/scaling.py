@@ -1,8 +1,8 @@
 """Units in which the numbers of a program are about 1: powers of two, so nothing is rounded.
 
-Levels are always solved in these units, so that the answer does not depend on the user's. Variables
-in different units and rows of different lengths also hide each other's errors: a rounding error in
-one may be as large as the whole of another.
+Levels are always solved in these units, so the answer does not depend on the user's units. Without
+them, variables in different units and rows of different lengths would hide each other's errors: a
+rounding error in one may be as large as all of another.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def in_units(program: ConicProgram) -> tuple[ConicProgram, Units]:
 
 
 def _objective(h: Objective, F: Any, lengths: Host) -> tuple[Objective, float]:
-    """Return it in a unit in which its slopes are about 1, and this unit; F is already scaled."""
+    """Return h in a unit in which its slopes are about 1, and this unit; F is already scaled."""
     deadline.check()
     q, steepest = h.linear * lengths, float(abs(F).max()) ** 2 if F.shape[0] else 0.0
     root = float(_power_of_two(np.sqrt(max(steepest, float(np.max(np.abs(q)))))))

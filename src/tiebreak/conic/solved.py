@@ -1,4 +1,4 @@
-"""One level on what the others have left, by Clarabel and Newton's method, or unchanged."""
+"""Solves one level, on the set that the others have left, by Clarabel and Newton's method."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tiebreak.linalg.host import norm
 from tiebreak.linalg.tolerances import TOL
 
 BALANCED = 1e-13  # if the optimality conditions hold less well, try again
-# An answer that the second try lengthens by this factor chases an infimum: both tries end near a
-# minimiser if there is one.
+# If the second try's answer is longer by this factor, it chases an infimum that is not attained:
+# both tries end near a minimiser if there is one.
 GROWS = 2.0
 LOST = (
     "is solved up to rounding, but some of its losses are so small relative to others, or to "
@@ -59,7 +59,7 @@ class Fall(NamedTuple):
 
 
 def unchanged(stage: Stage) -> SolvedStage:
-    """Return a constant level: everything left is optimal, including the previous point."""
+    """Return the solution of a constant level: the previous point is optimal, like all others."""
     at = PrimalDualPoint(np.zeros(stage.rows.shape[1]), np.zeros(len(stage.offset)))
     return SolvedStage(stage, at, Active(), 0.0, 0.0, "")
 
@@ -77,7 +77,7 @@ def by_solver(stage: Stage) -> SolvedStage | Fall | str:
 
 
 def _is_inside(stage: Stage, near: Stage, w: Host) -> bool:
-    """Does w satisfy what was left out, with room to spare?"""
+    """Does w satisfy the constraints that were left out, too?"""
     extra = np.maximum(outside(stage.blocks, stage.slack(w)), 0.0)
     return bool(np.all(extra <= np.maximum(outside(near.blocks, near.slack(w)), 0.0)))
 
@@ -92,13 +92,13 @@ def _is_drowned(found: SolvedStage) -> bool:
 def _by_solver(stage: Stage) -> SolvedStage | Fall | str:
     """Solve with these constraints; if that stalls, solve again more strictly.
 
-    The last time we solve relative to the point found: Clarabel's accuracy is relative to its
-    input.
+    Later tries solve relative to the point found, because Clarabel's accuracy is relative to the
+    size of its input.
     """
     best: SolvedStage | None = None
     why, lengths = "", [stage.unit]
     # First stop slightly inside the constraints, where Newton's method can continue and a point is
-    # certainly feasible; then tighten as far as makes sense, to see what binds.
+    # certainly feasible. Then tighten the tolerance as far as possible, to see what binds.
     for tolerance in (TOL.half, TOL.met, TOL.met):
         center = None if best is None else best.at.w
         answer = clarabel_solve(

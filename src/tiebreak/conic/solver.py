@@ -45,8 +45,8 @@ def clarabel_solve(
 ) -> SolverAnswer:
     """Minimise the objective over { offset - rows z in K } by Clarabel.
 
-    We solve relative to a ``center`` if one is given, because its accuracy is relative to its
-    input. Its tolerances are absolute as well, so we scale lengths and slopes to about 1.
+    If a ``center`` is given, we solve relative to it, because Clarabel's accuracy is relative to
+    its input. Its tolerances are also absolute, so we scale lengths and slopes to about 1.
     """
     import clarabel
     import scipy.sparse as sp

@@ -1,4 +1,4 @@
-"""One level in coordinates of what the earlier levels have left: z = base + basis w."""
+"""One level in coordinates of the set that earlier levels have left: z = base + basis w."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def dense(matrix: Any) -> Host:
 
 
 def as_rows(matrix: Any) -> Any:
-    """Return it dense if small or full, else compressed by rows: small sparse arrays are slow."""
+    """Return a small or full matrix dense, any other compressed by rows."""
     import scipy.sparse as sp
 
     m, n = matrix.shape
@@ -70,16 +70,16 @@ class AffineSet:
         return len(self.base) if self.basis is None else int(self.basis.shape[1])
 
     def direction(self, w: Host) -> Host:
-        """Return the change of z that a w stands for."""
+        """Return the change of z that belongs to w."""
         return w if self.basis is None else np.asarray(self.basis @ w)
 
     def point(self, w: Host) -> Host:
-        """Return the z of a w."""
+        """Return the point z that belongs to w."""
         return self.base + self.direction(w)
 
     @property
     def rounding(self) -> float:
-        """Below this, what is left of a unit row along the basis may be rounding error."""
+        """A product of a unit row with the basis that is below this may be rounding error."""
         return TOL.clear_units * len(self.base) * self.error
 
     def columns(self, rows: Any) -> Any:
@@ -163,7 +163,7 @@ class Stage:
     offset: Host
     cones: tuple[Cone, ...]
     offset_error: Host  # a bound on the error of the offset
-    unit: float  # a length of z, for a stage in which everything else is 0
+    unit: float  # a length of z, the scale if everything else is 0
 
     @property
     def is_flat(self) -> bool:

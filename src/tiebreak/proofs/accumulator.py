@@ -5,8 +5,9 @@ and any ghat >= g* that is a computed value of g at a point of Z,
 
     f*  >=  (1/sum a_i) min_{x in Z} [ sum a_i (l_f,i + f2)(x) + sum mu_i (l_g,i + g2 - ghat)(x) ],
 
-because x* lies in Z and (l_g,i + g2)(x*) <= g* <= ghat.  Likewise g* >= min_Z of g2 plus any
-average of l_g,i.  The weights are free; `tiebreak.proofs.bounds` decides which sums are tried.
+because x* lies in Z and (l_g,i + g2)(x*) <= g* <= ghat. Similarly, g* is at least the minimum over
+Z of g2 plus any average of l_g,i. The weights are free; `tiebreak.proofs.bounds` decides which sums
+are tried.
 Bounds on rounding errors are subtracted: a certificate may be loose, but it is never wrong.
 
 This package does not depend on any method: a method only supplies `StepEvidence`. The evidence
@@ -65,8 +66,9 @@ class BoundAccumulator:
     def add(self, evidence: StepEvidence) -> bool:
         """Add the evidence of one step; False if waiting evidence was not finite and was dropped.
 
-        Waiting does not change the sums: on the host, not a single bit. A device is queried here,
-        when it is idle; the arithmetic is left to `catch_up`, unless nothing calls it.
+        It does not matter when evidence is summed: on the host, the sums agree to the last bit. A
+        device is queried here, while it is idle. `catch_up` sums later, unless every step is summed
+        at once.
         """
         if self._queue.put(evidence):
             self._measure()
@@ -76,7 +78,7 @@ class BoundAccumulator:
         return was_good
 
     def catch_up(self) -> None:
-        """Sum what has been measured: to be called while waiting for data."""
+        """Sum all measured evidence; call this while waiting for data."""
         for evidence, sizes in self._queue.take():
             self._is_good &= self._sum_up(evidence, sizes)
 
@@ -89,7 +91,7 @@ class BoundAccumulator:
         return self._sums
 
     def _measure(self) -> None:
-        """Measure all evidence that waits, and what its values imply: this queries a device."""
+        """Measure all waiting evidence, and update the bounds by its values; queries a device."""
         self.catch_up()  # evidence is summed in the order of the steps
         waiting = self._queue.measure()
         values = [value for evidence in waiting for value in evidence.values]
@@ -103,7 +105,7 @@ class BoundAccumulator:
 
     @cached_property
     def _growth(self) -> float:
-        """The growth of the lower level on R^n: a factorisation, only for the proof."""
+        """The growth of the lower level on R^n, which takes a factorisation."""
         if not described(self.problem.domain).is_space:
             return 0.0
         return deadline.unless_too_long(lambda: self.problem.lower.growth, 0.0)
@@ -111,7 +113,7 @@ class BoundAccumulator:
     # -- values of g ----------------------------------------------------------------------------
 
     def _lower_ghat(self, values: Sequence[tuple[float, Array, Minorant]]) -> None:
-        """Lower ghat by the smallest value, and by any others below its bound (usually none)."""
+        """Lower ghat by the smallest value, and by others still below it (usually none)."""
         ghat, values = self._sums.ghat, sorted(values, key=lambda entry: entry[0])
         for some in (values[:1], values[1:]):
             if below := [entry for entry in some if entry[0] < ghat]:
@@ -142,7 +144,7 @@ class BoundAccumulator:
         return bounds
 
     def _raise_lower_bound(self, minorants: Sequence[Minorant]) -> None:
-        """On R^n: g* >= g(x) - |grad g(x)|²/(2 mu), if g has such a mu."""
+        """Raise the bound by g* >= g(x) - |grad g(x)|²/(2 mu), on R^n, where g grows with mu."""
         bounds = []
         for near, sizes in zip(minorants, measured(minorants), strict=True):
             errors = minorant_errors(self.problem.lower, near, sizes.reach, sizes.steepness)
@@ -172,7 +174,7 @@ class BoundAccumulator:
         if uppers or cuts or lowers:
             if steps & (steps - 1) == 0:  # a power of two, or the very first: a new block
                 blocks = (*blocks, Block(self._nothing, self._nothing, self._nothing))
-            # Any weights are valid: a multiplier that would drown all others is dropped.
+            # Any weights are valid, so we drop a multiplier that would swamp all others.
             sane = [
                 (w, m) for w, m in cuts if 0.0 < w * (1.0 + m.value_error + m.slope_error) < HUGE
             ]
@@ -259,7 +261,7 @@ class BoundAccumulator:
 
 
 def _plus_all(total: Model, weighted: Sequence[tuple[float, Model]]) -> Model:
-    """A sum of minorants plus some more of them."""
+    """Add weighted minorants to a sum."""
     for weight, model in weighted:
         total = total.plus(model, weight)
     return total

@@ -3,8 +3,8 @@
 See `tiebreak.proofs.accumulator` for the inequality. Its weights are free, so several sums are kept
 (the whole run, its tails from every power of two, the last cut alone), and the best bound counts,
 with the best common factor on the cuts. A constant below f1 or g1 is also a minorant and may be
-mixed in: on an unbounded Z, that is how a slope gets into the dual ball of a penalty. And x*
-satisfies g2(x*) <= ghat - inf g1.
+mixed in: on an unbounded Z, that is how a slope gets into the dual ball of a penalty. The bound
+g2(x*) <= ghat - inf g1 limits the size of x*.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Bound(NamedTuple):
     level: float
 
     def at(self, level: float) -> float:
-        """The bound if g may be as large as this."""
+        """The bound on f if g may be as large as ``level``."""
         return (
             self.value - self.multiplier * (level - self.level) if self.multiplier else self.value
         )
@@ -64,7 +64,7 @@ class Block(NamedTuple):
 class Known(NamedTuple):
     """What is proved about a problem, without the evidence."""
 
-    upper_bound: float  # this and the next four are as in `Sums`
+    upper_bound: float  # this field and the next four have the same meaning as in `Sums`
     upper_ceiling: float
     lower_bound: float
     ghat: float
@@ -74,7 +74,7 @@ class Known(NamedTuple):
 
 @in_files("sums")
 class Sums(NamedTuple):
-    """Everything that the certificate stores; only arrays and numbers, so that it can be saved."""
+    """All that the certificate is computed from: only arrays and numbers, which can be saved."""
 
     steps: int
     blocks: tuple[Block, ...]
@@ -121,14 +121,14 @@ class Sums(NamedTuple):
 class Search:
     """Turns sums into bounds.
 
-    It needs about a hundred numbers at a time. If the vectors are on a device and not very long,
-    all new ones are first copied to the host in one transfer.
+    A search needs about a hundred numbers at a time. If the vectors are on a device and not very
+    long, all new ones are first copied to the host in one transfer.
     """
 
     def __init__(self, problem: Problem, zero: Array) -> None:
         self._problem, domain, n = problem, problem.domain, int(zero.shape[0])
-        # A set from outside may only accept arrays of its own library. Vectors of up to 2^16
-        # entries are copied to the host, where the search runs.
+        # Vectors of up to 2^16 entries are copied to the host, where the search runs. A set from
+        # outside the package may only accept arrays of its own library.
         self._is_far = type(zero) is not np.ndarray and n <= 2**16 and isinstance(domain, Set)
         self._copies: dict[int, tuple[Model, Model]] = {}  # a model and its copy, by the model's id
         if self._is_far:
@@ -209,7 +209,7 @@ class Search:
         return s._replace(lower_bound=best_of(s.lower_bound, best, mixed))
 
     def _by_tails(self, s: Sums, effort: int) -> tuple[Sums, list[Bound]]:
-        """The best of the bounds on f* from some tails, including the whole run; its factor."""
+        """Bounds on f* from some tails, including the whole run; the sums note the best tail."""
         bounds: list[Bound] = []
         favourite: tuple[float, int, Model, Model] | None = None
         uppers = tails_of([block.upper for block in s.blocks])

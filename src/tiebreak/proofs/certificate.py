@@ -1,4 +1,4 @@
-"""The statement about a point: its gaps, its standing and its certificate, from proved bounds."""
+"""States what proved bounds mean for a point: its gaps, its standing and its certificate."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ class Certificate:
         upper_optimum, lower_optimum: intervals that contain f* and g*.
         distance: how far x is from the domain; the gaps refer to x as it is.
         upper_estimate: an estimate of |f(x) - f*| that assumes quadratic growth of g; not a bound.
-        rests: the point of Z, or the distance to one, that the upper end of f*'s interval relies
-            on.
+        rests: what the upper end of the interval of f* relies on: a point of Z, or the distance
+            to one.
         status, message: the status of ``certify``, as in a Result; "" in a Result's certificate.
 
     Examples:
@@ -109,12 +109,12 @@ class Certificate:
         upper_gap: float = math.inf,
         lower_gap: float = math.inf,
     ) -> Certificate:
-        """A certificate that knows only these gaps."""
+        """A certificate of which only these gaps are known."""
         gaps = upper_gap, lower_gap, math.inf
         return cls(upper_value, lower_value, *gaps, NOWHERE, NOWHERE, 0.0)
 
     def without_upper(self) -> Certificate:
-        """The certificate if f* turned out not to exist: there is nothing to be close to."""
+        """The certificate if f* turned out not to exist, so that f(x) has no gap."""
         return replace(self, upper_gap=math.inf, upper_error=math.inf, upper_optimum=NOWHERE)
 
     def __str__(self) -> str:
@@ -156,7 +156,7 @@ class Certifier:
 
     def __init__(self, accumulator: BoundAccumulator) -> None:
         self._accumulator, self._problem = accumulator, accumulator.problem
-        # the last point, what its errors depend on, and these errors
+        # The last point, the data that its errors depend on, and these errors.
         self._errors: tuple[Any, ...] = (None,)
 
     def standing(
@@ -218,7 +218,7 @@ class Certifier:
     def certificate(
         self, x: Array, upper: Minorant, upper_value: float, lower_value: float
     ) -> Certificate:
-        """The whole statement about x, where f1 is ``upper`` and f and g have the given values."""
+        """The certificate of x; ``upper`` is the minorant of f1 at x."""
         known = self._accumulator
         standing = self.standing(x, upper_value, lower_value, effort=30)
         distance = distance_from(self._problem.domain, x)
@@ -261,9 +261,9 @@ class Certifier:
 
         If g grows like mu/2 dist² (strongly convex, or least squares on R^n), d² = 2 gap/mu and f*
         <= f(x) + |grad f1(x)| d + L_f/2 d² + (the rise of f2 over d); with the user's error bound,
-        f* <= f(x) + M d (Proposition 1). Otherwise nothing is known, and no first-order method
-        could know. Growth is measured on Z: a point outside it (by ``distance``) gets no ceiling,
-        except for rounding errors. Deep inside Z, growth on R^n suffices.
+        f* <= f(x) + M d (Proposition 1). Otherwise we return inf: no first-order method can bound
+        f* from above. Growth is measured on Z: a point outside it (by ``distance``) gets no
+        ceiling, unless that is rounding error. Deep inside Z, growth on R^n suffices.
         """
         f, bound, x = self._problem.upper, self._problem.error_bound, upper.at
         known, n = self._accumulator, int(x.shape[0])
@@ -310,7 +310,7 @@ class Certifier:
             return math.inf
         error = self.value_errors(x, 0.0, lower_value)[1]
         excess = max(lower_value - g.lower_bound, 0.0) + error
-        # The growth of a matrix costs a factorisation: only if it can help.
+        # The growth takes a factorisation, so compute it only if it can help.
         if not 0.5 * depth * depth * TOL.independent * g.rough_lipschitz > excess:
             return math.inf
         growth = deadline.unless_too_long(lambda: g.growth, 0.0)

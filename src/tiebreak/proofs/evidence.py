@@ -1,4 +1,4 @@
-"""The evidence of one step that a method supplies, and the queue in which it is measured."""
+"""The evidence that a method supplies in a step, and the queue in which it is measured."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tiebreak.functions import Function, Minorant, PointWithImage, SmoothFunctio
 from tiebreak.linalg import Array, arrays, in_files, rounding_unit
 from tiebreak.problem import Problem
 
-HOST_LENGTH = 2**14  # longest vectors that may wait in the host's memory: megabytes in all
+HOST_LENGTH = 2**14  # longest vectors that may wait in the host's memory, a few megabytes in total
 DEVICE_LENGTH = 2**20  # longest vectors that may wait on a device, which has gigabytes
 
 
 Weighted = tuple[tuple[float, Minorant], ...]
 
 
-WITHIN = "a minimiser of g in the domain, within {:.2g} of x"  # what an upper end relies on
+WITHIN = "a minimiser of g in the domain, within {:.2g} of x"
 ALL_WITHIN = "all minimisers of g being within {:.2g} of x"
 
 
@@ -32,7 +32,7 @@ class Intervals(NamedTuple):
     lower: float = -math.inf  # g* is at least this
     why: str = ""  # why f* has no upper bound, if that is known
     has_minimiser: bool = False  # is it proved that g has one?
-    rests: str = ""  # the point of Z, or distance to one, that the upper end of f* relies on
+    rests: str = ""  # what the upper end of f* relies on: a point of Z, or the distance to one
 
     @property
     def is_two_sided(self) -> bool:
@@ -40,7 +40,7 @@ class Intervals(NamedTuple):
         return all(map(math.isfinite, (*self.upper, self.lower)))
 
     def both(self, other: Intervals) -> Intervals:
-        """What both say together about the same problem."""
+        """The intersection with other intervals of the same problem."""
         (low, high), (least, most) = self.upper, other.upper
         high, rests = min((high, self.rests), (most, other.rests))
         why = self.why if math.isinf(high) else ""
@@ -61,7 +61,7 @@ class StepEvidence(NamedTuple):
 
 
 def evaluated_again(problem: Problem, evidence: StepEvidence) -> StepEvidence:
-    """The evidence of a method from outside the package; only its weights and points count.
+    """The evidence of a method from outside the package, of which only weights and points are used.
 
     Minorants and values are evaluated again; weights that are not positive prove nothing and are
     dropped, as are the method's own intervals.
@@ -98,7 +98,7 @@ class Measured(NamedTuple):
 
 
 class EvidenceQueue:
-    """Evidence that waits until it is measured, and then until it is taken.
+    """Evidence that waits to be measured, and measured evidence that waits to be summed.
 
     On a device, fetching a number costs more than the arithmetic, and on the host, code that has
     not run for a while is slow compared with the products of a step. So a few steps are measured

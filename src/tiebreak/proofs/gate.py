@@ -1,9 +1,9 @@
 """The gate: the status of every run that took a step is decided here, once its point is checked.
 
 Methods and solvers only say why they ended. Their claim is checked in the order in which a reader
-would check it: x is finite; x has the right shape and is in Z, each constraint by its own terms; a
-"no" has a direction or multipliers that prove it; no promise is contradicted; the bounds, for that
-x, are as tight as requested. Then the status is given.
+would check it: x is finite; a negative answer has a direction or multipliers that prove it; x has
+the right shape and is in Z, judged by the terms of each constraint; no promise is contradicted; the
+bounds at x are as tight as requested. Then the status is given.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Ended(NamedTuple):
 
     @classmethod
     def of(cls, why: str, sentence: str) -> Ended:
-        """One of the reasons above with a sentence; a method from outside may claim `solved`."""
+        """Convert what a method says; one from outside the package may say `solved`."""
         own = ANSWER if why in SUCCESSES else DOUBT
         return cls(why if why in KNOWN else own, sentence)
 
@@ -88,7 +88,7 @@ class LevelClaim(NamedTuple):
     """What is proved about one level at x, for the value that was computed there."""
 
     gap: float = math.inf  # the level's value minus its best one is at most this
-    error: float = math.inf  # the absolute value of that is at most this
+    error: float = math.inf  # the absolute value of that difference is at most this
     asked: float = 0.0  # the tolerance
 
 
@@ -102,7 +102,7 @@ class ResultClaim(NamedTuple):
     criterion: str = "absolute"
     # the index of a level, and a direction along which it decreases
     fall: tuple[int, Array] | None = None
-    # is it shown by multipliers, or by the rows of a program from elsewhere?
+    # do multipliers, or the rows of another language's model, prove a negative answer?
     is_shown: bool = False
     broken: str = ""  # which promise was found to be false
     readings: str = ""  # the two readings of data whose rank is decided by rounding
@@ -152,7 +152,7 @@ def violated(problem: Constrained, x: Array) -> Violation | None:
 
 
 def _of_a_no(claim: ResultClaim) -> Word:
-    """The status if there is no answer and that is shown."""
+    """The status of a run that claims that there is no answer: the claim needs a proof."""
     why, sentence = claim.ended
     is_shown = claim.is_shown
     if why == FALLS and isinstance(claim.problem, Problem | Levels):
@@ -171,7 +171,7 @@ def _is_proved(claim: ResultClaim) -> bool:
 
 
 def _how(claim: ResultClaim) -> str:
-    """A sentence about what is proved, if the status alone would say too much."""
+    """A sentence about what is proved, needed if the status alone would claim too much."""
     is_weak = claim.criterion == "weak" and claim.levels[-1].error > claim.levels[-1].asked
     said = WEAK if is_weak else ""
     return ASSUMING.format(said or STATUSES["certified"], claim.assumed) if claim.assumed else said

@@ -1,4 +1,4 @@
-"""Least squares below, a penalty of D x - c above: what a dual point proves about both levels.
+"""What a dual point proves if g is least squares and f a penalty of D x - c.
 
 Let f(x) = p(D x - c) with <u, r> <= p(r) for all r, and y any weights of the rows of g = ½|A x -
 t|². With e = A'y - D'u, every minimiser x* of g with the least f has
@@ -11,7 +11,7 @@ because |A x* - t| <= |A x - t| and g(x*) <= g(x), up to the distance of x from 
 needed. The distance of x* follows from Z, or from the least singular value of [A; D]: if f* <=
 f(x), then |D (x* - x)| <= 2 f(x)/w, w being the least positive slope of p. f* is bounded from above
 if an exact minimiser of g is close to x: the rows of A, or its columns, are independent, and the
-domain is R^n. Rounding errors are counted.
+domain is R^n. The bounds include all rounding errors.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Balance:
         return max(most, 0.0) + self.unit * sizes + norm(self.e_error) * away
 
     def distance(self) -> float:
-        """The distance of x from every x*, if f* is not above f(x); inf if it is not known."""
+        """A bound on the distance of x from every x*, if f* <= f(x); inf if none is known."""
         within = self.problem.domain.diameter_in(len(self.x))
         if math.isfinite(within):
             return within + self.outside
@@ -114,8 +114,8 @@ def prove(
 ) -> Intervals:
     """Intervals of f* and g* from x, y and u, for g = ½|A x - t|² and f = terms; see above.
 
-    A is sparse or dense; its entries and those of t may have been rounded by row weights: that is
-    less than what is counted for products with them.
+    A is sparse or dense. Row weights may have rounded its entries and those of t, by less than the
+    rounding errors that we include for products with them.
     """
     found = Balance(problem, terms, A, t, at)
     away = found.distance()

@@ -1,4 +1,4 @@
-"""A quadratic level below, any smooth one above: what a direction c proves about both levels.
+"""What a direction c proves about both levels if g is quadratic and f smooth.
 
 Let H be the Hessian of g, and e = grad f(x) + gamma grad g(x) + H c with gamma >= 0. For x in Z,
 every minimiser x* of g over Z has <grad g(x), d> <= g* - g(x) <= 0 with d = x* - x. So if f is
@@ -11,7 +11,7 @@ strongly convex with modulus s >= 0,
 On R^n, grad g(x*) is 0. If a ball of radius rho around x lies in Z, z = x - rho c/|c| is in Z, and
 <grad g(x*), z - x*> >= 0 says that <c, grad g(x*)> <= (g(x) - g*) |c|/rho. No rank of H is needed,
 nor a bound on g* on R^n. Any c will do: H c is the difference of two gradients, and c that of the
-two points. Rounding errors are counted.
+two points. The bounds include all rounding errors.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
         |       (. . . . | . . )      x* lies in Z, and in the ball |x| <= R where a radius R was
         |     (    x*    |   0   )    promised or follows from g2(x*) <= ghat - inf g1.
         |       (. . . . | . . )
-        +----------------+            What f2 and g2 add to a model counts, too.
+        +----------------+            The minimum includes f2 and g2, with the model's weights.
 
 Each kind of region knows one way to a lower bound, ``minimum(model) -> Low``:
 
@@ -54,10 +54,10 @@ class SolutionRegion:
         self.narrow(0, math.inf)
 
     def narrow(self, steps: int, radius: float) -> None:
-        """Prepare for models that are sums over this many steps; |x*| <= radius is known too."""
+        """Prepare for models that sum this many steps, now that |x*| <= radius is known."""
         if radius < self._size:
             self._radius = max(radius, SMALLEST_RADIUS)
-        # the rounding of a sum over these
+        # The rounding error of a sum over the variables.
         self._slack = slack = rounding_unit(EPS, int(self._zero.shape[0]))
         # The weights are rounded sums; smaller ones are safe.
         self._safe = 1.0 - slack - EPS * steps
@@ -345,7 +345,7 @@ def _by_weights(
 ) -> Low:
     """The best of ``curved(weight)``, min of a model + weight/2 (|x|² - radius²).
 
-    The dual of |x| <= radius: any weight is valid, and the best one gives |x| = radius.
+    This is the dual of |x| <= radius: any weight gives a bound, and the best one |x| = radius.
     """
     best = Low()
     for _ in range(WEIGHTS):

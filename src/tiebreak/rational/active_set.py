@@ -29,7 +29,7 @@ class Form:
     constant: Fraction = Fraction(0)
 
     def slope(self, x: Vector) -> Vector:
-        """scale times the gradient."""
+        """The gradient times ``scale``."""
         found = [x.unit * self.linear.get(j, 0) for j in range(len(x.numbers))]
         for j, row in enumerate(self.hessian):
             found[j] += product(row, x.numbers)
@@ -56,7 +56,7 @@ class Feasible:
     needed: tuple[int, ...] = field(default=())  # the independent equations
 
     def within(self, equal: Sequence[Row], values: Sequence[Fraction]) -> Feasible:
-        """The set with more equations."""
+        """The set restricted by more equations."""
         every = (*self.equal, *equal)
         needed = [*self.needed, *range(len(self.equal), len(every))]
         kept = [needed[i] for i in independent([every[i] for i in needed], self.n)]
@@ -83,7 +83,7 @@ class Feasible:
         return rows, limits
 
     def step(self, x: Vector, room: list[int], along: Vector) -> tuple[Fraction, int] | None:
-        """How far x may move, and the first row that stops it; None if none does."""
+        """How far x may move, and which row stops it first; None if no row does."""
         best: tuple[int, int, int] | None = None
         for i, (row, left) in enumerate(zip(self.rows, room, strict=True)):
             rise = product(row, along.numbers) * self.limits[i].denominator
@@ -115,7 +115,7 @@ def minimise(form: Form, Z: Feasible, x: Vector, working: list[int]) -> Optimum:
 
 
 class _Search:
-    """A point, its working set, and the next pivot."""
+    """The search for a minimiser: a point and its working set, changed by pivots."""
 
     def __init__(self, form: Form, Z: Feasible, x: Vector, working: list[int]) -> None:
         self.form, self.Z, self.x, self.working = form, Z, x, working
@@ -124,7 +124,7 @@ class _Search:
 
     def pivot(self) -> Optimum | None:
         """One step; returns the optimum once it is reached."""
-        # count at least a millisecond per pivot, so that the search certainly ends
+        # Count at least a millisecond per pivot, so that the search ends in any case.
         deadline.check(1e6)
         n, held = self.Z.n, self.Z.tight(self.working)[0]
         conditions = Conditions(self.form.hessian, held, n)
@@ -151,7 +151,7 @@ class _Search:
         return None
 
     def _go(self, along: Vector, most: Fraction | None = None) -> bool:
-        """Move by at most ``most``; returns whether a row stops it, which joins the working set."""
+        """Move by at most ``most``; returns whether a row stops x and joins the working set."""
         end = self.Z.step(self.x, self.room, along)
         if end is None and most is None:
             raise Unproved("a level is unbounded below")
@@ -168,9 +168,9 @@ class _Search:
 
 
 class Conditions:
-    """H x + R'y = a, R x = b; R has independent rows, and pins where H and R leave x free.
+    """The equations H x + R'y = a, R x = b, where R has independent rows.
 
-    Pins are single variables; without them, some direction would be free.
+    R includes pins, rows that fix one variable each, so that H and R leave no direction free.
     """
 
     def __init__(self, hessian: Sequence[Row], held: Sequence[Row], n: int) -> None:

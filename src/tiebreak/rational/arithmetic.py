@@ -20,7 +20,7 @@ SINGULAR = "equations that should be regular are singular"
 
 
 class Unproved(Exception):
-    """Nothing is claimed, for the stated reason."""
+    """Raised if nothing can be proved; the message says why."""
 
 
 class Vector(NamedTuple):
@@ -51,7 +51,7 @@ def over_one_unit(values: Sequence[Fraction]) -> Vector:
 
 
 def product(row: Row, numbers: Sequence[int]) -> int:
-    """<row, numbers>."""
+    """The inner product of a row with numbers."""
     return sum(a * numbers[j] for j, a in row.items())
 
 
@@ -69,7 +69,7 @@ def as_row(values: Sequence[int]) -> Row:
 
 @cache
 def flint() -> Any:
-    """python-flint, None if it is not installed."""
+    """The module python-flint, or None if it is not installed."""
     try:
         return importlib.import_module("flint")
     except ImportError:
@@ -77,7 +77,7 @@ def flint() -> Any:
 
 
 def solve(rows: Sequence[Row], right: Vector) -> Vector:
-    """x with rows x = right, for a square matrix; `Unproved` if it is singular."""
+    """Solve rows x = right for a square matrix; raises `Unproved` if it is singular."""
     n = len(rows)
     if not n:
         return Vector([])
@@ -149,7 +149,7 @@ def independent(rows: Sequence[Row], n: int) -> list[int]:
 def pivot_columns(rows: Sequence[Row], n: int) -> list[int]:
     """The columns that are independent of those before them, modulo a prime.
 
-    With probability about 10^-16 there are too few, and then the final check fails.
+    With probability about 10^-16, too few columns are returned, and the final check fails.
     """
     if not rows or not n:
         return []

@@ -1,4 +1,4 @@
-"""Levels in order in rational arithmetic: every value to all digits, with its proof."""
+"""Solves levels in order in rational arithmetic; every value is exact and comes with a proof."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def certificate(
 ) -> ChainProof | None:
     """Solve and prove the levels; None if exact arithmetic does not finish in time.
 
-    ``before``: the value of the first level at the start, for a slack that is a share of its gain.
+    ``before`` is the first level's value at the start, for a slack that is a share of its gain.
 
     Costs 0.1 * 3 and 0.3 are not a tie as stored, but are meant as one. If rounding may have broken
     a tie, the levels are solved in both readings, and nothing is claimed unless the answers agree.
-    Right sides need no second reading: if they change a little, minimisers do, too.
+    Right sides need no second reading: if they change a little, minimisers change only a little.
     """
     work = REACH[flint() is not None].work
     try:
@@ -76,7 +76,7 @@ def certificate(
 
 
 def solve_exactly(levels: Levels, before: float, told: Told | None = None) -> ChainSolution | None:
-    """The certificate as the solution of a chain; x is rounded once."""
+    """Solve and prove the levels, and return the answer as a `ChainSolution`; x is rounded once."""
     found = certificate(levels, before, told)
     if found is None:
         return None
@@ -85,7 +85,7 @@ def solve_exactly(levels: Levels, before: float, told: Told | None = None) -> Ch
 
 
 class _Levels:
-    """What the levels so far leave to choose; if ``is_tied``, multipliers near rounding are 0."""
+    """The set that the levels solved so far leave; if ``is_tied``, tiny multipliers count as 0."""
 
     def __init__(self, levels: Levels, is_tied: bool = False) -> None:
         n = levels.dimension
@@ -119,7 +119,7 @@ class _Levels:
         return ChainProof(self.x.fractions(), self.proofs, self.found, is_least)
 
     def _check_rank(self, image: Sequence[Row] = ()) -> None:
-        """Equations that are dependent up to rounding have two readings: nothing is claimed."""
+        """Raise `Unproved` if rounding decides how many of the equations are independent."""
         rows = [*(self.Z.equal[i] for i in self.Z.needed), *image]
         floats = in_floats(rows, [0] * len(rows), self.Z.n)[0]
         if decide_rank(floats, self.epsilon).low < len(independent(rows, self.Z.n)):
@@ -127,7 +127,7 @@ class _Levels:
 
     @property
     def _dimension(self) -> int:
-        """The dimension of what is left to choose."""
+        """The dimension of the set that is left."""
         return self.Z.n - len(self.Z.needed)
 
     def _ties(self) -> Deferred:
@@ -151,7 +151,7 @@ class _Levels:
         return Deferred(count)
 
     def _solved(self, form: Form, objective: Objective) -> Optimum:
-        """Solve a level on what is left, and check it."""
+        """Solve a level on the set that is left, and check the solution."""
         if self._dimension or self.x is None:
             found = solve_level(form, objective, self.Z, self.x)
         else:
@@ -171,7 +171,7 @@ class _Levels:
         found = self._solved(form, objective)
         best = form.value(found.x)
         self._price(number, found)
-        slack = Fraction(rule(best, previous))  # the rule may be user-defined
+        slack = Fraction(rule(best, previous))  # a user's rule may return a float
         self.proofs.append(
             LevelProof(
                 found.x.fractions(),
@@ -211,14 +211,14 @@ class _Levels:
         )
 
     def _price(self, number: int, found: Optimum) -> None:
-        """What the slack of the previous level is worth to this one."""
+        """Set the price of the previous level's slack: what it is worth to this level."""
         if number and self.found[-1].held == "cut":
             last = len(self.Z.rows) - 1
             price = float(found.rows.get(last, 0) * self.of_rows[last])
             self.found[-1] = self.found[-1]._replace(price=price)
 
     def _hold(self, number: int, found: Optimum) -> str:
-        """Keep the face and the image of a level; returns a description."""
+        """Hold the face and the image of a level; returns which of them there are."""
         form, image, _ = self.levels[number]
         self._check_rank(image.rows)
         small = self._of_rounding(form, image.rows, found)
@@ -234,10 +234,10 @@ class _Levels:
         return " and ".join(names) or "nothing"
 
     def _of_rounding(self, form: Form, image: Sequence[Row], found: Optimum) -> set[int]:
-        """Rows whose multipliers are so small that they may be 0 but for rounding errors.
+        """The rows whose multipliers are so small that only rounding may have made them nonzero.
 
-        They are sums that cancel: in each column, of the slope and the other rows' contributions.
-        None counts if the minimisers are all points with this image, whatever the multipliers are.
+        In each column, the slope and the contributions of the rows cancel. No row is returned if
+        the image alone determines the minimisers, whatever the multipliers are.
         """
         Z, scale = self.Z, form.scale
         others = [*(Z.equal[i] for i in Z.needed), *image]

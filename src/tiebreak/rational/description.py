@@ -1,4 +1,4 @@
-"""Levels and sets as rational numbers, from their own descriptions; nothing is rounded."""
+"""Converts levels and sets, from their own descriptions, to rational numbers without rounding."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class IntegerRows:
 
 
 def integer_rows(matrix: Any, limits: Sequence[Any]) -> IntegerRows:
-    """Rows of numbers as integer rows."""
+    """Convert rows of floats to rows of integers."""
     dense = matrix.toarray() if arrays.is_sparse(matrix) else matrix
     pairs = [as_integers(list(map(float, row))) for row in dense]
     scales = tuple(scale for _, scale in pairs)
@@ -67,7 +67,7 @@ def integer_rows(matrix: Any, limits: Sequence[Any]) -> IntegerRows:
 
 
 def check_reach(n: int, *parts: Any) -> None:
-    """`Unproved` if there are too many variables or entries."""
+    """Raise `Unproved` if there are too many variables, entries or digits."""
     reach = REACH[flint() is not None]
     if n > reach.variables or any(rows.shape[0] * n > reach.entries for rows in parts):
         raise Unproved("there are too many variables or rows for exact arithmetic")
@@ -104,7 +104,7 @@ def feasible_set(domain: Domain, n: int) -> tuple[Feasible, IntegerRows, Integer
 
 
 class LevelData(NamedTuple):
-    """A level; the rows whose products with x its minimisers share; both in floating point."""
+    """A level exactly, the rows whose products with x all minimisers share, and it in floats."""
 
     form: Form
     image: IntegerRows
@@ -112,7 +112,7 @@ class LevelData(NamedTuple):
 
 
 def level_data(h: Function | Penalty, n: int) -> LevelData:
-    """The description of a level; `Unproved` if it is not a quadratic function."""
+    """The data of a level; raises `Unproved` if it is not a quadratic function."""
     smooth = split(h)[0]
     if smooth is not h:
         raise Unproved(OTHER)
@@ -150,7 +150,7 @@ def level_data(h: Function | Penalty, n: int) -> LevelData:
 
 
 def _parts(part: Function, n: int) -> Parts:
-    """The parts of a function; `Unproved` if it is not quadratic, or not available."""
+    """The parts of a function; raises `Unproved` if it is not quadratic or not available."""
     matrix = part.matrix
     if matrix is not None:
         if not matrix.is_explicit:
@@ -171,7 +171,7 @@ def _integers(rows: Host) -> tuple[Any, Fraction]:
 
 
 def _exact_weight(weight: float, is_mean: bool) -> Fraction:
-    """A mean divides by the row count, but 1/3 is not a float; `Unproved` for other divisors."""
+    """The weight as a fraction: a mean divides by the number of rows, and 1/3 is not a float."""
     count = round(1.0 / weight) if is_mean else 0
     if is_mean and 1.0 / (count or 1) != weight:
         raise Unproved("the divisor of a weighted mean is not a whole number")

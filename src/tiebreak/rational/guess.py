@@ -1,4 +1,4 @@
-"""The start: the active rows of a level according to floating point, and an exact point."""
+"""Finds a start: guesses the active rows of a level in floats, then computes an exact point."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _active_rows(objective: Objective, Z: Feasible) -> tuple[Host, list[int]]:
 
 
 def _support(slope: Host, rows: Host, equal: Host) -> Host:
-    """Which of these rows have multipliers in a solution with as few as possible."""
+    """Which of these rows have nonzero multipliers in a solution with few of them?"""
     from scipy.optimize import nnls
 
     basis = np.linalg.qr(equal.T, mode="complete")[0][:, len(equal) :]

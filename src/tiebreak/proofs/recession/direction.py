@@ -45,7 +45,7 @@ def settled_direction(problem: Problem | Levels, level: int, direction: Array) -
 
 
 def level_of(problem: Problem | Levels, level: int, n: int) -> RecessionLevel | None:
-    """A level among the minimisers of those before it; None if a part is not known here."""
+    """A level on the minimisers of those before it; None if a part has no description."""
     pairs = problem.pairs() if isinstance(problem, Levels) else (problem,)
     objectives = [pairs[0].lower, *(pair.upper for pair in pairs)][: level + 1]
     cone = RecessionCone(pairs[max(level - 1, 0)].domain, n)
@@ -55,7 +55,7 @@ def level_of(problem: Problem | Levels, level: int, n: int) -> RecessionLevel | 
 
 
 def as_meant(level: RecessionLevel, d: Host) -> Iterator[Host]:
-    """What a solver's direction may stand for: whole numbers, products that are 0, or itself.
+    """Directions that a solver's may approximate: whole numbers, zero products, or itself.
 
     Small entries need not be rounding errors, because variables may have different units.
     """

@@ -24,7 +24,7 @@ from tiebreak.sets.descriptions import stacked
 class RecessionCone:
     """The directions of Z: {d : low <= d <= high, rows d <= 0, |A d| <= <c, d>}.
 
-    The bounds are 0 or infinite. ``is_known`` is False for sets that are not known here.
+    The bounds are 0 or infinite. ``is_known`` is False if a set does not describe its directions.
     """
 
     curves: list[tuple[HostRows, HostRows]]  # A and c of every second-order cone
@@ -43,7 +43,7 @@ class RecessionCone:
         self.is_space: bool = self.is_known and bool(is_free) and not self.rows.shape[0]
 
     def within(self, rows: HostRows) -> RecessionCone:
-        """The directions in it with rows d <= 0."""
+        """The directions of this cone with rows d <= 0."""
         found = copy(self)
         found.rows = HostRows(stacked([self.rows.entries, rows.entries], len(self.low)))
         found.is_space = False
@@ -59,7 +59,7 @@ class RecessionCone:
         return is_inside
 
     def nearest(self, d: Host) -> Host:
-        """d without the entries whose signs are not allowed."""
+        """The projection of d, or d without the entries whose signs are not allowed."""
         return np.clip(d, self.low, self.high) if self._project is None else self._project(d)
 
 
@@ -71,7 +71,7 @@ class LinearTerm(NamedTuple):
     is_exact: bool = True  # is c free of rounding?
 
     def plus(self, weight: float, c: Host) -> LinearTerm:
-        """This plus one more term."""
+        """The sum of these terms and one more."""
         more, is_exact = weight * c, self.size == 0.0 and is_power_of_two(weight)
         return LinearTerm(self.c + more, self.size + norm(more), is_exact) if c.any() else self
 
@@ -83,12 +83,12 @@ class RecessionLevel(NamedTuple):
     fixed: list[HostRows]  # rows whose products with d must be 0
     losses: list[LossRows]  # losses that fall, or grow, along their rows
     linear: LinearTerm
-    # for losses whose rows are not available: do they all fall?
+    # For losses whose rows are not available: do they all fall along a direction?
     hidden: list[Callable[[Host], bool]]
 
     @classmethod
     def of(cls, h: Function | Penalty, cone: RecessionCone) -> RecessionLevel | None:
-        """h in parts; None if they are not known."""
+        """The level of h; None if h does not describe its parts."""
         found = cls(cone, [], [], LinearTerm(np.zeros(len(cone.low))), [])
         smooth, penalty = split(h if isinstance(h, Penalty) else h.bare)
         far = penalty.far_rows(len(cone.low))
@@ -152,7 +152,7 @@ class RecessionLevel(NamedTuple):
         return [d] if up[j] or down[j] else []
 
     def after(self, before: Sequence[RecessionLevel]) -> RecessionLevel | None:
-        """This level among the minimisers of others; None if too little is known about them.
+        """This level on the minimisers of others; None if too little is known about them.
 
         They are { x in Z : level_j(x) <= v_j }, whose directions are those of Z along which no
         level_j has a positive slope far out, with or without slack. Losses with a tail do not

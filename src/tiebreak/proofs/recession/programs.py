@@ -1,4 +1,4 @@
-"""All directions at once, by linear programs (HiGHS), and a Newton step that may replace them."""
+"""Searches all directions at once by linear programs, or rules them out by a Newton step."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HARDLY_FALLS = "whether {} is not determined: it hardly falls, if at all"
 
 
 class Recession(NamedTuple):
-    """A direction along which a level decreases forever, or None; and whether that is certain."""
+    """A direction along which a level decreases forever, or None, and whether this is certain."""
 
     direction: Host | None
     is_certain: bool = True
@@ -39,7 +39,7 @@ class Recession(NamedTuple):
 def recession(problem: Problem, level: int, n: int) -> Recession:
     """Does a level of a problem decrease forever (0: g, 1: f among the minimisers of g)?
 
-    Not certain: a linear program finds such a direction, but rounding decides whether it is one.
+    The answer is not certain if a linear program finds a direction that rounding may have made.
     """
     found, is_certain = level_of(problem, level, n), True
     if found is None or found.cone.curves:
@@ -125,7 +125,7 @@ def _projections(level: RecessionLevel) -> Iterator[Host]:
 
 
 def _programs(level: RecessionLevel) -> Iterator[Host]:
-    """Directions d with |d_j| <= 1 (in scaled variables) that may serve, from HiGHS."""
+    """Candidate directions d with |d_j| <= 1, in scaled variables, by HiGHS."""
     import scipy.sparse as sp
 
     n, cone = len(level.linear.c), level.cone
@@ -133,7 +133,7 @@ def _programs(level: RecessionLevel) -> Iterator[Host]:
     fixed, moved, within = (
         sp.csr_array(stacked([some.entries for some in group], n)) for group in groups
     )
-    # By powers of two: columns of equal size, then rows.
+    # Scale by powers of two: first columns, then rows, to equal sizes.
     every = [fixed, moved, within, sp.csr_array(level.linear.c[None])]
     tops = _largest(sp.vstack(every, format="csr"), 0)
     column = power_of_two(tops, -1.0)
@@ -176,7 +176,7 @@ def _programs(level: RecessionLevel) -> Iterator[Host]:
     box = np.vstack([bounds, np.tile([0.0, math.inf], (m, 1))])
     box[n:, 1][is_hard] = 0.0
     yield from solved(cost, rows, box, TOL.accurate)
-    if m:  # if the slope is 0 at best, something must move
+    if m:  # with a slope of 0, some loss must move
         box[n:, 1] = np.where(is_hard, 0.0, float(n))
         flat = sp.vstack([rows, sp.csr_array(cost[None])], format="csr")
         yield from solved(-np.concatenate([total, 2.0 * np.ones(m)]), flat, box, TOL.solver)

@@ -38,7 +38,7 @@ class NoMinimum(NamedTuple):
     dimension: int | None = None
 
     def sentence(self, names: Sequence[Any] | None) -> str:
-        """The sentence for the message, with the names of the variables if they are known."""
+        """Return the message, with the names of the variables if they are known."""
         d = host(self.direction)
         largest = np.argsort(-np.abs(d), kind="stable")[:3]
         called = {i: f"x[{i}]" if names is None else str(names[i]) for i in largest}
@@ -49,14 +49,14 @@ class NoMinimum(NamedTuple):
         return f"{what} along the direction {entries}{more}"
 
     def lines(self) -> list[tuple[str, str]]:
-        """No lines besides the message."""
+        """Return no lines: the message says everything."""
         return []
 
 
 class RecessionWatch:
-    """Watches a method at work on a problem for such directions.
+    """Watches a running method for directions along which a level decreases forever.
 
-    It is cheap: at steps that are powers of two, the path of the run so far is tried as a
+    This is cheap: at steps that are powers of two, the path of the run so far is tried as a
     direction, which costs one product. Once, when the run has cost as much as a linear program or
     is about to end with a success, that program decides about all directions at once.
     """
@@ -66,7 +66,7 @@ class RecessionWatch:
 
     @cached_property
     def _can_fall(self) -> bool:
-        """May g decrease forever, as far as the set, its penalty and its curvature tell?"""
+        """May g decrease forever, given the set, the penalty and the strong convexity?"""
         g, penalty = self._problem.smooth_parts[1], self._problem.penalties[1].terms
         is_held = self._problem.is_bounded or penalty.penalised(int(self._x0.shape[0])).all()
         return not (is_held or g.strong_convexity > 0.0)
@@ -89,7 +89,7 @@ class RecessionWatch:
         seconds: float = math.inf,
         is_success: bool = False,
     ) -> NoMinimum | None:
-        """During the run: is there no minimum?
+        """Return a level that is proved to have no minimum, or None, during a run.
 
         ``gaps`` are the proved gaps of both levels, or inf: quadratics that are bounded below have
         a minimum. A linear program may take ``seconds``.
@@ -116,7 +116,7 @@ class RecessionWatch:
     def check_at_end(
         self, x: Array, gaps: tuple[float, float], is_success: bool, seconds: float = math.inf
     ) -> NoMinimum | None:
-        """At the end: is there no minimum?  A success needs that g has a minimiser."""
+        """Return a level that has no minimum, or None, at the end; a success needs a minimiser."""
         parts = summands(self._problem.smooth_parts[1].bare)
         if is_success and self._can_fall and any(part.falls_unseen for _, part in parts):
             return self._still_falls(x)
