@@ -218,6 +218,14 @@ def test_where_g_is_flat_inside_it_ends_without_an_answer_or_with_the_right_one(
     assert "undetermined" in words
 
 
+def test_a_last_point_far_above_the_least_g_is_no_answer():
+    """x0 is at 1e19, so tolerances relative to the value at the last point mean nothing."""
+    p = planted.planted(127)
+    result = tb.solve(p.problem(), x0=p.x0, rtol=1e-3, max_iter=1500)
+    assert not result.success or abs(p.f(result.x) - p.f_star) <= 1e-3 * p.f_scale
+    assert p.g(result.x) <= result.lower_optimum[1] * (1.0 + 1e-9)
+
+
 def test_planted_problems_without_structure(count):
     number, settled, seen = count(6, 140), 0, 0
     for seed in range(number):

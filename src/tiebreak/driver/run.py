@@ -376,11 +376,18 @@ class Run:
 
     @property
     def better_below(self) -> Least | None:
-        """Return the point of least g if g is larger here by more than the tolerance, else None."""
-        least, tolerance = self.least, self.asked[1]
-        if least is None or not self.values[1] - least.value > tolerance > UNDERFLOW:
+        """Return the point of least g if g is larger here by more than the tolerance, else None.
+
+        The tolerance is the one at that point: where g is huge, so is a tolerance relative to it.
+        """
+        least = self.least
+        if least is None or not self.values[1] > least.value:
             return None
-        return least if math.isfinite(self.problem.upper.value(least.x)) else None
+        upper = self.problem.upper.value(least.x)
+        if not math.isfinite(upper):
+            return None
+        tolerance = self.tolerance(least.x, upper, least.value)[1]
+        return least if self.values[1] - least.value > tolerance > UNDERFLOW else None
 
     def _adapted(self) -> Any:
         """Return the state, adapted to what is proved if the method uses that."""

@@ -119,7 +119,8 @@ def _projections(level: RecessionLevel) -> Iterator[Host]:
     c = level.linear.c
     E = np.vstack([np.zeros((0, len(c))), *(r.some(np.ones(r.shape[0])) for r in level.fixed)])
     d = -c / norm(c)
-    d -= np.linalg.lstsq(E, E @ d, rcond=TOL.touching)[0]
+    for _ in range(2):  # the first projection leaves rounding errors times the condition of E
+        d -= np.linalg.lstsq(E, E @ d, rcond=TOL.touching)[0]
     if norm(d) > TOL.met:
         yield from as_meant(level, d)
 
