@@ -85,10 +85,15 @@ class TrialStep(NamedTuple):
 def advance(problem: Problem, run: Momentum, eta: float) -> Generator[DataRequest, DataReply, Step]:
     """Take a step with the smallest L >= the estimate that the inequality allows."""
     (f1, g1), L, y = problem.smooth_parts, run.smoothness, run.ahead
+    last = math.inf
     for _ in range(TRIES):
         step, rise, slack, square, of_f, of_g = yield from _trial(problem, run, eta, L, y)
         if math.isfinite(rise) and rise <= 0.5 * L * square + slack:  # if h1 is inf, so is slack
             break
+        if last <= rise < math.inf:  # a shorter step rises no less: this is rounding, not curvature
+            L = run.smoothness
+            break
+        last = rise
         needed = 2.0 * rise / square if square > 0.0 else math.inf
         L = max(GROWTH * L, EXTRA * needed) if math.isfinite(needed) else MOST_GROWTH * L
         y = None if run.A > 0.0 else step.y  # y_0 = z_0, whatever L is
