@@ -208,7 +208,7 @@ class PolyhedronSlice:
     def step(self, R: Host, slope: Slope, x: Host, rows: int = 0) -> Host:
         """Return the d that minimises ½|R d|² + <slope, d> over the slice as seen from x.
 
-        ``rows``: the number of rows of the matrix that R stands for, if larger.
+        ``rows``: the number of rows of the matrix that R replaces, if larger.
         """
         rounding = max(rows, *R.shape) * EPS * norm(R)
         if self._curvature is None or self._curvature[0] is not R:
@@ -217,7 +217,7 @@ class PolyhedronSlice:
         if not len(self.B):
             whole = self.face(np.zeros(0, dtype=bool))
             return np.asarray(self.N @ whole.step(M, rounding, q, slope.size)[0])
-        # First return to the active inequalities: rounding in long steps has moved off them.
+        # First return to the active inequalities: rounding errors of long steps moved x off them.
         off = (self.offset - self.rows @ x) / self.lengths
         on = self.slack(x, TOL.met)[0] == 0.0
         back = self.face(on).onto(off[on]) if off[on].any() else np.zeros(len(q))
@@ -251,7 +251,7 @@ class PolyhedronSlice:
         return Hint(found, (slack - B @ found <= 1e-9 * (np.abs(slack) + norm(found)),))
 
     def _few_equations(self) -> Host | None:
-        """Return the equations if there are few; in x, unlike in v, most rows are bounds."""
+        """Return the equations if there are few: then we work in x, where most rows are bounds."""
         is_few = self.equal is not None and 2 * len(self.equal) <= self.N.shape[1]
         return self.equal if is_few else None
 

@@ -150,7 +150,7 @@ class BasisPursuit(NamedTuple):
 
 
 def sparsest(program: BasisPursuit, center: Host, weights: Host) -> SparsestPoint | None:
-    """Return x + center for the minimiser x for which its weighted norm is least.
+    """Return x + center for the minimiser x that makes the weighted norm of this sum least.
 
     Return None if HiGHS finds no minimiser.
     """
@@ -183,9 +183,9 @@ def _by_columns(program: BasisPursuit, base: Host) -> tuple[Host, Host] | None:
     From a ``base`` that misses the equations by no more than HiGHS's tolerances, we solve for the
     correction, in units of the misfit: entries of the base keep their signs.
 
-    With inequalities all columns take part. On R^n a few columns may not satisfy the equations, so
-    we add unit vectors for each equation and sign. The dual y of all columns has |V'y| <= prices,
-    so |y| <= |prices|: at twice that price, the final solution uses no unit vector.
+    If there are inequalities, we use all columns. On R^n a few columns may not suffice for the
+    equations, so we add unit vectors for each equation and sign. The dual y of all columns has
+    |V'y| <= prices, so |y| <= |prices|: at twice that price, the solution uses no unit vector.
     """
     from scipy.sparse import csc_array, csr_array
 
@@ -256,10 +256,10 @@ def _of_least_norm(
 
 
 def _snapped(program: BasisPursuit, guess: Host, slope: Host) -> tuple[Host, Host, bool]:
-    """Return the guess, refined, its active inequalities, and whether all are satisfied.
+    """Return the refined guess, its active inequalities, and whether all are satisfied.
 
-    It has as few entries and as many active inequalities as the equations allow. Entries that
-    HiGHS's tolerance has hidden are among those whose ``slope`` reaches their price.
+    It has as few nonzero entries and as many active inequalities as the equations allow. If HiGHS's
+    tolerance hid an entry, the ``slope`` of this entry reaches its price.
     """
     tight = np.abs(slope) > (1.0 - TOL.solver) * program.prices
     x, _, fits = _refined(program, guess, ZERO_SHARES[0], tight)
@@ -282,7 +282,10 @@ def _snapped(program: BasisPursuit, guess: Host, slope: Host) -> tuple[Host, Hos
 def _refined(
     program: BasisPursuit, guess: Host, share: float, more: Host | bool = False
 ) -> tuple[Host, Host, bool]:
-    """Solve with the entries above a share and ``more``; return x, its active rows, its fit."""
+    """Solve for the entries above a share of the largest, and for ``more``.
+
+    Return x, its active rows, and whether it satisfies all constraints.
+    """
     size, misfit = float(np.max(np.abs(guess))), program.equations.misfit
     kept = np.flatnonzero((np.abs(guess) > share * size) | more)
     touches = program.offset - program.rows @ guess <= share * (size + np.abs(program.offset))
@@ -309,10 +312,11 @@ def _least_squares(matrix: Host) -> Callable[[Host], Host]:
 def _proved(
     program: BasisPursuit, x: Host, touches: Host, multipliers: Host, slope: Host
 ) -> SparsestPoint:
-    """Return x with the first good multipliers, or the best: HiGHS's own, or corrected ones.
+    """Return x with the first multipliers that are good enough, or else with the best ones.
 
-    With s = V'y - rows' mu, s must equal +-price, with the sign of x, wherever x is not 0; or also
-    wherever |s| nearly equals the price, as at a corner of the set of all multipliers.
+    With s = V'y - rows' mu, the first correction of HiGHS's multipliers makes s equal to the price
+    times the sign of x wherever x is not 0. The second one also makes |s| equal to the price where
+    it nearly is, as at a vertex of the set of all multipliers. The last are HiGHS's own.
     """
     sign, tight = np.sign(x), np.abs(slope) > (1.0 - TOL.solver) * program.prices
     answers = []
@@ -331,7 +335,7 @@ def _proved(
 
 
 def _answer(program: BasisPursuit, x: Host, touches: Host, multipliers: Host) -> SparsestPoint:
-    """Return the true subgradient and normal nearest to the multipliers', and the residual."""
+    """Return x with the subgradient and normal nearest to these multipliers, and the residual."""
     y, weights = np.split(multipliers, [len(program.equations.target)])
     normal = program.rows[touches].T @ np.maximum(-weights, 0.0)
     seen = program.equations.slopes(y)

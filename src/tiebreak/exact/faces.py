@@ -63,8 +63,9 @@ class Face:
         return weights, np.asarray(self.T @ (self.T.T @ slope))
 
     def step(self, R: Host, rounding: float, slope: Host, size: float) -> tuple[Host, Host]:
-        """Return the step to the minimum of ½|Rv|² + <slope, v>, and a descent where it is linear.
+        """Return the step to the minimum of ½|Rv|² + <slope, v> on the face, and a ray.
 
+        The function decreases linearly along the ray, which is 0 if there is none.
         Singular values of R up to ``rounding`` count as 0; ``size`` is that of the slope's terms
         before they cancel.
         """

@@ -39,8 +39,8 @@ from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.proofs.recession.programs import HARDLY_FALLS, recession
 
-# A slice of a ball below this share of the radius counts as a point: its distance from the center
-# equals the radius up to a share of 5e-14.
+# A slice of a ball counts as a point if its radius is below this share of the ball's: its distance
+# from the center then equals the ball's radius up to 5e-14, relative.
 NO_ROOM = 3e-7
 
 # For units this far apart, slopes of f differ by the square of this factor, so rounding errors in
@@ -61,18 +61,18 @@ class ExactSolution(NamedTuple):
     x: Host
     dimension: int | None  # of the set of lower minimisers, None if not determined
     residual: float  # relative residual of the optimality conditions of both levels
-    normal: Host  # of Z at x: with the slice it balances the slope of f
+    normal: Host  # the normal of Z at x that balances f's slope on the slice
     direction: Host | None = None  # of the slice, along which f is unbounded
     doubt: str = ""  # a sentence if x may be wrong
     sign: Host | None = None  # if f = |x|_1: the subgradient that balances slice and normal
     rank: Rank | None = None  # of the slice's equations, if f = |x|_1
-    left_open: int = 0  # bound on the dimension of f's minimisers; the least norm decides
-    is_flat: bool = False  # is f constant on that set, which is more than a point?
+    left_open: int = 0  # a bound on the dimension of the solutions; x has the least norm
+    is_flat: bool = False  # is f constant on the lower minimisers, if there are many?
     is_clear: bool = True  # is it known what f leaves open?
 
 
 def solve(p: ScaledProblem, x0: Host, doubtful: bool) -> ExactSolution:
-    """Solve both levels from a point x0 of Z, counting doubtful directions of A or not."""
+    """Solve both levels from a point x0 of Z; ``doubtful`` directions of A count if asked."""
     if (ball := ball_of(p.domain, p.n)) is not None:
         answer = _on_ball(p, x0, *ball, doubtful)
         beyond = _beyond_ball(p, *ball, doubtful) if answer.doubt == NOT_ON_BALL else None
@@ -147,7 +147,7 @@ def _inside_ball(
 def _beyond_ball(
     p: ScaledProblem, center: Host, radius: float, doubtful: bool
 ) -> ExactSolution | None:
-    """Solve both levels on R^n; return an answer inside the ball, which then does not matter."""
+    """Solve both levels on R^n; return the answer if it is inside the ball, which does not bind."""
     answer = solve(p.on_space(), np.zeros(p.n), doubtful)
     is_inside = norm(answer.x - center) <= (1.0 - TOL.touching) * radius
     return answer if is_inside and answer.direction is None and not answer.doubt else None
@@ -303,7 +303,7 @@ def _upper(
         and not p.is_rescaled
         and np.max(sizes, initial=0.0) > UNLIKE * np.min(sizes, initial=math.inf)
     ):
-        # its largest rows may swamp the others, in units that Z does not allow to change
+        # its largest rows may hide the others, and Z does not allow other units
         R = f.curvature(x)
         if _is_drowned(R @ where.N, norm(R), decide_rank(R @ where.N).low):
             doubt = doubt or DROWNED.format("f")
@@ -395,10 +395,10 @@ def _doubt(
 ) -> str:
     """Say why x may not be the minimiser of g over the whole domain, or return "".
 
-    For quadratics, larger rows or columns may hide directions in which g varies, except those that
-    do not matter relative to the ``curvature`` that a ball adds. Logistic losses may vanish below
-    the rounding errors of the others: that does no harm if the other losses and the active
-    constraints determine x as well.
+    For quadratics, large rows or columns may hide directions in which g varies; these do not matter
+    if their curvature is negligible relative to the ``curvature`` that a ball adds. Logistic losses
+    may be smaller than the rounding errors of the others: that does no harm if the other losses and
+    the active constraints still determine x.
     """
     if not p.rank.is_plain:
         R, rank = g.curvature(x), p.rank.low
@@ -425,7 +425,7 @@ def _doubt(
 
 
 def _is_drowned(R: Host, size: float, rank: int) -> bool:
-    """Are directions that count towards the rank below the rounding of others of this size?"""
+    """Are directions that count towards the rank lost in rounding errors of this ``size``?"""
     deadline.check(0.5 * deadline.svd_work(*R.shape))
     clear = np.linalg.svd(R, compute_uv=False) > max(R.shape) * EPS * size
     return bool(np.count_nonzero(clear) < rank)
@@ -434,8 +434,8 @@ def _is_drowned(R: Host, size: float, rank: int) -> bool:
 def _residual(h: Parts, where: SetSlice, x: Host, start: Host, basis: Host | None = None) -> float:
     """Return the part of h's slope at x that no normal balances, relative to its terms.
 
-    For quadratics the scale is at least a millionth of their size at the start, because x may be 0.
-    The slope counts along the directions of the basis, in which h varies: the rest is rounding.
+    For quadratics the scale is at least a millionth of the slope's terms at the start, because x
+    may be 0. Only the slope along the basis counts: h does not vary in other directions.
     """
     slope = h.slope(x)
     if basis is not None:

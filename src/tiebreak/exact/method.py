@@ -5,7 +5,7 @@ If g(x) = phi(Ax) + <c, x> with phi strictly convex, all minimisers of g over Z 
     X_g* = { x in Z : Ax = A xhat, <c, x> = <c, xhat> }    for any one minimiser xhat.
 
 So we solve the lower level once, up to rounding, and then minimise f over an affine slice of Z. f
-is such a sum too, or weight |x|_1: the sparsest of all lower minimisers, by a linear program.
+has the same form, or is weight |x|_1: then a linear program finds the sparsest lower minimiser.
 """
 
 from __future__ import annotations
@@ -76,8 +76,9 @@ class ExactFindings(NamedTuple):
 
     dimension: int | None  # of the set of lower minimisers, None if not determined
     rank: int  # of the rows whose products with x all minimisers share
-    # The singular values on both sides of the rank decision: of that matrix itself; of several
-    # matrices scaled to length 1; or equilibrated, if rows or columns differ much in size.
+    # The smallest singular value that counts towards the rank, and the next one. They are those of
+    # the matrix itself, of several matrices scaled to length 1, or of an equilibrated matrix if
+    # rows or columns differ much in size.
     sigma: float
     sigma_next: float
     # x is exact for data that differ from the given ones by this, in the same units
@@ -85,10 +86,10 @@ class ExactFindings(NamedTuple):
     upper_range: tuple[float, float]  # f with the smaller and with the larger rank
     residual: float  # relative residual of the optimality conditions, the larger of both levels
     direction: Array | None = None  # along which there is no minimum
-    level: str = ""  # the level that has none, "upper" or "lower"
+    level: str = ""  # the level without a minimum, "upper" or "lower"
     one_sided: str = ""  # why f* is not proved from above, if it is not
-    left_open: int = 0  # bound on the dimension of f's minimisers; the least norm decides
-    is_flat: bool = False  # is f the same for all of many lower minimisers?
+    left_open: int = 0  # a bound on the dimension of the solutions; x has the least norm
+    is_flat: bool = False  # is f constant on the lower minimisers, if there are many?
 
     @property
     def is_ambiguous(self) -> bool:
@@ -231,7 +232,7 @@ class Exact(Method):
 
 
 def _by_rows(problem: Problem, given: Array, parts: tuple[Parts, Parts]) -> DirectState:
-    """Factorise the rows, which loses half as many digits as other ways and proves more.
+    """Solve by factorising the rows, which loses half as many digits as A A' or A'A would.
 
     The answer is an array of the same kind as the one given.
     """
@@ -290,8 +291,8 @@ def _ended(
     has_promise = problem.radius is not None or problem.error_bound is not None
     is_proved = intervals is not None and intervals.is_two_sided and not has_promise
     if is_proved or not has_projection(problem.domain):
-        # A minorant at x, where the slopes balance, adds only that a promise may be false; and it
-        # is worth nothing without a projection, which gives its minimum over Z.
+        # If f* is proved, a minorant at x could only show that a promise is false. Without a
+        # projection it is useless, because its minimum over Z is not known.
         end = _without_minorants(end)
     evidence = end.evidence._replace(intervals=intervals)
     return end._replace(evidence=evidence, findings=findings, finished=finished)
@@ -341,9 +342,10 @@ def _by_row_gram(problem: Problem, x0: Array) -> DirectState | None:
 
 
 def _by_second_derivatives(problem: Problem, x0: Array) -> tuple[DirectState | None, bool]:
-    """Return the answer of `solve_tall`, or None, and whether rows have nothing to add.
+    """Return the answer of `solve_tall`, or None, and whether it is final.
 
-    They have nothing to add if all is proved, or if the columns are dependent only up to rounding.
+    It is final if everything is proved, or if the columns are dependent only up to rounding.
+    Otherwise, factorising the rows may prove more.
     """
     tall = solve_tall(problem, x0)
     if tall is None:
@@ -366,7 +368,7 @@ def _by_second_derivatives(problem: Problem, x0: Array) -> tuple[DirectState | N
         is_flat=problem.is_smooth and 0 < tall.left_open == n - tall.rank,
     )
     (low, high), is_last = intervals.upper, intervals.is_two_sided
-    if not problem.is_smooth:  # rows prove more about an l1 norm: in twice the precision
+    if not problem.is_smooth:  # factorising the rows proves more, in twice the precision
         is_last &= high - low <= TOL.faint * high
     is_last |= tall.is_rounded or tall.is_open_exactly is None
     known = None if tall.is_rounded else intervals

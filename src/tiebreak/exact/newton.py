@@ -88,7 +88,7 @@ def _newton(
             slope, so that the rest is known to more digits.
     """
     before, stalled, far = math.inf, 0, not h.is_quadratic and balanced is None
-    # If x is 0, refinement leaves this much of it, relative to the start.
+    # Smaller entries of x are set to 0, which refinement approaches but never reaches.
     least = max(2.0**-200 * norm(x), 2.0**-1022)
     R: Host | None = None
     rows = 0
@@ -148,7 +148,7 @@ def _small_root(R: Host, basis: Host | None, keeps_digits: bool) -> Host:
 def _line_search(h: Parts, x: Host, d: Host) -> float:
     """Return how far to go along d: all the way, or to the minimum along d if h rises there.
 
-    We use the Illinois rule: secants in which an end that stays counts half.
+    We use the Illinois method: secants, with the derivative at an end that stays halved.
     """
     derivative = h.along(x, d)
     low, high, at_high = 0.0, 1.0, derivative(1.0)

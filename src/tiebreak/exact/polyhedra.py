@@ -95,7 +95,7 @@ def _scaled_rows(rows: Host, offset: Host) -> tuple[Host, Host]:
 
 
 def _without_twins(Z: PolyhedralRows) -> PolyhedralRows:
-    """Keep the strictest of parallel inequalities; two that leave a plane become an equation."""
+    """Keep the strictest of parallel inequalities; turn two that leave a plane into an equation."""
     strictest: dict[Key, int] = {}
     for i, key in enumerate(_directions(Z.rows)):
         if key not in strictest or _level(Z, i) < _level(Z, strictest[key]):
@@ -117,7 +117,7 @@ def _without_twins(Z: PolyhedralRows) -> PolyhedralRows:
 
 
 def _different(equal: Host, right: Host) -> list[int]:
-    """Return the equations to keep, one of each group that is exactly the same."""
+    """Return the equations to keep: one of each group of identical ones."""
     found, seen = [], dict[int, Fraction]()
     for i, (group, _) in enumerate(_directions(equal)):
         level = Fraction(right[i]) / Fraction(equal[i, np.argmax(np.abs(equal[i]))])
@@ -164,7 +164,11 @@ def _level(Z: PolyhedralRows, i: int) -> Fraction:
 
 
 def start(domain: Domain, n: int, rows: PolyhedralRows | None) -> Host:
-    """Return a point of the domain up to rounding: nearest to the origin, or the most interior."""
+    """Return a point of the domain, up to rounding.
+
+    It is the point nearest to the origin if the domain has a projection, otherwise 0 or the most
+    interior point.
+    """
     if rows is None or has_projection(domain):
         return host(domain.project(np.zeros(n)))
     Z = rows.of_length_one()
@@ -184,10 +188,10 @@ def start(domain: Domain, n: int, rows: PolyhedralRows | None) -> Host:
 
 
 def _candidates(Z: PolyhedralRows, x: Host, close: float | None) -> Iterator[Host]:
-    """Yield points near x that satisfy the equations, which HiGHS satisfies to nine digits.
+    """Yield points near x that satisfy the equations up to rounding; x does only to nine digits.
 
-    If there is hardly any room, also make inequalities active: those that the previous point
-    violates, then all that x is ``close`` to.
+    If the set is thin, also make inequalities active: those that the previous point violates, then
+    all that x is ``close`` to.
     """
     held = np.zeros(len(Z.rows), dtype=bool)
     point = _meeting(Z, x, held)

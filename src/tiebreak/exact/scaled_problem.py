@@ -25,9 +25,9 @@ class ScaledProblem:
     """f quadratic or |x|_1, and g = phi(Ax) + <c, x>, over Z, in NumPy.
 
     If Z bounds each variable separately, or not at all, everything is in units in which g's columns
-    have similar sizes: x = units u, with powers of two, so that nothing is rounded. Other sets
-    compare the variables and so have their own units: there only the rank is decided in other
-    units.
+    have similar sizes: x = units u, with powers of two, so nothing is rounded. Other sets relate
+    the variables to each other and keep the units given: there, other units serve only to decide
+    the rank.
 
     Args:
         problem: as it was given; Z is its domain.
@@ -94,7 +94,7 @@ class ScaledProblem:
         return self.rank.basis[:, : self.rank.high if doubtful else self.rank.low]
 
     def factors(self, rank: int) -> tuple[Host, Host] | None:
-        """Return singular values and vectors of g's curvature if the rank decision has them."""
+        """Return singular values and vectors of g's curvature if the rank decision gives them."""
         if len(self.g.parts) != 1 or not self.g.is_squares or not self.rank.is_plain:
             return None
         (part,), sigma = self.g.squares, np.zeros(self.n)
@@ -122,7 +122,7 @@ class ScaledProblem:
 
 
 def _units(columns: Host, rows: Host, f: Parts) -> Host:
-    """Return these units; for variables that g ignores use f's, scaled to the same mean."""
+    """Return the units of the columns; those that g ignores get f's, scaled to the same median."""
     sizes, in_g = f.sizes(), rows.any(axis=0)
     in_both, in_f_alone = in_g & (sizes > 0.0), ~in_g & (sizes > 0.0)
     units = np.where(in_g, columns, np.median(columns[in_g]) if in_g.any() else 1.0)

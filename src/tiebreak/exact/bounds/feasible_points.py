@@ -29,7 +29,7 @@ class FeasiblePoint(NamedTuple):
 
 
 def feasible_point(Z: PolyhedralRows, v: Host) -> FeasiblePoint | None:
-    """Return a point of Z near v, which already satisfies its active bounds exactly."""
+    """Return a point of Z near v; v already satisfies its active bounds exactly."""
     near = np.where(Z.bounds, 0.0, TOL.met * (norm(v) + abs(Z.offset)))
     return point_on_rows(Z, v, Z.offset - Z.rows @ v <= near)
 

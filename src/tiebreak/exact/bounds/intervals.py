@@ -77,7 +77,7 @@ def prove(
         return Intervals((low, high), least, rests=WITHIN.format(distance))
 
     def is_open(value: float, error: float, low: float, high: float) -> bool:
-        """Could another proof narrow it?  All of them leave the rounding error of the value."""
+        """Could another proof narrow it?  No proof removes the rounding error of the value."""
         return not (value - low <= 64.0 * error and high - value <= 64.0 * error)
 
     near, unmet, is_space = NearestMinimiser(), math.inf, described(problem.domain).is_space
@@ -128,8 +128,8 @@ def prove_within(problem: Problem, x: Array, d: float) -> Intervals:
 def prove_at(problem: Problem, x: Array) -> Intervals | None:
     """Return what losses of a linear map prove about any x on R^n or a polyhedron, or None.
 
-    This is for a point without a slice. It takes one factorisation of the rows of g, and finds the
-    multipliers that balance the slope of f best.
+    This is for points that other methods found. It takes one factorisation of the rows of g, and
+    finds the multipliers that balance the slope of f best.
     """
     if not (described(problem.domain).is_linear and problem.is_smooth):
         return None

@@ -162,10 +162,10 @@ def nearby_minimisers(h: Parts, x: Host) -> NearbyMinimisers | None:
 
 
 def _by_residual(h: Parts, x: Host, R: Host, rows: tuple[Host, ...]) -> NearbyMinimisers:
-    """Use what squares prove whatever their rank: |R (x* - x)| is at most the residual of x.
+    """Return what squares prove whatever their rank: |R (x* - x)| is at most the residual of x.
 
-    No minimiser is known to be near. The singular values that look clear suffice for weights, which
-    are valid even if they are not good.
+    The distance to the minimisers stays unknown. We use only singular values that are clear: the
+    bounds hold for any weights of the rows, good or not.
     """
     left, sigma, right = np.linalg.svd(R, full_matrices=False)
     clear = sigma > rounding_unit(EPS, *R.shape) * norm(R) / TOL.percent
@@ -281,7 +281,7 @@ class L1Dual(NamedTuple):
         return np.asarray(self.weights == 0.0)
 
     def within(self, R: Any, x: Host, change: float, high: float) -> L1Dual:
-        """Return it with a reach for the solutions x*: f* <= high and |R (x* - x)| <= change."""
+        """Bound the reach of the solutions x*, given f* <= high and |R (x* - x)| <= change."""
         if not self.free.any() or R.shape[0] < np.count_nonzero(self.free):
             return self
         is_dense = isinstance(R, np.ndarray)
@@ -296,7 +296,7 @@ class L1Dual(NamedTuple):
     def where_seen(
         self, sigma: float, lengths: Host, x: Host, change: float, high: float
     ) -> L1Dual:
-        """Return it with a reach, if R is at least sigma on the unweighted variables.
+        """Bound the reach of the solutions if |R d| >= sigma |d| on the variables of weight 0.
 
         ``lengths`` are those of R's columns.
 

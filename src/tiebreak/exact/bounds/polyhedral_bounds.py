@@ -215,7 +215,7 @@ class AroundPoint:
         return r, error, multipliers
 
     def search(self) -> ProvedDistance | Host | str:
-        """Return how close a minimiser is, or what p should make active, or why it fails."""
+        """Return a minimiser's distance, or constraints for p to make active, or why this fails."""
         if not self.g.parts and not len(self.outliers):  # g is constant
             return ProvedDistance(0.0, 0.0, 0.0, 0.0, np.zeros(len(self.Z.rows), dtype=bool))
         error = min(self.columns.max() * eta + r for eta, r in self.residuals) + self.s_error
@@ -344,7 +344,7 @@ class AroundPoint:
                 continue
             share = float(np.max(violated / (violated + margin))) * SAFE
             best = min(best, (far + share * (length + off + far)) * SAFE)
-            if best <= 2.0 * far:  # no other can be below far
+            if best <= 2.0 * far:  # no other direction gives less than far
                 break
         return best
 

@@ -107,11 +107,11 @@ class WeightedEquations:
         return Problem(upper=self.problem.upper, lower=lower, domain=self.problem.domain)
 
     def can_be_met(self, x: Host) -> bool:
-        """Is it proved that a point of Z close to x satisfies all of them?"""
+        """Is it proved that a point of Z close to x satisfies all equations?"""
         return math.isfinite(self._way(x, np.arange(len(self.A)))[0])
 
     def distance(self, x: Host) -> float:
-        """Return a distance from x that contains all minimisers of g over Z, or inf."""
+        """Bound the distance from x to all minimisers of g over Z; the bound may be inf."""
         from scipy.linalg import qr
 
         m, n = self.A.shape

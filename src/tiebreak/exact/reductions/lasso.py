@@ -128,7 +128,7 @@ def on_orthant(
 def _only_minimiser(
     h: Parts, w: Host, kept: Host, signs: Host, z: Host, epsilon: float
 ) -> OnlyMinimiser | None:
-    """See above; None if the kept columns are not clearly independent or z is too far."""
+    """Return the minimiser near z; None if kept columns may be dependent or z is too far away."""
     R = h.curvature(z)[:, kept]
     size, k = norm(R), R.shape[1]
     if not h.is_squares or len(R) < k or not size > 0.0:
@@ -187,8 +187,8 @@ def _curvatures(h: Parts) -> Host:
 def approximate_minimiser(h: Parts, w: Host, start: Host | None = None) -> Host | None:
     """Minimise h + sum of w_j |x_j| up to rounding; return None if that fails.
 
-    We keep a growing set of variables with a sign each, and solve for u >= 0 on it. We add those
-    whose slope exceeds their weight by at least half as much as the worst.
+    We keep a growing set of variables, each with a sign, and minimise over u >= 0 on it. Then we
+    add the variables whose slopes exceed their weights by at least half of the largest excess.
     """
     guess = np.zeros(h.n) if start is None else start
     if h.is_squares:
@@ -230,11 +230,11 @@ def approximate_minimiser(h: Parts, w: Host, start: Host | None = None) -> Host 
 
 
 def _on_support(h: Parts, R: Host, c: Host, w: Host, guess: Host) -> Host | None:
-    """Minimise squares h, with second derivative R'R and slope c at 0, from the guess's signs.
+    """Minimise squares h plus the penalty, starting from the signs of a guess.
 
-    With given signs, the minimiser solves linear equations. We drop variables that change their
-    sign, and add those whose slope exceeds their weight. None if the signs do not settle soon, or
-    the columns are nearly dependent.
+    R'R is the second derivative of h, and c its slope at 0. With given signs, the minimiser solves
+    linear equations. We drop variables that change their sign, and add those whose slope exceeds
+    their weight. Return None if the signs do not settle soon, or the columns are nearly dependent.
     """
     from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
@@ -268,7 +268,7 @@ def _on_support(h: Parts, R: Host, c: Host, w: Host, guess: Host) -> Host | None
 
 
 def _by_proximal_steps(R: Host, c: Host, w: Host, x: Host) -> Host:
-    """Approximate that minimiser by FISTA from x, which finds most zeros."""
+    """Approximate the minimiser of squares plus the penalty by FISTA, which finds most zeros."""
     gram = R.T @ R if R.shape[1] <= len(R) else None
     if not R.any():
         return 0.0 * x

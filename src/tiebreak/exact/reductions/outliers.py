@@ -1,7 +1,7 @@
 """What all minimisers share if Huber losses have outliers: see `functions.parts.clipped_part`.
 
-They agree on which rows are outliers. That is an inequality of the slice, unless the other shared
-rows determine the row's product too.
+All minimisers have the same outliers. Each outlier gives an inequality of the slice, unless the
+other shared rows already determine its product.
 """
 
 from __future__ import annotations
@@ -71,18 +71,17 @@ class Outliers(NamedTuple):
     def are_clear(self, g: Parts, x: Host, Z: PolyhedralRows, held: Host) -> bool:
         """Are all of them certainly outliers?
 
-        All minimisers have the same slopes psi. So they are if no row touches its kink at
-        another minimiser: a point with the same slope of g and the same products with ``held``.
+        All minimisers have the same slopes psi, so it suffices to find one where no row touches its
+        kink: a point with the same slope of g and the same products with ``held``.
         """
-        # Rows that touch to half of the digits leave no room for a step, unless that loosens them
-        # as well.
+        # Rows that nearly touch their kinks leave no room for a step, unless it loosens them too.
         half = TOL.touching**0.5 * (norm(x) + np.abs(self.offset))
         is_near = self.offset - self.rows @ x <= half
         ways = (self.touches, self.touches | is_near)
         return not self.touches.any() or any(self._leaves(g, x, Z, held, way) for way in ways)
 
     def _leaves(self, g: Parts, x: Host, Z: PolyhedralRows, held: Host, touches: Host) -> bool:
-        """Is there such a minimiser in a direction that loosens these inequalities?"""
+        """Does a direction that loosens these inequalities lead to such a minimiser?"""
         N = null_basis(held)
         rows, offset = np.vstack([Z.rows, self.rows]), np.append(Z.offset, self.offset)
         slack, rates = offset - rows @ x, rows @ N

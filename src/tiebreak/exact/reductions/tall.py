@@ -57,7 +57,7 @@ class Seen(NamedTuple):
 
 
 def _has_rows(loss: LinearLoss) -> bool:
-    """Can its rows be read?  Not from a disk if nothing else needs to read them any more."""
+    """Can its rows be read?  A disk is read only if other methods would read it as well."""
     if not (loss.matrix.has_slices and loss.matrix.are_slices_here):
         return False
     return not loss.matrix.is_pass_expensive or has_slices(loss)
@@ -125,7 +125,7 @@ class TallLevel:
         return max((loss.bend or 0.0 for _, loss in self.losses), default=0.0)
 
     def slices(self, matrix: Matrix) -> Iterator[RowSlice]:
-        """Yield slices of rows, each worth an n x n product and a few megabytes."""
+        """Yield slices of a few megabytes, large enough for efficient n x n products."""
         return matrix.slices(max(4 * self.n, 2**19 // self.n))
 
     def at(self, x: Host, is_curved: bool = True) -> Seen:
@@ -188,7 +188,7 @@ class TallLevel:
     def evaluate(self, seen: Seen, units: Host) -> EvaluationWithErrors:
         """Return the value and the slope in the units u = x/units, with bounds on their rounding.
 
-        In these units columns have similar sizes, so none hides behind another.
+        In these units columns have similar sizes, so none is lost in rounding errors of another.
         """
         u, unit = norm(seen.x / units), rounding_unit(EPS, self.n)
         off, turned = 0.0, 0.0
@@ -212,7 +212,7 @@ class TallLevel:
     def products(
         self, M: Host, is_bent: bool = False
     ) -> Iterator[tuple[LinearLoss, RowSlice, Host]]:
-        """Yield the products of the rows with M, slice by slice; if asked, only of bent losses."""
+        """Yield the rows' products with M by slices; if ``is_bent``, only for losses that bend."""
         for loss in (loss for _, loss in self.losses if loss.bend or not is_bent):
             for some in self.slices(loss.matrix):
                 yield loss, some, np.asarray(some.entries @ M)
@@ -250,7 +250,7 @@ class TallAnswer(NamedTuple):
     is_rounded: bool  # do they have another rank only because of rounding?  Then nothing is proved
     values: Host  # the eigenvalues of g's A'A in these units, ascending
     left_open: int = 0  # dimension of the minimisers of f among those of g
-    # Is that exact for the stored numbers?  None: for numbers whose rounding is known.
+    # Is that exact for the stored numbers?  None if they were rounded to lower precision.
     is_open_exactly: bool | None = True
     subgradient: Host | None = None  # of f with respect to u, if f is an l1 norm
     balance: float = 0.0  # its relative distance from the span of g's rows
@@ -285,7 +285,7 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
     if is_rounded and not _is_rounding(g, units[:, None] * N, np.sqrt(kept)):
         return None
     below = _Newton(g, units, V)
-    zero = arrays.zeros_like(start)  # never far out, and better than many starts
+    zero = arrays.zeros_like(start)  # 0 is never far out, and better than many starts
     x = host(start if problem.lower.value(start) < problem.lower.value(zero) else zero)
     answer = _settled(units * (V @ (V.T @ (x / units))), units, below)
     if answer is None:

@@ -150,7 +150,7 @@ def _weighted(part: Squares) -> tuple[Matrix, Array]:
 def _is_wide(matrix: Matrix, most: int = 1) -> bool:
     """Are its entries available, and few enough for A A' and its eigenvalues?
 
-    There may be up to ``most`` rows per variable. A A' is cheaper with fewer rows.
+    ``most`` is the largest allowed number of rows per variable.
     """
     rows, n = matrix.shape
     if not 0 < rows <= min(most * n, DENSE_SIDE) or matrix.size > FLOAT64_COPY_LIMIT:
@@ -269,8 +269,8 @@ def _refined(
 ) -> Host | None:
     """Refine x + A'q + M'p, or x + W⁻¹A'q, until only the last digit changes.
 
-    Return None if that does not end. Each correction is a fixed share of the last one, that of the
-    rounding errors in A A', so we know the size of the next one before computing it.
+    Return None if that does not end. Rounding errors in A A' make each correction a fixed share of
+    the last one, so we know the size of the next one before computing it.
     """
     before, S = 0.0, equations.S
     for _ in range(TOL.sweeps):
