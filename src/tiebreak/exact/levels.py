@@ -65,7 +65,6 @@ class ExactSolution(NamedTuple):
     direction: Host | None = None  # of the slice, along which f is unbounded
     doubt: str = ""  # a sentence if x may be wrong
     sign: Host | None = None  # if f = |x|_1: the subgradient that balances slice and normal
-    rank: Rank | None = None  # of the slice's equations, if f = |x|_1
     left_open: int = 0  # a bound on the dimension of the solutions; x has the least norm
     is_flat: bool = False  # is f constant on the lower minimisers, if there are many?
     is_clear: bool = True  # is it known what f leaves open?
@@ -311,7 +310,7 @@ def _upper(
     residual = max(residual, _residual(f, where, x, start, basis))
     left_open, is_flat = _moves(left.unseen, where.N, lift), left.unseen.size > left.seen.size == 0
     return ExactSolution(
-        x, dimension, residual, normal, None, doubt, None, None, left_open, is_flat, left.is_clear
+        x, dimension, residual, normal, None, doubt, None, left_open, is_flat, left.is_clear
     )
 
 
@@ -374,10 +373,10 @@ def _sparsest(
     found = sparsest(program, center, p.counted * p.units)
     if found is None:
         return ExactSolution(x, dimension, residual, 0.0 * x, doubt=NO_PROGRAM)
-    residual, rank = max(residual, found.residual), p.equations_in_x(rank, Z)
+    residual = max(residual, found.residual)
     left_open = min(found.left_open, p.n if dimension is None else dimension)
     return ExactSolution(
-        Z.point(found.x), dimension, residual, found.normal, None, "", found.sign, rank, left_open
+        Z.point(found.x), dimension, residual, found.normal, None, "", found.sign, left_open
     )
 
 

@@ -262,7 +262,7 @@ def _by_rows(problem: Problem, given: Array, parts: tuple[Parts, Parts]) -> Dire
     deadline.allow_as_much_again()
     with contextlib.suppress(deadline.Over):  # x is found, whatever can still be proved about it
         normal, seen = np.ldexp(answer.normal, parts[0].exponent), _minorants(end)
-        intervals = prove(problem, end.x, normal, answer.sign, answer.rank, parts, seen, rows)
+        intervals = prove(problem, end.x, normal, answer.sign, parts, seen, rows)
         if answer.sign is None:
             more = prove_rescaled(scaled, problem, host(end.x), normal)
             intervals = intervals.both(more)

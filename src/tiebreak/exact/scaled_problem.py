@@ -108,18 +108,6 @@ class ScaledProblem:
         """Return the rank with multipliers and directions in the units of x."""
         return in_units(self.rank, self._rows_in_x, self.units) if self.is_rescaled else self.rank
 
-    def equations_in_x(self, rank: Rank, Z: PolyhedralRows) -> Rank:
-        """Return the rank of g's rows and Z's equations in the units of x."""
-        if not self.is_rescaled:
-            return rank
-        if not len(Z.equal) and np.array_equal(rank.row_units, self.rank.row_units):
-            return rank._replace(basis=self.rank_in_x.basis, units=self.units * rank.units)
-        rows = np.vstack([self.rows, Z.equal]) / self.units
-        lengths = np.ones(len(rows))  # Z's equations have length 1 in the units of x too
-        lengths[len(self.rows) :] = np.sqrt(np.sum(rows[len(self.rows) :] ** 2, axis=1))
-        found = in_units(rank, rows, self.units)
-        return found._replace(row_units=lengths * found.row_units)
-
 
 def _units(columns: Host, rows: Host, f: Parts) -> Host:
     """Return the units of the columns; those that g ignores get f's, scaled to the same median."""

@@ -31,7 +31,7 @@ from tiebreak.exact.bounds.multipliers import RowMultipliers
 from tiebreak.exact.bounds.nearest_minimiser import NearestMinimiser, nearest_minimiser
 from tiebreak.exact.polyhedra import PolyhedralRows, exact_rows
 from tiebreak.functions import Minorant, Parts, decompose
-from tiebreak.linalg import EPS, Array, Host, Rank, rounding_unit
+from tiebreak.linalg import EPS, Array, Host, rounding_unit
 from tiebreak.linalg.arrays import SAFE
 from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.rank import null_basis
@@ -47,16 +47,14 @@ def prove(
     x: Array,
     normal: Host,
     sign: Host | None = None,
-    rank: Rank | None = None,
     parts: tuple[Parts, Parts] | None = None,
     seen: tuple[Minorant | None, Minorant | None] = (None, None),
     rows: PolyhedralRows | None = None,
 ) -> Intervals:
     """Prove intervals for f* and g*; ``normal`` of Z at x balances f's slope on the slice.
 
-    If f is weight |x|_1, ``sign`` is the subgradient of |x|_1 in this balance, and ``rank`` is that
-    of the slice's equations: g's `Parts.rows`, then those of Z. Optional: both levels in parts,
-    what was ``seen`` of them at x, and the exact rows of a polyhedron Z.
+    If f is weight |x|_1, ``sign`` is the subgradient of |x|_1 in this balance. Optional: both
+    levels in parts, what was ``seen`` of them at x, and the exact rows of a polyhedron Z.
 
     From a distance d: |f* - f(x)| <= |grad f(x)| d + L_f/2 d² if |delta| <= d, and f* exceeds f(x)
     by at most that if some lower minimiser is within d.
@@ -107,10 +105,7 @@ def prove(
     if is_f_open and has_more and len(g_parts.squares) == len(g_parts.curved):
         unmet = min(unmet, max(near.excess, 0.5 * near.image * near.image))
         multipliers = RowMultipliers(problem, at, g_parts, normal, unmet, rows)
-        if sign is None or rank is None:
-            low = multipliers.below(f)
-        else:
-            low = multipliers.below_l1(sign, rank, proved.upper[1])
+        low = multipliers.below(f) if sign is None else multipliers.below_l1(sign, proved.upper[1])
         proved = proved.both(Intervals((low, math.inf)))
     if not is_l1 and not f_parts.parts:  # f is constant
         same = f.value - f.value_error, f.value + f.value_error

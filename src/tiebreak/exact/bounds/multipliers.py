@@ -13,7 +13,7 @@ from tiebreak.exact.bounds.feasible_points import multiples_of_rows
 from tiebreak.exact.bounds.loss_bounds import L1Dual
 from tiebreak.exact.polyhedra import PolyhedralRows, whole_space
 from tiebreak.functions.parts.parts import Parts, product_error
-from tiebreak.linalg import EPS, Host, Rank, rounding_unit
+from tiebreak.linalg import EPS, Host, rounding_unit
 from tiebreak.linalg.host import norm, total
 from tiebreak.problem import Problem
 from tiebreak.sets import described
@@ -41,19 +41,13 @@ class RowMultipliers(NamedTuple):
         """
         if not math.isfinite(self.unmet):
             return -math.inf
-        R, is_linear = self.parts.curvature(self.x), described(self.problem.domain).is_linear
-        equal = self.rows.equal if self.rows is not None and is_linear else R[:0]
-        rows = np.vstack([R, self.parts.c, equal])
-        lengths = np.sqrt(np.sum(rows * rows, axis=1))
-        lengths[lengths == 0.0] = 1.0
-        weights = combined(rows / lengths[:, None], -f.slope - self.normal) / lengths
-        y, nu = weights[: len(R)], float(weights[len(R)])
+        y, nu, of_equations = self._weights(-f.slope - self.normal)
         slope, error = self._combination(y, nu, f.slope)
-        unit = rounding_unit(EPS, *rows.shape)
+        unit = rounding_unit(EPS, len(y) + len(of_equations) + 1, len(self.x))
         least = least_with_slope(self.problem, self.x, f, slope, error + f.slope_error, unit)
         return least - self._price(y, nu)
 
-    def below_l1(self, sign: Host, rank: Rank, high: float) -> float:
+    def below_l1(self, sign: Host, high: float) -> float:
         """f* >= t (<y, R x> + nu <c, x> - max_Z <q, z> - price), t |R'y + nu c - q|_inf <= weight.
 
         This holds for every y, nu, q and t >= 0, with f = weight |x|_1, because s = t (R'y + nu c -
@@ -64,20 +58,29 @@ class RowMultipliers(NamedTuple):
         if not math.isfinite(self.unmet):
             return 0.0
         x, rows = self.x, self.rows
-        R = self.parts.curvature(x)
         # an l1 ball contains all points of smaller l1 norm
         if rows is None or rows.lift is not None:
             rows = whole_space(len(x))
-        y, nu, others = slice_weights(self.parts, rank, sign + self.normal)
-        of_equations = rows.of_length_one().equal.T @ others
-        q, most, terms = multiples_of_rows(rows, self.normal - of_equations, x)
+        y, nu, of_equations = self._weights(sign + self.normal)
+        q, most, terms = multiples_of_rows(rows, self.normal - rows.equal.T @ of_equations, x)
         unit, dual = rounding_unit(EPS, len(x)), L1Dual.of(self.problem, len(x))
         s, error = self._combination(y, nu, np.zeros(len(x)))
         gain = float(s @ (x - dual.center)) - (unit * norm(s) + error) * dual.length(x) - most
         gain += float(q @ dual.center) - unit * terms * norm(dual.center)
-        dual = dual.within(R, x, math.sqrt(2.0 * self.unmet), high)
+        dual = dual.within(self.parts.curvature(x), x, math.sqrt(2.0 * self.unmet), high)
         error += unit * (norm(s) + terms)
         return dual.below(gain - self._price(y, nu), s - q, error)
+
+    def _weights(self, target: Host) -> tuple[Host, float, Host]:
+        """Return y, nu and weights w of Z's equations E with R'y + nu c + E'w near the target."""
+        R, is_linear = self.parts.curvature(self.x), described(self.problem.domain).is_linear
+        equal = self.rows.equal if self.rows is not None and is_linear else R[:0]
+        rows = np.vstack([R, self.parts.c, equal])
+        lengths = np.sqrt(np.sum(rows * rows, axis=1))
+        lengths[: len(R)] = norm(R)  # one length for all rows of R keeps |y| small
+        lengths[lengths == 0.0] = 1.0
+        weights = combined(rows / lengths[:, None], target) / lengths
+        return weights[: len(R)], float(weights[len(R)]), weights[len(R) + 1 :]
 
     def _combination(self, y: Host, nu: float, more: Host) -> tuple[Host, float]:
         """Return R'y + nu c + more, computed in twice the precision, and a bound on its error."""
@@ -104,18 +107,3 @@ class RowMultipliers(NamedTuple):
         )
         along_c = self.unmet + residual * change + 0.5 * change * change
         return (norm(y) * change + abs(nu) * along_c) * (1.0 + unit)
-
-
-def slice_weights(h: Parts, rank: Rank, target: Host) -> tuple[Host, float, Host]:
-    """Return y, nu and weights w of Z's equations E with R'y + nu c + E'w = target."""
-    weights = rank.weights(target)
-    y, done = [], 0
-    for part in h.squares:  # the equations have its rows scaled to length 1
-        mine = weights[done : done + len(part.rows)]
-        y.append(mine / (part.roots * norm(part.rows)))
-        done += len(part.rows)
-    nu = 0.0
-    if h.c.any():
-        nu = float(weights[done]) / norm(h.c)
-        done += 1
-    return np.concatenate([np.zeros(0), *y]), nu, weights[done:]
