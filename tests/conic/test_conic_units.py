@@ -147,3 +147,15 @@ def test_the_units_of_a_later_level_are_no_scale_for_those_before_it():
     result = tb.solve(tb.Levels(first, tb.L1(), last, domain=Z))
     assert result.success
     assert abs(tb.L1().value(result.x) - 1.0) <= 1e-9
+
+
+@pytest.mark.parametrize("upper", [tb.L1(), tb.SquaredNorm()])
+def test_small_rows_of_a_perfect_fit_decide_as_well_as_large_ones(upper):
+    rng = np.random.default_rng(9)
+    rows = rng.integers(-3, 4, (5, 12)).astype(float)
+    right = rows @ (np.arange(12) % 3 - 1.0)
+    sizes = np.logspace(-6, 6, 5)
+    problem = tb.Problem(lower=tb.LeastSquares(sizes[:, None] * rows, sizes * right), upper=upper)
+    result = tb.solve(problem, "conic")
+    assert result.success
+    np.testing.assert_allclose(rows @ result.x, right, atol=1e-9)

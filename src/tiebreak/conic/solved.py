@@ -9,11 +9,12 @@ import numpy as np
 
 from tiebreak.conic.attained import is_way_down, slow_fall
 from tiebreak.conic.cones import Active, outside
-from tiebreak.conic.polish import PrimalDualPoint, polished
+from tiebreak.conic.polish import PrimalDualPoint, polished, residual
 from tiebreak.conic.solver import clarabel_solve
-from tiebreak.conic.stage import Stage
+from tiebreak.conic.stage import SVD_SIDE, Stage, dense
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
+from tiebreak.linalg.rank import decide_rank
 from tiebreak.linalg.tolerances import TOL
 
 BALANCED = 1e-13  # if the optimality conditions hold less well, try again
@@ -69,11 +70,33 @@ def by_solver(stage: Stage) -> SolvedStage | Fall | str:
 
     A minimiser without them that satisfies them is also a minimiser with them.
     """
+    if (direct := _by_factorisation(stage)) is not None:
+        return direct
     if (near := stage.without_far_bounds()) is not None:
         found = _by_solver(near)
         if isinstance(found, SolvedStage) and _is_inside(stage, near, found.at.w):
             return found._replace(stage=replace(stage, unit=near.unit))
     return _by_solver(stage)
+
+
+def _by_factorisation(stage: Stage) -> SolvedStage | None:
+    """Minimise a sum of squares without constraints; None for other levels, or if that fails.
+
+    A solver loses rows that are small relative to others, although they decide, too, if the large
+    ones vanish.
+    """
+    F, t = stage.objective.squares, stage.objective.target
+    if stage.cones or stage.objective.linear.any() or not 0 < min(F.shape) <= SVD_SIDE:
+        return None
+    rank = decide_rank(dense(F))
+    seen = rank.basis[:, : rank.low]
+    left, R = np.linalg.qr(F @ seen)
+    v = np.zeros(rank.low)
+    for _ in range(2):  # once more, to remove what rounding left
+        v = v - np.linalg.solve(R, left.T @ (F @ (seen @ v) - t))
+    at = PrimalDualPoint(seen @ v, np.zeros(0))
+    found = SolvedStage(stage, at, Active(), residual(stage, at), 0.0, "")
+    return found if rank.is_determined and found.residual <= BALANCED else None
 
 
 def _is_inside(stage: Stage, near: Stage, w: Host) -> bool:
