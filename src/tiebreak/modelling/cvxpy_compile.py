@@ -70,8 +70,8 @@ class Compiler:
         ]
         self._problems = [cp.Problem(cost, self._constraints) for cost in costs]
         self._halves = (cp.Problem(costs[0]), cp.Problem(cp.Minimize(probed), self._constraints))
-        # The compilation of each level; one that breaks DPP is compiled again, and the others with
-        # it.
+        # The parameters whose new values require that a level is compiled again: its own, or all if
+        # the problem is not DPP.
         everything = {parameter.id for parameter in self._problems[0].parameters()}
         self._parameters = [
             {parameter.id for parameter in level.parameters()}
@@ -115,7 +115,7 @@ class Compiler:
         try:
             with _without_values(self._variables):
                 return [_compile(self._problems[i], self._squares) for i in wanted]
-        except TypeError:  # CVXPY 1.5 with quad_over_lin(x, y) beside another square
+        except TypeError:  # CVXPY 1.6 with quad_over_lin(x, y) beside another square
             if not self._squares:
                 raise
             self._squares = False
@@ -131,7 +131,7 @@ class Compiler:
         return np.flatnonzero(moved != first.data["c"])
 
     def _shares(self, first: CompiledLevel) -> bool:
-        """By counting: separately, levels and constraints have more variables than together."""
+        """Do levels and constraints have more variables if they are compiled separately?"""
         if all(arg.is_affine() for one in self._constraints for arg in getattr(one, "args", ())):
             return False  # they need no auxiliary variables
         with _without_values(self._variables):
@@ -147,12 +147,8 @@ class Compiler:
         known = self._roots.get(i)
         if known is None or not same_matrix(known[0], P):
             self._roots[i] = known = (P.copy(), square_root(P))
-        F = known[1]
-        linear = np.asarray(part.data["c"], dtype=float)
-        new = Objective(F, np.zeros(F.shape[0]), linear, part.constant)
-        old = self._objectives.get(i, new)
-        is_same = old.squares is new.squares and old.constant == new.constant
-        return old if is_same and np.array_equal(old.linear, new.linear) else new
+        F, linear = known[1], np.asarray(part.data["c"], dtype=float)
+        return Objective(F, np.zeros(F.shape[0]), linear, part.constant)
 
 
 @contextlib.contextmanager
@@ -173,7 +169,7 @@ def save_values(variables: Sequence[Any], values: Sequence[Any]) -> None:
 
 
 def _without_values(variables: Sequence[Any]) -> contextlib.AbstractContextManager[None]:
-    """CVXPY 1.5 treats the y of quad_over_lin(x, y) as a constant if it has a value."""
+    """CVXPY 1.6 treats the y of quad_over_lin(x, y) as a constant if it has a value."""
     return with_values(variables, [None] * len(variables))
 
 
@@ -207,8 +203,8 @@ def same_matrix(one: Any, other: Any) -> bool:
 def square_root(P: Any) -> Any:
     """A sparse F with F'F = P, without zero rows.
 
-    Block by block: an interface that writes squares as auxiliary variables gives a diagonal, and
-    one dense quadratic form must not make everything else dense.
+    P is diagonal if squares were written with auxiliary variables. Otherwise F is computed block by
+    block, so that one dense quadratic form does not make everything else dense.
     """
     import scipy.sparse as sp
     from scipy.sparse.csgraph import connected_components

@@ -96,7 +96,7 @@ def from_cvxpy(
 class SharedProgram(ConicProgram):
     """A program in which constraints and levels have auxiliary variables in common.
 
-    Rows that a later level needs may then also be constraints, and hold from the first level on.
+    Rows that a later level needs may then also be constraints, and apply from the first level on.
     """
 
     def first_levels(self) -> Host:
@@ -180,7 +180,7 @@ class CvxpyLevels(ConicLevels):
             rows=put.rows,
             offset=put.offset(offset),
             cones=put.cones(cones),
-            objectives=tuple(put.objective(i, h, given) for i, h in enumerate(objectives)),
+            objectives=tuple(put.objective(h, given) for h in objectives),
             variables=put.variables,
             reach=reach,
             owners=self._owners,
@@ -198,7 +198,7 @@ class CvxpyLevels(ConicLevels):
     def assign(self, z: Host) -> Any:
         """Write ``z`` into the user's variables: all of them or, if anything fails, none.
 
-        Together, as one vector, they are the x of a result.
+        Return them as one vector, the x of a result.
         """
         if self._first is None or self._put is None:
             raise RuntimeError("CvxpyLevels: program() must be called before assign(z)")
@@ -211,9 +211,9 @@ class CvxpyLevels(ConicLevels):
 
     @contextlib.contextmanager
     def _at(self, x: Host) -> Iterator[tuple[Host, Host]]:
-        """With x temporarily in the user's variables: |z|, and the terms of the program's rows.
+        """Give the user's variables the values x temporarily.
 
-        Auxiliary variables are taken as 0.
+        Yield |z| and the sizes of the terms in the program's rows, with auxiliary variables at 0.
         """
         program, z = self.program(), np.zeros(self.program().size)
         assert self._first is not None
@@ -226,7 +226,7 @@ class CvxpyLevels(ConicLevels):
     def values(self, x: Host) -> list[tuple[float, float]]:
         """CVXPY's value of each level at x, with a bound on the rounding errors of its terms.
 
-        An auxiliary variable is as large as the rows that it occurs in.
+        An auxiliary variable is assumed to be as large as the terms of its rows allow.
         """
         from scipy.sparse import find
 
@@ -257,7 +257,7 @@ class CvxpyLevels(ConicLevels):
         return [one for one in found if not one.amount <= 0.0]
 
     def _by_constraint(self, y: Host) -> list[Host]:
-        """The sizes of numbers that belong to the program's rows, for each constraint."""
+        """The absolute values of numbers y, one for each row of the program, by constraint."""
         assert self._first is not None
         assert self._put is not None
         full = self._put.multipliers(y)
@@ -363,7 +363,7 @@ def _check_objects(levels: Sequence[Any], constraints: Sequence[Any]) -> None:
 
 
 def _check_problem(levels: CvxpyLevels) -> None:
-    """Check what CVXPY's own tree already shows."""
+    """Check what CVXPY's expressions reveal without being compiled."""
     import cvxpy as cp
 
     if not levels.variables:

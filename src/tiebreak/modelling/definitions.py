@@ -26,7 +26,7 @@ class Definitions:
     Attributes:
         kept, defined: which entries of z are w and u.
         variables: which entries of w are the variables.
-        rows: the rows that define nothing, in w.
+        rows: the remaining rows, which multiply w.
     """
 
     def __init__(self, rows: Any, equations: int, variables: Host) -> None:
@@ -34,7 +34,7 @@ class Definitions:
 
         self.matrix = rows = sp.csc_array(rows)
         m, n = rows.shape
-        # u occurs in one row only: no other changes when it is substituted.
+        # Each u occurs in one row only, so substituting it changes no other row.
         alone = np.diff(rows.indptr) == 1
         alone[variables] = False
         columns = np.flatnonzero(alone)
@@ -49,7 +49,6 @@ class Definitions:
         inner = rows[:, self.kept]
         self.rows = inner[self._others]
         self._taken = sp.csr_array(inner[self._where].multiply(1.0 / self._pivot[:, None]))
-        self._done: dict[int, tuple[Objective, Any, Objective]] = {}
 
     def given(self, offset: Host) -> Host:
         """The offset in u, from the program's offset."""
@@ -60,39 +59,31 @@ class Definitions:
         return np.asarray(offset[self._others])
 
     def multipliers(self, y: Host) -> Host:
-        """The multipliers of all rows, 0 for those that define something."""
+        """The multipliers of all rows, 0 for those that define u."""
         found = np.zeros(self.matrix.shape[0])
         found[self._others] = y
         return found
 
     def cones(self, cones: tuple[Cone, ...]) -> tuple[Cone, ...]:
-        """The cones without the equations that are gone, which came first."""
+        """The cones without the equations that define u; all equations come first."""
         if not len(self.defined):
             return cones
         left = Cone("zero", cones[0].size - len(self.defined))
         return (left, *cones[1:]) if left.size else cones[1:]
 
-    def objective(self, number: int, h: Objective, given: Host) -> Objective:
-        """Level ``number`` in w; if only the offset is new, only the target changes."""
-        known = self._done.get(number)
-        if known is None or known[0] is not h:
-            self._done[number] = known = (h, *self._put(h))
-        _, ours, put = known
-        constant = h.constant + float(h.linear[self.defined] @ given)
-        return Objective(put.squares, h.target - ours @ given, put.linear, constant)
-
-    def _put(self, h: Objective) -> tuple[Any, Objective]:
-        """The columns of F that multiply u, and the objective at given = 0."""
+    def objective(self, h: Objective, given: Host) -> Objective:
+        """The objective h of z, as a function of w."""
         import scipy.sparse as sp
 
         F = sp.csc_array(h.squares)
         ours = F[:, self.defined]
         squares = sp.csr_array(F[:, self.kept] - ours @ self._taken)
         linear = h.linear[self.kept] - self._taken.T @ h.linear[self.defined]
-        return ours, Objective(squares, h.target, linear, h.constant)
+        constant = h.constant + float(h.linear[self.defined] @ given)
+        return Objective(squares, h.target - ours @ given, linear, constant)
 
     def lifted(self, w: Host, given: Host) -> Host:
-        """The z that belongs to w."""
+        """The z for this w."""
         z = np.empty(len(self.kept) + len(self.defined))
         z[self.kept], z[self.defined] = w, given - self._taken @ w
         return z

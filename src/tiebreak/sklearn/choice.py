@@ -47,12 +47,12 @@ class ChoiceCurve(NamedTuple):
 
 
 def choice_curve(problem: tb.Problem, x: Host, ties: int | None) -> ChoiceCurve | None:
-    """Return the curve along a direction that no row of the lower level sees, or None."""
+    """Return the curve along a direction in the null space of the training rows, or None."""
     found = list(matrices_of(problem.smooth_parts[1]))
     if not ties or len(found) != 1 or not found[0].is_explicit or found[0].size > DENSE_LIMIT:
         return None
     is_penalised = problem.penalties[1].terms.has_weights
-    # moving others raises the penalty immediately
+    # With a penalty, coefficients of 0 cannot move without raising it.
     moves = np.flatnonzero(x) if is_penalised else np.arange(len(x))
     d = np.zeros_like(x)
     unseen = _unseen(found[0] if not is_penalised else Dense(found[0].dense()[:, moves]), x[moves])
@@ -76,8 +76,8 @@ def _along(h: Function, x: Host, d: Host, steps: Host) -> Host:
 def _unseen(matrix: Matrix, x: Host) -> Host | None:
     """Return a vector of the length of x in the null space of the rows, or None.
 
-    If x has a component in the null space, it leads to the smallest of all equally good fits;
-    otherwise the direction is random.
+    It is the component of x in the null space, which leads to the smallest of all equally good
+    fits, or a random vector if x has no such component.
     """
     A = matrix.dense()
     rows, n = A.shape

@@ -42,7 +42,7 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
     prefer : str or function, default="norm"
         "norm": the smallest coefficients; "reference": those closest to ``reference``;
         "validation": those with the least loss on ``X_val``, ``y_val`` (in ``fit``);
-        "shrunk": the same with a ridge on the coefficients, see ``ridge``; "sparse": the least sum
+        "shrunk": the least validation loss with a ridge, see ``ridge``; "sparse": the least sum
         of absolute values; "fair": the least covariance of the decision function with
         ``sensitive_features`` (in ``fit``); "smooth": the least squared differences of neighbouring
         coefficients; or a tiebreak function of the coefficients, row by row.
@@ -52,7 +52,8 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         of what you prefer: 0.01 means "at most 1 % worse". ``tiebreak.Slack(share=0.01)`` is 1 % of
         what the best fit gains over the constant model (without an intercept: over equal
         probabilities); ``tiebreak.Slack(absolute=...)`` is in units of the loss. Slack does not
-        help if there is no best fit. With a few hundred samples or more it takes seconds or longer.
+        help if there is no best fit. With a slack, a fit to more than a few hundred samples takes
+        seconds or longer.
     loss : {"logistic", "hinge", "squared_hinge"}, default="logistic"
         The training loss, a mean over the samples. The hinge losses are those of support vector
         machines, ``max(0, 1 - margin)`` and half its square: for two classes, and without
@@ -70,11 +71,12 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
     fit_intercept : bool, default=True
         Fit an intercept, which is not penalised.
     domain : tiebreak set, default=None
-        Where to look for the coefficients (row by row if there are several rows), such as
+        The set of allowed coefficients (row by row if there are several rows), such as
         ``tiebreak.Orthant()`` for non-negative ones. The intercept is free. With an intercept, sets
         other than boxes and linear constraints need fit_intercept=False.
     radius : float, default=None
-        Some best choice, intercept included, is at most this long; not verified, for proofs only.
+        An upper bound on the length of some best choice, intercept included. It is not verified,
+        and only proofs use it.
     rtol : float, default=1e-4
         The relative tolerance within which both levels are proved to be optimal.
     max_iter : int, default=10000
@@ -93,7 +95,7 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
     coef_, intercept_ : the coefficients, in float64 whatever the data are.
     n_ties_ : the dimension of the set of equally good coefficients; None if unknown.
     proved_ : whether both levels are proved to be optimal within ``rtol``; False if a slack is
-        used up, because those bounds rest on an assumption.
+        used up, because the bounds then rest on an assumption.
     certificate_ : what is proved, in numbers; with a slack a ``tiebreak.LevelReport`` for each of
         "fit" and "preference".
     report_ : what is proved, in words.
@@ -190,15 +192,11 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         training = training._replace(weights=self._by_class(y, codes, training.weights))
         outputs = len(self.classes_) if len(self.classes_) > 2 else 1
         layout = Layout(X.shape[1], outputs, self.fit_intercept)
-        criterion = self._criterion(outputs)
         others = self._others(training, X_val, sample_weight_val)
+        criterion = self._criterion(outputs, others, sensitive_features)
         if self.prefer in BY_LOSS:
-            self._need_ridge()
             labels = self._codes(y_val, others.X.shape[0])
             criterion = replace(criterion, validation=self._loss(others, labels, layout))
-        elif self.prefer == "fair":
-            covariance = self._covariance(others, sensitive_features)
-            criterion = replace(criterion, covariance=covariance)
         training, codes = without_zeros(training, codes)
         self._need_classes(codes)
         upper, penalty = criterion.function(layout), self._penalty(layout)
@@ -216,7 +214,7 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         self._keep([ending])
         self.coef_, intercept = layout.split(ending.x)
         self.intercept_ = self._intercepts(self.coef_, intercept, training)
-        if outputs > 1:  # the loss does not depend on it
+        if outputs > 1:  # adding a constant to all intercepts does not change the loss
             self.intercept_ = self.intercept_ - np.mean(self.intercept_)
         return self
 
@@ -279,7 +277,7 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> Host:
         """Return the probabilities of the classes, one column each."""
         scores = self.decision_function(X)
-        if scores.ndim == 1:  # computed as in softmax, so that no digit is lost
+        if scores.ndim == 1:  # softmax needs two columns, and loses no digits
             scores = np.stack([np.zeros_like(scores), scores], axis=1)
         return np.asarray(softmax(scores))
 

@@ -27,7 +27,7 @@ BY_LOSS = ("validation", "shrunk")  # these need the loss of validation data
 
 @dataclass(frozen=True)
 class Criterion:
-    """What ``prefer`` asks for, with the data that it needs; None for data not given."""
+    """The preference, with the data that it needs; None for data that were not given."""
 
     owner: str
     prefer: Any
@@ -82,7 +82,7 @@ class Criterion:
 
 
 def check_prefer(owner: str, prefer: object) -> None:
-    """Require one of the names, or a function."""
+    """Require ``prefer`` to be one of the names, or a function."""
     if isinstance(prefer, str) and prefer in NAMES:
         return
     if isinstance(prefer, type) or not isinstance(prefer, Function | Penalty):
@@ -99,8 +99,9 @@ def leave_one_out(
     """Return the ridge of "shrunk" for each target, by leave-one-out over the validation rows.
 
     The best fits are x0 + z, where x0 has the least norm and z has no effect on the training rows.
-    So z is a ridge regression of what x0 leaves of the targets on the part of the validation rows
-    that the training rows do not see. Squares only.
+    So z solves a ridge regression: its targets are the residuals of x0 on the validation rows, and
+    its rows are the components of these rows orthogonal to the training rows. This is for the
+    squared loss only.
     """
     from sklearn.linear_model import RidgeCV
 
@@ -116,7 +117,7 @@ def leave_one_out(
     total = float(len(V) if weights is None else np.sum(weights))
     size = float(np.mean(np.sum(unseen * unseen, axis=1)))
     if size <= EPS * float(np.mean(np.sum(V * V, axis=1))):
-        return [1.0] * W.shape[1]  # all best fits predict the same: there is nothing to choose
+        return [1.0] * W.shape[1]  # all best fits predict the same, so there is nothing to choose
     penalties = size * np.logspace(-6.0, 6.0, 49)
     models = (RidgeCV(penalties, fit_intercept=False) for _ in range(W.shape[1]))
     fits = (m.fit(unseen, left[:, k], sample_weight=weights) for k, m in enumerate(models))
@@ -139,7 +140,7 @@ def on_coefficients(owner: str, h: Any, layout: Layout) -> Function | Penalty:
 
 
 def _extended(owner: str, h: Any, layout: Layout) -> Any:
-    """Extend a function, part by part, to variables that do not count."""
+    """Extend each part of a function to all variables; it does not depend on the intercepts."""
     if isinstance(h, Composite):
         return _extended(owner, h.smooth, layout) + _extended(owner, h.penalty, layout)
     if isinstance(h, Sum):

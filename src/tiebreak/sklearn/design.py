@@ -71,7 +71,7 @@ class Layout:
 
 
 class Data(NamedTuple):
-    """Samples in float64, their weights, and how exact they are."""
+    """Samples in float64, their weights, and how they were rounded."""
 
     X: Any
     weights: Host | None
@@ -88,7 +88,7 @@ class Data(NamedTuple):
         return cls(_minus(X.astype(np.float64, copy=False), offset), weights, offset, epsilon)
 
     def described(self, loss: SmoothFunction) -> SmoothFunction:
-        """Tell the loss of these samples how they were rounded, and return it."""
+        """Record in a loss of these samples how they were rounded, and return the loss."""
         loss.data_epsilon = self.epsilon
         return loss
 
@@ -101,7 +101,7 @@ class Centred(NamedTuple):
     mean: Host  # means of the features
     offset: Host  # the means of the targets
     total: float  # the sum of the weights
-    growth: float  # growth of the features' rounding, relative to what remains of them
+    growth: float  # factor by which centring increases the features' relative rounding errors
 
     def intercept(self, coefficients: Host, target: int) -> float:
         """Return the best intercept for these coefficients."""
@@ -160,7 +160,7 @@ def without_zeros(data: Data, Y: Host) -> tuple[Data, Host]:
 
 
 def centred(X: Any, Y: Host, weights: Host | None) -> Centred:
-    """Eliminate the intercept from squares, see above."""
+    """Eliminate the intercept from squares, as described at the top of this module."""
     X = as_dense(X)
     roots = np.ones(len(X)) if weights is None else np.sqrt(weights)
     total = float(np.sum(roots * roots))
@@ -217,7 +217,7 @@ def losses(task: str, first: str) -> dict[str, type[EstimatorLoss]]:
 
 
 def check_loss(owner: str, name: object, known: dict[str, type[EstimatorLoss]]) -> None:
-    """Require one of the names."""
+    """Require the name of a known loss."""
     if name not in known:
         names, meant = ", ".join(map(repr, known)), did_you_mean(name, known)
         raise ValueError(f"{owner}: loss must be one of {names}, got {name!r}{meant}")

@@ -1,4 +1,4 @@
-"""One fit: both levels, how it ended, and what is kept of it, which is never the data."""
+"""One fit: solves both levels, and keeps what an estimator needs but never the data."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class InterpolatedWarning(UserWarning):
 
 
 class FitOutcome(NamedTuple):
-    """What is kept of a fit."""
+    """What an estimator needs of a fit."""
 
     x: Host
     ties: int | None
@@ -108,8 +108,8 @@ class Task:
         loss: the loss of the training data.
         penalty: what is added to it: an l1 norm, squares, both, or None.
         upper: what is preferred.
-        separated: which rows the direction x puts on the right side (of each other class, if
-            there are several); None if rows have no sides.
+        separated: tells for a direction x which rows are on the right side of it (for several
+            classes: once for each other class); None for regressions.
         classes: the names of the outputs if there are several.
         domain: the set of all variables, intercepts included; R^n if None.
         radius: some solution has at most this length; not verified.
@@ -191,8 +191,8 @@ def _loosened(
     if is_used_up(result):
         return result
     ways: list[dict[str, Any]] = [{"method": "conic"}] if result.success else []
-    if not result.success or isinstance(upper, Function):  # penalties would take long
-        # Try a few steps for what the faster way did not find.
+    if not result.success or isinstance(upper, Function):  # for a penalty they take too long
+        # Try a few steps of an iterative method if the faster way found nothing.
         ways.append({"max_iter": min(settings.max_iter, 500)})
     for options in ways:
         spare = with_slack_to_spare(first, allowed, rtol=rtol, **options)
@@ -202,7 +202,7 @@ def _loosened(
 
 
 def _with_slack(best: FitOutcome, result: tb.LevelsResult) -> FitOutcome:
-    """Return the choice among all fits that are slightly worse than the best."""
+    """Return the outcome of the best fit, with the choice that a slack allows instead."""
     fit = result.levels[FIT]
     levels = {  # proofs assume a size of x, which an estimator calls coefficients
         name: replace(level, why="coefficients") if level.why == "size" else level
@@ -250,7 +250,7 @@ def _solve(problem: tb.Problem, settings: Settings, x0: Host | None = None) -> t
 def _without_minimiser(
     task: Task, settings: Settings, d: Host, names: Sequence[str] | None
 ) -> FitOutcome:
-    """Raise an error, or fit with a penalty so weak that it separates what the direction does."""
+    """Raise an error, or fit with a penalty so weak that the same samples are separated."""
     sentence = (
         f"{settings.owner}: the loss has no minimiser: it keeps decreasing along the coefficients "
         f"{_words(task, d, names)}"
@@ -281,9 +281,9 @@ def _without_minimiser(
 def _weakly_penalised(task: Task, settings: Settings, alpha: float, x0: Host | None) -> FitOutcome:
     """Fit with a penalty of this weight, from x0 or from zero.
 
-    The penalty leaves nothing to choose, and nothing has to be proved. So without an exact method,
-    SciPy's L-BFGS runs until |slope|²/(2 alpha), which is at least g(x) - g* if all is
-    penalised, is within the tolerance that `solve` has from a start at zero.
+    The penalty leaves no ties, and nothing has to be proved. So if there is no exact method, L-BFGS
+    of SciPy runs until |slope|²/(2 alpha) is within the tolerance that `solve` would use from a
+    start at zero. If all variables are penalised, this is an upper bound on g(x) - g*.
     """
     from scipy.optimize import minimize
 

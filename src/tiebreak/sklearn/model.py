@@ -140,7 +140,7 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         return found
 
     def _need(self, **given: Any) -> None:
-        """Require the data that ``prefer`` needs in fit."""
+        """Require the data and parameters that ``prefer`` needs in fit."""
         rows = ("X_val", "y_val")
         needs = {"validation": rows, "shrunk": rows, "fair": ("sensitive_features",)}
         for name in needs.get(self.prefer, ()) if isinstance(self.prefer, str) else ():
@@ -149,16 +149,14 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
                     f"{self._owner}: {name} must be given to fit if prefer is "
                     f"{self.prefer!r}, got None"
                 )
-
-    def _need_ridge(self) -> None:
-        if self.prefer == "shrunk" and self.ridge is None:
+        if self.prefer == "shrunk" and self.ridge is None and self.loss != "squared":
             raise ValueError(
                 f"{self._owner}: ridge must be a number if prefer is 'shrunk' and loss is not "
                 "'squared', got None"
             )
 
-    def _criterion(self, outputs: int) -> Criterion:
-        """Return what is preferred, without the data that it needs."""
+    def _criterion(self, outputs: int, others: Data, sensitive_features: Any) -> Criterion:
+        """Return the preference; the loss of validation data is added later."""
         is_used = self.prefer == "reference" and self.reference is not None
         if self.reference is not None and not is_used:
             warnings.warn(
@@ -167,7 +165,10 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
                 stacklevel=3,
             )
         reference = self._reference(self.n_features_in_, outputs) if is_used else None
-        return Criterion(self._owner, self.prefer, reference, ridge=self.ridge)
+        is_fair = self.prefer == "fair"
+        covariance = self._covariance(others, sensitive_features) if is_fair else None
+        owner, prefer, ridge = self._owner, self.prefer, self.ridge
+        return Criterion(owner, prefer, reference, ridge=ridge, covariance=covariance)
 
     def _bounds(self, layout: Layout, offset: Host) -> dict[str, Any]:
         """Return the domain and the radius of all variables, with shifted intercepts."""
@@ -185,7 +186,7 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         mean = w @ Z
         C, sizes = (w[:, None] * M for M in (Z - mean, np.abs(Z) + np.abs(mean)))
         found, terms = np.asarray(C.T @ data.X), np.asarray(sizes.T @ abs(data.X))
-        # Terms cancel: drop the rounding errors, which the criterion must not see.
+        # Entries that may be rounding errors become 0: the criterion must not depend on them.
         unit = max(math.sqrt(len(Z)) * EPS, data.epsilon)
         found = np.where(np.abs(found) <= unit * terms, 0.0, found)
         epsilon = unit * norm(terms) / (norm(found) or np.inf)
@@ -220,7 +221,7 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         return sum(parts) if parts else None
 
     def _start(self, layout: Layout, offset: Host, first: int = 0) -> Host | None:
-        """Return the last fit's coefficients from this output on, or None without a warm start."""
+        """Return the coefficients of the last fit, from output ``first`` on; None if not wanted."""
         if not self.warm_start or not hasattr(self, "coef_"):
             return None
         chosen = slice(first, first + layout.outputs)
@@ -254,8 +255,8 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
     def coef_table(self) -> Any:
         """Return the coefficients with the names of the features, as a pandas DataFrame.
 
-        It has one column for each target or class (for two classes, that of the second alone), and
-        the intercept as its last row.
+        It has one column for each target or class (for two classes, only for the second), and the
+        intercept as its last row.
         """
         check_is_fitted(self)
         try:
@@ -312,7 +313,7 @@ def _one_or_all(found: list[Any]) -> Any:
 
 
 def _as_columns(owner: str, values: Any, rows: int) -> Host:
-    """Return sensitive features as numbers: a column each, or one per category for words."""
+    """Return sensitive features as columns of numbers, with one column per category for text."""
     table = np.asarray(values)
     table = table[:, None] if table.ndim == 1 else table
     if table.ndim != 2 or table.shape[0] != rows:

@@ -46,7 +46,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
     prefer : str or function, default="norm"
         "norm": the smallest coefficients; "reference": those closest to ``reference``;
         "validation": those with the least loss on ``X_val``, ``y_val`` (in ``fit``);
-        "shrunk": the same with a ridge on the coefficients, see ``ridge``; "sparse": the least sum
+        "shrunk": the least validation loss with a ridge, see ``ridge``; "sparse": the least sum
         of absolute values; "fair": the least covariance of the predictions with
         ``sensitive_features`` (in ``fit``); "smooth": the least squared differences of neighbouring
         coefficients; or a tiebreak function of the coefficients, such as ``tiebreak.Linear(c)``.
@@ -57,8 +57,9 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         0), the share refers to the loss of the constant model instead: for squares, 0.01 then means
         a training R² of at least 0.99. ``tiebreak.Slack(share=0.01)`` is always 1 % of what the
         best fit gains over the constant model; ``tiebreak.Slack(absolute=...)`` is in units of the
-        loss. (Without an intercept the constant model predicts 0, or 1 with a log link.) With a few
-        hundred samples or more it takes seconds or longer, unless the loss is "squared".
+        loss. (Without an intercept the constant model predicts 0, or 1 with a log link.) With a
+        slack, a fit to more than a few hundred samples takes seconds or longer, unless the loss is
+        "squared".
     loss : {"squared", "huber", "poisson", "quantile"}, default="squared"
         The training loss, a mean over the samples; "poisson" is half the deviance with log link,
         "quantile" the pinball loss of scikit-learn's QuantileRegressor.
@@ -77,11 +78,12 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
     fit_intercept : bool, default=True
         Fit an intercept, which is not penalised.
     domain : tiebreak set, default=None
-        Where to look for the coefficients (row by row if there are several rows), such as
+        The set of allowed coefficients (row by row if there are several rows), such as
         ``tiebreak.Orthant()`` for non-negative ones. The intercept is free. With an intercept, sets
         other than boxes and linear constraints need loss="squared".
     radius : float, default=None
-        Some best choice, intercept included, is at most this long; not verified, for proofs only.
+        An upper bound on the length of some best choice, intercept included. It is not verified,
+        and only proofs use it.
     rtol : float, default=1e-4
         The relative tolerance within which both levels are proved to be optimal.
     max_iter : int, default=10000
@@ -99,7 +101,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
     n_ties_ : the dimension of the set of equally good coefficients (a list for several targets);
         None if unknown.
     proved_ : whether both levels are proved to be optimal within ``rtol``; False if a slack is
-        used up, because those bounds rest on an assumption.
+        used up, because the bounds then rest on an assumption.
     certificate_ : what is proved, in numbers; with a slack a ``tiebreak.LevelReport`` for each of
         "fit" and "preference".
     report_ : what is proved, in words.
@@ -213,8 +215,8 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
             y = column_or_1d(y, warn=True)
         Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
         training = self._training(X, sample_weight)
-        criterion, validation = self._criterion(Y.shape[1]), None
-        others = self._others(training, X_val, sample_weight_val)
+        others, validation = self._others(training, X_val, sample_weight_val), None
+        criterion = self._criterion(Y.shape[1], others, sensitive_features)
         if self.prefer in BY_LOSS:
             rows = others.X.shape[0]
             W = check_array(y_val, ensure_2d=False, dtype=np.float64, input_name="y_val")
@@ -224,19 +226,13 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
                     f"y, got shape {W.shape}"
                 )
             validation = others, W.reshape(rows, -1)
-        elif self.prefer == "fair":
-            covariance = self._covariance(others, sensitive_features)
-            criterion = replace(criterion, covariance=covariance)
         training, Y = without_zeros(training, Y)
         # With a slack, the intercept may also serve the validation data.
         is_free = settings.slack is not None and validation is not None
         data = _Training(self, kind, training, Y, validation, is_free)
         ridges = [self.ridge] * Y.shape[1]
-        if self.prefer == "shrunk" and self.ridge is None and self.loss == "squared":
-            assert validation is not None
+        if validation is not None and self.prefer == "shrunk" and self.ridge is None:
             ridges = leave_one_out(training, Y, *validation, self.fit_intercept)
-        else:
-            self._need_ridge()
         bounds = self._bounds(data.layout, training.offset)
 
         def ending(k: int) -> FitOutcome:
@@ -312,7 +308,7 @@ class _Training:
             rounded = data._replace(epsilon=(data.epsilon or EPS) * self.centred.growth)
             squares = rounded.described(tb.LeastSquares(self.rows, y, gram=False))
             loss = (1.0 / self.centred.total) * squares
-        # otherwise it contains weights
+        # otherwise the matrix of the loss contains the weights
         has_matrix = self.centred is not None or data.weights is None
         if has_matrix and isinstance(loss, Function):
             (self.rows,) = matrices_of(loss)  # factorised once for all targets

@@ -20,7 +20,7 @@ from tiebreak.linalg.refusals import Refusal
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.sklearn.design import Layout
 
-NO_SLACK = 1e-22  # a slack below this share of the loss without any model counts as 0
+NO_SLACK = 1e-22  # a slack below this share of the loss of zero coefficients counts as 0
 FIT, PREFERENCE = "fit", "preference"  # the names of both levels
 
 
@@ -53,7 +53,7 @@ def with_best_intercepts(loss: Function | Penalty, layout: Layout, x: Host) -> H
     if not layout.has_column:  # for squares the best intercept has been eliminated
         return x
     coef, first = layout.split(x)
-    if isinstance(loss, Penalty):  # it has no gradient, and one output
+    if isinstance(loss, Penalty):  # it has no gradient, but only one output
         one = minimize_scalar(lambda t: loss.value(layout.joined(coef, np.array([t]))))
         return layout.joined(coef, np.array([one.x]))
 
