@@ -66,7 +66,7 @@ def read_array(name: str | Path, *, matrix: bool = False) -> Any:
 
 
 def column_names(name: str | Path) -> tuple[str, ...] | None:
-    """Return the names of the columns that `read_array` reads; None without a header in a .csv."""
+    """Return the names of the columns that `read_array` reads, or None if there is no header."""
     path, pick = _path_and_pick(str(name))
     if path.suffix != ".csv":
         return None

@@ -251,7 +251,7 @@ def _page(result: Shown, page: Path | None, is_opened: bool) -> str:
 
 @contextlib.contextmanager
 def _folders(folders: Iterable[Path]) -> Iterator[None]:
-    """Create the folders and check that they are writable, before hours of work are lost.
+    """Create the folders and check that they are writable, before the work starts.
 
     If the input is bad and there is no result, the new folders are removed again.
     """

@@ -196,7 +196,7 @@ def _problem(content: Table, files: Files) -> Problem:
 
 
 def _levels(content: Table, files: Files) -> Levels:
-    """Return the levels given by [[level]], one for each."""
+    """Return the levels, one for each [[level]]."""
     found = []
     for i, table in enumerate(content["level"]):
         name = f"level {i + 1}"

@@ -2,7 +2,7 @@
 
 A carefully forged result is trusted: whoever can write your files could change your data as well.
 
-The objects save themselves by `linalg.archive`. This module loads: it knows which parts make a file
+Objects save themselves with `linalg.archive`. This module loads: it knows which parts make a file
 a problem or a result.
 """
 

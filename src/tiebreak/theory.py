@@ -122,7 +122,7 @@ def upper_floor(lower_gap: float, *, order: float, modulus: float, gradient_boun
 
 
 class Theorem1(NamedTuple):
-    """Z compact; ``smoothness`` S = L_f/gamma, L_f in the paper."""
+    """Z is compact; ``smoothness`` is S = L_f/gamma, which is L_f in the paper."""
 
     L_f: float
     L_g: float
@@ -155,8 +155,9 @@ class Theorem1(NamedTuple):
 
 
 class Theorem2(NamedTuple):
-    """Error bound of order r > 1, any Z. S depends on the planned number T of steps, all of which
-    are taken.
+    """The error bound has order r > 1; Z may be any set.
+
+    S depends on the planned number T of steps, all of which are taken.
     """
 
     L_f: float
@@ -213,7 +214,7 @@ class Theorem2(NamedTuple):
 
 
 class Theorem3(NamedTuple):
-    """Weak sharpness (r = 1), any Z; needs S >= ``smoothness_weak_sharpness``."""
+    """Weak sharpness (r = 1) on any Z; needs S >= ``smoothness_weak_sharpness``."""
 
     L_f: float
     L_g: float

@@ -294,7 +294,7 @@ BAD = [
     ("basis-pursuit", {"variables": 1}, "basis-pursuit: variables must be a whole number >= 2, got 1"),  # noqa: E501
     ("basis-pursuit", {"nonzeros": 0}, "basis-pursuit: nonzeros must be a whole number >= 1, got 0"),  # noqa: E501
     ("basis-pursuit", {"nonzeros": 201}, "basis-pursuit: nonzeros must be at most 200, got 201"),
-    ("basis-pursuit", {"rows": 10, "variables": 100, "nonzeros": 8}, "basis-pursuit: nonzeros must be so few that a dual certificate proves the answer, got 8 with 10 x 100"),  # noqa: E501
+    ("basis-pursuit", {"rows": 10, "variables": 100, "nonzeros": 8}, "basis-pursuit: nonzeros must be small enough for a dual certificate of the answer, got 8 with 10 x 100"),  # noqa: E501
     ("basis-pursuit", {"seed": -1}, "basis-pursuit: seed must be a whole number >= 0, got -1"),
     ("group-pursuit", {"size": 0}, "group-pursuit: size must be a whole number >= 1, got 0"),
     ("group-pursuit", {"active": 21}, "group-pursuit: active must be at most 20, got 21"),

@@ -128,7 +128,7 @@ def test_the_numbers_are_those_of_to_dict(opened):
     rows = "tables => tables.map(t => [...t.rows].map(r => [...r.cells].map(c => c.textContent)))"
     (_, *cells), (_, *entries) = page.eval_on_selector_all(".table table", rows)
     assert entries == [[f"x[{i}]", f"{x:.9g}"] for i, x in enumerate(shown.run().x)]
-    for level, (name, value, gap, _, asked, low, high) in zip(
+    for level, (name, _, value, gap, _, asked, low, high) in zip(
         ("upper", "lower"), cells, strict=True
     ):
         known = report[level]

@@ -1,4 +1,4 @@
-"""A built-in problem after building: the problem itself and everything known about it."""
+"""A built-in problem, with its start and everything known about it."""
 
 from __future__ import annotations
 

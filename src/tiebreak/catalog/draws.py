@@ -31,7 +31,7 @@ def validation_over_training(
     *,
     mean: bool,
 ) -> Problem:
-    """Among all models that fit ``train`` random rows best, the one that fits the others best.
+    """Build a problem: fit ``train`` random rows best, and among such models fit the others best.
 
     Both levels are least squares (per row if ``mean``), and the models lie in a ball. The error
     bound has order 2 unless the least-squares solution closest to the origin lies exactly on the

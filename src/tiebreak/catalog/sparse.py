@@ -191,7 +191,7 @@ def _certified(
         if y is not None and np.linalg.cond(A) < 1.0 / TOL.independent:
             return A, x.reshape(columns), y
     raise ValueError(
-        f"{owner}: {name} must be so few that a dual certificate proves the answer, "
+        f"{owner}: {name} must be small enough for a dual certificate of the answer, "
         f"got {active} with {rows} x {columns}"
     )
 

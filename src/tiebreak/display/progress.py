@@ -31,7 +31,7 @@ class Screen:
         print(f"\r{said[:width]:<{min(width, 110)}}", end="", file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """End with the last line left visible."""
+        """Leave the last line visible."""
         if self._is_used:
             print(file=sys.stderr, flush=True)
 
@@ -49,7 +49,7 @@ class Log(Screen):
 
 
 class Notebook(Screen):
-    """One output below the cell that is updated."""
+    """One output below the cell, updated in place."""
 
     every = 0.2
 

@@ -119,6 +119,11 @@ def number(value: float | None, digits: int = 9) -> str:
     return ("∞" if value > 0 else "−∞") if math.isinf(value) else f"{value:.{digits}g}"
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun: 1 step, 2,000 steps."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def kept_rows(columns: Sequence[Column], most: int) -> Column:
     """Return the indices of about ``most`` rows, in order, or of all rows if there are fewer.
 

@@ -15,7 +15,7 @@ from tiebreak.proofs.certificate import UNDERFLOW, Certificate
 
 
 class Remedies(NamedTuple):
-    """What callers can do, named by the parameters that they know."""
+    """Advice in terms of parameters that the caller knows."""
 
     bound: str = (
         "give Problem(radius=...) if you know that some solution has |x| <= radius, or a bounded "
@@ -128,7 +128,7 @@ def _with_remedies(sentence: str, *remedies: str) -> str:
 
 
 def _relaxed(run: Run, missing: float) -> str:
-    """Name a looser rtol if the proof is this many times too wide; "" if it would mean little."""
+    """Suggest a looser rtol for gaps this many times too wide; "" if it were too loose to help."""
     needed = missing * max(run.relative)
     return f"relax rtol (x is proved to meet {1.05 * needed:.2g})" if 0.0 < needed < 0.1 else ""
 

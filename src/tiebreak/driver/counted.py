@@ -12,7 +12,7 @@ from tiebreak.linalg import Array, Image, arrays, deadline
 
 
 class Counted(SmoothFunction, keyword=""):
-    """Counts how often a function is evaluated; otherwise it is the function itself.
+    """Counts how often a function is evaluated, and otherwise behaves like it.
 
     The certificate assumes that an evaluation is as precise as its point. Points that are more
     precise than the data are therefore rejected: some libraries would round them silently.

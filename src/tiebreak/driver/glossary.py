@@ -48,7 +48,7 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "upper": "f(x), what is proved about f(x) - f* or |f(x) - f*|, and the tolerance you "
         "asked for.",
         "lower": "g(x), what is proved about g(x) - g*, and the tolerance you asked for.",
-        "ties": "the dimension of the set of minimisers of g, by the rank that was decided; if it "
+        "ties": "the dimension of the set of minimisers of g, by the rank that was chosen; if it "
         "is 0, the upper level has no choice.",
         "note": "what is not proved, why, and the one argument that would close the gap; and what "
         "the proof assumes.",
@@ -82,7 +82,7 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "assumed": "what the proofs rely on without having checked it.",
     },
     "Levels, one row each": {
-        "best value": "the least value of the level while all more important ones are kept: ± half "
+        "best value": "the least value of the level while more important ones keep theirs: ± half "
         "the width of an interval proved to contain it; or, after 'about', the digits that an "
         "estimate supports.",
         "at x": "the value of the level's objective at the answer.",

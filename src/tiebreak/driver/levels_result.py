@@ -12,7 +12,7 @@ from typing import Any
 
 from tiebreak.conic.chain_solution import estimate
 from tiebreak.display.page import notebook_html
-from tiebreak.display.views import View
+from tiebreak.display.views import View, counted
 from tiebreak.driver.result import Outcome, Result, number_or_none
 from tiebreak.driver.shown import Shown
 from tiebreak.functions import split
@@ -180,7 +180,7 @@ class LevelsResult(Outcome, Shown):
 
     @property
     def message(self) -> str:
-        """How the solve ended, in words."""
+        """How the call ended, in words."""
         said = STATUSES[self.status]
         return self.reason or (said.replace("both", "all") if len(self.levels) > 2 else said)
 
@@ -189,7 +189,7 @@ class LevelsResult(Outcome, Shown):
         return f"<tiebreak.LevelsResult: {', '.join([self.status, *values])}>"
 
     def __str__(self) -> str:
-        count = f"{len(self.levels)} level{'' if len(self.levels) == 1 else 's'}"
+        count = counted(len(self.levels), "level")
         lines = _wrapped(f"tiebreak: {self.word} after {count}, ", f"{CLOCK} {self.message}")
         lines[0] = lines[0].replace(CLOCK, f"{self.time:.3g} s:")
         rows = [HEADER, *(r.row() for r in self.levels.values())]

@@ -141,7 +141,7 @@ def _load_entry_points() -> None:
 
 
 def from_file(text: str) -> str:
-    """Return the method's name that ``text`` stands for; FILE.py:CLASS is loaded and registered.
+    """Return the name of the method in ``text``; load and register one given as FILE.py:CLASS.
 
     This runs the file, so the text must come from the user.
     """

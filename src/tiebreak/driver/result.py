@@ -12,7 +12,7 @@ import numpy as np
 
 from tiebreak.algorithms.base import Findings, Multipliers
 from tiebreak.display.plotting import convergence
-from tiebreak.display.views import View
+from tiebreak.display.views import View, counted
 from tiebreak.driver.shown import Shown
 from tiebreak.driver.trace import Trace
 from tiebreak.functions.callables import Smooth
@@ -35,7 +35,7 @@ NOTABLE = 1e-3  # entries below this share of the largest count as 0: averages a
 
 
 class Outcome:
-    """How a run ended, in one of the words of STATUSES."""
+    """How a run ended: one of the keys of STATUSES."""
 
     status: str
     # was it read from a file, so that its claims have not been rechecked?
@@ -188,12 +188,13 @@ class Result(Outcome, Shown):
 
     def __repr__(self) -> str:
         values = f"f(x) = {self.upper_value:.6g}, g(x) = {self.lower_value:.6g}"
-        return f"<tiebreak.Result: {self.status}, {values}, {_steps(self.nit)}>"
+        return f"<tiebreak.Result: {self.status}, {values}, {counted(self.nit, 'step')}>"
 
     def __str__(self) -> str:
         """Return four lines: the status, what is proved about each level, the ties; then doubts."""
         lines = [
-            f"tiebreak: {self.word} after {_steps(self.nit)}, {self.time:.3g} s: {self._headline}",
+            f"tiebreak: {self.word} after {counted(self.nit, 'step')}, {self.time:.3g} s: "
+            f"{self._headline}",
             f"  upper  {self._upper_line()}",
             f"  lower  {self._lower_line()}",
             f"  ties   {_ties(self.dimension)}",
@@ -325,10 +326,6 @@ class Result(Outcome, Shown):
         Returns the matplotlib figure (needs the extra ``plot``).
         """
         return convergence(self._view(), path)
-
-
-def _steps(nit: int) -> str:
-    return f"{nit} step{'' if nit == 1 else 's'}"
 
 
 def number_or_none(value: float) -> float | None:

@@ -23,6 +23,7 @@ from tiebreak.display.views import (
     Panel,
     Table,
     View,
+    counted,
     number,
 )
 from tiebreak.driver.levels_result import HEADER, LevelsResult
@@ -42,7 +43,7 @@ def run_view(result: Result) -> View:
     report, problem = without_trace(result), vars(result).get("problem")  # None if it was not saved
     upper, lower, ties = (line[9:] for line in str(result).splitlines()[1:4])
     end = [f"{calls:,}" for calls in result.trace[-1][-3:]]
-    steps = _steps_taken(result)
+    steps = counted(result.nit, "step")
     cards = [
         Card("upper level, f(x)", *_card(upper, "f", result.upper_value)),
         Card("lower level, g(x)", *_card(lower, "g", result.lower_value)),
@@ -195,7 +196,6 @@ def levels_view(result: LevelsResult) -> View:
     used = [column for column in zip(*cells, strict=True) if any(column[1:])]
     header, *rows = zip(*used, strict=True) if used else [HEADER]
     table = Table("Levels, the most important first", header, rows)
-    count = f"{len(result.levels)} level{'' if len(result.levels) == 1 else 's'}"
     nothing = View("levels", status="", tone="", heading="", sentence="", details="")
     run = nothing if result.result is None else run_view(result.result)
     return replace(
@@ -203,7 +203,7 @@ def levels_view(result: LevelsResult) -> View:
         kind="levels",
         status=WORDS.get(result.status, result.status),
         tone=TONES.get(result.status, "poor"),
-        heading=f"{count}, {result.time:.3g} s",
+        heading=f"{counted(len(result.levels), 'level')}, {result.time:.3g} s",
         sentence=result.message,
         details=f"{result}\n\n{run.details}".rstrip(),
         assumed=[*dict.fromkeys([*result.assumed, *run.assumed])],
@@ -263,8 +263,3 @@ def tradeoff_view(curve: Tradeoff) -> View:
         ],
         report=curve.to_dict(),
     )  # fmt: skip
-
-
-def _steps_taken(result: Result) -> str:
-    """Return the number of steps in words."""
-    return f"{result.nit:,} step{'' if result.nit == 1 else 's'}"

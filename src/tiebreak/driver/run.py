@@ -434,7 +434,7 @@ class Run:
         return Intermediate(x, self.iteration, *values, *gaps, self.seconds)
 
     def saved(self) -> Saved:
-        """Return the present run in a form from which it can be resumed."""
+        """Return the current run in a form from which it can be resumed."""
         return Saved(
             self.iteration, self.seconds, self.counts, self.start_values,
             tuple(self.rows), self.accumulator.sums, self.least, self.certified, self.state,

@@ -379,16 +379,16 @@ def _iterate(
             return ended or Ended("stopped")
         except (EmptySet, np.linalg.LinAlgError) as error:
             return ended or _without_answer(run, error)
-        except deadline.Over:  # the next pass of the loop is the last, unless this one was
+        except deadline.Over:  # one more pass of the loop ends the run, unless this was it
             if limit.is_closing:
                 return ended or Ended(limit.ending)
             limit.close()
 
 
 def _without_answer(run: Run, error: Exception) -> Ended:
-    """End on an empty set, with multipliers that prove it and the names of their rows.
+    """Return why the run ends: Z is empty, which multipliers prove, or LAPACK failed.
 
-    Or end because LAPACK failed, as it may if the units are too far apart.
+    LAPACK may fail if the units of the data are too far apart.
     """
     if not isinstance(error, EmptySet):
         return Ended(BROKEN, f"a factorisation failed ({error}): check the units of the data")
@@ -438,7 +438,7 @@ def _conclude(
             if fall := watch.check_at_end(run.state.x, run.gaps, is_hope, seconds):
                 run.fall, ended = fall, _without_end(fall, run.problem)
         x = arrays.like(x, given)
-        proof = run.certificate(arrays.like(x, run.state.x))  # unchanged, even in a wider precision
+        proof = run.certificate(arrays.like(x, run.state.x))  # in the run's precision
     except deadline.Over:
         x, point = arrays.like(run.state.x, given), run.method.answer(run.state)
         proof = _last_proof(run, x)
@@ -481,7 +481,7 @@ def _claim(
     proof: Certificate,
     tolerance: tuple[float, float],
 ) -> ResultClaim:
-    """Return what the run claims about x, for the gate to check."""
+    """Return what the run claims about x, for `proofs.gate` to check."""
     broken = ""
     if run.accumulator.is_contradicted:
         broken = wrong_gradient(run.problem, run.state.x) or contradiction(run)

@@ -166,7 +166,7 @@ def _out_of_time(
 
 
 def _start(levels: Levels, x0: Any) -> Any:
-    """Return x0 as a vector of all variables, or 0."""
+    """Return x0 as a vector of all variables; zeros if it is None."""
     n = levels.dimension
     assert n is not None
     start = np.zeros(n) if x0 is None else checks.vector("solve", "x0", x0)

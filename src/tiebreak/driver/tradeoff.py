@@ -131,7 +131,7 @@ class Tradeoff(Shown):
         return tradeoff_view(self)
 
     def plot(self, path: str | None = None) -> Any:
-        """Draw what each share of g gains, with the bounds, and save it to ``path`` if given.
+        """Draw what each slack gains, with the bounds, and save it to ``path`` if given.
 
         Returns the matplotlib figure (needs the extra ``plot``).
         """
@@ -173,7 +173,7 @@ def tradeoff(
     def solved(slack: float) -> ChainSolution:
         rules = (Slack(absolute=slack), Slack())
         found = chain(program, rules, levels.before, max_time, began)
-        result = report(found, levels, 0.0, 0.0)  # the gate checks every point of the curve
+        result = report(found, levels, 0.0, 0.0)  # `proofs.gate` checks every point
         if result.status == "max_time":
             raise TimeoutError("tradeoff: max_time ended before all slacks were solved")
         if result.status == "stopped":  # do not return part of a curve

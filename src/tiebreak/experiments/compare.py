@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tiebreak.algorithms import Method, PAGMBiO, no_projection
-from tiebreak.display.views import Card, Curve, Group, Panel, Table, View, number
+from tiebreak.display.views import Card, Curve, Group, Panel, Table, View, counted, number
 from tiebreak.driver.input_checks import need_problem
 from tiebreak.driver.registry import find_method, known_methods
 from tiebreak.driver.shown import Shown
@@ -129,12 +129,11 @@ class Comparison(Shown):
             curve, title = Curve("upper_error", ""), "Upper level: |f(x) − f*|"
             panels.insert(0, Panel("upper", title, [curve], is_log=True))
         refused = Table("Did not take part", ["method", "why"], list(self.refused.items()))
-        count = f"{len(names)} method{'' if len(names) == 1 else 's'}"
         return View(
             kind="race",
             status="compared",
             tone="good",
-            heading=f"{count} on {instance}",
+            heading=f"{counted(len(names), 'method')} on {instance}",
             sentence=(
                 "Same start for all methods, oracle calls counted; a star marks the least cost "
                 f"until both levels stay within an accuracy; the answer is {self.source}"
