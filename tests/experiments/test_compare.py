@@ -133,8 +133,8 @@ def test_exact_is_asked_for_a_sparse_problem_unless_it_is_large():
 
 
 def test_a_built_problem_says_which_penalties_it_has():
-    assert "penalties    above L1(weight=1.0), below Zero()" in str(tb.instance("basis-pursuit"))
-    assert "above Zero(), below L1(weight=0.5)" in str(tb.instance("lasso-duplicates"))
+    assert "penalties    upper L1(weight=1.0), lower Zero()" in str(tb.instance("basis-pursuit"))
+    assert "upper Zero(), lower L1(weight=0.5)" in str(tb.instance("lasso-duplicates"))
     assert "penalties" not in str(tb.instance("toy"))
 
 
@@ -167,7 +167,7 @@ def test_a_given_answer_is_taken():
 @pytest.mark.parametrize(
     ("options", "error", "sentence"),
     [
-        ({"methods": ["best"]}, ValueError, "compare: unknown method 'best', known are \"auto\" and"),
+        ({"methods": ["best"]}, ValueError, "compare: unknown method 'best', use \"auto\" or"),
         ({"methods": []}, ValueError, "compare: methods must name at least one method, got none"),
         ({"methods": [3]}, TypeError, "compare: method must be a name or an object such as AGMBiO"),
         ({"methods": "agm-bio"}, TypeError, "compare: methods must be \"all\" or a list of names or methods, got 'agm-bio'"),
