@@ -1,4 +1,4 @@
-"""What a level consists of: smooth losses, penalties, their prox (also with a cut), level sets."""
+"""What levels are made of: smooth functions, and penalties with their prox and conic forms."""
 
 from tiebreak.functions.base import (
     Function,

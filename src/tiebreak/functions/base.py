@@ -1,13 +1,14 @@
 """The interface of a function, and the outcome of an evaluation.
 
-Besides ``value`` and ``gradient`` a function offers the two calls that let a method read the data
-as rarely as possible:
+Besides ``value`` and ``gradient``, a function offers two calls that let a method read the data as
+rarely as possible:
 
     forward(*xs)              the images of some points under the function's matrix
-    evaluate(at, values_at)   value and slope at some points with images, the value alone at others
+    evaluate(at, values_at)   value and slope at some points, only the value at others
 
-Images are linear in the point, so a method that mixes points also mixes their images and never
-multiplies twice; ``evaluate`` then costs one adjoint product per slope, and values are free.
+The points of ``evaluate`` come with their images. Images are linear in the point, so a method that
+combines points combines their images too, without another product. ``evaluate`` then costs one
+adjoint product per slope, and values are free.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeGuard
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -40,13 +41,14 @@ class Minorant(NamedTuple):
     at: Array
     value: float
     slope: Array
-    size: float = 0.0  # for a sum, the sum of its parts' sizes, which may cancel in the value
-    # If the image was mixed from others: the mixture of their lengths. The image errs by a few
-    # units of that, which may be far more than the length of the point. None means |at|.
+    size: float = 0.0  # for a Sum: the sum of the sizes of its parts, which may cancel in the value
+    # If the image is a combination of other images: the same combination of the lengths of their
+    # points. Its rounding error is proportional to that, which may be far more than |at|. None
+    # means |at|.
     reach: Any = None
 
     def reaching(self, other: PointWithImage) -> Minorant:
-        """The minorant with a reach that suffices for the image of another point, too."""
+        """The minorant with a reach that is large enough for the image of another point as well."""
         known = [reach for reach in (self.reach, other.reach) if reach is not None]
         return self._replace(reach=sum(known)) if known else self
 
@@ -58,8 +60,8 @@ Outcome: TypeAlias = tuple[list[Minorant], list[float]]  # minorants, and values
 class PendingEvaluation:
     """A running evaluation: calling it waits for the end and returns the outcome.
 
-    ``slopes`` need not wait: on a GPU they can enter the next computation. Its ``losses``, if
-    available, can be fetched together with other numbers: see `arrays.fetch_together`.
+    ``slopes`` does not wait: on a GPU, slopes can enter the next computation before they are known.
+    ``losses``, if given, can be fetched together with other numbers: see `arrays.fetch_together`.
     """
 
     losses: Callable[[], list[float]] | None
@@ -80,7 +82,7 @@ class PendingEvaluation:
         losses: Callable[[], list[float]],
         slopes: Callable[[], list[Array]],
     ) -> PendingEvaluation:
-        """Losses at the points ``at`` and then at others; slopes at the first group."""
+        """An evaluation with slopes at the points ``at``, and losses at these and other points."""
 
         def end() -> Outcome:
             found = losses()
@@ -103,7 +105,7 @@ class PendingEvaluation:
 
 
 class Squares(NamedTuple):
-    """scale/2 times the sum of weights_i (rows x - target)_i², with the user's numbers."""
+    """scale/2 times the sum of weights_i (rows x - target)_i², in the numbers the user gave."""
 
     rows: Any  # a matrix, or None for the variables themselves
     target: Any  # one entry per row, or None for 0
@@ -116,7 +118,7 @@ class Function(FromData, is_open=True):
 
     ``lipschitz`` is an upper bound on the gradient's Lipschitz constant (inf if unknown),
     ``strong_convexity`` a lower bound on the curvature, ``lower_bound`` a lower bound on its values
-    (-inf if unknown), ``dimension`` the number of variables (None if any).
+    (-inf if unknown), ``dimension`` the number of variables (None if it accepts any number).
     """
 
     lipschitz: float
@@ -125,21 +127,21 @@ class Function(FromData, is_open=True):
     lower_bound: float = -math.inf
     dimension: int | None = None
     matrix: Matrix | None = None  # the matrix of a loss or a quadratic
-    # do products wait for an evaluation, which does everything in one pass?
+    # are products deferred until an evaluation, which does everything in one pass?
     shares_passes: bool = False
     __array_ufunc__ = None  # so that a NumPy number times a function calls __rmul__
     prototype: Array | None = None  # an empty vector of the function's library, dtype and device
     data_epsilon: float = 0.0  # unit of rounding of its data, if these were converted to float64
-    note: str = ""  # how its data were interpreted, for the report, if that could surprise
-    names: tuple[Any, ...] | None = None  # names of the variables, if a table of pandas gives any
+    note: str = ""  # a remark for the report if its data were interpreted in an unexpected way
+    names: tuple[Any, ...] | None = None  # names of the variables, if they come from a pandas table
     describing: ClassVar[tuple[str, ...]] = (
         *("add_to_conic", "far_rows", "parts", "squares", "falls_unseen"),
     )
-    falls_unseen: bool = True  # may it decrease forever, never reaching its infimum, unnoticed?
+    falls_unseen: bool = True  # may it have no minimiser without our noticing?
     degree: float = math.inf  # its degree, if it is a polynomial
     is_zero: ClassVar[bool] = False  # is it 0 everywhere?
     title: str = ""  # its name in a report; "" for the name of its class
-    known_by: str = ""  # all that is known about it, if that is less than a description
+    known_by: str = ""  # what a refusal says about a function that does not describe itself
 
     def value(self, x: Array) -> float:
         """h(x)."""
@@ -164,7 +166,7 @@ class Function(FromData, is_open=True):
     ) -> PendingEvaluation:
         """Start ``evaluate``; calling the result waits for the end and returns the outcome.
 
-        If the data are on a GPU or a cluster, two functions then work at the same time.
+        If the data are on a GPU or a cluster, two functions can then be evaluated at the same time.
         """
 
         def end() -> Outcome:
@@ -174,7 +176,7 @@ class Function(FromData, is_open=True):
         return PendingEvaluation(end)
 
     def note_reading(self) -> None:
-        """Count one more reading of all data that was not an evaluation."""
+        """Count one more pass over all the data that was not part of an evaluation."""
 
     def passes(self, forwards: int, slopes: int, values: int) -> int:
         """The number of data passes that this many forward products, slopes and values cost."""
@@ -182,12 +184,12 @@ class Function(FromData, is_open=True):
 
     @property
     def known_lipschitz(self) -> float:
-        """An upper bound on ``lipschitz``, without a data pass if passes are expensive."""
+        """An upper bound on ``lipschitz`` that takes no data pass if passes are expensive."""
         return self.lipschitz
 
     @property
     def rough_lipschitz(self) -> float:
-        """An upper bound on ``lipschitz`` that may be loose: no more products than a step."""
+        """A loose upper bound on ``lipschitz`` that costs no more products than a step."""
         return self.known_lipschitz
 
     def rounding(
@@ -209,27 +211,27 @@ class Function(FromData, is_open=True):
         return errors[0] + lost, errors[1] + lost
 
     def extent(self, x: Array) -> float:
-        """The ``reach`` of x in `rounding`: |x|, or less if its long entries hardly count.
+        """The ``reach`` of x for `rounding`: |x|, or less if its large entries hardly matter.
 
-        A column of a matrix that is much smaller than others makes entries of x large, but not
-        their products.
+        A column of the matrix that is much smaller than the others makes an entry of x large, but
+        not its products.
         """
         return arrays.norm(x)
 
     def magnitude(self, reach: float, value: float, slope: float) -> float:
         """A bound on the sizes of the terms that make up the value, for |x| <= reach.
 
-        For a Sum, which knows its own value but not those of its parts. ``value`` and ``slope``
-        are the Sum's; a function that knows its data does not need them.
+        A Sum needs it, because it knows its own value but not the values of its parts: ``value``
+        and ``slope`` are those of the Sum. A function that knows its data does not need them.
         """
         return abs(value) + (slope + self.turning(reach, slope)) * reach
 
     def turning(self, reach: float, slope: float) -> float:
-        """How much a slope of norm ``slope`` changes within ``reach``; a guess if L is unknown."""
+        """How much a slope of norm ``slope`` changes within ``reach``; if L is unknown, a guess."""
         known = self.rough_lipschitz
         return known * reach if math.isfinite(known) else slope
 
-    # --- how it describes itself; "unknown" is the default ---
+    # --- how a function describes itself; the defaults mean "unknown" ---
 
     def add_to_conic(self, form: ConicForm, cost: Cost, weight: float) -> bool:
         """Add ``weight`` times the function to a conic program; False if its form is not known."""
@@ -248,22 +250,22 @@ class Function(FromData, is_open=True):
         return None
 
     def solution_dimension(self, center: Any, radius: float) -> int | None:
-        """The dimension of its minimisers in a ball (inf radius: R^n); None if not known."""
+        """The dimension of its minimisers in a ball (radius inf: in R^n); None if unknown."""
         return None
 
     @property
     def squares(self) -> Squares | None:
-        """The squares whose sum it is; None if it is something else."""
+        """The function as a sum of squares; None if it is something else."""
         return None
 
     @property
-    def bare(self) -> Function:
-        """The function itself, without the wrapper that counts."""
+    def bare(self) -> Self:
+        """The function itself, without the wrapper that counts evaluations."""
         return self
 
     @property
-    def in_float64(self) -> Function | None:
-        """The same function for vectors in float64; None if that is not known.
+    def in_float64(self) -> Self | None:
+        """The function for vectors in float64; None if there is no such version.
 
         The data may stay in single precision and be converted when they are read.
         """
@@ -289,19 +291,30 @@ def is_weight(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
+def signs_of(owner: str, y: Array) -> Array:
+    """Convert labels 0 and 1 to -1 and +1; ValueError unless labels are 0 and 1, or -1 and +1."""
+    labels = arrays.to_numpy(y)
+    if bool(np.all(np.abs(labels) == 1.0)):
+        return y
+    if not bool(np.all((labels == 0.0) | (labels == 1.0))):
+        found = ", ".join(f"{v:g}" for v in np.unique(labels)[:5])
+        raise ValueError(f"{owner}: y must hold labels -1 and +1, or 0 and 1, got values {found}")
+    return 2.0 * y - 1.0
+
+
 class EstimatorLoss:
-    """What estimators ask of a loss over rows, with or without a gradient."""
+    """What estimators need to know about a loss over rows, with or without a gradient."""
 
     loss_name: ClassVar[str] = ""  # name of the loss in estimators that fit it; "" if none does
-    # from an estimator's parameters to the loss's own names for them
+    # what the loss calls the parameters of an estimator, by the estimator's names
     loss_parameters: ClassVar[dict[str, str]] = {}
     task: ClassVar[str] = "regression"  # or "two classes", "more classes"
-    has_counts: ClassVar[bool] = False  # must the targets not be negative?
+    has_counts: ClassVar[bool] = False  # must the targets be non-negative?
     lower_bound = 0.0
 
     @staticmethod
     def predicted(scores: Host) -> Host:
-        """The predictions for rows whose products with the coefficients are these."""
+        """The predictions for some rows, given their products with the coefficients."""
         return scores
 
 
@@ -309,24 +322,16 @@ class SmoothFunction(Function, is_open=True):
     """A convex function with Lipschitz gradient."""
 
     @property
-    def bare(self) -> SmoothFunction:
-        return self
-
-    @property
-    def in_float64(self) -> SmoothFunction | None:
-        return None
-
-    @property
     def negative(self) -> SmoothFunction | None:
         """-h, if that is convex too: then h is linear, and can be maximised; otherwise None."""
         return None
 
     def sized(self, x0: Array, project: Projection) -> SmoothFunction:
-        """The function for a run from x0 in Z, with the sizes that its rounding errors need."""
+        """The function for a run from x0 in Z; it may measure sizes there for its error bounds."""
         return self
 
     def without_structure(self, own: tuple[str, ...]) -> SmoothFunction:
-        """Only its value and gradient, with the constants that its class states."""
+        """Reduce it to its value and gradient, with the constants that its class gives."""
         from tiebreak.functions.callables import Smooth
 
         constants = {"lipschitz", "strong_convexity", "lower_bound"}.intersection(own)

@@ -16,11 +16,11 @@ from tiebreak.linalg.tolerances import TOL
 
 
 class StartSizes(NamedTuple):
-    """The sizes of value and slope at the start of a run, and how fast the slope changes there."""
+    """The sizes of the value and slope at the start of a run, and how fast the slope changes."""
 
     value: float = 0.0
     slope: float = 0.0
-    change: float = 0.0  # how fast the slope changes per unit of length
+    change: float = 0.0  # how much the slope changes per unit of length
 
 
 class Smooth(SmoothFunction, keyword=""):
@@ -34,16 +34,17 @@ class Smooth(SmoothFunction, keyword=""):
         strong_convexity: a lower bound on the curvature, 0 if unknown.
         lower_bound: a number below all values, -inf if unknown.
 
-    These three are not verified, and the certificate relies on them. It also assumes that the
+    The last three are not verified, and the certificate relies on them. It also assumes that the
     callables are accurate to 64 units of rounding of the sizes involved: the value, the slope, and
-    the slope's change times |x|. Without ``lipschitz``, the sizes are measured at the start, and
-    the change is the fastest that is found there in three directions, one of them x0: so the terms
-    of ½x'Qx - c'x + d count even if they cancel. A large constant that is added and subtracted
-    again inside goes unnoticed: then give ``lipschitz``, or the digits that it costs are not
-    accounted for.
+    the change of the slope times |x|. Without ``lipschitz``, these sizes are measured at the start,
+    where the change is the largest of those in three directions, one of them x0. So the terms of
+    ½x'Qx - c'x + d are taken into account even if they cancel. A large constant that the callables
+    add and subtract again is not noticed: give ``lipschitz`` in that case, or the digits that it
+    costs are not accounted for.
 
-    Both callables get a copy of x, which they may write into; gradients are copied, so the same
-    buffer may be returned every time. If the data that the callables use change, make a new Smooth.
+    Both callables get a copy of x, which they may overwrite. Gradients are copied, so ``gradient``
+    may return the same buffer every time. If the data behind the callables change, make a new
+    Smooth.
 
     Examples:
         >>> fit = tb.Smooth(
@@ -55,7 +56,7 @@ class Smooth(SmoothFunction, keyword=""):
         array([1., 1.])
     """
 
-    # How a wrong return value of a callable is named in a message.
+    # how a message names a callable that returned something wrong
     _owner, _value_name = "Smooth", "value"
     known_by = "its callables"
 
@@ -90,7 +91,7 @@ class Smooth(SmoothFunction, keyword=""):
         return float(given) if isinstance(given, float) else self._as_number(given)
 
     def _as_number(self, value: Any) -> float:
-        """What the callable returned: a number, or an array with one entry."""
+        """The number that the callable returned, possibly as an array with one entry."""
         needed = "a callable that returns a number"
         if not (arrays.is_array(value) and math.prod(value.shape) == 1):
             return checks.number(self._owner, self._value_name, value, needed)
@@ -102,7 +103,7 @@ class Smooth(SmoothFunction, keyword=""):
     def gradient(self, x: Array) -> Array:
         slope = self._gradient(arrays.own(x, x))
         if isinstance(slope, list | tuple):
-            # if this fails, the caller reports what it got
+            # if this fails, the caller reports what it got instead
             with contextlib.suppress(TypeError, ValueError):
                 slope = np.asarray(slope, dtype=np.float64)
         if not (arrays.is_array(slope) and arrays.is_real(slope)):
@@ -125,9 +126,9 @@ class Smooth(SmoothFunction, keyword=""):
     def _change(
         self, x: Array, project: Projection, slope: Array, direction: Array, length: float
     ) -> float:
-        """How fast the slope changes along a direction within Z, or its opposite; 0 if that fails.
+        """How fast the slope changes along a direction within Z, or its opposite; 0 if unknown.
 
-        The domain of a function may end close to x: values beyond it do not count.
+        The function may be undefined close to x: gradients that are not finite are ignored.
         """
         if not arrays.norm(direction) > 0.0:
             return 0.0

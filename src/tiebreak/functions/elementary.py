@@ -46,7 +46,7 @@ class SquaredNorm(SmoothFunction):
     Examples:
         >>> fit = tb.LeastSquares([[1, 1]], [2])
         >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(weight=[1, 3]))
-        >>> tb.solve(problem).x.round(4)  # the second counts three times
+        >>> tb.solve(problem).x.round(4)  # the second variable has three times the weight
         array([1.5, 0.5])
     """
 
@@ -142,7 +142,7 @@ class SquaredNorm(SmoothFunction):
         squares = [arrays.inner(w, s) for w, s in zip(weighted, shifted, strict=True)]
         losses = arrays.pending_numbers(squares, lambda found: [half * square for square in found])
         slopes = weighted[: len(at)]
-        if self.is_scalar and self.weight != 1.0:  # otherwise not worth a copy
+        if self.is_scalar and self.weight != 1.0:  # otherwise no copy is needed
             slopes = [self.weight * s for s in slopes]
         return PendingEvaluation.of(at, losses, lambda: slopes)
 
@@ -161,7 +161,7 @@ class Linear(SmoothFunction):
 
     Args:
         c: vector.
-        constant: number; it changes values, and what a relative slack is a share of.
+        constant: number; it shifts all values, and so changes what a relative slack refers to.
 
     Examples:
         >>> cost, even = tb.Linear([1, 1, 2]), tb.SquaredNorm()
@@ -218,7 +218,7 @@ class Linear(SmoothFunction):
         return unit * (self._size * reach + abs(self.constant)), 0.0
 
     def extent(self, x: Array) -> float:
-        """The sum of |c_i| |x_i|/|c|, if c is on the host; underflowing shares count too."""
+        """The sum of |c_i| |x_i|/|c| if c is on the host, even if some |c_i|/|c| underflow."""
         size = arrays.norm(x)
         if type(self.c) is not np.ndarray or not 0.0 < self._size < math.inf:
             return size

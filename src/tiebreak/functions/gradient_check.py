@@ -1,4 +1,4 @@
-"""Is a gradient the derivative of its function?  Checked once, coordinate by coordinate.
+"""A check, coordinate by coordinate, that a gradient is the derivative of its function.
 
 A convex function h of one variable satisfies, for every step t > 0,
 
@@ -6,8 +6,8 @@ A convex function h of one variable satisfies, for every step t > 0,
 
 so values on either side enclose the derivative without any truncation error: only the rounding
 errors of the values must be added. Their size is measured on a short line, where the function is
-almost a parabola: values of 1e12 that vary by 1 say little about the slope, and then nothing is
-reported.
+almost a parabola. If the values are 1e12 and vary by 1, they say little about the slope, and no
+error is reported.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from tiebreak.sets import Domain, projected
 
 Value = Callable[[Any], float]  # a function of a NumPy vector
 
-# powers of epsilon, times a length: one of these steps works well
+# a step is a length times a power of epsilon; one of these works well
 POWERS = (1 / 2, 3 / 8, 1 / 4, 1 / 8)
-LINE = 6  # points on either side of the one where rounding errors are measured
-MOVES = (1.0, 1e-3, 1e-6)  # distance from x0, relative to x0: far away it may overflow or be flat
+LINE = 6  # points on each side of the middle of the line where rounding errors are measured
+MOVES = (1.0, 1e-3, 1e-6)  # distances relative to |x0|: far away, h may overflow or be flat
 
 
 class Rounding(NamedTuple):
-    """Values around a point are at most ``size``, and may be wrong by ``part`` of that."""
+    """Values near a point are at most ``size``, with errors of at most ``part`` of that."""
 
     part: float
     size: float
 
 
 class WrongDerivative(NamedTuple):
-    """A coordinate whose derivative is outside [low, high], where differences say it must be."""
+    """A coordinate whose derivative is outside [low, high], the interval from differences."""
 
     coordinate: int
     got: float
@@ -48,7 +48,7 @@ class WrongDerivative(NamedTuple):
 
     @property
     def excess(self) -> float:
-        """How far it is outside the interval, relative to the largest number involved."""
+        """The distance from the interval, relative to the largest number involved."""
         beyond = max(self.low - self.got, self.got - self.high)
         return beyond / max(abs(self.got), abs(self.low), abs(self.high))
 
@@ -61,9 +61,9 @@ class WrongDerivative(NamedTuple):
 def check_gradient(owner: str, name: str, h: SmoothFunction, domain: Domain, x0: Array) -> None:
     """Raise ValueError, naming the coordinate, if the gradient of ``h`` near x0 is certainly wrong.
 
-    Takes eight values of h per variable, at each of three points at different distances from x0
-    inside ``domain``: at x0 itself, often the origin, a wrong gradient may happen to be right.
-    Errors below a millionth of an entry (in single precision 1/400) are accepted.
+    This takes eight values of h per variable at each of three points inside ``domain``, at
+    different distances from x0: at x0 itself, often the origin, a wrong gradient may happen to be
+    right. Relative errors of an entry below 1e-6 (in single precision, 1/400) are accepted.
     """
     wrong: list[WrongDerivative] = []
     with arrays.quiet():
@@ -87,9 +87,8 @@ def check_gradient(owner: str, name: str, h: SmoothFunction, domain: Domain, x0:
 def wrong_slope(name: str, h: SmoothFunction, domain: Domain, x: Array) -> str:
     """A sentence if the gradient of ``h`` is certainly wrong along a direction near x, else "".
 
-    The function along a line has one variable, and is checked as above with about twenty values.
-    What is found depends on the direction; ``minimize(check_gradients=True)`` checks every
-    coordinate.
+    Along a line, h is a function of one variable, which is checked with about twenty values. Only
+    one direction is checked; ``minimize(check_gradients=True)`` checks every coordinate.
     """
     near, _ = next(_points_near(domain, x))
     direction = near - x if arrays.norm(near - x) > 0.0 else near  # both ends are in the domain
@@ -122,7 +121,7 @@ def _points_near(domain: Domain, x0: Array) -> Iterator[tuple[Array, Any]]:
             arrays.to_numpy(projected(domain, arrays.like(start + sign * part * move, x0)))
             for sign in (1.0, -1.0)
         )
-        # Between two projections, one on either side: inside the domain, if it has an interior.
+        # A point between two projections, one from each side: inside Z, if Z has an interior.
         point = (2.0 * there + back) / 3.0
         yield arrays.like(point, x0), np.maximum(part * lengths, np.abs(point))
 
@@ -153,7 +152,7 @@ def _wrong_coordinates(
 def _enclosure(
     value: Value, center: float, rounding: Rounding, at: Any, j: int, steps: list[float]
 ) -> tuple[float, float]:
-    """An interval that contains the derivative in coordinate j: what all steps agree on."""
+    """An interval that contains the derivative in coordinate j: the intersection over all steps."""
     low, high = -math.inf, math.inf
     for step in steps:
         (left, below), (right, above) = (_moved(value, at, j, signed) for signed in (-step, step))
@@ -165,7 +164,7 @@ def _enclosure(
 
 
 def _moved(value: Value, at: Any, j: int, step: float) -> tuple[float, float]:
-    """How far a step in coordinate j really moves ``at``, and the value there."""
+    """How far a step in coordinate j actually moves ``at``, and the value there."""
     point = at.copy()
     point[j] += step
     return float(point[j]) - float(at[j]), value(point)
@@ -174,18 +173,19 @@ def _moved(value: Value, at: Any, j: int, step: float) -> tuple[float, float]:
 def _rounding(value: Value, at: Any, scale: Any, epsilon: float) -> Rounding | None:
     """How wrong values near ``at`` may be; None if nothing can be said.
 
-    Third differences of a smooth function over steps of epsilon^(3/8) are below one unit, so those
-    that we see are rounding errors: at most eight times one of them. The largest of ten is usually
-    seven times their standard deviation, and four times the largest is about thirty deviations.
-    Eight units are added for errors that all points of the line share.
+    Third differences of a smooth function over steps of epsilon^(3/8) are below one unit of
+    rounding, so the differences that we see are rounding errors: each is at most eight times an
+    error of a value. The largest of ten is usually seven standard deviations of these errors, so
+    four times the largest is about thirty. Eight units are added for errors that are the same at
+    all points of the line.
     """
     direction = np.random.default_rng(1).uniform(-1.0, 1.0, len(at)) * scale
     for power in POWERS[1:]:
         places = np.arange(-LINE, LINE + 1)[:, None] * epsilon**power * direction
         line = np.array([value((at + place).astype(at.dtype)) for place in places])
-        # else the points are too coarse for so short a line
+        # otherwise the line is too short for the precision of the values
         if len(set(line.tolist())) == len(line):
             size = float(np.max(np.abs(line)))
             part = 8.0 * epsilon + 4.0 * float(np.max(np.abs(np.diff(line / size, n=3))))
             return Rounding(part, size) if math.isfinite(part) else None
-    return None  # constant here, or of a far lower precision
+    return None  # h is constant here, or has a much lower precision

@@ -1,12 +1,12 @@
-"""The level sets {f <= level} within a set Z, for functions where they are simple.
+"""The level sets {f <= level} within a set Z, for functions with simple level sets.
 
     f                                                       {f <= level} is     on
     SquaredNorm (+ Linear, multiples, sums)                 a ball              every Z
     Linear (multiples, sums)                                a half-space        every Z
     Quadratic, LeastSquares (multiples)                     an ellipsoid        R^n
 
-The projection of v onto Z ∩ {f <= level} minimises |z - v|²/2 + lam f(z) over Z for the smallest
-multiplier lam >= 0 that makes f(z) <= level: always one scalar root.
+The projection of v onto Z ∩ {f <= level} minimises |z - v|²/2 + lam f(z) over Z, for the smallest
+multiplier lam >= 0 with f(z) <= level: finding it is a scalar root problem.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from tiebreak.sets.roots import middle
 
 
 class LevelSets(Protocol):
-    """What a method asks of the sets Z ∩ {f <= level}."""
+    """What a method needs to know about the sets Z ∩ {f <= level}."""
 
     def least(self, x: Array) -> float:
-        """min_Z f, -inf if there is none; ``x`` is any vector of the right kind."""
+        """min_Z f, or -inf if f is unbounded below; ``x`` is any vector of the right kind."""
 
     def project(self, v: Array, level: float) -> tuple[Array, float]:
         """The projection of v onto Z ∩ {f <= level}, and the multiplier lam >= 0 of f.
 
-        If the set is empty: a minimiser of f over Z, and lam = inf.
+        If the set is empty, they are a minimiser of f over Z and inf.
         """
 
     def lowest(self, slope: Array, level: float) -> float:
-        """A lower bound on <slope, x> over Z ∩ {f <= level}, -inf if there is none."""
+        """A lower bound on <slope, x> over Z ∩ {f <= level}; -inf if there is none."""
 
 
 def find(f: Function, domain: Domain) -> LevelSets | None:
@@ -67,7 +67,7 @@ def find(f: Function, domain: Domain) -> LevelSets | None:
 
 @dataclass(frozen=True)
 class _Bowl:
-    """curvature/2 |x - center|² + constant; None is the origin."""
+    """curvature/2 |x - center|² + constant; the center is the origin if None."""
 
     curvature: float
     center: Array | None = None
@@ -83,21 +83,21 @@ class _Plane:
 
 
 def _simple(h: Function) -> _Bowl | _Plane | None:
-    """h as a bowl or a plane, if it is one."""
+    """h as a bowl or a plane; None if it is neither."""
     parts = [_term(weight, part) for weight, part in summands(h)]
     known = [part for part in parts if part is not None]
     return reduce(_added, known) if len(known) == len(parts) else None
 
 
 def _term(weight: float, h: Function) -> _Bowl | _Plane | None:
-    """A multiple of one function."""
+    """weight times h as a bowl or a plane; None if it is neither."""
     if isinstance(h, SquaredNorm) and h.is_scalar:
         return _Bowl(weight * h.weight, h.center)
     return _Plane(weight * h.c, weight * h.constant) if isinstance(h, Linear) else None
 
 
 def _added(first: _Bowl | _Plane, second: _Bowl | _Plane) -> _Bowl | _Plane:
-    """The sum of two of them, by completing the square."""
+    """The sum of two bowls or planes, by completing the square."""
     if isinstance(first, _Plane) and isinstance(second, _Plane):
         return _Plane(first.slope + second.slope, first.constant + second.constant)
     if isinstance(first, _Plane):
@@ -143,7 +143,7 @@ class Balls:
         return z, (1.0 / s - 1.0) / self.bowl.curvature if s > 0.0 else math.inf
 
     def lowest(self, slope: Array, level: float) -> float:
-        """min <p, x> is attained at x(t) = Pi_Z(a - t p) with |x(t) - a| = rho.
+        """With p the slope, min <p, x> is attained at x(t) = Pi_Z(a - t p) with |x(t) - a| = rho.
 
         Every t > 0 gives a bound: <p, x> >= <p, x(t)> + (|x(t) - a|² - rho²)/(2 t).
         """
@@ -206,7 +206,7 @@ class Halfspaces:
 class Ellipsoids:
     """{x in R^n : weight h(x) <= level} for a quadratic h with Hessian V diag(w) V', w > 0.
 
-    From v, where the slope of f is V g, the projection moves by -lam V (g/(1 + lam w)) and lowers f
+    At v, let V g be the slope of f. The projection moves v by -lam V (g/(1 + lam w)) and lowers f
     by the sum of g² lam (1 + lam w/2)/(1 + lam w)²: neither a centre nor a constant is needed.
     """
 
@@ -259,7 +259,7 @@ _SPECTRA: WeakKeyDictionary[Function, tuple[Host, Host]] = WeakKeyDictionary()
 
 
 def _spectrum(h: Quadratic | LeastSquares) -> tuple[Host, Host]:
-    """The positive eigenvalues of the Hessian of h and their eigenvectors; computed once."""
+    """The positive eigenvalues of the Hessian of h and their eigenvectors, computed once."""
     if h not in _SPECTRA:
         dense = h.matrix.dense()
         deadline.check(deadline.svd_work(*dense.shape))
@@ -282,8 +282,9 @@ def _spectrum(h: Quadratic | LeastSquares) -> tuple[Host, Host]:
 def _crossing(excess: Callable[[float], float], noise: float) -> float:
     """The s in [0, 1] where the non-decreasing ``excess`` passes 0, to within ``noise``.
 
-    0 if it is above 0 everywhere, 1 if nowhere. By regula falsi with halved ends (Dowell, Jarratt
-    1971: Illinois) and, if that is slow, bisection over the floating-point numbers.
+    The result is 0 if it is positive everywhere, and 1 if nowhere. We use regula falsi with halved
+    ends (the Illinois method: Dowell, Jarratt 1971) and, if that is slow, bisection over the
+    floating-point numbers.
     """
     low, high = (0.0, excess(0.0)), (1.0, excess(1.0))
     if low[1] >= 0.0:
@@ -302,7 +303,7 @@ def _crossing(excess: Callable[[float], float], noise: float) -> float:
         if abs(value) <= noise:
             return s
         before = min(-low[1], high[1])
-        # An end that stays a second time counts half, so that the other one moves too.
+        # The value at an end that stays twice in a row is halved, so that the other end moves too.
         if value < 0.0:
             low, weights = (s, value), [1.0, 0.5 * weights[1] if side < 0 else 1.0]
             side = -1

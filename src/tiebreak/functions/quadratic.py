@@ -1,4 +1,4 @@
-"""Quadratic forms, with what eigenvalues say about them."""
+"""Quadratic functions, and what the eigenvalues of Q say about them."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class Quadratic(SmoothFunction):
     """½x'Qx + c'x + constant with Q symmetric positive semidefinite.
 
     Args:
-        Q: matrix, dense, scipy.sparse or a linear operator; checked for symmetry (an operator: on
-            a random pair), and for a negative eigenvalue (all of them up to 2048 variables, by
-            Lanczos beyond and for an operator).
+        Q: matrix, dense, scipy.sparse or a linear operator. It must be symmetric (an operator is
+            tested on a random pair of vectors) and have no negative eigenvalue (all are computed up
+            to 2048 variables; larger matrices and operators are tested by the Lanczos method).
         c: vector, zero if None. If Q is in float32 and c has numbers that float32 cannot hold, Q is
             converted to float64.
         constant: number.
@@ -206,9 +206,10 @@ class Quadratic(SmoothFunction):
 
     @cached_property
     def _least_positive(self) -> float:
-        """A lower bound on the smallest positive eigenvalue, all others being 0; 0 if uncertain.
+        """A lower bound on the smallest positive eigenvalue; 0 if it is unknown which are positive.
 
-        Rounding cannot tell an eigenvalue 0 from 1e-17, but exact arithmetic gives the rank.
+        Floating point cannot distinguish an eigenvalue 0 from 1e-17, but exact arithmetic gives the
+        rank.
         """
         n = self.matrix.shape[0]
         if not self._has_spectrum or n > SMALL_SIDE:
@@ -220,9 +221,9 @@ class Quadratic(SmoothFunction):
 
     @cached_property
     def growth(self) -> float:
-        """The smallest positive eigenvalue if c is in the range of Q, so that h has a minimum.
+        """The smallest positive eigenvalue if c is in the range of Q: then h has a minimum.
 
-        Then h(x) - min h <= |grad h(x)|²/(2 mu) on R^n, as for least squares.
+        With mu that eigenvalue, h(x) - min h <= |grad h(x)|²/(2 mu) on R^n, as for least squares.
         """
         if self.strong_convexity > 0.0 or not self._least_positive > 0.0:
             return self.strong_convexity
@@ -232,7 +233,7 @@ class Quadratic(SmoothFunction):
 
     @cached_property
     def defect(self) -> float:  # type: ignore[override]
-        """How far below 0 the smallest eigenvalue may be, if Q may be singular."""
+        """How far below 0 the smallest eigenvalue may be; 0 if Q is certainly semidefinite."""
         smallest, largest = self._extremes
         if self.strong_convexity > 0.0 or self._least_positive > 0.0:
             return 0.0
@@ -241,9 +242,7 @@ class Quadratic(SmoothFunction):
 
     @cached_property
     def lower_bound(self) -> float:  # type: ignore[override]
-        """The constant if Q is definite and there is no linear term; otherwise not known in
-        advance.
-        """
+        """The constant if Q is semidefinite and there is no linear term; -inf otherwise."""
         is_plain = arrays.max_abs(self.c) == 0.0 and self.defect == 0.0
         return self.constant if is_plain else -math.inf
 
@@ -271,7 +270,7 @@ def _symmetric(matrix: Matrix) -> Matrix:
         raise TypeError(
             f"Quadratic: Q must be a matrix in memory or an operator, got {type(matrix).__name__}"
         )
-    if isinstance(matrix, Operator):  # an operator has been checked already
+    if isinstance(matrix, Operator):  # `checks.matrix` has tested operators
         return matrix
     skew = matrices.of(matrix.entries - matrix.transposed).frobenius
     if skew > 1e3 * arrays.epsilon(matrix.prototype) * matrix.frobenius:

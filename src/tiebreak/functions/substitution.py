@@ -1,6 +1,6 @@
-"""A function in other variables: x_j = factor_j u_k for some k, or 0.
+"""A function of x as a function of u, where every x_j is a multiple of one u_k, or 0.
 
-For a subset of the variables, with signs, or embedded among more variables.
+This selects variables, changes their signs and units, or embeds them among more variables.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tiebreak.linalg.host import host
 
 
 class Substitution:
-    """x as a function of u; no two x_j have the same u_k.
+    """x as a function of u, with a different u_k for every x_j.
 
     Args:
         places: the k of each x_j, or -1 if x_j = 0.
@@ -47,20 +47,21 @@ class Substitution:
         return x
 
     def rows(self, A: Any) -> Any:
-        """The rows of A, which multiply x, as rows that multiply u.
+        """Rows that have the same products with u as the rows of A with x.
 
-        Dense or sparse like A; no entry is a sum of several.
+        They are dense or sparse, as A is; no two entries of A are added.
         """
         return A @ self._matrix
 
     def slope(self, c: Host) -> Host:
-        """`rows` for a single row."""
+        """`rows` for a single row, given as a vector."""
         return np.asarray(self.rows(c[None])[0])
 
     def function(self, h: Function) -> tuple[SmoothFunction, float]:
         """h as a function of u, up to a constant; and the constant.
 
-        h is a sum of losses, squares, forms and linear functions whose entries are known.
+        h must be a sum of losses, squared norms, quadratics and linear functions, and their entries
+        must be known.
         """
         total: SmoothFunction | None = None
         constant = 0.0
@@ -104,12 +105,12 @@ class Substitution:
         return SquaredNorm(each, middle) if each.any() else Flat(), constant
 
     def level(self, h: Function) -> tuple[SmoothFunction | Penalty, float]:
-        """A level, smooth or only an l1 norm, as a function of u."""
+        """A level, which is smooth or an l1 norm, as a function of u; and the constant."""
         smooth, penalty = split(h)
         return self.penalty(penalty) if penalty.terms.has_weights else self.function(smooth)
 
     def penalty(self, h: Penalty) -> tuple[L1, float]:
-        """An l1 norm without an operator as a function of u, if all factors are 1 or -1."""
+        """An l1 norm without an operator as a function of u, and the constant; factors are ±1."""
         n, center = len(self._used), h.terms.center
         center = np.zeros(n) if center is None else center
         weights = np.broadcast_to(h.terms.l1, n)

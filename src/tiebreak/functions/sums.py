@@ -25,12 +25,12 @@ N = TypeVar("N", float, Fraction)
 
 
 def _weighted(name: str) -> Any:
-    """The property of that name, times the weight."""
+    """The property of this name, times the weight."""
     return property(lambda self: self.weight * getattr(self.function, name))
 
 
 def _added(name: str) -> Any:
-    """The sum of both functions' properties of that name."""
+    """The sum of the two functions' properties of this name."""
     return property(lambda self: getattr(self.first, name) + getattr(self.second, name))
 
 
@@ -46,7 +46,7 @@ class Scaled(SmoothFunction, in_tables=False):
         self.dimension, self.prototype = function.dimension, function.prototype
 
     @property
-    def in_float64(self) -> SmoothFunction | None:
+    def in_float64(self) -> Scaled | None:
         function = self.function.in_float64
         return None if function is None else Scaled(self.weight, function)
 
@@ -127,7 +127,7 @@ class Sum(SmoothFunction, in_tables=False):
         self.prototype = first.prototype if first.prototype is not None else second.prototype
 
     @property
-    def in_float64(self) -> SmoothFunction | None:
+    def in_float64(self) -> Sum | None:
         first, second = self.first.in_float64, self.second.in_float64
         return None if first is None or second is None else Sum(first, second)
 
@@ -195,13 +195,13 @@ class Sum(SmoothFunction, in_tables=False):
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
-        # The parts' own values are not known here and may cancel, so bounds are used: a part is at
-        # most the sum minus a lower bound on the other part.
+        # The values of the two parts are not known here and may cancel, so we use bounds: a part
+        # is at most the sum minus a lower bound on the other part.
         shares = []
         for h, other in ((self.first, self.second), (self.second, self.first)):
             most = max(abs(value) - other.lower_bound, abs(h.lower_bound))
             size = min(h.magnitude(reach, value, slope), most)
-            if math.isinf(size):  # the data of the other part, at least, bound it
+            if math.isinf(size):  # then the data of the other part bound it
                 size = abs(value) + other.magnitude(reach, value, slope)
             steepness = slope + h.turning(reach, slope)
             shares.append(h.rounding(reach, size, steepness, epsilon, n))
@@ -216,7 +216,7 @@ class Sum(SmoothFunction, in_tables=False):
 
 
 def in_one_precision(who: str, first: F, second: F) -> tuple[F, F]:
-    """Both functions for vectors of one dtype: float64 if either of them needs it.
+    """Both functions for vectors of the same dtype: float64 if one of them needs it.
 
     ValueError if their libraries differ, or one cannot be converted.
     """
@@ -232,7 +232,7 @@ def in_one_precision(who: str, first: F, second: F) -> tuple[F, F]:
 
 
 def summands(h: Function, weight: N = 1.0) -> list[tuple[N, Function]]:  # type: ignore[assignment]
-    """The functions of which h is a weighted sum, with their weights: numbers of the kind given."""
+    """The functions that h is a weighted sum of, with their weights (of the type of ``weight``)."""
     if isinstance(h, Scaled):
         return summands(h.function, weight * type(weight)(h.weight))
     if isinstance(h, Sum):
@@ -241,7 +241,7 @@ def summands(h: Function, weight: N = 1.0) -> list[tuple[N, Function]]:  # type:
 
 
 def images_of(h: Function, image: Image) -> list[Image]:
-    """The images of the functions of which h is a weighted sum, from the image of h."""
+    """The images of the functions that h is a weighted sum of, taken from the image of h."""
     if isinstance(h, Scaled):
         return images_of(h.function, image)
     if isinstance(h, Sum):
@@ -250,5 +250,5 @@ def images_of(h: Function, image: Image) -> list[Image]:
 
 
 def matrices_of(h: Function) -> list[Matrix]:
-    """The matrices of the functions of which h is a weighted sum."""
+    """The matrices of the functions that h is a weighted sum of."""
     return [part.matrix for _, part in summands(h.bare) if part.matrix is not None]

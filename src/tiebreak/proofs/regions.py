@@ -315,7 +315,9 @@ class PenalisedRegion:
             return None
         return lambda model: (
             arrays.dot(model.slope, direction)
-            + self.penalties.terms(model.upper, model.lower).uncentred.value(direction)
+            + dataclasses.replace(
+                self.penalties.terms(model.upper, model.lower), center=None
+            ).value(direction)
         )
 
 

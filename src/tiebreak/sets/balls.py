@@ -77,7 +77,7 @@ class Ball(Set):
         return max(inside - unit * (self.radius + size + away), 0.0)
 
     def face_at(self, x: Array) -> ActiveFace | None:
-        """The face at x; the sphere counts as a face too, with its tangent directions."""
+        """The sphere, with its tangent directions, if x is on it."""
         away = self._centred(x)
         if norm(away) < self.radius * (1.0 - TOL.met):
             return None
@@ -158,7 +158,8 @@ class Ball(Set):
         if ratio >= 1.0 or a * min(1.0, radius / max(distance, radius)) <= h + rounding:
             return self._uncut(x, y, distance)
         if ratio <= -1.0 + eps:
-            # The cut touches the ball in one point or misses it: z(mu) tends to that point.
+            # The cut touches the ball in one point or misses it: z(mu) converges to the nearest
+            # one.
             far = max(0.0, a + (distance + radius) / eps)
             return CutProjection(self._back(c * (-radius / length)), far / length, False)
         reach = radius * math.sqrt((1.0 - ratio) * (1.0 + ratio))
@@ -167,9 +168,9 @@ class Ball(Set):
             return self._cut_nearly_parallel(y, c, known.normal, a, h, reach) or self._uncut(
                 x, y, distance
             )
-        # Only one vector is computed, the result s y + t c.
+        # The result is s y + t c; no other vector is computed.
         s, mu = (1.0, a - h) if a >= h and b <= reach else (reach / b, a - b * (h / reach))
-        if mu <= 0.0:  # the projection of x exceeds the cut only by a rounding error
+        if mu <= 0.0:  # the projection of x violates the cut only by a rounding error
             return self._uncut(x, y, distance)
         t = (h - s * a) / length
         sizes = known.sizes(s, t) if self.center is None else None
@@ -187,7 +188,7 @@ class Ball(Set):
         length = norm(c, square)
         across = moved(y, a / length, c)
         inner, rest = arrays.dots((c, across), (across, across))
-        # Orthogonalised against c a second time, to undo cancellation.
+        # Orthogonalise against c a second time, because of cancellation.
         across, along = moved(across, inner / square, c), inner * inner / square
         b = norm(across, rest - along if along <= 0.01 * rest else None)
         if a >= h and b <= reach:

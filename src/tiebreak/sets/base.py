@@ -1,4 +1,4 @@
-"""What every set can be asked. "Unknown" is the default, and an honest answer."""
+"""The base class of sets: everything that callers may ask; many defaults mean "unknown"."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ NEEDED = ("project", "project_cut", "support", "argmin")  # a set overrides all 
 
 
 class Violation(NamedTuple):
-    """A constraint that a point does not meet."""
+    """A constraint that a point violates."""
 
     what: str  # the constraint in words
     amount: float  # by how much it is violated, in its own units
-    size: float  # size of the constraint's own terms at that point
-    reach: float = 0.0  # the length of the point in the same units, for its rounding
+    size: float  # the size of the constraint's terms at that point
+    reach: float = 0.0  # the length of the point in these units, to account for its rounding
 
     def exceeds(self, share: float, unit: float) -> bool:
-        """Is it more than this share of its own terms, and more than ``unit`` times the reach?"""
+        """Is it more than ``share`` of its own terms, and more than ``unit`` times the reach?"""
         return not self.amount <= max(share * self.size, unit * self.reach)
 
 
@@ -42,7 +42,7 @@ def violations_of(
 ) -> list[Violation]:
     """One violation per positive entry of ``excess``; ``what`` is a text with {} for its number.
 
-    Entries are counted from 0, unless ``numbers`` are given.
+    Entries are numbered from 0 unless ``numbers`` is given.
     """
     numbers = np.arange(len(excess)) if numbers is None else numbers
     excess, size, reach = np.broadcast_arrays(excess, size, reach)
@@ -53,26 +53,26 @@ def violations_of(
 
 
 def distance_violation(what: str, x: Array, nearest: Array) -> list[Violation]:
-    """The distance from a set whose nearest point to x is known."""
+    """The distance of x from a set as a violation; ``nearest`` is its nearest point."""
     length = arrays.norm(x)
     off, size = arrays.norm(x - nearest), max(length, arrays.norm(nearest))
     return [] if off == 0.0 else [Violation(what, off, size, length)]
 
 
 class Set(FromData, is_open=True):
-    """What every domain has in common; the formulas are in the domains themselves.
+    """The base of all sets; the formulas are in the sets themselves.
 
-    For cuts, a set gives either ``cut_projection`` itself, or ``projection_path`` and
-    ``last_piece``. These and everything below `project_cut_with_products` are internal.
+    For cuts, a set defines either ``cut_projection``, or ``projection_path`` and ``last_piece``.
+    These and everything below `project_cut_with_products` are internal.
     """
 
-    names: tuple[Any, ...] | None = None  # names of the variables, if a Series of pandas gives any
-    has_projection: ClassVar[bool] = True  # one that is fast enough for every step?
+    names: tuple[Any, ...] | None = None  # names of the variables, if they come from pandas
+    has_projection: ClassVar[bool] = True  # is there a projection fast enough for every step?
     has_argmin: ClassVar[bool] = True  # does argmin find every minimum that exists?
     describing = ("linear_rows", "conic_form", "recession", "bounds_in")
 
     def without_structure(self, own: tuple[str, ...]) -> Set:
-        """A set that answers as its class says, and otherwise knows nothing."""
+        """A set with only the members that its class defines; everything else is unknown."""
         if missing := [name for name in NEEDED if name not in own]:
             raise TypeError(
                 f"{type(self).__name__}: {', '.join(missing)} must be overridden together with "
@@ -85,7 +85,7 @@ class Set(FromData, is_open=True):
         }
         where = {"__module__": type(self).__module__}
         alone: Set = type(type(self).__name__, (Set,), {**answers, **where})()
-        assign(alone, "given", self)  # a saved run recognises the set by this
+        assign(alone, "given", self)  # a saved run identifies the set by this
         return alone
 
     def __and__(self, other: Any) -> Set:
@@ -110,7 +110,7 @@ class Set(FromData, is_open=True):
 
     @property
     def is_polyhedral(self) -> bool:
-        """Do linear rows describe it, perhaps rows of a u whose image is x?  See `lifted_rows`."""
+        """Do linear rows describe it, possibly as the image of a polyhedron? See `lifted_rows`."""
         return self.is_linear
 
     @property
@@ -123,16 +123,16 @@ class Set(FromData, is_open=True):
         return None
 
     def lifted_rows(self, n: int) -> tuple[Host | None, LinearRows]:
-        """Linear rows of a u, and the matrix lift with x = lift u; None if u is x itself."""
+        """The matrix ``lift`` with x = lift u (None if u is x), and linear rows for u."""
         rows = self.linear_rows(n)
         assert rows is not None
         return None, rows
 
     def row_duals(self, below: Host, equal: Host) -> dict[str, float]:
-        """By the names of its rows, how fast a minimum rises with their right-hand sides.
+        """How fast a minimum rises with the right-hand sides of the rows, by their names.
 
         ``below`` and ``equal`` are multipliers of its linear rows: slope + A'below + A_eq'equal = 0
-        and below >= 0. Empty for a set without rows given by the user.
+        and below >= 0. Empty for a set that was not given by rows.
         """
         return {}
 
@@ -141,19 +141,19 @@ class Set(FromData, is_open=True):
         return self.linear_rows(n)
 
     def conic_form(self, form: ConicForm) -> None:
-        """Add the constraints of the set to a conic program; by its linear rows if it has any."""
+        """Add the constraints of the set to a conic program; by default, its linear rows."""
         rows = self.linear_rows(form.n)
         if rows is None:
             raise NotImplementedError
         rows.add_to(form)
 
     def recession(self, n: int) -> RecessionDirections | None:
-        """The directions in which the set is unbounded; None: unknown, or only 0."""
+        """The directions in which the set is unbounded; None if unknown, or if there are none."""
         rows = self.linear_rows(n)
         return None if rows is None else RecessionDirections(rows=(rows.A, rows.A_eq, -rows.A_eq))
 
     def bounds_in(self, n: int) -> Bounds:
-        """Bounds on all points in R^n, beyond what the linear rows say; infinite if unknown."""
+        """Bounds on all points in R^n that its linear rows may not show; infinite if unknown."""
         return Bounds()
 
     @property
@@ -163,16 +163,16 @@ class Set(FromData, is_open=True):
 
     @property
     def is_cone(self) -> bool:
-        """Is t x in the set for every x in it and every t >= 0, entry by entry?"""
+        """Is it a cone that is a box: a box whose bounds are all 0 or infinite?"""
         return False
 
     @property
     def as_ball(self) -> tuple[Any, float] | None:
-        """The center (None: 0) and radius if it is a ball; R^n is a ball of infinite radius."""
+        """The center (None for 0) and radius, if it is a ball; R^n is a ball of infinite radius."""
         return None
 
     def sides(self, x: Array) -> tuple[Array, Array] | None:
-        """Both bounds of every entry, as arrays like x, if it is a box."""
+        """The lower and upper bounds of all entries as arrays like x, if it is a box."""
         return None
 
     def depth(self, x: Array) -> float:
@@ -180,9 +180,9 @@ class Set(FromData, is_open=True):
         return 0.0
 
     def face_at(self, x: Array) -> ActiveFace | None:
-        """The face whose relative interior contains x; None: the whole set, or unknown.
+        """The face with x in its relative interior; None if that is the whole set, or unknown.
 
-        Entries count as on a bound if `project` has put them there, to the last bit.
+        For a box, an entry is on a bound only if it is equal to it, as after `project`.
         """
         return None
 
@@ -197,7 +197,7 @@ class Set(FromData, is_open=True):
         return INFINITY
 
     def diameter_in(self, n: int) -> float:
-        """The diameter of Z in R^n, exact even if ``diameter`` is unknown or only a bound."""
+        """The diameter of Z in R^n; it is exact even if ``diameter`` is only a bound."""
         return self.diameter
 
     def check(self, n: int) -> None:
@@ -208,7 +208,7 @@ class Set(FromData, is_open=True):
         raise NotImplementedError
 
     def project_with_square(self, x: Array, square: float) -> Array:
-        """`project` if ``square`` = <x, x> is known: a device need not be asked for it."""
+        """`project` if ``square`` = <x, x> is known, which saves a transfer from a device."""
         return self.project(x)
 
     def support(self, direction: Array) -> float:
@@ -240,7 +240,7 @@ class Set(FromData, is_open=True):
         """The projection z of ``x`` onto Z ∩ {<normal, z> <= offset}, and the cut's multiplier.
 
         The multiplier mu >= 0 is finite and z = project(x - mu normal); mu = 0 if the cut does not
-        bind.  ``guess``, the multiplier of a similar problem, only saves time.
+        bind. ``guess``, the multiplier of a similar problem, only saves time.
 
         A zero normal cuts nothing off. If the cut leaves nothing of Z, z is the limit as mu goes to
         infinity: the projection of x onto the points of Z where <normal, .> is smallest.
@@ -269,13 +269,11 @@ class Set(FromData, is_open=True):
 
     @property
     def cancelling_length(self) -> float:
-        """The size of the lengths that a projection adds and subtracts again: see
-        `projection_error`.
-        """
+        """The size of lengths that cancel in a projection: see `projection_error`."""
         return 0.0
 
     def distance_outside(self, x: Array, unit: float) -> float | None:
-        """A bound on the distance of x from Z; None if the set knows none.
+        """A bound on the distance of x from Z; None if no bound is known.
 
         x is in float64, and ``unit`` is the `rounding_unit` of a sum over its entries.
         """
@@ -290,11 +288,11 @@ class Set(FromData, is_open=True):
         return None
 
     def extended(self, n: int, lower: Host) -> Set | None:
-        """Z in R^n times the vectors above these bounds, with a projection; None if not known."""
+        """{(x, u) : x in Z, u >= lower} with x in R^n, if it has a projection; otherwise None."""
         return None
 
     def preimage(self, z: Array) -> Array:
-        """A point whose projection is z, with the same face of Z all around it if possible."""
+        """A point whose projection is z and, if possible, stays on the same face if it moves."""
         return z
 
     def cut_projection(

@@ -30,7 +30,7 @@ from tiebreak.sets.faces import ActiveFace, room_along
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Box(Set):
-    """{x : lower <= x <= upper}, entry by entry; numbers or vectors, -inf and inf allowed.
+    """{x : lower <= x <= upper}, entry by entry; both are numbers or vectors, and may be infinite.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1]], [2])
@@ -97,7 +97,7 @@ class Box(Set):
         return np.broadcast_to(host(self.lower), n), np.broadcast_to(host(self.upper), n)
 
     def linear_rows(self, n: int) -> LinearRows:
-        """Lower bounds, then upper ones; an equation for a variable that is fixed."""
+        """Rows for the lower bounds, then the upper ones; equations for fixed variables."""
         lower, upper = self.ends(n)
         fixed = np.flatnonzero(lower == upper)
         below, above = (np.flatnonzero(np.isfinite(b) & (lower != upper)) for b in (lower, upper))
@@ -115,7 +115,7 @@ class Box(Set):
         return "the bound of {}", np.array(self.names, dtype=object)
 
     def necessary_rows(self, n: int) -> LinearRows | None:
-        return None  # the bounds say it all
+        return None  # `bounds_in` has all of them
 
     def bounds_in(self, n: int) -> Bounds:
         return Bounds(*self.ends(n))
@@ -173,7 +173,7 @@ class Box(Set):
         return norm(namespace(x).maximum(abs(x - lower), abs(upper - x)))
 
     def bounds_like(self, x: Array) -> tuple[Array, Array]:
-        """The bounds for x. For NumPy, a number stays a number: `like` takes longer than a clip."""
+        """The bounds for x; with NumPy, numbers stay numbers: `like` is slower than a clip."""
         if type(x) is not np.ndarray:
             return like(self.lower, x), like(self.upper, x)
         lower, upper = (b if type(b) is float else like(b, x) for b in (self.lower, self.upper))
@@ -239,7 +239,7 @@ class Box(Set):
         moving = abs(c) > negligible(c)
         target = xp.where(c > 0, lower, upper)
         rests = moving & xp.isfinite(target)
-        start = xp.where(c > 0, upper, lower)  # the bound that an entry without a target leaves
+        start = xp.where(c > 0, upper, lower)  # the bound that an entry leaves if it moves forever
         stop = xp.where(rests, target, xp.where(xp.isfinite(start), start, x))
         breaks = (x - stop) / xp.where(moving, c, xp.ones_like(c))
         mu = max(0.0, float(xp.max(xp.where(moving, breaks, zeros))))

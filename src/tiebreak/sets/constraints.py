@@ -1,6 +1,6 @@
 """Sets given by constraints: second-order cones, and intersections of sets.
 
-Projecting onto them is an optimisation problem in itself, too slow for every step of a first-order
+Projecting onto them is an optimisation problem, too expensive for every step of a first-order
 method. They are domains for the methods that handle constraints directly, "conic" and "exact".
 """
 
@@ -84,7 +84,7 @@ class SecondOrderCone(Constraints):
         form.second_order(form.of_x(self.c[None], self.d), form.of_x(self.A, self.b))
 
     def necessary_rows(self, n: int) -> LinearRows:
-        """The right side is not negative."""
+        """<c, x> + d is non-negative."""
         return LinearRows(n, -self.c[None], [self.d])
 
     def recession(self, n: int) -> RecessionDirections:
@@ -93,7 +93,7 @@ class SecondOrderCone(Constraints):
         return RecessionDirections(rows=(self.A, -self.A))
 
     def bounds_in(self, n: int) -> Bounds:
-        """s |x| - |b| <= |A x + b| <= |c| |x| + d; s, the least singular value, is above |c|."""
+        """From s |x| - |b| <= |A x + b| <= |c| |x| + d, if the least singular value s > |c|."""
         radius = INFINITY
         if self.A.shape[0] >= n and self.A.shape[0] * n <= QUICK_SIDE**2:
             A = self.A.toarray() if arrays.is_sparse(self.A) else self.A
@@ -142,9 +142,9 @@ class Intersection(Constraints, in_tables=False):
     """The points that several sets have in common, written ``Ball(1.0) & Polyhedron(A, b)``.
 
     Nested intersections are flattened. Two sets whose intersection is another set of the library,
-    such as two boxes, are merged, so ``Box(0, 1) & Box(0, 2)`` is a Box. All other intersections
-    have no cheap projection: they are domains for the method "conic", and for "exact" if all parts
-    are polyhedra.
+    such as two boxes, are merged: ``Box(0, 1) & Box(0, 2)`` is a Box. All other intersections have
+    no cheap projection: they are domains for the method "conic", and for "exact" if all parts are
+    polyhedra.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1]], [2])
@@ -223,9 +223,7 @@ class Intersection(Constraints, in_tables=False):
         return [found for one in self.sets for found in one.violations(x)]
 
     def distance_outside(self, x: Array, unit: float) -> float:
-        """0 if x is certainly in every part, otherwise inf: how far depends on the angles between
-        them.
-        """
+        """0 if x is certainly in every part; otherwise inf: the parts may meet at small angles."""
         is_inside = all(distance_bound(one, x) == 0.0 for one in self.sets)
         return 0.0 if is_inside else INFINITY
 
@@ -248,7 +246,7 @@ def arrays_of(domain: Any) -> list[Array]:
 def intersection(owner: str, *sets: Domain) -> Domain:
     """The intersection of the sets: one of the library's sets if possible, else an Intersection.
 
-    A Refusal if a set from outside the library would have to be intersected.
+    Raise a Refusal if one of several sets is not derived from `Set`.
     """
     found: tuple[Domain, ...] = _merged(owner, sets)
     if len(found) == 1:
@@ -261,7 +259,7 @@ def intersection(owner: str, *sets: Domain) -> Domain:
 
 
 def _merged(owner: str, sets: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The distinct parts of the sets; two whose intersection is a set of the library are merged."""
+    """The distinct parts of the sets; two are merged if their intersection is a set of ours."""
     parts = [
         part for one in map(known, sets) for part in (one.parts if isinstance(one, Set) else (one,))
     ]
@@ -277,7 +275,7 @@ def _merged(owner: str, sets: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def common_set(owner: str, first: Domain, second: Domain) -> Domain | None:
-    """The intersection of two sets if it is one of the library's; None if it is not."""
+    """The intersection of two sets if it is a set of the library; otherwise None."""
     if isinstance(first, Space) or first is second:
         return second
     if isinstance(second, Space) or (type(first) is type(second) and first == second):

@@ -1,13 +1,14 @@
 """The projection onto a set Z and a cut {<c, z> <= beta}: one scalar root for every Z.
 
-It is the point z(mu) = Pi_Z(x - mu c) of a path, where mu is 0 or the root of the non-increasing
+The projection lies on the path z(mu) = Pi_Z(x - mu c), where mu is 0 or the root of the
+non-increasing function
 
     gap(mu) = <c, z(mu)> - beta.
 
 For a polyhedral Z the path is piecewise linear: on each piece, z moves along -d, where d is the
 orthogonal projection of c onto the directions that the piece leaves free, and the slope of the gap
-is -<c, d> = -|d|^2.  For a set that gives z and |d| for any mu, and its last piece, `roots.root`
-finds the projection; a set with a closed form uses that.
+is -<c, d> = -|d|^2. If a set gives z and |d| for any mu, and its last piece, `roots.root` finds the
+projection; a set with a closed form uses that instead.
 """
 
 from __future__ import annotations
@@ -61,14 +62,14 @@ class CutProjection(NamedTuple):
     z: Array
     mu: float
     is_met: bool  # can the cut be met?
-    # |z|, and the sizes of what was added to form z, if known
+    # |z|, and the sum of the lengths of the vectors that z is the sum of, if known
     sizes: tuple[float, float] | None = None
 
 
 def project_cut(
     domain: Set, x: Array, normal: Array, offset: float, guess: float | None, known: Products
 ) -> tuple[Array, float]:
-    """`Set.project_cut`: directly if no square can overflow, which the products tell."""
+    """`Set.project_cut`: directly if the products show that no square can overflow."""
     offset = float(offset)
     is_ordinary = (
         2.0**-80 < known.normal < 2.0**40
@@ -88,7 +89,7 @@ def project_cut(
 def _rescaled(
     domain: Set, x: Array, normal: Array, offset: float, guess: float | None
 ) -> tuple[Array, float]:
-    """`project_cut`, scaled by powers of two that make all magnitudes ordinary."""
+    """`project_cut`, rescaled by powers of two so that all magnitudes are ordinary."""
     largest = arrays.max_abs(normal)
     if largest < smallest_normal(normal) or offset == math.inf:
         return domain.project(x), 0.0
@@ -97,7 +98,7 @@ def _rescaled(
     beta = ldexp(offset, -slope)
     size = max(arrays.max_abs(x), domain.length_scale)
     if abs(beta) > size * x.shape[0]:
-        # The cut is far from x and from the set: does it bind, and can it be met?
+        # The cut is far from x and from the set: check whether it binds and can be met.
         z = domain.project(x)
         if dot(c, z) <= beta:
             return z, 0.0
@@ -106,7 +107,7 @@ def _rescaled(
     length = min(math.frexp(size)[1], 1001) if size > 2.0**20 else 0
     while True:
         start = 0.0 if guess is None else ldexp(float(guess), slope - length)
-        if not 0.0 < start < 2.0**80:  # no sensible guess: NaN, or a multiplier of an empty cut
+        if not 0.0 < start < 2.0**80:  # NaN, or from a cut that cannot be met
             start = 0.0
         small_set = domain.scaled(-length) if length else domain
         small_x = x * 2.0**-length if length else x
@@ -126,11 +127,11 @@ def _refined(
     """The cut projection with <c, z> = beta to the precision of z.
 
     If x and mu c are much larger than z, rounding in their difference is visible in z. A second
-    projection, from z and from the side of the cut where z lies, moves z only by that error.
+    projection, of z and from its side of the cut, moves z only by that error.
     """
     z, mu, met, sizes = domain.cut_projection(x, c, beta, guess, known)
     if sizes is not None and sizes[1] <= 8.0 * sizes[0] and type(z) is not np.ndarray:
-        return z, mu  # the error is at most a few units of |z|: not worth asking a device
+        return z, mu  # the error is at most a few units of |z|: not worth a transfer from a device
     for attempt in range(4):
         if not met or mu == math.inf:
             break
@@ -147,12 +148,12 @@ def _refined(
         if arrays.max_abs(closer - z) <= 64.0 * arrays.epsilon(x) * error:
             z, mu, met = closer, mu or extra, closer_met
         elif attempt > 0:
-            break  # larger than an error: the entries of z cannot express it
+            break  # the step is larger than a rounding error, so z is as accurate as it can be
     return z, mu
 
 
 def along_the_path(domain: Set, x: Array, c: Array, beta: float, guess: float) -> CutProjection:
-    """The projection by the root of the gap, for a set that gives its path."""
+    """The projection from the root of the gap, for a set that gives its path."""
     gap = _LinearGap(domain, x, c, beta)
     mu, _exact = root(gap, guess)
     return CutProjection(gap.z, mu, gap.met)
@@ -195,18 +196,18 @@ class _LinearGap:
         return past_a_breakpoint(point, following, self.epsilon)
 
     def last_piece(self, mu: float, largest: float) -> PathPoint:
-        """The point where the last piece begins if that is past the root, otherwise the answer."""
+        """The point where the last piece begins if it is past the root, otherwise the answer."""
         start, self.z, slope = self.domain.last_piece(self.x, self.c)
         last = PathPoint(start, dot(self.c, self.z) - self.beta, slope, self._energy())
         if last.gap <= 0.0:
             return last
         if slope == 0.0:
-            # No point of Z meets the cut: return the limit point, with a mu large enough for it.
+            # No point of Z meets the cut: return the limit point, with a sufficiently large mu.
             self.met = False
             return last._replace(mu=max(start * (1.0 + 4.0 * self.epsilon), mu))
         if last.newton > largest:
             self.met = False
-            return last._replace(mu=math.inf)  # too large for this scale
+            return last._replace(mu=math.inf)  # the multiplier is too large for this scale
         self.z = self.path(last.newton)[0]
         return last._replace(mu=last.newton)
 
@@ -224,7 +225,7 @@ def _is_noise(
     if lengths is None:
         lengths = arrays.norm(c) * arrays.norm(z)
     if abs(gap) > tolerance * (lengths + abs(beta)):
-        return False  # these two tests save most of the sums below
+        return False  # these two tests avoid most of the sums below
     terms = c * z
     sizes = into(terms, "abs", terms)
     return abs(gap) <= tolerance * (float(namespace(c).sum(sizes)) + abs(beta))

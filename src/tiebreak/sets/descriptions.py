@@ -1,6 +1,6 @@
 """How a set describes itself: its linear rows, bounds on its points, its recession directions.
 
-Matrices are NumPy's or SciPy's CSR, float64, on the host.
+Matrices are NumPy arrays or CSR arrays of SciPy, in float64 on the host.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class LinearRows:
     """A x <= b and A_eq x = b_eq, in R^n; either pair may be left out.
 
     Args:
-        words: what rows of A and of A_eq are called, with {} for their number; empty if there is no
-            name.
-        numbers: the numbers of these rows; counted from 0 if None.
+        words: what messages call the rows of A and of A_eq, with {} for the number; empty for the
+            default.
+        numbers: the numbers or names of these rows; counted from 0 if None.
     """
 
     n: int
@@ -58,7 +58,7 @@ class LinearRows:
 
 
 def of_single(places: Host, factors: Host, n: int) -> Any:
-    """Rows of R^n with one entry each, as a CSR matrix."""
+    """Rows of length n with one nonzero entry each, as a CSR matrix."""
     from scipy.sparse import csr_array
 
     return csr_array((factors, places, np.arange(len(places) + 1)), shape=(len(places), n))
@@ -88,7 +88,7 @@ class RecessionDirections(NamedTuple):
     high: Host | float = math.inf
     rows: tuple[Any, ...] = ()
     curves: tuple[tuple[Any, Host], ...] = ()  # A and c of every second-order cone
-    # the projection onto all of them, if there is a formula
+    # the projection onto this cone, if there is a formula
     project: Callable[[Host], Host] | None = None
 
 
@@ -100,13 +100,13 @@ class Bounds(NamedTuple):
     radius: float = math.inf
 
     def within(self, other: Bounds) -> Bounds:
-        """The bounds that hold if both do."""
+        """The bounds that hold if both of these hold."""
         lower = np.maximum(self.lower, other.lower)
         return Bounds(lower, np.minimum(self.upper, other.upper), min(self.radius, other.radius))
 
 
 def bounds_on(sets: Sequence[Set], n: int) -> tuple[Host, Host, float]:
-    """What the sets together say about the size of x in R^n, as `Bounds`; inf if nothing."""
+    """The lower and upper bounds and the radius that all sets together give for x in R^n."""
     found = Bounds(np.full(n, -math.inf), np.full(n, math.inf))
     linear: list[tuple[Any, Host]] = []
     for part in sets:
@@ -123,14 +123,14 @@ def bounds_on(sets: Sequence[Set], n: int) -> tuple[Host, Host, float]:
 
 
 def _tightened(lower: Host, upper: Host, rows: Any, offset: Host) -> tuple[Host, Host]:
-    """Bounds tightened by rows x <= offset, row by row, a few times over.
+    """Bounds tightened by rows x <= offset, row by row, a few times.
 
-    A row bounds a variable if all others in it are bounded: x >= 0 and sum x <= 1 are 0 <= x <= 1.
-    All are rounded outwards.
+    A row bounds a variable if all other variables in it are bounded: x >= 0 and sum x <= 1 give
+    0 <= x <= 1. New bounds are rounded outwards.
     """
-    # Sweeps over all rows, for bounds that follow from other new bounds.
+    # Several sweeps over all rows, because new bounds may lead to others.
     for _ in range(10):
-        with arrays.quiet():  # a bound that overflows is no bound
+        with arrays.quiet():  # bounds that overflow are infinite
             before, (lower, upper) = (lower, upper), _swept(lower, upper, rows, offset)
         if np.array_equal(before, (lower, upper)):
             break
@@ -158,5 +158,5 @@ def _swept(lower: Host, upper: Host, rows: Any, offset: Host) -> tuple[Host, Hos
 
 
 def _outwards(bound: Host, sign: float) -> Host:
-    """Bounds rounded outwards by the error of their quotients; 0 is exact."""
+    """Bounds rounded outwards by the rounding error of a division; 0 is exact."""
     return np.where(bound == 0.0, 0.0, bound + sign * (SAFE - 1.0) * np.abs(bound))

@@ -1,4 +1,4 @@
-"""The interface of closed convex sets Z, and how far a computed point may lie outside one.
+"""The interface of closed convex sets Z, and bounds on how far outside a computed point may be.
 
 The whole space and half-spaces are here too; the other sets have their own modules.
 """
@@ -27,7 +27,7 @@ from tiebreak.sets.faces import ActiveFace, face_across
 
 @runtime_checkable
 class Domain(Protocol):
-    """What the rest of the library asks of a set Z; it must not write into what it is given."""
+    """What the library needs from a set Z. Its methods must not modify their arguments."""
 
     def diameter_in(self, n: int) -> float: ...
 
@@ -51,31 +51,31 @@ class Domain(Protocol):
 def distance_bound(domain: Domain, x: Array, length: float | None = None) -> float:
     """A bound on the distance of x from the set, the rounding errors of measuring it included.
 
-    This is the only place that says how far outside Z a computed point may be. It is 0 if x is
-    certainly inside, however large the set is. ``length`` is |x|, if already known.
+    All bounds on how far outside Z a computed point may be come from here. The bound is 0 if x is
+    certainly inside. ``length`` is |x|, if already known.
     """
     unit = arrays.rounding_unit(2.0**-52, int(x.shape[0]))
     x = arrays.double(x)
     if not (arrays.all_finite(x) if length is None else math.isfinite(length)):
         return INFINITY
     known = described(domain).distance_outside(x, unit)
-    if known is None:  # a user's set, whose projection is assumed to be as accurate as ours
+    if known is None:  # the user's set: we assume that its projection is as accurate as ours
         z = domain.project(x)
         known = norm(x - z) + unit * (norm(x) + norm(z))
     return known
 
 
 def projection_error(domain: Domain, z: Array, size: float) -> float:
-    """How far a computed projection z may be from the true one, unless it is its argument.
+    """A bound on the error of a computed projection z that is not its argument.
 
-    ``size`` = |z|. Errors in units of the argument's length are not counted here.
+    ``size`` = |z|. Errors proportional to the length of the argument are not included.
     """
     size += described(domain).cancelling_length
     return arrays.rounding_unit(arrays.epsilon(z), int(z.shape[0])) * size
 
 
 def described(domain: Domain) -> Set:
-    """The set as it describes itself; one that is not derived from `Set` says nothing."""
+    """The set with its descriptions; for one that is not derived from `Set`, all are unknown."""
     return domain if isinstance(domain, Set) else Set()
 
 
@@ -85,7 +85,7 @@ def has_projection(domain: Domain) -> bool:
 
 
 def has_argmin(domain: Domain) -> bool:
-    """Can the domain minimise linear functions, by a formula or a linear program?"""
+    """Can linear functions be minimised over the domain, by a formula or a linear program?"""
     return described(domain).has_argmin
 
 
@@ -102,13 +102,13 @@ def distance_from(domain: Domain, x: Array) -> float:
 
 
 class Constraints(Set, is_open=True):
-    """What the sets without a cheap projection have in common."""
+    """The base of the sets without a cheap projection."""
 
     has_projection: ClassVar[bool] = False
     has_argmin: ClassVar[bool] = False
 
     def project(self, x: Array) -> Array:
-        """x itself if it is in the set; otherwise a ValueError: no projection is computed."""
+        """x itself if it is in the set; otherwise ValueError, because no projection is computed."""
         if self.contains(x):
             return x
         raise ValueError(
@@ -117,7 +117,7 @@ class Constraints(Set, is_open=True):
         )
 
     def excess(self, x: Array) -> float:
-        """A lower bound on the distance of x from the set, by its most violated constraint."""
+        """A lower bound on the distance of x from the set, from the most violated constraint."""
         raise NotImplementedError
 
     def argmin(self, direction: Array) -> Array:
@@ -233,7 +233,7 @@ class Halfspace(Set):
         return self._onto(x, like(self._unit, x))
 
     def support(self, direction: Array) -> float:
-        """t offset for direction = t normal with t >= 0 (up to rounding), otherwise inf."""
+        """t offset if direction = t normal with t >= 0, up to rounding; otherwise inf."""
         unit = like(self._unit, direction)
         t = dot(unit, direction)
         off = norm(moved(direction, t, unit))
@@ -249,9 +249,10 @@ class Halfspace(Set):
 
     @cached_property
     def _unit(self) -> Array:
-        """The normal with length 1; the half-space is {<unit, x> <= height}.
+        """The normal scaled to length 1; the half-space is {<unit, x> <= height}.
 
-        In double precision, as points may be: rounded to single, it would be another half-space.
+        It is in double precision, like some points: rounded to single precision, it would describe
+        another half-space.
         """
         normal = self._precise
         return normal / norm(normal)
@@ -270,9 +271,7 @@ class Halfspace(Set):
         return max(0.0, -self._height)
 
     def _onto(self, x: Array, unit: Array, *, boundary: bool = False) -> Array:
-        """The projection, done twice: if |x| is much larger than the result, the first has a
-        rounding error.
-        """
+        """The projection, repeated once to remove the rounding error if |x| is much larger."""
         excess = dot(unit, x) - self._height
         if excess <= 0.0 and not boundary:
             return x
@@ -322,7 +321,7 @@ class Halfspace(Set):
 
 
 def _length_across(c: Array, unit: Array) -> float:
-    """The length of the part of c that is orthogonal to ``unit``; 0 if only rounding error."""
+    """The length of the part of c orthogonal to ``unit``; 0 if that is only a rounding error."""
     part = moved(c, dot(unit, c), unit)
     length = norm(moved(part, dot(unit, part), unit))
     return length if length > 8.0 * arrays.epsilon(c) * norm(c) else 0.0

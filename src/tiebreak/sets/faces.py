@@ -1,4 +1,4 @@
-"""The face of a set that a point lies on: the directions along it, and which face it is."""
+"""Faces of sets: the directions along a face, and how to stay on it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class ActiveFace(NamedTuple):
     # how far x + t d stays on the face
     room: Callable[[Array, Array], float] = lambda x, d: math.inf
     is_plain: bool = False  # is the face described by the entries of `free` alone?
-    # What the face itself adds to the Hessian if a slope presses x onto it.
+    # what a curved face adds to the Hessian if the slope pushes x against it
     curvature: Callable[[Array], float] = lambda slope: 0.0
 
 
 def face_of_signs(project: Callable[[Array], Array], x: Array, sign: Array) -> ActiveFace:
-    """The face where the sum of sign_i x_i is given, and x_i = 0 wherever sign_i = 0."""
+    """The face where the sum of sign_i x_i is constant, and x_i = 0 if sign_i = 0."""
     xp = arrays.namespace(x)
     count = max(arrays.dot(sign, sign), 1.0)
     zero = arrays.zeros_like(x)
@@ -35,7 +35,7 @@ def face_of_signs(project: Callable[[Array], Array], x: Array, sign: Array) -> A
         return xp.where(sign != 0.0, v, zero) - (arrays.dot(sign, v) / count) * sign
 
     def retract(y: Array) -> Array:
-        # Along the face the sum is constant; projections onto it are not exact to the last digit.
+        # The sum is constant along the face, and a projection would add rounding errors.
         return y if float(xp.min(sign * y)) >= 0.0 else project(y)
 
     return ActiveFace(
@@ -52,7 +52,7 @@ def room_along(x: Array, d: Array) -> float:
 
 
 def face_across(project: Callable[[Array], Array], normal: Array) -> ActiveFace:
-    """The face orthogonal to the normal."""
+    """The face with this normal."""
     unit = normal / arrays.norm(normal)
     one = arrays.namespace(normal).ones_like(normal)
     return ActiveFace(lambda v: v - arrays.dot(unit, v) * unit, one, project, one)

@@ -4,8 +4,8 @@ The dual is the scalar problem max over mu >= 0 of
 
     q(mu) = min_{s in Z} <d + mu c, s> - mu beta,
 
-concave, with the slope <c, s(mu)> - beta.  At the best mu, two minimisers s(mu), one on each side
-of the cut, are mixed so that <c, s> = beta. Z only needs to have ``argmin``.
+concave, with the slope <c, s(mu)> - beta. At the best mu, two minimisers s(mu), one on each side of
+the cut, are combined so that <c, s> = beta. Z only needs ``argmin``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def argmin_cut(
     The multiplier mu >= 0 is finite, 0 if the cut does not bind, and proves s optimal: s minimises
     <direction + mu normal, .> over Z, and mu (<normal, s> - offset) = 0, to within rounding error.
 
-    A zero normal cuts nothing off. If the cut leaves nothing of Z, s is the best point of those
+    A zero normal cuts nothing off. If the cut leaves nothing of Z, s is the best of the points
     where <normal, .> is smallest. Z must be bounded.
     """
     steep, long = arrays.max_abs(direction), arrays.max_abs(normal)
@@ -57,15 +57,15 @@ class _Corner(NamedTuple):
 def _by_secants(domain: Domain, d: Array, c: Array, beta: float) -> tuple[Array, float]:
     """Find the mu for which a corner above the cut and one below it are equally good.
 
-    If no point of Z is better for this mu, they are the two that have to be mixed; otherwise the
-    better point takes the place of one of them.  On a polytope this ends after finitely many steps;
-    if it is slow, bisection over the floating-point numbers helps out.
+    If no point of Z is better for this mu, the answer is a combination of the two; otherwise the
+    better point replaces one of them. On a polytope this ends after finitely many steps; if it is
+    slow, we bisect over the floating-point numbers.
     """
     low = _corner(domain, d, c, 0.0)
     if low.height <= beta:
         return low.s, 0.0
     high = _corner(domain, d, c, math.inf)
-    beta = max(beta, high.height)  # nothing of Z beyond rounding error lies on the other side
+    beta = max(beta, high.height)  # Z meets the cut only up to rounding, if at all
     mu, before, halve = 0.0, math.inf, False
     while True:
         change = high.s - low.s
@@ -108,7 +108,7 @@ def _better(d: Array, c: Array, mu: float, change: Array) -> float:
 
 
 def _in_ball(ball: Ball, d: Array, c: Array, beta: float) -> tuple[Array, float]:
-    """Closed form in the plane of c and d: s = center + h c/|c| - sqrt(radius² - h²) across."""
+    """In closed form: s = center + h c/|c| - sqrt(radius² - h²) across, in the plane of c and d."""
     s = ball.argmin(d)
     if dot(c, s) <= beta:
         return s, 0.0
@@ -125,6 +125,6 @@ def _in_ball(ball: Ball, d: Array, c: Array, beta: float) -> tuple[Array, float]
     if width <= 8.0 * eps * norm(d):  # all points of the cut are equally good
         return s, max(-along, 0.0) / length
     s = moved(s, half * radius / width, across)
-    # d + mu c = -(a multiple) (s - center); if the cut leaves one point, any large mu will do.
+    # d + mu c is a negative multiple of s - center; if the cut leaves one point, mu may be large.
     mu = -(along + width * ratio / max(half, eps)) / length
     return s, max(mu, 0.0)

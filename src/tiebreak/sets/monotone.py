@@ -1,4 +1,4 @@
-"""Non-decreasing vectors: isotonic regression, on the host."""
+"""The cone of non-decreasing vectors; its projection is isotonic regression."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Monotone(Set):
         return RecessionDirections(rows=(-differences(n),), project=self.project)
 
     def face_at(self, x: Array) -> ActiveFace:
-        """x is constant on blocks: the projection takes the mean of each."""
+        """The vectors that are constant on each block of equal entries of x."""
         values = to_numpy(x)
         apart = np.diff(values) > TOL.met * float(np.max(np.abs(values), initial=0.0))
         block = np.append(0, np.cumsum(apart))
@@ -87,11 +87,10 @@ class Monotone(Set):
         return path
 
     def last_piece(self, x: Array, c: Array) -> tuple[float, Array, float]:
-        """If the path never stops, any mu that is certainly large enough; otherwise the last
-        blocks.
+        """The last blocks if the path ends; otherwise any mu that is certainly large enough.
 
-        z(mu) differs from Pi_Z(-mu c) = mu p by at most |x|, and <c, p> = -|p|^2.
-        If p = 0 then z is constant for large mu, and jumps only where the partial sums of c are 0.
+        With mu p = Pi_Z(-mu c), z(mu) differs from mu p by at most |x|, and <c, p> = -|p|^2. If p =
+        0, z is constant for large mu, and its blocks end only where partial sums of c are 0.
         """
         x_host, c_host = _host(x), _host(c)
         pull = _length_of_means(-c_host)
@@ -132,9 +131,9 @@ def _pool(v: Host, weights: Host | None = None) -> tuple[Host, Host]:
 
 
 def _length_of_means(c: Host, blocks: Host | None = None) -> float:
-    """|c averaged over each block|; a sum that is only rounding counts as 0.
+    """The length of c averaged over each block; sums that are only rounding errors count as 0.
 
-    Without blocks: the blocks of the projection of c, so the result is its length.
+    By default the blocks are those of the projection of c, so the result is its length.
     """
     blocks = _pool(c)[1] if blocks is None else blocks
     roots = np.sqrt(np.diff(blocks))

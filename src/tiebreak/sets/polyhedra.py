@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tiebreak.linalg import arrays, checks, tables
+from tiebreak.linalg import checks, tables
 from tiebreak.linalg.arrays import Array, Host, like, norm
 from tiebreak.linalg.conic_form import entries
 from tiebreak.linalg.fingerprints import assign, remember
@@ -52,8 +52,8 @@ class Polyhedron(Constraints):
     lower: Any = None
     rows: Sequence[str] | None = None
     has_argmin: ClassVar[bool] = True
-    origins: ClassVar[tuple[Host, Host]]  # indices of the user's rows in A and A_eq
-    signs: ClassVar[Host]  # -1 for rows of A that were lower bounds and are negated, else 1
+    origins: ClassVar[tuple[Host, Host]]  # which row of the user each row of A and A_eq is
+    signs: ClassVar[Host]  # -1 for rows of A that are negated, because they were lower bounds
     counts: ClassVar[tuple[tuple[str, int], ...]]  # numbers of the user's rows
 
     def __post_init__(self) -> None:
@@ -94,7 +94,7 @@ class Polyhedron(Constraints):
         self._check_zero_rows()
 
     def _check_zero_rows(self) -> None:
-        """Raise ValueError if a row of zeros has no solution."""
+        """Raise ValueError if a row of zeros makes the set empty."""
         for name, offset, is_empty in (
             ("b", self.b, (self.lengths[0] == 0.0) & (self.b < 0.0)),
             ("b_eq", self.b_eq, (self.lengths[1] == 0.0) & (self.b_eq != 0.0)),
@@ -144,7 +144,7 @@ class Polyhedron(Constraints):
 
     @cached_property
     def bounds(self) -> tuple[Host, Host]:
-        """The bounds of each variable that rows with a single entry give; otherwise infinite."""
+        """The bounds of each variable from rows with a single entry; infinite if there are none."""
         low, high = np.full(self.dimension, -INFINITY), np.full(self.dimension, INFINITY)
         equal = [(sign * self.A_eq, sign * self.b_eq) for sign in (1.0, -1.0)]
         for rows, offset in ((self.A, self.b), *equal):
@@ -181,7 +181,7 @@ class Polyhedron(Constraints):
         return float(np.max(off[lengths > 0.0] / lengths[lengths > 0.0], initial=0.0))
 
     def violations(self, x: Array) -> list[Violation]:
-        """The violated rows, each measured by its own terms."""
+        """The violated rows; sizes are those of the terms of each row."""
         at, found = host(x), []
         for rows, offset, lengths, labels in (
             (self.A, self.b, self.lengths[0], self._labels[0]),
@@ -193,7 +193,7 @@ class Polyhedron(Constraints):
         return found
 
     def distance_outside(self, x: Array, unit: float) -> float:
-        """0 if all constraints certainly hold, otherwise inf: how far depends on their angles."""
+        """0 if all constraints certainly hold; otherwise inf: rows may meet at small angles."""
         at = host(x)
         if self.b_eq.shape[0]:
             return INFINITY
@@ -220,23 +220,23 @@ class Unbounded(ValueError):
 
 
 def deepest_point(rows: Host, offset: Host, equal: Host, right: Host) -> tuple[Host, float]:
-    """The x with equal x = right and most room in rows x <= offset, and that room (at most 1).
+    """The x with equal x = right and the most room in rows x <= offset, and that room (at most 1).
 
-    The rows have length 1, so a ball of that radius around x, within the equations, is in the set.
-    Found by a linear program, to within its tolerance; ValueError if it finds the set empty.
+    The rows have length 1, so the set contains the ball of that radius around x, within the
+    equations. A linear program finds it, up to its tolerance; ValueError if the set is empty.
     """
     n, last = rows.shape[1], np.ones((rows.shape[0], 1))
     wider = np.hstack([rows, last]), np.hstack([equal, np.zeros((equal.shape[0], 1))])
     bounds = [(None, None)] * n + [(0.0, 1.0)]
     found = _linear_program(np.append(np.zeros(n), -1.0), wider[0], offset, wider[1], right, bounds)
-    assert found is not None  # it exists, because the room is bounded
+    assert found is not None  # the room is bounded, so there is a minimiser
     return found[:n], float(found[n])
 
 
 def _linear_program(
     c: Host, A: Any, b: Host, A_eq: Any, b_eq: Host, bounds: Any = (None, None)
 ) -> Host | None:
-    """A minimiser by HiGHS; None if there is none; ValueError if no point is feasible."""
+    """A minimiser by HiGHS; None if it is unbounded; ValueError if no point is feasible."""
     found = last_attempt(c, A_ub=A, b_ub=b, A_eq=A_eq, b_eq=b_eq, bounds=bounds)
     if found.success:
         return np.asarray(found.x, dtype=np.float64)
@@ -259,9 +259,9 @@ def no_point() -> EmptySet:
 def contradicts(A: Any, b: Host, A_eq: Any, b_eq: Host, y: Host, y_eq: Host) -> bool:
     """Do these multipliers show that no x has A x <= b and A_eq x = b_eq?
 
-    Every such x would satisfy (y'A + y_eq'A_eq) x <= y'b + y_eq'b_eq for y >= 0. The left side is
-    0, up to the rounding of its own terms, entry by entry; the right side is below 0, by more than
-    feasible points may violate the rows.
+    For y >= 0, every such x would satisfy (y'A + y_eq'A_eq) x <= y'b + y_eq'b_eq. We require that
+    the slope on the left is 0 in every entry, up to the rounding of its terms, and that the right
+    side is negative by more than feasible points may violate the rows.
     """
     slope, terms = A.T @ y + A_eq.T @ y_eq, abs(A).T @ np.abs(y) + abs(A_eq).T @ np.abs(y_eq)
     right, size = b @ y + b_eq @ y_eq, np.abs(b) @ np.abs(y) + np.abs(b_eq) @ np.abs(y_eq)
@@ -304,7 +304,7 @@ def _rows(name: str, matrix: Any, other: str, offset: Any) -> tuple[Any, Host] |
 
 
 def _lower(matrix: Any, lower: Any, upper: Host) -> Host:
-    """The lower bounds of A x, none above its upper bound."""
+    """The lower bounds of A x, checked: none may be above the upper bound."""
     tables.need_same_rows("Polyhedron", ("A", matrix), ("lower", lower))
     found = host(checks.floating("Polyhedron", "lower", lower))
     if found.ndim != 1:
@@ -320,9 +320,9 @@ def _lower(matrix: Any, lower: Any, upper: Host) -> Host:
 
 
 def _row_names(given: Sequence[str] | None, *parts: tuple[Any, int]) -> tuple[str, ...] | None:
-    """The user's names of the rows, or those of tables; None unless all rows have different ones.
+    """The user's names of the rows, or those of tables; None if these are missing or not unique.
 
-    ``parts``: A and A_eq, each with its number of rows.
+    ``parts`` are A and A_eq, each with its number of rows.
     """
     if given is None:
         indices = [() if not count else tables.row_names(matrix) for matrix, count in parts]
@@ -341,7 +341,7 @@ def _row_names(given: Sequence[str] | None, *parts: tuple[Any, int]) -> tuple[st
 
 
 def _stacked(A: Any, which: Host, below: Any) -> Any:
-    """Some rows of A above others; A itself if all rows are taken and there are no others."""
+    """Some rows of A, stacked on ``below``; A itself, uncopied, if that is all."""
     if not below.shape[0]:
         return A if which.all() else A[which]
     if not which.any():
@@ -354,15 +354,11 @@ def _no_rows(others: Any) -> tuple[Any, Host]:
 
 
 def row_lengths(rows: Any) -> Host:
-    """The length of each row, safe against overflow."""
-    if not arrays.is_sparse(rows):
-        largest = np.max(np.abs(rows), axis=1, initial=0.0)
-        scale = np.where(largest > 0.0, largest, 1.0)
-        return np.asarray(largest * np.sqrt(np.sum((rows / scale[:, None]) ** 2, axis=1)))
-    largest = np.asarray(abs(rows).max(axis=1).todense() if rows.shape[0] else []).reshape(-1)
-    which = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
-    scale = np.where(largest > 0.0, largest, 1.0)
-    squares = np.bincount(which, (rows.data / scale[which]) ** 2, rows.shape[0])
+    """The length of each row; squares do not overflow."""
+    which, _, values = entries(rows)
+    largest = np.zeros(rows.shape[0])
+    np.maximum.at(largest, which, np.abs(values))
+    squares = np.bincount(which, (values / largest[which]) ** 2, rows.shape[0])
     return np.asarray(largest * np.sqrt(squares))
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 
 class PathPoint(NamedTuple):
-    """A point of a path: the gap there, and s if its slope is -s^2 (s = |d| for a cut)."""
+    """A point of a path, with the gap there; ``slope`` is s if the gap has the slope -s^2."""
 
     mu: float
     gap: float
@@ -17,39 +17,39 @@ class PathPoint(NamedTuple):
 
     @property
     def newton(self) -> float:
-        """The mu at which the gap would vanish if this piece went on."""
+        """The mu at which the gap would be 0 if this piece continued."""
         if self.slope == 0.0:
             return math.copysign(math.inf, self.gap)
         return self.mu + self.gap / self.slope / self.slope
 
 
 class Gap(Protocol):
-    """A non-increasing gap(mu), and what is special about it."""
+    """A non-increasing function gap(mu), and how to search for its root."""
 
     @property
     def epsilon(self) -> float:
         """The unit of rounding."""
 
     def at(self, mu: float) -> PathPoint:
-        """The gap at mu and its slope.  The energy may be NaN on the first two calls."""
+        """The gap at mu and its slope. The energy may be NaN in the first two calls."""
 
     def is_noise(self, gap: float) -> bool:
         """Is the latest gap no more than its usual rounding error?"""
 
     def further(self, point: PathPoint, tries: int) -> float | PathPoint:
-        """The next mu after ``tries`` points with gap > 0; this is the latest.
+        """The next mu to try, if the gap was positive at all ``tries`` points up to ``point``.
 
-        Or a point that needs no evaluation: one past the root, or one with gap > 0, which is then
-        the answer.
+        Or a point that needs no evaluation: one past the root or, if its gap is positive, the
+        answer.
         """
 
 
 def root(gap: Gap, guess: float) -> tuple[float, bool]:
     """The first mu >= 0 with gap(mu) <= 0, and whether the gap there is only a rounding error.
 
-    Newton's method on the current piece, which is exact once a linear piece is the right one; it is
-    kept between ``low`` (gap > 0) and ``high`` (gap <= 0), and helped out if it is slow. ``gap`` is
-    evaluated last at the returned mu, unless it came from ``further``.
+    We use Newton's method, which is exact as soon as it reaches the right linear piece. It is kept
+    between ``low`` (gap > 0) and ``high`` (gap <= 0); if it is slow, other steps are tried. The
+    last evaluation of ``gap`` is at the returned mu, unless that came from ``further``.
     """
     eps = gap.epsilon
     low: PathPoint | None = None
@@ -86,15 +86,15 @@ def root(gap: Gap, guess: float) -> tuple[float, bool]:
 
 
 def between(low: PathPoint, high: PathPoint, latest: PathPoint, slow: int) -> float:
-    """The next mu to try: Newton's, and a more careful one each time that it is slow."""
+    """The next mu to try: Newton's, or a more careful one if Newton's method has been slow."""
     following = latest.newton
     if slow % 4 == 1:
-        # The better of what both ends propose, if the gap between them is convex or concave.
+        # the best of what both ends propose, if the gap between them is convex or concave
         secant = low.mu + (high.mu - low.mu) * (low.gap / (low.gap - high.gap))
         following = sorted((low.newton, secant, high.newton))[1]
     if slow % 4 == 2 or not low.mu < following < high.mu:
-        # Where both ends have the same Lagrangian |z - x|^2/2 + mu (<c, z> - beta): the gap of a
-        # polytope may be a staircase, on which Newton's method is blind.
+        # The mu for which both ends have the same Lagrangian |z - x|^2/2 + mu (<c, z> - beta): for
+        # a polytope the gap may be a staircase, and then Newton's method does not help.
         following = (high.energy - low.energy) / (low.gap - high.gap)
     if slow % 4 == 3 or not low.mu < following < high.mu:
         following = middle(low.mu, high.mu)
@@ -102,7 +102,7 @@ def between(low: PathPoint, high: PathPoint, latest: PathPoint, slow: int) -> fl
 
 
 def past_a_breakpoint(point: PathPoint, following: float, eps: float) -> float:
-    """``following``, or two rounding errors further on if the step leads nowhere.
+    """``following``, or two units of rounding beyond ``point`` if the step is too short.
 
     The point may be a breakpoint, with another piece beyond it.
     """
@@ -113,6 +113,6 @@ def past_a_breakpoint(point: PathPoint, following: float, eps: float) -> float:
 
 
 def middle(low: float, high: float) -> float:
-    """The middle of the floating-point numbers between the two: near the geometric mean."""
+    """The middle one of the floating-point numbers from low to high: near the geometric mean."""
     a, b = struct.unpack("<qq", struct.pack("<dd", low, high))
     return float(struct.unpack("<d", struct.pack("<q", (a + b) // 2))[0])

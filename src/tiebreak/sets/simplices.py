@@ -20,7 +20,7 @@ from tiebreak.sets.faces import ActiveFace, face_of_signs
 
 
 class _WithVertices(Set):
-    """The common part: vertices on the axes, at distance `length_scale` from 0."""
+    """The base of both sets: their vertices are on the axes, at distance `length_scale` from 0."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
@@ -84,7 +84,7 @@ class Simplex(_WithVertices):
 
     def project(self, x: Array) -> Array:
         """max(x - tau, 0) with the tau for which the sum is ``total``."""
-        with arrays.quiet():  # entries of -inf beside the largest do not matter
+        with arrays.quiet():  # -inf may occur in entries, and does not matter
             return _onto_simplex(x, self.total)[0]
 
     def support(self, direction: Array) -> float:
@@ -100,7 +100,7 @@ class Simplex(_WithVertices):
         return self.total
 
     def distance_outside(self, x: Array, unit: float) -> float:
-        """The distance to max(x, 0), and from there to its multiple with the right sum."""
+        """The distance to max(x, 0), plus that from there to its multiple with the right sum."""
         xp = namespace(x)
         positive = xp.maximum(x, arrays.zeros_like(x))
         total = float(xp.sum(positive))
@@ -152,7 +152,7 @@ class L1Ball(_WithVertices):
         return True
 
     def lifted_rows(self, n: int) -> tuple[Host, LinearRows]:
-        """x = p - q with p, q >= 0 and a sum of at most the radius: x alone would need 2^n rows."""
+        """x = p - q with p, q >= 0 whose sum is at most the radius: x alone would need 2^n rows."""
         A = np.vstack([-np.eye(2 * n), np.ones((1, 2 * n))])
         rows = LinearRows(2 * n, A, np.append(np.zeros(2 * n), self.radius))
         return np.hstack([np.eye(n), -np.eye(n)]), rows
@@ -171,7 +171,7 @@ class L1Ball(_WithVertices):
         return face_of_signs(self.project, x, xp.where(is_on, xp.sign(x), arrays.zeros_like(x)))
 
     def project(self, x: Array) -> Array:
-        """x itself inside; outside sign(x) max(|x| - tau, 0), whose sum is the radius."""
+        """x itself if it is inside; otherwise sign(x) max(|x| - tau, 0) with the right tau."""
         size = abs(x)
         if _sums_to_at_most(size, self.radius):
             return x
@@ -201,7 +201,7 @@ class L1Ball(_WithVertices):
         return _threshold_path(x, c, self.radius, signed=True)
 
     def last_piece(self, x: Array, c: Array) -> tuple[float, Array, float]:
-        """The face of largest |c_i|; others stay below the threshold tau + mu max|c|."""
+        """The face of largest |c_i|; all other entries stay below the threshold tau + mu max|c|."""
         xp = namespace(x)
         top = arrays.max_abs(c)
         face = abs(c) == top
@@ -221,13 +221,13 @@ def _onto_simplex(
 ) -> tuple[Array, float, Array | None]:
     """max(v - tau, 0) with sum ``total``; tau; the few entries that may be positive, if known.
 
-    Newton's method on sum max(v - tau, 0) - total, convex in tau: after one step, from the guess
-    ``start`` or from anywhere, it is to the left of the root and stays there.  ``w`` and ``z`` are
+    Newton's method on sum max(v - tau, 0) - total, which is convex in tau: after the first step,
+    from ``start`` or anywhere, tau is to the left of the root and stays there. ``w`` and ``z`` are
     overwritten, if given; w may be v, and the result is z.
     """
     xp = namespace(v)
-    # Everything is relative to the largest entry: tau lies in [-total, 0), entries below -total do
-    # not matter, and nothing is lost if v is much larger than total.
+    # Subtract the largest entry: then tau is in [-total, 0), entries below -total do not matter,
+    # and no digits are lost if v is much larger than total.
     top = float(xp.max(v))
     w = into(w, "subtract", v, top)
     near = w > -total
@@ -245,8 +245,8 @@ def _onto_simplex(
         if active == 0:  # some entries are not finite: the caller will notice
             break
         excess = float(xp.sum(above)) - total
-        # If the active entries have not changed, this tau is theirs. A step past the root is a
-        # rounding error.
+        # If the active entries have not changed, this tau is right. A step past the root is only
+        # a rounding error.
         if active == before or (before > 0 and excess <= 0.0):
             break
         tau, before = tau + excess / active, active
@@ -261,9 +261,7 @@ def _above(w: Array, tau: float, out: Array | None) -> Array:
 
 
 def _threshold_path(x: Array, c: Array, total: float, *, signed: bool) -> ProjectionPath:
-    """The path mu -> z(mu), ... of z = max(v - tau, 0), v = x - mu c; signed: of |v|, with its
-    signs.
-    """
+    """The path z = max(v - tau, 0) with v = x - mu c; if ``signed``, of |v| with the signs of v."""
     xp = namespace(x)
     v = size = z = signs = None
     line = (0.0, math.nan, 0.0)  # mu, tau, and the slope of tau at the last point
@@ -293,7 +291,7 @@ def _threshold_path(x: Array, c: Array, total: float, *, signed: bool) -> Projec
 def _mean_and_spread(c: Array, signs: Array) -> tuple[float, float]:
     """The mean m of the entries of signs c with nonzero signs, and |signs c - m| over them.
 
-    The spread is 0 if it is only a rounding error.  ``signs`` is overwritten.
+    The second is 0 if it is only a rounding error. ``signs`` is overwritten.
     """
     xp = namespace(c)
     count = max(dot(signs, signs), 1.0)
@@ -309,13 +307,13 @@ def _mean_and_spread(c: Array, signs: Array) -> tuple[float, float]:
 
 
 def _sums_to_at_most(size: Array, total: float) -> bool:
-    """Is the sum of these non-negative entries at most ``total``?  Overflow is avoided."""
+    """Is the sum of these non-negative entries at most ``total``?"""
     xp = namespace(size)
     return float(xp.max(size)) <= total and float(xp.sum(size)) <= total
 
 
 def _last_break(height: Array, rate: Array) -> float:
-    """The largest height/rate over the entries with rate > 0, but at least 0. Overwrites both."""
+    """The largest height/rate over the entries with rate > 0, or 0. Both are overwritten."""
     least = negligible(rate)
     height = masked(height, height, rate > least)
     height /= into(rate, "maximum", rate, least)

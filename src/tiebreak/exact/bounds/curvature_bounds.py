@@ -39,7 +39,8 @@ def largest_rho(f: Parts, x: Host) -> float:
 
     F'F is the second derivative at x. Return inf if nothing is known.
     """
-    return max((p.concordance * p.margins_per_curvature(x) for p in f.losses), default=0.0) * SAFE
+    ratios = (part.phi.concordance * part.margins_per_curvature(x) for part in f.losses)
+    return max(ratios, default=0.0) * SAFE
 
 
 def largest_fall(m: float, rho: float) -> float:
@@ -68,7 +69,7 @@ def curvature_below(f: Parts, at: Host, off: float) -> tuple[Host, float] | None
     unit = rounding_unit(EPS, f.n, *(len(part.rows) for part in f.parts))
     longest = max((longest_row(part.rows) for part in f.losses), default=0.0)
     change = longest * (off + unit * norm(at)) * SAFE + unit
-    kept = min((part.curvature_kept(at, change) for part in f.losses), default=1.0)
+    kept = min((part.curvature_kept(change) for part in f.losses), default=1.0)
     rho = largest_rho(f, at)
     if not (math.isfinite(rho) and kept > 0.0):
         return None
@@ -121,7 +122,7 @@ def curvature_error(h: Parts, x: Host, R: Host, least: float) -> float:
     if h.forms:
         lost = lost * norm(R) / least
     for part in h.losses:
-        longest = part.concordance * float(np.max(np.sqrt(np.sum(part.rows * part.rows, axis=1))))
-        largest = part.concordance * float(np.max(np.abs(part.rows @ x)))
+        longest = part.phi.concordance * float(np.max(part.lengths))
+        largest = part.phi.concordance * float(np.max(np.abs(part.rows @ x)))
         lost += rounding_unit(EPS, len(x)) * longest * norm(x) + 8.0 * EPS * (1.0 + largest)
     return lost

@@ -145,7 +145,7 @@ def nearby_minimisers(h: Parts, x: Host) -> NearbyMinimisers | None:
     lost = (norm(left) + error + slope.product_error + TINY) / found.least
     decrement = min(norm(y) + slope.image_error + lost, _largest_residual(h, x)) * more
     seen = [float(np.max(found.dual(p.rows.T), initial=0.0)) * more for p in h.losses]
-    rho = max((p.concordance * s for p, s in zip(h.losses, seen, strict=True)), default=0.0)
+    rho = max((p.phi.concordance * s for p, s in zip(h.losses, seen, strict=True)), default=0.0)
     if not rho * decrement < 0.5:
         return None
     far = rho * decrement

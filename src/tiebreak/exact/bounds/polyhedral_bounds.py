@@ -263,7 +263,7 @@ class AroundPoint:
         change = change * SAFE + (self.unit * (1.0 + self.margins) if self.margin_rows else 0.0)
         if not (change < 50.0 and R + self.point.off < self.kink):
             return 0.0
-        return min((p.curvature_kept(self.point.at, change) for p in self.g.losses), default=1.0)
+        return min((p.curvature_kept(change) for p in self.g.losses), default=1.0)
 
     def _forced(self, error: Host, R: float) -> Host:
         """Find constraints that are active at y, where the slope is s up to ``error``."""

@@ -19,15 +19,15 @@ from tiebreak.linalg.host_rows import HostRows
 class Huber(LinearLoss):
     """sum_i w_i h(<a_i, x> - b_i), divided by the sum of the weights if ``mean``.
 
-    h(r) = r²/2 where |r| <= delta and delta |r| - delta²/2 beyond: rows that do not fit at all
-    (outliers) pull at x with no more than the force delta.
+    h(r) = r²/2 if |r| <= delta, and delta |r| - delta²/2 otherwise: the slope of h is at most
+    delta, which limits the influence of outliers, rows that do not fit at all.
 
     Args:
         A: matrix as in LeastSquares.
         b: vector with one entry per row; a Series must have the index of A, if A is a DataFrame.
-        delta: where a residual begins to count as an outlier, in the units of b. The default is
-            Huber's 1.35 for residuals whose standard deviation is 1 (95 % efficient if they are
-            normal): divide A and b by your standard deviation, or multiply delta by it.
+        delta: residuals beyond this are outliers; it is in the units of b. The default is Huber's
+            1.35 for residuals whose standard deviation is 1 (95 % efficient if they are normal):
+            divide A and b by your standard deviation, or multiply delta by it.
         mean: divide by the sum of the weights or, without weights, by the number of rows.
         weights: one number >= 0 per row, all 1 if None: weight 2 counts a row twice, weight 0 not
             at all.
@@ -79,7 +79,7 @@ class Huber(LinearLoss):
     def _conic_rows(
         self, form: ConicForm, cost: Cost, weights: Host, products: Affine, target: Host
     ) -> bool:
-        """The least ½(r - p + m)² + delta (p + m) over p, m >= 0; p - m is what exceeds delta."""
+        """The minimum of ½(r - p + m)² + delta (p + m) over p, m >= 0, the excess over ±delta."""
         residual = products - target
         most = np.maximum(form.bound(residual) - self.delta, 0.0)
         above, below = (form.variables(len(weights), most) for _ in range(2))
@@ -98,10 +98,10 @@ class Huber(LinearLoss):
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
-        # The slopes psi of the rows have psi²/2 <= h, |psi| <= delta.
+        # The slope psi of a row satisfies psi²/2 <= h and |psi| <= delta.
         total = self._weight_sizes[0]
         steep = math.sqrt(min(2.0 * max(value, 0.0) / self.scale, total * self.delta**2))
-        lost = epsilon * steep  # delta may be rounded in single precision
+        lost = epsilon * steep  # in single precision, delta may be rounded
         return self._rounding(reach, value, steep, epsilon, target=self._target_size, lost=lost)
 
     def magnitude(self, reach: float, value: float, slope: float) -> float:

@@ -1,4 +1,4 @@
-"""Least squares, with what singular values and A'A say about them."""
+"""Least squares, and what A'A and the singular values of A say about the minimisers."""
 
 from __future__ import annotations
 
@@ -50,22 +50,22 @@ class LeastSquares(LinearLoss):
         weights: one number >= 0 per row: weight 2 counts a row twice, weight 0 not at all. They are
             absorbed: the rows and b are multiplied by sqrt(w_i) in float64, rounded once. Ranks are
             those of the rows as you gave them.
-        gram: work with A'A instead of A (one product per point instead of two). None leaves the
-            choice to us: yes if A is tall and dense, and the residual cannot become so small
+        gram: work with A'A instead of A (one product per point instead of two). None decides by the
+            data: A'A is used if A is tall and dense, and the residual cannot become so small
             relative to b that the value ½x'A'Ax - b'Ax + ½|b|² would lose more than two digits to
-            cancellation. For streamed rows it means that they are read only a few times.
+            cancellation. Streamed rows are then read only a few times.
         lipschitz: your own upper bound on lambda_max(A'A) or, with weights, on lambda_max(A'WA) (if
             ``mean``, divided by the number of rows or by the sum of the weights).
 
     If you write new numbers into your arrays, ``solve``, ``certify`` and ``compare`` notice and use
-    them. (This does not hold for data behind a linear operator: make a new one.)
+    them. (Changes of the data behind a linear operator are not noticed: make a new LeastSquares.)
 
     Examples:
         >>> loss = tb.LeastSquares([[1, 0], [0, 2]], [1, 4])
         >>> loss.value(np.zeros(2))  # ½ (1² + 4²)
         8.5
         >>> problem = tb.Problem(lower=tb.LeastSquares([[1, 1]], [2]), upper=loss)
-        >>> tb.solve(problem).x.round(4)  # the best for other data with x_1 + x_2 = 2
+        >>> tb.solve(problem).x.round(4)  # fits the other data best among x_1 + x_2 = 2
         array([0.2, 1.8])
     """
 
@@ -105,7 +105,7 @@ class LeastSquares(LinearLoss):
     def _absorb_weights(self, weights: Array) -> None:
         """Multiply rows and b by the roots of the weights, so that all weights become 1.
 
-        The rounding, two units in every entry, is covered by the 64 of `rounding_unit`.
+        This rounds every entry by at most two units, which the 64 of `rounding_unit` cover.
         """
         if arrays.is_single(self.prototype):
             wide = self.matrix.in_float64
@@ -116,7 +116,7 @@ class LeastSquares(LinearLoss):
                 )
             self._change_precision(wide)
         w = host(weights)
-        if w.all():  # otherwise rows of weight 0 are still there, as zeros
+        if w.all():  # otherwise some rows have become zeros
             self.unweighted = Squares(self.matrix, arrays.like(self.b, self.prototype), w)
         factors = arrays.like(np.sqrt(w), self.prototype)
         self.matrix = with_scaled_rows(self.matrix, factors)
@@ -141,7 +141,7 @@ class LeastSquares(LinearLoss):
 
     @property
     def given_matrix(self) -> Matrix:
-        """The rows as given: multiplying by roots of weights rounds, which may change the rank."""
+        """The rows as the user gave them: multiplying by roots of weights may change the rank."""
         rows: Matrix = self.squares.rows
         return rows
 
@@ -162,7 +162,7 @@ class LeastSquares(LinearLoss):
         return FarRows([rows])
 
     def parts(self, weight: float, n: int) -> list[Part]:
-        """The rows as they were given, with their weights."""
+        """One part with the rows as the user gave them, and their weights."""
         given = self.unweighted
         if given is None:
             return [LeastSquaresPart(weight * self.scale, self.matrix.dense(), host(self.b))]
@@ -181,7 +181,7 @@ class LeastSquares(LinearLoss):
     def gram(self) -> Quadratic | None:
         """The function as ½x'Gx - c'x + const with G = A'A, if that is cheaper and safe.
 
-        For streamed rows it takes three passes, and then none.
+        For streamed rows, making it takes three passes; later, none are needed.
         """
         rows, n = self.matrix.shape
         is_plain = type(self.matrix) is Dense  # dense and in memory
@@ -208,12 +208,13 @@ class LeastSquares(LinearLoss):
     def _gram_is_safe(self) -> bool:
         """Is the smallest residual at least a tenth of b, and the arithmetic float64?
 
-        If a pass is expensive, ties are allowed: eigenvalues of A'A that are rounding errors.
+        If a pass is expensive, A'A may be singular: eigenvalues that are rounding errors are
+        ignored.
         """
         if arrays.epsilon(self.prototype) > 1e-15:
             return False
         rows, n = self.matrix.shape
-        deadline.check(deadline.svd_work(rows, n) / 8)  # `gram` itself needs the same work
+        deadline.check(deadline.svd_work(rows, n) / 8)  # `gram` itself takes the same work
         values, vectors = np.linalg.eigh(G := column_gram(self.matrix))
         noise = rounding_unit(spectra.EPS, rows, n) * float(np.trace(G))
         seen = values > (noise if self._is_streamed else -math.inf)
@@ -291,7 +292,7 @@ class LeastSquares(LinearLoss):
     def _equilibrated(self) -> tuple[np.ndarray[Any, Any], float] | None:
         """The singular values of A with rescaled rows and columns, and a factor.
 
-        A's own are at least these times the factor. None if A is too large.
+        The singular values of A are at least these times the factor. None if A is too large.
         """
         if self.singular_values is None:
             return None
@@ -307,9 +308,9 @@ class LeastSquares(LinearLoss):
     def rank(self) -> int | None:
         """The rank of A, or None if it is not determined.
 
-        Every singular value must be either rounding or at least 1e3 times that: without such a gap
-        the rank is undecided. Rank does not depend on units, so the equilibrated matrix decides,
-        unless some of its rows or columns look like rounding errors themselves.
+        Every singular value must be a rounding error or at least 1e3 times as large: without such a
+        gap the rank is undecided. Rank does not depend on units, so the equilibrated matrix
+        decides, unless some rows or columns of A look like rounding errors themselves.
         """
         if (by_rows := self._row_rank) is not None:
             return by_rows
@@ -320,14 +321,14 @@ class LeastSquares(LinearLoss):
         return low if low == high and spectra.cleaned(A, epsilon) is A else None
 
     def solution_dimension(self, center: Any, radius: float) -> int | None:
-        """n - rank(A) if the rank is determined; in a ball, if it contains a solution.
+        """n - rank(A) if the rank is determined and the ball contains a solution in its interior.
 
-        0 if the solution closest to the centre is outside.
+        0 if the solution closest to the centre is outside the ball.
         """
         rows, n = self.matrix.shape
         if not rows and math.isinf(radius):
             return n
-        # If there is growth, the rank is certain: full, or confirmed in exact arithmetic.
+        # If the growth is positive, the rank is certain: full, or confirmed in exact arithmetic.
         if self.rank is None or not self.growth > 0.0:
             return None
         length = 0.0 if math.isinf(radius) else self._distance_from(center, self.rank) / radius
@@ -336,7 +337,7 @@ class LeastSquares(LinearLoss):
         return n - self.rank if length < 1.0 else 0
 
     def _distance_from(self, center: Any, rank: int) -> float:
-        """The distance from a point to the nearest solution; nan if that is not known."""
+        """The distance from a point to the nearest least-squares solution; nan if unknown."""
         shape = self.matrix.shape
         if min(shape) > SIDE:
             return math.nan
@@ -347,19 +348,19 @@ class LeastSquares(LinearLoss):
         if rank and s[rank - 1] <= TOL.clear_units * spectra.rounding_level(
             shape, float(s[0]), spectra.EPS
         ):
-            return math.nan  # it cannot be solved in the units of x
+            return math.nan  # too ill-conditioned in the units of x
         rhs = host(self.b) - A @ offset
         return float(np.linalg.norm(vt[:rank].T @ ((u[:, :rank].T @ rhs) / s[:rank])))
 
     @cached_property
     def growth(self) -> float:
-        """The smallest positive eigenvalue of A'A (times the scale): least squares always has one.
+        """The smallest positive eigenvalue of A'A, times the scale; 0 if it is unknown.
 
-        g(x) - g* <= |grad g(x)|²/(2 s²), s the smallest positive singular value, on R^n.
+        On R^n, g(x) - g* <= |grad g(x)|²/(2 s²), s the smallest positive singular value.
         """
         if (by_rows := self._row_rank) is not None:
             gram = row_gram(self.matrix)
-            # if weights are far apart, the bound may not be positive
+            # if the weights differ by orders of magnitude, the bound may not be positive
             square = max(gram.least(by_rows), 0.0)
             least = math.ldexp(math.sqrt(square) * (1.0 - 1e-3), gram.exponent)
             return self.scale * least * least
@@ -369,17 +370,17 @@ class LeastSquares(LinearLoss):
         if not rank or self.singular_values is None or self._equilibrated is None:
             return 0.0
         if rank < smaller and spectra.exact_rank(self.given_matrix.dense()) != rank:
-            return 0.0  # singular values that look like zero are not zero: s bounds nothing
+            return 0.0  # a smaller singular value looks like zero, but is not
         alike, share = self._equilibrated
         noise = max(self.matrix.shape) * spectra.EPS * float(self.singular_values[0])
         s = max(float(self.singular_values[rank - 1]) - noise, share * float(alike[rank - 1]))
-        return self.scale * (s * (1.0 - 1e-3)) ** 2  # 1e3 units of rounding are safe
+        return self.scale * (s * (1.0 - 1e-3)) ** 2  # s is at least 1e3 times its error
 
     @property
     def _depends_by_rounding(self) -> bool:
-        """For a tall A: are columns dependent according to A'A, but not as stored?
+        """For a tall A: do columns look dependent in A'A, although they are not exactly?
 
-        Then the least singular value is almost 0 and bounds nothing: no SVD is needed to see that.
+        Then the smallest singular value is almost 0 and useless as a bound: no SVD is needed.
         """
         rows, n = self.matrix.shape
         if not (rows >= 4 * n > 0 and n <= SIDE and self.matrix.is_explicit):

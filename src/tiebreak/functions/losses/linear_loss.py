@@ -1,4 +1,4 @@
-"""What losses of a linear map have in common: scale * phi(A x) and its slope in one data pass."""
+"""The base of all losses of a linear map: scale * phi(A x) and its slope in one data pass."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tiebreak.functions.base import (
     PendingEvaluation,
     PointWithImage,
     SmoothFunction,
+    signs_of,
 )
 from tiebreak.functions.far_slopes import FarRows
 from tiebreak.functions.parts.quadratic_parts import Part
@@ -47,7 +48,7 @@ from tiebreak.linalg.sizes import QUICK_SIDE, SECOND, SMALL_SIDE
 
 
 class LossesAndSlopes(NamedTuple):
-    """The outcome of a running data pass: losses wait for its end, slopes on a GPU do not."""
+    """The outcome of a data pass that may still run: losses wait for its end, slopes do not."""
 
     losses: Callable[[], list[float]]
     slopes: Callable[[], list[Array]]
@@ -56,14 +57,14 @@ class LossesAndSlopes(NamedTuple):
 class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     """scale * phi(A x) with phi a sum over rows: the base of LeastSquares, Logistic, Poisson.
 
-    A subclass sets ``curvature``, ``target``, and ``lower_bound`` if it can be negative. It gives
+    A subclass sets ``curvature``, ``target``, and ``lower_bound`` if that is negative. It defines
 
         _loss_and_slope(image)  the sum of phi over all rows, and its gradient in the image
         _slopes(images, rows)   the gradients in some images at some rows, on the host
         _of_matrix(matrix)      the loss with this matrix in float64, except for scale and weights
         rounding(reach, ...)    bounds on the rounding errors of its value and its gradient
 
-    and may give
+    and may define
 
         _loss(image)            the sum alone, if that is cheaper
         _conic_rows(form, ...)  its conic form, for ``conic``
@@ -71,8 +72,9 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         _far_rows(weights, ...) its slopes far out, which tell whether there is a minimiser;
                                 ``falls_unseen = False`` if it rises in both directions
 
-    With ``weights``, phi is the sum of weights_i phi_i: the first three must do that, with `_total`
-    and `_weighted`. A matrix whose rows are not in memory has zero rows where the weights are 0.
+    With ``weights``, phi is the sum of weights_i phi_i; `_loss_and_slope`, `_slopes` and `_loss`
+    use `_total` and `_weighted` for that. Rows of weight 0 are removed from a matrix in memory; in
+    other matrices they become rows of zeros.
     """
 
     describing: ClassVar[tuple[str, ...]] = (
@@ -105,9 +107,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return f"<{type(self).__name__}, {kind}{rows} x {columns}>"
 
     def extent(self, x: Array) -> float:
-        """The sum of |a_j| |x_j|/|A|, where a_j are the columns, bounds the error of A x as |x|
-        does.
-        """
+        """The sum of |a_j| |x_j|/|A| over the columns a_j: like |x|, it bounds the error of A x."""
         size, shares = arrays.norm(x), self.matrix.column_shares
         if shares is None:
             return size
@@ -128,29 +128,22 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return vector
 
     def _signs(self, y: Array) -> Array:
-        """The labels as -1 and +1."""
-        labels = arrays.to_numpy(y)
-        if bool(np.all(np.abs(labels) == 1.0)):
-            return y
-        if not bool(np.all((labels == 0.0) | (labels == 1.0))):
-            found = ", ".join(f"{v:g}" for v in np.unique(labels)[:5])
-            raise ValueError(
-                f"{type(self).__name__}: y must hold labels -1 and +1, or 0 and 1, "
-                f"got values {found}"
-            )
-        self.note = "Labels 0 and 1 were taken as -1 and +1"
-        return 2.0 * y - 1.0
+        """The labels as -1 and +1; if they were 0 and 1, the report says so."""
+        signs = signs_of(type(self).__name__, y)
+        if signs is not y:
+            self.note = "Labels 0 and 1 were taken as -1 and +1"
+        return signs
 
     def _change_precision(self, matrix: Matrix) -> None:
-        """Convert the entries to float64 for good, unless they already are."""
+        """Replace the matrix by one in float64, unless it is the same matrix."""
         if matrix is not self.matrix:
             self.data_epsilon = arrays.epsilon(self.prototype)
             self.matrix, self.prototype = matrix, matrix.prototype
 
     def _take_weights(self, A: object, weights: object, target: Array) -> Array:
-        """Check and store the weights; returns the target, one number per row that is kept.
+        """Check and store the weights; return the target of the rows that are kept.
 
-        Rows of weight 0 are dropped if the matrix is in memory; otherwise they become zeros.
+        Rows of weight 0 are removed if the matrix is in memory; otherwise they become zeros.
         """
         if weights is None or self.matrix.shape[0] == 0:
             return target
@@ -180,7 +173,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return target
 
     def _weighted(self, values: Array, rows: Any = None) -> Array:
-        """One number per row, for some rows or all, times the weights."""
+        """Values, one per row (of some rows or all), times the weights."""
         if self.weights is None:
             return values
         return values * (self.weights if rows is None else self.weights[rows])
@@ -212,7 +205,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return arrays.norm(self.target)
 
     def _remember(self, maker: type, A: object, **given: object) -> None:
-        """Store the arguments; for the matrix, what the user gave or the stream made from it."""
+        """Store the arguments; A is what the user gave, or the stream that was made from it."""
         source = self.matrix if isinstance(self.matrix, FromData) else A
         remember(self, maker, A=source, mean=self.mean, **given)
 
@@ -226,14 +219,14 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return wide
 
     def of_matrix(self, matrix: object) -> LinearLoss:
-        """The same loss in float64 with another matrix that has as many rows."""
+        """The loss in float64 with another matrix that has the same number of rows."""
         made = self._of_matrix(matrix)
         made.scale, made.mean, made.note = self.scale, self.mean, self.note
         made.weights = None if self.weights is None else arrays.like(self.weights, made.prototype)
         return made
 
     def of_columns(self, change: Callable[[Any], Any]) -> LinearLoss:
-        """The same loss in float64 with another matrix, whose rows are a linear map of these."""
+        """The loss in float64 with a matrix that is a linear function ``change`` of this one."""
         return self.of_matrix(change(self.matrix.on_host()))
 
     @property
@@ -262,7 +255,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return self._loss_and_slope(image)
 
     def sizes_in_image(self, image: Host) -> tuple[float, Host]:
-        """The sizes of the terms that cancel in phi and its gradient; by default there are none."""
+        """The sizes of the terms of phi and of its gradient; by default, none of them cancel."""
         loss, slopes = self._loss_and_slope(image)
         return float(loss), np.abs(slopes)
 
@@ -271,7 +264,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         raise NotImplementedError
 
     def row_weights(self, weight: float = 1.0) -> Host:
-        """The factor of each row in ``weight`` times the loss; 0 for rows that became zeros."""
+        """The factor of each row in ``weight`` times the loss; 0 for rows of weight 0."""
         return np.asarray(weight * self.scale * self._each_weight)
 
     def add_to_conic(self, form: ConicForm, cost: Cost, weight: float) -> bool:
@@ -295,7 +288,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return self._far_rows(self.row_weights(weight), rows, host(self.target))
 
     def _far_rows(self, weights: Host, rows: HostRows, target: Host) -> FarRows | None:
-        """How the sum of weights_i phi_i(<row_i, x>) grows far out; None if not known."""
+        """How the sum of weights_i phi_i(<row_i, x>) grows far out; None if unknown."""
         return None
 
     def parts(self, weight: float, n: int) -> Sequence[Part] | None:
@@ -319,17 +312,17 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return self.curvature * self.scale * len(squares) * float(np.max(squares, initial=0.0))
 
     def slopes_in_image(self, image: Image) -> Array:
-        """The gradient of phi in an image for all rows, to be compared with that of a slice."""
+        """The gradient of phi in an image, for all rows."""
         return self._loss_and_slope(settled(image))[1]
 
     def slopes_of_rows(self, image: Array, rows: Any) -> Array:
-        """The gradient of phi for some rows alone, from their part of an image."""
+        """The gradient of phi for some of the rows, from their part of an image."""
         return self._slopes(image[None, :], rows)[0, :]
 
     def slope_of(self, some: RowSlice, x: Array, before: Array | None = None) -> Array:
-        """The slope at x estimated from a slice, as if all rows were like it.
+        """An estimate of the slope at x from a slice of the rows.
 
-        The same estimate at the point where the slopes of all rows were ``before`` is subtracted.
+        If ``before`` has the slopes of all rows at another point, the estimate there is subtracted.
         """
         slopes = self.slopes_of_rows(some.entries @ x, some.rows)
         if before is not None:
@@ -388,7 +381,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return slopes if self.scale == 1.0 else [self.scale * slope for slope in slopes]
 
     def _shared_pass(self, plan: PassPlan, slopes: int) -> LossesAndSlopes:
-        """`_pass` with all products of the plan in one reading of the matrix."""
+        """`_pass` with all products of the plan in one pass over the matrix."""
         vectors = (*plan.known, *(product.x for product in plan.fresh))
         kind = np.result_type(self.matrix.prototype.dtype, *vectors)
         weights = np.asarray(plan.weights, dtype=kind)
@@ -405,39 +398,24 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         with arrays.quiet():
             if points or slopes:
                 _, sums = self.matrix.sweep(points, slopes, weigh if slopes else None, parts[kept:])
-            images = [row @ parts for row in weights]  # each is an array of its own
+            images = [row @ parts for row in weights]  # a separate array for each
             losses = [float(self._loss(image)) for image in images]
         plan.fill(list(parts[kept:]), images)
         losses, gradients = self._scaled_losses(losses), self._scaled_slopes(list(sums))
         return LossesAndSlopes(lambda: losses, lambda: gradients)
 
     def _gpu_pass(self, matrix: Fused, plan: PassPlan, slopes: int) -> LossesAndSlopes:
-        """`_pass` by one reading of a matrix on a GPU."""
+        """`_pass` in one pass over a matrix on a GPU, if the kernel can do all of it."""
         from tiebreak.linalg import cuda
 
-        surplus = plan.fresh[cuda.MAX_FRESH :]
-        if surplus:
-            products = matrix.forward(*(product.x for product in surplus))
-            for product, value in zip(surplus, products, strict=True):
-                product.value = value
-            plan = PassPlan.of(plan.images)
-        # the images are then computed one at a time
-        if not cuda.fits(len(plan.known), len(plan.images), slopes):
-            images = [settled(image) for image in plan.images]
-            each = [
-                self._gpu_pass(matrix, PassPlan.of([i]), int(j < slopes))
-                for j, i in enumerate(images)
-            ]
-            return LossesAndSlopes(
-                lambda: [loss for found in each for loss in found.losses()],
-                lambda: [slope for found in each for slope in found.slopes()],
-            )
+        if not cuda.fits(len(plan.fresh), len(plan.known), len(plan.images), slopes):
+            return self._plain_pass(plan.images, slopes)
         points = [product.x for product in plan.fresh]
         asked = plan.known, plan.weights, slopes
         assert self.kernel is not None
         read = matrix.read(points, *asked, self.target, self.kernel, self.scale)
         plan.fill(read.products[: len(points)], read.images)
-        gradients = [*read.gradients]  # while the GPU is working, not after it has finished
+        gradients = [*read.gradients]  # now, while the GPU is working
         return LossesAndSlopes(
             arrays.PendingNumbers(read.losses, self._scaled_losses), lambda: gradients
         )
@@ -460,7 +438,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     def lipschitz(self) -> float:  # type: ignore[override]
         """curvature * lambda_max(A'A) * scale: exact for small matrices, else a Lanczos bound.
 
-        With weights W it is lambda_max(A'WA).
+        With weights W, A'WA takes the place of A'A.
         """
         if self.matrix.shape[0] == 0:
             return 0.0
@@ -472,7 +450,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
 
     @property
     def _spectral_matrix(self) -> Matrix:
-        """A matrix with the same largest singular value as A, possibly a smaller one."""
+        """A matrix, possibly smaller, with the same largest singular value as A."""
         return self.matrix
 
     @property
@@ -494,7 +472,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
 
     @property
     def _spectral(self) -> float:
-        """A bound on the largest singular value of A; with weights, of `_matrix_with_weights`."""
+        """A bound on the largest singular value of `_matrix_with_weights`."""
         return math.sqrt(self.rough_lipschitz / (self.curvature * self.scale))
 
     @property
@@ -523,10 +501,10 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         more: float = 0.0,
         lost: float = 0.0,
     ) -> tuple[float, float]:
-        """`rounding`, given the norm of the rows' slopes times the roots of their weights.
+        """`rounding` for a known ``steep``: the norm of the slopes of phi times the weights' roots.
 
-        Besides the products, images err by rounding the ``target`` and by ``more``; slopes err by
-        the error of the images and what is ``lost`` in computing them.
+        The error of an image has three parts: from the products, from rounding a ``target`` of this
+        norm, and ``more``. The slopes inherit it, and computing them adds ``lost``.
         """
         unit, of_image, of_adjoint = self.matrix.errors(epsilon, self._matrix_spectral)
         root = math.sqrt(self._weight_sizes[2])
@@ -539,7 +517,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
 
     @property
     def _has_eigenvalues(self) -> bool:
-        """Are the entries of A available, and is one side small enough for ``_eigenvalues``?"""
+        """Are the entries of A available, and is one side small enough for `_eigenvalues`?"""
         matrix = self._spectral_matrix
         rows, n = matrix.shape
         is_there = matrix.is_explicit or matrix.is_sparse
@@ -551,7 +529,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         """Eigenvalues of the smaller of A'A and AA', ascending."""
         matrix = self._matrix_with_weights
         rows, n = matrix.shape
-        if rows <= n:  # with eigenvectors, if time allows: a factorisation may need them
+        if rows <= n:  # with eigenvectors if time allows, because a factorisation may need them
             found = deadline.unless_too_long(lambda: row_gram(matrix), None)
             if found is not None:
                 return np.asarray(np.ldexp(found.values, 2 * found.exponent))

@@ -20,9 +20,9 @@ from tiebreak.linalg.host_rows import HostRows
 
 @dataclass(frozen=True)
 class LogisticLoss(ScalarLoss):
-    """phi(t) = log(1 + e^-t); the rows carry the labels' signs, and there is no target.
+    """phi(t) = log(1 + e^-t); rows are multiplied by their labels, and targets are not used.
 
-    Derivatives are multiplied by e^lift, because far out they would underflow.
+    Derivatives are multiplied by e^lift, because for large margins they would underflow.
     """
 
     lift: float = 0.0
@@ -37,9 +37,7 @@ class LogisticLoss(ScalarLoss):
         return _logistic(margins, self.lift) * _logistic(-margins)
 
     def second_above(self, margins: Host, target: Host) -> Host:
-        """tanh(t/2)/(2t), 1/4 at t = 0: the quadratic is above phi everywhere (Jaakkola, Jordan
-        2000).
-        """
+        """tanh(t/2)/(2t), and 1/4 at t = 0 (Jaakkola, Jordan 2000)."""
         bend = np.full(len(margins), 0.25)
         where = np.abs(margins) > 1e-4
         np.divide(np.tanh(0.5 * margins), 2.0 * margins, out=bend, where=where)
@@ -49,7 +47,7 @@ class LogisticLoss(ScalarLoss):
         return _logistic(margins, self.lift)
 
     def first_error(self, first: Host, target: Host) -> Host:
-        """e^-t has a relative error of t units of rounding, and an absolute one by underflow."""
+        """The relative error of e^-t is |t| units of rounding, plus the effect of underflow."""
         slopes = np.maximum(np.abs(first), 2.0**-1022)
         return np.asarray(slopes * (3.0 + self.lift + np.abs(self.lift - np.log(slopes))))
 
@@ -65,15 +63,15 @@ class LogisticLoss(ScalarLoss):
 
 
 def _logistic(margins: Host, lift: float = 0.0) -> Host:
-    """e^lift/(1 + e^t), accurate however small it is (and at most e^700)."""
+    """e^lift/(1 + e^t) with full relative accuracy, even if it is tiny (but at most e^700)."""
     return np.asarray(np.exp(np.minimum(lift - np.logaddexp(0.0, margins), LARGEST_POWER)))
 
 
 class Logistic(LinearLoss):
     """sum_i w_i log(1 + exp(-y_i <a_i, x>)), divided by the sum of the weights if ``mean``.
 
-    Stable at any margin t: log(1 + e^-t) is computed without overflow, and the slope's weight
-    1/(1 + e^t) = exp(-(t + log(1 + e^-t))) keeps its relative accuracy however small it is.
+    It is computed stably at any margin t: log(1 + e^-t) does not overflow, and the slope's factor
+    1/(1 + e^t) = exp(-(t + log(1 + e^-t))) has full relative accuracy, even if it is tiny.
 
     Args:
         A: matrix as in LeastSquares, one row per example.
@@ -87,9 +85,9 @@ class Logistic(LinearLoss):
             if ``mean``).
 
     Examples:
-        >>> rows, labels = [[1, 1], [2, 2], [3, 3], [4, 4]], [0, 1, 0, 1]  # one feature, twice
+        >>> rows, labels = [[1, 1], [2, 2], [3, 3], [4, 4]], [0, 1, 0, 1]  # the same feature twice
         >>> problem = tb.Problem(lower=tb.Logistic(rows, labels), upper=tb.SquaredNorm())
-        >>> tb.solve(problem).x.round(3)  # shared by both
+        >>> tb.solve(problem).x.round(3)  # both get the same coefficient
         array([0.068, 0.068])
     """
 
@@ -136,7 +134,7 @@ class Logistic(LinearLoss):
 
     def _slopes(self, images: Array, rows: slice) -> Array:
         y, xp = self.y[rows], arrays.namespace(images)
-        # If the power overflows, the result is 0, as it should be.
+        # If the exponential overflows, the result is 0, as it should be.
         return self._weighted(-y / (1.0 + xp.exp(y * images)), rows)
 
     def second(self, image: Host, rows: Any = None) -> Host:

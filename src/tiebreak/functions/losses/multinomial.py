@@ -20,18 +20,18 @@ from tiebreak.linalg.matrices.repeated import Repeated
 
 
 class MultinomialLoss(ScalarLoss):
-    """log(1 + sum of e^-t) over several margins t of an example; the target is a row's example.
+    """log(1 + sum of e^-t) over the margins t of an example; targets say which example a row is in.
 
     With p_k = e^-t_k/(1 + sum of e^-t), the second derivative in the margins of one example is
     diag(p) - pp', and, with p_0 = 1 - sum of p_k, the probability of its own class,
 
         diag(p) - pp' = S'S,   S = diag(sqrt p) (1 - p'/(1 + sqrt p_0) in every row).
 
-    It is the variance of a variable that is u_k with probability p_k, and 0 with p_0, along a
-    change u of the margins. Its derivative along another change w is the mean of (u - mean u)² (w -
-    mean w), up to the sign: at most the range of w, which is twice the largest |w_k|, times that
-    variance. So the second derivative changes by at most a factor e^(2s) if no margin changes by
-    more than s.
+    Along a change u of the margins, it is the variance of a random variable that is u_k with
+    probability p_k and 0 with probability p_0. Its derivative along another change w is, up to the
+    sign, the mean of (u - mean u)² (w - mean w): at most the variance times the range of w, which
+    is at most twice the largest |w_k|. So the second derivative changes by at most a factor e^(2s)
+    if no margin changes by more than s.
     """
 
     concordance = 2.0
@@ -39,7 +39,7 @@ class MultinomialLoss(ScalarLoss):
     def probabilities(self, margins: Host, examples: Host) -> tuple[Host, Host]:
         """p of every row, and p_0 of its example."""
         top = np.zeros(int(np.max(examples, initial=-1)) + 1)
-        np.maximum.at(top, examples, -margins)  # at least 0, the exponent of p_0
+        np.maximum.at(top, examples, -margins)  # the largest exponent; that of p_0 is 0
         top = top[examples]
         powers = np.exp(-margins - top)
         total = np.exp(-top) + _sums(powers, examples)
@@ -49,28 +49,27 @@ class MultinomialLoss(ScalarLoss):
         return -self.probabilities(margins, target)[0]
 
     def second(self, margins: Host, target: Host) -> Host:
-        """The diagonal, which is an upper bound: diag(p) - pp' is at most diag(p)."""
+        """The diagonal of diag(p), which is an upper bound on diag(p) - pp'."""
         return self.probabilities(margins, target)[0]
 
     def second_above(self, margins: Host, target: Host) -> Host:
         return np.full(len(margins), 0.5)
 
-    def terms(self, margins: Host, target: Host) -> Host:
-        return self.probabilities(margins, target)[0]
+    terms = second
 
     def first_error(self, first: Host, target: Host) -> Host:
-        raise NotImplementedError  # it depends on the margins: see `MultinomialPart.noise`
+        raise NotImplementedError  # it also depends on the margins: see `MultinomialPart.noise`
 
     def largest_second(self, low: Host, high: Host, target: Host) -> Host:
         return np.full(len(low), 0.5)
 
     def largest_ratio(self, low: Host, high: Host, target: Host) -> Host:
-        """(mean u)²/variance is at most (1 - p_0)/p_0, the sum of all e^-t."""
+        """The ratio (mean u)²/variance is at most (1 - p_0)/p_0, the sum of all e^-t."""
         return np.asarray(np.exp(np.minimum(-low, LARGEST_POWER)))
 
 
 def _sums(values: Host, examples: Host) -> Host:
-    """The sum over all rows of an example, for each row."""
+    """For each row, the sum over all rows of its example."""
     return np.asarray(np.bincount(examples, values)[examples])
 
 
@@ -78,8 +77,8 @@ def _sums(values: Host, examples: Host) -> Host:
 class MultinomialPart(LossPart):
     """weight times the sum over examples of weight log(1 + sum of e^-<m, x>), m its rows.
 
-    ``weights`` are per row, equal for all rows of an example. The second derivative of an example
-    is not diagonal.
+    ``weights`` has an entry per row, the same for all rows of an example. The second derivative of
+    an example is not diagonal.
     """
 
     phi: MultinomialLoss
@@ -88,7 +87,7 @@ class MultinomialPart(LossPart):
         return self.phi.probabilities(self.rows @ x, self.target)
 
     def noise(self, x: Host, dual: Host) -> float:
-        """The relative error of p is as many units as the largest margin of the example."""
+        """The relative error of p is at most as many units as the largest margin of the example."""
         if not EPS * len(x) * self.norm * norm(x) < 1e-2:
             return math.inf
         sizes = np.zeros(int(np.max(self.target, initial=-1)) + 1)
@@ -101,7 +100,7 @@ class MultinomialPart(LossPart):
         return math.inf
 
     def curvature(self, x: Host, above: bool = False) -> Host:
-        """For ``above``: diag(p) - pp' is at most (1 - 11'/K)/2 (Boehning 1992)."""
+        """With ``above``, (I - 11'/K)/2, which is at least diag(p) - pp' (Boehning 1992)."""
         p, own = self._at(x)
         counts = _sums(np.ones(len(p)), self.target)
         if above:  # the root for p = 1/K, times the root of K/2
@@ -126,7 +125,7 @@ class Multinomial(LinearLoss):
     in A it has K n entries, and ``x.reshape(K, n)`` has a row for each class. Adding the same
     vector to every class changes nothing: that is a tie for every column of A.
 
-    Stable at any margins: losses and slopes are accurate however small they are.
+    Losses and slopes are computed stably at any margins, with full relative accuracy.
 
     Args:
         A: matrix as in LeastSquares, one row per example.
@@ -150,7 +149,7 @@ class Multinomial(LinearLoss):
     loss_name, task = "logistic", "more classes"
     falls_unseen = False
     title = "multinomial loss"
-    matrix: Repeated  # unless it was made by ``of_matrix``
+    matrix: Repeated  # unless the loss was made by ``of_matrix``
 
     def __init__(
         self,
@@ -170,11 +169,11 @@ class Multinomial(LinearLoss):
         self.take_labels(self._take_weights(A, weights, y))
         self.matrix = Repeated(self.matrix, self.classes)
         self.dimension = self.matrix.shape[1]
-        if self.names is not None:  # named (class, column), like the index of a stacked table
+        if self.names is not None:  # pairs (class, column), as in a stacked table
             self.names = tuple((k, name) for k in range(self.classes) for name in self.names)
 
     def take_labels(self, y: Array) -> None:
-        """Set the class of each row, in a constructor."""
+        """Store the class of each row, in a constructor."""
         self.y = self.target = y
         self._labels = arrays.to_numpy(y).astype(np.int64)
         chosen = np.arange(self.classes)[:, None] == self._labels
@@ -182,7 +181,7 @@ class Multinomial(LinearLoss):
         self._others = arrays.like((~chosen).astype(np.float64), self.prototype)
 
     def _of_matrix(self, matrix: object) -> Multinomial:
-        """The loss for a matrix whose products are those of all classes, one after another."""
+        """The loss for a matrix that gives the products of all classes, one after the other."""
         made = Multinomial.__new__(Multinomial)
         made.matrix = checks.matrix("Multinomial", "A", matrix)  # type: ignore[assignment]
         made.dimension, made.prototype = made.matrix.shape[1], made.matrix.prototype
@@ -214,7 +213,7 @@ class Multinomial(LinearLoss):
         return _margins_and_losses(xp, products, self._chosen, self._others)
 
     def _slopes(self, images: Array, rows: Any) -> Array:
-        """``rows`` are indices of the image: those of some rows of A, for every class."""
+        """``rows`` are indices into the image: those of some rows of A, for every class."""
         here = np.asarray(rows)[: len(rows) // self.classes]
         chosen, others = self._chosen[:, here], self._others[:, here]
         products = images.reshape(len(images), self.classes, len(here))
@@ -230,7 +229,7 @@ class Multinomial(LinearLoss):
         own = self._labels[examples]
         margins = []
         for k in range(self.classes - 1):
-            other = k + (k >= own)  # the k-th of the classes that are not y
+            other = k + (k >= own)  # the k-th of the other classes
             places = other * m + examples, own * m + examples
             margins.append(products.some(places[0]) - products.some(places[1]))
         add_log_sum_exp(form, cost, w[examples], margins)
@@ -250,9 +249,9 @@ class Multinomial(LinearLoss):
         return [MultinomialPart(weight * self.scale, rows, which, weights, MultinomialLoss())]
 
     def _margin_rows(self, products: Any) -> tuple[Any, Host]:
-        """<a_i, x_{y_i} - x_k> with k != y_i, as rows to multiply by x; and the i of each.
+        """Rows with the products <a_i, x_{y_i} - x_k> with x, for k != y_i; and the i of each.
 
-        Only for rows that count. The loss of row i is log(1 + the sum of exp(-margin)).
+        Rows of weight 0 are left out. The loss of row i is log(1 + the sum of exp(-margin)).
         """
         y, m = self._labels, self.row_count
         counts = self._each_weight > 0.0
@@ -273,9 +272,9 @@ class Multinomial(LinearLoss):
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
-        # The slopes of a row, p - e_y, are at most sqrt(2) long, and their square at most 2 loss.
+        # The slope of a row, p - e_y, has length at most sqrt(2), and its square is at most 2 loss.
         steep = math.sqrt(2.0 * min(max(value, 0.0) / self.scale, self._weight_sizes[0]))
-        # The error of differences of the products, and of these minus a loss, in exponents.
+        # errors of the exponents: of differences of products, and of these minus a loss
         more = 16.0 * epsilon * self._matrix_spectral * reach
         lost = rounding_unit(epsilon, self.classes) * steep
         return self._rounding(reach, value, steep, epsilon, more=more, lost=lost)
@@ -306,10 +305,10 @@ def _class_count(labels: Host, classes: int | None) -> int:
 def _margins_and_losses(
     xp: Any, products: Array, chosen: Array, others: Array
 ) -> tuple[Array, Array]:
-    """u = t - t_y for every class and log(sum exp u), whose term for y itself is 1.
+    """u = t - t_y for every class, and log(sum exp u), in which the term of y is 1.
 
-    With u_0 = max u >= 0: u_0 + log1p(sum over the others of exp(u - u_0) + (exp(-u_0) - 1)), which
-    is log1p of a sum of small terms if y is the most likely class.
+    With u_0 = max u >= 0 this is u_0 + log1p(sum over the other classes of exp(u - u_0) +
+    (exp(-u_0) - 1)). If y is the most likely class, that is log1p of a sum of small terms.
     """
     own = xp.sum(products * chosen, axis=-2)
     margins = products - own[..., None, :]
@@ -319,6 +318,6 @@ def _margins_and_losses(
 
 
 def _slopes(xp: Any, margins: Array, losses: Array, chosen: Array, others: Array) -> Array:
-    """p_k for the other classes, and minus their sum for y."""
+    """The probabilities of the other classes, and minus their sum for the class y."""
     likely = xp.exp(margins - losses[..., None, :]) * others
     return likely - chosen * xp.sum(likely, axis=-2)[..., None, :]

@@ -17,13 +17,13 @@ from tiebreak.linalg.conic_form import Affine, ConicForm, Cost
 from tiebreak.linalg.host import host, top_exponent
 from tiebreak.linalg.host_rows import HostRows
 
-# With m = e^t and the loss D = m - y - y log(m/y) of a row: D/m rises with m/y, and is 1 - 3/e² at
-# m = e² y. So m <= MEAN_PER_COUNT y + MEAN_PER_LOSS D in every row; both are rounded up.
+# For a row with mean m = e^t and loss D = m - y - y log(m/y): D/m increases with m/y if m > y, and
+# is 1 - 3/e² at m = e² y. So m <= MEAN_PER_COUNT y + MEAN_PER_LOSS D; both factors are rounded up.
 MEAN_PER_COUNT, MEAN_PER_LOSS = 7.4, 1.7
 
 
 class PoissonLoss(ScalarLoss):
-    """phi(t) = e^t - y t, up to a constant; phi''' = phi''; the target is y."""
+    """phi(t) = e^t - y t, up to a constant, where y is the target; phi''' = phi''."""
 
     has_quadratic_above: ClassVar[bool] = False
 
@@ -34,12 +34,12 @@ class PoissonLoss(ScalarLoss):
         return _power(margins)
 
     def second_above(self, margins: Host, target: Host) -> Host:
-        """The slope of the chord of phi' from t to log y if t is below that; otherwise e^t.
+        """The slope of the chord of phi' from t to log y if t < log y; otherwise e^t.
 
-        phi' is convex, so it lies below the chord between its ends and above it elsewhere: the
-        quadratic is above phi at all margins up to log y. And phi' lies above its tangent, so the
-        quadratic with curvature e^t is above phi at all margins up to t. Beyond that none is,
-        because e^t grows faster.
+        phi' is convex: it lies below the chord between its ends and above it elsewhere, so the
+        first quadratic is above phi at all margins up to log y. And phi' lies above its tangent, so
+        the quadratic with curvature e^t is above phi at all margins up to t. No quadratic is above
+        phi everywhere, because e^t grows faster.
         """
         has_count = target > 0.0
         u = np.where(has_count, margins - np.log(np.where(has_count, target, 1.0)), 0.0)
@@ -55,7 +55,7 @@ class PoissonLoss(ScalarLoss):
         return _power(margins)
 
     def first_error(self, first: Host, target: Host) -> Host:
-        """e^t has a relative error of t units of rounding, and an absolute one by underflow."""
+        """The relative error of e^t is |t| units of rounding, plus the effect of underflow."""
         means = np.maximum(first + target, 2.0**-1022)
         return np.asarray(means * (3.0 + np.abs(np.log(means))))
 
@@ -64,7 +64,7 @@ class PoissonLoss(ScalarLoss):
             return np.asarray(np.exp(high))
 
     def largest_ratio(self, low: Host, high: Host, target: Host) -> Host:
-        """phi'/sqrt(phi'') = e^(t/2) - y e^(-t/2) rises with t."""
+        """phi'/sqrt(phi'') = e^(t/2) - y e^(-t/2) increases with t."""
         with arrays.quiet():
             ends = [np.exp(0.5 * t) - target * np.exp(-0.5 * t) for t in (low, high)]
             return np.asarray(np.maximum(*np.abs(ends)) ** 2)
@@ -90,10 +90,11 @@ class CountSizes(NamedTuple):
 class Poisson(LinearLoss):
     """sum_i w_i (exp(t_i) - y_i t_i + y_i log y_i - y_i), t = Ax: half the Poisson deviance.
 
-    Divided by the sum of the weights if ``mean``. Every term is at least 0, and it is 0 if the mean
-    exp(t_i) equals the count y_i. The slope has no Lipschitz constant on R^n (``lipschitz`` is
-    inf), so methods that need one refuse it, and others find a local one. If some t_i exceeds 350
-    (44 in float32), the value is inf: the square of such a mean overflows.
+    The sum is divided by the sum of the weights if ``mean``. Every term is at least 0, and it is 0
+    if the mean exp(t_i) equals the count y_i. The slope has no Lipschitz constant on R^n
+    (``lipschitz`` is inf): methods that need one reject the loss, and others find a local one. If
+    some t_i exceeds 350 (44 in float32), the value is inf, because the square of such a mean
+    overflows.
 
     Args:
         A: matrix as in LeastSquares, one row per observation.
@@ -103,13 +104,13 @@ class Poisson(LinearLoss):
         weights: one number >= 0 per row, all 1 if None: weight 2 counts a row twice, weight 0 not
             at all.
 
-    There is no minimiser if some direction d has <a_i, d> = 0 for all rows with y_i > 0 and <a_i,
-    d> <= 0, not always 0, for the rows with y_i = 0: then a run ends as "unbounded".
+    There is no minimiser if some direction d has <a_i, d> = 0 for all rows with y_i > 0, and
+    <a_i, d> <= 0 for those with y_i = 0, not always with equality: then a run ends as "unbounded".
 
     Examples:
-        >>> counts = tb.Poisson([[1, 1, 0], [1, 1, 1]], [2, 6])  # a feature twice, and another one
+        >>> counts = tb.Poisson([[1, 1, 0], [1, 1, 1]], [2, 6])  # one feature twice, and another
         >>> problem = tb.Problem(lower=counts, upper=tb.SquaredNorm())
-        >>> tb.solve(problem).x.round(3)  # two share log 2; the third is log 3
+        >>> tb.solve(problem).x.round(3)  # the first two add up to log 2; the third is log 3
         array([0.347, 0.347, 1.099])
     """
 
@@ -150,10 +151,6 @@ class Poisson(LinearLoss):
         return np.asarray(np.exp(scores))
 
     @property
-    def known_lipschitz(self) -> float:
-        return self.lipschitz
-
-    @property
     def rough_lipschitz(self) -> float:
         return self.lipschitz
 
@@ -161,12 +158,12 @@ class Poisson(LinearLoss):
         return Poisson(matrix, arrays.double(self.y))
 
     def _loss_and_slope(self, image: Array) -> tuple[Array, Array]:
-        xp, far = arrays.namespace(image), ~(image <= self._most)  # NaN too: inf - inf in A x
+        xp, far = arrays.namespace(image), ~(image <= self._most)  # true for NaN too
         with arrays.quiet():
             t = xp.where(far, xp.full_like(image, self._most), image)
             means, u = xp.exp(t), t - self._logs
-            # y (e^u - 1 - u) with e^t = y e^u: if the mean is close to the count, nothing is lost;
-            # if t is too large, the result is infinite.
+            # y (e^u - 1 - u) with e^t = y e^u: there is no cancellation if the mean is close to the
+            # count. If t is too large, the result is infinite.
             losses = xp.where(self._is_zero, means, self.y * (xp.expm1(u) - u))
             losses = xp.where(far, xp.full_like(image, math.inf), losses)
             return self._total(losses), self._weighted(means - self.y)
@@ -175,7 +172,7 @@ class Poisson(LinearLoss):
         return self._weighted(np.exp(np.fmin(images, self._most)) - self.y[rows], rows)
 
     def sizes_in_image(self, image: Host) -> tuple[float, Host]:
-        """As in `rounding`: means + counts, as they may cancel; times 1 + |log y| in the value."""
+        """Means + counts, which cancel in the slope; in the value, times 1 + |log y|."""
         each = self._weighted(np.exp(np.minimum(image, self._most)) + self.y)
         return float(each @ (1.0 + np.abs(self._logs))), np.asarray(each)
 
@@ -200,7 +197,7 @@ class Poisson(LinearLoss):
         return not HostRows.can_hold(self.matrix)
 
     def _far_rows(self, weights: Host, rows: HostRows, target: Host) -> FarRows:
-        """exp(t) for all rows, and a slope of -y for those with a positive count."""
+        """exp(t) for all rows, and -y t for those with a positive count."""
         has_count, every = target > 0.0, target >= 0.0
         falls = LossRows((weights * target)[has_count], rows.only(has_count), "")
         return FarRows(losses=[LossRows(weights, rows.only(every, -1.0), "exp"), falls])
@@ -211,15 +208,15 @@ class Poisson(LinearLoss):
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
-        """From the value, which bounds the means: see MEAN_PER_COUNT.
+        """Bounds that follow from the value, which bounds the means: see MEAN_PER_COUNT.
 
-        If t errs by ``error``, a loss errs by at most (e^t + y) times that, and by the same amount
-        for the rounding of t - log y; the other terms are at most (e^t + y)(1 + |log y|).
+        An error of t changes a loss by at most (e^t + y) times that error, and so does the rounding
+        of t - log y. The other terms are at most (e^t + y)(1 + |log y|).
         """
         size, spectral = self._sizes, float(self.matrix.frobenius)
         unit, of_image, of_adjoint = self.matrix.errors(epsilon, spectral)
         error, loss = of_image * reach, max(value, 0.0) / self.scale
-        if not (error < 0.1 and math.isfinite(loss)):  # in this case the means are not known
+        if not (error < 0.1 and math.isfinite(loss)):  # then nothing is known about the means
             return math.inf, math.inf
         steep = 1.01 * ((MEAN_PER_COUNT + 1.0) * size.counts + MEAN_PER_LOSS * loss)
         terms = 1.01 * (MEAN_PER_COUNT + 1.0) * size.logs
@@ -230,7 +227,7 @@ class Poisson(LinearLoss):
         )
 
     def magnitude(self, reach: float, value: float, slope: float) -> float:
-        """At the largest t within ``reach``; inf if that bounds nothing."""
+        """A bound from the largest possible t within ``reach``; inf if that t is too large."""
         size, t = self._sizes, float(self.matrix.frobenius) * reach
         if not t < self._most:
             return math.inf

@@ -74,7 +74,7 @@ class SquaredHinge(LinearLoss):
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
-        """As for least squares with targets 1 or -1: max(0, .) does not increase errors."""
+        """The bounds of least squares with targets ±1: max(0, .) does not increase errors."""
         steep = math.sqrt(2.0 * max(value, 0.0) / self.scale)
         return self._rounding(reach, value, steep, epsilon, target=self._target_size)
 
@@ -86,7 +86,7 @@ class SquaredHinge(LinearLoss):
     def _conic_rows(
         self, form: ConicForm, cost: Cost, weights: Host, products: Affine, target: Host
     ) -> bool:
-        """The least ½(1 - t + s)² over s >= 0; s is the amount by which the margin t exceeds 1."""
+        """The minimum of ½(1 - t + s)² over s >= 0, where s is how much the margin t exceeds 1."""
         lacking = products.scaled(-target) + 1.0
         above = form.variables(len(weights), form.bound(lacking))
         form.nonnegative(above)
@@ -94,7 +94,7 @@ class SquaredHinge(LinearLoss):
         return True
 
     def _far_rows(self, weights: Host, rows: HostRows, target: Host) -> FarRows:
-        """A square if a margin decreases; if it grows, the loss reaches 0 and stays there."""
+        """If a margin decreases, its loss grows like a square; if it grows, the loss becomes 0."""
         steep = np.full(len(weights), math.inf)
         return FarRows(losses=[LossRows(steep, rows.scaled(target), "")])
 

@@ -1,3 +1,1 @@
-"""Functions split into parts on the host, for the exact solver: squares, forms, losses, linear
-terms.
-"""
+"""Functions split into parts for the exact solver: squares, forms, losses and linear terms."""

@@ -1,11 +1,11 @@
-"""Losses whose slopes are clipped residuals: squares near the targets, no curvature beyond.
+"""Losses whose slopes are clipped residuals: squares near the targets, linear far from them.
 
-With r = Ax - target, the slopes are psi = clip(r, low, high): for Huber's loss the bounds are
--delta and delta, for squares of positive parts -inf and 0. All minimisers of g have the same psi,
-because the loss has the conjugate psi²/2 + <target, psi> on low <= psi <= high, which is strictly
-convex. So they share <a_i, x> in the rows where psi_i is between its bounds; in the other rows, the
-outliers, they only share that r_i >= high (or <= low). If the outliers' rows are combinations of
-the others (and of rows that Z fixes), all of Ax is shared.
+With r = Ax - target, the slopes are psi = clip(r, low, high): for Huber's loss, low and high are
+-delta and delta; for squared hinge losses, they are -inf and 0. All minimisers of g have the same
+psi, because the conjugate of the loss, psi²/2 + <target, psi> on low <= psi <= high, is strictly
+convex. So they have the same <a_i, x> in the rows where psi_i is between its bounds. In the other
+rows, the outliers, they only have r_i >= high (or r_i <= low) in common. If the rows of the
+outliers are combinations of the others (and of rows that Z fixes), all minimisers have the same Ax.
 """
 
 from __future__ import annotations
@@ -22,17 +22,14 @@ from tiebreak.linalg import EPS, Host, rounding_unit
 from tiebreak.linalg.host import norm, top_exponent
 from tiebreak.linalg.tolerances import TOL
 
-# Outliers have no curvature. This share of the curvature of a quadratic above them keeps Newton
-# steps finite if only outliers depend on a direction; x still gains six digits per step.
-
 
 class Kinks(NamedTuple):
-    """How far rows are from the kinks of their slopes at a point, minus rounding errors."""
+    """The distances of rows, at a point, from the kinks of their slopes."""
 
     rows: Host
-    room: Host  # negative if nothing is known
+    room: Host  # a lower bound on the distance; negative if nothing is known
     is_outlier: Host
-    side: Host  # side of the nearest kink: 1 if outliers have r >= bound above it, -1 below
+    side: Host  # of the nearest kink: outliers beyond it have side * r >= bound
     bound: Host
 
     @property
@@ -45,7 +42,7 @@ class Kinks(NamedTuple):
         return Kinks(*(of_all[which] for of_all in self))
 
     def radius(self) -> float:
-        """Within this distance, no row passes its kink; inf without rows."""
+        """No row passes its kink within this distance; inf if there are no rows."""
         lengths = np.sqrt(np.sum(self.rows * self.rows, axis=1)) * (1.0 + 1e-12)
         with np.errstate(divide="ignore", invalid="ignore"):
             ways = np.where(self.room > 0.0, self.room / lengths, 0.0)
@@ -54,7 +51,7 @@ class Kinks(NamedTuple):
 
 @dataclass(frozen=True)
 class ClippedPart(Part):
-    """weight times the sum of weights_i phi(<a_i, x> - target_i), phi' the clipped residual.
+    """weight times the sum of weights_i phi(<a_i, x> - target_i); phi' is the clipped residual.
 
     The bounds are -delta and delta, or -inf and 0.
     """
@@ -73,7 +70,7 @@ class ClippedPart(Part):
 
     @property
     def unit(self) -> float:
-        """The unit for changes of residuals: the kinks' distance, or that of 0 from the targets."""
+        """The unit for changes of residuals: the kinks' distance or, if that is 0, a target."""
         return self.kink or float(np.max(np.abs(self.target), initial=0.0)) or 1.0
 
     def beyond(self, x: Host) -> float:
@@ -92,7 +89,7 @@ class ClippedPart(Part):
         return self.weight * norm(self.weights * np.minimum(self._sizes(x), -self.low))
 
     def noise(self, x: Host, dual: Host) -> float:
-        """Residuals err by more than their slopes, unless they belong to outliers."""
+        """The errors of the residuals; those of certain outliers do not change the slopes."""
         shape, kinks = self.rows.shape, self.kinks(x)
         unit = 4.0 * (EPS * float(max(shape))) ** 2
         if self.sliced.is_plain:
@@ -105,9 +102,11 @@ class ClippedPart(Part):
         return np.asarray(self.lengths * norm(x) + np.abs(self.target))
 
     def curvature(self, x: Host, above: bool = False) -> Host:
-        """The quadratic ``above`` Huber's loss has the curvature psi/r, as is well known.
+        """The quadratic ``above`` Huber's loss has the curvature psi/r, that of a squared hinge 1.
 
-        Above the square of a positive part it is 1: nothing flatter stays above it far out.
+        Outliers have no curvature. They get a small share of the curvature of that quadratic, which
+        keeps Newton steps finite if only outliers depend on a direction; x still gains six digits
+        per step.
         """
         r = self.rows @ x - self.target
         bend = self.high / np.maximum(np.abs(r), self.high) if self.kink else np.ones(len(r))
@@ -125,7 +124,7 @@ class ClippedPart(Part):
         return self.weight * float(np.max(self.weights)) * self.norm * self.norm
 
     def slope_ratio(self, at: Host, off: float) -> float:
-        """As for squares, over the rows that are not outliers."""
+        """The ratio of sums of squares, over the rows that are not outliers."""
         r = np.abs(self.rows @ at - self.target) + self.norm * off
         return math.sqrt(self.weight) * norm(np.sqrt(self.weights) * r)
 
@@ -144,11 +143,11 @@ class ClippedPart(Part):
         return super().exponent + top_exponent(self.weights)
 
     def with_kinks(self, share: float) -> ClippedPart:
-        """The part with the kinks' distances multiplied by ``share``."""
+        """The part with the distances of the kinks multiplied by ``share``."""
         return replace(self, low=share * self.low, high=share * self.high)
 
     def scaled(self, top: int) -> Part:
-        """Residuals in units in which rows are near 1, and their kinks too."""
+        """Rows near 1; residuals and kinks are measured in the same units."""
         e = top_exponent(self.rows)
         target, (low, high) = np.ldexp(self.target, -e), np.ldexp((self.low, self.high), -e)
         return Part.scaled(replace(self, target=target, low=float(low), high=float(high)), top)

@@ -1,7 +1,7 @@
 """A part of a function that is a loss of a linear map, but not a square, with its matrix.
 
-Everything that the exact solver and its proofs ask of a loss is a method of its `ScalarLoss`, which
-is in the file of the loss.
+Everything that the exact solver and its proofs need to know about a loss is a method of its
+`ScalarLoss`, which is defined in the file of the loss.
 """
 
 from __future__ import annotations
@@ -22,18 +22,17 @@ LARGEST_POWER = 700.0  # e to this power does not overflow
 
 
 class ScalarLoss(ABC):
-    """phi_i of one margin, convex and smooth; ``target`` holds the values that the rows are
-    compared with.
+    """Convex smooth losses phi_i of one margin each; ``target`` has one number for each of them.
 
-    The third derivative of phi_i is at most ``concordance`` times its second one, so the latter
+    The third derivative of phi_i is at most ``concordance`` times the second one, which therefore
     changes by at most a factor e^(concordance s) if the margin <a_i, x> changes by s (Bach,
     Electron. J. Statist. 2010).
     """
 
     concordance: float = 1.0
-    # does `second_above` give a quadratic above phi everywhere?
+    # are the quadratics of `second_above` above phi everywhere?
     has_quadratic_above: ClassVar[bool] = True
-    lift: float | None = None  # derivatives are multiplied by e^lift; None if it has no lift
+    lift: float | None = None  # derivatives are multiplied by e^lift; None if that is not supported
 
     @abstractmethod
     def first(self, margins: Host, target: Host) -> Host:
@@ -45,10 +44,10 @@ class ScalarLoss(ABC):
 
     @abstractmethod
     def second_above(self, margins: Host, target: Host) -> Host:
-        """The curvatures of quadratics that touch phi_i at the margins and lie above it where
-        needed.
+        """The curvatures of quadratics that touch phi_i at the margins and lie above it.
 
-        That is everywhere or, if not ``has_quadratic_above``, on the way to the minimiser of phi_i.
+        They lie above it everywhere or, if not ``has_quadratic_above``, at least between the margin
+        and the minimiser of phi_i.
         """
 
     @abstractmethod
@@ -72,15 +71,15 @@ class ScalarLoss(ABC):
         return 0.0 * value - math.inf
 
     def visible(self, margins: Host, target: Host) -> Host:
-        """What must exceed rounding errors for the losses to decide anything."""
+        """The parts of ``terms`` that must exceed rounding errors for a loss to matter."""
         return self.terms(margins, target)
 
     def lifted(self, lift: float) -> ScalarLoss:
-        """The loss with another lift, if it has one."""
+        """The loss with another lift, if that is supported."""
         raise NotImplementedError
 
     def exponent(self, target: Host) -> int:
-        """The exponent of the power of two near its magnitude at moderate margins."""
+        """The exponent of the power of two near the magnitude of the loss at moderate margins."""
         return 0
 
 
@@ -94,20 +93,15 @@ class LossPart(Part):
     is_quadratic: ClassVar[bool] = False
 
     @property
-    def concordance(self) -> float:
-        """The concordance of phi."""
-        return self.phi.concordance
-
-    @property
     def has_quadratic_above(self) -> bool:  # type: ignore[override]
         return self.phi.has_quadratic_above
 
-    def curvature_kept(self, x: Host, change: float) -> float:
-        """The least share of second derivatives at x that remains after such a change of margins.
+    def curvature_kept(self, change: float) -> float:
+        """The least share of second derivatives that is left if margins change by ``change``.
 
-        They grow by at most 1/share; 0 if nothing is known.
+        They grow at most by the inverse factor.
         """
-        return math.exp(-self.concordance * change)
+        return math.exp(-self.phi.concordance * change)
 
     def margins_per_curvature(self, x: Host) -> float:
         """|<a_i, d>| <= this times |R d|, R'R the second derivative at x, for all i and d."""
@@ -120,19 +114,19 @@ class LossPart(Part):
         return np.asarray(self.weight * self.weights * first)
 
     def size(self, x: Host) -> float:
-        """The size of the terms, and of their change if all of x changed."""
+        """The size of the terms, plus that of their change if x changed to 0."""
         t, y, w = self.rows @ x, self.target, self.weights
         slope, bend = norm(w * self.phi.terms(t, y)), norm(w * self.phi.second(t, y))
         return self.weight * (slope + bend * self.norm * norm(x))
 
     def noise(self, x: Host, dual: Host) -> float:
-        """If rounding changes the margins themselves, nothing is known."""
+        """The errors of `first_error`; inf if the margins themselves may be wrong."""
         if not EPS * len(x) * self.norm * norm(x) < 1e-2:
             return math.inf
         return norm(self._first_errors(dual))
 
     def _first_errors(self, dual: Host) -> Host:
-        """The errors of `first_error`, weighted like the dual."""
+        """The bounds of `first_error`, with the weights of the dual."""
         errors = self.phi.first_error(dual / self.weight / self.weights, self.target)
         return np.asarray(self.weight * self.weights * errors)
 
@@ -173,11 +167,11 @@ class LossPart(Part):
         return super().exponent + top_exponent(self.weights) + self.phi.exponent(self.target)
 
     def scaled(self, top: int) -> Part:
-        """The rows stay unchanged, because margins have a fixed scale."""
+        """Only the weight changes, because margins have a fixed scale."""
         return replace(self, weight=math.ldexp(self.weight, -top))
 
     def lifted(self, lift: float) -> LossPart:
-        """The part with another lift; what is known about the rows is kept."""
+        """The part with another lift; what was computed from the rows is kept."""
         found = replace(self, phi=self.phi.lifted(lift))
         found.__dict__.update(sliced=self.sliced, norm=self.norm)
         return found

@@ -31,14 +31,14 @@ from tiebreak.linalg.spectra import EPS, cleaned
 
 Kind = TypeVar("Kind", bound=Part)
 
-KEPT_SLOPES = 8  # slopes that a function remembers: as many points are compared at a time
+KEPT_SLOPES = 8  # how many slopes a function remembers, because as many points are compared
 
 
 class Slope(NamedTuple):
     """A gradient, the size of its terms before they cancel, and bounds on its rounding error e.
 
-    |e| <= error; and |<e, d>| <= image_error |R d| + product_error |d| for all d, R = `curvature`.
-    Most of e comes from errors of the duals through the rows, and R sees it in proportion.
+    |e| <= error, and |<e, d>| <= image_error |R d| + product_error |d| for all d, with R as in
+    `curvature`. Most of e is an error of the duals, multiplied by the rows, and small where R d is.
     """
 
     vector: Host
@@ -49,16 +49,16 @@ class Slope(NamedTuple):
 
 
 def product_error(length: float, shape: tuple[int, ...], size: float, is_plain: bool) -> float:
-    """A bound on the error of rounded products, computed in twice the precision or plainly.
+    """A bound on the error of products that are computed plainly or in twice the precision.
 
-    ``length`` is the length of the result, ``size`` that of the terms.
+    ``length`` is the norm of the result, and ``size`` that of its terms.
     """
     error = 2.0 * EPS * length + 4.0 * (EPS * max(shape)) ** 2 * size
     return error + rounding_unit(EPS, *shape) * size if is_plain else error
 
 
 def _of_kind(kind: type[Kind]) -> cached_property[list[Kind]]:
-    """The parts of one kind."""
+    """The parts that are of this class."""
     return cached_property(lambda self: [part for part in self.parts if isinstance(part, kind)])
 
 
@@ -93,7 +93,7 @@ class Parts:
 
     @cached_property
     def has_norm(self) -> bool:
-        """Is a norm of all variables among the parts, so that h distinguishes any two points?"""
+        """Is one of the parts a squared norm of all variables, so that h is strictly convex?"""
         return any(
             len(part.rows) == np.count_nonzero(part.rows) == np.count_nonzero(np.diag(part.rows))
             for part in self.squares
@@ -101,10 +101,10 @@ class Parts:
         )
 
     def between_kinks(self, x: Host) -> tuple[Parts, Kinks]:
-        """The parts with curvature at x, and how far the rows of losses are from their kinks.
+        """The parts without outliers at x, and how far the rows are from their kinks.
 
-        As long as no row passes a kink, h is the sum of these and a linear term in the outliers'
-        rows. The order is that of `blocks`.
+        As long as no row passes a kink, h is the sum of these parts and a linear function of the
+        outliers' products.
         """
         each = [(part, part.kinks(x)) for part in self.kinked]
         parts = {id(part): part.some(~kinks.is_outlier) for part, kinks in each}
@@ -130,7 +130,7 @@ class Parts:
         return {}
 
     def slope(self, x: Host) -> Slope:
-        """The gradient at x; the latest ones are kept, because they are needed several times."""
+        """The gradient at x; the latest gradients are kept, because they are needed repeatedly."""
         key = x.tobytes()
         if key not in self._slopes:
             while len(self._slopes) >= KEPT_SLOPES:
@@ -155,7 +155,7 @@ class Parts:
             seen = part.image_error(x, dual)
             if math.isfinite(seen):
                 in_images.append(seen)
-                of_dual *= rounding_unit(EPS, self.n)  # R is rounded too
+                of_dual *= rounding_unit(EPS, self.n)  # because R is rounded
             apart += of_dual
         return Slope(vector, size, error, math.hypot(*in_images), apart)
 
@@ -165,12 +165,12 @@ class Parts:
         return np.vstack([np.zeros((0, self.n)), *blocks])
 
     def largest_change(self, d: Host) -> float:
-        """The largest change of a margin along d, or of a residual in units of its kinks."""
+        """The largest change of a margin along d, or of a residual relative to its kinks."""
         units = [*((1.0, part) for part in self.losses), *((p.unit, p) for p in self.kinked)]
         return max((float(np.max(np.abs(p.rows @ d))) / unit for unit, p in units), default=0.0)
 
     def magnified(self, x: Host) -> Parts:
-        """h up to a factor that keeps logistic derivatives at x from underflowing."""
+        """h up to a factor, chosen so that derivatives of logistic losses at x do not underflow."""
         lifts = [part.phi.lift for part in self.losses]
         if not lifts or len(lifts) < len(self.parts) or None in lifts:
             return self
@@ -185,7 +185,7 @@ class Parts:
         return lambda step: sum(part(step) for part in parts)
 
     def blocks(self) -> list[Host]:
-        """The matrices whose products with x determine h(x); linear terms enter by their sum."""
+        """The matrices whose products with x determine h(x); linear terms form a single row."""
         blocks = [part.rows for part in self.curved]
         return [*blocks, self.c[None]] if self.c.any() else blocks
 
@@ -203,7 +203,7 @@ class Parts:
         return Parts(self.n, tuple(parts))
 
     def without_negligible(self, x: Host, least: float) -> Parts:
-        """The function without the losses that add at most ``least`` to the slope at x."""
+        """The function without the losses whose slopes at x are at most ``least``."""
         parts = []
         for part in self.parts:
             if isinstance(part, LossPart):
@@ -214,26 +214,26 @@ class Parts:
         return Parts(self.n, tuple(part for part in parts if part.rows.any()))
 
     def rows(self, epsilon: float = EPS, sizes: Host | None = None) -> Host:
-        """All rows whose products with x determine h(x), each matrix scaled to length 1.
+        """All rows whose products with x determine h(x), with every matrix divided by its norm.
 
         Columns and rows that are only rounding errors become 0: ``epsilon`` is the data's unit of
-        rounding, and columns are compared after dividing by their ``sizes`` (0: not known).
+        rounding, and columns are compared after dividing by their ``sizes`` (0 if unknown).
         """
         units = None if sizes is None else power_of_two(sizes, -1.0)
         scaled = [cleaned(block, epsilon, units) / norm(block) for block in self.blocks()]
         return np.vstack([np.zeros((0, self.n)), *scaled])
 
     def sizes(self) -> Host:
-        """The size of each variable's largest column."""
+        """The size of the largest column of each variable."""
         columns = [part.column_sizes() for part in self.parts]
         return np.asarray(np.max([np.zeros(self.n), *columns], axis=0))
 
     def stretched(self, units: Host) -> Parts:
-        """h as a function of u with x = units u, entry by entry: exact for powers of 2."""
+        """h as a function of u with x = units u, entry by entry; exact if units are powers of 2."""
         return Parts(self.n, tuple(part.stretched(units) for part in self.parts))
 
     def reweighted(self, weights: Host) -> Parts:
-        """Sums of squares with other weights for all rows, with matrices scaled to about 1."""
+        """Sums of squares with new weights for all rows, and matrices scaled to about 1."""
         parts, done = [], 0
         for part in self.squares:
             mine = np.ldexp(weights[done : done + len(part.rows)], -top_exponent(part.rows))
@@ -254,9 +254,9 @@ class Parts:
 
     @cached_property
     def scaled(self) -> Parts:
-        """The function up to a positive factor, with magnitudes near 1, so nothing overflows.
+        """The function up to a positive factor, with magnitudes near 1, so that nothing overflows.
 
-        The factors are powers of two, so nothing is rounded.
+        All factors are powers of two, which rounds nothing.
         """
         exponent = self.exponent
         return Parts(self.n, tuple(part.scaled(exponent) for part in self.parts))
@@ -267,7 +267,7 @@ class Parts:
 
 
 def decompose(owner: str, level: str, h: Function, n: int) -> Parts:
-    """The parts of ``h``, a function of n variables; a Refusal if they are not all known."""
+    """The parts of ``h``, a function of n variables; raise a Refusal if one is not known."""
     parts: list[Part] = []
     for weight, part in summands(h.bare):
         rows = n if part.matrix is None else max(part.matrix.shape[0], n)

@@ -1,6 +1,6 @@
 """Parts of a function: squares, quadratic forms and linear terms, with their matrices.
 
-Everything here is NumPy float64 on the host, for the exact solver. Losses are in `loss_parts`.
+All arrays are NumPy float64 on the host, for the exact solver. Losses are in `loss_parts`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Part(ABC):
     power: ClassVar[int] = 2  # the power of the rows in the value
     is_quadratic: ClassVar[bool] = True
     has_kinks: ClassVar[bool] = False  # does its slope have kinks?
-    has_quadratic_above: ClassVar[bool] = True  # is ``above`` an upper bound everywhere?
+    has_quadratic_above: ClassVar[bool] = True  # is ``above`` a bound everywhere?
 
     @cached_property
     def sliced(self) -> Sliced:
@@ -47,7 +47,7 @@ class Part(ABC):
         return np.asarray(np.sqrt(np.sum(self.rows * self.rows, axis=1)))
 
     def some(self, which: Host) -> Self:
-        """The part restricted to some rows: every array among its fields has an entry per row."""
+        """The part with some of its rows only; the arrays in its fields have an entry per row."""
         each: dict[str, Any] = {part.name: getattr(self, part.name) for part in fields(self)}
         arrays = {name: value for name, value in each.items() if isinstance(value, np.ndarray)}
         chosen: dict[str, Any] = {name: value[which] for name, value in arrays.items()}
@@ -59,16 +59,16 @@ class Part(ABC):
 
     @abstractmethod
     def size(self, x: Host) -> float:
-        """A bound on the length of the dual before anything in it cancels."""
+        """A bound on the size of the terms of the dual before they cancel."""
 
     def noise(self, x: Host, dual: Host) -> float:
-        """A bound, in units of 8 EPS, on the dual's error at x beyond the rounding of entries."""
+        """A bound, in units of 8 EPS, on the error of the dual at x beyond its rounding."""
         return 0.0
 
     def image_error(self, x: Host, dual: Host) -> float:
-        """|<e, rows d>| <= this times |R d| for all d: e is the dual's error, R its `curvature`.
+        """|<e, rows d>| <= this times |R d| for all d; e is the dual's error, R = `curvature`.
 
-        Up to the rounding of R; inf if it is not known.
+        The rounding of R is not included. It is inf if there is no known bound.
         """
         return math.inf
 
@@ -87,13 +87,13 @@ class Part(ABC):
 
     @abstractmethod
     def largest_curvature(self, at: Host, reach: float) -> float:
-        """The largest curvature within ``reach`` of a point, up to the rounding of this number."""
+        """A bound on the curvature within ``reach`` of a point, without its own rounding."""
 
     @abstractmethod
     def slope_ratio(self, at: Host, off: float) -> float:
         """|<grad, d>| <= this times the root of the curvature along d, within ``off`` of a point.
 
-        For all d; up to the rounding of this number.
+        This holds for all d. The rounding of the number itself is not included.
         """
 
     def curvature_rows(self, at: Host) -> Host:
@@ -122,7 +122,7 @@ class Part(ABC):
         return np.asarray(np.max(np.abs(self.rows), axis=0, initial=0.0))
 
     def scaled(self, top: int) -> Part:
-        """2^-top times the part, with rows near 1."""
+        """2^-top times the part, with rows scaled to about 1."""
         e = top_exponent(self.rows)
         weight = math.ldexp(self.weight, self.power * e - top)
         return replace(self, weight=weight, rows=np.ldexp(self.rows, -e))
@@ -175,7 +175,7 @@ class LeastSquaresPart(Part):
 
 @dataclass(frozen=True)
 class QuadraticPart(Part):
-    """weight/2 x'Qx; its rows are those of Q, because all minimisers share Qx."""
+    """weight/2 x'Qx; its rows are those of Q, because all minimisers have the same Qx."""
 
     power: ClassVar[int] = 1
 
@@ -216,13 +216,13 @@ class QuadraticPart(Part):
         return replace(self, rows=units[:, None] * (self.rows * units))
 
     def column_sizes(self) -> Host:
-        """The roots of the diagonal, on the scale of the columns of a root of Q."""
+        """The roots of the diagonal: the lengths of the columns of a root of Q."""
         return np.asarray(np.sqrt(np.abs(np.diag(self.rows))))
 
 
 @dataclass(frozen=True)
 class LinearPart(Part):
-    """weight <c, x>, c the sum of the rows times their weights."""
+    """weight <c, x>, where c is the sum of the rows times their weights."""
 
     weights: Host = field(default_factory=lambda: np.ones(1))
     power: ClassVar[int] = 1
@@ -249,5 +249,5 @@ class LinearPart(Part):
         return 0.0
 
     def slope_ratio(self, at: Host, off: float) -> float:
-        """0: it does not count among the losses."""
+        """0, because a linear part is not one of the losses."""
         return 0.0

@@ -1,4 +1,4 @@
-"""smooth + penalty, and the two parts of any function."""
+"""smooth + penalty, and how any function splits into the two."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tiebreak.linalg.fingerprints import known, remember
 class Composite(Function, in_tables=False):
     """smooth + penalty, written ``smooth + penalty``.
 
-    Values are those of the sum.  Everything about slopes (minorants, lipschitz, strong_convexity,
-    rounding) refers to the smooth part; the penalty is handled separately.
+    Values are those of the sum. Everything about slopes (minorants, lipschitz, strong_convexity,
+    rounding) is that of the smooth part; the penalty is handled separately.
     """
 
     smooth: SmoothFunction
@@ -46,7 +46,7 @@ class Composite(Function, in_tables=False):
         return repr(self.penalty) if is_flat else f"{self.smooth!r} + {self.penalty!r}"
 
     @property
-    def bare(self) -> Function:
+    def bare(self) -> Composite:
         return Composite(self.smooth.bare, self.penalty)
 
     @property
@@ -101,14 +101,14 @@ class Composite(Function, in_tables=False):
     def __rmul__(self, weight: object) -> Composite:
         if not is_weight(weight):
             return NotImplemented
-        # the penalty first: its message about a negative weight names the penalty
+        # the penalty first, so that a message about a negative weight names the penalty
         penalty = weight * self.penalty
         return Composite(weight * self.smooth, penalty)
 
     __mul__ = __rmul__
 
 
-NOTHING = Zero()  # shared by all: its terms are made only once
+NOTHING = Zero()  # shared, so that its terms are made only once
 
 
 def split(h: Function | Penalty) -> tuple[SmoothFunction, Penalty]:

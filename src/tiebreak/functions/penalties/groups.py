@@ -1,4 +1,4 @@
-"""Disjoint groups of variables, for penalties that keep or drop a group as a whole."""
+"""Disjoint groups of variables, for penalties that select whole groups."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tiebreak.linalg.arrays import Array, Host, dot, like, to_numpy
 
 
 class GroupLayout(NamedTuple):
-    """The groups in R^n; variables in no group form one more, the last."""
+    """The groups in R^n; the variables in no group form an additional, last one."""
 
     labels: Host | None  # the group of each variable; None if all are in one
     penalised: Host  # 1.0 for a group, 0.0 for the variables in no group
-    starts: Host | None = None  # where each group begins, if they are long runs of variables
+    starts: Host | None = None  # where each group begins, if groups are long runs of variables
 
     def dots(self, x: Array, y: Array, room: Array | None = None) -> Host:
         """<x, y> over each group, on the host; ``room`` is a vector that may be overwritten."""
@@ -28,7 +28,7 @@ class GroupLayout(NamedTuple):
         return np.bincount(self.labels, products, len(self.penalised))
 
     def spread(self, x: Array, factors: Host, room: Array | None = None) -> Array:
-        """x with each group multiplied by its factor, in ``room`` if that is given."""
+        """x with each group multiplied by its factor; written into ``room`` if that is given."""
         if self.labels is None:
             return into(room, "multiply", x, float(factors[0]))
         if type(x) is not np.ndarray:
@@ -44,8 +44,8 @@ UNGROUPED = GroupLayout(None, np.zeros(1))
 class Groups(FromData):
     """Disjoint groups of variables, as given by the user; label -1 means no group.
 
-    ``length`` is the number of variables; None if only the variables in groups are known; all
-    others are in no group.
+    ``length`` is the number of variables; None if the groups were given as lists, so that there may
+    be any number of other variables, which are in no group.
     """
 
     def __init__(self, given: Any) -> None:
@@ -86,12 +86,12 @@ class Groups(FromData):
             )
 
     def layout(self, n: int) -> GroupLayout:
-        """The groups in R^n; computed once for every n."""
+        """The groups in R^n, computed once for each n."""
         if n not in self._layouts:
             labels = np.full(n, self.count)
             labels[: len(self.labels)] = np.where(self.labels < 0, self.count, self.labels)
             penalised = np.arange(np.max(labels) + 1) < self.count
-            # From about this length on, sums over runs are faster than sums by labels.
+            # Sums over runs are faster than sums by labels if the runs have about this length.
             runs = n >= 20 * len(penalised) and bool(np.all(labels[1:] >= labels[:-1]))
             starts = np.searchsorted(labels, np.arange(len(penalised))) if runs else None
             self._layouts[n] = GroupLayout(labels, penalised.astype(np.float64), starts)

@@ -1,4 +1,4 @@
-"""The pairs of penalties, with a set, whose weighted sums have a prox in closed form."""
+"""Which pairs of penalties, on which sets, have weighted sums with a prox in closed form."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HINT = "the method conic needs no prox, nor does exact if it is all of upper"
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Joint:
-    """Two penalties f2 and g2 and a set whose weighted sums have a prox in closed form."""
+    """Two penalties f2 and g2 on a common set, whose weighted sums have a prox in closed form."""
 
     upper: Terms
     lower: Terms
@@ -33,7 +33,9 @@ class Joint:
         return self.upper.has_norms or self.lower.has_norms
 
     def terms(self, a: float, mu: float) -> Terms:
-        """a f2 + mu g2 on the common set."""
+        """a f2 + mu g2 on the common set; if one of them must be alone, the other is 0."""
+        if self.upper.is_alone or self.lower.is_alone:
+            return self.upper.times(a) if self.upper.is_alone else self.lower.times(mu)
         pairs = zip(self.upper.weights, self.lower.weights, strict=True)
         return self.upper.with_weights(*(a * p + mu * q for p, q in pairs))
 
@@ -44,33 +46,26 @@ class Joint:
     def least(self, slope: Array, a: float, mu: float) -> tuple[float, Array | None]:
         """The minimum of <slope, x> + a f2(x) + mu g2(x) over the set: see `Terms.least`.
 
-        The weights are reduced by two units of rounding, so it is never too large.
+        The weights are reduced by two units of rounding, so that the value is never too large.
         """
         return self.terms(a, mu).times(1.0 - 2.0**-51).least(slope)
-
-
-class Alone(Joint):
-    """A single penalty with a prox on R^n."""
-
-    def terms(self, a: float, mu: float) -> Terms:
-        """The multiple of the only penalty."""
-        return self.upper.times(a) if self.upper.is_alone else self.lower.times(mu)
 
 
 def joint(f2: Penalty, g2: Penalty, domain: Domain | None = None, owner: str = "joint") -> Joint:
     """The two penalties on the common set of their domains and ``domain``.
 
-    A Refusal that names what cannot be combined, if their joint prox has no closed form. That is
-    the case for two kinds of groups, for norms with two centers, for two sets (unless both are
-    boxes or balls around 0), for groups or L2 with a box that is not a cone, for L2 with a center
-    and a box, for a center with a ball, and for a norm with any other set.
+    If their joint prox has no closed form, a Refusal names what cannot be combined: different
+    groups, norms with different centers, two sets (unless both are boxes, or balls around 0),
+    groups or L2 with a box that is not a cone, L2 with a center and a box, a center with a ball, or
+    a norm with any other set.
     """
     f, g = f2.terms, g2.terms
     for penalty in (f2, g2):
         if penalty.terms.has_operator:
             raise _no_prox(owner, f"{penalty!r}, which has none", HINT)
     if f.is_alone or g.is_alone:
-        return _alone(owner, f2, g2, domain)
+        _check_alone(owner, f2, g2, domain)
+        return Joint(f, g)
     both = f.groups if f.group > 0.0 else None, g.groups if g.group > 0.0 else None
     if both[0] is not None and both[1] is not None and not both[0].same_as(both[1]):
         raise _no_prox(owner, "GroupL2 and GroupL2 with other groups")
@@ -88,18 +83,18 @@ def joint(f2: Penalty, g2: Penalty, domain: Domain | None = None, owner: str = "
     return Joint(*parts)
 
 
-def _alone(owner: str, f2: Penalty, g2: Penalty, domain: Domain | None) -> Joint:
+def _check_alone(owner: str, f2: Penalty, g2: Penalty, domain: Domain | None) -> None:
+    """Raise a Refusal if a penalty that must be alone is combined with a penalty or a set."""
     one, other = (f2, g2) if f2.terms.is_alone else (g2, f2)
     if other.terms.has_weights:
         raise _no_prox(owner, f"{one.label} and {other.label}")
     common = _common(owner, other.terms.domain, domain or Space())
     if not isinstance(common, Space):
         raise _no_prox(owner, f"{one.label} and {type(common).__name__}")
-    return Alone(f2.terms, g2.terms)
 
 
 def _common_center(owner: str, f2: Penalty, g2: Penalty) -> Host | None:
-    """The common center of the norms; a Refusal if there are two."""
+    """The common center of the norms; raise a Refusal if they differ."""
     centers = [penalty.terms.center for penalty in (f2, g2) if penalty.terms.has_norms]
     known = [center for center in centers if center is not None]
     if not known:
@@ -110,7 +105,7 @@ def _common_center(owner: str, f2: Penalty, g2: Penalty) -> Host | None:
 
 
 def _common(owner: str, *sets: Domain) -> Domain:
-    """The intersection of all the sets, if it is one of the library's with a projection."""
+    """The intersection of the sets; raise a Refusal unless it is a set with a projection."""
     found = intersection(owner, *sets)
     if isinstance(found, Intersection):
         raise _no_prox(owner, " and ".join(type(one).__name__ for one in found.sets[:2]))

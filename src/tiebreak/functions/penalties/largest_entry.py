@@ -30,13 +30,13 @@ class LargestEntry(OnlyConic):
         return self.l1 * arrays.max_abs(self.from_center(x))
 
     def subgradient(self, x: Array) -> Array:
-        """One subgradient at x: the weight goes to the first of the largest entries."""
+        """One subgradient at x: it is nonzero only in the first of the largest entries."""
         y = self.from_center(x)
         j = int(arrays.namespace(y).argmax(abs(y)))
         return arrays.placed(y, j, self.l1 * float(np.sign(float(y[j]))))
 
     def prox(self, x: Array) -> Array:
-        """x minus its projection onto the l1 ball of the dual norm."""
+        """x minus the projection of x - center onto the l1 ball, the ball of the dual norm."""
         return x if self.l1 == 0.0 else x - L1Ball(self.l1).project(self.from_center(x))
 
     def add_to_conic(self, form: ConicForm, cost: Cost) -> bool:
@@ -48,7 +48,7 @@ class LargestEntry(OnlyConic):
         return True
 
     def far_rows(self, n: int) -> FarRows:
-        """It grows no faster than the sum of all entries."""
+        """A bound: it grows no faster than the l1 norm."""
         weights = np.full(n, self.l1)
         return FarRows((), rising(weights, weights, HostRows(identity(n))))
 
@@ -66,8 +66,8 @@ class LargestEntry(OnlyConic):
 class LInf(CentredNorm):
     """weight max_j |x_j - center_j|, the largest deviation; ``center=None`` is the origin.
 
-    Its prox has a closed form only without other penalties and sets: problems with it are for the
-    method "conic".
+    It has a prox in closed form only without other penalties and sets, so the method for problems
+    with it is "conic".
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1, 2]], [4])

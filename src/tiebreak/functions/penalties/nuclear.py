@@ -1,4 +1,4 @@
-"""weight times the sum of the singular values of a matrix: a penalty with a prox."""
+"""The nuclear norm: the sum of the singular values of a matrix."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class NuclearTerms(Terms):
         return dataclasses.replace(self, **made)  # type: ignore[arg-type]
 
     def with_weights(self, l1: Any, group: float, l2: float, square: float) -> Terms:
-        """There are no norms of vectors here."""
+        """Only the square is used, because there are no norms of vectors."""
         return dataclasses.replace(self, square=square)
 
     @property
@@ -64,7 +64,7 @@ class NuclearTerms(Terms):
         return self._made(u, np.maximum(s - self.nuclear, 0.0) / (1.0 + self.square), vt, x)
 
     def least(self, slope: Array) -> tuple[float, Array | None]:
-        """As for an l2 part: the slope minus what the norm absorbs, rounding errors included."""
+        """The part of the slope that exceeds the norm decides; rounding errors are included."""
         u, s, vt = self._svd(slope)
         unit = (8.0 + slope.shape[0]) * arrays.epsilon(slope)
         kept = np.maximum(s - self.nuclear, 0.0)
@@ -78,7 +78,7 @@ class NuclearTerms(Terms):
         return value, self._made(u, pull * kept, vt, slope)
 
     def face_at(self, x: Array) -> tuple[ActiveFace, Array]:
-        """The matrices with the rank of x, and the slope along them."""
+        """The matrices of the same rank as x, and the slope along them."""
         u, s, vt = self._svd(x)
         rank = int(np.sum(s > TOL.met * s[0]))
         u, vt = u[:, :rank], vt[:rank]
@@ -126,15 +126,15 @@ class NuclearTerms(Terms):
 class NuclearNorm(Penalty):
     """weight times the sum of the singular values of x as a matrix, row by row: low rank.
 
-    Its prox takes one singular value decomposition. It cannot be combined with other penalties or
-    sets, and has no conic form here.
+    Its prox needs one singular value decomposition. It cannot be combined with other penalties or
+    sets, and we have no conic form for it.
 
     Args:
-        shape: rows and columns of the matrix; x has as many entries.
+        shape: the numbers of rows and columns of the matrix; x has one entry per entry of it.
         weight: a non-negative number.
 
     Examples:
-        >>> seen = np.eye(4)[[0, 1, 2]]  # all entries of a 2 x 2 matrix but one
+        >>> seen = np.eye(4)[[0, 1, 2]]  # all entries of a 2 x 2 matrix except one
         >>> fit = tb.LeastSquares(seen, [2, 1, 1])
         >>> tb.solve(tb.Problem(lower=fit, upper=tb.NuclearNorm((2, 2)))).x.round(2)  # of rank 1
         array([2. , 1. , 1. , 0.5])

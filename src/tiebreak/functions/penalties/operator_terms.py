@@ -1,4 +1,4 @@
-"""Penalties of the entries of D x - center, or of the largest one: values without a joint prox."""
+"""Penalties on the entries of D x - center, and sums of penalties that have no joint prox."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tiebreak.sets.descriptions import identity
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class OnlyConic(Terms):
-    """Terms with a conic form and no prox with anything else; everything not defined is unknown."""
+    """Terms with a conic form, but no joint prox; the bounds below are unknown by default."""
 
     has_operator: ClassVar[bool] = True
 
@@ -50,9 +50,9 @@ class OperatorTerms(OnlyConic):
     """The sum of l1_i |r_i| + tilt_i r_i, where r = D x - center and |tilt_i| <= l1_i.
 
     D = matrix(n) for x of length n. Any convex function of r_i that is linear on both sides of 0
-    has this form: its slopes are l1 + tilt above 0 and -(l1 - tilt) below. With several ``stacks``,
-    r consists of as many vectors of the same length, and l1_i multiplies the length of all i-th
-    entries.
+    and 0 there has this form: its slopes are l1 + tilt above 0 and -(l1 - tilt) below. With several
+    ``stacks``, r is made of that many vectors of equal length, and l1_i multiplies the Euclidean
+    length of their i-th entries.
     """
 
     matrix: Callable[[int], Matrix] = dataclasses.field(kw_only=True)
@@ -74,7 +74,7 @@ class OperatorTerms(OnlyConic):
         return arrays.like(self.matrix(int(x.shape[0])).adjoint(u)[0], x)
 
     def slopes(self, count: int) -> tuple[Host, Host]:
-        """How fast each of ``count`` entries rises above 0, and below it."""
+        """How fast the penalty of each of ``count`` entries rises above 0, and below 0."""
         l1, tilt = np.broadcast_to(self.l1, count), np.broadcast_to(self.tilt, count)
         return l1 + tilt, l1 - tilt
 
@@ -83,7 +83,7 @@ class OperatorTerms(OnlyConic):
         return arrays.like(up, r), arrays.like(down, r)
 
     def lengths(self, r: Array) -> Array:
-        """The lengths of the i-th entries of all stacks."""
+        """The Euclidean lengths of the i-th entries of all stacks."""
         xp = arrays.namespace(r)
         return xp.sqrt(xp.sum(xp.reshape(r * r, (self.stacks, -1)), axis=0))
 
@@ -95,7 +95,7 @@ class OperatorTerms(OnlyConic):
         return float(xp.sum(xp.where(off > 0.0, up, down) * abs(off)))
 
     def dual(self, u: Array) -> Array:
-        """The nearest u with <u, r> <= the value for every r."""
+        """The projection of u onto the dual set: the u with <u, r> <= the value for all r."""
         xp, (up, down) = arrays.namespace(u), self._slopes_like(u)
         if self.stacks == 1:
             return xp.clip(u, -down, up)
@@ -104,7 +104,7 @@ class OperatorTerms(OnlyConic):
         return u * xp.concat([share] * self.stacks)
 
     def subgradient(self, x: Array) -> Array:
-        """One subgradient at x: the middle of both slopes where an entry is 0."""
+        """One subgradient at x; if an entry is 0, the mean of both slopes."""
         off = self.residual(x)
         if self.stacks > 1:
             lengths, xp = self.lengths(off), arrays.namespace(off)
@@ -136,7 +136,7 @@ class OperatorTerms(OnlyConic):
         return True
 
     def far_rows(self, n: int) -> FarRows | None:
-        """Lengths grow no faster than the sum of their entries."""
+        """With stacks, a bound: lengths grow no faster than sums of absolute values."""
         if not self.matrix(n).is_at_hand:
             return None
         rows = HostRows(self.matrix(n).on_host())
@@ -156,7 +156,7 @@ class OperatorTerms(OnlyConic):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TermsSum(OnlyConic):
-    """The sum of two terms, one of which has no prox with anything else: made by `added`."""
+    """The sum of two terms that have no joint prox: made by `added`."""
 
     parts: tuple[Terms, Terms] = dataclasses.field(kw_only=True)
     has_prox: ClassVar[bool] = False
@@ -186,7 +186,7 @@ class TermsSum(OnlyConic):
         return FarRows(fixed, [rows for far in found for rows in far.losses])
 
     def rows_above(self, n: int) -> tuple[Any, Host, Host, Host] | None:
-        """The entries of both: so a loss with kinks can take an l1 norm of the variables."""
+        """The entries of both, so that a loss with kinks may be added to an l1 norm of x."""
         from scipy.sparse import vstack
 
         found = [rows for part in self.parts if (rows := _entries(part, n)) is not None]
@@ -200,7 +200,7 @@ class TermsSum(OnlyConic):
         return sum(part.steepness(n, reach) for part in self.parts)
 
     def extent(self, n: int, level: float) -> float:
-        """Neither is negative, so neither exceeds the level."""
+        """Neither term is negative, so neither exceeds the level."""
         return min(part.extent(n, level) for part in self.parts)
 
 
@@ -211,7 +211,7 @@ def added(first: Terms, second: Terms) -> TermsSum:
 
 
 def _entries(terms: Terms, n: int) -> tuple[Any, Host, Host, Host] | None:
-    """`Terms.rows_above`, for an l1 norm too."""
+    """`Terms.rows_above`, also for an l1 norm of x."""
     is_more = terms.group or terms.l2 or terms.square or not isinstance(terms.domain, Space)
     if terms.has_operator or is_more:
         return terms.rows_above(n)
@@ -221,25 +221,6 @@ def _entries(terms: Terms, n: int) -> tuple[Any, Host, Host, Host] | None:
 
 
 def in_memory(D: Any) -> Callable[[int], Matrix]:
-    """The operator of a matrix in memory, for any number of variables."""
+    """A matrix in memory in the form that `OperatorTerms` expects, a function of n."""
     made = matrices.of(D)
     return lambda n: made
-
-
-def csr(owner: str, operator: Any, name: str = "operator", needs_entries: bool = True) -> Any:
-    """A matrix of the user, dense or sparse, in CSR form and float64.
-
-    An operator without entries is returned as it is, unless they are needed.
-    """
-    from scipy.sparse import csr_array
-
-    from tiebreak.linalg import checks
-
-    matrix = checks.matrix(owner, name, operator)
-    if matrix.is_at_hand:
-        return csr_array(matrix.on_host()).astype(np.float64)
-    if needs_entries:
-        raise TypeError(
-            f"{owner}: {name} must be a matrix in memory, got {type(operator).__name__}"
-        )
-    return matrix

@@ -1,7 +1,7 @@
-"""Penalties: convex functions with an easy prox, for the non-smooth parts of f and g.
+"""Penalties: convex functions with a simple prox, for the non-smooth parts of f and g.
 
-The formulas are in `terms`; this module has the classes and their sums. ``smooth + penalty`` is in
-`composite`.
+This module has the classes and their sums; the formulas are in `terms`, and ``smooth + penalty`` is
+in `composite`.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from tiebreak.functions.elementary import SquaredNorm
 from tiebreak.functions.far_slopes import FarRows
 from tiebreak.functions.penalties.groups import Groups
 from tiebreak.functions.penalties.joint_prox import joint
-from tiebreak.functions.penalties.operator_terms import OperatorTerms, added, csr, in_memory
+from tiebreak.functions.penalties.operator_terms import OperatorTerms, added, in_memory
 from tiebreak.functions.penalties.terms import Terms
-from tiebreak.linalg import Array, Host, Matrix, Refusal, arrays, checks, tables, to_numpy
+from tiebreak.linalg import Array, Host, Matrix, Refusal, arrays, checks, tables
 from tiebreak.linalg.conic_form import ConicForm, Cost
-from tiebreak.linalg.fingerprints import FromData, assign, known, remember
+from tiebreak.linalg.fingerprints import FromData, assign, digest, known, remember
 from tiebreak.linalg.host import host
 from tiebreak.linalg.matrices import Differences
 from tiebreak.sets import INFINITY, Domain, Set
 
 
 class Penalty(FromData, is_open=True):
-    """What every penalty has in common; the formulas are in `Terms`."""
+    """The base of all penalties; the formulas are in `Terms`."""
 
     __array_ufunc__ = None  # so that a NumPy number times a penalty calls __rmul__
     _weights: ClassVar[tuple[str, ...]] = ("weight",)
     names: ClassVar[tuple[Any, ...] | None] = None  # names of the variables, as in Function
-    dimension: ClassVar[int | None] = None  # the number of variables, None if it fits any
+    dimension: ClassVar[int | None] = None  # the number of variables; None if it accepts any number
     describing = ("terms", "add_to_conic", "far_rows", "squared")
 
     def __post_init__(self) -> None:
@@ -54,7 +54,7 @@ class Penalty(FromData, is_open=True):
 
     @property
     def strong_convexity(self) -> float:
-        """The curvature that the penalty has everywhere."""
+        """A lower bound on the curvature of the penalty."""
         return self.terms.square
 
     @property
@@ -82,11 +82,11 @@ class Penalty(FromData, is_open=True):
         return self.terms.times(checks.at_least(type(self).__name__, "step", step)).prox(x)
 
     def least(self, slope: Array) -> tuple[float, Array | None]:
-        """The minimum of <slope, x> + penalty(x), never too large, and a minimiser or None."""
+        """The minimum of <slope, x> + penalty(x), or slightly less, and a minimiser or None."""
         return self.terms.least(slope)
 
     def add_to_conic(self, form: ConicForm, cost: Cost) -> bool:
-        """Add the value, without indicators, to an objective; False if it has no conic form."""
+        """Add the penalty, without indicators, to an objective; False if it has no conic form."""
         return self.terms.add_to_conic(form, cost)
 
     def far_rows(self, n: int) -> FarRows | None:
@@ -104,7 +104,7 @@ class Penalty(FromData, is_open=True):
         return self
 
     def scaled(self, factor: float) -> Penalty:
-        """``factor`` times the penalty; an indicator stays as it is, even times 0."""
+        """``factor`` times the penalty; an indicator does not change, even if the factor is 0."""
         parts = {name: factor * getattr(self, name) for name in self._weights}
         return dataclasses.replace(self, **parts)  # type: ignore[type-var]
 
@@ -158,7 +158,7 @@ class CentredNorm(Penalty, is_open=True):
             self.check(int(self.vectors[-1].shape[0]))
 
     def _set_vectors(self) -> None:
-        """Convert the weight and center to arrays, or the weight to a number."""
+        """Check the weight and the center, and convert them to arrays or a number."""
         if checks.is_sequence(self.weight):
             assign(self, "weight", checks.weights(self.label, "weight", self.weight))
         else:
@@ -181,16 +181,14 @@ class CentredNorm(Penalty, is_open=True):
         return f"{self.label}(weight={weight}{center})"
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, type(self)):
-            return NotImplemented
-        return _same(self.weight, other.weight) and _same(self.center, other.center)
+        return type(other) is type(self) and digest(other) == digest(self)
 
     def __hash__(self) -> int:
-        return hash((self.label, self.dimension, float(np.sum(to_numpy(self.weight)))))
+        return hash(digest(self))
 
     def scaled(self, factor: float) -> Penalty:
         made = super().scaled(factor)
-        assign(made, "names", self.names)  # the vectors are no longer tables
+        assign(made, "names", self.names)  # a scaled vector has no index
         return made
 
     @property
@@ -214,9 +212,8 @@ class L1(CentredNorm):
         center: vector, the origin if None. A nonzero center has a joint prox with squares, boxes,
             and L1 and L2 of the same center.
         operator: matrix D for weight |D x - center|_1, dense, scipy.sparse or a linear operator:
-            weights and center then have one entry per row of D. It has no prox in closed form:
-            `Exact` and
-            `PrimalDual` take it as the whole upper level, `Conic` on both levels.
+            weights and center then have one entry per row of D. There is no prox in closed form:
+            `Exact` and `PrimalDual` accept it as the whole upper level, `Conic` on both levels.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2, 4]], [4])
@@ -231,9 +228,13 @@ class L1(CentredNorm):
         if self.operator is None:
             super().__post_init__()
             return
+        from scipy.sparse import csr_array
+
         if tables.is_frame(self.operator):
             assign(self, "names", tables.names(self.operator))
-        assign(self, "operator", csr("L1", self.operator, needs_entries=False))
+        matrix = checks.matrix("L1", "operator", self.operator)
+        rows = csr_array(matrix.on_host(), copy=True) if matrix.is_at_hand else matrix
+        assign(self, "operator", rows)
         assign(self, "dimension", int(self.operator.shape[1]))
         self._set_vectors()
         self._check_lengths(self.operator.shape[0], "row of operator")
@@ -243,16 +244,9 @@ class L1(CentredNorm):
             return super().__repr__()
         return "L1(operator=<{} x {}>)".format(*self.operator.shape)
 
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, L1) and (self.operator is not None or other.operator is not None):
-            return self is other
-        return super().__eq__(other)
-
-    __hash__ = CentredNorm.__hash__
-
     @property
     def vectors(self) -> list[Array]:
-        # the operator is multiplied in float64
+        # the operator is applied in float64, whatever the precision of x
         return super().vectors if self.operator is None else []
 
     def check(self, n: int) -> None:
@@ -276,16 +270,17 @@ class L1(CentredNorm):
 
 @dataclasses.dataclass(frozen=True)
 class TotalVariation(Penalty):
-    """weight times the sum of |x_{j+1} - x_j|: few steps between neighbours in a series or image.
+    """weight times the sum of |x_{j+1} - x_j|: few jumps between neighbours in a series or image.
 
-    Like L1 with the operator of first differences: `Exact` and `PrimalDual` take it as the whole
+    It is L1 with the operator of first differences: `Exact` and `PrimalDual` accept it as the whole
     upper level, `Conic` on both levels.
 
     Args:
         weight: a non-negative number.
         shape: (m, n) for an image of m rows and n columns, x = image.ravel(): differences down and
             to the right. None: x is a series of values.
-        isotropic: use the length of a pixel's two differences instead of the sum of their sizes.
+        isotropic: use the Euclidean length of a pixel's two differences instead of the sum of their
+            absolute values.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 0, 0], [0, 0, 1]], [1, 2])  # both ends are known
@@ -330,10 +325,10 @@ class L2(CentredNorm):
     """weight |x - center|_2, the Euclidean norm, not squared; its prox shortens x - center.
 
     Args:
-        weight: a non-negative number; or a vector with one entry per variable, all equal or 0: then
-            variables of weight 0 are not penalised. (Other weights have no prox in closed form. As
-            the only term of the upper level, `SquaredNorm` with their squares has the same
-            minimisers.)
+        weight: a non-negative number; or a vector with one entry per variable, each 0 or the same
+            number: then variables of weight 0 are not penalised. (For other weights, there is no
+            prox in closed form. If the norm is the whole upper level, `SquaredNorm` with the
+            squared weights has the same minimisers.)
         center: vector, the origin if None. A nonzero center has a joint prox with squares, and L1
             and L2 of the same center.
 
@@ -396,9 +391,9 @@ class ElasticNet(Penalty):
 class GroupL2(Penalty):
     """weight times the sum over the groups G of |x_G|_2, whatever their sizes.
 
-    ``groups`` is a vector of whole numbers, the group of each variable, -1 for none; or a list of
-    lists of variables.  Groups are disjoint.  Variables in no group are not penalised. The sums
-    over groups are taken on the host.
+    ``groups`` is a vector with the group of each variable, a whole number, or -1 for no group; or a
+    list of lists of variables. Groups are disjoint. Variables in no group are not penalised. Sums
+    over groups are computed on the host.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1, 1]], [6])  # one group is enough
@@ -457,7 +452,7 @@ class Indicator(Penalty, in_tables=False):
         self.domain.check(n)
 
     def value(self, x: Array) -> float:
-        """0 for x in the set, according to its ``contains``; otherwise inf."""
+        """0 if the set's ``contains`` says that x is in it; otherwise inf."""
         return 0.0 if self.domain.contains(x) else INFINITY
 
     @property
@@ -473,7 +468,7 @@ class Indicator(Penalty, in_tables=False):
 class PenaltySum(Penalty, in_tables=False):
     """first + second, written ``first + second``.
 
-    They have a joint prox in closed form, or else the sum is for conic solvers only.
+    If they have no joint prox in closed form, only conic solvers accept the sum.
     """
 
     first: Penalty
@@ -526,15 +521,8 @@ class PenaltySum(Penalty, in_tables=False):
 
     @cached_property
     def _for_cones(self) -> Terms | None:
-        """The sum, if one of them has no prox with anything; None if they have a joint prox."""
+        """The sum for conic solvers, if one of the two has no joint prox with any other penalty."""
         first, second = known(self.first).terms, known(self.second).terms
         if first.is_alone or second.is_alone or not (first.has_operator or second.has_operator):
             return None
         return added(first, second)
-
-
-def _same(first: Any, second: Any) -> bool:
-    """Are two weights or centers, each a number, a vector or None, equal?"""
-    if first is None or second is None:
-        return first is second
-    return np.array_equal(to_numpy(first), to_numpy(second))

@@ -1,13 +1,13 @@
-"""Step 6 of P-AGM-BiO: the prox of a f2 within a set that g2 and a linear function cut out.
+"""Step 6 of P-AGM-BiO: the prox of a f2 subject to a cut with g2 and a linear function.
 
     minimise a f2(z) + ½|z - v|²  over the z with  G(z) = <c, z> + g2(z) <= beta
 
-As for a cut of a set (`cuts`) the answer is a point z(mu) = prox of a f2 + mu g2 at v - mu c of a
-path, where mu is 0 or the root of the non-increasing gap(mu) = G(z(mu)) - beta.  Here the cut is
-curved: even c = 0 cuts. At mu = 0 the sets of f2 and g2 still count.
+As for a cut through a set (see `cuts`), the answer lies on a path: z(mu) is the prox of a f2 + mu
+g2 at v - mu c, and mu is 0 or the root of the non-increasing gap(mu) = G(z(mu)) - beta. Here the
+cut is curved, so it may bind even if c = 0. The sets of f2 and g2 restrict z even if mu = 0.
 
 On a smooth piece of the path, dz/dmu = -H^-1 d, where d is the gradient of G along the piece and H
-the Hessian of a f2 + mu g2 + ½|.|² there, so that the slope of the gap is -<d, H^-1 d>.
+is the Hessian of a f2 + mu g2 + ½|.|². So the slope of the gap is -<d, H^-1 d>.
 """
 
 from __future__ import annotations
@@ -15,18 +15,17 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
-from typing import Any
 
 import numpy as np
 
 from tiebreak.functions.penalties.joint_prox import Joint
-from tiebreak.functions.penalties.terms import L1Weight, Terms
+from tiebreak.functions.penalties.terms import L1Weight, Terms, weight_like
 from tiebreak.linalg import Host, arrays, into, ldexp, masked, moved
 from tiebreak.linalg.arrays import Array, dot, namespace, norm, zeros_like
 from tiebreak.sets import INFINITY, Ball, Box
 from tiebreak.sets.roots import PathPoint, root
 
-FAR_MULTIPLIER = 2.0**300  # problems of ordinary size have smaller multipliers
+FAR_MULTIPLIER = 2.0**300  # multipliers of problems of ordinary size are smaller
 
 # --- step 6
 
@@ -37,7 +36,7 @@ def prox_cut(
     """The z that minimises a f2(z) + ½|z - v|² subject to <c, z> + g2(z) <= beta; its multiplier.
 
     The multiplier mu >= 0 is finite and z = pair.prox(v - mu c, a, mu); mu = 0 if the cut does not
-    bind.  ``guess``, the multiplier of a similar problem, only saves time. If no z satisfies the
+    bind. ``guess``, the multiplier of a similar problem, only saves time. If no z satisfies the
     cut, beta is replaced by the smallest value of <c, .> + g2, to within rounding error.
     """
     with arrays.quiet():
@@ -59,7 +58,7 @@ def prox_cut(
 def _around_center(
     f: Terms, g: Terms, v: Array, c: Array, beta: float, guess: float
 ) -> tuple[Array, float]:
-    """In terms of y = z - center: the square of g becomes one of y, plus a slope of the cut."""
+    """`prox_cut` in terms of y = z - center: the square of g becomes one of y plus a slope."""
     center, Z = arrays.like(f.center, v), f.domain
     domain = Z
     height = dot(c, center) + 0.5 * g.square * dot(center, center)
@@ -75,7 +74,7 @@ def _around_center(
 def _at_ordinary_size(
     f: Terms, g: Terms, v: Array, c: Array, beta: float, guess: float
 ) -> tuple[Array, float]:
-    """Rescale by powers of two that make lengths and slopes ordinary, if they are not."""
+    """`prox_cut`, rescaled by powers of two if lengths or slopes are extremely large or small."""
     if beta == INFINITY:
         return f.prox(v), 0.0
     slope = max(norm(c), *g.norms)
@@ -87,7 +86,7 @@ def _at_ordinary_size(
     if ordinary and abs(beta) < 2.0**20:
         return _solved(f, g, v, c, beta, guess)
     if abs(beta) > length * steepest and beta > g.least(c)[0]:
-        # The cut is far away: z is longer than v.
+        # The cut is far from the origin, so z is longer than v.
         length = max(length, min(abs(beta) / slope if slope > 0.0 else 0.0, sys.float_info.max))
         steepest = max(slope, g.square * length)
     up, across = _exponent(steepest), _exponent(length)
@@ -135,7 +134,7 @@ def _solved(
 
 
 class _Path:
-    """mu -> z(mu), and its gap: see `roots.Gap`. Each mu overwrites the previous arrays."""
+    """The path mu -> z(mu), and its gap: see `roots.Gap`. Each mu overwrites the arrays."""
 
     def __init__(self, f: Terms, g: Terms, v: Array, c: Array, beta: float) -> None:
         self.f, self.g, self.beta = f, g, beta
@@ -148,7 +147,6 @@ class _Path:
         self.calls, self.size, self.widest = 0, 0.0, 0.0
         self._u: Array = None
         self._t = self._e = None
-        self._c_squares: Host | None = None
 
     def at(self, mu: float) -> PathPoint:
         """The gap at mu, its slope, and a f2(z) + ½|z - v|² up to a constant."""
@@ -157,7 +155,7 @@ class _Path:
         self.total = f.with_weights(
             *(p + mu * q for p, q in zip(f.weights, g.weights, strict=True))
         )
-        l1, divisor = self._like(self.total.l1), 1.0 + self.total.square
+        l1, divisor = weight_like(self.total.l1, self.c), 1.0 + self.total.square
         has_l1 = self.total.norms[0] > 0.0
         u = self._u = moved(self.v, mu, self.c, self._u)
         if has_l1:
@@ -165,7 +163,7 @@ class _Path:
             u -= self._t
         if divisor > 1.0:
             u /= divisor
-        self._u = u  # a new array if the library cannot write into one
+        self._u = u  # if the library cannot write into arrays, this is a new one
         free = None
         if self.box is not None:
             self._t = self.box.clip(u, *self.box.bounds_like(u), self._t)
@@ -178,7 +176,7 @@ class _Path:
         e = self.c
         if g.norms[0] > 0.0:
             e = self._e = into(self._e, "sign", u)
-            e *= self._like(g.l1)
+            e *= weight_like(g.l1, self.c)
             e += self.c
             self._e = e
         gap, slope, energy = (self._entries if self.entrywise else self._lengths)(
@@ -186,14 +184,10 @@ class _Path:
         )
         return PathPoint(mu, gap - self.beta, self._bent(gap - self.beta, slope, divisor), energy)
 
-    def _like(self, weight: L1Weight) -> Any:
-        """A weight for each variable, like these arrays."""
-        return weight if isinstance(weight, float) else arrays.like(weight, self.c)
-
     def _bent(self, gap: float, slope: float, divisor: float) -> float:
-        """The slope of the line to the root that a square in g2 predicts.
+        """The slope of the line from here to the root, as predicted from a square in g2.
 
-        With a square, the gap is far from linear in mu, but on each piece nearly quadratic in
+        With a square, the gap is far from linear in mu, but on each piece it is nearly quadratic in
         1/divisor, where divisor = 1 + mu square.
         """
         if self.g.square == 0.0 or slope == 0.0:
@@ -207,7 +201,7 @@ class _Path:
     def _entries(
         self, mu: float, u: Array, e: Array, free: Array | None, divisor: float
     ) -> tuple[float, float, float]:
-        """z = u, and each entry moves by itself."""
+        """The gap, its slope and the energy if z = u, so that entries move independently."""
         f, g = self.f, self.g
         linear = dot(u, e)
         squared = dot(u, u)
@@ -232,10 +226,11 @@ class _Path:
     def _lengths(
         self, mu: float, u: Array, e: Array, free: Array | None, divisor: float
     ) -> tuple[float, float, float]:
-        """z is u with each group times a factor; everything else follows from sums over groups.
+        """The gap, its slope and the energy if z is u with each group multiplied by a factor.
 
-        In a group, d has a part along u and one across, on which H is 1/factor. The parts along the
-        groups' directions together have a part along z and one across, on which H is total/length.
+        Sums over groups suffice. In a group, d has a part along u and a part orthogonal to u, on
+        which H is 1/factor. The parts along u, taken together, have a part along z and a part
+        orthogonal to z, on which H is total/length.
         """
         g, penalised = self.g, self.layout.penalised
         with_u, lengths = self._sums(u, e), np.sqrt(self._sums(u, u))
@@ -249,7 +244,7 @@ class _Path:
         linear = float(self.factors @ with_u + g.group * shift * (penalised @ kept)) + g.l2 * length
         live = kept > 0.0
         along = np.where(live, with_u / np.where(live, lengths, 1.0), 0.0)
-        across = float(self.factors @ np.maximum(self._squares(e) - along * along, 0.0))
+        across = float(self.factors @ np.maximum(self._sums(e, e) - along * along, 0.0))
         along = along + g.group * penalised * live
         inner = float(along @ kept) / total
         across += shift * norm(along - inner * (kept / total)) ** 2
@@ -263,14 +258,6 @@ class _Path:
         """<x, y> over each group."""
         return self.layout.dots(x, y, self._t)
 
-    def _squares(self, e: Array) -> Host:
-        """|e|² over each group; those of c are computed only once."""
-        if e is not self.c:
-            return self._sums(e, e)
-        if self._c_squares is None:
-            self._c_squares = self._sums(e, e)
-        return self._c_squares
-
     def is_noise(self, gap: float) -> bool:
         unit = _unit(self.c)
         value = abs(gap + self.beta) + abs(self.beta)
@@ -278,14 +265,14 @@ class _Path:
         if abs(gap) <= max(unit * abs(self.beta), self.epsilon**2 * self.widest):
             return True
         if abs(gap) > unit * (self.length * self.size + value):
-            return False  # this saves most of the sums below
+            return False  # this test avoids most of the sums below
         products = self._sums(abs(self._u), abs(self.c))
         return abs(gap) <= unit * (float(self.factors @ products) + value)
 
     def further(self, point: PathPoint, tries: int) -> float | PathPoint:
         """Newton's step, then longer and longer ones.
 
-        It ends if nothing of v is left in v - mu c, or if no point satisfies the cut.
+        The search ends if v is lost to rounding in v - mu c, or if no point satisfies the cut.
         """
         if tries == 4 and self._accept_the_least():
             return point
@@ -305,10 +292,9 @@ class _Path:
         return (size + p + q + r) / steep + abs(self.beta) / steep / steep
 
     def _accept_the_least(self) -> bool:
-        """If no point satisfies the cut, accept one that violates it least. Returns whether that is
-        so.
+        """If no point satisfies the cut, replace beta by min G; return whether that is so.
 
-        For a c that is within its rounding error of one for which G is bounded below, take that.
+        If G is bounded below for a slightly smaller c, equal to c up to rounding, that c is used.
         """
         nearly = 1.0 - 2.0 * (8.0 + self.c.shape[0]) * self.epsilon
         best = self.g.least(self.c * nearly)[1]
@@ -329,8 +315,8 @@ class _Path:
 def _polished(path: _Path, z: Array, mu: float) -> Array:
     """z with G(z) = beta to the precision of z.
 
-    If v and mu c are much larger than z, rounding in their difference leaves a gap. A Newton
-    step along the piece of the path where z lies closes it and moves z only by that rounding error.
+    If v and mu c are much larger than z, rounding in their difference leaves a gap. A Newton step
+    along the piece of the path that z lies on closes it and moves z only by that rounding error.
     """
     f, g, c = path.f, path.g, path.c
     carried = arrays.max_abs(path.v) + mu * arrays.max_abs(c) + max(path.total.norms)
@@ -344,7 +330,7 @@ def _polished(path: _Path, z: Array, mu: float) -> Array:
             break
         step = d * (gap / steep / steep)
         if arrays.max_abs(step) > 64.0 * arrays.epsilon(c) * carried:
-            break  # larger than an error: the entries of z cannot express it
+            break  # the step is larger than a rounding error, so z is as accurate as it can be
         closer = z - step
         same_side = namespace(z).sign(closer) == namespace(z).sign(z)
         z = f.domain.project(masked(None, closer, same_side))
@@ -353,15 +339,7 @@ def _polished(path: _Path, z: Array, mu: float) -> Array:
 
 def _slope_along(f: Terms, g: Terms, z: Array, c: Array) -> Array:
     """The gradient of G at z along the entries that are neither 0 nor at a bound."""
-    l1 = g.l1 if isinstance(g.l1, float) else arrays.like(g.l1, z)
-    d = c + l1 * namespace(z).sign(z) + g.square * z
-    length = norm(z)
-    if g.l2 > 0.0 and length > 0.0:
-        d = d + z * (g.l2 / length)
-    if g.group > 0.0:
-        lengths, layout = g.lengths(z)
-        shares = g.group * layout.penalised / np.where(lengths > 0.0, lengths, 1.0)
-        d = d + layout.spread(z, shares)
+    d, length = c + g.subgradient(z), norm(z)
     free = z != 0
     if not isinstance(g.l1, float) or not isinstance(f.l1, float):
         free = free | (zeros_like(z) + arrays.like(g.l1 + f.l1, z) == 0.0)

@@ -1,7 +1,7 @@
 """Losses of rows with a kink: quantile regression, absolute deviations, and the hinge.
 
-They have subgradients but no gradient, and no prox in closed form: they are penalties with a
-matrix, like `L1` with an operator, for the methods "conic" and, as the upper level, "exact".
+They have subgradients, but no gradient and no prox in closed form. So they are penalties with a
+matrix, like `L1` with an operator: for the method "conic" and, as the upper level, for "exact".
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tiebreak.functions.base import EstimatorLoss
-from tiebreak.functions.penalties.operator_terms import OperatorTerms, csr, in_memory
+from tiebreak.functions.base import EstimatorLoss, signs_of
+from tiebreak.functions.penalties.operator_terms import OperatorTerms, in_memory
 from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.linalg import Array, Host, checks, tables
 from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.fingerprints import assign, remember
 from tiebreak.linalg.host import host
+from tiebreak.sets.polyhedra import host_matrix
 
 
 class RowPenalty(EstimatorLoss, Penalty, is_open=True):
@@ -30,6 +31,8 @@ class RowPenalty(EstimatorLoss, Penalty, is_open=True):
     target: ClassVar[str]  # the name of its second argument
 
     def __post_init__(self) -> None:
+        from scipy.sparse import csr_array
+
         names = [field.name for field in dataclasses.fields(self)]  # type: ignore[arg-type]
         given = {name: getattr(self, name) for name in names}
         remember(self, type(self), **given)
@@ -38,7 +41,7 @@ class RowPenalty(EstimatorLoss, Penalty, is_open=True):
         rows = [name for name in (self.target, "weights") if given[name] is not None]
         for name in rows:
             tables.need_same_rows(self.label, ("A", self.A), (name, given[name]))
-        assign(self, "A", csr(self.label, self.A, "A"))
+        assign(self, "A", csr_array(host_matrix(self.label, "A", self.A), copy=True))
         assign(self, "dimension", int(self.A.shape[1]))
         assign(self, "mean", checks.flag(self.label, "mean", self.mean))
         for name in rows:
@@ -68,7 +71,7 @@ class RowPenalty(EstimatorLoss, Penalty, is_open=True):
         return w / np.sum(w) if self.mean else w
 
     def scaled(self, factor: float) -> Penalty:
-        """A mean becomes a sum, because its factor would cancel."""
+        """A mean becomes a weighted sum, because a factor of all weights would cancel in it."""
         made: Penalty = dataclasses.replace(self, mean=False, weights=factor * self._scale)  # type: ignore[type-var]
         assign(made, "names", self.names)
         return made
@@ -78,7 +81,7 @@ class RowPenalty(EstimatorLoss, Penalty, is_open=True):
         raise NotImplementedError
 
     def subgradient(self, x: Array) -> Array:
-        """One subgradient at x; for a row at its kink, the middle of its slopes on both sides."""
+        """One subgradient at x; a row at its kink contributes the mean of its two slopes."""
         return self.terms.subgradient(x)
 
 
@@ -150,11 +153,7 @@ class Hinge(RowPenalty):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if np.all((self.y == 0.0) | (self.y == 1.0)):
-            assign(self, "y", 2.0 * self.y - 1.0)
-        if not np.all(np.abs(self.y) == 1.0):
-            found = ", ".join(f"{v:g}" for v in np.unique(self.y)[:5])
-            raise ValueError(f"Hinge: y must hold labels -1 and +1, or 0 and 1, got values {found}")
+        assign(self, "y", signs_of("Hinge", self.y))
 
     @cached_property
     def terms(self) -> OperatorTerms:

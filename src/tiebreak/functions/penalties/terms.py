@@ -1,19 +1,19 @@
-"""The sum of all the parts that penalties are made of, and its prox.
+"""The sum of all terms that penalties consist of, and its prox.
 
 Every penalty, and every weighted sum of two that has a joint prox in closed form, is of the form
 
     l1 |y|_1 + group sum_G |y_G|_2 + l2 |y|_2 + square/2 |x|_2² + (0 on Z, inf outside)
 
-with y = x, or y = x - center, the same for all norms; l1 may be one number for each variable.
+with y = x, or y = x - center with one center for all norms; l1 may differ between variables.
 
-For y = x, one chain is the prox of all of them: soft threshold by l1, divide by 1 + square, clip to
-Z if it is a box, shrink each group by group/(1 + square), shrink the whole by l2/(1 + square),
-scale down to Z if it is a ball.  Each link keeps the subgradients of the earlier ones, because
-these parts are positively homogeneous (Jenatton, Mairal, Obozinski, Bach 2011; Yu 2013).  That
-needs a ball centred at 0, and a box that is a cone if there are groups or an l2 part; any other Z
-must stand alone. With a center, the chain is in terms of y, because square/2 |y + center|² is a
-square of y plus a linear function; then a box only goes with squares and an l1 part, which act
-entry by entry, and a ball with nothing.
+For y = x, the prox is a chain: soft threshold by l1, divide by 1 + square, clip to Z if it is a
+box, shrink each group by group/(1 + square), shrink the whole vector by l2/(1 + square), scale it
+down to Z if that is a ball. Each link preserves the subgradients of the earlier ones, because these
+terms are positively homogeneous (Jenatton, Mairal, Obozinski, Bach 2011; Yu 2013). This requires a
+ball centred at 0 and, with groups or an l2 term, a box that is a cone; no other Z can be combined
+with a norm or a square. With a center, the chain works on y, because square/2 |y + center|² is a
+square of y plus a linear function. Then a box can only be combined with the terms that act entry by
+entry, the square and l1, and a ball with none.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ L1Weight: TypeAlias = float | Host
 class Terms:
     """l1 |y|_1 + group sum_G |y_G|_2 + l2 |y|_2 + square/2 |x|_2², restricted to ``domain``.
 
-    y = x - center, or x if that is None. l1 is a number, or a vector on the host with one entry per
-    variable.
+    y = x - center, or x if center is None. l1 is a number, or a vector on the host with one entry
+    per variable.
     """
 
     l1: L1Weight = 0.0
@@ -53,7 +53,7 @@ class Terms:
     domain: Domain = dataclasses.field(default_factory=Space)
     center: Host | None = None  # the center of the norms; the square is around 0
     has_operator: ClassVar[bool] = False  # is it |D x - center|_1? See `operator_terms`
-    is_alone: ClassVar[bool] = False  # does its prox exclude any other penalty or set?
+    is_alone: ClassVar[bool] = False  # is there no joint prox with any other penalty or set?
     has_prox: ClassVar[bool] = True  # does it have a prox at all?
 
     @property
@@ -77,17 +77,12 @@ class Terms:
         return self.has_norms or self.square != 0.0
 
     def times(self, factor: float) -> Terms:
-        """The terms with ``factor`` times the weights; the set stays, even if factor is 0."""
+        """The terms with weights times ``factor``; the set does not change, even if factor is 0."""
         return self.with_weights(*(factor * weight for weight in self.weights))
 
     def with_weights(self, l1: L1Weight, group: float, l2: float, square: float) -> Terms:
-        """The same groups, set and center with other weights."""
+        """Terms with these weights, and the same groups, set and center."""
         return Terms(l1, group, l2, square, self.groups, self.domain, self.center)
-
-    @property
-    def uncentred(self) -> Terms:
-        """The terms around 0: how it grows along a direction."""
-        return self if self.center is None else dataclasses.replace(self, center=None)
 
     @property
     def radius(self) -> float:
@@ -103,7 +98,7 @@ class Terms:
         """The value at a point x of the domain."""
         total, y = 0.0, self.from_center(x)
         if not isinstance(self.l1, float) or (self.l1 > 0.0 and self.center is not None):
-            total += dot(_like(self.l1, x) + zeros_like(x), abs(y))
+            total += dot(weight_like(self.l1, x) + zeros_like(x), abs(y))
         elif self.l1 > 0.0:
             total += self.l1 * float(namespace(x).sum(abs(x)))
         if self.group > 0.0:
@@ -119,7 +114,7 @@ class Terms:
     def subgradient(self, x: Array) -> Array:
         """One subgradient at a point x of the domain; a norm that is 0 there contributes 0."""
         y = self.from_center(x)
-        found = _like(self.l1, x) * namespace(x).sign(y) + self.square * x
+        found = weight_like(self.l1, x) * namespace(x).sign(y) + self.square * x
         if self.group > 0.0 or self.l2 > 0.0:
             lengths, layout = self.lengths(y)
             each = self.group * layout.penalised * _ratio(1.0, lengths)
@@ -127,7 +122,7 @@ class Terms:
         return found
 
     def add_to_conic(self, form: ConicForm, cost: Cost) -> bool:
-        """Add the value, without the set, to an objective; False if cones cannot represent it."""
+        """Add the terms, without the set, to an objective; False if cones cannot represent them."""
         off = form.x if self.center is None else form.x - self.center
         self._add_l1(form, cost, off)
         if self.square > 0.0:
@@ -147,15 +142,15 @@ class Terms:
             cost.add(weights[counts], form.absolute(off.some(counts)))
 
     def face_at(self, x: Array) -> tuple[ActiveFace, Array] | None:
-        """The face around x on which it is smooth, with its slope; None: see `auto.active_face`."""
+        """The face around x on which it is smooth, and its slope; None to let `auto` find it."""
         return None
 
     def rows_above(self, n: int) -> tuple[Any, Host, Host, Host] | None:
-        """D, center and both slopes of each entry, if it is one of `OperatorTerms`."""
+        """D, the center and both slopes of each entry of D x - center; None if it has no D."""
         return None
 
     def far_rows(self, n: int) -> FarRows | None:
-        """The square and the norms; |y|_2 grows no faster than |y|_1. None if unknown."""
+        """How the terms grow far out, with |y|_1 as a bound on |y|_2; None if unknown."""
         if not self.has_weights:
             return FarRows()
         one, weights = HostRows(identity(n)), self.l2 + np.broadcast_to(self.l1, n)
@@ -186,10 +181,10 @@ class Terms:
     def least(self, slope: Array) -> tuple[float, Array | None]:
         """The minimum of <slope, x> + this(x) over all x, and a minimiser.
 
-        -inf and None if there is none.  The value is never above the true minimum for this very
-        slope: rounding errors are bounded and subtracted, so the answer is also -inf if a dual norm
-        of the slope is within its own rounding error of a weight.  (Without weights it is
-        -support(-slope) of the set, to within its rounding error.)
+        They are -inf and None if there is no minimiser. The value is never above the true minimum,
+        because bounds on the rounding errors are subtracted; so it is also -inf if a dual norm of
+        the slope equals a weight up to rounding. (Without weights, the value is -support(-slope) of
+        the set, and its rounding error is not subtracted.)
         """
         with arrays.quiet():
             if not self.has_weights:
@@ -207,10 +202,10 @@ class Terms:
             return value, None if x is None else xp.astype(x, slope.dtype)
 
     def _least_around_center(self, s: Array) -> tuple[float, Array | None]:
-        """In y = x - center, the slope is s + square center, whose rounding errors are counted.
+        """`least` in terms of y = x - center, where the slope is s + square center.
 
-        An error e of it changes the values by at most |e| |y| <= theta/2 |y|² + |e|²/(2 theta),
-        which uses up a part theta of the square.
+        A rounding error e of this slope changes values by at most |e| |y| <= theta/2 |y|² +
+        |e|²/(2 theta); the first term is taken from the square.
         """
         center = arrays.like(self.center, s)
         around = dataclasses.replace(self, center=None)
@@ -232,11 +227,11 @@ class Terms:
         return value - paid - unit * sizes - _lost(s) - _lost(center), center + y
 
     def _least_by_entries(self, s: Array) -> tuple[float, Array | None]:
-        """Entry by entry: each one goes where it is pulled from the center, clipped to the box.
+        """`least` entry by entry: each is pulled away from the center, within the box.
 
-        With x = center + y, the square of x is one of y and a linear function of it. The result is
-        the value at x minus the possible error: rounding errors of the center and the pull enter
-        the values to first order, and the square to second order.
+        With x = center + y, the square of x is a square of y plus a linear function. The result is
+        the value at x minus a bound on its error: rounding errors of the center and of the pull
+        enter the value to first order, and the square to second order.
         """
         xp, has_center = namespace(s), self.center is not None
         center = arrays.like(self.center, s) if has_center else zeros_like(s)
@@ -252,12 +247,12 @@ class Terms:
             return -INFINITY, None
         x = self.domain.project(x)
         unit, reach = (8.0 + s.shape[0]) * arrays.epsilon(s), abs(x) + abs(center)
-        size = dot(abs(s) + (_like(self.l1, s) if has_center else 0.0), reach) + self.value(x)
+        size = dot(abs(s) + (weight_like(self.l1, s) if has_center else 0.0), reach) + self.value(x)
         size += unit * self.square * dot(reach, reach) if has_center else 0.0
         return dot(s, x) + self.value(x) - unit * size - _lost(s), x
 
     def _least(self, pull: Array) -> tuple[float, Array | None]:
-        """square/2 t² - left t, where groups and l2 leave ``left`` of the pull, for the best t."""
+        """min over t of square/2 t² - left t, where groups and l2 leave ``left`` of the pull."""
         if self.box is not None:
             pull = self.box.project(pull)
         lengths, layout = self.lengths(pull)
@@ -283,7 +278,7 @@ class Terms:
         return min(left / self.square if self.square > 0.0 else INFINITY, self.radius)
 
     def steepness(self, n: int, reach: float) -> float:
-        """A bound on the length of every subgradient at points of R^n with |x| <= reach."""
+        """A bound on the norm of all subgradients at points of R^n with |x| <= reach."""
         groups = float(np.sum(self.layout(n).penalised)) if self.group > 0.0 else 0.0
         entries = self.l1 * math.sqrt(n) if isinstance(self.l1, float) else norm(self.l1)
         norms = entries + self.group * math.sqrt(groups) + self.l2
@@ -292,12 +287,12 @@ class Terms:
     def extent(self, n: int, level: float) -> float:
         """A bound on |x| for all x in R^n with a value of at most ``level``; inf if there is none.
 
-        |x|_2 is at most |x|_1, and at most the sum of |x_G|_2 if each variable is in a group. A
-        weight of 0 bounds nothing.
+        It uses that |x|_2 is at most |x|_1 and, if every variable is in a group, at most the sum of
+        |x_G|_2.
         """
         away = 0.0 if self.center is None else norm(self.center) * (1.0 + 2.0**-48)
         square = self.square if self.center is None else 0.0  # the square is around 0
-        steep = smallest(self.l1) + self.l2 + (self.group if self._covers(n) else 0.0)
+        steep = float(np.min(self.l1)) + self.l2 + (self.group if self._covers(n) else 0.0)
         root = math.hypot(steep, math.sqrt(2.0 * square) * math.sqrt(max(level, 0.0)))
         if not steep + root > 0.0:
             return INFINITY
@@ -311,7 +306,7 @@ class Terms:
         l1, group, l2, square = self.weights
         if l2 >= error:
             l2 = (l2 - error) * (1.0 - 2.0**-52)
-        elif smallest(l1) >= error:
+        elif np.min(l1) >= error:
             l1 = (l1 - error) * (1.0 - 2.0**-52)
         elif group >= error and self._covers(n):
             group = (group - error) * (1.0 - 2.0**-52)
@@ -320,7 +315,7 @@ class Terms:
         return self.with_weights(l1, group, l2, square)
 
     def penalised(self, n: int) -> Host:
-        """Which of n variables cannot grow without bound unless the value does?"""
+        """Which of n variables must stay bounded if the value does?"""
         if self.square > 0.0 or self.l2 > 0.0:
             return np.ones(n, dtype=bool)
         found = np.broadcast_to(self.l1, n) > 0.0
@@ -333,8 +328,8 @@ class Terms:
     def falling(self, slope: Array) -> Array | None:
         """The direction within the set along which <slope, x> + the norms decreases fastest.
 
-        Only directions that never leave the set count; those along which it is constant, up to
-        rounding, count too. None if there is none.
+        Only directions that never leave the set are allowed. If it is constant along a direction,
+        up to rounding, that one is allowed too. None if there is no such direction.
         """
         nearly = self.times(1.0 - 2.0**-32)
         pull = soft(-slope, nearly.l1)
@@ -357,16 +352,16 @@ class Terms:
         """Is every variable in a group?"""
         return bool(np.all(self.layout(n).penalised > 0.0))
 
-    # --- the links of the chain for groups, l2 and the ball, in terms of the groups' lengths
+    # --- the links of the chain for groups, l2 and the ball, which only need lengths of groups
 
     def layout(self, n: int) -> GroupLayout:
-        """The groups in R^n; all variables in one group if groups have no weight."""
+        """The groups in R^n; a single group of all variables if the weight of the groups is 0."""
         if self.group == 0.0 or self.groups is None:
             return UNGROUPED
         return self.groups.layout(n)
 
     def lengths(self, x: Array) -> tuple[Host, GroupLayout]:
-        """|x_G| for each group, even if its square overflows; without groups just |x|."""
+        """|x_G| for each group, or |x| without groups, even if squares overflow."""
         layout = self.layout(x.shape[0])
         if layout is UNGROUPED:
             return np.array([norm(x)]), layout
@@ -381,8 +376,8 @@ class Terms:
     ) -> tuple[Host, Host, float, float]:
         """How groups, l2 and the ball shrink a vector whose groups have these lengths.
 
-        Returns the groups' lengths after shrinking each group; the total factor of each group; the
-        length after shrinking the groups; and the final length.  The weights are divided by
+        Returns the lengths of the groups after shrinking each; the total factor of each group; the
+        length of the whole vector at that stage; and its final length. All weights are divided by
         ``divisor``.
         """
         kept = self.kept(lengths, layout, divisor)
@@ -396,26 +391,21 @@ class Terms:
 
 
 def soft(x: Array, threshold: L1Weight) -> Array:
-    """The soft threshold sign(x) max(|x| - threshold, 0), or one for each entry."""
+    """sign(x) max(|x| - threshold, 0), with one threshold or one per entry."""
     if isinstance(threshold, float) and threshold == 0.0:
         return x
-    threshold = _like(threshold, x)
+    threshold = weight_like(threshold, x)
     return x - into(None, "clip", x, -threshold, threshold)
 
 
-def _like(weight: L1Weight, x: Array) -> Any:
-    """The weight of an l1 part, as it multiplies x."""
+def weight_like(weight: L1Weight, x: Array) -> Any:
+    """A weight, or one weight per variable in an array like x."""
     return weight if isinstance(weight, float) else arrays.like(weight, x)
 
 
 def largest(weight: L1Weight) -> float:
-    """The largest of some weights, or the only one."""
+    """The largest weight, or the only one."""
     return weight if isinstance(weight, float) else float(np.max(weight))
-
-
-def smallest(weight: L1Weight) -> float:
-    """The smallest of some weights, or the only one."""
-    return weight if isinstance(weight, float) else float(np.min(weight))
 
 
 def _ratio(part: Any, whole: Any) -> Any:
@@ -424,5 +414,5 @@ def _ratio(part: Any, whole: Any) -> Any:
 
 
 def _lost(x: Array) -> float:
-    """What underflow can take from a sum over the entries of x, if one of them is not 0."""
+    """A bound on the error of a sum over the entries of x that underflow can cause."""
     return x.shape[0] * 2.0**-1070 if arrays.max_abs(x) > 0.0 else 0.0

@@ -23,6 +23,7 @@ from tiebreak.linalg.arrays import Array, namespace
 from tiebreak.linalg.cuda.kernel import (
     MAX_ASKED,
     MAX_CARRIED,
+    MAX_FRESH,
     MAX_SLOPES,
     Job,
     kernel_for,
@@ -62,9 +63,10 @@ def applies(A: Array) -> bool:
         return works(tiling)
 
 
-def fits(carried: int, asked: int, slopes: int) -> bool:
-    """Can one `sweep` handle this many images and slopes?"""
-    return carried <= MAX_CARRIED and asked <= MAX_ASKED and slopes <= MAX_SLOPES
+def fits(fresh: int, carried: int, asked: int, slopes: int) -> bool:
+    """Can one `sweep` handle this many products, images and slopes?"""
+    is_read = fresh <= MAX_FRESH and carried <= MAX_CARRIED
+    return is_read and asked <= MAX_ASKED and slopes <= MAX_SLOPES
 
 
 def sweep(
