@@ -280,7 +280,7 @@ def need_rows(owner: str, problem: Problem) -> Refusal | None:
     if any(has_slices(part) for _, part in summands(lower)):
         return None
     needed = "must be a loss whose rows can be read a few at a time"
-    instead = "use primal-dual or auto; LeastSquares(..., gram=False) works with its rows, not A'A"
+    instead = "use primal-dual or auto; with gram=False, least squares work with rows, not A'A"
     return Refusal(owner, "lower", needed, type(lower).__name__, instead)
 
 

@@ -163,7 +163,7 @@ class Set(FromData, is_open=True):
 
     @property
     def is_cone(self) -> bool:
-        """Is it a cone that is a box: a box whose bounds are all 0 or infinite?"""
+        """Is it a box whose bounds are all 0 or infinite, and therefore a cone?"""
         return False
 
     @property

@@ -259,7 +259,7 @@ def intersection(owner: str, *sets: Domain) -> Domain:
 
 
 def _merged(owner: str, sets: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The distinct parts of the sets; two are merged if their intersection is a set of ours."""
+    """The distinct parts of the sets; two are merged if their intersection is a library set."""
     parts = [
         part for one in map(known, sets) for part in (one.parts if isinstance(one, Set) else (one,))
     ]

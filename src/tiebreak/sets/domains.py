@@ -49,7 +49,7 @@ class Domain(Protocol):
 
 
 def distance_bound(domain: Domain, x: Array, length: float | None = None) -> float:
-    """A bound on the distance of x from the set, the rounding errors of measuring it included.
+    """A bound on the distance of x from the set, including the rounding errors of computing it.
 
     All bounds on how far outside Z a computed point may be come from here. The bound is 0 if x is
     certainly inside. ``length`` is |x|, if already known.

@@ -261,7 +261,7 @@ def _above(w: Array, tau: float, out: Array | None) -> Array:
 
 
 def _threshold_path(x: Array, c: Array, total: float, *, signed: bool) -> ProjectionPath:
-    """The path z = max(v - tau, 0) with v = x - mu c; if ``signed``, of |v| with the signs of v."""
+    """The path z(mu) = max(v - tau, 0), v = x - mu c; if ``signed``, for |v|, with its signs."""
     xp = namespace(x)
     v = size = z = signs = None
     line = (0.0, math.nan, 0.0)  # mu, tau, and the slope of tau at the last point

@@ -231,14 +231,14 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
 
     @property
     def given_matrix(self) -> Matrix:
-        """The matrix without weights, whose rank and null space are the same."""
+        """The matrix without the weights; its rank and null space are the same."""
         return self.matrix
 
     def _of_matrix(self, matrix: object) -> LinearLoss:
         raise Refusal(
             type(self).__name__,
             "_of_matrix",
-            "must be defined if the same loss of another matrix is needed",
+            "must be defined if the same loss is needed with another matrix",
         )
 
     def _loss_and_slope(self, image: Array) -> tuple[Array, Array]:
@@ -307,7 +307,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
 
     @cached_property
     def row_lipschitz(self) -> float:
-        """The largest curvature of the loss of one row, times the number of rows, as computed."""
+        """The largest curvature of the loss of one row, times the number of rows."""
         squares = self._each_weight * self._spectral_matrix.row_squares
         return self.curvature * self.scale * len(squares) * float(np.max(squares, initial=0.0))
 

@@ -49,7 +49,7 @@ class MultinomialLoss(ScalarLoss):
         return -self.probabilities(margins, target)[0]
 
     def second(self, margins: Host, target: Host) -> Host:
-        """The diagonal of diag(p), which is an upper bound on diag(p) - pp'."""
+        """The entries of diag(p), which is an upper bound on diag(p) - pp'."""
         return self.probabilities(margins, target)[0]
 
     def second_above(self, margins: Host, target: Host) -> Host:

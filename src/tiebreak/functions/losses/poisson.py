@@ -81,7 +81,7 @@ def _power(margins: Host) -> Host:
 class CountSizes(NamedTuple):
     """Sizes of counts and weights for bounds on rounding errors."""
 
-    counts: float  # |w y|, the norm
+    counts: float  # the norm of w y
     logs: float  # sum of w y (1 + |log y|)
     largest_log: float  # the largest |log y| with y > 0
     total: float  # sum of w

@@ -31,7 +31,7 @@ from tiebreak.linalg.spectra import EPS, cleaned
 
 Kind = TypeVar("Kind", bound=Part)
 
-KEPT_SLOPES = 8  # how many slopes a function remembers, because as many points are compared
+KEPT_SLOPES = 8  # slopes that a function keeps: callers compare up to this many points
 
 
 class Slope(NamedTuple):
@@ -256,7 +256,7 @@ class Parts:
     def scaled(self) -> Parts:
         """The function up to a positive factor, with magnitudes near 1, so that nothing overflows.
 
-        All factors are powers of two, which rounds nothing.
+        All factors are powers of two, so nothing is rounded.
         """
         exponent = self.exponent
         return Parts(self.n, tuple(part.scaled(exponent) for part in self.parts))

@@ -29,7 +29,8 @@ class Part(ABC):
     power: ClassVar[int] = 2  # the power of the rows in the value
     is_quadratic: ClassVar[bool] = True
     has_kinks: ClassVar[bool] = False  # does its slope have kinks?
-    has_quadratic_above: ClassVar[bool] = True  # is ``above`` a bound everywhere?
+    # is the quadratic of ``curvature(x, above=True)`` an upper bound everywhere?
+    has_quadratic_above: ClassVar[bool] = True
 
     @cached_property
     def sliced(self) -> Sliced:

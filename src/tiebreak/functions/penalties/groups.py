@@ -19,7 +19,7 @@ class GroupLayout(NamedTuple):
     starts: Host | None = None  # where each group begins, if groups are long runs of variables
 
     def dots(self, x: Array, y: Array, room: Array | None = None) -> Host:
-        """<x, y> over each group, on the host; ``room`` is a vector that may be overwritten."""
+        """The inner products <x_G, y_G>, on the host; ``room`` is a vector to be overwritten."""
         if self.labels is None:
             return np.array([dot(x, y)])
         products = to_numpy(into(room, "multiply", x, y))

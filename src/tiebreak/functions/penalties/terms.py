@@ -51,7 +51,7 @@ class Terms:
     square: float = 0.0
     groups: Groups | None = None
     domain: Domain = dataclasses.field(default_factory=Space)
-    center: Host | None = None  # the center of the norms; the square is around 0
+    center: Host | None = None  # the center of the norms; the square is centred at 0
     has_operator: ClassVar[bool] = False  # is it |D x - center|_1? See `operator_terms`
     is_alone: ClassVar[bool] = False  # is there no joint prox with any other penalty or set?
     has_prox: ClassVar[bool] = True  # does it have a prox at all?
@@ -291,7 +291,7 @@ class Terms:
         |x_G|_2.
         """
         away = 0.0 if self.center is None else norm(self.center) * (1.0 + 2.0**-48)
-        square = self.square if self.center is None else 0.0  # the square is around 0
+        square = self.square if self.center is None else 0.0  # the square is centred at 0
         steep = float(np.min(self.l1)) + self.l2 + (self.group if self._covers(n) else 0.0)
         root = math.hypot(steep, math.sqrt(2.0 * square) * math.sqrt(max(level, 0.0)))
         if not steep + root > 0.0:
