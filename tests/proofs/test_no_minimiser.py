@@ -335,5 +335,5 @@ def test_far_out_a_slope_that_is_nearly_0_is_no_minimiser():
     from tiebreak.proofs.recession.programs import has_minimum_near
 
     g, x = tb.Logistic([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], [1, -1, 1]), np.array([0.0, 40.0])
-    level = RecessionLevel.of(g, RecessionCone(tb.Space(), 2))
+    level = RecessionLevel.of(g, RecessionCone([], 2))
     assert not has_minimum_near(level, x, g.gradient(x))

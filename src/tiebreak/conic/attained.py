@@ -22,17 +22,14 @@ from tiebreak.conic.polish import PrimalDualPoint
 from tiebreak.conic.program import Cone, ConicProgram, Objective
 from tiebreak.conic.solver import clarabel_solve
 from tiebreak.conic.stage import Stage, row_lengths
-from tiebreak.functions.elementary import Linear
-from tiebreak.functions.losses.least_squares import LeastSquares
-from tiebreak.levels import Levels
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.host import norm
+from tiebreak.linalg.host_rows import HostRows
 from tiebreak.linalg.tolerances import TOL
-from tiebreak.proofs.recession.direction import settled_direction
-from tiebreak.sets.base import Set
-from tiebreak.sets.constraints import SecondOrderCone
-from tiebreak.sets.polyhedra import Polyhedron
+from tiebreak.proofs.recession.direction import direction_near
+from tiebreak.proofs.recession.level import LinearTerm, RecessionCone, RecessionLevel
+from tiebreak.sets.descriptions import RecessionDirections
 
 
 class _Curved(NamedTuple):
@@ -159,7 +156,7 @@ def fall_along(program: ConicProgram, level: int, direction: Host) -> Host | Non
     """Return a nearby direction along which a level of the program decreases, or None.
 
     The recession directions of an exponential cone have s_0 <= 0 = s_1, s_2 >= 0; those of other
-    cones are the cones themselves. So we check the same objectives on the set of these directions.
+    cones are the cones themselves.
     """
     from scipy.sparse import csr_array, vstack
 
@@ -167,17 +164,21 @@ def fall_along(program: ConicProgram, level: int, direction: Host) -> Host | Non
     rows, _, cones = ConicSet(csr_array(program.rows), program.offset, program.cones).part(needed)
     blocks = Blocks.of(cones)
     curves = blocks.exponential
-    A = vstack([rows[blocks.nonnegative], -rows[curves[:, 0]], rows[curves[:, 2]]])
-    E = vstack([rows[blocks.zero], rows[curves[:, 1]]])
-    domain: Set = Polyhedron(A, np.zeros(A.shape[0]), E, np.zeros(E.shape[0]))
-    for cone in blocks.second_order:
-        domain = domain & SecondOrderCone(rows[cone[1:]], c=-rows[[cone[0]]].toarray()[0])
-    flat = Linear(np.zeros(program.size))
-    squares = [LeastSquares(h.squares, h.target) for h in program.objectives]
-    objectives = [
-        part + Linear(h.linear) for part, h in zip(squares, program.objectives, strict=True)
-    ]
-    return settled_direction(Levels(*objectives, flat, domain=domain), level, direction)
+    round_ones = [(rows[cone[1:]], -rows[[cone[0]]].toarray()[0]) for cone in blocks.second_order]
+    points = [A for A, c in round_ones if not c.any()]
+    below = vstack(
+        [rows[blocks.nonnegative], -rows[curves[:, 0]], rows[curves[:, 2]]], format="csr"
+    )
+    equal = vstack([rows[blocks.zero], rows[curves[:, 1]], *points], format="csr")
+    bent = tuple((A, c) for A, c in round_ones if c.any())
+    directions = RecessionDirections(rows=(below, equal, -equal), curves=bent)
+    cone = RecessionCone([directions], len(direction))
+    nothing = LinearTerm(np.zeros(len(direction)))
+    *before, last = (
+        RecessionLevel(cone, [HostRows(h.squares)], [], nothing.plus(1.0, h.linear), [])
+        for h in program.objectives[: level + 1]
+    )
+    return direction_near(last.after(before), direction)
 
 
 def _suspects(stage: Stage, at: PrimalDualPoint, own: int | None) -> list[_Curved]:

@@ -19,6 +19,7 @@ from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.proofs.recession.level import RecessionCone, RecessionLevel
 from tiebreak.proofs.recession.proof import proved_direction
+from tiebreak.sets import described
 
 
 def is_direction_of_descent(problem: Problem | Levels, level: int, direction: Array) -> bool:
@@ -37,10 +38,14 @@ def is_direction_of_descent(problem: Problem | Levels, level: int, direction: Ar
 
 def settled_direction(problem: Problem | Levels, level: int, direction: Array) -> Host | None:
     """A direction of descent near the one that a solver found; None if there is none."""
-    found, d = level_of(problem, level, len(direction)), host(direction)
-    if found is None or not (d.any() and np.isfinite(d).all()):
+    return direction_near(level_of(problem, level, len(direction)), host(direction))
+
+
+def direction_near(level: RecessionLevel | None, d: Host) -> Host | None:
+    """A direction near d along which the level decreases; None if there is none, or no level."""
+    if level is None or not (d.any() and np.isfinite(d).all()):
         return None
-    tried = (proved_direction(found, some) for some in as_meant(found, d))
+    tried = (proved_direction(level, some) for some in as_meant(level, d))
     return next((some / norm(some) for some in tried if some is not None), None)
 
 
@@ -48,7 +53,8 @@ def level_of(problem: Problem | Levels, level: int, n: int) -> RecessionLevel | 
     """A level on the minimisers of those before it; None if a part has no description."""
     pairs = problem.pairs() if isinstance(problem, Levels) else (problem,)
     objectives = [pairs[0].lower, *(pair.upper for pair in pairs)][: level + 1]
-    cone = RecessionCone(pairs[max(level - 1, 0)].domain, n)
+    parts = described(pairs[max(level - 1, 0)].domain).parts
+    cone = RecessionCone([part.recession(n) for part in parts], n)
     found = [known for h in objectives if (known := RecessionLevel.of(h, cone)) is not None]
     is_known = cone.is_known and len(found) == len(objectives)
     return found[-1].after(found[:-1]) if is_known else None

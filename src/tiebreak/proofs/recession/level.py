@@ -17,8 +17,7 @@ from tiebreak.functions.sums import summands
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.host_rows import HostRows
-from tiebreak.sets import Domain, described
-from tiebreak.sets.descriptions import stacked
+from tiebreak.sets.descriptions import RecessionDirections, stacked
 
 
 class RecessionCone:
@@ -29,9 +28,8 @@ class RecessionCone:
 
     curves: list[tuple[HostRows, HostRows]]  # A and c of every second-order cone
 
-    def __init__(self, domain: Domain, n: int) -> None:
+    def __init__(self, found: Sequence[RecessionDirections | None], n: int) -> None:
         self.low, self.high = np.full(n, -math.inf), np.full(n, math.inf)
-        found = [part.recession(n) for part in described(domain).parts]
         known = [some for some in found if some is not None]
         self.is_known = len(known) == len(found)
         for some in known:
