@@ -14,6 +14,7 @@ from tiebreak import theory
 from tiebreak.algorithms.base import Method, StateReport
 from tiebreak.algorithms.common import (
     DEFAULT_HORIZON,
+    at_start,
     check_whole,
     check_within,
     need_lipschitz,
@@ -152,10 +153,8 @@ class Accelerated(Method):
 
     def init(self, problem: Problem, x0: Array) -> State:
         """Do line 2, and the first step of the run for the levels, which is one step ahead."""
-        (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
-        (x,) = problem.forward(problem.domain.project(x0))
-        (f_y,), _ = f1.evaluate([x.f])  # y_0 = x_0
-        (g_y,), _ = g1.evaluate([x.g])
+        f2, g2 = problem.penalties
+        x, f_y, g_y = at_start(problem, x0)  # y_0 = x_0
         f_x, g_x = f_y.value + f2.value(x.x), g_y.value + g2.value(x.x)
         L_g = positive_smoothness(problem, problem.lower, g_y, g_y)
         S = self.smoothness(problem, f_y, g_y)

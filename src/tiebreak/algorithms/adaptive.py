@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from tiebreak.algorithms.base import Method, StateReport
-from tiebreak.algorithms.common import first_curvature, with_violations
+from tiebreak.algorithms.common import at_start, first_curvature, with_violations
 from tiebreak.algorithms.facts import Rate
 from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.algorithms.momentum import Momentum, advance, begin, run_together
@@ -108,9 +108,7 @@ class AdaptiveAGMBiO(Method):
     def init(self, problem: Problem, x0: Array) -> State:
         """Start at x_0 = z_0 with an estimate of both curvatures and the eta that balances them."""
         (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
-        (x,) = problem.forward(problem.domain.project(x0))
-        (f_x,), _ = f1.evaluate([x.f])
-        (g_x,), _ = g1.evaluate([x.g])
+        x, f_x, g_x = at_start(problem, x0)
         n = int(x.x.shape[0])
         L_f, is_f_concave = first_curvature(problem, f1, f_x, g_x)
         L_g, is_g_concave = first_curvature(problem, g1, g_x, f_x)

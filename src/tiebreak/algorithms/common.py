@@ -15,9 +15,10 @@ from tiebreak.functions import (
     split,
     summands,
 )
-from tiebreak.linalg import Refusal, arrays, checks
+from tiebreak.linalg import Array, Refusal, arrays, checks
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Point, Problem, mixed
+from tiebreak.sets import projected
 
 REFRESH = 64  # recompute mixed images after this many steps, because rounding makes them drift
 DEFAULT_HORIZON = 1000  # planned steps if a method needs a number and none was given
@@ -180,6 +181,18 @@ def with_fresh_images(problem: Problem, x: Point, k: int) -> Point:
 def averaged(problem: Problem, average: Point, new: Point, weight: float, k: int) -> Point:
     """Return (1 - weight) average + weight new, with its images, in step k."""
     return with_fresh_images(problem, mixed(average, new, weight), k)
+
+
+def minorants_at(problem: Problem, x: Point) -> tuple[Minorant, Minorant]:
+    """Return the minorants of f1 and g1 at x; both are started before we wait for either."""
+    upper, lower = problem.upper.evaluate_async([x.f]), problem.lower.evaluate_async([x.g])
+    return upper()[0][0], lower()[0][0]
+
+
+def at_start(problem: Problem, x0: Array) -> tuple[Point, Minorant, Minorant]:
+    """Return the point of Z nearest to x0, and the minorants of f1 and g1 there."""
+    (x,) = problem.forward(projected(problem.domain, x0))
+    return x, *minorants_at(problem, x)
 
 
 def values_at(problem: Problem, x: Point) -> tuple[float, float]:

@@ -80,6 +80,13 @@ def need_joint_prox(owner: str, problem: Problem, upper: Penalty | None = None) 
     return refusal and Refusal(owner, *refusal.args[1:])
 
 
+def start(problem: Problem, x0: Array, upper_weight: float = 1.0) -> tuple[Fista, StepEvidence]:
+    """Start a run at the point of Z nearest to x0; also return the evidence there."""
+    (x,) = problem.forward(problem.domain.project(x0))
+    run = begin(problem, x, upper_weight)
+    return run, StepEvidence(values=((run.g_x, x.x, run.g_y),))
+
+
 def begin(problem: Problem, x: Point, upper_weight: float) -> Fista:
     """Start or restart a run from x: y_1 = x, t_1 = 1."""
     f_y, f_x = _upper(problem, x, x, upper_weight)

@@ -12,6 +12,7 @@ from typing import ClassVar, NamedTuple
 
 from tiebreak.algorithms.base import NOT_ENDED, Method, StateReport
 from tiebreak.algorithms.common import (
+    at_start,
     check_positive,
     first_curvature,
     is_due,
@@ -189,9 +190,7 @@ class PrimalDual(Method):
     def init(self, problem: Problem, x0: Array) -> State:
         """Start with s_0 = x_0 and no multiplier."""
         (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
-        (x,) = problem.forward(problem.domain.project(x0))
-        upper, lower = f1.evaluate_async([x.f]), g1.evaluate_async([x.g])
-        ((f_x,), _), ((g_x,), _) = upper(), lower()
+        x, f_x, g_x = at_start(problem, x0)
         L_f, is_f_concave = _known_or_seen(problem, f1, f_x, g_x)
         L_g, is_g_concave = _known_or_seen(problem, g1, g_x, f_x)
         L_g = L_g or _stand_in(problem, problem.lower, g_x, g_x)

@@ -24,6 +24,7 @@ from tiebreak.algorithms.base import NOT_ENDED, Method, StateReport
 from tiebreak.algorithms.common import (
     check_positive,
     check_whole,
+    minorants_at,
     need_lipschitz,
     positive_smoothness,
 )
@@ -190,10 +191,9 @@ class BregmanSVRG(Method):
 
     def init(self, problem: Problem, x0: Array) -> State:
         """Begin with a snapshot at x0, and the eta with which an epoch settles a round."""
-        (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
+        f2, g2 = problem.penalties
         (w,) = problem.forward(problem.prox(x0, 0.0, 0.0))
-        upper, lower = f1.evaluate_async([w.f]), g1.evaluate_async([w.g])
-        ((f_w,), _), ((g_w,), _) = upper(), lower()
+        f_w, g_w = minorants_at(problem, w)
         _, rows = self._sampled(problem)
         L_f = positive_smoothness(problem, problem.upper, f_w, g_w)
         eta = self.eta_0 or 20.0 * (rows.lipschitz + rows.noise) / (rows.steps * L_f) or 1.0
@@ -262,10 +262,9 @@ class BregmanSVRG(Method):
 
 def _at_snapshot(problem: Problem, state: State, x: Array) -> State:
     """Return the state with its snapshot at x, from a full reading."""
-    (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
+    f2, g2 = problem.penalties
     (w,) = problem.forward(x)
-    upper, lower = f1.evaluate_async([w.f]), g1.evaluate_async([w.g])
-    ((f_w,), _), ((g_w,), _) = upper(), lower()
+    f_w, g_w = minorants_at(problem, w)
     value = g_w.value + g2.value(x)
     evidence = StepEvidence(upper=((1.0, f_w),), lower=((1.0, g_w),), values=((value, x, g_w),))
     return state._replace(

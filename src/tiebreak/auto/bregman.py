@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tiebreak.algorithms.base import NOT_ENDED, Method, Multipliers, StateReport
-from tiebreak.algorithms.common import is_due, out_of_bounds, with_violations
+from tiebreak.algorithms.common import is_due, minorants_at, out_of_bounds, with_violations
 from tiebreak.algorithms.facts import Rate
 from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.auto import conjugate_gradients, refinement_proof
 from tiebreak.auto.active_face import face_of_terms
-from tiebreak.auto.bregman_state import RoundObjective, State, face_at, minorants_at, objective_at
+from tiebreak.auto.bregman_state import RoundObjective, State, face_at, objective_at
 from tiebreak.auto.conjugate_gradients import ConjugateGradients, ShortestWay
 from tiebreak.auto.hessian_differences import no_columns
 from tiebreak.auto.quasi_newton import KEPT_MATRIX, InverseHessian
@@ -123,7 +123,7 @@ class BregmanIteration(Method):
     def _first_round(self, problem: Problem, x0: Array) -> State:
         """Estimate both curvatures along the slopes, and the eta that makes them comparable."""
         x = problem.prox(x0, 0.0, 0.0)
-        f_x, g_x = minorants_at(problem, x)
+        f_x, g_x = minorants_at(problem, *problem.forward(x))
         curvature_f, curvature_g = _curvatures(problem, f_x, g_x)
         by_cg = conjugate_gradients.is_taken(problem)
         is_fine = arrays.epsilon(x) < FIRST_ETA_CG**3  # eta f has a relative error of epsilon/eta
@@ -219,7 +219,7 @@ class BregmanIteration(Method):
         x = state.here.x + way.moved
         if arrays.norm(x - problem.domain.project(x)) > 0.0:  # the ball binds, or may bind
             return self._first_round(problem, state.x)._replace(k=state.k, by_cg=False)
-        f, g = minorants_at(problem, x)
+        f, g = minorants_at(problem, *problem.forward(x))
         evidence = StepEvidence(lower=((1.0, g),), values=((g.value, x, g),))
         state = state._replace(x=x, upper_value=f.value, lower_value=g.value, evidence=evidence)
         if not (after is None or after.has_settled):  # only shown
@@ -341,7 +341,7 @@ def _curvatures(problem: Problem, f_x: Minorant, g_x: Minorant) -> tuple[float, 
         there = problem.domain.project(x - (length / arrays.norm(way)) * way)
         moved = arrays.norm(there - x)
         if moved > 0.0:
-            f_y, g_y = minorants_at(problem, there)
+            f_y, g_y = minorants_at(problem, *problem.forward(there))
             curvature_f = arrays.norm(f_y.slope - f_x.slope) / moved
             curvature_g = arrays.norm(g_y.slope - g_x.slope) / moved
     return curvature_f or arrays.norm(f_x.slope) / (arrays.norm(x) or 1.0), curvature_g
@@ -405,7 +405,11 @@ def _checked(problem: Problem, state: State, there: RoundObjective) -> State:
 
 def _objective_at(problem: Problem, state: State, x: Array) -> RoundObjective:
     return objective_at(
-        problem, *minorants_at(problem, x), state.eta, state.slope_sum, state.weight
+        problem,
+        *minorants_at(problem, *problem.forward(x)),
+        state.eta,
+        state.slope_sum,
+        state.weight,
     )
 
 

@@ -92,12 +92,6 @@ class State(NamedTuple):
     evidence: StepEvidence
 
 
-def minorants_at(problem: Problem, x: Array) -> tuple[Minorant, Minorant]:
-    """Return the minorants of f1 and g1 at x."""
-    (point,) = problem.forward(x)
-    return problem.upper.evaluate([point.f])[0][0], problem.lower.evaluate([point.g])[0][0]
-
-
 def objective_at(
     problem: Problem, f: Minorant, g: Minorant, eta: float, slope_sum: Array, weight: float
 ) -> RoundObjective:

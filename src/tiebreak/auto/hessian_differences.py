@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tiebreak.algorithms.common import minorants_at
 from tiebreak.functions import Minorant, Terms
 from tiebreak.linalg import Array, Host, arrays, deadline, in_files
 from tiebreak.linalg.tolerances import TOL
@@ -45,10 +46,7 @@ class HessianDifferences(NamedTuple):
             if arrays.norm(there - x - way) > 0.5 * arrays.norm(way):
                 there, sign = problem.domain.project(x - way), -1.0
             (point,) = problem.forward(there)
-            (f_y,), (g_y,) = (
-                problem.upper.evaluate([point.f])[0],
-                problem.lower.evaluate([point.g])[0],
-            )
+            f_y, g_y = minorants_at(problem, point)
             f[:, i] = arrays.to_numpy(f_y.slope - f_x.slope) * (sign / length)
             g[:, i] = arrays.to_numpy(g_y.slope - g_x.slope) * (sign / length)
             known[i] = 1.0

@@ -144,13 +144,10 @@ class Portfolio(Method):
 
     def init(self, problem: Problem, x0: Array) -> State:
         """Begin with the candidate of the smallest forecast."""
-        return self._init(problem, x0, None)
+        return self.init_from(problem, x0, None)
 
-    def init_from(self, problem: Problem, x0: Array, multipliers: Multipliers) -> State:
-        """Begin from where a former run ended."""
-        return self._init(problem, x0, multipliers)
-
-    def _init(self, problem: Problem, x0: Array, multipliers: Multipliers | None) -> State:
+    def init_from(self, problem: Problem, x0: Array, multipliers: Multipliers | None) -> State:
+        """Begin from where a former run ended, if there was one."""
         at = min(range(len(self.candidates)), key=lambda i: self.candidates[i].least)
         with deadline.metered() as meter:
             inner = first_state(self.candidates[at].method, problem, x0, multipliers)

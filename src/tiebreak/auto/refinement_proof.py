@@ -19,9 +19,10 @@ from __future__ import annotations
 import math
 
 from tiebreak.algorithms import Multipliers
+from tiebreak.algorithms.common import minorants_at
 from tiebreak.algorithms.primal_dual import INSIDE
 from tiebreak.auto.active_face import face_of_terms
-from tiebreak.auto.bregman_state import Proof, State, face_at, minorants_at, objective_at
+from tiebreak.auto.bregman_state import Proof, State, face_at, objective_at
 from tiebreak.auto.conjugate_gradients import ShortestWay
 from tiebreak.auto.quasi_newton import InverseHessian
 from tiebreak.functions import Minorant, summands
@@ -120,11 +121,11 @@ def multipliers(state: State) -> Multipliers | None:
 def _in_float64(problem: Problem, state: State) -> State:
     """Convert the point to float64 for the proof; ``problem`` is in float64 too."""
     x, t = arrays.double(state.x), state.scale
-    f_x, g_x = minorants_at(problem, x)
+    f_x, g_x = minorants_at(problem, *problem.forward(x))
     f2, g2 = problem.penalties
     inside, near = problem.domain.project(x), g_x  # rounding may have moved x out of Z
     if arrays.norm(x - inside) > 0.0:
-        near = minorants_at(problem, inside)[1]
+        near = minorants_at(problem, *problem.forward(inside))[1]
     slope_sum, point_sum = map(arrays.double, (state.slope_sum, state.point_sum))
     lower_residual = arrays.norm(x - problem.prox(x - t * g_x.slope, 0.0, t)) / t
     return state._replace(

@@ -12,9 +12,11 @@ from typing import ClassVar, NamedTuple
 
 from tiebreak.algorithms.base import Method, StateReport
 from tiebreak.algorithms.common import (
+    at_start,
     averaged,
     check_positive,
     check_within,
+    minorants_at,
     need_lipschitz,
     need_smooth,
     positive_smoothness,
@@ -114,9 +116,7 @@ class AIRG(Method):
 
     def init(self, problem: Problem, x0: Array) -> State:
         """Start with x_0 as the first average."""
-        (x,) = problem.forward(problem.domain.project(x0))
-        (f_x,), _ = problem.upper.evaluate([x.f])
-        (g_x,), _ = problem.lower.evaluate([x.g])
+        x, f_x, g_x = at_start(problem, x0)
         gamma_0, eta_0 = self.gamma_0, self.eta_0
         if gamma_0 is None or eta_0 is None:
             L_f = positive_smoothness(problem, problem.upper, f_x, g_x)
@@ -141,8 +141,7 @@ class AIRG(Method):
         weight = (k + 2) ** (-0.5 * float(self.r))  # gamma_{k+1}^r in units of gamma_0^r
         total = state.total + weight
         average = averaged(problem, state.average, x, weight / total, k + 1)
-        (f_x,), _ = problem.upper.evaluate([x.f])
-        (g_x,), _ = problem.lower.evaluate([x.g])
+        f_x, g_x = minorants_at(problem, x)
         upper_value, lower_value = values_at(problem, average)
         return state._replace(
             k=k + 1, f_x=f_x, g_x=g_x, average=average, total=total,

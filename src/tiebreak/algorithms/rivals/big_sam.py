@@ -14,6 +14,7 @@ from typing import ClassVar, NamedTuple
 from tiebreak.algorithms.base import Method
 from tiebreak.algorithms.common import (
     check_within,
+    minorants_at,
     need_lipschitz,
     need_smooth,
     positive_smoothness,
@@ -136,7 +137,7 @@ class BiGSAM(Method):
         y = problem.prox(g.at - t * g.slope, 0.0, t)
         y, x = problem.forward(y, a * (f.at - s * f.slope) + (1.0 - a) * y)
         w = self._ahead(state, x, k) if self.inertia else x
-        (f_w,), (g_w,) = problem.upper.evaluate([w.f])[0], problem.lower.evaluate([w.g])[0]
+        f_w, g_w = minorants_at(problem, w)
         f_y, g_y = values_at(problem, y)
         return state._replace(
             k=k, answer=y, inner=x, f_w=f_w, g_w=g_w, upper_value=f_y, lower_value=g_y,

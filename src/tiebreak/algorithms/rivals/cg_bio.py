@@ -17,6 +17,7 @@ from tiebreak.algorithms.common import (
     averaged,
     check_positive,
     check_within,
+    minorants_at,
     need_lipschitz,
     need_smooth,
     positive_smoothness,
@@ -167,8 +168,7 @@ class CGBiO(Method):
         (s,) = problem.forward(s_new)
         k = state.k + 1
         x = averaged(problem, Point(state.x, *state.images), s, self.scale / (k + 1), k)
-        (f_x,), _ = problem.upper.evaluate([x.f])
-        (g_x,), _ = problem.lower.evaluate([x.g])
+        f_x, g_x = minorants_at(problem, x)
         return state._replace(
             k=k, x=x.x, images=x[1:], upper_value=f_x.value, lower_value=g_x.value,
             f_x=f_x, g_x=g_x, evidence=evidence,

@@ -12,7 +12,9 @@ from typing import ClassVar, NamedTuple
 
 from tiebreak.algorithms.base import Method
 from tiebreak.algorithms.common import (
+    at_start,
     check_positive,
+    minorants_at,
     need_lipschitz,
     need_smooth,
     positive_smoothness,
@@ -109,8 +111,7 @@ class DBGD(Method):
     def init(self, problem: Problem, x0: Array) -> State:
         """Begin at the start."""
         f, g = problem.upper, problem.lower
-        (x,) = problem.forward(problem.domain.project(x0))
-        (f_x,), (g_x,) = f.evaluate([x.f])[0], g.evaluate([x.g])[0]
+        x, f_x, g_x = at_start(problem, x0)
         smoothness = (
             positive_smoothness(problem, f, f_x, g_x),
             positive_smoothness(problem, g, g_x, g_x),
@@ -125,7 +126,7 @@ class DBGD(Method):
         xi = min(float(self.xi) / (L_f * math.sqrt(state.k + 1)), 1.0 / (L_f + lam * L_g))
         x_new = problem.domain.project(f_x.at - xi * (f_x.slope + lam * g_x.slope))
         (x,) = problem.forward(x_new)
-        (f_new,), (g_new,) = problem.upper.evaluate([x.f])[0], problem.lower.evaluate([x.g])[0]
+        f_new, g_new = minorants_at(problem, x)
         evidence = StepEvidence(
             upper=((xi, f_x),),
             cuts=((xi * lam, g_x),) if lam > 0.0 else (),

@@ -159,8 +159,7 @@ class Diagonal(Method):
 
     def init(self, problem: Problem, x0: Array) -> State:
         """Start with y_0 = x_0."""
-        (x,) = problem.forward(problem.domain.project(x0))
-        run = fista.begin(problem, x, 1.0)
+        run, first = fista.start(problem, x0)
         assert run.f_y is not None
         smoothness = (
             problem.upper.lipschitz,
@@ -169,7 +168,7 @@ class Diagonal(Method):
         unit = unit_of(problem, self.unit, run.f_y, run.g_y)
         return State(
             0, run._replace(t=self._t(0) or 1.0), unit, self._weight(unit, 0), smoothness,
-            x, 0.0, run.f_x, run.g_x, StepEvidence(values=((run.g_x, x.x, run.g_y),)),
+            run.x, 0.0, run.f_x, run.g_x, first,
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:

@@ -7,7 +7,7 @@ Helou, Simões: epsilon-subgradient algorithms for bilevel convex optimization, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from tiebreak.algorithms import fista
 from tiebreak.algorithms.base import Method
@@ -17,37 +17,11 @@ from tiebreak.algorithms.common import (
     need_smooth,
     positive_smoothness,
 )
-from tiebreak.algorithms.fista import Fista
+from tiebreak.algorithms.fista import State
 from tiebreak.functions import PointWithImage
-from tiebreak.linalg import Array, Refusal, in_files
+from tiebreak.linalg import Array, Refusal
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import StepEvidence
-
-
-@in_files("fiba")
-class State(NamedTuple):
-    """Everything a run needs to continue, as arrays and numbers."""
-
-    k: int
-    run: Fista  # on g alone: f is evaluated elsewhere
-    upper_step: float  # mu_0/L_f
-    lower_step: float  # 1/L_g
-    evidence: StepEvidence
-
-    @property
-    def x(self) -> Array:
-        """The last iterate."""
-        return self.run.x.x
-
-    @property
-    def upper_value(self) -> float:
-        """f(x)."""
-        return self.run.f_x
-
-    @property
-    def lower_value(self) -> float:
-        """g(x)."""
-        return self.run.g_x
 
 
 @dataclass(frozen=True)
@@ -94,18 +68,17 @@ class FIBA(Method):
 
     def init(self, problem: Problem, x0: Array) -> State:
         """Start with y_1 = x_1."""
-        (x,) = problem.forward(problem.domain.project(x0))
-        run = fista.begin(problem, x, 1.0)
+        run, first = fista.start(problem, x0)
         assert run.f_y is not None
         upper = float(self.mu_0) / positive_smoothness(problem, problem.upper, run.f_y, run.g_y)
         lower = 1.0 / positive_smoothness(problem, problem.lower, run.g_y, run.g_y)
-        first = StepEvidence(values=((run.g_x, x.x, run.g_y),))
-        return State(0, run._replace(t=fista.next_t(1.0), f_y=None), upper, lower, first)
+        run = run._replace(t=fista.next_t(1.0), f_y=None)  # on g alone: f is evaluated elsewhere
+        return State(0, run, upper, 1.0, lower, first)
 
     def step(self, problem: Problem, state: State) -> State:
         """Take a step on g from y_k to z_k, one on f from there, and project."""
-        run, lower = state.run, state.lower_step
-        upper = state.upper_step / (state.k + 1)
+        run, lower = state.run, state.step_size
+        upper = state.upper_weight / (state.k + 1)
         z = run.y.x - lower * run.g_y.slope
         (f_z,), _ = problem.upper.evaluate([PointWithImage(z, problem.upper.forward(z)[0])])
         (x,) = problem.forward(problem.domain.project(z - upper * f_z.slope))

@@ -11,9 +11,11 @@ from typing import ClassVar, NamedTuple
 
 from tiebreak.algorithms.base import Method, StateReport
 from tiebreak.algorithms.common import (
+    at_start,
     averaged,
     check_positive,
     check_within,
+    minorants_at,
     need_bounded,
     need_lipschitz,
     need_smooth,
@@ -25,7 +27,7 @@ from tiebreak.functions import Minorant
 from tiebreak.linalg import Array, Refusal, in_files
 from tiebreak.problem import Point, Problem, mixed
 from tiebreak.proofs.evidence import StepEvidence
-from tiebreak.sets import has_argmin, projected
+from tiebreak.sets import has_argmin
 
 
 @in_files("ir-cg")
@@ -123,8 +125,7 @@ class IRCG(Method):
     def init(self, problem: Problem, x0: Array) -> State:
         """Begin at the start, or at v_0 if the start is outside Z and there is no projection."""
         f, g = problem.upper, problem.lower
-        (x,) = problem.forward(projected(problem.domain, x0))
-        (f_x,), (g_x,) = f.evaluate([x.f])[0], g.evaluate([x.g])[0]
+        x, f_x, g_x = at_start(problem, x0)
         unit = float(self.c) * (
             positive_smoothness(problem, g, g_x, g_x) / positive_smoothness(problem, f, f_x, g_x)
         )
@@ -143,7 +144,7 @@ class IRCG(Method):
             average = averaged(problem, average, state.iterate, weight / total, t + 1)
         last = (t + 1) * (t + 2) * e
         answer = mixed(average, x, last / (total + last))
-        (f_new,), (g_new,) = problem.upper.evaluate([x.f])[0], problem.lower.evaluate([x.g])[0]
+        f_new, g_new = minorants_at(problem, x)
         f_z, g_z = values_at(problem, answer)
         weight = t + 1.0
         evidence = StepEvidence(

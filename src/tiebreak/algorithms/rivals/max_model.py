@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from tiebreak.algorithms.common import averaged, values_at
+from tiebreak.algorithms.common import averaged, minorants_at, values_at
 from tiebreak.functions import Minorant, Penalty
 from tiebreak.linalg import Array, arrays, in_files
 from tiebreak.problem import Point, Problem, mixed
@@ -53,8 +53,7 @@ class Question(NamedTuple):
 
 def begin(problem: Problem, psi: Psi, x: Point) -> Question:
     """Begin a run from x."""
-    (f_x,), (g_x,) = problem.upper.evaluate([x.f])[0], problem.lower.evaluate([x.g])[0]
-    return Question(psi, 0, 1.0, x, x, f_x, g_x, *values_at(problem, x), None)
+    return Question(psi, 0, 1.0, x, x, *minorants_at(problem, x), *values_at(problem, x), None)
 
 
 def accelerated_step(problem: Problem, call: Question) -> tuple[Question, StepEvidence]:

@@ -12,6 +12,7 @@ from typing import ClassVar, NamedTuple
 
 from tiebreak.algorithms.base import Method, StateReport
 from tiebreak.algorithms.common import (
+    minorants_at,
     need_lipschitz,
     need_smooth,
     positive_smoothness,
@@ -150,7 +151,7 @@ def _nearest(d: Array, r: Array, noise: float) -> Array:
 def _arrived(problem: Problem, state: State, at: Array) -> State:
     """Return the state at x_k, with one gradient of g there and the lower step T(x_k)."""
     (x,) = problem.forward(at)
-    (f_x,), (g_x,) = problem.upper.evaluate([x.f])[0], problem.lower.evaluate([x.g])[0]
+    f_x, g_x = minorants_at(problem, x)
     step = state.step_size
     (t,) = problem.forward(problem.prox(at - step * g_x.slope, 0.0, step))
     f_t, g_t = values_at(problem, t)

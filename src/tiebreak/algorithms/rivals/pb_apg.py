@@ -27,7 +27,6 @@ from tiebreak.algorithms.fista import State
 from tiebreak.functions import Minorant
 from tiebreak.linalg import Array, Refusal, checks
 from tiebreak.problem import ErrorBound, Problem
-from tiebreak.proofs.evidence import StepEvidence
 
 # steps of the adaptive variant's first phase; each phase is twice as long as the last
 FIRST_PHASE = 16
@@ -136,15 +135,12 @@ class PBAPG(Method):
 
     def init(self, problem: Problem, x0: Array) -> State:
         """Start with y_1 = x_1."""
-        (x,) = problem.forward(problem.domain.project(x0))
-        run = fista.begin(problem, x, 1.0)
+        run, first = fista.start(problem, x0)
         assert run.f_y is not None
         gamma = self._first_penalty(problem, run.f_y, run.g_y)
         step = fista.step_size(problem, run, 1.0, gamma)
         phase = FIRST_PHASE if self.adaptive else 0
-        return State(
-            0, run, 1.0, gamma, step, StepEvidence(values=((run.g_x, x.x, run.g_y),)), phase
-        )
+        return State(0, run, 1.0, gamma, step, first, phase)
 
     def step(self, problem: Problem, state: State) -> State:
         """Take one FISTA step; at the end of a phase, raise the penalty and reset the momentum."""

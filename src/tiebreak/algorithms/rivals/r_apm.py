@@ -22,7 +22,6 @@ from tiebreak.algorithms.facts import ORDER_1, Rate
 from tiebreak.algorithms.fista import State
 from tiebreak.linalg import Array, Refusal
 from tiebreak.problem import Problem
-from tiebreak.proofs.evidence import StepEvidence
 
 
 @dataclass(frozen=True)
@@ -107,10 +106,9 @@ class RAPM(Method):
     def init(self, problem: Problem, x0: Array) -> State:
         """Start with y_1 = x_1."""
         eta = self._eta(problem)
-        (x,) = problem.forward(problem.domain.project(x0))
-        run = fista.begin(problem, x, eta)
+        run, first = fista.start(problem, x0, eta)
         s = self.step_size or fista.step_size(problem, run, eta, 1.0)
-        return State(0, run, eta, 1.0, float(s), StepEvidence(values=((run.g_x, x.x, run.g_y),)))
+        return State(0, run, eta, 1.0, float(s), first)
 
     def step(self, problem: Problem, state: State) -> State:
         """Take one FISTA step."""

@@ -23,7 +23,6 @@ from tiebreak.algorithms.facts import Rate
 from tiebreak.algorithms.fista import State
 from tiebreak.linalg import Array, Refusal
 from tiebreak.problem import Problem
-from tiebreak.proofs.evidence import StepEvidence
 
 
 @dataclass(frozen=True)
@@ -92,15 +91,14 @@ class RVFISTA(Method):
     def init(self, problem: Problem, x0: Array) -> State:
         """Start with y_0 = x_0."""
         K = max(self.horizon or DEFAULT_HORIZON, 2)
-        (x,) = problem.forward(problem.domain.project(x0))
-        run = fista.begin(problem, x, 1.0)
+        run, first = fista.start(problem, x0)
         L_g = positive_smoothness(problem, problem.lower, run.g_y, run.g_y)
         sigma = problem.upper.strong_convexity
         eta = L_g / sigma * (float(self.p) * math.log(K) / K) ** 2
         L = L_g + eta * problem.upper.lipschitz
         q = math.sqrt(eta * sigma / L)
         run = run._replace(t=0.5 * (1.0 + q) / q)  # the momentum is (t - 1)/t
-        return State(0, run, eta, 1.0, 1.0 / L, StepEvidence(values=((run.g_x, x.x, run.g_y),)))
+        return State(0, run, eta, 1.0, 1.0 / L, first)
 
     def step(self, problem: Problem, state: State) -> State:
         """Take one step; its minorants have weight (1 - q)^-k, as in the proof."""

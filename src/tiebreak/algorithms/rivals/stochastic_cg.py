@@ -24,6 +24,7 @@ import numpy as np
 from tiebreak.algorithms.base import Method
 from tiebreak.algorithms.common import (
     TOLERANCE,
+    at_start,
     check_positive,
     check_whole,
     check_within,
@@ -39,7 +40,7 @@ from tiebreak.functions import Minorant, matrices_of
 from tiebreak.linalg import Array, Refusal, arrays, deadline, in_files
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import StepEvidence
-from tiebreak.sets import argmin_cut, has_argmin, projected
+from tiebreak.sets import argmin_cut, has_argmin
 
 
 @in_files("stochastic-cg")
@@ -100,8 +101,7 @@ class _StochasticCG(Method):
 
     def init(self, problem: Problem, x0: Array) -> State:
         """Begin with the gradients at the start, which may lie outside Z without a projection."""
-        (x,) = problem.forward(projected(problem.domain, x0))
-        (f_x,), (g_x,) = problem.upper.evaluate([x.f])[0], problem.lower.evaluate([x.g])[0]
+        x, f_x, g_x = at_start(problem, x0)
         unit = positive_smoothness(problem, problem.lower, g_x, g_x)
         unit /= positive_smoothness(problem, problem.upper, f_x, g_x)
         size = first_phase.size(problem, problem.lower, g_x)

@@ -121,14 +121,13 @@ class Tikhonov(Method):
 
     def init(self, problem: Problem, x0: Array) -> State:
         """Start with y_0 = x_0."""
-        (x,) = problem.forward(problem.domain.project(x0))
-        run = fista.begin(problem, x, 1.0)
+        run, first = fista.start(problem, x0)
         assert run.f_y is not None
         unit = unit_of(problem, self.unit, run.f_y, run.g_y)
         eta = float(self.eta_0) * unit
         return State(
             0, run, unit, eta, fista.step_size(problem, run, eta, 1.0), 0.0,
-            problem.lower.lower_bound, StepEvidence(values=((run.g_x, x.x, run.g_y),)),
+            problem.lower.lower_bound, first,
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
