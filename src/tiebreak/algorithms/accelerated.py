@@ -36,7 +36,7 @@ from tiebreak.sets import Products
 class GradientStep(NamedTuple):
     """z_k - a_k grad f1(y_k), where line 6 starts, and its products with the normal of the cut.
 
-    They are computed at the end of the previous step, so that a device is asked only once.
+    They are computed at the end of the previous step, so that a device is queried only once.
     """
 
     point: Array
@@ -62,8 +62,8 @@ class State(NamedTuple):
     lower_value: float
     smoothness: float  # S = L_f/gamma
     lower_smoothness: float  # L_g, or a substitute if g is linear
-    lipschitz_violations: tuple[int, int]  # how often f and g broke a promise:
-    convexity_violations: tuple[int, int]  # see `out_of_bounds`
+    lipschitz_violations: tuple[int, int]  # how often f and g rose more than L allows,
+    convexity_violations: tuple[int, int]  # or fell below a minorant: see `out_of_bounds`
     level_run: LevelRun | None
     evidence: StepEvidence  # the minorants of this step, for the certificate
 
@@ -141,7 +141,7 @@ class Accelerated(Method):
                 L_f, L_g, modulus=bound.modulus, gradient_bound=bound.gradient_bound
             )
         else:
-            # L_g/w, with w such that the result is independent of units
+            # L_g must be in the units of L_f, so that the result does not depend on units
             if _penalises_upper(problem):
                 L_g = typical_curvature(problem, f, f_0, g_0)
             S = theory.smoothness_error_bound(
@@ -214,7 +214,7 @@ class Accelerated(Method):
     # -- the levels ---------------------------------------------------------------------------
 
     def _next_level(self, state: State, run: LevelRun | None) -> float:
-        """g_{k+1}."""
+        """Return g_{k+1}."""
         if isinstance(self.levels, GivenLevels):
             return self.levels.at(state.k + 1)
         return state.level if run is None else min(state.level, run.g_u)
@@ -268,7 +268,7 @@ def _evaluate_at_once(
     """Return the state with f and g at x_{k+1} and y_{k+1}, and the products for the next step.
 
     Everything is started before we wait for anything: f and g run in parallel if possible, and a
-    GPU has all its work before it is asked for numbers, once.
+    GPU has all its work before we fetch numbers from it, once.
     """
     (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
     run, L_g = state.level_run, state.lower_smoothness

@@ -17,7 +17,7 @@ from tiebreak.proofs.certificate import Proved
 from tiebreak.proofs.evidence import StepEvidence
 
 EASIER = 4.0  # eta shrinks by at most this factor at a time, and at least by its square root
-ETA_SAFETY = 0.8  # share of the eta that would just suffice: the excess follows eta only roughly
+ETA_SAFETY = 0.8  # share of the eta that would just suffice, because that eta is only an estimate
 LAVISH = 64.0  # if g is better than asked by this factor, a larger eta helps f at no cost
 ROOM = 0.5  # share of the lower tolerance for x; the rest is for the proof of g*
 
@@ -36,8 +36,8 @@ class State(NamedTuple):
     marks: tuple[float, float]  # h(x) at the last two ages that were powers of two
     upper_value: float  # f(x) and g(x)
     lower_value: float
-    lipschitz_violations: tuple[int, int]  # how often f, g were seen to break a promise:
-    convexity_violations: tuple[int, int]  # see `out_of_bounds`
+    lipschitz_violations: tuple[int, int]  # how often f and g rose more than L allows,
+    convexity_violations: tuple[int, int]  # or fell below a minorant: see `out_of_bounds`
     evidence: StepEvidence
 
     @property
@@ -206,8 +206,9 @@ def _ratio(p: float, q: float) -> float:
 def _has_settled(state: State, excess: float) -> bool:
     """Is h(x) - min h small relative to the excess of g, as far as one can tell without proof?
 
-    This uses the inequality with the distance that z has moved instead of |z_0 - x*|, and how much
-    h has decreased since a quarter to a half of the phase, which is at least a third of all steps.
+    We use the inequality of the class with the distance that z has moved instead of |z_0 - x*|, and
+    how much h has decreased since the phase was a quarter to a half as long. The phase must have at
+    least a third of all steps so far.
     """
     main = state.main
     way = main.z.x - main.origin

@@ -1,8 +1,8 @@
 """The contract of a method: everything that the loop in `driver` or `auto` may ask of it.
 
 To write your own method, subclass `Method` with ``check``, ``describe``, ``init`` and ``step``, and
-give it a state with the four members of `State`. Everything else has a default, and nothing is used
-that is not declared here.
+give it a state with the four members of `State`. Everything else has a default, and the loop uses
+only what is declared here.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NOT_ENDED = Ended()
 
 
 class State(Protocol):
-    """What every state has; make it a NamedTuple of arrays and numbers so that it can be saved."""
+    """The members of every state; a NamedTuple of arrays and numbers can be saved."""
 
     @property
     def x(self) -> Array:
@@ -43,11 +43,11 @@ class State(Protocol):
 
     @property
     def upper_value(self) -> float:
-        """f(x)."""
+        """The value f(x)."""
 
     @property
     def lower_value(self) -> float:
-        """g(x)."""
+        """The value g(x)."""
 
     @property
     def evidence(self) -> StepEvidence:
@@ -56,7 +56,7 @@ class State(Protocol):
 
 @runtime_checkable
 class Findings(Protocol):
-    """What a method found besides x, in its own words."""
+    """What a method has found besides x, for the report."""
 
     @property
     def dimension(self) -> int | None:
@@ -176,7 +176,7 @@ class Method(ABC):
         return replace(mine, horizon=max(steps, 1)) if is_open else self
 
     def adapt(self, state: Any, proved: Proved) -> Any:
-        """Return the state adapted to what is proved; called from time to time if it `adapts`."""
+        """Adapt the state to what is proved; the loop calls this now and then if ``adapts``."""
         return state
 
     def history(self, problem: Problem, state: Any) -> str:
@@ -184,7 +184,7 @@ class Method(ABC):
         return self.describe(problem)
 
     def answer(self, state: Any) -> str:
-        """Which point ``state.x`` is, in words: "the last iterate"."""
+        """Say which point ``state.x`` is, such as "the last iterate"."""
         return self.output
 
     def points(self, state: Any) -> dict[str, Array]:

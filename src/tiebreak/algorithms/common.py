@@ -1,4 +1,4 @@
-"""What several methods share: parameter checks, units of the problem, averages, violations."""
+"""Tools for several methods: parameter checks, units of the problem, averages, violations."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def need_bounded(owner: str, problem: Problem, hint: str = "") -> Refusal | None
 
 
 def need_short_step(owner: str, name: str, step: float | None, smoothness: float) -> Refusal | None:
-    """Refuse a given step size that is longer than 2/L, with which gradient steps diverge.
+    """Refuse a given step size above 2/L: gradient steps of that size diverge.
 
     The theorems need 1/L, but our L is a bound and the user's may be slightly smaller.
     """
@@ -120,7 +120,7 @@ def _distance_moved(problem: Problem, g_0: Minorant) -> float:
 
 
 def typical_curvature(problem: Problem, h: Function, h_0: Minorant, g_0: Minorant) -> float:
-    """Return how much the slope of h changes per length, over a typical length, with its penalty.
+    """Return how much the slope of h typically changes per unit length, penalty included.
 
     That is L_h, or the slope of h divided by a typical length if h1 is linear, plus the slope of h2
     divided by the distance that the lower level moves: a penalty pulls to the origin, so the size
@@ -152,7 +152,7 @@ def first_curvature(
     steepness = arrays.norm(way)
     if not 0.0 < steepness < math.inf:
         return 0.0, False
-    # In the units of x: its own length, the distance to h = 0, or one step with a known L.
+    # A length in the units of x: |x|, the distance to h = 0, or one gradient step if L is known.
     length = max(arrays.norm(here.at), abs(here.value) / steepness)
     if 0.0 < h.known_lipschitz < math.inf:
         length = steepness / h.known_lipschitz
@@ -212,11 +212,11 @@ def out_of_bounds(
     """
     rise, epsilon = value - y.value - inner, arrays.epsilon(y.at)
     curved = 0.5 * h.known_lipschitz * square if square > 0.0 else 0.0
-    # at most a quarter of any slack, see `rounding_unit`
+    # this is at most a quarter of the slack below: see `rounding_unit`
     few = 64.0 * epsilon * max(abs(value), abs(y.value))
     if -few <= rise <= curved + few:
         return False, False
-    # the difference may be only rounding
+    # the difference may be a rounding error
     slack = rounding_of_rise(h, y, value, square) + 1e-9 * curved
     return rise > curved + slack, rise < -slack
 
@@ -235,7 +235,7 @@ S = TypeVar("S", bound=Any)  # a state with both counts
 
 
 def with_violations(state: S, f: tuple[bool, bool], g: tuple[bool, bool]) -> S:
-    """Return the state, having counted what `out_of_bounds` found for f and g in a step."""
+    """Add to the counts of the state what `out_of_bounds` found for f and g in a step."""
     (a, b), (c, d) = state.lipschitz_violations, state.convexity_violations
     counted: S = state._replace(
         lipschitz_violations=(a + f[0], b + g[0]), convexity_violations=(c + f[1], d + g[1])

@@ -1,4 +1,4 @@
-"""FISTA on a weighted sum w_f f + w_g g: what the regularised and the two-phase methods share.
+"""FISTA on a weighted sum w_f f + w_g g, for the regularised and the two-phase methods.
 
 f = f1 + f2 and g = g1 + g2 are smooth + penalty: we use the gradients of f1 and g1 and the prox of
 w_f f2 + w_g g2 on Z, which is the projection onto Z if there are no penalties.
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tiebreak.algorithms.common import positive_smoothness
-from tiebreak.functions import Minorant, Penalty, joint
+from tiebreak.functions import Minorant
 from tiebreak.linalg import Array, Refusal, in_files, refusal_of
 from tiebreak.problem import Point, Problem, mixed
 from tiebreak.proofs.evidence import StepEvidence
@@ -52,12 +52,12 @@ class State(NamedTuple):
 
     @property
     def upper_value(self) -> float:
-        """f(x)."""
+        """The value f(x)."""
         return self.run.f_x
 
     @property
     def lower_value(self) -> float:
-        """g(x)."""
+        """The value g(x)."""
         return self.run.g_x
 
     def advanced(self, problem: Problem, restart: bool = False) -> State:
@@ -67,16 +67,16 @@ class State(NamedTuple):
         return self._replace(k=self.k + 1, run=run, evidence=evidence(before, run, *weights))
 
 
-def need_joint_prox(owner: str, problem: Problem, upper: Penalty | None = None) -> Refusal | None:
+def need_joint_prox(owner: str, problem: Problem, is_split: bool = False) -> Refusal | None:
     """Refuse penalties whose weighted sum on Z has no prox in closed form.
 
     Args:
-        upper: the upper penalty that counts, for a method with its own step for f's penalty.
+        is_split: does the method take a step of its own for f's penalty?  Then only that of g has
+            to have a prox on Z.
     """
-    f2, g2 = problem.penalties
-    if upper is not None and not f2.terms.has_operator:  # an operator has no prox by itself either
-        return refusal_of(lambda: joint(upper, g2, problem.domain, owner=owner))
-    refusal = refusal_of(lambda: problem.joint)  # cached, because several methods ask
+    # With an operator, f's penalty has no prox of its own either.
+    is_split = is_split and not problem.penalties[0].terms.has_operator
+    refusal = refusal_of(lambda: problem.lower_joint if is_split else problem.joint)
     return refusal and Refusal(owner, *refusal.args[1:])
 
 
@@ -144,7 +144,7 @@ def next_t(t: float) -> float:
 def extrapolated(
     problem: Problem, run: Fista, x: Point, upper_weight: float, t: float | None
 ) -> Fista:
-    """Do the second half: x_{k+1} is ``x``, t_{k+1} is ``t``, or None to reset the momentum."""
+    """Return the run with x_{k+1} = ``x`` and t_{k+1} = ``t``; None resets the momentum."""
     y = x if t is None else mixed(run.x, x, 1.0 + (run.t - 1.0) / t)
     f_y, f_x = _upper(problem, x, y, upper_weight)
     (g_y,), (g_x,) = problem.lower.evaluate([y.g], [x.g])

@@ -147,7 +147,7 @@ def _trial(
 def _next_y(problem: Problem, x: Point, z: Point, A: float, L: float) -> list[Point]:
     """Return y_{k+1} for the data pass of x_{k+1} if data passes are expensive.
 
-    That is wasted only if L has to grow or the run restarts.
+    The evaluation there is wasted only if L has to grow or the run restarts.
     """
     if not problem.shares_passes:
         return []
@@ -181,7 +181,7 @@ class DataRequest(NamedTuple):
 
 
 class DataReply(NamedTuple):
-    """What was requested, in the same order."""
+    """The answers to a `DataRequest`, in the same order."""
 
     points: list[Point]
     minorants: list[Minorants]
@@ -233,7 +233,7 @@ def _replies(problem: Problem, requests: Sequence[DataRequest]) -> list[DataRepl
 def _begin(
     h: SmoothFunction, requests: Sequence[DataRequest], of: Callable[[Point], PointWithImage]
 ) -> Callable[[], tuple[Iterator[Image], Iterator[Minorant], Iterator[float]]]:
-    """Start what the requests ask of h; the result returns it in their order."""
+    """Start the evaluations of h; calling the result returns them in the order of the requests."""
     images = h.forward(*(x for request in requests for x in request.forward))
     at = [of(point) for request in requests for point in request.at]
     values_at = [of(point) for request in requests for point in request.values_at]

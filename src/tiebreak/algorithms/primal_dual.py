@@ -85,8 +85,8 @@ class State(NamedTuple):
     mark: Mark
     upper_value: float  # f(x_k) and g(x_k)
     lower_value: float
-    lipschitz_violations: tuple[int, int]  # how often f, g were seen to break a promise:
-    convexity_violations: tuple[int, int]  # see `out_of_bounds`
+    lipschitz_violations: tuple[int, int]  # how often f and g rose more than L allows,
+    convexity_violations: tuple[int, int]  # or fell below a minorant: see `out_of_bounds`
     evidence: StepEvidence
     dual: OperatorDual | None = None  # if f2 is a penalty on D x
 
@@ -117,8 +117,8 @@ class PrimalDual(Method):
     nothing. As in PDLP (Applegate et al. 2021), sigma/tau becomes |du|²/|dx|², where du and dx are
     the moves of dual and primal since the last change: slow modes of g move x little and the dual
     far, and need a larger sigma. |du|² = <A'du, dw>, where du = A dw, follows from gradients of g,
-    with x_k instead of a minimiser of g. sigma L_g stays above L_f/2, below which tau gains
-    nothing.
+    with x_k instead of a minimiser of g. sigma L_g stays above L_f/2, because a smaller
+    sigma would hardly lengthen tau.
 
     **A penalty on D x in f**, f2(x) = p(D x - c), has no prox. We keep its dual variable u, as
     Condat and Vu do, and a step uses D'(2 u_k - u_{k-1}) instead of the prox of f2:
@@ -333,7 +333,7 @@ def _gap(problem: Problem, state: State) -> float:
 def _needed(
     h: SmoothFunction, at: Minorant, L: float, value: float, inner: float, square: float
 ) -> float:
-    """Return L, or more if certainly h(at + dx) = value > at.value + <slope, dx> + L/2 |dx|²."""
+    """Return L, or more if value = h(at + dx) certainly exceeds the quadratic bound with this L."""
     rise = value - at.value - inner
     if rise <= 0.5 * L * square or square == 0.0:
         return L
@@ -348,7 +348,7 @@ def _needed(
 def _known_or_seen(
     problem: Problem, h: SmoothFunction, here: Minorant, other: Minorant
 ) -> tuple[float, bool]:
-    """Return L_h if known, otherwise an estimate, and whether h was seen not to be convex."""
+    """Return L_h or an estimate of it, and whether the gradients show that h is not convex."""
     if math.isfinite(h.known_lipschitz):
         return h.known_lipschitz, False
     return first_curvature(problem, h, here, other)
@@ -398,9 +398,9 @@ def with_proof(problem: Problem, state: State) -> StepEvidence:
 
 
 def _excess(problem: Problem, state: State, g_x: Minorant) -> tuple[float, float]:
-    """Estimate g(x_k) - g* from above by a proximal gradient step on g, and its slope's error.
+    """Return an upper estimate of g(x_k) - g*, and one of the error of g's slope.
 
-    Both include rounding.
+    Both come from a proximal gradient step on g and include rounding errors.
     """
     x, t = state.x, 1.0 / state.L_g
     length, reach = arrays.norm(x), problem.domain.diameter_in(int(x.shape[0]))

@@ -72,7 +72,7 @@ class State(NamedTuple):
     weight: float  # the sum of 1/eta_j
     points: Array  # the sum of w_j/eta_j
     residual: float  # residual of g at the end of the last round
-    former: tuple[float, float]  # f and g there
+    former: tuple[float, float]  # f and g at the end of the last round
     proof: CutProof | None
     tries: int  # number of proofs begun
     finished: Ended
@@ -101,12 +101,12 @@ class BregmanSVRG(Method):
     rows of a slice and L_max that of one row. If Z binds or there are penalties, gradient maps
     replace the gradients in the test; p uses the gradient itself.
 
-    Slices are neighbouring rows, which cost no more than reading them. In a random order they
-    work as well as random rows, even if the rows are sorted. b = L_max/L_g makes the noise as large
-    as the curvature; with fewer rows, steps are shorter. But the calls for a slice cost as much as
-    a few thousand entries: so b is large enough that they cost no more than its rows, unless fewer
-    than 500 slices would be left; with fewer, the readings needed grow as fast as the calls
-    decrease.
+    A slice consists of neighbouring rows, so taking it costs no more than reading them. Slices in
+    a random order work as well as random rows, even if the rows are sorted. With b = L_max/L_g rows
+    the noise is as large as the curvature; with fewer, steps are shorter. But the calls for a slice
+    cost as much as a few thousand entries. So b is large enough that they cost no more than its
+    rows, but leaves at least 500 slices: with fewer slices, more readings are needed than calls are
+    saved.
 
     The first eta is 20 (L_g + V)/(N L_f) with N slices, so that an epoch settles a round.
 
@@ -161,19 +161,20 @@ class BregmanSVRG(Method):
         return refusal or need_rows("BregmanSVRG", problem)
 
     def describe(self, problem: Problem) -> str:
-        slices, _ = self.epoch(problem)
+        slices = self.slices(problem)
         return f"Bregman rounds with variance-reduced steps, {slices} slices of rows in an epoch"
 
-    def epoch(self, problem: Problem) -> tuple[int, float]:
-        """Return the number of slices in which the rows of g are read, and the work of the calls.
+    def slices(self, problem: Problem) -> int:
+        """Return the number of slices in which the rows of g are read."""
+        return self._sampled(problem)[1].steps
 
-        The work is counted in entries; their products come on top.
-        """
+    def overhead(self, problem: Problem) -> float:
+        """Return the overhead of the calls in an epoch, as a number of entries."""
         f, g = self._sampled(problem)
-        return g.steps, g.steps * (f.calls + g.calls)
+        return g.steps * (f.calls + g.calls)
 
     def report(self, state: State) -> StateReport:
-        """Report how it ended; every step is worth a row."""
+        """Report how the run ended; the trace gets a row for every step."""
         return StateReport(
             state.finished,
             is_good=state.proof is not None or bool(state.finished.why),
@@ -261,7 +262,7 @@ class BregmanSVRG(Method):
 
 
 def _at_snapshot(problem: Problem, state: State, x: Array) -> State:
-    """Return the state with its snapshot at x, from a full reading."""
+    """Read all rows at x, and return the state with its snapshot there."""
     f2, g2 = problem.penalties
     (w,) = problem.forward(x)
     f_w, g_w = minorants_at(problem, w)
@@ -305,7 +306,7 @@ class Slices(NamedTuple):
             yield from self.loss.matrix.slices(self.size, order)
 
     def change(self, image: Image, order: np.random.Generator) -> Slope:
-        """Return a function of x: the slope's change since a snapshot, from the next slice."""
+        """Return a function that estimates by how much the slope at x differs from a snapshot's."""
         loss, before, slices = self.loss, self.loss.slopes_in_image(image), self.drawn(order)
         return lambda x: self.weight * loss.slope_of(next(slices), x, before)
 
@@ -334,11 +335,11 @@ class Sampled:
 
     @property
     def calls(self) -> float:
-        """The work of the calls that a step takes, in entries."""
+        """The overhead of the calls in a step, as a number of entries."""
         return sum(some.loss.matrix.entries_per_call for some in self.slices if some is not None)
 
     def slope(self, at: Minorant, image: Image, order: np.random.Generator) -> Slope:
-        """Return a function of x: its slope, from the next slice and a snapshot."""
+        """Return a function that estimates the slope at x from a snapshot and the next slice."""
         h = self.function
         pairs = zip(self.slices, images_of(h.bare, image), strict=True)
         drawn = [some.change(each, order) for some, each in pairs if some is not None]
@@ -359,7 +360,7 @@ class Sampled:
         return sampled
 
     def slopes(self, order: np.random.Generator) -> Callable[..., list[Array]]:
-        """Return a function of points: its slopes at all of them, from the next slice."""
+        """Return a function that estimates the slopes at several points from the next slice."""
         losses = [(some, some.drawn(order)) for some in self.slices if some is not None]
 
         def sampled(*points: Array) -> list[Array]:
@@ -376,7 +377,7 @@ def _slices(weight: float, loss: LinearLoss, L: float, batch: int | None) -> Sli
     """Choose slices with enough rows that their noise is below the curvature."""
     rows, most = max(loss.row_count, 1), weight * loss.row_lipschitz
     enough = most / L if L > 0.0 else 1.0
-    # the cost of a call, in rows
+    # the overhead of a call, as a number of rows
     calls = loss.matrix.entries_per_call * rows / max(loss.matrix.size, 1)
     size = batch or math.ceil(max(enough, min(calls, rows / 500)))
     size = min(max(size, 1), rows)
@@ -415,8 +416,8 @@ def _error(state: State, lower: Array) -> float:
 def _with_proof(problem: Problem, state: State) -> State:
     """Begin the proof at the end of a round if f seems to have settled.
 
-    Its bound lacks t/2 |<c, grad f>| with c = sum_j (w_j - w)/eta_j, and (g(w) - g*)/t; in the last
-    round g decreased by about as much as it still has to decrease.
+    With c = sum_j (w_j - w)/eta_j, its bound is too low by t/2 |<c, grad f>| + (g(w) - g*)/t. We
+    estimate g(w) - g* by how much g decreased in the last round.
     """
     x, fall = state.x, state.former[1] - state.lower_value
     c = state.points - state.weight * x

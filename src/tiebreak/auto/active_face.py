@@ -31,8 +31,8 @@ def face_of_domain(domain: Domain, x: Array) -> ActiveFace:
 def face_of_terms(terms: Terms, x: Array) -> tuple[ActiveFace, Array | None]:
     """Return the face on which the terms are smooth, and their slope along it (None for 0).
 
-    Entries at 0 stay there if an l1 part has its kink there, and likewise groups and the whole
-    vector; with a center, what is at the center stays there.
+    Entries at a kink of an l1 part stay there, and so do groups and the whole vector at the kinks
+    of their norms. The kinks are at 0, or at the center if there is one.
     """
     face = face_of_domain(terms.domain, x)
     if not terms.has_weights:

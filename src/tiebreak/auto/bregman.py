@@ -112,7 +112,7 @@ class BregmanIteration(Method):
         )
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """Begin the first round, or, if f is a distance, the shortest way instead of rounds."""
+        """Begin the first round; if f is a distance, begin the shortest way instead."""
         state = self._first_round(problem, x0)
         found = conjugate_gradients.shortest(problem, state.x)
         if found is None:
@@ -202,7 +202,7 @@ class BregmanIteration(Method):
         return _quasi_newton_step(problem, state, face)
 
     def _shortest_step(self, problem: Problem, state: State, way: ShortestWay) -> State:
-        """Take one step on the shortest way to a minimiser of g; then prove it once settled."""
+        """Take one step on the shortest way to a minimiser of g; once it has settled, prove it."""
         after = None if way.has_settled else way.step(problem, state.here.g)
         if after is not None and not after.has_settled:
             is_lower = after.square < 0.25 * state.least
@@ -222,7 +222,7 @@ class BregmanIteration(Method):
         f, g = minorants_at(problem, *problem.forward(x))
         evidence = StepEvidence(lower=((1.0, g),), values=((g.value, x, g),))
         state = state._replace(x=x, upper_value=f.value, lower_value=g.value, evidence=evidence)
-        if not (after is None or after.has_settled):  # only shown
+        if not (after is None or after.has_settled):  # for display
             return state
         if not arrays.is_single(x):
             return refinement_proof.at_once(problem, state, f, g, way)
@@ -256,7 +256,7 @@ class BregmanIteration(Method):
         if arrays.norm(x - problem.domain.project(x)) > 0.0:  # the ball binds, or may bind
             return state._replace(conjugate=None, by_cg=False)
         there = _objective_at(problem, state, x)
-        if after is not None and not is_over:  # only shown, in a long round
+        if after is not None and not is_over:  # for display, during a long round
             f, g = there.f.value, there.g.value
             evidence = StepEvidence(lower=((1.0, there.g),), values=((g, x, there.g),))
             return state._replace(x=x, upper_value=f, lower_value=g, evidence=evidence)
@@ -278,7 +278,7 @@ def _end_round(problem: Problem, state: State, lower_residual: float) -> State:
     c = point_sum - weight * x
     gain = max(abs(arrays.dot(c, x - lower)) / t, abs(f - state.upper_value))
     if state.weight == 0.0 or not arrays.norm(c) > 0.0:
-        gain = math.inf  # one point tells nothing; the last value may belong to the same sum
+        gain = math.inf  # one point gives no estimate: the last value may be of the same sum
     upper_error = gain / size if size > 0.0 else gain
     evidence = StepEvidence(lower=((1.0, here.g),), values=((g, x, here.g),))
     state = state._replace(
@@ -394,7 +394,7 @@ def _with_inverse_hessian(problem: Problem, state: State, face: ActiveFace) -> S
 
 
 def _checked(problem: Problem, state: State, there: RoundObjective) -> State:
-    """Count the consistency checks of this step."""
+    """Do the consistency checks of this step, and count the violations."""
     (f1, g1), here = problem.smooth_parts, state.here
     d = there.x - here.x
     along_f, along_g, square = arrays.dots((here.f.slope, d), (here.g.slope, d), (d, d))

@@ -56,8 +56,8 @@ class Proof(NamedTuple):
     best: Array  # the c with the smallest remaining slope for this t, and its norm
     least: float
     made: tuple[float, Array]  # t and c of the last cut
-    gap: float  # f(x) - f* is about this at most, as the best cut says
-    slight: float  # the share of the size of f that this gap may have at an answer
+    gap: float  # by the best cut so far, f(x) - f* is at most about this
+    slight: float  # x counts as an answer if the gap is at most this share of the size of f
 
 
 @in_files("bregman")
@@ -87,8 +87,8 @@ class State(NamedTuple):
     hint: tuple[float, Array] | None  # t and c of a former run's proof, for a warm start
     proof: Proof | None  # None before f has settled
     finished: Ended
-    lipschitz_violations: tuple[int, int]  # how often f and g broke a promise:
-    convexity_violations: tuple[int, int]  # see `out_of_bounds`
+    lipschitz_violations: tuple[int, int]  # how often f and g rose more than L allows,
+    convexity_violations: tuple[int, int]  # or fell below a minorant: see `out_of_bounds`
     evidence: StepEvidence
 
 

@@ -1,4 +1,4 @@
-"""The candidates of a portfolio, the progress of each, and a forecast of what it still needs."""
+"""The candidates of a portfolio, their progress, and forecasts of the work they still need."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ RACING, REFINING, PROVING, OVER = range(4)  # the phases: see `portfolio`
 class Candidate(NamedTuple):
     """A method of a portfolio, and what the report says about it.
 
-    ``title`` is the method in a word or two ("": use its own description). ``least`` is a lower
-    bound on its work, all of it in one step if it ``is_direct``. One that ``refines`` ends on its
-    own, with a point that is accurate up to rounding.
+    ``title`` names the method in a few words ("": use its own description). ``least`` is a lower
+    bound on its work, which is a single step if the method ``is_direct``. A method that ``refines``
+    ends on its own, with a point that is accurate up to rounding.
     """
 
     method: Method
@@ -92,13 +92,13 @@ class State(NamedTuple):
 
     @property
     def upper_value(self) -> float:
-        """f(x)."""
+        """The value f(x)."""
         value: float = self.shown.upper_value
         return value
 
     @property
     def lower_value(self) -> float:
-        """g(x)."""
+        """The value g(x)."""
         value: float = self.shown.lower_value
         return value
 

@@ -147,7 +147,7 @@ class ShortestWay(NamedTuple):
         )
         if steps < 1.25 * p.marked:
             return after
-        # x to six digits, in a fifth of all steps; f is flat there and has twice as many digits.
+        # Did six digits of x stay the same in the last fifth of all steps?  f has twice as many.
         has_settled = arrays.norm(moved - p.mark) <= 3e-6 * arrays.norm(moved)
         return after._replace(
             mark=moved, marked=steps, has_settled=after.has_settled or has_settled
@@ -155,7 +155,7 @@ class ShortestWay(NamedTuple):
 
 
 def distance(problem: Problem) -> tuple[float, Squares] | None:
-    """Return f if it is a sum of squares of variables and conjugate gradients are used."""
+    """Return the weight and squares of f if it is a distance and conjugate gradients apply."""
     summed = summands(problem.smooth_parts[0].bare)
     squares = summed[0][1].squares if len(summed) == 1 else None
     if squares is None or squares.rows is not None or not is_taken(problem):

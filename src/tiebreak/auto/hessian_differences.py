@@ -35,7 +35,7 @@ class HessianDifferences(NamedTuple):
         # The step length balances rounding and third derivatives, and must not underflow.
         size = arrays.norm(x)
         length = 1e-6 * (size if size > 1e-150 else 1.0)
-        # Only a few entries per step, so that a run can be stopped in between.
+        # Only a few columns per step, so that a run can be stopped in between.
         for i in self.missing(face)[:16]:
             deadline.check()
             unit = np.zeros(len(known))

@@ -50,7 +50,7 @@ STEP = 1e6  # the work of a step besides its products: about a hundred NumPy cal
 # a direct method may exceed its forecast by this factor: a general solver needs up to sixty
 ALLOWANCE = 64.0
 AGAIN = 1.0  # after a proof or an exact point, spend at most this share of its work on the other
-CLOSER = 1e-3  # for a proof, ask the next point for this share of the suboptimality for g
+CLOSER = 1e-3  # while proving, ask the next point for this share of the present suboptimality for g
 ENDED = "has ended"
 WORSE = "g is larger there than at an earlier point, or f is below f*"
 
@@ -75,7 +75,7 @@ class Portfolio(Method):
     needs_projection: ClassVar[bool] = False  # the candidates check that themselves
 
     def check(self, problem: Problem) -> Refusal | None:
-        """Refuse what the first candidate refuses: they were chosen for the problem."""
+        """Refuse what the first candidate refuses; all of them were chosen for this problem."""
         return self.candidates[0].method.refusal(problem)
 
     def planned(self, steps: int) -> Portfolio:
@@ -104,7 +104,7 @@ class Portfolio(Method):
         return "; then ".join(words)
 
     def answer(self, state: State) -> str:
-        """Return the answer of the method whose point counts, which may consist of others."""
+        """Say which point x is, in the words of the method that found it."""
         return self.candidates[state.best].method.answer(state.shown)
 
     def report(self, state: State) -> StateReport:
@@ -124,10 +124,10 @@ class Portfolio(Method):
         )
 
     def _readings(self, state: State) -> str:
-        """Say why a direct method is in doubt, whichever method is running.
+        """Say why a direct method is in doubt, even if another method is running.
 
-        That is the two readings of data whose rank rounding decides, or, unless another direct
-        method has an answer, how far a computation got.
+        Either rounding decides the rank of the data, which therefore have two readings, or a
+        computation stopped early; the latter does not matter once a direct method has an answer.
         """
         for candidate, runner in zip(self.candidates, state.runners, strict=True):
             if candidate.is_direct and runner.inner is not None:
@@ -214,7 +214,7 @@ class Portfolio(Method):
         return self.candidates[state.at].method.init(problem, x)
 
     def _allowed(self, state: State) -> float:
-        """Return how much work a direct method may take, at least as much as the next best."""
+        """Return how much work a direct method may take: at least what the others are forecast."""
         forecasts = [
             runner.forecast(candidate)
             for candidate, runner in zip(self.candidates, state.runners, strict=True)
@@ -246,7 +246,7 @@ class Portfolio(Method):
         return is_ahead and not (is_there and state.best == state.at)
 
     def _will_refine(self, state: State) -> bool:
-        """Does a refinement follow once both gaps are proved?"""
+        """Will a refinement follow once both gaps are proved?"""
         return (
             state.phase == RACING
             and state.proved == NONE
@@ -275,7 +275,7 @@ class Portfolio(Method):
         return self._next(state.with_runner(state.at, note=note))
 
     def _hold_answer(self, state: State) -> State:
-        """Keep the running method's answer and turn to its proof, by which others are measured."""
+        """Keep the running method's answer; its proof is now the goal of all other methods."""
         for number in range(len(self.candidates)):
             state = state.with_runner(number, error=math.inf, marks=())
         state = state.with_runner(state.at, note=ENDED)
@@ -292,7 +292,7 @@ class Portfolio(Method):
         return self._next(state) if can_be_proved else state._replace(phase=OVER)
 
     def _left(self, state: State) -> float:
-        """Return the work left in this phase, as described at the top of the file."""
+        """Return how much work this phase may still spend, as described at the top of the file."""
         return math.inf if state.phase == RACING else (1.0 + AGAIN) * state.since - state.work
 
     def _next(self, state: State) -> State:

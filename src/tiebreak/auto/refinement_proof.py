@@ -1,4 +1,4 @@
-"""The proof of the refined point x, from what the rounds of Bregman iteration have added.
+"""The proof of the refined point x, from the minorants that Bregman iteration has added.
 
     c = sum of (x_i - x)/eta_i,   grad g1(x + t c)/t = the multipliers + O(t),   so that
     f* >= min over Z of  f1's minorant at x + f2 + (g1's minorant at x + t c + g2 - g*)/t
@@ -34,7 +34,7 @@ from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import ANSWER, DOUBT, Ended
 from tiebreak.sets import described
 
-# factor on t from one cut to the next, and the number of cuts: the best t is a guess
+# factor on t from one cut to the next, and the number of cuts, because the best t is a guess
 T_FALL, T_COUNT = 0.25, 7
 TILTED = 0.5  # share of <c, Hc> t spent on the signs of a slope: as much as the cut's error
 SLIGHT_LOSS = 0.02  # a remaining slope that loses less than this share of <c, Hc> t is left alone
@@ -68,7 +68,7 @@ def begin(problem: Problem, state: State) -> State:
     reach = min(reach, 2.0 * (problem.radius or math.inf))
     reach = max(length, reach if math.isfinite(reach) else 0.0)
     steepness, parts = arrays.norm(here.g.slope), max(abs(here.g.value), here.g.size)
-    # As in the certificate.
+    # The certificate bounds rounding errors in the same way.
     of_value, of_slope = problem.lower.rounding_errors(x, length, parts, steepness)
     rounding = 2.0 * of_value + of_slope * (length + reach) + state.lower_residual * reach
     t = math.sqrt(2.0 * rounding / curvature) if curvature > 0.0 else 0.0
@@ -93,7 +93,7 @@ def begin(problem: Problem, state: State) -> State:
 
 
 def at_once(problem: Problem, state: State, f: Minorant, g: Minorant, way: ShortestWay) -> State:
-    """Prove it by c itself if g is quadratic: see `quadratic_dual`."""
+    """Prove the point by c itself, because g is quadratic: see `quadratic_dual`."""
     (point,) = problem.forward(g.at + way.c)
     (ahead,), _ = problem.lower.evaluate([point.g])
     known = quadratic_dual.prove(problem, f, g, ahead, way.gamma)
@@ -203,7 +203,8 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
     elif remaining < proof.least:
         proof = proof._replace(best=proof.c, least=remaining)
     gap = max((here.g.value - g_y.value - arrays.dot(g_y.slope, x - g_y.at)) / t, 0.0)
-    # That of f + cut/t, as far from x as x is long, without the slope that g still has at x.
+    # Add what the remaining slope of f + cut/t may gain within a distance |x| of x. The slope that
+    # g still has at x does not count.
     unbalanced = arrays.norm(face.along(slope - here.g.slope / t))
     gap += min(lost, unbalanced * arrays.norm(x))
     proof = proof._replace(gap=min(proof.gap, gap))
@@ -231,7 +232,7 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
 
 
 def _ending(problem: Problem, state: State, proof: Proof) -> Ended:
-    """Return the answer if the gap is slight, otherwise the doubt."""
+    """Return an answer if the gap is slight, and otherwise the reason for doubt."""
     if _is_quadratic(problem) or proof.gap <= _slight_gap(problem, state, proof.slight):
         return Ended(ANSWER, _settled(state))
     return Ended(DOUBT, f"{_settled(state)}, but {NOT_BALANCED}")

@@ -56,7 +56,7 @@ def choose(problem: Problem) -> Portfolio:
 
 
 def _direct(problem: Problem, refusal: Refusal | None, is_alone: bool) -> list[Candidate]:
-    """Return the direct method, if there is one that is worth its work."""
+    """Return the direct method for this problem in a list, which is empty if there is none."""
     below = [part for _, part in summands(problem.smooth_parts[1].bare)]
     is_linear = all(part.degree <= 1 for part in below)
     # On constraints, the minimisers of a linear level form a face, which only Conic can prove.
@@ -77,7 +77,7 @@ def _exact(problem: Problem, least: float) -> Candidate:
 
 
 def _by_slices(problem: Problem, direct: list[Candidate]) -> list[Candidate]:
-    """Return the method that takes steps on a few rows each, if that pays off.
+    """Return the method that takes steps on a few rows each, in a list, if that pays off.
 
     Its minimum is a hundred epochs, as many full readings, and a hundred products for L_g: fewer
     settle nothing on any problem. In single precision, reading an entry takes half the time; direct
@@ -92,9 +92,9 @@ def _by_slices(problem: Problem, direct: list[Candidate]) -> list[Candidate]:
     least = (1.5 if problem.is_single else 3.0) * FEWEST_STEPS * _entries(problem)
     if rows < 100 * n or least > limit or not method.ends(problem) or method.refusal(problem):
         return []
-    slices, calls = method.epoch(problem)
-    least += FEWEST_STEPS * calls
-    return [Candidate(method, "", least, refines=True)] if slices >= 500 and least < limit else []
+    least += FEWEST_STEPS * method.overhead(problem)
+    is_worth_it = method.slices(problem) >= 500 and least < limit
+    return [Candidate(method, "", least, refines=True)] if is_worth_it else []
 
 
 def _with_operator(problem: Problem, is_exact: bool) -> list[Candidate]:
@@ -112,7 +112,7 @@ def _with_operator(problem: Problem, is_exact: bool) -> list[Candidate]:
         least = FEWEST_STEPS * STEP if held is None else held.work
         candidates.append(Candidate(Conic(), "conic", least, is_direct=True, refines=True))
     if not PrimalDual().refusal(problem):
-        # with an extra dual variable
+        # The dual variable of D x makes it slower: it takes about ten times as many steps.
         least = 10 * FEWEST_STEPS * (STEP + PASSES * _entries(problem))
         candidates.append(Candidate(EndingPrimalDual(), "", least))
     return candidates
@@ -152,7 +152,7 @@ def first_order(problem: Problem) -> AdaptiveAGMBiO | BiSG:
 
 
 def _is_far(problem: Problem) -> bool:
-    """Is so much data on a GPU that no step should bring all of it to the host?"""
+    """Are the data on a GPU, and too large for a step that brings them to the host?"""
     return any(
         m.size > FLOAT64_COPY_LIMIT and arrays.is_remote(m.prototype) for m in _matrices(problem)
     )

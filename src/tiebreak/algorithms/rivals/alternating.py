@@ -25,7 +25,7 @@ from tiebreak.proofs.evidence import StepEvidence
 
 @in_files("adaptive.alternation")
 class Alternation(NamedTuple):
-    """After k pairs of steps: x_k, and the upper step from there; the lower one comes next."""
+    """The state after k pairs of steps: x_k and the upper step from it; a lower step is next."""
 
     x: Point  # x_k, in Z
     upper_value: float  # f(x_k), with its penalty
@@ -68,7 +68,7 @@ def evidence(before: Alternation, after: Alternation, lower_step: float) -> Step
 
 
 def first_evidence(alternation: Alternation) -> StepEvidence:
-    """Return the evidence at the start, which lies in Z."""
+    """Return the evidence at the start, a point of Z."""
     return StepEvidence(values=((alternation.g_x, alternation.x.x, alternation.g_out),))
 
 

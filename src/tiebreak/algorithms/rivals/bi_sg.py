@@ -22,7 +22,6 @@ from tiebreak.algorithms.facts import Rate
 from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.algorithms.rivals import alternating
 from tiebreak.algorithms.rivals.alternating import Alternation
-from tiebreak.functions import Zero
 from tiebreak.linalg import Array, Refusal, in_files
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import StepEvidence
@@ -45,12 +44,12 @@ class State(NamedTuple):
 
     @property
     def upper_value(self) -> float:
-        """f(y_k)."""
+        """The value f(y_k)."""
         return self.alternation.upper_value
 
     @property
     def lower_value(self) -> float:
-        """g(y_k)."""
+        """The value g(y_k)."""
         return self.alternation.g_x
 
 
@@ -108,7 +107,7 @@ class BiSG(Method):
         check_positive(self, "c", "step_size")
 
     def check(self, problem: Problem) -> Refusal | None:
-        refusal = need_joint_prox("BiSG", problem, Zero())
+        refusal = need_joint_prox("BiSG", problem, is_split=True)
         if self.c is None:
             refusal = refusal or need_lipschitz("BiSG", problem, "upper", instead=" or BiSG(c=...)")
         if self.step_size is None:
@@ -118,7 +117,7 @@ class BiSG(Method):
         return refusal or need_short_step("BiSG", "step_size", step, problem.lower.lipschitz)
 
     def describe(self, problem: Problem) -> str:
-        smoothness = "L_f" if problem.penalties[0] == Zero() else "(L_f + M/D)"
+        smoothness = "(L_f + M/D)" if problem.penalties[0].terms.has_weights else "L_f"
         c = f"1/{smoothness}" if self.c is None else f"{self.c:g}"
         t = "1/L_g" if self.step_size is None else f"{self.step_size:g}"
         return f"Bi-SG, upper steps {c}/(k+1)^{self.alpha:g}, lower steps {t}, last iterate"

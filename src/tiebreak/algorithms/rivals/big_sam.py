@@ -150,7 +150,7 @@ class BiGSAM(Method):
         )  # fmt: skip
 
     def _weight(self, state: State, k: int) -> float:
-        """a_k."""
+        """Return a_k."""
         return min(2.0 * float(self.gamma) / (k * (1.0 - state.contraction)), 1.0)
 
     def _ahead(self, state: State, x: Point, k: int) -> Point:

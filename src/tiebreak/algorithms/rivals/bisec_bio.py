@@ -81,7 +81,7 @@ class State(NamedTuple):
     high: float
     ghat: float  # g at the end of the first call
     calls: int  # number of calls after the first
-    capped: int  # calls that ended because of their number of gradients
+    capped: int  # calls that ended because they had used all their gradients
     smoothness: float  # L_g, or a substitute
     upper_tolerance: float  # eps_f
     lower_tolerance: float  # eps_g
@@ -259,7 +259,7 @@ class BisecBiO(Method):
         sets: LevelSets,
         is_proved: Callable[[float], bool],
     ) -> tuple[bool, bool]:
-        """Does a lower bound on g or the number of gradients end the call?  Was it the latter?"""
+        """Return whether the call ends, and whether that is because of its number of gradients."""
         capped = state.call.run.k + 1 >= self.gradients
         if not (is_due(state.call.run.k) or capped):
             return False, False

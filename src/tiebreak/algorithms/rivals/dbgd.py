@@ -44,12 +44,12 @@ class State(NamedTuple):
 
     @property
     def upper_value(self) -> float:
-        """f(x)."""
+        """The value f(x)."""
         return self.f_x.value
 
     @property
     def lower_value(self) -> float:
-        """g(x)."""
+        """The value g(x)."""
         return self.g_x.value
 
 
@@ -136,7 +136,7 @@ class DBGD(Method):
         return state._replace(k=state.k + 1, f_x=f_new, g_x=g_new, evidence=evidence)
 
     def _multiplier(self, state: State) -> float:
-        """lam_k."""
+        """Return lam_k."""
         (L_f, L_g), slope = state.smoothness, state.g_x.slope
         steep = arrays.norm(slope)
         if not steep > 0.0:

@@ -59,8 +59,8 @@ class Diagonal(Method):
         x_{k+1} = prox of s_k (g2 + e_k f2) on Z at y_k - s_k (grad g1(y_k) + e_k grad f1(y_k))
         e_k     = c u (k + offset)^-power,   m_k = 1 - alpha/(k + shift)
 
-    where f = f1 + f2 and g = g1 + g2 are smooth + penalty. The published codes use u = 1, which
-    depends on the units of f and g; the unit u = L_g/L_f is ours.
+    where f = f1 + f2 and g = g1 + g2 are smooth + penalty. The published codes use u = 1, so
+    they depend on the units of f and g; the unit u = L_g/L_f is our choice.
 
     Proved here, for convex f >= f_low and g, and s_k = s <= 1/(L_g + e_0 L_f), with R0 =
     |x_0 - x*|, S_K = e_0 + ... + e_{K-1} and Delta = f* - f_low: without momentum, at the average z

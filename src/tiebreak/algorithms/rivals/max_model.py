@@ -47,7 +47,7 @@ class Question(NamedTuple):
 
     @property
     def value(self) -> float:
-        """psi(x)."""
+        """The value psi(x)."""
         return max(self.psi.parts(self.f_x, self.g_x))
 
 

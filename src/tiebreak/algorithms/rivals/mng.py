@@ -132,12 +132,13 @@ class MNG(Method):
 
 
 def _nearest(d: Array, r: Array, noise: float) -> Array:
-    """Shortest u with <r, u> <= <r, d> - 3/4 |r|² and <d, u> >= |d|²; r = x - T(x), d =
-    x - c.
+    """Return the shortest u with <r, u> <= <r, d> - 3/4 |r|² and <d, u> >= |d|².
+
+    Here d = x - center and r = x - T(x).
 
     If only the first binds, u is a multiple of r; otherwise it is d minus a multiple of the part of
-    r orthogonal to d. Both are known up to ``noise``: a smaller orthogonal part tells nothing and
-    would lead far away.
+    r orthogonal to d. Both are known up to ``noise``: a smaller orthogonal part is noise, and
+    dividing by it would lead far away.
     """
     rr, rd, dd = arrays.dots((r, r), (r, d), (d, d))
     share = (rd - 0.75 * rr) / rr if rr > 0.0 else 0.0

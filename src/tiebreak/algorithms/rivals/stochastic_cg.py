@@ -5,7 +5,7 @@ bilevel optimization, NeurIPS 2025, arXiv 2505.18037. Cao, Jiang, Abolfazli, Yaz
 Mokhtari: Projection-free methods for stochastic simple bilevel optimization with convex lower-level
 problem, NeurIPS 2023, arXiv 2308.07536.
 
-All of them follow the slopes of both levels by one recursion over slices I of rows,
+All three estimate the slopes of both levels by one recursion over slices I of rows,
 
     d_t = s_I(x_t) + (1 - b_t) (d_{t-1} - s_I(x_{t-1})),    s_I the slope from the slice,
 
@@ -67,7 +67,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class _StochasticCG(Method):
-    """What the three methods share: the estimates, the epochs, and a full reading after each."""
+    """The common part of the three methods: estimates, epochs, and a full reading after each."""
 
     batch: int | None = None
     seed: int = 0
@@ -207,11 +207,11 @@ class IRSCG(_StochasticCG):
         check_positive(self, "c")
 
     def _weight(self, state: State, t: int, count: int) -> float:
-        """e_t."""
+        """Return e_t."""
         return float(self.c) * state.unit / float((t + 1.0) ** self.p)
 
     def _length(self, t: int, count: int) -> float:
-        """a_t."""
+        """Return a_t."""
         return 2.0 / (t + 2)
 
     def moved(self, problem: Problem, state: State, count: int) -> State:

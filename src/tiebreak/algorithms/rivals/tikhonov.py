@@ -26,7 +26,7 @@ from tiebreak.proofs.evidence import StepEvidence
 
 @in_files("tikhonov.phase")
 class Phase(NamedTuple):
-    """The end of a phase."""
+    """The eta of a phase, and both values at its end."""
 
     eta: float
     upper_value: float
@@ -54,12 +54,12 @@ class State(NamedTuple):
 
     @property
     def upper_value(self) -> float:
-        """f(x)."""
+        """The value f(x)."""
         return self.run.f_x
 
     @property
     def lower_value(self) -> float:
-        """g(x)."""
+        """The value g(x)."""
         return self.run.g_x
 
 
