@@ -196,7 +196,7 @@ def test_what_a_loss_says_about_its_derivatives(loss) -> None:
     slope = -1.0 / (1.0 + np.exp(t)) if loss == "Logistic" else np.exp(t) - y
     np.testing.assert_allclose(phi.first(t, y), slope, rtol=1e-12)
     for change in (0.5, 1.0, 4.0):
-        step, kept = round(change / 0.5), part.curvature_kept(np.zeros(1), change)
+        step, kept = round(change / 0.5), part.curvature_kept(change)
         assert np.all(bend[step:] >= kept * bend[:-step] * (1 - 1e-12))
         assert np.all(bend[:-step] >= kept * bend[step:] * (1 - 1e-12))
         for s in np.linspace(-change, change, 9):

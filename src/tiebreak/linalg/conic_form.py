@@ -353,7 +353,7 @@ def completed_square(Q: Any, c: Host, epsilon: float) -> tuple[Any, Host | None]
     # Eigenvalues of Q up to 8 units of rounding per variable are taken as 0.
     slack = 8.0 * len(c) * epsilon
     roots, basis, units = semidefinite_root(Q.toarray() if arrays.is_sparse(Q) else Q, slack)
-    basis, wanted = np.where(used, basis, 0.0), c / units
+    wanted = c / units
     found = basis @ wanted
     falls = falls or arrays.norm(basis.T @ found - wanted) > slack * arrays.norm(wanted)
     return roots[:, None] * basis * units, None if falls else found / roots

@@ -192,9 +192,12 @@ def directions(
     comparable units. If all products are rounding errors, no direction is seen. With ``doubtful``,
     doubtful directions count as seen.
     """
-    k, terms = N.shape[1], np.abs(rows) @ np.abs(N)
+    k, products, terms = N.shape[1], rows @ N, np.abs(rows) @ np.abs(N)
+    sizes = np.sqrt(np.sum(rows * rows, axis=1))
+    # Entries of N that should be 0 are rounding errors, and so is a product that has only these.
+    products[np.abs(products) <= TOL.clear_units * epsilon * sizes[:, None]] = 0.0
     row_units, units = equilibrate(terms)
-    M, size = row_units[:, None] * (rows @ N) * units, norm(row_units[:, None] * terms * units)
+    M, size = row_units[:, None] * products * units, norm(row_units[:, None] * terms * units)
     if len(M) >= k > 0:
         deadline.check(0.2 * deadline.svd_work(*M.shape))
         if eigenvalues(M.T @ M)[0] > TOL.half * size * size:

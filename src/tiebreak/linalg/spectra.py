@@ -114,7 +114,8 @@ def semidefinite_root(Q: Host, slack: float) -> tuple[Host, Host, Host]:
     units = power_of_two(np.abs(np.diag(Q)), 0.5)
     values, vectors = np.linalg.eigh(Q / units / units[:, None])
     kept = values > slack * float(np.max(np.abs(values), initial=0.0))
-    return np.sqrt(values[kept]), vectors.T[kept], units
+    basis = np.where(np.diag(Q) > 0.0, vectors.T[kept], 0.0)  # variables that Q does not contain
+    return np.sqrt(values[kept]), basis, units
 
 
 # --- rank is a decision ---------------------------------------------------------------------------
