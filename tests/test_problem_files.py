@@ -112,9 +112,9 @@ def write(path, content):
         (
             "a.txt",
             "1",
-            "{} has an unknown ending; known endings are .npy, .npz, .csv, .mtx, .mtx.gz",
+            "{} has an unknown extension; use one of .npy, .npz, .csv, .mtx, .mtx.gz",
         ),
-        ("a", "1", "{} has an unknown ending; known endings are .npy, .npz, .csv, .mtx, .mtx.gz"),
+        ("a", "1", "{} has an unknown extension; use one of .npy, .npz, .csv, .mtx, .mtx.gz"),
         ("a.npy", None, "{} does not exist"),
         ("a.npz", None, "{} does not exist"),
         ("a.csv", None, "{} does not exist"),
@@ -566,7 +566,7 @@ def test_a_wrong_array_file_is_named_with_table_and_key(tmp_path):
     path = problem_file(tmp_path, LEVELS.replace("[1.0]", '"b.npy"'))
     says(lambda: read_problem(path), f"{path}: [lower] b: {tmp_path}/b.npy does not exist")
     path = problem_file(tmp_path, LEVELS + '[solve]\nx0 = "x0"\n')
-    ending = "has an unknown ending; known endings are .npy, .npz, .csv, .mtx, .mtx.gz"
+    ending = "has an unknown extension; use one of .npy, .npz, .csv, .mtx, .mtx.gz"
     says(lambda: read_problem(path), f"{path}: [solve] x0: {tmp_path}/x0 {ending}")
 
 

@@ -46,7 +46,7 @@ def read_array(name: str | Path, *, matrix: bool = False) -> Any:
     path, pick = _path_and_pick(str(name))
     reader = next((read for end, read in READERS.items() if path.name.endswith(end)), None)
     if reader is None:
-        raise ValueError(f"{path} has an unknown ending; known endings are {', '.join(READERS)}")
+        raise ValueError(f"{path} has an unknown extension; use one of {', '.join(READERS)}")
     if not path.exists():
         raise ValueError(f"{path} does not exist")
     if path.is_dir():

@@ -241,7 +241,7 @@ class Levels(FromData):
         return self.problem().violations(x)
 
     def pairs(self) -> tuple[Problem, ...]:
-        """Return a `Problem` for the first level and each other one; all of them are minimised."""
+        """Pair the first level with each of the others in a `Problem`; every level is minimised."""
         lower, *others = self._objectives
         return tuple(
             Problem(upper=upper, lower=lower, domain=self.domain, radius=self.radius)

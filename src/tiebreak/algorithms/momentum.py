@@ -43,7 +43,7 @@ class Momentum(NamedTuple):
 
         Also restart if its step sizes are about to overflow, as they may if h is nearly linear.
         """
-        # Keep A and its products with values far from overflow.
+        # A, and A times a value, must stay far from overflow.
         if (self.value <= before.value or self.steps < 3) and self.A < 2.0**900:
             return self
         return begin(self.x, self.smoothness, self.value)

@@ -105,8 +105,8 @@ class BregmanSVRG(Method):
     a random order work as well as random rows, even if the rows are sorted. With b = L_max/L_g rows
     the noise is as large as the curvature; with fewer, steps are shorter. But the calls for a slice
     cost as much as a few thousand entries. So b is large enough that they cost no more than its
-    rows, but leaves at least 500 slices: with fewer slices, more readings are needed than calls are
-    saved.
+    rows, but leaves at least 500 slices: with fewer, the extra readings of the data outweigh the
+    calls saved.
 
     The first eta is 20 (L_g + V)/(N L_f) with N slices, so that an epoch settles a round.
 

@@ -183,7 +183,8 @@ def _factorisation(problem: Problem, n: int = 0) -> float:
     """Return the work of factorising the data of each level once, in the units of a Meter.
 
     It uses the smaller side of each matrix, whose square costs a product for every entry. If f is a
-    penalty on D x with n variables, the D x are variables too, and everything is one matrix.
+    penalty on D x with n variables, the entries of D x are variables too, and all rows form one
+    matrix.
     """
     matrices = _matrices(problem)
     rows_above = problem.penalties[0].terms.rows_above(n) if n else None

@@ -469,7 +469,7 @@ class _Chain:
 
 
 def _flat_rows(left: ConicSet, where: AffineSet, equations: Any, z: Host) -> Any:
-    """Return the inequalities that all points of an affine set satisfy with equality, as z does.
+    """Return the inequalities that hold with equality at z and on the whole affine set.
 
     None if that is not known, as for a curved cone that z touches.
     """

@@ -113,7 +113,7 @@ class Remote(DeferredImage):
         return made
 
     def at(self, x: Array) -> Remote:
-        """Set the point to x, so that it need not be mixed again; returns the image."""
+        """Use x as the point if none is known yet, to save mixing it; return the image."""
         if self._point is None:
             self._point = x
         return self

@@ -80,8 +80,8 @@ def identity(problem: Problem, method: object, x0: Array) -> dict[str, str]:
     """Return what identifies a run: a digest of each part, down to the last bit of the data.
 
     Plain callables are identified by their values and slopes at seven points of the domain: x0, and
-    both ways along a direction for each of SCALES. Two callables that agree at all seven points are
-    taken to be the same, because there is no certain way to compare callables.
+    one on either side of it along a random direction for each of SCALES. Two callables that agree
+    at all seven points are taken to be the same: there is no certain way to compare callables.
     """
     n, rng = int(x0.shape[0]), np.random.default_rng(0)
     probes = [x0]

@@ -128,7 +128,7 @@ class SparsestPoint(NamedTuple):
     x: Host
     sign: Host  # a subgradient at x
     normal: Host  # of the inequalities at x
-    multipliers: Host  # y, with V'y close to the sum of both
+    multipliers: Host  # y, with V'y close to sign + normal
     residual: float  # the difference, relative to the size of both
     left_open: int = 0  # the dimension of the set of all minimisers
 

@@ -21,7 +21,7 @@ def face_of(fixed: Host) -> Face:
 
 
 class Face:
-    """{v : fixed v = 0}, for rows of length 1; by a factorisation of fixed'."""
+    """{v : fixed v = 0}, found by factorising fixed'; the rows of ``fixed`` have length 1."""
 
     def __init__(self, fixed: Host, k: int) -> None:
         self.count, self._order = len(fixed), np.arange(len(fixed))

@@ -47,7 +47,7 @@ NO_ROOM = 3e-7
 # the large ones are 1e-8 of the small ones.
 UNLIKE = 2.0**13
 
-NO_PROGRAM = "HiGHS found no solution of the linear program of the sparsest lower minimiser"
+NO_PROGRAM = "HiGHS did not solve the linear program for the sparsest lower minimiser"
 DROWNED = (
     "some rows or columns of {} are so large that rounding errors hide the others: rescale them"
 )

@@ -293,7 +293,7 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
             "2.5",
             "AGM-BiO uses a dynamic framework, consistently reducing both suboptimality and "
             "infeasibility",
-            f"|f - f*| and g - g* of AGM-BiO both fall by a factor of {CLEARLY:g} at least over "
+            f"|f - f*| and g - g* of AGM-BiO both fall by at least a factor of {CLEARLY:g} over "
             "the last decade of steps",
             _keeps_reducing,
             only="n = .*",
@@ -302,7 +302,7 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
             "2.6",
             "Bisec-BiO: its performance in the last iteration is inconsistent",
             "in the second half of its run, an error of its last iterate rises from one row to the "
-            f"next by a factor of {CLEARLY:g} at least (median over the random starts)",
+            f"next by at least a factor of {CLEARLY:g} (median over the random starts)",
             _inconsistent,
             only="n = .*",
         ),
@@ -346,7 +346,7 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
                 f"T.{len(RATES) + number}",
                 f"the selection of the gradient at y_k is not arbitrary but essential "
                 f"(against {cut[-1]}_k)",
-                f"with the {cut}_k g - g* ends higher by a factor of {CLEARLY:g} at least",
+                f"with the {cut}_k g - g* ends higher by at least a factor of {CLEARLY:g}",
                 _breaks(cut),
                 only="ablation.*",
             )

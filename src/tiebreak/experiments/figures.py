@@ -222,7 +222,7 @@ def _points(rows: Sequence[Record], column: Column, axis: Axis) -> tuple[Numbers
 
 
 def _summary(curves: list[tuple[Numbers, Numbers]]) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-    """Return one curve unchanged, several as their median and the middle four fifths."""
+    """Return a single curve as it is; of several, the median and the 10 % and 90 % quantiles."""
     if len(curves) == 1:
         at, error = curves[0]
         return at, error, error, error

@@ -123,7 +123,7 @@ class Standings:
             cells = []
             for target in TARGETS:
                 found = self.ratios(target, method, what)
-                finite = [ratio for ratio in found if ratio > 0.0]  # an official row arrives there
+                finite = [ratio for ratio in found if ratio > 0.0]  # 0 if no official row arrives
                 typical = f" ({median(finite):.3g})" if finite else ""
                 cells.append(f"{len(found)}{typical}")
             rows.append([method, *cells])

@@ -58,7 +58,7 @@ class FarRows(NamedTuple):
 
 
 def rising(up: Host, down: Host, rows: HostRows) -> list[LossRows]:
-    """The sum of up_i max(<row_i, x>, 0) + down_i max(-<row_i, x>, 0) far out."""
+    """How the sum of up_i max(<row_i, x>, 0) + down_i max(-<row_i, x>, 0) grows far out."""
     sides = ((down, 1.0), (up, -1.0))
     return [LossRows(w[w > 0.0], rows.only(w > 0.0, sign), "") for w, sign in sides if w.any()]
 

@@ -175,11 +175,11 @@ class ConicForm:
         return made
 
     def zero(self, terms: Affine, numbers: Host | None = None) -> None:
-        """Require terms = 0; ``numbers`` are the row numbers in their names."""
+        """Require terms = 0; ``numbers`` are the row numbers that the constraints' names show."""
         self._add("zero", terms, numbers)
 
     def nonnegative(self, terms: Affine, numbers: Host | None = None) -> None:
-        """Require terms >= 0; ``numbers`` are the row numbers in their names."""
+        """Require terms >= 0; ``numbers`` are the row numbers that the constraints' names show."""
         self._add("nonnegative", terms, numbers)
 
     def second_order(self, top: Affine, rest: Affine) -> None:

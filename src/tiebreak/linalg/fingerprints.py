@@ -186,9 +186,9 @@ def assign(made: object, name: str, value: object) -> None:
 def fingerprint(value: Any) -> object:
     """A value that changes with the numbers in ``value``; None if these cannot be known.
 
-    For memory on the host, a CRC-32 per piece: a change within 32 bits is always noticed; a larger
-    one is missed with probability 2^-32 for every piece that it touches. It takes as long as a few
-    products with the array, of which a run makes dozens.
+    For memory on the host, a CRC-32 per piece: a change of up to 32 consecutive bits is always
+    noticed; a larger one is missed with probability 2^-32 for every piece that it touches. It takes
+    as long as a few products with the array, of which a run makes dozens.
     """
     if type(value) is np.ndarray:
         return checksums(value)

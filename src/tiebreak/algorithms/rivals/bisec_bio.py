@@ -189,7 +189,7 @@ class BisecBiO(Method):
         call = _begin(problem, x, math.inf)
         steep, g_x = arrays.norm(call.run.g_y.slope), call.run.g_x
         L_g = positive_smoothness(problem, g, call.run.g_y, call.run.g_y)
-        size = abs(g_x) or 0.5 * steep * (steep / L_g) or 1.0  # not squared, which may underflow
+        size = abs(g_x) or 0.5 * steep * (steep / L_g) or 1.0  # steep² may underflow
         return State(
             k=0, x=x.x, upper_value=call.run.f_x, lower_value=g_x, call=call,
             low=_level_sets(problem).least(x.x), high=math.inf, ghat=math.inf,

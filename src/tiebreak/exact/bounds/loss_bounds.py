@@ -42,7 +42,7 @@ class Span(NamedTuple):
     sigma: Host  # only the positive ones
     right: Host  # approximately an orthonormal basis of T, as rows
     least: float  # proved: |R v| >= least |v| for all v in T
-    angle: float  # T and the rows of ``right`` differ by at most this
+    angle: float  # bounds the sine of the angle between T and the span of ``right``
 
     def weights(self, target: Host) -> Host:
         """Return the smallest y with R'y = target, in the least-squares sense."""
@@ -237,7 +237,7 @@ def flattest(
     row passes its kink if |delta| <= radius, hence if p = |F delta| <= p1 = (radius tau -
     change)/a. Farther out, f's gain is convex along the ray and known up to the share t = radius
     tau/(a p + change): it is at least ½(t p)²/t, and t p >= p1. So it is at least ½p1 p, which
-    covers the decrease a steep p/tau of <s, delta> if that is at most ½p1 p.
+    covers the part steep a p/tau of the decrease of <s, delta> if that part is at most ½p1 p.
     """
     f, kinks = f.between_kinks(x)
     tilts = (*tilts, *kinks.outliers)

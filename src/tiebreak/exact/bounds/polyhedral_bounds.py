@@ -358,7 +358,7 @@ class AroundPoint:
             if key not in self._directions:
                 self._directions[key] = inward_direction(G[near], rows.span, rows.null)
             direction = self._directions[key]
-            if direction is None:  # nor is there one for more constraints
+            if direction is None:  # then more constraints allow none either
                 return
             yield direction
 

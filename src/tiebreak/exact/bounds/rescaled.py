@@ -27,7 +27,7 @@ from tiebreak.sets.domains import described
 
 
 def prove_rescaled(scaled: ScaledProblem, problem: Problem, x: Host, normal: Host) -> Intervals:
-    """Run `prove` with columns of similar size, and rows too if they can nearly be satisfied."""
+    """Run `prove` with columns scaled to similar size; rows too if the equations nearly hold."""
     intervals, units, factors = Intervals(), scaled.units, scaled.row_factors
     has_other_rows = bool(np.any(factors != 1.0))
     if not (scaled.is_rescaled or has_other_rows):

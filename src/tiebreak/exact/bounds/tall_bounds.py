@@ -166,7 +166,7 @@ def _near(
 def _rise(answer: TallAnswer, of_f: _Curvature, f: EvaluationWithErrors, near: _Near) -> float:
     """Bound how far f* can be above f(x)."""
     grows = answer.upper.bend * of_f.longest * near.distance
-    if grows > 1.0:  # the second derivative at x tells nothing there, and may be 0
+    if grows > 1.0:  # the second derivative at x says nothing that far away, and may be 0
         return math.inf
     return near.distance * (f.steepness + 0.5 * math.exp(grows) * of_f.top * near.distance) * SAFE
 

@@ -114,7 +114,7 @@ def shared_rows(
     found = Outliers.of(g, x)
     if found.seen.all():
         return SharedRows(rows, Z)
-    # The shared rows balance the linear terms, as they balance the outliers.
+    # Linear terms, like outliers, are not among the shared rows, whose slopes balance them.
     seen = np.append(found.seen, np.zeros(len(rows) - len(found.seen), dtype=bool))
     held = np.vstack([Z.equal, pressing])
     some = np.vstack([rows[seen], held])

@@ -105,7 +105,7 @@ class LeastSquares(LinearLoss):
     def _absorb_weights(self, weights: Array) -> None:
         """Multiply rows and b by the roots of the weights, so that all weights become 1.
 
-        This rounds every entry by at most two units, which the 64 of `rounding_unit` cover.
+        The rounding error is at most two units per entry; the 64 units of `rounding_unit` cover it.
         """
         if arrays.is_single(self.prototype):
             wide = self.matrix.in_float64

@@ -74,7 +74,7 @@ class OperatorTerms(OnlyConic):
         return arrays.like(self.matrix(int(x.shape[0])).adjoint(u)[0], x)
 
     def slopes(self, count: int) -> tuple[Host, Host]:
-        """How fast the penalty of each of ``count`` entries rises above 0, and below 0."""
+        """The slopes of the penalties of ``count`` entries away from 0: upwards, and downwards."""
         l1, tilt = np.broadcast_to(self.l1, count), np.broadcast_to(self.tilt, count)
         return l1 + tilt, l1 - tilt
 

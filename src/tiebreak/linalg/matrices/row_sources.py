@@ -179,7 +179,7 @@ class ParquetRows:
             raise TypeError(f"{owner}: columns must be a list of names, got {columns!r}")
         self.columns: list[Any] = list(columns)
         for name in self.columns:
-            _check_column(owner, "columns must be columns", schema, self.paths[0], name)
+            _check_column(owner, "columns must name columns", schema, self.paths[0], name)
         if target is not None:
             _check_column(owner, "target must be a column", schema, self.paths[0], target)
         is_single = {_dtype_in(schema, name) for name in self.columns} == {np.dtype(np.float32)}

@@ -133,7 +133,7 @@ class RecessionWatch:
     def _still_falls(self, x: Array) -> NoMinimum | None:
         """Does g, known only by values, keep decreasing along the path that led to x?
 
-        That proves nothing, but a success claims that there is a minimiser close to x.
+        This proves nothing, but it speaks against a success, which claims a minimiser close to x.
         """
         g, d = self._problem.smooth_parts[1], x - self._x0
         length, value = arrays.norm(d), g.value(x)
