@@ -6,14 +6,18 @@ import numpy as np
 import pytest
 
 import tiebreak as tb
+from tiebreak.algorithms import common
 from tiebreak.auto import conjugate_gradients
-from tiebreak.auto.bregman_state import minorants_at
 from tiebreak.proofs.quadratic_dual import prove
 
 
 def drawn(rng, is_consistent, m=12, n=20, rank=7):
     A = rng.integers(-3, 4, size=(m, rank)) @ rng.integers(-3, 4, size=(rank, n)).astype(float)
     return A, A @ rng.normal(size=n) if is_consistent else rng.normal(size=m)
+
+
+def minorants_at(problem, x):
+    return common.minorants_at(problem, *problem.forward(x))
 
 
 def least(problem, x, c, gamma):
