@@ -270,7 +270,7 @@ def test_a_failed_linear_program_is_no_answer(monkeypatch):
     monkeypatch.setattr("tiebreak.exact.basis_pursuit._by_columns", lambda *_: None)
     state = solved(tb.Problem(upper=tb.L1(), lower=tb.LeastSquares([[1.0, 2.0]], [1.0])))
     assert state.finished.why == "doubt"
-    assert "HiGHS found no solution" in state.finished[1]
+    assert "HiGHS did not solve the linear program" in state.finished[1]
     assert state.evidence.intervals is None
     assert highs(np.ones(1), A_ub=[[1.0]], b_ub=[-1.0]) is None
 

@@ -41,6 +41,16 @@ def test_what_f_does_not_contain_stays_put(seed):
         np.testing.assert_allclose(result.x, x, rtol=1e-7, atol=1e-7)
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_many_rows_that_mix_the_blocks(seed):
+    A, b, V, w = drawn(seed)
+    mixed = np.random.default_rng(seed).integers(-2, 3, (40, len(A))).astype(float)
+    problem = tb.Problem(lower=tb.LeastSquares(mixed @ A, mixed @ b), upper=tb.LeastSquares(V, w))
+    result = tb.solve(problem, "exact")
+    assert result.proved
+    np.testing.assert_allclose(result.x, answer(mixed @ A, mixed @ b, V, w), rtol=1e-7, atol=1e-7)
+
+
 def test_an_equation_parallel_to_the_lower_level():
     A, b = np.array([[-1.0, 0.0, -3.0, 0.0, 0.0]]), [-4.0]
     lower = tb.Quadratic(A.T @ A, np.array([2.0, 0.0, 6.0, 0.0, 0.0]))

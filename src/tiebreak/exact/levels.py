@@ -20,7 +20,7 @@ from tiebreak.exact.basis_pursuit import BasisPursuit, L1Norm, RankedEquations, 
 from tiebreak.exact.newton import SetSlice, minimise, refine
 from tiebreak.exact.polyhedra import PolyhedralRows, whole_space
 from tiebreak.exact.reductions.outliers import NOT_L1, NOT_ON_BALL, shared_rows
-from tiebreak.exact.scaled_problem import ScaledProblem
+from tiebreak.exact.scaled_problem import UNLIKE, ScaledProblem
 from tiebreak.functions.parts.parts import Parts
 from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart
 from tiebreak.linalg import deadline
@@ -42,10 +42,6 @@ from tiebreak.proofs.recession.programs import HARDLY_FALLS, recession
 # A slice of a ball counts as a point if its radius is below this share of the ball's: its distance
 # from the center then equals the ball's radius up to 5e-14, relative.
 NO_ROOM = 3e-7
-
-# For units this far apart, slopes of f differ by the square of this factor, so rounding errors in
-# the large ones are 1e-8 of the small ones.
-UNLIKE = 2.0**13
 
 NO_PROGRAM = "HiGHS did not solve the linear program for the sparsest lower minimiser"
 DROWNED = (
@@ -192,7 +188,7 @@ def _on_polyhedron(p: ScaledProblem, x0: Host, Z: PolyhedralRows, doubtful: bool
         answer = _sparsest(p, p.l1, Z, u, residual, dimension, doubtful, rank)
         return answer._replace(doubt=doubt or answer.doubt)
     graded = faces
-    if np.max(p.units) > UNLIKE * np.min(p.units):
+    if p.needs_grading:
         N = graded_basis(faces.N, f.curvature(u), equations)
         graded = PolyhedronSlice(faces.rows, faces.offset, N, faces.equal)
     answer = _upper(p, f, graded, u, residual, dimension, doubtful, Z.lift)
@@ -321,7 +317,8 @@ def _left_open(
     N, every = where.N, np.eye(where.N.shape[1])
     if p.f.has_norm:
         return Directions(every, every[:, :0])
-    found = directions(f.rows(p.epsilon), N, p.epsilon, doubtful, len(p.rows))
+    rows, others = f.rows(p.epsilon), len(p.rows)
+    found = directions(rows, N, p.epsilon, doubtful, others, p.needs_grading)
     return found if _moves(found.unseen, N, lift) else Directions(every, every[:, :0])
 
 
@@ -345,8 +342,9 @@ def _least_norm(
     if f.kinked:  # its outliers appear as inequalities
         shared = shared_rows(f, f.rows(p.epsilon), Z, null_basis(where.N.T).T, x, p.epsilon)
         if not shared.doubt:
-            Z, N = shared.Z, where.N @ directions(shared.rows, where.N, p.epsilon).unseen
-    if np.max(p.units) > UNLIKE * np.min(p.units):
+            found = directions(shared.rows, where.N, p.epsilon, is_graded=p.needs_grading)
+            Z, N = shared.Z, where.N @ found.unseen
+    if p.needs_grading:
         N = graded_basis(N, size.curvature(x), null_basis(N.T).T)
     return minimise(size, PolyhedronSlice(Z.rows, Z.offset, N), x)[0]
 

@@ -20,6 +20,10 @@ from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.sets.domains import Space, described
 
+# For units this far apart, slopes of f differ by the square of this factor, so rounding errors in
+# the large ones are 1e-8 of the small ones.
+UNLIKE = 2.0**13
+
 
 class ScaledProblem:
     """f quadratic or |x|_1, and g = phi(Ax) + <c, x>, over Z, in NumPy.
@@ -102,6 +106,11 @@ class ScaledProblem:
             return None
         sigma[:rank] = math.sqrt(part.weight) * norm(part.rows) * self.rank.sigma[:rank]
         return sigma, self.rank.basis.T
+
+    @property
+    def needs_grading(self) -> bool:
+        """Are the units so far apart that directions must be sorted by how much f varies?"""
+        return bool(np.max(self.units) > UNLIKE * np.min(self.units))
 
     @cached_property
     def rank_in_x(self) -> Rank:

@@ -11,7 +11,7 @@ from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import CAREFUL, Sliced, norm
 from tiebreak.linalg.least_eigenvalue import factorise
-from tiebreak.linalg.spectra import EPS, clear_rank, eigenvalues, equilibrate
+from tiebreak.linalg.spectra import EPS, clear_rank, eigenvalues, equilibrate, rounding_level
 from tiebreak.linalg.tolerances import TOL
 
 WHOLE = 2.0**20  # ties are rounded to whole numbers only up to this size
@@ -120,7 +120,8 @@ def null_basis(
     """An orthonormal basis of {d: rows d = 0}, as columns; doubtful rows count if ``doubtful``.
 
     The error of a singular vector is rounding times sigma_1/sigma_r; products with `Sliced` remove
-    it. ``found`` is the result of `decide_rank` for these rows, if already known.
+    it. Rows of the basis that belong to variables which the rows fix are exactly 0. ``found`` is
+    the result of `decide_rank` for these rows, if already known.
     """
     found = found or decide_rank(rows, epsilon)
     rank = found.high if doubtful else found.low
@@ -130,9 +131,21 @@ def null_basis(
     deadline.check(deadline.svd_work(*N.shape))
     N -= found.moved(Sliced(rows).times(N), rank)
     if np.all(found.units == 1.0):
-        return np.linalg.qr(N)[0]
-    # This keeps the digits of small entries, which matter if those of the rows are large.
-    return np.asarray(np.linalg.solve(np.linalg.cholesky(N.T @ N), N.T).T)
+        N = np.linalg.qr(N)[0]
+    else:  # this keeps the digits of small entries, which matter if those of the rows are large
+        N = np.asarray(np.linalg.solve(np.linalg.cholesky(N.T @ N), N.T).T)
+    return without_fixed(N, found.units, rounding_level(rows.shape, 1.0, epsilon))
+
+
+def without_fixed(N: Host, units: Host, level: float) -> Host:
+    """The basis N with exact zeros for variables that none of its columns moves.
+
+    Their entries are only rounding errors: a few times this level, relative to the length of the
+    column in these units. A function of such variables alone would see nothing else.
+    """
+    in_units = np.abs(N / units[:, None])
+    least = TOL.few_units * level * np.linalg.norm(in_units, axis=0)
+    return np.where(np.any(in_units > least, axis=1, keepdims=True), N, 0.0)
 
 
 def graded_basis(N: Host, R: Host, rows: Host) -> Host:
@@ -184,20 +197,26 @@ class Directions(NamedTuple):
 
 
 def directions(
-    rows: Host, N: Host, epsilon: float = EPS, doubtful: bool = False, others: int = 0
+    rows: Host,
+    N: Host,
+    epsilon: float = EPS,
+    doubtful: bool = False,
+    others: int = 0,
+    is_graded: bool = False,
 ) -> Directions:
     """The `Directions` within the columns of N, the null space of this many other rows.
 
     A product of a row and a column counts as a rounding error relative to its own terms, in
     comparable units. If all products are rounding errors, no direction is seen. With ``doubtful``,
-    doubtful directions count as seen.
+    doubtful directions count as seen. The error of an entry of N is relative to that variable's
+    entries in all columns, or to the entry itself if N ``is_graded`` (by `graded_basis`).
     """
-    k, products, terms = N.shape[1], rows @ N, np.abs(rows) @ np.abs(N)
-    sizes = np.sqrt(np.sum(rows * rows, axis=1))
-    # Entries of N that should be 0 are rounding errors, and so is a product that has only these.
-    products[np.abs(products) <= TOL.clear_units * epsilon * sizes[:, None]] = 0.0
+    k, sizes = N.shape[1], np.abs(N)
+    if not is_graded:
+        sizes = np.repeat(np.linalg.norm(N, axis=1, keepdims=True), k, axis=1)
+    terms = np.abs(rows) @ sizes
     row_units, units = equilibrate(terms)
-    M, size = row_units[:, None] * products * units, norm(row_units[:, None] * terms * units)
+    M, size = row_units[:, None] * (rows @ N) * units, norm(row_units[:, None] * terms * units)
     if len(M) >= k > 0:
         deadline.check(0.2 * deadline.svd_work(*M.shape))
         if eigenvalues(M.T @ M)[0] > TOL.half * size * size:

@@ -31,7 +31,7 @@ from tiebreak.linalg import DENSE_LIMIT, TINY, Array, Host, Matrix, arrays, dead
 from tiebreak.linalg.host import host, norm, power_of_two
 from tiebreak.linalg.matrices.base import RowSlice, squared_lengths
 from tiebreak.linalg.matrices.streamed import Float64Rows
-from tiebreak.linalg.rank import decide_rank, directions, have_whole_ties
+from tiebreak.linalg.rank import decide_rank, directions, have_whole_ties, without_fixed
 from tiebreak.linalg.row_gram import column_gram, is_even
 from tiebreak.linalg.sizes import SIDE
 from tiebreak.linalg.spectra import EPS, exact_rank, rounding_level
@@ -337,13 +337,14 @@ def _shortest(x: Host, moves: Host, weights: Host) -> Host | None:
 
 def _seen_above(problem: Problem, answer: TallAnswer, N: Host) -> tuple[Host, Host] | None:
     """Return bases of the parts of N's span that f sees and does not see; None if unclear."""
-    f, moved = answer.upper, answer.units[:, None] * N
+    f, (n, g) = answer.upper, (len(N), answer.lower)
     if problem.upper.strong_convexity > 0.0:
         return N, N[:, :0]
     if f.n * f.rows > DENSE_LIMIT or not f.is_in_memory:
         return None
     every = np.vstack([f.constant, *(loss.matrix.dense() for _, loss in f.losses)])
-    found = directions(every, moved, f.epsilon, others=answer.lower.rows)
+    moved = without_fixed(N, np.ones(n), rounding_level((g.rows, n), 1.0, g.epsilon))
+    found = directions(every * answer.units, moved, f.epsilon, others=g.rows)
     may_fall = found.unseen.shape[1] > 0 and f.linear.any()
     return (N @ found.seen, N @ found.unseen) if found.is_clear and not may_fall else None
 
