@@ -31,8 +31,7 @@ from tiebreak.conic.chain_solution import (
     word_of,
 )
 from tiebreak.conic.cones import Blocks, of_inequalities, outside
-from tiebreak.conic.cuts import Cut, sublevel
-from tiebreak.conic.faces import ConicSet, held_rows, remaining
+from tiebreak.conic.faces import ConicSet, Cut, held_rows, remaining, sublevel
 from tiebreak.conic.linear_chain import linear_chain
 from tiebreak.conic.polish import PrimalDualPoint
 from tiebreak.conic.program import Cone, ConicProgram, Objective

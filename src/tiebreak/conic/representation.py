@@ -6,22 +6,28 @@ given x is the function's value at x.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
-from tiebreak.conic.builder import Builder
-from tiebreak.conic.program import ConicProgram
+import numpy as np
+
+from tiebreak.conic.program import DENSE_SHARE, Cone, ConicProgram, Objective
 from tiebreak.functions.base import Function
 from tiebreak.functions.penalties.composite import split
 from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.conic_form import Cost
+from tiebreak.linalg.conic_form import Affine, ConicForm, Cost, Kind, entries
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.sets import Domain, Set, described
 from tiebreak.sets.descriptions import bounds_on
+
+CONES = "must consist of functions that cones can represent"
 
 
 def compile_levels(
@@ -58,46 +64,120 @@ def compile_levels(
     for part in sets:
         builder.owner = type(part).__name__
         part.conic_form(builder)
-    levels = [_Level(builder, owner, f"level {i + 1}") for i in range(len(objectives))]
-    for level, h in zip(levels, objectives, strict=True):
-        level.add(h)
+    costs = [
+        _cost(h, builder, partial(Refusal, owner, f"level {i + 1}"))
+        for i, h in enumerate(objectives)
+    ]
 
     def evaluate(number: int, z: Host) -> float:
         h = objectives[number]
         prototype = h.prototype if isinstance(h, Function) else None
         return float(h.value(z[:n] if prototype is None else arrays.like(z[:n], prototype)))
 
-    program = builder.program(level.cost for level in levels)
-    return replace(program, evaluate=evaluate, owners=builder.owners)
+    return replace(builder.program(costs), evaluate=evaluate, owners=builder.owners)
 
 
-class _Level:
-    """One objective: its cost, and the constraints on its auxiliary variables."""
+def _cost(h: Function | Penalty, builder: Builder, refused: Callable[[str, str], Refusal]) -> Cost:
+    """Return the cost of an objective, and give the builder its auxiliary variables."""
+    cost = Cost()
+    smooth, penalty = split(h if isinstance(h, Penalty) else h.bare)
+    if smooth.dimension not in (None, builder.n):
+        needed = f"must have one variable for each of the {builder.n}"
+        raise refused(needed, f"{smooth.dimension}")
+    for weight, part in summands(smooth):
+        if not part.bare.add_to_conic(builder, cost, weight):
+            raise refused(CONES, _called(part.bare))
+    penalty.check(builder.n)
+    if not penalty.add_to_conic(builder, cost):
+        raise refused(CONES, f"the penalty {penalty.label}")
+    return cost
 
-    def __init__(self, builder: Builder, owner: str, name: str) -> None:
-        self.builder, self.cost = builder, Cost()
-        self._owner, self._name = owner, name
 
-    def _refusal(self, got: str) -> Refusal:
-        needed = "must consist of functions that cones can represent"
-        return Refusal(self._owner, self._name, needed, got)
+def _called(h: Function) -> str:
+    """Describe a function that cones cannot represent."""
+    name, matrix = type(h).__name__, h.matrix
+    if matrix is not None and not matrix.is_at_hand:
+        return f"{name} of {matrix.known_by}, whose entries are not known"
+    return f"{name}, known by {h.known_by}" if h.known_by else name
 
-    def add(self, h: Function | Penalty) -> None:
-        """Add a function of x."""
-        smooth, penalty = split(h if isinstance(h, Penalty) else h.bare)
-        if smooth.dimension not in (None, self.builder.n):
-            needed = f"must have one variable for each of the {self.builder.n}"
-            raise Refusal(self._owner, self._name, needed, f"{smooth.dimension}")
-        for weight, part in summands(smooth):
-            self._smooth(part.bare, weight)
-        penalty.check(self.builder.n)
-        if not penalty.add_to_conic(self.builder, self.cost):
-            raise self._refusal(f"the penalty {penalty.label}")
 
-    def _smooth(self, h: Function, weight: float) -> None:
-        if h.add_to_conic(self.builder, self.cost, weight):
-            return
-        name, matrix = type(h).__name__, h.matrix
-        if matrix is not None and not matrix.is_at_hand:
-            raise self._refusal(f"{name} of {matrix.known_by}, whose entries are not known")
-        raise self._refusal(f"{name}, known by {h.known_by}" if h.known_by else name)
+class Builder(ConicForm):
+    """A conic form that becomes a program once it is complete."""
+
+    def owners(self, multipliers: Host) -> list[str]:
+        """Name the owners of rows with nonzero multipliers."""
+        owners = itertools.chain(*self._names.values())
+        names = (owner.format(i) for owner, numbers in owners for i in numbers)
+        return list(dict.fromkeys(itertools.compress(names, multipliers)))
+
+    def program(self, costs: Iterable[Cost]) -> ConicProgram:
+        """Return the program, with its equations first."""
+        kinds = self._constraints
+        parts = [terms for kind in kinds.values() for terms in kind]
+        offsets = [terms.offset for terms in parts]
+        return ConicProgram(
+            rows=-_sparse(parts, self.size).tocsc(),
+            offset=np.concatenate([np.zeros(0), *offsets]),
+            cones=tuple(_cones(kinds)),
+            objectives=tuple(_objective(cost, self.size) for cost in costs),
+            variables=np.arange(self.n),
+            reach=np.concatenate(self._reach),
+        )
+
+
+def _objective(cost: Cost, size: int) -> Objective:
+    """Return the objective of a program with this many variables."""
+    q, constant = np.zeros(size), cost.constant
+    for w, terms in cost.linear:
+        constant += float(w @ terms.offset)
+        for first, block in terms.blocks:
+            q[first : first + block.shape[1]] += block.T @ w
+    squares = _stacked(cost.squares, size)
+    target = np.concatenate([np.zeros(0), *(-terms.offset for terms in cost.squares)])
+    return Objective(squares, target, q, constant, tuple(cost.misfits))
+
+
+def _cones(constraints: dict[Kind, list[Affine]]) -> list[Cone]:
+    """Return the cones of all constraints in order: one for equations, one for >= 0, others."""
+    cones: list[Cone] = []
+    for kind, parts in constraints.items():
+        sizes = [len(terms) for terms in parts]
+        if kind == "second-order":
+            cones += [Cone(kind, size) for size in sizes]
+        elif kind == "exponential":
+            cones += [Cone(kind, 3)] * (sum(sizes) // 3)
+        elif sum(sizes):
+            cones.append(Cone(kind, sum(sizes)))
+    return cones
+
+
+def _sparse(parts: Sequence[Affine], size: int) -> Any:
+    """Stack all parts into one CSR matrix that multiplies z."""
+    from scipy.sparse import csr_array
+
+    if not parts:
+        return csr_array((0, size))
+    rows, columns, values = ([np.zeros(0, dtype=kind)] for kind in (np.int64, np.int64, float))
+    start = 0
+    for terms in parts:
+        for first, block in terms.blocks:
+            i, j, some = entries(block)
+            rows.append(i + start)
+            columns.append(j + first)
+            values.append(some)
+        start += len(terms)
+    places = np.concatenate(rows), np.concatenate(columns)
+    made = csr_array((np.concatenate(values), places), shape=(start, size))
+    made.eliminate_zeros()
+    return made
+
+
+def _stacked(parts: Sequence[Affine], size: int) -> Any:
+    """Stack all parts into one matrix, dense if many entries are nonzero."""
+    least = DENSE_SHARE * size * sum(len(terms) for terms in parts)
+    blocks = [block for terms in parts for _, block in terms.blocks]
+    is_one = len(parts) == len(blocks) == 1 and blocks[0].shape[1] == size
+    if is_one and isinstance(blocks[0], np.ndarray) and np.count_nonzero(blocks[0]) > least:
+        return blocks[0]  # without a copy: it may be large
+    made = _sparse(parts, size)
+    return made.toarray() if made.nnz > least else made

@@ -9,5 +9,5 @@ If that is at most 0, and <c, d> < 0 or some <m_i, d> is not 0, then g(x + d) < 
 x is a minimiser. This also applies to f among the minimisers of g, along a d that does not change
 what all of them share. It holds for any d, wherever it comes from: from the path of a run
 (`watch`), or from a linear program (`programs`). A d counts only if all of this holds for the
-numbers as stored (`level`), rounding errors included (`proof`).
+numbers as stored (`level`), rounding errors included (`direction`).
 """

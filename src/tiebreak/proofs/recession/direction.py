@@ -6,19 +6,22 @@ trusted here. Everything is decided row by row, with the rounding errors of the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
 from tiebreak.levels import Levels
-from tiebreak.linalg.arrays import Array, Host
+from tiebreak.linalg import spectra
+from tiebreak.linalg.arrays import Array, Host, rounding_unit
 from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.host_rows import HostRows
+from tiebreak.linalg.rank import decide_rank
 from tiebreak.linalg.sizes import DENSE_LIMIT
+from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
-from tiebreak.proofs.recession.level import RecessionCone, RecessionLevel
-from tiebreak.proofs.recession.proof import proved_direction
+from tiebreak.proofs.recession.level import RecessionCone, RecessionLevel, is_power_of_two
 from tiebreak.sets import described
 
 
@@ -85,3 +88,118 @@ def as_meant(level: RecessionLevel, d: Host) -> Iterator[Host]:
             d[moves] -= np.linalg.lstsq(E, E @ d[moves], rcond=TOL.touching)[0]
     yield d
     yield given
+
+
+def proved_direction(level: RecessionLevel, d: Host) -> Host | None:
+    """d, or its part in the cone, if this level is proved to decrease along it.
+
+    Products that are 0 up to rounding are taken as 0 if all of them vanish at some d' near d: see
+    `_distance_to_zeros`. All others must keep their signs within that distance.
+    """
+    d = level.cone.nearest(d)
+    top = float(np.max(np.abs(d), initial=0.0))
+    if not 0.0 < top < math.inf:
+        return None
+    if np.any(d != np.floor(d)):
+        d = np.ldexp(d, -math.frexp(top)[1])  # exactly
+    return d if _Products(level, d).prove_a_fall() else None
+
+
+class _Products:
+    """The products of a direction with all rows of a level, and what they prove."""
+
+    def __init__(self, level: RecessionLevel, d: Host) -> None:
+        self._level, self._d = level, d
+        self._fixed = [rows.along(d) for rows in level.fixed]
+        self._losses = [loss.rows.along(d) for loss in level.losses]
+        self._cone = level.cone.rows.along(d)
+        self._linear = HostRows(level.linear.c[None]).along(d)
+        self._steepest = level.linear.size * norm(d)
+        # Is the linear term 0 along d up to rounding?
+        self._is_flat = abs(self._linear.product[0]) <= TOL.touching * self._steepest
+
+    def prove_a_fall(self) -> bool:
+        """Does the level decrease along d, or along some d' that is indistinguishably near?"""
+        reach = self._distance_to_zeros()
+        if not (math.isfinite(reach) and self._is_in_cone(reach)):
+            return False
+        signs = [sign for a in self._losses if (sign := a.signs(reach)) is not None]
+        if len(signs) < len(self._losses):
+            return False
+        pairs = zip(signs, self._level.losses, strict=True)
+        tails = [bool(np.any(sign)) for sign, loss in pairs if loss.tail]
+        tails += [falls(self._d) for falls in self._level.hidden]
+        if not all(tails[len(tails) - len(self._level.hidden) :]):
+            return False
+        if self._is_flat:
+            return any(tails) and all(np.all(sign >= 0.0) for sign in signs)
+        slope, error = self._slope(reach)
+        is_zero = slope == error == 0.0 and any(tails)
+        return is_zero or slope + error < -TOL.touching * self._steepest
+
+    def _is_in_cone(self, reach: float) -> bool:
+        """Are all points within ``reach`` of d, with the same zeros, directions of Z?"""
+        d, cone = np.abs(self._d), self._level.cone
+        bounded = (cone.low == 0.0) | (cone.high == 0.0)
+        signs = self._cone.signs(reach)
+        is_inside = signs is not None and not np.any(signs > 0.0)
+        is_inside = is_inside and cone.is_inside_curves(self._d, reach)
+        return is_inside and not np.any(bounded & (d != 0.0) & (d <= reach))
+
+    def _slope(self, reach: float) -> tuple[float, float]:
+        """The slope of the level far along d, and a bound on its error within ``reach``."""
+        linear = self._level.linear
+        slope = float(self._linear.product[0])
+        error = float(self._linear.error[0]) + reach * linear.size
+        error += 0.0 if linear.is_exact else 4.0 * EPS * self._steepest
+        for loss, a in zip(self._level.losses, self._losses, strict=True):
+            down = (a.product < 0.0) & ~(a.is_near & loss.is_steep)
+            if not down.any():
+                continue
+            weights, rows = loss.slopes[down], loss.rows
+            slope -= float(weights @ a.product[down])
+            is_exact = len(set(weights)) == 1 and is_power_of_two(weights[0])
+            if a.error.any() or not is_exact:
+                more = a.error[down] + reach * rows.sizes[down]
+                sums = (rows.shape[0] + 4) * EPS * np.abs(a.product[down])
+                error += float(weights @ (more + sums))
+        return slope, error
+
+    def _distance_to_zeros(self) -> float:
+        """A bound on |d' - d| for some d' with all the intended zeros; inf if not known.
+
+        With E these rows and r their confirmed rank, it is at most |E d|/sigma_r. Zero entries of d
+        stay 0.
+        """
+        d, length, linear = self._d, norm(self._d), self._linear
+        if any(
+            np.any(np.abs(a.product) > TOL.solver * (a.rows.sizes * length)) for a in self._fixed
+        ):
+            return math.inf
+        is_zeroed = linear.is_open & self._is_flat
+        if is_zeroed[0] and not self._level.linear.is_exact:
+            return math.inf
+        zeros = [(a, a.is_open) for a in self._fixed]
+        zeros += [(a, a.is_near) for a in (*self._losses, self._cone)]
+        some = [(a.rows, which) for a, which in (*zeros, (linear, is_zeroed)) if which.any()]
+        moves = d != 0.0
+        if sum(int(which.sum()) for _, which in some) * int(moves.sum()) > DENSE_LIMIT // 4:
+            return math.inf
+        none = np.zeros((0, int(moves.sum())))
+        E = np.vstack([none, *(rows.some(which)[:, moves] for rows, which in some)])
+        E = np.unique(E, axis=0)
+        E = E[np.any(E != 0.0, axis=1)]
+        E = np.ldexp(E, -np.frexp(np.max(np.abs(E), axis=1, initial=0.0))[1][:, None])  # exactly
+        return _distance_to_kernel(E, d[moves]) if len(E) else 0.0
+
+
+def _distance_to_kernel(E: Host, d: Host) -> float:
+    """A bound on the distance from d to {d : E d = 0}; inf if the rank of E is not certain."""
+    found = decide_rank(E)
+    r = found.low
+    if not found.is_determined or r == E.shape[1] or (r < len(E) and spectra.exact_rank(E) != r):
+        return math.inf
+    unit = rounding_unit(EPS, *E.shape)
+    sigma = float(found.sigma[r - 1]) - unit * norm(E)
+    off = norm(E @ d) + unit * norm(E) * norm(d)
+    return off / sigma if sigma > 0.0 else math.inf

@@ -87,15 +87,11 @@ class RecessionLevel(NamedTuple):
     @classmethod
     def of(cls, h: Function | Penalty, cone: RecessionCone) -> RecessionLevel | None:
         """The level of h; None if h does not describe its parts."""
-        found = cls(cone, [], [], LinearTerm(np.zeros(len(cone.low))), [])
+        n = len(cone.low)
+        found = cls(cone, [], [], LinearTerm(np.zeros(n)), [])
         smooth, penalty = split(h if isinstance(h, Penalty) else h.bare)
-        far = penalty.far_rows(len(cone.low))
-        if far is None:
-            return None
-        found.fixed.extend(far.fixed)
-        found.losses.extend(far.losses)
-        for weight, part in summands(smooth):
-            far = part.far_rows(weight, len(cone.low))
+        parts = [(weight, part.far_rows(weight, n)) for weight, part in summands(smooth)]
+        for weight, far in [(1.0, penalty.far_rows(n)), *parts]:
             if far is None:
                 return None
             found.fixed.extend(far.fixed)

@@ -18,9 +18,8 @@ from tiebreak.linalg.rank import as_it_is, decide_rank
 from tiebreak.linalg.sizes import QUICK_SIDE
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
-from tiebreak.proofs.recession.direction import as_meant, level_of
+from tiebreak.proofs.recession.direction import as_meant, level_of, proved_direction
 from tiebreak.proofs.recession.level import RecessionLevel
-from tiebreak.proofs.recession.proof import proved_direction
 from tiebreak.sets.descriptions import stacked
 
 LONG = 2**28  # multiplications of a factorisation: beyond this, a linear program takes minutes

@@ -14,10 +14,9 @@ from tiebreak.linalg import arrays, in_files
 from tiebreak.linalg.arrays import Array, Host
 from tiebreak.linalg.host import host, norm
 from tiebreak.problem import Problem
-from tiebreak.proofs.recession.direction import level_of
+from tiebreak.proofs.recession.direction import level_of, proved_direction
 from tiebreak.proofs.recession.level import RecessionLevel
 from tiebreak.proofs.recession.programs import candidates, has_minimum_near, is_long
-from tiebreak.proofs.recession.proof import proved_direction
 
 FIRST_PROGRAM, STEPS_PER_SIDE = 32, 4  # steps before a linear program, and per row or column of it
 # the path to x is doubled this often, and g must fall at least to this share each time
