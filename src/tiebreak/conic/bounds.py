@@ -26,10 +26,9 @@ from tiebreak.conic.polish import PrimalDualPoint
 from tiebreak.conic.program import Cone, Objective
 from tiebreak.conic.solver import clarabel_solve
 from tiebreak.conic.stage import Stage, row_lengths, stacked
-from tiebreak.linalg.arrays import Host
+from tiebreak.linalg import EPS, Host
 from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.polyhedra import contradicts
 

@@ -6,7 +6,6 @@ import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -31,7 +30,7 @@ from tiebreak.conic.chain_solution import (
     word_of,
 )
 from tiebreak.conic.cones import Blocks, of_inequalities, outside
-from tiebreak.conic.faces import ConicSet, Cut, held_rows, remaining, sublevel
+from tiebreak.conic.faces import ConicSet, Cut, held_rows, open_directions, remaining, sublevel
 from tiebreak.conic.linear_chain import linear_chain
 from tiebreak.conic.polish import PrimalDualPoint
 from tiebreak.conic.program import Cone, ConicProgram, Objective
@@ -47,12 +46,8 @@ from tiebreak.conic.stage import (
     stacked,
     stage_of,
 )
-from tiebreak.linalg import deadline
-from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.conic_form import scaled_rows
+from tiebreak.linalg import Host, deadline
 from tiebreak.linalg.deferred import Deferred, resolved
-from tiebreak.linalg.linear_programs import strict_rows
-from tiebreak.linalg.rank import sparse_nullity
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.polyhedra import single_entries
 
@@ -453,58 +448,5 @@ class _Chain:
     def _dimension(self) -> Deferred:
         """Return the dimension of the remaining choices of x, computed on demand."""
         where, left, own, z = self.where, self.constraints, self.program.variables, self.previous
-        parts = [left.rows[Blocks.of(left.cones).zero]]
-        parts += [] if self.equations is None else [self.equations.rows]
-
-        def count() -> int | None:
-            equations = stacked(parts)
-            most = _open_directions(where, equations, own)
-            if not most:  # nothing is open, or that is not known
-                return most
-            flat = _flat_rows(left, where, equations, z)
-            return None if flat is None else _open_directions(where, stacked([*parts, flat]), own)
-
-        return Deferred(count)
-
-
-def _flat_rows(left: ConicSet, where: AffineSet, equations: Any, z: Host) -> Any:
-    """Return the inequalities that hold with equality at z and on the whole affine set.
-
-    None if that is not known, as for a curved cone that z touches.
-    """
-    rows, offset, cones = left
-    blocks = Blocks.of(cones)
-    longest = float(np.max(np.abs(z), initial=0.0))
-    sizes = of_inequalities(blocks, np.abs(offset) + longest * row_lengths(rows))
-    touches = outside(blocks, offset - rows @ z) >= -TOL.solver * sizes
-    plain = len(blocks.nonnegative)
-    edges = rows[blocks.nonnegative[touches[:plain]]]
-    inner = where.columns(edges)
-    lengths = row_lengths(inner)
-    edges, inner = edges[lengths > 0.0], inner[lengths > 0.0]
-    units = scaled_rows(inner, 1.0 / lengths[lengths > 0.0])
-    is_strict = strict_rows(units, where.columns(equations))
-    return None if is_strict is None or touches[plain:].any() else edges[~is_strict]
-
-
-def _open_directions(where: AffineSet, equations: Any, own: Host) -> int | None:
-    """Count the directions in which x moves on an affine set with these equations."""
-    from scipy.sparse import csr_array
-
-    if isinstance(where.basis, np.ndarray):
-        where = where.within(equations, where.base) if equations.shape[0] else where
-        seen = where.basis[own]
-        if not seen.size:
-            return 0
-        return deadline.unless_too_long(lambda: _visible_directions(seen), None, deadline.Over)
-    inner, moves = csr_array(where.columns(equations)), np.zeros(len(where.base))
-    moves[own] = 1.0
-    hidden = np.flatnonzero((moves if where.basis is None else where.basis.T @ moves) == 0.0)
-    whole, rest = sparse_nullity(inner), sparse_nullity(inner[:, hidden])
-    return None if whole is None or rest is None else whole - rest
-
-
-def _visible_directions(basis: Host) -> int:
-    """Count the directions in which these columns move x."""
-    deadline.check(0.5 * deadline.svd_work(*basis.shape))
-    return int(np.count_nonzero(np.linalg.svd(basis, compute_uv=False) > TOL.accurate))
+        held = [] if self.equations is None else [self.equations.rows]
+        return Deferred(lambda: open_directions(where, left, held, own, z))

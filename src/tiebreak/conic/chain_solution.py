@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tiebreak.linalg import deadline, in_files
-from tiebreak.linalg.arrays import Host
+from tiebreak.linalg import Host, deadline, in_files
 from tiebreak.linalg.deferred import Deferred, resolved
 
 SlackRule = Callable[[float, float], float]  # from the best value and the value before this level

@@ -14,7 +14,7 @@ import numpy as np
 from tiebreak.conic.cones import Blocks
 from tiebreak.conic.program import ConicProgram
 from tiebreak.conic.scaling import in_units
-from tiebreak.linalg.arrays import Host
+from tiebreak.linalg import Host
 from tiebreak.linalg.linear_programs import Ranges, linear_programs
 from tiebreak.linalg.tolerances import TOL
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tiebreak.linalg import deadline
-from tiebreak.linalg.arrays import Host
+from tiebreak.linalg import Host, deadline
 
 SPARSE_PRODUCT = 4.0  # cost of a product found by its indices, in the order or in the factor
 

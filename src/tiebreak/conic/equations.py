@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from tiebreak.conic.stage import dense
-from tiebreak.linalg import deadline
-from tiebreak.linalg.arrays import Host
+from tiebreak.linalg import Host, deadline
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.tolerances import TOL
 

@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.conic.cones import LEAST, Active, Blocks
+from tiebreak.conic.cones import LEAST, Active, Blocks, of_inequalities, outside
 from tiebreak.conic.program import Cone, Objective
 from tiebreak.conic.stage import AffineSet, dense, row_lengths, stacked
-from tiebreak.linalg import deadline
-from tiebreak.linalg.arrays import Host
+from tiebreak.linalg import EPS, Host, deadline
+from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.spectra import EPS
+from tiebreak.linalg.linear_programs import strict_rows
+from tiebreak.linalg.rank import sparse_nullity
 from tiebreak.linalg.tolerances import TOL
 
 
@@ -182,3 +183,60 @@ def sublevel(h: Objective, z: Host, slack: float) -> tuple[Any, Host, Cone, floa
     rows = np.vstack([slope / a, slope / a, -F])
     offset = np.concatenate([[room / a + a / 2.0, room / a - a / 2.0], -(F @ z)])
     return rows, offset, Cone("second-order", len(offset)), a
+
+
+def open_directions(
+    where: AffineSet, left: ConicSet, held: list[Any], own: Host, z: Host
+) -> int | None:
+    """Count the directions in which x may move from z; None if that is not known.
+
+    They are those of the affine set, of the equations in ``left`` and of the ``held`` ones, and of
+    the inequalities that hold with equality at all points.
+    """
+    equations = [left.rows[Blocks.of(left.cones).zero], *held]
+    most = _moves(where, stacked(equations), own)
+    if not most:  # nothing is open, or that is not known
+        return most
+    flat = _flat_rows(left, where, stacked(equations), z)
+    return None if flat is None else _moves(where, stacked([*equations, flat]), own)
+
+
+def _flat_rows(left: ConicSet, where: AffineSet, equations: Any, z: Host) -> Any:
+    """Return the inequalities that hold with equality at z and on the whole affine set.
+
+    None if that is not known, as for a curved cone that z touches.
+    """
+    rows, offset, cones = left
+    blocks = Blocks.of(cones)
+    longest = float(np.max(np.abs(z), initial=0.0))
+    sizes = of_inequalities(blocks, np.abs(offset) + longest * row_lengths(rows))
+    touches = outside(blocks, offset - rows @ z) >= -TOL.solver * sizes
+    plain = len(blocks.nonnegative)
+    edges = rows[blocks.nonnegative[touches[:plain]]]
+    inner = where.columns(edges)
+    lengths = row_lengths(inner)
+    edges, inner = edges[lengths > 0.0], inner[lengths > 0.0]
+    units = scaled_rows(inner, 1.0 / lengths[lengths > 0.0])
+    is_strict = strict_rows(units, where.columns(equations))
+    return None if is_strict is None or touches[plain:].any() else edges[~is_strict]
+
+
+def _moves(where: AffineSet, equations: Any, own: Host) -> int | None:
+    """Count the directions in which x moves on an affine set with these equations."""
+    from scipy.sparse import csr_array
+
+    if isinstance(where.basis, np.ndarray):
+        where = where.within(equations, where.base) if equations.shape[0] else where
+        seen = where.basis[own]
+        if not seen.size:
+            return 0
+        try:
+            deadline.check(0.5 * deadline.svd_work(*seen.shape))
+        except deadline.Over:
+            return None
+        return int(np.count_nonzero(np.linalg.svd(seen, compute_uv=False) > TOL.accurate))
+    inner, moves = csr_array(where.columns(equations)), np.zeros(len(where.base))
+    moves[own] = 1.0
+    hidden = np.flatnonzero((moves if where.basis is None else where.basis.T @ moves) == 0.0)
+    whole, rest = sparse_nullity(inner), sparse_nullity(inner[:, hidden])
+    return None if whole is None or rest is None else whole - rest

@@ -18,11 +18,9 @@ from tiebreak.conic.representation import compile_levels
 from tiebreak.conic.solver import clarabel_solve
 from tiebreak.conic.stage import SVD_SIDE
 from tiebreak.functions import OperatorTerms
-from tiebreak.linalg.arrays import Host
+from tiebreak.linalg import EPS, Host, Refusal
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.least_eigenvalue import factorisation_work, factorise
-from tiebreak.linalg.refusals import Refusal
-from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals

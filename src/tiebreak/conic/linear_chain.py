@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,17 +31,15 @@ from tiebreak.conic.chain_solution import (
     word_of,
 )
 from tiebreak.conic.cones import Blocks
+from tiebreak.conic.faces import ConicSet, open_directions
 from tiebreak.conic.program import Cone, ConicProgram, Objective
 from tiebreak.conic.solved import SolvedStage, by_solver
-from tiebreak.conic.stage import Stage, as_rows, row_lengths, stacked
-from tiebreak.linalg import deadline
-from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.conic_form import scaled_rows
+from tiebreak.conic.stage import AffineSet, Stage, as_rows, stacked
+from tiebreak.linalg import EPS, Host, deadline
 from tiebreak.linalg.deferred import Deferred
 from tiebreak.linalg.host_rows import exact_products
-from tiebreak.linalg.linear_programs import Ranges, linear_programs, strict_rows
+from tiebreak.linalg.linear_programs import Ranges, linear_programs
 from tiebreak.linalg.rank import sparse_nullity
-from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.polyhedra import single_entries
 
@@ -249,24 +247,36 @@ class _LinearChain:
 
     def _dimension(self) -> Deferred:
         """Return the dimension of the remaining choices of x, computed on demand."""
-        ranges, rows, z = self.ranges, self.rows, self.z
-        assert z is not None
-        is_own, free = np.zeros(len(z), dtype=bool), ranges.low < ranges.high
-        is_own[self.program.variables] = True
+        assert self.z is not None
+        free = np.flatnonzero(self.ranges.low < self.ranges.high)
+        own = np.flatnonzero(np.isin(free, self.program.variables))
+        where, left, z = AffineSet(np.zeros(len(free))), self._left(free), self.z[free]
+        return Deferred(lambda: open_directions(where, left, [], own, z))
 
-        def visible(equations: Any) -> int | None:
-            whole, hidden = (sparse_nullity(M) for M in (equations, equations[:, ~is_own[free]]))
-            return None if whole is None or hidden is None else whole - hidden
+    def _left(self, free: Host) -> ConicSet:
+        """Return the constraints on these variables, if all others stay as they are."""
+        import scipy.sparse as sp
 
-        def count() -> int | None:
-            inner = rows[:, free]
-            most = visible(inner[ranges.least == ranges.most])
-            if not most:  # nothing is open, or that is not known
-                return most
-            equations = _all_equations(inner, ranges, free, z, rows @ z)
-            return None if equations is None else visible(equations)
-
-        return Deferred(count)
+        assert self.z is not None
+        fixed, (low, high, least, most) = self.z.copy(), self.ranges
+        fixed[free], rows = 0.0, self.rows[:, free]
+        sees, there = np.diff(rows.indptr) > 0, self.rows @ fixed
+        rows, least, most = as_rows(rows[sees]), (least - there)[sees], (most - there)[sees]
+        equal, one = least == most, as_rows(sp.eye_array(len(free), format="csr"))
+        parts = [(rows[equal], most[equal])]
+        for inequalities, ends in (
+            (rows[~equal], most[~equal]),
+            (-rows[~equal], -least[~equal]),
+            (one, high[free]),
+            (-one, -low[free]),
+        ):
+            is_bound = np.isfinite(ends)
+            parts.append((inequalities[is_bound], ends[is_bound]))
+        offset = np.concatenate([ends for _, ends in parts])
+        count = int(np.count_nonzero(equal))
+        cones = Cone("zero", count), Cone("nonnegative", len(offset) - count)
+        used = tuple(cone for cone in cones if cone.size)
+        return ConicSet(stacked([some for some, _ in parts]), offset, used)
 
     def give_back(self) -> None:
         """Return unused slack: if ties are left, minimise those levels once more, in order."""
@@ -294,49 +304,27 @@ class _LinearChain:
 
     def least_norm(self) -> None:
         """Choose the point of least |x|, in the user's units, that all levels allow."""
-        import scipy.sparse as sp
-
-        z, (low, high, least, most) = self.z, self.ranges
+        z, (low, high, *_) = self.z, self.ranges
         assert z is not None
         free = np.flatnonzero(self._open())
-        own, fixed = np.isin(free, self.program.variables), z.copy()
-        if not own.any():
+        own = np.flatnonzero(np.isin(free, self.program.variables))
+        if not own.size:
             return
-        fixed[free], rows = 0.0, self.rows[:, free]
-        sees, low, high = np.diff(rows.indptr) > 0, low[free], high[free]
-        rows, there = as_rows(rows[sees]), (self.rows @ fixed)[sees]
-        least, most = least[sees] - there, most[sees] - there
-        equal = least == most
-        if np.count_nonzero(equal) >= len(free) and sparse_nullity(rows[equal]) == 0:
+        from scipy.sparse import csr_array
+
+        left, n = self._left(free), len(free)
+        equations = left.rows[Blocks.of(left.cones).zero]
+        if equations.shape[0] >= n and sparse_nullity(equations) == 0:
             return  # the equations leave only one point
-        one = as_rows(sp.eye_array(len(free), format="csr"))
-        above, below = (~equal & np.isfinite(ends) for ends in (most, least))
-        upper, lower = np.isfinite(high), np.isfinite(low)
-        parts = [
-            (rows[equal], most[equal]),
-            (rows[above], most[above]),
-            (-rows[below], -least[below]),
-            (one[upper], high[upper]),
-            (-one[lower], -low[lower]),
-        ]
-        right = np.concatenate([part for _, part in parts])
-        sizes, count = self.lengths[free][own], int(np.count_nonzero(equal))
-        cones = [Cone("zero", count), Cone("nonnegative", len(right) - count)]
-        stage = Stage(
-            Objective(
-                scaled_rows(one[own], sizes / np.max(sizes)),
-                np.zeros(len(sizes)),
-                np.zeros(len(free)),
-            ),
-            stacked([part for part, _ in parts]),
-            right,
-            tuple(cone for cone in cones if cone.size),
-            np.zeros(len(right)),
-            float(np.max(np.abs(z))) or 1.0,
-        )
-        found = by_solver(stage)
+        sizes = self.lengths[free][own]
+        places = np.arange(len(own)), own
+        squares = csr_array((sizes / np.max(sizes), places), shape=(len(own), n))
+        size = Objective(as_rows(squares), np.zeros(len(own)), np.zeros(n))
+        unit = float(np.max(np.abs(z))) or 1.0
+        found = by_solver(Stage(size, *left, np.zeros(len(left.offset)), unit))
         if isinstance(found, SolvedStage):
-            fixed[free] = np.clip(found.at.w, low, high)
+            fixed = z.copy()
+            fixed[free] = np.clip(found.at.w, low[free], high[free])
             if self._is_kept(fixed):
                 self.z, self.is_least = fixed, True
 
@@ -370,27 +358,6 @@ class _LinearChain:
 def _value_error(h: Objective, z: Host) -> float:
     """Bound the error of a linear level's value, whose products are summed exactly."""
     return 4.0 * EPS * (float(np.abs(h.linear) @ np.abs(z)) + abs(h.constant))
-
-
-def _all_equations(rows: Any, ranges: Ranges, free: Host, z: Host, s: Host) -> Any:
-    """Return the equations of the free variables, and the inequalities that never are strict.
-
-    These hold with equality at z, where the rows have the values s, and at all other points. None
-    if HiGHS fails.
-    """
-    import scipy.sparse as sp
-
-    low, high, least, most = ranges
-    equal, one = least == most, sp.eye_array(rows.shape[1], format="csr")
-    near, at = TOL.accurate * (np.abs(s) + row_lengths(rows) * _largest(z)), z[free]
-    edges = sp.vstack([
-        rows[~equal & (s >= most - near)], -rows[~equal & (s <= least + near)],
-        one[at >= high[free]], -one[at <= low[free]],
-    ], format="csr")  # fmt: skip
-    edges = edges[(lengths := row_lengths(edges)) > 0.0]
-    edges = scaled_rows(edges, 1.0 / lengths[lengths > 0.0])
-    is_strict = strict_rows(edges, rows[equal])
-    return None if is_strict is None else sp.vstack([rows[equal], edges[~is_strict]], format="csr")
 
 
 def _largest(values: Host) -> float:

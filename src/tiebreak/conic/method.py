@@ -17,16 +17,14 @@ from tiebreak.conic.held_image import HeldAnswer, HeldProblem
 from tiebreak.conic.program import ConicProgram
 from tiebreak.conic.representation import compile_levels
 from tiebreak.exact.bounds.intervals import prove_at
-from tiebreak.linalg import arrays, deadline, in_files
-from tiebreak.linalg.arrays import Array, Host
-from tiebreak.linalg.refusals import Refusal, refusal_of
+from tiebreak.linalg import Array, Host, Refusal, arrays, deadline, in_files, refusal_of
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals, StepEvidence
 from tiebreak.proofs.gate import ANSWER, BROKEN, DOUBT, EMPTY, FALLS, Ended
 from tiebreak.proofs.recession.direction import settled_direction
 from tiebreak.proofs.recession.watch import NoMinimum
-from tiebreak.sets.domains import Domain, Space, described
+from tiebreak.sets import Domain, Space, described
 
 WHY = {
     "undetermined": DOUBT,

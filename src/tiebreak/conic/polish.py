@@ -19,10 +19,8 @@ import numpy as np
 from tiebreak.conic.cones import LEAST, Active, Pairs, dual_point, of_inequalities, outside
 from tiebreak.conic.equations import FEW_EQUATIONS, kkt_matrix, least_solution, regularised_solution
 from tiebreak.conic.stage import Stage, dense, stacked
-from tiebreak.linalg import deadline
-from tiebreak.linalg.arrays import Host
+from tiebreak.linalg import Host, deadline, equilibrate
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.spectra import equilibrate
 from tiebreak.linalg.tolerances import TOL
 
 SMALL_PART = 1e-3  # solutions below this share of a length of the whole program count as 0

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.linalg.arrays import Host
+from tiebreak.linalg import Host
 from tiebreak.linalg.conic_form import Kind, Misfit
 
 DENSE_SHARE = 0.25  # a matrix with a larger share of nonzero entries is faster dense

@@ -16,14 +16,9 @@ from typing import Any
 import numpy as np
 
 from tiebreak.conic.program import DENSE_SHARE, Cone, ConicProgram, Objective
-from tiebreak.functions.base import Function
-from tiebreak.functions.penalties.composite import split
-from tiebreak.functions.penalties.penalties import Penalty
-from tiebreak.functions.sums import summands
-from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Host
+from tiebreak.functions import Function, Penalty, split, summands
+from tiebreak.linalg import Host, Refusal, arrays
 from tiebreak.linalg.conic_form import Affine, ConicForm, Cost, Kind, entries
-from tiebreak.linalg.refusals import Refusal
 from tiebreak.sets import Domain, Set, described
 from tiebreak.sets.descriptions import bounds_on
 

@@ -14,8 +14,7 @@ import numpy as np
 
 from tiebreak.conic.program import ConicProgram, Objective, cone_groups
 from tiebreak.conic.stage import as_rows
-from tiebreak.linalg import deadline
-from tiebreak.linalg.arrays import Host
+from tiebreak.linalg import Host, deadline
 from tiebreak.linalg.conic_form import entries, scaled_rows
 from tiebreak.linalg.host import power_of_two
 from tiebreak.linalg.tolerances import TOL

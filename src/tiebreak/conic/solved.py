@@ -12,9 +12,8 @@ from tiebreak.conic.cones import Active, outside
 from tiebreak.conic.polish import PrimalDualPoint, polished, residual
 from tiebreak.conic.solver import clarabel_solve
 from tiebreak.conic.stage import SVD_SIDE, Stage, dense
-from tiebreak.linalg.arrays import Host
+from tiebreak.linalg import Host, decide_rank
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.rank import decide_rank
 from tiebreak.linalg.tolerances import TOL
 
 BALANCED = 1e-13  # if the optimality conditions hold less well, try again

@@ -11,12 +11,9 @@ import numpy as np
 
 from tiebreak.conic.cones import Blocks
 from tiebreak.conic.program import DENSE_SHARE, KEPT_DENSE, Cone, Objective
-from tiebreak.linalg import deadline
-from tiebreak.linalg.arrays import Host
+from tiebreak.linalg import EPS, Host, deadline, decide_rank
 from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.rank import decide_rank
-from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
 
 MOST_IN_BASIS = 1200  # a dense basis is used only up to this many variables

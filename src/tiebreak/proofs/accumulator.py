@@ -22,9 +22,8 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from tiebreak.functions import Function, Minorant, split
-from tiebreak.linalg import TINY, Array, arrays, deadline, rounding_unit
+from tiebreak.linalg import EPS, TINY, Array, arrays, deadline, rounding_unit
 from tiebreak.linalg.arrays import HUGE
-from tiebreak.linalg.spectra import EPS
 from tiebreak.problem import Problem
 from tiebreak.proofs.bounds import Block, Bound, Known, Search, Sums, best_of
 from tiebreak.proofs.evidence import (

@@ -18,9 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.functions import Function, split
-from tiebreak.linalg import TINY, Array, arrays, in_files, rounding_unit
+from tiebreak.linalg import EPS, TINY, Array, arrays, in_files, rounding_unit
 from tiebreak.linalg.arrays import HUGE
-from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.proofs.concave import Concave, largest

@@ -12,7 +12,8 @@ from tiebreak.linalg import EPS, TINY, Array, arrays, deadline, in_files
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.proofs.accumulator import BoundAccumulator
 from tiebreak.proofs.evidence import minorant_errors, value_error
-from tiebreak.sets.domains import described, distance_bound, distance_from, projection_error
+from tiebreak.sets import described, distance_bound
+from tiebreak.sets.domains import distance_from, projection_error
 
 UNDERFLOW = 1e-290  # a smaller gap counts as 0, and a smaller tolerance as no tolerance
 BY_GROWTH = "the distance from x to a minimiser of g, by how g grows"

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from tiebreak.levels import Levels
-from tiebreak.linalg import arrays, in_files
-from tiebreak.linalg.arrays import Array
+from tiebreak.linalg import Array, arrays, in_files
 from tiebreak.problem import Problem
 from tiebreak.proofs.certificate import Certificate
 from tiebreak.proofs.recession.direction import is_direction_of_descent

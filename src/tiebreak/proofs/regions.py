@@ -26,12 +26,11 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from tiebreak.functions import Joint, Penalty, Terms, Zero, joint
-from tiebreak.linalg import Array, arrays, rounding_unit
-from tiebreak.linalg.spectra import EPS
+from tiebreak.linalg import EPS, Array, arrays, rounding_unit
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.proofs.models import Low, Model
-from tiebreak.sets import Ball
-from tiebreak.sets.domains import Domain, Space, described, projection_error
+from tiebreak.sets import Ball, Domain, Space, described
+from tiebreak.sets.domains import projection_error
 
 SMALLEST_RADIUS = 2.0**-500  # a smaller radius is as good as 0
 WEIGHTS = 8  # number of multipliers of the constraint |x| <= R that are tried

@@ -12,13 +12,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from tiebreak.levels import Levels
-from tiebreak.linalg import spectra
-from tiebreak.linalg.arrays import Array, Host, rounding_unit
+from tiebreak.linalg import DENSE_LIMIT, EPS, Array, Host, decide_rank, rounding_unit, spectra
 from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.host_rows import HostRows
-from tiebreak.linalg.rank import decide_rank
-from tiebreak.linalg.sizes import DENSE_LIMIT
-from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.proofs.recession.level import RecessionCone, RecessionLevel, is_power_of_two

@@ -9,15 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.functions.base import Function
+from tiebreak.functions import Function, Penalty, split, summands
 from tiebreak.functions.far_slopes import LossRows
-from tiebreak.functions.penalties.composite import split
-from tiebreak.functions.penalties.penalties import Penalty
-from tiebreak.functions.sums import summands
-from tiebreak.linalg.arrays import Host
+from tiebreak.linalg import Host
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.host_rows import HostRows
-from tiebreak.sets.descriptions import RecessionDirections, stacked
+from tiebreak.sets import RecessionDirections
+from tiebreak.sets.descriptions import stacked
 
 
 class RecessionCone:

@@ -8,13 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.linalg import deadline
-from tiebreak.linalg.arrays import Host
+from tiebreak.linalg import Host, as_it_is, deadline, decide_rank
 from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.host import norm, power_of_two
 from tiebreak.linalg.host_rows import HostRows
 from tiebreak.linalg.linear_programs import linear_program
-from tiebreak.linalg.rank import as_it_is, decide_rank
 from tiebreak.linalg.sizes import QUICK_SIDE
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.functions.sums import summands
-from tiebreak.linalg import arrays, in_files
-from tiebreak.linalg.arrays import Array, Host
+from tiebreak.functions import summands
+from tiebreak.linalg import Array, Host, arrays, in_files
 from tiebreak.linalg.host import host, norm
 from tiebreak.problem import Problem
 from tiebreak.proofs.recession.direction import level_of, proved_direction
