@@ -17,7 +17,6 @@ import tiebreak as tb
 from tiebreak.catalog.instances import instance
 from tiebreak.experiments.planted import ball, isotonic, simplex, sums, unique
 from tiebreak.experiments.planting import Case, Generator, Matrix, Vector, checked, fitted, spectrum
-from tiebreak.experiments.race import Answer
 from tiebreak.functions import Composite, Function, SmoothFunction
 
 # --- of the kind that Exact takes -----------------------------------------------------------------
@@ -151,9 +150,7 @@ def _again(h: Function) -> Function:
 def built(name: str, what: str, kind: str, structured: bool, **parameters: Any) -> Case:
     """One of tiebreak's own instances, whose builder proves the answer."""
     known = instance(kind, **parameters)
-    assert known.upper_optimum is not None
-    assert known.lower_optimum is not None
-    answer = Answer(known.upper_optimum, known.lower_optimum, known.solution)
+    assert known.answer is not None
 
     plain = known.problem
 
@@ -161,7 +158,8 @@ def built(name: str, what: str, kind: str, structured: bool, **parameters: Any) 
         return tb.Problem(upper=_again(plain.upper), lower=_again(plain.lower), domain=plain.domain)
 
     order = known.order
-    return Case(name, what, make, answer, ties=known.ties, order=order, is_structured=structured)
+    answer, ties = known.answer, known.ties
+    return Case(name, what, make, answer, ties=ties, order=order, is_structured=structured)
 
 
 FIXED: dict[str, Callable[[Generator], Case]] = {

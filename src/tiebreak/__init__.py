@@ -46,6 +46,7 @@ from tiebreak.algorithms import (
     Tikhonov,
 )
 from tiebreak.auto.bregman import BregmanIteration
+from tiebreak.catalog.built import Answer
 from tiebreak.catalog.instances import instance, instances
 from tiebreak.conic.method import Conic
 from tiebreak.driver.certify import certify
@@ -58,7 +59,6 @@ from tiebreak.driver.trace import Trace
 from tiebreak.driver.tradeoff import Tradeoff, tradeoff
 from tiebreak.exact.method import Exact
 from tiebreak.experiments.compare import Comparison, compare
-from tiebreak.experiments.race import Answer
 from tiebreak.functions import (
     L1,
     L2,

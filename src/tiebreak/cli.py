@@ -28,7 +28,7 @@ from tiebreak.driver.registry import from_file
 from tiebreak.driver.shown import Shown
 from tiebreak.experiments import field, reproduce
 from tiebreak.experiments.demo import demo
-from tiebreak.experiments.race import known_answer, write_rows
+from tiebreak.experiments.race import write_rows
 from tiebreak.functions import Function, Penalty
 from tiebreak.levels import Levels
 from tiebreak.linalg import to_numpy
@@ -394,10 +394,7 @@ def _contested(what: str) -> tuple[Problem, dict[str, Any]]:
         return problem, {"x0": options.get("x0")}
     built = tb.instance(what)
     print(f"{built}\n", flush=True)
-    options = {"x0": built.x0}
-    if (answer := known_answer(built)) is not None:
-        options["answer"] = answer
-    return built.problem, options
+    return built.problem, {"x0": built.x0, "answer": built.answer}
 
 
 def _reproduce(arguments: argparse.Namespace) -> int:

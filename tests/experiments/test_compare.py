@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 import tiebreak as tb
+from tiebreak.catalog.built import Answer
 from tiebreak.cli import main
 from tiebreak.driver import registry
 from tiebreak.experiments.figures import style_of
-from tiebreak.experiments.race import Answer, read_rows
+from tiebreak.experiments.race import read_rows
 
 SMALL = """
 [upper]

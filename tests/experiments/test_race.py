@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import tiebreak as tb
+from tiebreak.catalog.built import Answer
 from tiebreak.experiments import race as racing
 from tiebreak.experiments.compare import Comparison
-from tiebreak.experiments.race import Answer, Entrant, Record, race, read_rows, write_rows
+from tiebreak.experiments.race import Entrant, Record, race, read_rows, write_rows
 
 N = 5
 SOLUTION = np.full(N, 1 / N)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tiebreak as tb
-from tiebreak.catalog.built import Built
+from tiebreak.catalog.built import Answer, Built
 from tiebreak.exact.method import Exact
 from tiebreak.experiments import figures, paper_runs, reproduce, table
 from tiebreak.experiments.claims import (
@@ -24,7 +24,7 @@ from tiebreak.experiments.claims import (
     NOT_TESTABLE,
     verdicts,
 )
-from tiebreak.experiments.race import Answer, Entrant, Record, race, read_rows, write_rows
+from tiebreak.experiments.race import Entrant, Record, race, read_rows, write_rows
 from tiebreak.experiments.reproduce import report
 from tiebreak.experiments.scenes import PULLS, RATES, Facts
 from tiebreak.experiments.table import CutAt

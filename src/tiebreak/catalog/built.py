@@ -4,14 +4,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from tiebreak.linalg import Array
 from tiebreak.problem import Problem, solution_dimension
 
 Vector = np.ndarray[Any, Any]
 Matrix = np.ndarray[Any, Any]
+
+
+class Answer(NamedTuple):
+    """The answer from which errors are measured, with nan or None for what is unknown.
+
+    Examples:
+        >>> race = tb.compare(tb.instance("toy").problem, ["agm-bio"], max_iter=20)
+        >>> round(race.answer.upper, 3)  # f*
+        0.196
+    """
+
+    upper: float  # f*
+    lower: float  # g*
+    solution: Array | None = None  # x*, if it is unique
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -44,6 +59,13 @@ class Built:
     def variables(self) -> int:
         """n."""
         return int(self.x0.shape[0])
+
+    @property
+    def answer(self) -> Answer | None:
+        """f*, g* and x*, if both optima are known."""
+        if self.upper_optimum is None or self.lower_optimum is None:
+            return None
+        return Answer(self.upper_optimum, self.lower_optimum, self.solution)
 
     @property
     def upper_lipschitz(self) -> float:

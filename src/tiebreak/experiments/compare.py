@@ -11,13 +11,14 @@ from typing import Any, Literal
 import numpy as np
 
 from tiebreak.algorithms import Method, PAGMBiO, no_projection
+from tiebreak.catalog.built import Answer
 from tiebreak.display.views import Card, Curve, Group, Panel, Table, View, counted, number
 from tiebreak.driver.input_checks import need_problem
 from tiebreak.driver.registry import find_method, known_methods
 from tiebreak.driver.shown import Shown
 from tiebreak.driver.solve import solve
 from tiebreak.exact.method import Exact
-from tiebreak.experiments.race import Answer, Entrant, Record, arrival, race
+from tiebreak.experiments.race import Entrant, Record, arrival, race
 from tiebreak.linalg import checks
 from tiebreak.problem import Problem
 from tiebreak.sets import Ball, Space

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from tiebreak.algorithms import Method, PAGMBiO
+from tiebreak.catalog.built import Answer
 from tiebreak.catalog.instances import instance, instances
 from tiebreak.display.page import write_page
 from tiebreak.driver.registry import from_file, known_methods
@@ -32,11 +33,9 @@ from tiebreak.experiments.compare import reference
 from tiebreak.experiments.drawn import drawn
 from tiebreak.experiments.planted import SEEDS, planted
 from tiebreak.experiments.race import (
-    Answer,
     Entrant,
     Record,
     RelativeScale,
-    known_answer,
     race,
     write_rows,
 )
@@ -112,19 +111,6 @@ RULES = (
 )  # fmt: skip
 
 
-class CourseRows(NamedTuple):
-    """The rows of one instance."""
-
-    course: Course
-    rows: list[Record]
-    refused: list[Declined]
-
-    @classmethod
-    def of(cls, course: list[Any], rows: list[list[Any]], refused: list[list[Any]]) -> CourseRows:
-        """Create the rows of a course from lists, as stored in a file."""
-        return cls(Course(*course), [Record(*r) for r in rows], [Declined(*r) for r in refused])
-
-
 def contestants(names: Sequence[str] = ()) -> list[str]:
     """Return the methods to race: those named, or all iterative methods that come from a paper."""
     known = known_methods()
@@ -185,12 +171,12 @@ def run_field(
         each = [(name, seed, tuple(raced), tuned, passes) for name in left]
         for name, outcome in zip(left, run_all(_run_course, each), strict=True):
             _write(done[name], outcome)
-            say(f"{name}: {len(outcome.rows)} rows")
-    outcomes = [CourseRows.of(*_read(done[name])) for name in chosen]
+            say(f"{name}: {len(outcome[1])} rows")
+    outcomes = [_read(done[name]) for name in chosen]
     standings = Standings(
-        [row for outcome in outcomes for row in outcome.rows],
-        [outcome.course for outcome in outcomes],
-        [one for outcome in outcomes for one in outcome.refused],
+        [Record(*row) for _, rows, _ in outcomes for row in rows],
+        [Course(*course) for course, _, _ in outcomes],
+        [Declined(*one) for _, _, refused in outcomes for one in refused],
         RULES,
     )
     write_rows(out / "rows.csv", standings.rows)
@@ -250,8 +236,9 @@ def ready(name: str, seed: int, passes: int) -> Ready:
     else:
         built = instance(name)
         problem, x0, order = built.problem, built.x0, built.order
-        known = known_answer(built)
-        answer, source = reference(problem) if known is None else (known, "in closed form")
+        answer, source = built.answer, "in closed form"
+        if answer is None:
+            answer, source = reference(problem)
     scale = RelativeScale.of(problem, x0, answer)
     course = Course(
         name, len(x0), *scale[:4], order or math.nan, int(name not in UNATTAINED),
@@ -313,7 +300,7 @@ def _raced(at: Ready, label: str, method: Method) -> tuple[list[Record], str]:
 
 def _run_course(
     name: str, seed: int, names: Sequence[str], values: Sequence[tuple[str, float]], passes: int
-) -> CourseRows:
+) -> tuple[Course, list[Record], list[Declined]]:
     """Run all methods on one instance, with the theorem's parameters and with tuned ones."""
     at = ready(name, seed, passes)
     rows: list[Record] = []
@@ -329,7 +316,7 @@ def _run_course(
         if found and method.name in chosen:
             tuned = _with_value(method, chosen[method.name], at.problem)
             rows += _raced(at, f"{method.name}, tuned", tuned)[0]
-    return CourseRows(at.course, rows, refused)
+    return at.course, rows, refused
 
 
 def _claim(at: Ready, method: Method) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,6 @@ from tiebreak.algorithms import (
     BiSG,
     CGBiO,
     GivenLevels,
-    Method,
 )
 from tiebreak.catalog.built import Built
 from tiebreak.catalog.instances import instance
@@ -32,7 +31,7 @@ from tiebreak.driver.solve import solve
 from tiebreak.exact.method import Exact
 from tiebreak.experiments.claims import AGM, BISECTION
 from tiebreak.experiments.compare import reference
-from tiebreak.experiments.race import Answer, Entrant, Record, race
+from tiebreak.experiments.race import Entrant, Record, race
 from tiebreak.experiments.scenes import TAIL, Facts
 from tiebreak.linalg import Array
 from tiebreak.problem import Problem
@@ -55,52 +54,39 @@ class Experiment:
     notes: list[str] = field(default_factory=list)
 
     def run(
-        self,
-        problem: Problem,
-        entrants: Iterable[Entrant],
-        answer: Answer,
-        *,
-        steps: int,
-        name: str,
-        x0: Any = None,
-        experiment: str = "",
-        tail: float | None = None,
+        self, built: Built, entrants: Sequence[Entrant], steps: int, name: str, tail: float = 1.0
     ) -> list[Record]:
-        """Run a race and add its rows; with ``tail``, only the start and that last part."""
-        entrants = list(entrants)
-        rows = race(
-            problem, entrants, answer,
-            x0=x0, steps=steps, experiment=experiment or self.name, instance=name,
-        )  # fmt: skip
-        self.rows += rows if tail is None else _ends(rows, tail)
+        """Run a race and add its rows: the first ones, and those in the last part, ``tail``."""
+        rows = _race(built, entrants, steps, self.name, name)
+        self.rows += _ends(rows, tail)
         scene = name.partition(", seed ")[0]
-        self.parameters.setdefault(scene, [(e.label, _parameters(e, problem)) for e in entrants])
+        parameters = [(each.label, _parameters(each, built.problem)) for each in entrants]
+        self.parameters.setdefault(scene, parameters)
         return rows
 
     def vary(
         self,
         base: Sequence[Record],
-        problem: Problem,
-        entrants: Iterable[Entrant],
-        answer: Answer,
-        *,
+        built: Built,
+        entrants: Sequence[Entrant],
         steps: int,
         name: str,
-        x0: Any = None,
     ) -> None:
         """Run the race ``base`` again, with these entrants in place of their namesakes."""
-        entrants = list(entrants)
-        varied = {entrant.label for entrant in entrants}
-        checks = f"{self.name} checks"
-        self.rows += [
-            row._replace(experiment=checks, instance=name)
-            for row in _ends(base, TAIL)
-            if row.method not in varied
-        ]
-        self.run(
-            problem, entrants, answer,
-            x0=x0, steps=steps, name=name, experiment=checks, tail=TAIL,
-        )  # fmt: skip
+        varied, checks = {entrant.label for entrant in entrants}, f"{self.name} checks"
+        others = (row for row in base if row.method not in varied)
+        rows = [row._replace(experiment=checks, instance=name) for row in others]
+        self.rows += _ends([*rows, *_race(built, entrants, steps, checks, name)], TAIL)
+
+
+def _race(
+    built: Built, entrants: Sequence[Entrant], steps: int, experiment: str, name: str
+) -> list[Record]:
+    assert built.answer is not None
+    return race(
+        built.problem, entrants, built.answer,
+        x0=built.x0, steps=steps, experiment=experiment, instance=name,
+    )  # fmt: skip
 
 
 def _ends(rows: Sequence[Record], tail: float) -> list[Record]:
@@ -152,27 +138,24 @@ def figure_1(data: Path | None, quick: bool, say: Say) -> Experiment:
         ("25 % for training", instance("regression-few-rows", file=data), fewer),
     ):
         say(f"fig1, {name}: {length:,} steps of eight methods")
-        answer = _regression_facts(found, name, built)
-        entrants = regression_entrants(built.problem, length)
-        rows = found.run(built.problem, entrants, answer, steps=length, name=name)
+        built = _with_answer(found, name, built)
+        rows = found.run(built, regression_entrants(built.problem, length), length, name)
         varied = {
             "gamma = 0.001": AGMBiO(gamma=1e-3),
             "gamma = 0.1": AGMBiO(gamma=1e-1),
         }
-        if math.isfinite(answer.lower):
-            exactly = GivenLevels(answer.lower)
+        if math.isfinite(found.facts[name].lower_optimum):
+            exactly = GivenLevels(found.facts[name].lower_optimum)
             varied["levels given, g_k = g*"] = AGMBiO(gamma=1e-2, levels=exactly)
         for what, ours in varied.items():
             check = f"{name}, {what}"
             found.facts[check] = found.facts[name]
-            found.vary(rows, built.problem, [Entrant(AGM, ours)], answer, steps=length, name=check)
+            found.vary(rows, built, [Entrant(AGM, ours)], length, check)
     for seed in (1, 2):
         name = f"75 % for training, split {seed}, {few:,} steps"
         say(f"fig1 checks, {name}")
-        other = instance("regression", file=data, seed=seed)
-        answer = _regression_facts(found, name, other)
-        entrants = regression_entrants(other.problem, few)
-        found.vary([], other.problem, entrants, answer, steps=few, name=name)
+        other = _with_answer(found, name, instance("regression", file=data, seed=seed))
+        found.vary([], other, regression_entrants(other.problem, few), few, name)
     if found.facts["75 % for training"].dimension == 0:
         found.notes.append(
             "With 75 % for training the lower level has a single minimiser, so there is nothing to "
@@ -183,27 +166,16 @@ def figure_1(data: Path | None, quick: bool, say: Say) -> Experiment:
     return found
 
 
-def _regression_facts(found: Experiment, name: str, built: Built) -> Answer:
+def _with_answer(found: Experiment, name: str, built: Built) -> Built:
+    """Return the regression with the answer that Exact finds, and add its facts."""
     answer, source = reference(built.problem)
-    found.facts[name] = Facts(
-        label=built.label,
-        is_twin="synthetic twin" in built.label,
-        upper_optimum=answer.upper,
-        lower_optimum=answer.lower,
-        source=source,
-        shape=built.problem.lower.matrix.shape,  # type: ignore[union-attr]
-        dimension=built.dimension,
-        order=built.order,
-        smoothness=(built.upper_lipschitz, built.lower_lipschitz),
-        refusals=_refusals(built.problem, {"Bisec-BiO": BisecBiO()}),
+    known = replace(
+        built, upper_optimum=answer.upper, lower_optimum=answer.lower, solution=answer.solution
     )
-    return answer
-
-
-def _refusals(problem: Problem, methods: dict[str, Method]) -> dict[str, str]:
-    """Return the methods that refuse the problem, with their reasons."""
-    refusals = {label: method.check(problem) for label, method in methods.items()}
-    return {label: refusal.sentence for label, refusal in refusals.items() if refusal}
+    shape = built.problem.lower.matrix.shape  # type: ignore[union-attr]
+    facts = Facts.of(known, source, Entrant("Bisec-BiO", BisecBiO()))
+    found.facts[name] = facts._replace(shape=shape)
+    return known
 
 
 # -- figure 2 -------------------------------------------------------------------------------------
@@ -246,24 +218,11 @@ def figure_2(quick: bool, say: Say, steps: int = 1_000) -> Experiment:
         say(f"fig2, n = {n}: {steps:,} steps of seven methods from {len(seeds)} starts")
         name = f"n = {n}"
         built = instance("inverse", n=n)
-        answer = Answer(0.5 / n, 0.0, built.solution)
-        exact = _exact(found, built.problem)
-        found.facts[name] = Facts(
-            label=built.label,
-            upper_optimum=0.5 / n,
-            lower_optimum=0.0,
-            source="closed form",
-            dimension=built.dimension,
-            smoothness=(built.upper_lipschitz, built.lower_lipschitz),
-            refusals=_refusals(built.problem, {"CG-BiO": CGBiO()}),
-        )
+        found.facts[name] = Facts.of(built, "closed form", Entrant("CG-BiO", CGBiO()))
         for seed in seeds:
             built = instance("inverse", n=n, seed=seed)
-            entrants = [*inverse_entrants(built.problem, steps), *exact]
-            rows = found.run(
-                built.problem, entrants, answer, x0=built.x0, steps=steps,
-                name=f"{name}, seed {seed}",
-            )  # fmt: skip
+            entrants = [*inverse_entrants(built.problem, steps), Entrant("Exact", Exact())]
+            rows = found.run(built, entrants, steps, f"{name}, seed {seed}")
             if seed < 3:
                 _inverse_checks(found, built, rows, steps, seed)
         found.notes.append(_limits(n, steps))
@@ -271,22 +230,11 @@ def figure_2(quick: bool, say: Say, steps: int = 1_000) -> Experiment:
     return found
 
 
-def _exact(found: Experiment, problem: Problem) -> list[Entrant]:
-    """Return Exact if it can answer; otherwise add a note that says why it does not take part."""
-    answer, source = reference(problem)
-    if math.isnan(answer.upper):
-        found.notes.append(f"Exact did not take part: {source}.")
-        return []
-    return [Entrant("Exact", Exact())]
-
-
 def _inverse_checks(
     found: Experiment, built: Built, base: Sequence[Record], steps: int, seed: int
 ) -> None:
     """Run the race ``base`` again, with one thing varied at a time."""
-    problem, n = built.problem, built.variables
-    answer = Answer(0.5 / n, 0.0, built.solution)
-    gamma = inverse_gamma(problem, steps)
+    n, gamma = built.variables, inverse_gamma(built.problem, steps)
     outside = Entrant(
         "Bi-SG", BiSG(alpha=0.75, c=1.0),
         lambda state: state.alternation.g_out.at, "x_k, outside its theorem",
@@ -300,17 +248,17 @@ def _inverse_checks(
     }
     for what, entrant in methods.items():
         name = f"n = {n}, {what}, seed {seed}"
-        found.vary(base, problem, [entrant], answer, x0=built.x0, steps=steps, name=name)
+        found.vary(base, built, [entrant], steps, name)
     rng = np.random.default_rng(seed)
     starts = {
         "starts |N(0, 1)|": np.abs(rng.standard_normal(n)),
         "starts uniform in [0, 10]": 10.0 * rng.random(n),
         "starts uniform in [0, 1/n]": rng.random(n) / n,
     }
-    entrants = inverse_entrants(problem, steps)
+    entrants = inverse_entrants(built.problem, steps)
     for what, x0 in starts.items():
         name = f"n = {n}, {what}, seed {seed}"
-        found.vary([], problem, entrants, answer, x0=x0, steps=steps, name=name)
+        found.vary([], replace(built, x0=x0), entrants, steps, name)
 
 
 def _limits(n: int, steps: int) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tiebreak.experiments.race import Answer
+from tiebreak.catalog.built import Answer
 from tiebreak.functions import Function, Smooth
 from tiebreak.problem import ErrorBound, Problem
 

@@ -13,32 +13,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from tiebreak.algorithms import Method
-from tiebreak.catalog.built import Built
+from tiebreak.catalog.built import Answer
 from tiebreak.driver.run import Run
 from tiebreak.linalg import Array, arrays
 from tiebreak.linalg.archive import write_atomically
 from tiebreak.problem import Problem
-
-
-class Answer(NamedTuple):
-    """The answer from which errors are measured, with nan or None for what is unknown.
-
-    Examples:
-        >>> race = tb.compare(tb.instance("toy").problem, ["agm-bio"], max_iter=20)
-        >>> round(race.answer.upper, 3)  # f*
-        0.196
-    """
-
-    upper: float  # f*
-    lower: float  # g*
-    solution: Array | None = None  # x*, if it is unique
-
-
-def known_answer(built: Built) -> Answer | None:
-    """Return the answer of a built-in problem with a closed form, or None."""
-    if built.upper_optimum is None or built.lower_optimum is None:
-        return None
-    return Answer(built.upper_optimum, built.lower_optimum, built.solution)
 
 
 class RelativeScale(NamedTuple):

@@ -15,7 +15,8 @@ import numpy as np
 
 from tiebreak.algorithms import AIRG, PBAPG, RAPM, SEA, AGMBiO, BisecBiO, BiSG, CGBiO, Method
 from tiebreak.algorithms.facts import BOUNDED, ORDER_1, ORDER_2
-from tiebreak.experiments.race import Record
+from tiebreak.catalog.built import Built
+from tiebreak.experiments.race import Entrant, Record
 from tiebreak.linalg.tolerances import TOL
 
 TAIL = 0.1  # the share of a run, at its end, over which the largest error counts
@@ -38,6 +39,23 @@ class Facts(NamedTuple):
     order: float | None = None  # of the error bound; inf if there is none, None if unknown
     smoothness: tuple[float, float] = (math.nan, math.nan)  # L_f and L_g
     refusals: Mapping[str, str] = {}  # method -> the reason why it refused
+
+    @classmethod
+    def of(cls, built: Built, source: str, *asked: Entrant) -> Facts:
+        """Return what is known about a built-in problem, and which of these methods refuse it."""
+        f, g, _ = built.answer or (math.nan, math.nan, None)
+        refusals = {each.label: each.method.check(built.problem) for each in asked}
+        return cls(
+            label=built.label,
+            is_twin="synthetic twin" in built.label,
+            upper_optimum=f,
+            lower_optimum=g,
+            source=source,
+            dimension=built.dimension,
+            order=built.order,
+            smoothness=(built.upper_lipschitz, built.lower_lipschitz),
+            refusals={label: why.sentence for label, why in refusals.items() if why},
+        )
 
 
 class UnknownHere(Exception):

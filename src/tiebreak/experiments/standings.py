@@ -85,34 +85,33 @@ class Standings:
         return list(dict.fromkeys(row.method for row in self.rows))
 
     @cached_property
-    def arrivals(self) -> dict[tuple[str, float], dict[tuple[str, str], Record]]:
-        """The row at which each method arrived on each instance, by criterion and accuracy."""
-        scales = {course.instance: course for course in self.courses}
+    def officials(self) -> list[str]:
+        """The labels that use the theorem's own parameters and point."""
+        return list(filter(is_official, self.methods))
+
+    @cached_property
+    def arrivals(self) -> dict[tuple[str, float], dict[str, dict[str, Record]]]:
+        """The row at which a method arrived, by criterion and accuracy, method and instance."""
         return {
             target: {
-                key: row
-                for key, rows in self.runs.items()
-                if (row := scales[key[0]].arrival(rows, target)) is not None
+                method: {
+                    course.instance: row
+                    for course in self.courses
+                    if (row := course.arrival(self.runs.get((course.instance, method), ()), target))
+                }
+                for method in self.methods
             }
             for target in TARGETS
         }
 
-    @cached_property
-    def best(self) -> dict[tuple[tuple[str, float], str, str], float]:
-        """The least cost of the official rows that arrive, by target, instance and kind of cost."""
-        found: dict[tuple[tuple[str, float], str, str], float] = {}
-        for target, met in self.arrivals.items():
-            for (at, method), row in met.items():
-                for what in COSTS if is_official(method) else ():
-                    cost = max(getattr(row, what), 1e-9)  # even if it arrives at the start
-                    found[target, at, what] = min(found.get((target, at, what), math.inf), cost)
-        return found
-
     def ratios(self, target: tuple[str, float], method: str, what: str) -> list[float]:
         """Return a method's costs relative to the best, on instances where it arrives."""
-        mine = [(at, row) for (at, m), row in self.arrivals[target].items() if m == method]
-        best = [self.best.get((target, at, what), math.inf) for at, _ in mine]
-        return [getattr(row, what) / least for (_, row), least in zip(mine, best, strict=True)]
+        met, found = self.arrivals[target], []
+        for at, row in met[method].items():
+            costs = (getattr(met[m][at], what) for m in self.officials if at in met[m])
+            best = max(min(costs, default=math.inf), 1e-9)  # even if it arrives at the start
+            found.append(getattr(row, what) / best)
+        return found
 
     # -- tables -------------------------------------------------------------------------------
 
@@ -139,8 +138,8 @@ class Standings:
         rows = []
         for method in self.methods:
             cells = [
-                f"{found[at, method].passes:,}"
-                if (at, method) in found
+                f"{found[method][at].passes:,}"
+                if at in found[method]
                 else (NEVER if (at, method) in self.runs else "")
                 for at in names
             ]
@@ -197,38 +196,33 @@ class Standings:
 
     def sentences(self) -> list[str]:
         """Return what the rows say, and where AGM-BiO is first and last."""
-        officials = [method for method in self.methods if is_official(method)]
         said = [
-            f"{len(officials)} methods on {len(self.courses)} instances, "
+            f"{len(self.officials)} methods on {len(self.courses)} instances, "
             f"{self.courses[0].passes:,} passes each."
         ]
         for target in TARGETS:
-            counts = {m: len(self.ratios(target, m, "passes")) for m in officials}
-            order = sorted(officials, key=lambda m: -counts[m])[:3]
+            counts = {m: len(self.arrivals[target][m]) for m in self.officials}
+            order = sorted(self.officials, key=lambda m: -counts[m])[:3]
             leaders = ", ".join(f"{m} on {counts[m]}" for m in order)
             said.append(f"{_name(target)}: {leaders} arrive most often; {self.place(target)}.")
-        claims = [r for r in self.refused if self._only_claims(r.instance)]
+        uncounted = {course.instance for course in self.courses if not course.counts}
+        claims = [r for r in self.refused if r.instance in uncounted]
         if claims:
             wrong = sum("FALSE" in claim.why for claim in claims)
             said.append(f"{claims[0].instance}: {len(claims)} methods, {wrong} false claims.")
         return said
 
-    def _only_claims(self, name: str) -> bool:
-        return any(course.instance == name and not course.counts for course in self.courses)
-
     def place(self, target: tuple[str, float]) -> str:
         """Say where AGM-BiO needs the fewest passes of all that arrive, and where the most."""
         first, last, arrived = [], [], 0
         for course in self.raced:
-            met = self.arrivals[target].items()
-            costs = {
-                m: row.passes for (at, m), row in met if at == course.instance and is_official(m)
-            }
+            at, met = course.instance, self.arrivals[target]
+            costs = {m: met[m][at].passes for m in self.officials if at in met[m]}
             mine = [costs[m] for m in OURS if m in costs]
             if mine:
                 arrived += 1
-                first += [course.instance] * (mine[0] == min(costs.values()))
-                last += [course.instance] * (mine[0] == max(costs.values()) and len(costs) > 1)
+                first += [at] * (mine[0] == min(costs.values()))
+                last += [at] * (mine[0] == max(costs.values()) and len(costs) > 1)
         listed = [", ".join(names) or "none" for names in (first, last)]
         return f"AGM-BiO arrives on {arrived}, is first on {listed[0]} and last on {listed[1]}"
 
@@ -248,12 +242,11 @@ class Standings:
                 title, key = f"{kind} profile, {_name(target)}", f"p{len(panels)}"
                 column = f"{kind.lower()} {_name(target)}"
                 panels.append(Panel(key, title, [Curve(column, "")]))
-        for method in filter(is_official, self.methods):
+        for method in self.officials:
             columns = {"x": x}
             for target in TARGETS:
                 ratios = np.array(self.ratios(target, method, "passes"))
-                met = self.arrivals[target].items()
-                passes = np.array([row.passes for (_, m), row in met if m == method])
+                passes = np.array([row.passes for row in self.arrivals[target][method].values()])
                 for kind, costs in (("performance", ratios), ("data", passes)):
                     counted = (costs[:, None] <= x).sum(axis=0) if costs.size else 0.0 * x
                     columns[f"{kind} {_name(target)}"] = counted / len(self.raced)

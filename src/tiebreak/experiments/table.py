@@ -17,11 +17,11 @@ import numpy as np
 
 from tiebreak import theory
 from tiebreak.algorithms import AIRG, PBAPG, RAPM, SEA, AGMBiO, BisecBiO, BiSG, CGBiO, Method
-from tiebreak.catalog.built import Matrix
+from tiebreak.catalog.built import Built, Matrix
 from tiebreak.catalog.instances import instance
 from tiebreak.experiments.claims import CUTS
 from tiebreak.experiments.paper_runs import Experiment, Say
-from tiebreak.experiments.race import Answer, Entrant
+from tiebreak.experiments.race import Entrant
 from tiebreak.experiments.scenes import PULLS, RATES, Facts
 from tiebreak.functions import LeastSquares, Linear, SquaredNorm
 from tiebreak.linalg import Array, Refusal, arrays, mix
@@ -30,15 +30,7 @@ from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.sets import Ball, Box
 
 SIZE = 20  # variables of the planted instances
-
-
-class Planted(NamedTuple):
-    """A problem with its answer, and the dimension of the set of lower minimisers."""
-
-    label: str
-    problem: Problem
-    answer: Answer
-    ties: int | None
+START = np.full(SIZE, 0.5 / math.sqrt(SIZE))
 
 
 def chain(n: int) -> Matrix:
@@ -49,7 +41,7 @@ def chain(n: int) -> Matrix:
     return np.eye(n) - np.eye(n, k=-1)
 
 
-def order_1(pull: float, n: int = SIZE, sharp: int = 6) -> Planted:
+def order_1(pull: float, n: int = SIZE, sharp: int = 6) -> Built:
     """Return a weakly sharp problem: g(x) = s + s²/2, s = x_1 + ... + x_m, on the unit box.
 
     The minimisers are x_1 = ... = x_m = 0, and g - g* >= s >= dist: alpha = 1. With
@@ -60,20 +52,23 @@ def order_1(pull: float, n: int = SIZE, sharp: int = 6) -> Planted:
     first = np.zeros(n)
     first[:sharp] = 1.0
     C = chain(n)
-    return Planted(
-        f"weakly sharp, {n} variables, box",
-        Problem(
+    return Built(
+        label=f"weakly sharp, {n} variables, box",
+        problem=Problem(
             upper=LeastSquares(C, C @ x) + Linear(-pull * first),
             lower=Linear(first) + LeastSquares(first[None, :], np.zeros(1)),
             domain=Box(0.0, 1.0),
             error_bound=ErrorBound(1.0, 1.0, math.sqrt(sharp)),
         ),
-        Answer(0.0, 0.0, x),
-        n - sharp,
+        x0=START,
+        upper_optimum=0.0,
+        lower_optimum=0.0,
+        solution=x,
+        ties=n - sharp,
     )
 
 
-def order_2(pull: float, n: int = SIZE, rows: int = 6) -> Planted:
+def order_2(pull: float, n: int = SIZE, rows: int = 6) -> Built:
     """Return quadratic growth: g(x) = ½|A(x - x*)|² with orthogonal rows, x* inside a ball.
 
     The rows have lengths from 1 down to 0.3: alpha = 0.09. f(x) = ½|C(x - x*)|² + 2 pull <A' 1, x>,
@@ -85,26 +80,29 @@ def order_2(pull: float, n: int = SIZE, rows: int = 6) -> Planted:
     x = np.linspace(-1.0, 1.0, n) / math.sqrt(n)
     C, slope = chain(n), 2.0 * pull * (A.T @ np.ones(rows))
     M = 2.0 * float(np.linalg.norm(lengths))
-    return Planted(
-        f"quadratic growth, {n} variables, ball",
-        Problem(
+    return Built(
+        label=f"quadratic growth, {n} variables, ball",
+        problem=Problem(
             upper=LeastSquares(C, C @ x) + Linear(slope),
             lower=LeastSquares(A, A @ x),
             domain=Ball(1.0),
             error_bound=ErrorBound(2.0, 0.09, M),
         ),
-        Answer(float(slope @ x), 0.0, x),
-        n - rows,
+        x0=START,
+        upper_optimum=float(slope @ x),
+        lower_optimum=0.0,
+        solution=x,
+        ties=n - rows,
     )
 
 
-def bounded(pull: float) -> Planted:
+def bounded(pull: float) -> Built:
     """Return the problem of ``order_2`` without its error bound."""
     known = order_2(pull)
-    return known._replace(problem=replace(known.problem, error_bound=None))
+    return replace(known, problem=replace(known.problem, error_bound=None))
 
 
-def shortest(pull: float, n: int = SIZE) -> Planted:
+def shortest(pull: float, n: int = SIZE) -> Built:
     """Return f(x) = ½|x - (1 - pull) x*|², with balls as level sets, over A x = A x*.
 
     x* = A' w is the shortest solution. A has rows of very different lengths.
@@ -115,15 +113,21 @@ def shortest(pull: float, n: int = SIZE) -> Planted:
     x = A.T @ rng.standard_normal(rows)
     x /= np.linalg.norm(x)
     upper = SquaredNorm(center=(1.0 - pull) * x)
-    problem = Problem(upper=upper, lower=LeastSquares(A, A @ x), domain=Ball(2.0))
-    answer = Answer(0.5 * pull**2, 0.0, x)
-    return Planted(f"shortest solution, {n} variables, ball", problem, answer, n - rows)
+    return Built(
+        label=f"shortest solution, {n} variables, ball",
+        problem=Problem(upper=upper, lower=LeastSquares(A, A @ x), domain=Ball(2.0)),
+        x0=START,
+        upper_optimum=0.5 * pull**2,
+        lower_optimum=0.0,
+        solution=x,
+        ties=n - rows,
+    )
 
 
 class Trial(NamedTuple):
     """How a row of the table is measured: one run, one per horizon, or one per accuracy."""
 
-    planted: Callable[[float], Planted]  # as a function of the pull
+    planted: Callable[[float], Built]  # as a function of the pull
     method: Callable[[float], Method]  # as a function of a horizon or an accuracy
     ladder: tuple[float, ...] = ()  # horizons above 1, accuracies below; a single run if empty
 
@@ -154,12 +158,16 @@ def table_1(quick: bool, say: Say, longest: int = 10_000) -> Experiment:
         say(f"table1, {row.label}")
         for pull in PULLS:
             _measure(found, row.label, pull, TRIALS[row.label], longest)
-    for name, planted, x0 in _ablations():
+    entrants = [
+        Entrant(label, CutAt(0.0, share))
+        for label, share in zip(CUTS, (None, 0.0, 1.0), strict=True)
+    ]
+    in_ball = replace(order_2(1.0), x0=np.zeros(SIZE))
+    for planted in (instance("inverse", n=3), in_ball):
+        name = f"ablation: {planted.label}"
         say(f"table1, {name}")
-        found.facts[name] = _facts(planted)
-        cuts = [CutAt(0.0, share) for share in (None, 0.0, 1.0)]
-        entrants = [Entrant(label, cut) for label, cut in zip(CUTS, cuts, strict=True)]
-        found.run(planted.problem, entrants, planted.answer, x0=x0, steps=longest // 10, name=name)
+        found.facts[name] = Facts.of(planted, "planted")
+        found.run(planted, entrants, longest // 10, name)
     found.notes.append(
         "A slope over two decades is not a bound: O() may hide a constant that stays far above "
         "the run for that long. With a weak pull, AGM-BiO at gamma = 1 stays below Theorem 1's "
@@ -181,47 +189,12 @@ def table_1(quick: bool, say: Say, longest: int = 10_000) -> Experiment:
 
 def _measure(found: Experiment, label: str, pull: float, trial: Trial, longest: int) -> None:
     """Add the rows for one line of the table; if it takes several runs, the last row of each."""
-    planted = trial.planted(pull)
-    name = label + PULLS[pull]
-    found.facts[name] = _facts(planted)
-    problem, answer = planted.problem, planted.answer
-    start = np.full(SIZE, 0.5 / math.sqrt(SIZE))
-    if not trial.ladder:
-        entrant = Entrant(label, trial.method(longest))
-        found.run(problem, [entrant], answer, x0=start, steps=longest, name=name)
-        return
-    for rung in trial.ladder:
+    planted, name = trial.planted(pull), label + PULLS[pull]
+    found.facts[name] = Facts.of(planted, "planted")
+    for rung in (rung for rung in trial.ladder or (longest,) if rung <= longest):
         steps = int(rung) if rung > 1.0 else 100 * longest
-        if rung > longest:
-            break
-        entrant = Entrant(label, trial.method(rung))
-        found.run(problem, [entrant], answer, x0=start, steps=steps, name=name, tail=0.0)
-
-
-def _facts(planted: Planted) -> Facts:
-    problem, answer = planted.problem, planted.answer
-    return Facts(
-        label=planted.label,
-        upper_optimum=answer.upper,
-        lower_optimum=answer.lower,
-        source="planted",
-        dimension=planted.ties,
-        smoothness=(problem.upper.lipschitz, problem.lower.lipschitz),
-    )
-
-
-def _ablations() -> list[tuple[str, Planted, Array]]:
-    """Return the problems of the ablation: the paper's inverse problem, and one in a ball."""
-    built = instance("inverse", n=3)
-    assert built.solution is not None
-    answer = Answer(1.0 / 6.0, 0.0, built.solution)
-    inverse = Planted(built.label, built.problem, answer, built.dimension)
-    ball = order_2(1.0)
-    origin = np.zeros(SIZE)
-    return [
-        ("ablation: inverse problem, n = 3", inverse, built.x0),
-        (f"ablation: {ball.label}", ball, origin),
-    ]
+        tail = 0.0 if trial.ladder else 1.0
+        found.run(planted, [Entrant(label, trial.method(rung))], steps, name, tail)
 
 
 class State(NamedTuple):
