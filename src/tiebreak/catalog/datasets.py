@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tiebreak.catalog.built import Built, Matrix, Vector
-from tiebreak.catalog.draws import generator, validation_over_training
+from tiebreak.catalog.draws import validation_over_training
 from tiebreak.functions import Logistic, SquaredNorm
 from tiebreak.linalg import checks
 from tiebreak.linalg.refusals import missing
@@ -78,7 +78,7 @@ def _fit(
     if not 0 < train < rows:
         raise ValueError(f"{owner}: train must be between 1 and {rows - 1}, got {train}")
     checks.positive(owner, "radius", radius)
-    rng = generator(owner, seed)
+    rng = np.random.default_rng(checks.whole(owner, "seed", seed))
     return validation_over_training(features, target, train, radius, rng, mean=True)
 
 
@@ -105,7 +105,7 @@ def logistic(radius: float = 10.0) -> Built:
     Args:
         radius: the radius of the ball around the origin.
     """
-    return _shortest_logistic("logistic", Ball(checks.positive("logistic", "radius", radius)))
+    return _shortest_logistic("logistic", Ball(radius))
 
 
 def sparse_logistic(radius: float = 8.0) -> Built:
@@ -117,8 +117,7 @@ def sparse_logistic(radius: float = 8.0) -> Built:
     Args:
         radius: the radius of the l1 ball.
     """
-    owner = "sparse-logistic"
-    return _shortest_logistic(owner, L1Ball(checks.positive(owner, "radius", radius)))
+    return _shortest_logistic("sparse-logistic", L1Ball(radius))
 
 
 def _shortest_logistic(owner: str, domain: Ball | L1Ball) -> Built:

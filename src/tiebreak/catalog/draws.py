@@ -1,4 +1,4 @@
-"""Random draws for the built-in problems, each with its own seed."""
+"""Random draws for the built-in problems."""
 
 from __future__ import annotations
 
@@ -6,14 +6,8 @@ import numpy as np
 
 from tiebreak.catalog.built import Matrix, Vector
 from tiebreak.functions import LeastSquares
-from tiebreak.linalg import checks
 from tiebreak.problem import Problem
 from tiebreak.sets import Ball
-
-
-def generator(owner: str, seed: int) -> np.random.Generator:
-    """Return the generator for ``seed``, a whole number >= 0."""
-    return np.random.default_rng(checks.whole(owner, "seed", seed))
 
 
 def disturbed(b: Vector, noise: float, rng: np.random.Generator) -> Vector:

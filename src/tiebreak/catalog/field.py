@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 from tiebreak.catalog.built import Built, Vector
-from tiebreak.catalog.draws import generator
 from tiebreak.functions import (
     L1,
     LeastSquares,
@@ -35,7 +34,6 @@ def nemirovsky(n: int = 7, rows: int = 4, center: float = 50.0) -> Built:
         n, rows: the number of variables, and how many of them are in the chain.
         center: the value that f pulls every entry to.
     """
-    n, rows = checks.whole("nemirovsky", "n", n, 1), checks.whole("nemirovsky", "rows", rows, 1)
     center = checks.finite("nemirovsky", "center", center)
     if rows > n:
         raise ValueError(f"nemirovsky: rows must be at most {n}, got {rows}")
@@ -70,12 +68,9 @@ def squared_hinge(n: int = 20, rows: int = 60, active: int = 8, seed: int = 0) -
         n, rows, active: variables, rows, and rows with a product of 1 at x*.
         seed: the random seed.
     """
-    owner = "squared-hinge"
-    n, rows = checks.whole(owner, "n", n, 1), checks.whole(owner, "rows", rows, 1)
-    active = checks.whole(owner, "active", active, 1)
     if active > rows:
-        raise ValueError(f"{owner}: active must be at most {rows}, got {active}")
-    rng = generator(owner, seed)
+        raise ValueError(f"squared-hinge: active must be at most {rows}, got {active}")
+    rng = np.random.default_rng(seed)
     x = rng.choice([-1.0, 1.0], n)
     A = rng.integers(-3, 4, (rows, n)).astype(np.float64)
     wanted = np.where(np.arange(rows) < active, 1.0, rng.integers(2, 9, rows))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tiebreak.catalog.built import Built, Matrix, Vector
-from tiebreak.catalog.draws import disturbed, generator
+from tiebreak.catalog.draws import disturbed
 from tiebreak.functions import LeastSquares, SmoothFunction, SquaredNorm
 from tiebreak.linalg import checks
 from tiebreak.problem import Problem
@@ -117,17 +117,14 @@ def ill_posed(
     """
     owner = equation.name
     n = checks.whole(owner, "n", n, 2)
-    rows = n if rows is None else checks.whole(owner, "rows", rows, 1)
+    rows = n if rows is None else rows
     noise = checks.at_least(owner, "noise", noise)
     if not isinstance(domain, Space | Orthant):
         raise TypeError(
             f"{owner}: domain must be Space() or Orthant(), got {checks.what_it_is(domain)}"
         )
-    rng = generator(owner, seed)
     A, truth, _ = equation.discretised(n, rows)
-    b = A @ truth
-    if noise > 0.0:
-        b = disturbed(b, noise, rng)
+    b = disturbed(A @ truth, noise, np.random.default_rng(seed))
     upper: SmoothFunction = SquaredNorm()
     if checks.flag(owner, "smooth", smooth):
         upper = LeastSquares(np.diff(np.eye(n), axis=0), np.zeros(n - 1))

@@ -6,10 +6,9 @@ Nothing is built or loaded before it is needed, and nothing is ever downloaded.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from tiebreak.catalog import datasets, hansen
@@ -19,9 +18,19 @@ from tiebreak.catalog.field import cg_bio_toy, duffin, nemirovsky, squared_hinge
 from tiebreak.catalog.inverse import hard, inverse, random_inverse, toy
 from tiebreak.catalog.sparse import basis_pursuit, group_pursuit, lasso_duplicates
 from tiebreak.catalog.wikipedia import regression
-from tiebreak.linalg.checks import did_you_mean
+from tiebreak.linalg import checks
 
 __all__ = ["Built", "Instance", "breast_cancer", "instance", "instances", "table"]
+
+
+# What a parameter of this name must be, in every built-in problem.
+LEAST = {
+    **dict.fromkeys(("seed", "ties"), 0),
+    **dict.fromkeys(("n", "rows", "rank", "steps", "features", "nonzeros"), 1),
+    **dict.fromkeys(("groups", "size", "active"), 1),
+    **dict.fromkeys(("variables", "copies"), 2),
+}
+POSITIVE = ("radius", "stretch", "smoothness", "weight")
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,24 +47,26 @@ class Instance:
     variables: int
     dimension: int | None
     make: Callable[..., Built] = field(repr=False)
-    preset: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
-    def parameters(self) -> Mapping[str, Any]:
+    def parameters(self) -> dict[str, Any]:
         """The parameters of ``build``, with their default values."""
-        signature = inspect.signature(self.make)
-        defaults = {name: p.default for name, p in signature.parameters.items()}
-        return MappingProxyType(defaults | dict(self.preset))
+        return {name: p.default for name, p in inspect.signature(self.make).parameters.items()}
 
     def build(self, **parameters: Any) -> Built:
         """Return the problem with its start and known facts."""
-        for name in parameters:
+        for name, value in list(parameters.items()):
             if name not in self.parameters:
-                known, meant = ", ".join(self.parameters), did_you_mean(name, self.parameters)
+                meant = checks.did_you_mean(name, self.parameters)
+                known = ", ".join(self.parameters)
                 raise TypeError(
                     f"{self.name}: unknown parameter {name!r}{meant}; known are {known}"
                 )
-        return self.make(**{**self.preset, **parameters})
+            if name in LEAST and value is not None:
+                parameters[name] = checks.whole(self.name, name, value, LEAST[name])
+            if name in POSITIVE:
+                parameters[name] = checks.positive(self.name, name, value)
+        return self.make(**parameters)
 
     def __str__(self) -> str:
         rows = {
@@ -111,8 +122,7 @@ INSTANCES = (
         f"{PAPER}, changed",
         730,
         463,
-        regression,
-        {"train": 0.25},
+        partial(regression, train=0.25),
     ),
     Instance(
         "regression-large-ball",
@@ -120,8 +130,7 @@ INSTANCES = (
         f"{PAPER}, changed",
         730,
         463,
-        regression,
-        {"train": 0.25, "radius": 5.0},
+        partial(regression, train=0.25, radius=5.0),
     ),
     Instance(
         "phillips",
@@ -137,8 +146,7 @@ INSTANCES = (
         f"{HANSEN}, changed",
         100,
         75,
-        partial(hansen.ill_posed, hansen.PHILLIPS),
-        {"rows": 25},
+        partial(hansen.ill_posed, hansen.PHILLIPS, rows=25),
     ),
     Instance(
         "baart",
@@ -194,8 +202,7 @@ INSTANCES = (
         TUMOURS,
         20,
         0,
-        datasets.logistic,
-        {"radius": 2.0},
+        partial(datasets.logistic, radius=2.0),
     ),
     Instance(
         "sparse-logistic",
@@ -211,8 +218,7 @@ INSTANCES = (
         TUMOURS,
         20,
         9,
-        datasets.sparse_logistic,
-        {"radius": 15.0},
+        partial(datasets.sparse_logistic, radius=15.0),
     ),
     Instance(
         "hard",
@@ -313,7 +319,7 @@ def instance(name: str, **parameters: Any) -> Built:
         if candidate.name == name:
             return candidate.build(**parameters)
     known = [candidate.name for candidate in INSTANCES]
-    meant = did_you_mean(name, known) or f", known are {', '.join(known)}"
+    meant = checks.did_you_mean(name, known) or f", known are {', '.join(known)}"
     raise ValueError(f"instance: unknown name {name!r}{meant}")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tiebreak.catalog.built import Built, Matrix
-from tiebreak.catalog.draws import disturbed, generator
+from tiebreak.catalog.draws import disturbed
 from tiebreak.functions import LeastSquares, Quadratic, SquaredNorm
 from tiebreak.linalg import checks
 from tiebreak.problem import ErrorBound, Problem
@@ -34,8 +34,6 @@ def inverse(n: int = 100, seed: int = 0) -> Built:
         n: the number of variables.
         seed: the seed of the start, which is uniform in [0, 1]^n.
     """
-    n = checks.whole("inverse", "n", n, 1)
-    rng = generator("inverse", seed)
     return Built(
         label=f"inverse problem, n = {n}",
         problem=Problem(
@@ -44,7 +42,7 @@ def inverse(n: int = 100, seed: int = 0) -> Built:
             domain=ORTHANT,
             error_bound=ErrorBound(order=2.0, modulus=1.0, gradient_bound=1.0 / math.sqrt(n)),
         ),
-        x0=rng.random(n),
+        x0=np.random.default_rng(seed).random(n),
         upper_optimum=0.5 / n,
         lower_optimum=0.0,
         solution=np.full(n, 1.0 / n),
@@ -80,8 +78,6 @@ def random_inverse(
         seed: the random seed.
     """
     owner = "random-inverse"
-    n, rows = checks.whole(owner, "n", n, 1), checks.whole(owner, "rows", rows, 1)
-    rank = checks.whole(owner, "rank", rank, 1)
     if rank > min(n, rows):
         raise ValueError(f"{owner}: rank must be at most {min(n, rows)}, got {rank}")
     condition = checks.at_least(owner, "condition", condition, 1.0)
@@ -93,7 +89,7 @@ def random_inverse(
         )
     if isinstance(domain, Ball) and domain.center is not None:
         raise ValueError(f"{owner}: domain must be a ball around the origin, got another center")
-    rng = generator(owner, seed)
+    rng = np.random.default_rng(seed)
     basis = np.linalg.qr(rng.standard_normal((n, n)))[0]
     eigenvalues = np.geomspace(1.0 / condition, 1.0, n) if n > 1 else np.ones(1)
     Q = (basis * eigenvalues) @ basis.T
@@ -105,9 +101,7 @@ def random_inverse(
     if isinstance(domain, Ball):
         excess = 2.0 * np.linalg.norm(truth) / domain.radius
         truth /= 2.0 ** max(0, math.ceil(math.log2(excess)))
-    b = A @ truth
-    if noise > 0.0:
-        b = disturbed(b, noise, rng)
+    b = disturbed(A @ truth, noise, rng)
     of_noise = f"noise {noise:g}" if noise > 0.0 else "no noise"
     return Built(
         label=f"random inverse problem, {rows} x {n}, rank {rank}, {of_noise}",
@@ -142,7 +136,6 @@ def toy(center: Sequence[float] = (0.9, 0.8), stretch: float = 4.0) -> Built:
         stretch: the weight of the second coordinate in f.
     """
     pair = checks.length("toy", "center", checks.vector("toy", "center", center), 2, "coordinate")
-    stretch = checks.positive("toy", "stretch", stretch)
     p, q = (float(t) for t in pair)
     t = min(max((p + stretch * (1.0 - q)) / (1.0 + stretch), 0.0), 1.0)
     weights = np.array([1.0, math.sqrt(stretch)])
@@ -194,8 +187,7 @@ def hard(steps: int = 50, ties: int = 1, smoothness: float = 4.0) -> Built:
     """
     from scipy.sparse import diags_array, eye_array
 
-    K, ties = checks.whole("hard", "steps", steps, 1), checks.whole("hard", "ties", ties)
-    L = checks.positive("hard", "smoothness", smoothness)
+    K, L = steps, smoothness
     n, s, scale = 2 * K + ties, 2.0 / math.sqrt(K), 0.5 * math.sqrt(L)
     chain = scale * (eye_array(2 * K, n) - eye_array(2 * K, n, k=-1))
     start = np.zeros(2 * K)

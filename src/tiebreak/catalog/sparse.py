@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 from tiebreak.catalog.built import Built, Matrix, Vector
-from tiebreak.catalog.draws import generator
 from tiebreak.functions import L1, GroupL2, LeastSquares, Penalty
 from tiebreak.linalg import checks
 from tiebreak.linalg.tolerances import TOL
@@ -35,10 +34,7 @@ def basis_pursuit(
         nonzeros: the number of nonzero entries of x*.
         seed: the random seed.
     """
-    owner = "basis-pursuit"
-    variables = checks.whole(owner, "variables", variables, 2)
-    nonzeros = checks.whole(owner, "nonzeros", nonzeros, 1)
-    label = f"basis pursuit, {rows} x {variables}, {nonzeros} non-zeros"
+    owner, label = "basis-pursuit", f"basis pursuit, {rows} x {variables}, {nonzeros} non-zeros"
     return _pursuit(owner, "nonzeros", label, L1(), rows, variables, 1, nonzeros, seed)
 
 
@@ -55,11 +51,9 @@ def group_pursuit(
         active: the number of groups in which x* is not zero.
         seed: the random seed.
     """
-    owner = "group-pursuit"
-    groups, size = checks.whole(owner, "groups", groups, 1), checks.whole(owner, "size", size, 1)
-    active = checks.whole(owner, "active", active, 1)
     label = f"group pursuit, {rows} x {groups * size}, {active} of {groups} groups"
     norms = GroupL2(np.repeat(np.arange(groups), size))
+    owner = "group-pursuit"
     return _pursuit(owner, "active", label, norms, rows, groups * size, size, active, seed)
 
 
@@ -75,10 +69,9 @@ def _pursuit(
     seed: int,
 ) -> Built:
     """Build the problem: among all x with Ax = A x*, x* has the least sum of group lengths."""
-    rows = checks.whole(owner, "rows", rows, 1)
     if rows >= columns:
         raise ValueError(f"{owner}: rows must be fewer than the variables ({columns}), got {rows}")
-    A, x, _ = _certified(owner, name, rows, columns, size, active, generator(owner, seed))
+    A, x, _ = _certified(owner, name, rows, columns, size, active, np.random.default_rng(seed))
     return Built(
         label=label,
         problem=Problem(upper=upper, lower=LeastSquares(A, A @ x)),
@@ -127,15 +120,9 @@ def lasso_duplicates(
         weight: the weight of the l1 norm.
         seed: the random seed.
     """
-    owner = "lasso-duplicates"
-    rows = checks.whole(owner, "rows", rows, 1)
-    features = checks.whole(owner, "features", features, 1)
-    copies = checks.whole(owner, "copies", copies, 2)
-    nonzeros = checks.whole(owner, "nonzeros", nonzeros, 1)
-    ties = nonzeros * (copies - 1)
+    owner, ties = "lasso-duplicates", nonzeros * (copies - 1)
     validation = checks.whole(owner, "validation", validation, ties + 1)
-    weight = checks.positive(owner, "weight", weight)
-    rng = generator(owner, seed)
+    rng = np.random.default_rng(seed)
     D, u, y = _certified(owner, "nonzeros", rows, features, 1, nonzeros, rng)
     support, shared = np.flatnonzero(u), (nonzeros + 1) // 2
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tiebreak.catalog.built import Built, Matrix
-from tiebreak.catalog.draws import generator, validation_over_training
+from tiebreak.catalog.draws import validation_over_training
 from tiebreak.linalg import checks
 
 PAGES, DAYS = 1068, 731
@@ -44,8 +44,7 @@ def regression(
     rows = round(share * PAGES) if 0.0 < share < 1.0 else 0
     if not 0 < rows < PAGES:
         raise ValueError(f"regression: train must be a share between 0 and 1, got {train}")
-    checks.positive("regression", "radius", radius)
-    rng = generator("regression", seed)
+    rng = np.random.default_rng(seed)
     scaled = _to_unit_interval(twin() if file is None else read_visits(file))
     column = int(rng.integers(DAYS))
     problem = validation_over_training(
