@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 from tiebreak import theory
-from tiebreak.algorithms.base import Method, StateReport
+from tiebreak.algorithms.base import Method, StateReport, StepEvidence
 from tiebreak.algorithms.common import (
     DEFAULT_HORIZON,
     at_start,
@@ -28,7 +28,6 @@ from tiebreak.algorithms.levels import FixedLevels, GivenLevels, LevelPoints, Le
 from tiebreak.functions import Composite, Minorant
 from tiebreak.linalg import Array, Image, Refusal, arrays, checks, in_files
 from tiebreak.problem import PendingReach, Point, Problem, mixed, with_length
-from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.sets import Products
 
 

@@ -6,15 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from tiebreak.algorithms.base import Method, StateReport
+from tiebreak.algorithms.base import Method, Proved, Rate, StateReport, StepEvidence
 from tiebreak.algorithms.common import at_start, first_curvature, with_violations
-from tiebreak.algorithms.facts import Rate
 from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.algorithms.momentum import Momentum, advance, begin, run_together
 from tiebreak.linalg import Array, Refusal, arrays, in_files
 from tiebreak.problem import Point, Problem
-from tiebreak.proofs.certificate import Proved
-from tiebreak.proofs.evidence import StepEvidence
 
 EASIER = 4.0  # eta shrinks by at most this factor at a time, and at least by its square root
 ETA_SAFETY = 0.8  # share of the eta that would just suffice, because that eta is only an estimate

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
-from tiebreak.algorithms.facts import Rate
+from tiebreak.algorithms.facts import BOUNDED, ORDER_1, ORDER_2, Rate
 from tiebreak.linalg import Array, Refusal, in_files
 from tiebreak.problem import Problem
 from tiebreak.proofs.certificate import Proved
@@ -21,10 +21,15 @@ from tiebreak.proofs.recession.watch import NoMinimum
 from tiebreak.sets import has_projection
 
 __all__ = [
+    "BOUNDED",
+    "ORDER_1",
+    "ORDER_2",
     "Ended",
     "Findings",
     "Method",
     "Multipliers",
+    "Proved",
+    "Rate",
     "Refusal",
     "State",
     "StateReport",

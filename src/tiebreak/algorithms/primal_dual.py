@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from tiebreak.algorithms.base import NOT_ENDED, Method, StateReport
+from tiebreak.algorithms.base import NOT_ENDED, Ended, Method, Rate, StateReport, StepEvidence
 from tiebreak.algorithms.common import (
     at_start,
     check_positive,
@@ -23,7 +23,6 @@ from tiebreak.algorithms.common import (
     with_fresh_images,
     with_violations,
 )
-from tiebreak.algorithms.facts import Rate
 from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.algorithms.momentum import GROWTH, MOST_GROWTH, TRIES
 from tiebreak.functions import (
@@ -36,8 +35,6 @@ from tiebreak.functions import (
 from tiebreak.linalg import Array, Refusal, arrays, in_files
 from tiebreak.linalg.refusals import refusal_of
 from tiebreak.problem import Point, Problem, mixed
-from tiebreak.proofs.evidence import StepEvidence
-from tiebreak.proofs.gate import Ended
 
 SAFETY = 0.99  # share of the longest step; convergence is proved for shares below 1
 # sigma changes when k has grown by this factor, and by at least this many steps

@@ -20,7 +20,7 @@ from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tiebreak.algorithms.base import NOT_ENDED, Method, StateReport
+from tiebreak.algorithms.base import NOT_ENDED, Method, Proved, StateReport, StepEvidence
 from tiebreak.algorithms.common import (
     check_positive,
     check_whole,
@@ -41,8 +41,6 @@ from tiebreak.functions import (
 from tiebreak.linalg import Array, Image, Refusal, arrays, deadline, in_files
 from tiebreak.linalg.matrices.base import RowSlice
 from tiebreak.problem import Point, Problem
-from tiebreak.proofs.certificate import Proved
-from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import ANSWER, Ended
 from tiebreak.sets import described
 

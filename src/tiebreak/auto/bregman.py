@@ -16,9 +16,15 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tiebreak.algorithms.base import NOT_ENDED, Method, Multipliers, StateReport
+from tiebreak.algorithms.base import (
+    NOT_ENDED,
+    Method,
+    Multipliers,
+    Rate,
+    StateReport,
+    StepEvidence,
+)
 from tiebreak.algorithms.common import is_due, minorants_at, out_of_bounds, with_violations
-from tiebreak.algorithms.facts import Rate
 from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.auto import conjugate_gradients, refinement_proof
 from tiebreak.auto.active_face import face_of_terms
@@ -30,7 +36,6 @@ from tiebreak.functions import Minorant, Terms
 from tiebreak.linalg import Array, Refusal, arrays
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
-from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import DOUBT, Ended
 from tiebreak.sets.faces import ActiveFace
 

@@ -27,7 +27,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tiebreak.algorithms.base import NOT_ENDED, Method, Multipliers, StateReport, first_state
+from tiebreak.algorithms.base import (
+    NOT_ENDED,
+    Method,
+    Multipliers,
+    StateReport,
+    StepEvidence,
+    first_state,
+)
 from tiebreak.auto.candidates import (
     NONE,
     OVER,
@@ -43,7 +50,6 @@ from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import Problem
 from tiebreak.proofs.certificate import UNDERFLOW, Proved, Standing
-from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import ANSWER, BROKEN, DOUBT, EMPTY, FALLS
 
 STEP = 1e6  # the work of a step besides its products: about a hundred NumPy calls

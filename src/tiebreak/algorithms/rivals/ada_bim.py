@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from tiebreak.algorithms.base import Method
+from tiebreak.algorithms.base import Method, StepEvidence
 from tiebreak.algorithms.common import (
     check_positive,
     check_within,
@@ -22,7 +22,6 @@ from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.functions import Minorant, SmoothFunction
 from tiebreak.linalg import Array, Refusal, arrays, checks, in_files
 from tiebreak.problem import Problem
-from tiebreak.proofs.evidence import StepEvidence
 
 
 @in_files("ada-bim")

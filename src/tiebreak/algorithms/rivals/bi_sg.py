@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from tiebreak.algorithms.base import Method
+from tiebreak.algorithms.base import Method, Rate, StepEvidence
 from tiebreak.algorithms.common import (
     check_positive,
     check_within,
@@ -18,13 +18,11 @@ from tiebreak.algorithms.common import (
     positive_smoothness,
     typical_curvature,
 )
-from tiebreak.algorithms.facts import Rate
 from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.algorithms.rivals import alternating
 from tiebreak.algorithms.rivals.alternating import Alternation
 from tiebreak.linalg import Array, Refusal, in_files
 from tiebreak.problem import Problem
-from tiebreak.proofs.evidence import StepEvidence
 
 
 @in_files("bi-sg")

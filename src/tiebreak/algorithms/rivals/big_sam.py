@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from tiebreak.algorithms.base import Method
+from tiebreak.algorithms.base import Method, Rate, StepEvidence
 from tiebreak.algorithms.common import (
     check_within,
     minorants_at,
@@ -21,12 +21,10 @@ from tiebreak.algorithms.common import (
     typical_length,
     values_at,
 )
-from tiebreak.algorithms.facts import Rate
 from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.functions import Minorant
 from tiebreak.linalg import Array, Refusal, arrays, checks, in_files
 from tiebreak.problem import Point, Problem, mixed
-from tiebreak.proofs.evidence import StepEvidence
 
 
 @in_files("big-sam")

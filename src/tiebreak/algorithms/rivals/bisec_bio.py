@@ -14,7 +14,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tiebreak.algorithms import fista
-from tiebreak.algorithms.base import NOT_ENDED, Method, StateReport
+from tiebreak.algorithms.base import NOT_ENDED, Method, Rate, StateReport, StepEvidence
 from tiebreak.algorithms.common import (
     TOLERANCE,
     check_positive,
@@ -23,13 +23,11 @@ from tiebreak.algorithms.common import (
     need_smooth,
     positive_smoothness,
 )
-from tiebreak.algorithms.facts import Rate
 from tiebreak.algorithms.fista import Fista
 from tiebreak.functions import Minorant, level_sets
 from tiebreak.functions.level_sets import LevelSets
 from tiebreak.linalg import Array, Refusal, arrays, checks, in_files
 from tiebreak.problem import Point, Problem
-from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import DOUBT, RULE, Ended
 
 

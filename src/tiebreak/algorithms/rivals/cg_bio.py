@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from tiebreak.algorithms import fista
-from tiebreak.algorithms.base import NOT_ENDED, Method, StateReport
+from tiebreak.algorithms.base import NOT_ENDED, Method, Rate, StateReport, StepEvidence
 from tiebreak.algorithms.common import (
     TOLERANCE,
     averaged,
@@ -22,13 +22,11 @@ from tiebreak.algorithms.common import (
     need_smooth,
     positive_smoothness,
 )
-from tiebreak.algorithms.facts import Rate
 from tiebreak.algorithms.fista import Fista
 from tiebreak.algorithms.rivals import first_phase
 from tiebreak.functions import Minorant
 from tiebreak.linalg import Array, Image, Refusal, arrays, in_files
 from tiebreak.problem import Point, Problem
-from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import RULE, Ended
 from tiebreak.sets import argmin_cut
 

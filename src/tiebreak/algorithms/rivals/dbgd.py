@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from tiebreak.algorithms.base import Method
+from tiebreak.algorithms.base import Method, Proved, StepEvidence
 from tiebreak.algorithms.common import (
     at_start,
     check_positive,
@@ -22,8 +22,6 @@ from tiebreak.algorithms.common import (
 from tiebreak.functions import Minorant
 from tiebreak.linalg import Array, Refusal, arrays, in_files
 from tiebreak.problem import Problem
-from tiebreak.proofs.certificate import Proved
-from tiebreak.proofs.evidence import StepEvidence
 
 
 @in_files("dbgd")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from tiebreak.algorithms import fista
-from tiebreak.algorithms.base import Method, StateReport
+from tiebreak.algorithms.base import Method, Rate, StateReport, StepEvidence
 from tiebreak.algorithms.common import (
     averaged,
     check_positive,
@@ -23,11 +23,9 @@ from tiebreak.algorithms.common import (
     unit_of,
     values_at,
 )
-from tiebreak.algorithms.facts import Rate
 from tiebreak.algorithms.fista import Fista
 from tiebreak.linalg import Array, Refusal, arrays, checks, in_files
 from tiebreak.problem import Point, Problem
-from tiebreak.proofs.evidence import StepEvidence
 
 
 @in_files("diagonal")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tiebreak.algorithms import fista
-from tiebreak.algorithms.base import Method
+from tiebreak.algorithms.base import Method, StepEvidence
 from tiebreak.algorithms.common import (
     check_positive,
     need_lipschitz,
@@ -21,7 +21,6 @@ from tiebreak.algorithms.fista import State
 from tiebreak.functions import PointWithImage
 from tiebreak.linalg import Array, Refusal
 from tiebreak.problem import Problem
-from tiebreak.proofs.evidence import StepEvidence
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from tiebreak.algorithms.base import Method, StateReport
+from tiebreak.algorithms.base import Method, Rate, StateReport, StepEvidence
 from tiebreak.algorithms.common import (
     at_start,
     averaged,
@@ -22,11 +22,9 @@ from tiebreak.algorithms.common import (
     positive_smoothness,
     values_at,
 )
-from tiebreak.algorithms.facts import Rate
 from tiebreak.functions import Minorant
 from tiebreak.linalg import Array, Refusal, in_files
 from tiebreak.problem import Point, Problem, mixed
-from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.sets import has_argmin
 
 

@@ -10,10 +10,9 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from tiebreak.algorithms.base import StateReport
+from tiebreak.algorithms.base import Proved, StateReport
 from tiebreak.algorithms.common import check_within
 from tiebreak.algorithms.rivals.tikhonov import State, Tikhonov
-from tiebreak.proofs.certificate import Proved
 
 
 class Estimate(NamedTuple):

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from tiebreak.algorithms.base import Method, StateReport
+from tiebreak.algorithms.base import Method, Rate, StateReport, StepEvidence
 from tiebreak.algorithms.common import (
     minorants_at,
     need_lipschitz,
@@ -18,11 +18,9 @@ from tiebreak.algorithms.common import (
     positive_smoothness,
     values_at,
 )
-from tiebreak.algorithms.facts import Rate
 from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.linalg import Array, Refusal, arrays, in_files
 from tiebreak.problem import Point, Problem
-from tiebreak.proofs.evidence import StepEvidence
 
 
 @in_files("OwnBound")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tiebreak.algorithms import fista
-from tiebreak.algorithms.base import Method
+from tiebreak.algorithms.base import ORDER_2, Method, Rate
 from tiebreak.algorithms.common import (
     DEFAULT_HORIZON,
     check_positive,
@@ -22,7 +22,6 @@ from tiebreak.algorithms.common import (
     typical_curvature,
     typical_length,
 )
-from tiebreak.algorithms.facts import ORDER_2, Rate
 from tiebreak.algorithms.fista import State
 from tiebreak.functions import Minorant
 from tiebreak.linalg import Array, Refusal, checks

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tiebreak.algorithms import fista
-from tiebreak.algorithms.base import Method
+from tiebreak.algorithms.base import ORDER_1, Method, Rate
 from tiebreak.algorithms.common import (
     DEFAULT_HORIZON,
     check_positive,
@@ -18,7 +18,6 @@ from tiebreak.algorithms.common import (
     need_lipschitz,
     need_short_step,
 )
-from tiebreak.algorithms.facts import ORDER_1, Rate
 from tiebreak.algorithms.fista import State
 from tiebreak.linalg import Array, Refusal
 from tiebreak.problem import Problem

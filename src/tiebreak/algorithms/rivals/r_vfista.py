@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tiebreak.algorithms import fista
-from tiebreak.algorithms.base import Method
+from tiebreak.algorithms.base import Method, Rate
 from tiebreak.algorithms.common import (
     DEFAULT_HORIZON,
     check_positive,
@@ -19,7 +19,6 @@ from tiebreak.algorithms.common import (
     need_lipschitz,
     positive_smoothness,
 )
-from tiebreak.algorithms.facts import Rate
 from tiebreak.algorithms.fista import State
 from tiebreak.linalg import Array, Refusal
 from tiebreak.problem import Problem

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from tiebreak.algorithms.base import Method, StateReport
+from tiebreak.algorithms.base import Method, Rate, StateReport, StepEvidence
 from tiebreak.algorithms.common import (
     DEFAULT_HORIZON,
     averaged,
@@ -23,13 +23,11 @@ from tiebreak.algorithms.common import (
     positive_smoothness,
     values_at,
 )
-from tiebreak.algorithms.facts import Rate
 from tiebreak.algorithms.rivals import alternating
 from tiebreak.algorithms.rivals.alternating import Alternation
 from tiebreak.functions import Minorant
 from tiebreak.linalg import Array, Refusal, arrays, in_files
 from tiebreak.problem import Point, Problem
-from tiebreak.proofs.evidence import StepEvidence
 
 
 @in_files("sea")

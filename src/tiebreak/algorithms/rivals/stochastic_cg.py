@@ -21,7 +21,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tiebreak.algorithms.base import Method
+from tiebreak.algorithms.base import Method, Rate, StepEvidence
 from tiebreak.algorithms.common import (
     TOLERANCE,
     at_start,
@@ -33,13 +33,11 @@ from tiebreak.algorithms.common import (
     need_smooth,
     positive_smoothness,
 )
-from tiebreak.algorithms.facts import Rate
 from tiebreak.algorithms.rivals import first_phase
 from tiebreak.algorithms.svrg import Sampled, need_rows
 from tiebreak.functions import Minorant, matrices_of
 from tiebreak.linalg import Array, Refusal, arrays, deadline, in_files
 from tiebreak.problem import Problem
-from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.sets import argmin_cut, has_argmin
 
 

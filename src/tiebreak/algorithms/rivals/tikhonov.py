@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from tiebreak.algorithms import fista
-from tiebreak.algorithms.base import Method
+from tiebreak.algorithms.base import Method, StepEvidence
 from tiebreak.algorithms.common import (
     check_positive,
     check_within,
@@ -21,7 +21,6 @@ from tiebreak.algorithms.common import (
 from tiebreak.algorithms.fista import Fista
 from tiebreak.linalg import Array, Refusal, arrays, in_files
 from tiebreak.problem import Problem
-from tiebreak.proofs.evidence import StepEvidence
 
 
 @in_files("tikhonov.phase")
