@@ -19,7 +19,7 @@ import pytest
 import tiebreak as tb
 from tiebreak.driver.trace import Row
 from tiebreak.experiments import planting
-from tiebreak.experiments.drawn import drawn
+from tiebreak.experiments.planted import drawn
 from tiebreak.functions.sums import Scaled, Sum
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "race"))

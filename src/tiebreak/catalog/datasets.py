@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from tiebreak.catalog.built import Built, Matrix, Vector
-from tiebreak.catalog.draws import validation_over_training
-from tiebreak.functions import Logistic, SquaredNorm
+from tiebreak.functions import LeastSquares, Logistic, SquaredNorm
 from tiebreak.linalg import checks
 from tiebreak.linalg.refusals import missing
 from tiebreak.problem import Problem
@@ -67,6 +66,32 @@ def digits(train: int = 30, radius: float = 20.0, seed: int = 0) -> Built:
     features = unit_rows(_standardised(pictures))
     problem = _fit("digits", features, 1.0 - 2.0 * (digit % 2), train, radius, seed)
     return _regression("digits, odd or even", problem)
+
+
+def validation_over_training(
+    features: Matrix,
+    target: Vector,
+    train: int,
+    radius: float,
+    rng: np.random.Generator,
+    *,
+    mean: bool,
+) -> Problem:
+    """Build a problem: fit ``train`` random rows best, and among such models fit the others best.
+
+    Both levels are least squares (per row if ``mean``), and the models lie in a ball. The error
+    bound has order 2 unless the least-squares solution closest to the origin lies exactly on the
+    sphere: if it is inside, the affine set of solutions meets the interior of the ball; if it is
+    outside, the minimiser x* is unique, grad g(x*) = -lambda x* with lambda > 0, and on the ball
+    g(x) - g* >= lambda (|x*|² - <x*, x>) >= lambda/2 |x - x*|².
+    """
+    order = rng.permutation(target.shape[0])
+    below, above = order[:train], order[train:]
+    return Problem(
+        upper=LeastSquares(features[above], target[above], mean=mean),
+        lower=LeastSquares(features[below], target[below], mean=mean),
+        domain=Ball(radius),
+    )
 
 
 def _fit(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tiebreak.catalog.built import Built, Matrix, Vector
-from tiebreak.catalog.draws import disturbed
+from tiebreak.catalog.inverse import disturbed
 from tiebreak.functions import LeastSquares, SmoothFunction, SquaredNorm
 from tiebreak.linalg import checks
 from tiebreak.problem import Problem

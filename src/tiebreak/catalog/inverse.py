@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tiebreak.catalog.built import Built, Matrix
-from tiebreak.catalog.draws import disturbed
+from tiebreak.catalog.built import Built, Matrix, Vector
 from tiebreak.functions import LeastSquares, Quadratic, SquaredNorm
 from tiebreak.linalg import checks
 from tiebreak.problem import ErrorBound, Problem
@@ -112,6 +111,12 @@ def random_inverse(
         ties=n - rank if noise == 0.0 or isinstance(domain, Space) else None,
         order=None if noise > 0.0 and isinstance(domain, Ball) else 2.0,
     )
+
+
+def disturbed(b: Vector, noise: float, rng: np.random.Generator) -> Vector:
+    """Return b plus a random vector of length noise |b|."""
+    direction = rng.standard_normal(b.shape[0])
+    return np.asarray(b + noise * np.linalg.norm(b) / np.linalg.norm(direction) * direction)
 
 
 def _whole_numbers(rng: np.random.Generator, rows: int, columns: int) -> Matrix:

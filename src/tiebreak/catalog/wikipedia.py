@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tiebreak.catalog.built import Built, Matrix
-from tiebreak.catalog.draws import validation_over_training
+from tiebreak.catalog.datasets import validation_over_training
 from tiebreak.linalg import checks
 
 PAGES, DAYS = 1068, 731

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
@@ -73,17 +74,17 @@ def _listed(errors: Mapping[str, float]) -> str:
 
 
 def _ahead(
-    column: Column, methods: Sequence[str], factor: float = SMALLER, ours: Sequence[str] = (AGM,)
-) -> Judge:
+    column: Column,
+    methods: Sequence[str],
+    seen: Evidence,
+    factor: float = SMALLER,
+    ours: Sequence[str] = (AGM,),
+) -> Finding:
     """Test that the errors of ``ours`` (AGM-BiO) are smaller than all others by a factor."""
-
-    def judge(seen: Evidence) -> Finding:
-        errors = seen.scene.all_at(methods, column, seen.axis)
-        worst = max(errors[name] for name in ours)
-        rivals = min(error for name, error in errors.items() if name not in ours)
-        return worst * factor < rivals, _listed(errors)
-
-    return judge
+    errors = seen.scene.all_at(methods, column, seen.axis)
+    worst = max(errors[name] for name in ours)
+    rivals = min(error for name, error in errors.items() if name not in ours)
+    return worst * factor < rivals, _listed(errors)
 
 
 def _over_parameterised(seen: Evidence) -> Finding:
@@ -105,12 +106,9 @@ def _no_error_bound(seen: Evidence) -> Finding:
     return False, f"least squares on this domain has an error bound of order {order:g}"
 
 
-def _refused(method: str) -> Judge:
-    def judge(seen: Evidence) -> Finding:
-        sentence = seen.scene.facts.refusals.get(method)
-        return sentence is not None, sentence or f"{method} takes the problem"
-
-    return judge
+def _refused(method: str, seen: Evidence) -> Finding:
+    sentence = seen.scene.facts.refusals.get(method)
+    return sentence is not None, sentence or f"{method} takes the problem"
 
 
 def _gap_grows(seen: Evidence) -> Finding:
@@ -180,24 +178,20 @@ def _no_exact_solver(seen: Evidence) -> Finding:
     return worst > 1e-6, numbers
 
 
-def _at_least_the_rate(row: PublishedRate) -> Judge:
-    def judge(seen: Evidence) -> Finding:
-        slopes = measured_slopes(seen.scene, row)
-        rates = dict(zip(("upper", "lower"), (row.upper, row.lower), strict=True))
-        holds = all(slopes[level] <= row.allowed - rate for level, rate in rates.items())
-        if any(math.isnan(slopes[level]) for level in rates):
-            raise UnknownHere(f"too few rows of {row.label} for a slope")
-        return holds, ", ".join(f"{level}: {slope:.2f}" for level, slope in slopes.items())
+def _at_least_the_rate(row: PublishedRate, seen: Evidence) -> Finding:
+    slopes = measured_slopes(seen.scene, row)
+    if math.isnan(slopes["upper"]) or math.isnan(slopes["lower"]):
+        raise UnknownHere(f"too few rows of {row.label} for a slope")
+    holds = all(
+        slopes[level] <= row.allowed - rate
+        for level, rate in (("upper", row.upper), ("lower", row.lower))
+    )
+    return holds, ", ".join(f"{level}: {slope:.2f}" for level, slope in slopes.items())
 
-    return judge
 
-
-def _breaks(other: str) -> Judge:
-    def judge(seen: Evidence) -> Finding:
-        errors = seen.scene.all_at(CUTS, "lower_error", "iteration")
-        return errors[CUTS[0]] * CLEARLY < errors[other], f"g - g*: {_listed(errors)}"
-
-    return judge
+def _breaks(other: str, seen: Evidence) -> Finding:
+    errors = seen.scene.all_at(CUTS, "lower_error", "iteration")
+    return errors[CUTS[0]] * CLEARLY < errors[other], f"g - g*: {_listed(errors)}"
 
 
 _FINAL = "the largest value in the last tenth of the run on that axis"
@@ -210,21 +204,21 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
             "the three accelerated gradient-based methods (R-APM, PB-APG, and AGM-BiO) converge "
             "faster in reducing infeasibility, both in terms of runtime and number of iterations",
             f"g - g*, {_FINAL}: the worst of the three is 1 % below the best of the others",
-            _ahead("lower_error", FIG1, ours=ACCELERATED),
+            partial(_ahead, "lower_error", FIG1, ours=ACCELERATED),
             axes=("iteration", "seconds"),
         ),
         Claim(
             "1.2",
             "AGM-BiO achieves the smallest absolute suboptimality gap among all algorithms",
             f"|f - f*|, {_FINAL}: AGM-BiO is 1 % below every other",
-            _ahead("upper_error", FIG1),
+            partial(_ahead, "upper_error", FIG1),
             axes=("iteration", "seconds"),
         ),
         Claim(
             "1.3",
             "R-APM and PB-APG underperform compared to AGM-BiO (in suboptimality)",
             f"|f - f*|, {_FINAL}: AGM-BiO is 1 % below both",
-            _ahead("upper_error", ACCELERATED),
+            partial(_ahead, "upper_error", ACCELERATED),
             axes=("iteration", "seconds"),
         ),
         Claim(
@@ -249,7 +243,7 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
             "projections onto the sublevel set of f are difficult to compute, Bisec-BiO is "
             "excluded",
             "BisecBiO refuses the problem",
-            _refused("Bisec-BiO"),
+            partial(_refused, "Bisec-BiO"),
             about_data=False,
         ),
     ),
@@ -258,7 +252,7 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
             "2.1",
             "AGM-BiO shows superior performance in terms of infeasibility",
             f"g - g*, {_MEDIAN}: AGM-BiO is 1 % below every other",
-            _ahead("lower_error", FIG2),
+            partial(_ahead, "lower_error", FIG2),
             axes=("iteration", "gradients"),
             only="n = .*",
         ),
@@ -276,7 +270,7 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
             "for n = 100, AGM-BiO significantly outperforms all other methods, including R-APM "
             "(in suboptimality)",
             f"|f - f*|, {_MEDIAN}: AGM-BiO is below every other by a factor of {CLEARLY:g}",
-            _ahead("upper_error", FIG2, CLEARLY),
+            partial(_ahead, "upper_error", FIG2, factor=CLEARLY),
             axes=("iteration", "gradients"),
             only="n = 100",
         ),
@@ -325,7 +319,7 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
             "2.9",
             "due to the unbounded constraint set, Frank-Wolfe-type methods are not viable",
             "CGBiO refuses the problem",
-            _refused("CG-BiO"),
+            partial(_refused, "CG-BiO"),
             only="n = .*",
         ),
     ),
@@ -336,7 +330,7 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
                 f"{row.label}: {row.quote}",
                 f"f - f* (from above) falls at least like k^-{row.upper:.3g} and g - g* like "
                 f"k^-{row.lower:.3g}: slopes over two decades of steps, {row.allowed:.2f} allowed",
-                _at_least_the_rate(row),
+                partial(_at_least_the_rate, row),
                 only=f"{re.escape(row.label)}({'|'.join(PULLS.values())})",
             )
             for number, row in enumerate(RATES, start=1)
@@ -347,7 +341,7 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
                 f"the selection of the gradient at y_k is not arbitrary but essential "
                 f"(against {cut[-1]}_k)",
                 f"with the {cut}_k g - g* ends higher by at least a factor of {CLEARLY:g}",
-                _breaks(cut),
+                partial(_breaks, cut),
                 only="ablation.*",
             )
             for number, cut in enumerate(reversed(CUTS[1:]), start=1)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from hashlib import sha256
 from itertools import starmap
 from multiprocessing import get_context
@@ -30,8 +30,7 @@ from tiebreak.driver.registry import from_file, known_methods
 from tiebreak.driver.run import Run
 from tiebreak.driver.solve import solve
 from tiebreak.experiments.compare import reference
-from tiebreak.experiments.drawn import drawn
-from tiebreak.experiments.planted import SEEDS, planted
+from tiebreak.experiments.planted import SEEDS, drawn, planted
 from tiebreak.experiments.race import (
     Entrant,
     Record,
@@ -203,8 +202,7 @@ def _workers(count: int, files: Sequence[str]) -> Iterator[Callable[..., Iterabl
         return
     threads = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     os.environ.update(dict.fromkeys(threads, "1"))  # read when a new process imports NumPy
-    ready = partial(_load, files)
-    with ProcessPoolExecutor(count, get_context("spawn"), initializer=ready) as pool:
+    with ProcessPoolExecutor(count, get_context("spawn"), _load, (files,)) as pool:
         yield lambda task, each: pool.map(task, *zip(*each, strict=True))
 
 

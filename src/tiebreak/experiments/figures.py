@@ -90,7 +90,7 @@ def error_curves(
     names: Sequence[str],
     axes: Sequence[Axis],
     title: str,
-    path: Path | None = None,
+    path: str | Path | None = None,
 ) -> Any:
     """Draw infeasibility on the left and suboptimality on the right, a row per instance and axis.
 
@@ -118,9 +118,8 @@ def error_curves(
 def comparison(rows: Sequence[Record], path: str | Path | None = None) -> Any:
     """Draw both errors against gradients and time, for ``compare``."""
     names = list(dict.fromkeys(row.instance for row in rows))
-    target = None if path is None else Path(path)
     experiment = rows[0].experiment if rows else ""
-    return error_curves(rows, experiment, names, ("gradients", "seconds"), ", ".join(names), target)
+    return error_curves(rows, experiment, names, ("gradients", "seconds"), ", ".join(names), path)
 
 
 def rates(
@@ -151,29 +150,15 @@ def rates(
         _tidy(ax)
     axes[0].set_yticks(range(len(RATES)), [row.label for row in RATES])
     axes[0].invert_yaxis()
-    from matplotlib.lines import Line2D
-
-    figure.legend(
-        handles=[
-            Line2D([], [], color="0.6", linewidth=5, label="published rate"),
-            *(
-                _dot("o", face, f"measured, {what}")
-                for face, what in zip(FACES, ("full pull", "weak pull", "no pull"), strict=True)
-            ),
-            _dot("<", "black", "steeper, or error 0"),
-        ],
-        loc="outside lower center", ncols=5, frameon=False,
-    )  # fmt: skip
+    # Empty curves, for the legend.
+    axes[0].plot([], [], color="0.6", linewidth=5, label="published rate")
+    words = ("measured, full pull", "measured, weak pull", "measured, no pull")
+    dots = [*zip("ooo", FACES, words, strict=True), ("<", "black", "steeper, or error 0")]
+    for marker, face, label in dots:
+        axes[0].plot([], [], marker, color="black", markerfacecolor=face, label=label)
+    figure.legend(loc="outside lower center", ncols=5, frameon=False)
     figure.suptitle(title, fontsize=11)
     return saved(figure, path)
-
-
-def _dot(marker: str, face: str, label: str) -> Any:
-    from matplotlib.lines import Line2D
-
-    return Line2D(
-        [], [], color="black", markerfacecolor=face, marker=marker, linestyle="", label=label
-    )
 
 
 def _draw(ax: Axes, scene: Scene, column: Column, axis: Axis) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -35,6 +35,7 @@ class Ball(Set):
 
     radius: float = 1.0
     center: Any = None
+    vectors: ClassVar[tuple[str, ...]] = ("center",)
 
     def __post_init__(self) -> None:
         remember(self, Ball, radius=self.radius, center=self.center)
@@ -44,18 +45,9 @@ class Ball(Set):
             assign(self, "center", checks.vector("Ball", "center", self.center))
 
     @property
-    def dimension(self) -> int | None:
-        return None if self.center is None else int(self.center.shape[0])
-
-    @property
     def diameter(self) -> float:
         """2 radius."""
         return 2.0 * self.radius
-
-    def check(self, n: int) -> None:
-        """Raise ValueError if the center does not have ``n`` entries."""
-        if self.center is not None:
-            checks.length("Ball", "center", self.center, n, "variable")
 
     def conic_form(self, form: ConicForm) -> None:
         center = 0.0 if self.center is None else host(self.center)

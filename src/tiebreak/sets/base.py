@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
-from tiebreak.linalg import FromData, arrays, assign
+from tiebreak.linalg import FromData, arrays, assign, checks
 from tiebreak.linalg.arrays import Array, Host
 from tiebreak.linalg.conic_form import ConicForm
 from tiebreak.sets.cuts import (
@@ -69,6 +69,7 @@ class Set(FromData, is_open=True):
     names: tuple[Any, ...] | None = None  # names of the variables, if they come from pandas
     has_projection: ClassVar[bool] = True  # is there a projection fast enough for every step?
     has_argmin: ClassVar[bool] = True  # does argmin find every minimum that exists?
+    vectors: ClassVar[tuple[str, ...]] = ()  # its parameters with an entry per variable
     describing = ("linear_rows", "conic_form", "recession", "bounds_in")
 
     def without_structure(self, own: tuple[str, ...]) -> Set:
@@ -189,7 +190,7 @@ class Set(FromData, is_open=True):
     @property
     def dimension(self) -> int | None:
         """The number of variables, if the parameters of the set determine it."""
-        return None
+        return next((int(value.shape[0]) for value in self._vectors().values()), None)
 
     @property
     def diameter(self) -> float:
@@ -202,6 +203,13 @@ class Set(FromData, is_open=True):
 
     def check(self, n: int) -> None:
         """Raise ValueError if the parameters of the set do not fit dimension ``n``."""
+        for name, value in self._vectors().items():
+            checks.length(type(self).__name__, name, value, n, "variable")
+
+    def _vectors(self) -> dict[str, Array]:
+        """The parameters with an entry per variable; a number instead, or None, is none."""
+        given = {name: getattr(self, name) for name in self.vectors}
+        return {name: value for name, value in given.items() if arrays.is_array(value)}
 
     def project(self, x: Array) -> Array:
         """The point of Z nearest to ``x``."""

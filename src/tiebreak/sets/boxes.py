@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -42,6 +42,7 @@ class Box(Set):
 
     lower: Any
     upper: Any
+    vectors: ClassVar[tuple[str, ...]] = ("lower", "upper")
 
     def __post_init__(self) -> None:
         remember(self, Box, lower=self.lower, upper=self.upper)
@@ -66,11 +67,6 @@ class Box(Set):
             raise ValueError("Box: lower must be below inf and upper above -inf")
 
     @property
-    def dimension(self) -> int | None:
-        bounds = (self.lower, self.upper)
-        return next((int(b.shape[0]) for b in bounds if not isinstance(b, float)), None)
-
-    @property
     def diameter(self) -> float:
         """|upper - lower|; if both are numbers, it depends on the dimension: see `diameter_in`."""
         width = to_numpy(self.upper) - to_numpy(self.lower)
@@ -85,12 +81,6 @@ class Box(Set):
         """|upper - lower| in R^n."""
         width = to_numpy(self.upper) - to_numpy(self.lower)
         return norm(width) if width.ndim else float(width) * math.sqrt(n)
-
-    def check(self, n: int) -> None:
-        """Raise ValueError if a vector of bounds does not have ``n`` entries."""
-        for name, bound in (("lower", self.lower), ("upper", self.upper)):
-            if not isinstance(bound, float):
-                checks.length("Box", name, bound, n, "variable")
 
     def ends(self, n: int) -> tuple[Host, Host]:
         """Both bounds of each of n variables, on the host."""

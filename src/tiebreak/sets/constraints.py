@@ -110,9 +110,7 @@ class SecondOrderCone(Constraints):
 
     def excess(self, x: Array) -> float:
         """By how much the inequality is violated, divided by its steepness."""
-        at = host(x)
-        off = norm(self.A @ at + self.b) - float(self.c @ at) - self.d
-        return max(off, 0.0) / (self.steepness or 1.0)
+        return sum(one.amount for one in self.violations(x)) / (self.steepness or 1.0)
 
     def violations(self, x: Array) -> list[Violation]:
         """The one inequality, if x violates it."""

@@ -201,6 +201,7 @@ class Halfspace(Set):
 
     normal: Any
     offset: float
+    vectors: ClassVar[tuple[str, ...]] = ("normal",)
 
     def __post_init__(self) -> None:
         remember(self, Halfspace, normal=self.normal, offset=self.offset)
@@ -213,10 +214,6 @@ class Halfspace(Set):
     @property
     def dimension(self) -> int:
         return int(self.normal.shape[0])
-
-    def check(self, n: int) -> None:
-        """Raise ValueError if the normal does not have ``n`` entries."""
-        checks.length("Halfspace", "normal", self.normal, n, "variable")
 
     def linear_rows(self, n: int) -> LinearRows:
         return LinearRows(n, host(self.normal)[None], [self.offset])

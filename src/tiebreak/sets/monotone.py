@@ -9,6 +9,7 @@ import numpy as np
 
 from tiebreak.linalg import arrays, moved
 from tiebreak.linalg.arrays import Array, Host, dot, like, norm, to_numpy, zeros_like
+from tiebreak.linalg.host import host
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.base import INFINITY, Set, Violation, violations_of
 from tiebreak.sets.cuts import ProjectionPath
@@ -52,14 +53,14 @@ class Monotone(Set):
 
     def project(self, x: Array) -> Array:
         """Isotonic regression of x."""
-        return like(_pool(_host(x))[0], x)
+        return like(_pool(host(x))[0], x)
 
     def support(self, direction: Array) -> float:
         """0 if the entries sum to 0 and no partial sum from the left is negative; otherwise inf.
 
         Sums that differ from 0 by no more than their rounding errors count as 0.
         """
-        return 0.0 if _length_of_means(_host(direction)) == 0.0 else INFINITY
+        return 0.0 if _length_of_means(host(direction)) == 0.0 else INFINITY
 
     def argmin(self, direction: Array) -> Array:
         """The origin, if <direction, .> is bounded below."""
@@ -68,16 +69,16 @@ class Monotone(Set):
         return zeros_like(direction)
 
     def distance_outside(self, x: Array, unit: float) -> float:
-        host = _host(x)
-        return norm(np.maximum.accumulate(host) - host) * (1.0 + unit)
+        at = host(x)
+        return norm(np.maximum.accumulate(at) - at) * (1.0 + unit)
 
     def violations(self, x: Array) -> list[Violation]:
-        at = _host(x)
+        at = host(x)
         size = np.abs(at[:-1]) + np.abs(at[1:])
         return violations_of("the order of x[{}] and the next", -np.diff(at), size, norm(at))
 
     def projection_path(self, x: Array, c: Array) -> ProjectionPath:
-        x_host, c_host = _host(x), _host(c)
+        x_host, c_host = host(x), host(c)
 
         def path(mu: float) -> tuple[Array, float, float]:
             z_host, blocks = _pool(moved(x_host, mu, c_host))
@@ -92,7 +93,7 @@ class Monotone(Set):
         With mu p = Pi_Z(-mu c), z(mu) differs from mu p by at most |x|, and <c, p> = -|p|^2. If p =
         0, z is constant for large mu, and its blocks end only where partial sums of c are 0.
         """
-        x_host, c_host = _host(x), _host(c)
+        x_host, c_host = host(x), host(c)
         pull = _length_of_means(-c_host)
         if pull > 0.0:
             mu = 4.0 * (norm(c_host) * norm(x_host) / pull + 1.0) / pull
@@ -116,10 +117,6 @@ def differences(n: int) -> Any:
 
     ones = np.ones(n - 1)
     return diags_array([-ones, ones], offsets=[0, 1], shape=(n - 1, n), format="csr")
-
-
-def _host(x: Array) -> Host:
-    return to_numpy(x).astype(np.float64, copy=False)
 
 
 def _pool(v: Host, weights: Host | None = None) -> tuple[Host, Host]:

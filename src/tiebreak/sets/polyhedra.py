@@ -289,13 +289,8 @@ def _rows(name: str, matrix: Any, other: str, offset: Any) -> tuple[Any, Host] |
     if matrix is None or offset is None:
         given, missing = (other, name) if matrix is None else (name, other)
         raise ValueError(f"Polyhedron: {missing} must be given with {given}, got None")
-    tables.need_same_rows("Polyhedron", (name, matrix), (other, offset))
     rows = host_matrix("Polyhedron", name, matrix)
-    found = host(checks.floating("Polyhedron", other, offset))
-    if found.ndim != 1:
-        got = checks.what_it_is(found)
-        raise ValueError(f"Polyhedron: {other} must be a vector, got {got}")
-    checks.length("Polyhedron", other, found, rows.shape[0], f"row of {name}")
+    found = _sides((name, matrix), (other, offset), rows.shape[0])
     is_allowed = np.isfinite(found) | ((found == INFINITY) & (other == "b"))
     if not is_allowed.all():
         i, needed = int(np.argmin(is_allowed)), "finite or inf" if other == "b" else "finite"
@@ -303,14 +298,20 @@ def _rows(name: str, matrix: Any, other: str, offset: Any) -> tuple[Any, Host] |
     return rows, found.copy()
 
 
-def _lower(matrix: Any, lower: Any, upper: Host) -> Host:
-    """The lower bounds of A x, checked: none may be above the upper bound."""
-    tables.need_same_rows("Polyhedron", ("A", matrix), ("lower", lower))
-    found = host(checks.floating("Polyhedron", "lower", lower))
+def _sides(of: tuple[str, Any], given: tuple[str, Any], count: int) -> Host:
+    """Named bounds as a vector with an entry per row of a named matrix."""
+    tables.need_same_rows("Polyhedron", of, given)
+    found = host(checks.floating("Polyhedron", *given))
     if found.ndim != 1:
         got = checks.what_it_is(found)
-        raise ValueError(f"Polyhedron: lower must be a vector, got {got}")
-    checks.length("Polyhedron", "lower", found, len(upper), "row of A")
+        raise ValueError(f"Polyhedron: {given[0]} must be a vector, got {got}")
+    checks.length("Polyhedron", given[0], found, count, f"row of {of[0]}")
+    return found
+
+
+def _lower(matrix: Any, lower: Any, upper: Host) -> Host:
+    """The lower bounds of A x, checked: none may be above the upper bound."""
+    found = _sides(("A", matrix), ("lower", lower), len(upper))
     is_allowed = found <= upper  # false for NaN
     if not is_allowed.all() or np.any(found == INFINITY):
         i = int(np.argmin(is_allowed & (found < INFINITY)))
