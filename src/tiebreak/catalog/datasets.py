@@ -29,14 +29,15 @@ def breast_cancer(train: int = 50, radius: float = 10.0, seed: int = 0) -> Probl
         radius: the radius of the ball around the origin that contains the model.
         seed: the seed of the draw.
     """
-    measured, benign = load("breast cancer")
-    features = unit_rows(degree_two(measured))
-    return _fit("breast_cancer", features, 2.0 * benign - 1.0, train, radius, seed)
+    return tumours(train, radius, seed).problem
 
 
 def tumours(train: int = 50, radius: float = 10.0, seed: int = 0) -> Built:
     """Return `breast_cancer` with its start and known facts."""
-    return _regression("breast cancer, degree 2", breast_cancer(train, radius, seed))
+    measured, benign = load("breast cancer")
+    features, target = unit_rows(degree_two(measured)), 2.0 * benign - 1.0
+    names = ("breast_cancer", "breast cancer, degree 2")
+    return _regression(*names, features, target, train, radius, seed)
 
 
 def diabetes(train: int = 30, radius: float = 20.0, seed: int = 0) -> Built:
@@ -49,9 +50,7 @@ def diabetes(train: int = 30, radius: float = 20.0, seed: int = 0) -> Built:
     """
     measured, progress = load("diabetes")
     features, target = unit_rows(degree_two(measured)), _standardised(progress[:, None])[:, 0]
-    return _regression(
-        "diabetes, degree 2", _fit("diabetes", features, target, train, radius, seed)
-    )
+    return _regression("diabetes", "diabetes, degree 2", features, target, train, radius, seed)
 
 
 def digits(train: int = 30, radius: float = 20.0, seed: int = 0) -> Built:
@@ -63,9 +62,8 @@ def digits(train: int = 30, radius: float = 20.0, seed: int = 0) -> Built:
         train, radius, seed: as for `breast_cancer`.
     """
     pictures, digit = load("digits")
-    features = unit_rows(_standardised(pictures))
-    problem = _fit("digits", features, 1.0 - 2.0 * (digit % 2), train, radius, seed)
-    return _regression("digits, odd or even", problem)
+    features, target = unit_rows(_standardised(pictures)), 1.0 - 2.0 * (digit % 2)
+    return _regression("digits", "digits, odd or even", features, target, train, radius, seed)
 
 
 def validation_over_training(
@@ -94,9 +92,15 @@ def validation_over_training(
     )
 
 
-def _fit(
-    owner: str, features: Matrix, target: Vector, train: int, radius: float, seed: int
-) -> Problem:
+def _regression(
+    owner: str,
+    what: str,
+    features: Matrix,
+    target: Vector,
+    train: int,
+    radius: float,
+    seed: int,
+) -> Built:
     rows = target.shape[0]
     if isinstance(train, bool) or not isinstance(train, int):
         raise TypeError(f"{owner}: train must be a whole number, got {checks.what_it_is(train)}")
@@ -104,14 +108,12 @@ def _fit(
         raise ValueError(f"{owner}: train must be between 1 and {rows - 1}, got {train}")
     checks.positive(owner, "radius", radius)
     rng = np.random.default_rng(checks.whole(owner, "seed", seed))
-    return validation_over_training(features, target, train, radius, rng, mean=True)
-
-
-def _regression(what: str, problem: Problem) -> Built:
-    n = problem.dimension
-    assert n is not None
-    rows = problem.lower.matrix.shape[0]  # type: ignore[union-attr]
-    return Built(label=f"{what}, {rows} training rows", problem=problem, x0=np.zeros(n), order=2.0)
+    return Built(
+        label=f"{what}, {train} training rows",
+        problem=validation_over_training(features, target, train, radius, rng, mean=True),
+        x0=np.zeros(features.shape[1]),
+        order=2.0,
+    )
 
 
 # --- logistic regression with more columns than it needs

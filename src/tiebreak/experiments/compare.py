@@ -124,7 +124,6 @@ class Comparison(Shown):
             rows = [row for row in self.rows if row.method == name]
             found = {c: np.array([getattr(row, c) for row in rows], dtype=float) for c in COLUMNS}
             groups.append(Group(name, found))
-        instance = self.rows[0].instance if self.rows else ""
         panels = [Panel("lower", "Lower level: g(x) − g*", [Curve("lower_error", "")], is_log=True)]
         if not math.isnan(self.answer.upper):
             curve, title = Curve("upper_error", ""), "Upper level: |f(x) − f*|"
@@ -134,7 +133,7 @@ class Comparison(Shown):
             kind="race",
             status="compared",
             tone="good",
-            heading=f"{counted(len(names), 'method')} on {instance}",
+            heading=f"{counted(len(names), 'method')} on {self.rows[0].instance}",
             sentence=(
                 "Same start for all methods, oracle calls counted; a star marks the least cost "
                 f"until both levels stay within an accuracy; the answer is {self.source}"
@@ -231,22 +230,22 @@ def compare(
 
 def reference(problem: Problem) -> tuple[Answer, str]:
     """Return f*, g* and x* by direct factorisation (``Exact``), and their source in words."""
-    unknown = Answer(math.nan, math.nan)
     n, domain = problem.dimension or 1, type(problem.domain).__name__
     limit = math.inf if problem.is_smooth else PENALISED
     if not isinstance(problem.domain, Space | Ball):
         limit = POLYHEDRAL
     if not Exact().refusal(problem) and n > limit:
         size = f"{'' if problem.is_smooth else 'a penalty and '}{n} variables"
-        reason = f"Exact may take minutes on {domain} with {size}, so it was not used"
-        return unknown, f"not known: {reason}; g* is the smallest value seen"
-    try:
-        result = solve(problem, Exact())
-    except (ValueError, ImportError) as error:
-        return unknown, f"not known: {error}; g* is the smallest value seen"
-    if not result.success or result.findings is None:
-        return unknown, f"not known: {result.message}; g* is the smallest value seen"
-    return Answer(result.upper_value, result.lower_value, result.x), "by Exact"
+        why = f"Exact may take minutes on {domain} with {size}, so it was not used"
+    else:
+        try:
+            result = solve(problem, Exact())
+            if result.success and result.findings is not None:
+                return Answer(result.upper_value, result.lower_value, result.x), "by Exact"
+            why = result.message
+        except (ValueError, ImportError) as error:
+            why = str(error)
+    return Answer(math.nan, math.nan), f"not known: {why}; g* is the smallest value seen"
 
 
 def _entrants(

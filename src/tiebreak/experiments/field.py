@@ -24,7 +24,7 @@ import numpy as np
 
 from tiebreak.algorithms import Method, PAGMBiO
 from tiebreak.catalog.built import Answer
-from tiebreak.catalog.instances import instance, instances
+from tiebreak.catalog.instances import instance
 from tiebreak.display.page import write_page
 from tiebreak.driver.registry import from_file, known_methods
 from tiebreak.driver.run import Run
@@ -145,8 +145,7 @@ def run_field(
         say: called with a line about what is being done.
     """
     raced = contestants([from_file(name) for name in names])
-    here = {one.name for one in instances()}
-    everything = (*BUILT_IN, *SEEDS, *(name for name in FROM_PAPERS if name in here), *DRAWN)
+    everything = (*BUILT_IN, *SEEDS, *FROM_PAPERS, *DRAWN)
     for name in courses:
         if name not in everything:
             known = ", ".join(everything)
