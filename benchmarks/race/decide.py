@@ -50,8 +50,7 @@ import tiebreak as tb
 from tiebreak.driver.registry import METHODS
 from tiebreak.driver.result import Result
 from tiebreak.driver.trace import Row
-from tiebreak.experiments.planted import drawn
-from tiebreak.experiments.planting import Case
+from tiebreak.experiments.planted import Case, drawn
 from tiebreak.experiments.race import RelativeScale
 
 SUBSET = ("simplex", "callables", "lasso", "drawn 1")

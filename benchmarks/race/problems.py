@@ -2,7 +2,7 @@
 
 Sizes from 10 to 20,000 variables, well and ill conditioned, single and many minimisers below. Six
 are of the kind that Exact takes, six are not: callables, sums of losses, a logistic loss above,
-penalties. The answers are planted (see `tiebreak.experiments.planting`).
+penalties. The answers are planted (see `tiebreak.experiments.planted`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,20 @@ import numpy as np
 
 import tiebreak as tb
 from tiebreak.catalog.instances import instance
-from tiebreak.experiments.planted import ball, isotonic, simplex, sums, unique
-from tiebreak.experiments.planting import Case, Generator, Matrix, Vector, checked, fitted, spectrum
+from tiebreak.experiments.planted import (
+    Case,
+    Generator,
+    Matrix,
+    Vector,
+    ball,
+    checked,
+    fitted,
+    isotonic,
+    simplex,
+    spectrum,
+    sums,
+    unique,
+)
 from tiebreak.functions import Composite, Function, SmoothFunction
 
 # --- of the kind that Exact takes -----------------------------------------------------------------

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 import tiebreak as tb
-from tiebreak.experiments.planting import Vector
+from tiebreak.experiments.planted import Vector
 from tiebreak.functions.base import Function, SmoothFunction
 from tiebreak.functions.elementary import Flat, Linear, SquaredNorm
 from tiebreak.functions.penalties.composite import Composite

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.experiments.planting import Case
+from tiebreak.experiments.planted import Case
 
 ROUGH, FINE = 1e-3, 1e-6
 CERTIFICATE = "proof"

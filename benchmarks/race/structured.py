@@ -32,7 +32,7 @@ import numpy as np
 from rivals_outside import missing
 
 import tiebreak as tb
-from tiebreak.experiments.planting import Generator, Vector
+from tiebreak.experiments.planted import Generator, Vector
 
 ROWS, COLUMNS, HELD = 250, 500, 40  # HELD variables are on a bound in all minimisers, if g* > 0
 SMALL_DATA, LARGE_DATA = (8_000, 110), (32_000, 120)
@@ -64,7 +64,7 @@ class Planted(NamedTuple):
 def planted(
     rng: Generator, kind: str, is_met: bool, shape: tuple[int, int] = (ROWS, COLUMNS)
 ) -> Planted:
-    """A problem of this kind: see `planting` for the conditions.
+    """A problem of this kind: see `planted` for the conditions.
 
     With nu a normal at x* and d of any kind, A'd = -nu makes x* a minimiser of g for b = Ax* - d.
     x* is the projection of A'y onto the set (on the l1 ball, where g* > 0, onto its face), on which

@@ -18,7 +18,7 @@ import pytest
 
 import tiebreak as tb
 from tiebreak.driver.trace import Row
-from tiebreak.experiments import planting
+from tiebreak.experiments import planted
 from tiebreak.experiments.planted import drawn
 from tiebreak.functions.sums import Scaled, Sum
 
@@ -82,7 +82,7 @@ def best_direction(problem: tb.Problem, x: Any) -> float:
     return float(found.fun)
 
 
-def small_cases() -> list[planting.Case]:
+def small_cases() -> list[planted.Case]:
     rng = np.random.default_rng(3)
     new = (drawn(seed, number) for seed in range(8) for number in (1, 2, 3))
     return [
@@ -115,7 +115,7 @@ def test_the_check_of_planted_answers_finds_a_wrong_one() -> None:
     )
     assert best_direction(tilted, x) < -1e-2
     with pytest.raises(ArithmeticError, match="conditions of optimality fail"):
-        planting.checked("wrong", "", case.make, x, 0.0 * x, np.ones(30))
+        planted.checked("wrong", "", case.make, x, 0.0 * x, np.ones(30))
 
 
 @pytest.mark.parametrize("name", ["unique", "simplex", "chain"])
@@ -220,12 +220,12 @@ def lines() -> list[Line]:
     ]
 
 
-def cases() -> list[planting.Case]:
+def cases() -> list[planted.Case]:
     """Two of the right names: the summary looks at nothing else."""
     known = problems.fixed("simplex")
     return [
-        planting.Case("ball", "a ball", known.make, known.answer, ties=3),
-        planting.Case("sums", "sums of losses", known.make, known.answer),
+        planted.Case("ball", "a ball", known.make, known.answer, ties=3),
+        planted.Case("sums", "sums of losses", known.make, known.answer),
     ]
 
 
@@ -280,12 +280,12 @@ def test_numbers_and_picture_are_written(tmp_path: Path) -> None:
 # --- those from outside, and everybody at once ----------------------------------------------------
 
 
-def asleep(case: planting.Case, budget: float) -> rivals_outside.Outcome:
+def asleep(case: planted.Case, budget: float) -> rivals_outside.Outcome:
     time.sleep(60.0)
     raise AssertionError
 
 
-def failing(case: planting.Case, budget: float) -> rivals_outside.Outcome:
+def failing(case: planted.Case, budget: float) -> rivals_outside.Outcome:
     raise ArithmeticError("no luck")
 
 
@@ -374,5 +374,5 @@ def test_nothing_asks_for_constants_but_to_reproduce_the_paper():
     }
     assert found == {("step.py", "gamma=1e-2")}  # the cost of a step of the paper's regression
     # Lipschitz constants go to those rivals that need them, before their clock starts.
-    text = Path(planting.__file__).read_text(encoding="utf-8")
+    text = Path(planted.__file__).read_text(encoding="utf-8")
     assert text.count("lipschitz if informed else None") == 1

@@ -8,8 +8,7 @@ import numpy as np
 
 from tiebreak.functions import Terms
 from tiebreak.linalg import Array, arrays
-from tiebreak.sets import Domain, described
-from tiebreak.sets.faces import ActiveFace, room_along
+from tiebreak.sets import ActiveFace, Domain, described, room_along
 
 
 def face_of_domain(domain: Domain, x: Array) -> ActiveFace:

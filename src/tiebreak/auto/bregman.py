@@ -37,7 +37,7 @@ from tiebreak.linalg import Array, Refusal, arrays
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.proofs.gate import DOUBT, Ended
-from tiebreak.sets.faces import ActiveFace
+from tiebreak.sets import ActiveFace
 
 # The rounds. eta is measured in units of curvature of g over curvature of f.
 FIRST_ETA = 0.2  # makes both levels similar in size, and takes a few rounds

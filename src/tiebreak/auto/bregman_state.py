@@ -18,7 +18,7 @@ from tiebreak.linalg import Array, arrays, in_files
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import Ended
-from tiebreak.sets.faces import ActiveFace
+from tiebreak.sets import ActiveFace
 
 
 @in_files("bregman.objective")

@@ -11,7 +11,7 @@ from tiebreak.functions import Minorant, Terms
 from tiebreak.linalg import Array, Host, arrays, deadline, in_files
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
-from tiebreak.sets.faces import ActiveFace
+from tiebreak.sets import ActiveFace
 
 
 @in_files("bregman.hessians")

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.linalg import Array, arrays, in_files
-from tiebreak.sets.faces import ActiveFace
+from tiebreak.sets import ActiveFace
 
 KEPT_MATRIX = 1000  # keep a matrix up to this many variables: 8 MB in float64
 LEAST_CURVATURE = 1e-14  # an <s, y> below this share of |s| |y| is rounding error

@@ -5,7 +5,13 @@ from tiebreak.sets.base import INFINITY, Set
 from tiebreak.sets.boxes import Box, Orthant
 from tiebreak.sets.constraints import Intersection, SecondOrderCone, intersection
 from tiebreak.sets.cuts import Products
-from tiebreak.sets.descriptions import Bounds, LinearRows, RecessionDirections
+from tiebreak.sets.descriptions import (
+    ActiveFace,
+    Bounds,
+    LinearRows,
+    RecessionDirections,
+    room_along,
+)
 from tiebreak.sets.domains import (
     Domain,
     Halfspace,
@@ -23,6 +29,7 @@ from tiebreak.sets.simplices import L1Ball, Simplex
 
 __all__ = [
     "INFINITY",
+    "ActiveFace",
     "Ball",
     "Bounds",
     "Box",
@@ -47,4 +54,5 @@ __all__ = [
     "has_projection",
     "intersection",
     "projected",
+    "room_along",
 ]

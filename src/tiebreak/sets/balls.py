@@ -17,8 +17,7 @@ from tiebreak.linalg.host import host
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.base import Set
 from tiebreak.sets.cuts import CutProjection, Products
-from tiebreak.sets.descriptions import Bounds
-from tiebreak.sets.faces import ActiveFace, face_across
+from tiebreak.sets.descriptions import ActiveFace, Bounds, face_across
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

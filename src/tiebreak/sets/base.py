@@ -17,8 +17,7 @@ from tiebreak.sets.cuts import (
     along_the_path,
     project_cut,
 )
-from tiebreak.sets.descriptions import Bounds, LinearRows, RecessionDirections
-from tiebreak.sets.faces import ActiveFace
+from tiebreak.sets.descriptions import ActiveFace, Bounds, LinearRows, RecessionDirections
 
 INFINITY = math.inf
 NEEDED = ("project", "project_cut", "support", "argmin")  # a set overrides all of these, or none

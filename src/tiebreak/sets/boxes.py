@@ -24,8 +24,14 @@ from tiebreak.linalg.arrays import Array, Host, dot, like, namespace, norm, to_n
 from tiebreak.linalg.host import host
 from tiebreak.sets.base import INFINITY, Set, Violation, violations_of
 from tiebreak.sets.cuts import ProjectionPath
-from tiebreak.sets.descriptions import Bounds, LinearRows, RecessionDirections, of_single
-from tiebreak.sets.faces import ActiveFace, room_along
+from tiebreak.sets.descriptions import (
+    ActiveFace,
+    Bounds,
+    LinearRows,
+    RecessionDirections,
+    of_single,
+    room_along,
+)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -21,8 +21,7 @@ from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.base import INFINITY, Set
 from tiebreak.sets.boxes import Box
 from tiebreak.sets.cuts import CutProjection, Products, ProjectionPath
-from tiebreak.sets.descriptions import LinearRows
-from tiebreak.sets.faces import ActiveFace, face_across
+from tiebreak.sets.descriptions import ActiveFace, LinearRows, face_across
 
 
 @runtime_checkable

@@ -13,8 +13,7 @@ from tiebreak.linalg.host import host
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.base import INFINITY, Set, Violation, violations_of
 from tiebreak.sets.cuts import ProjectionPath
-from tiebreak.sets.descriptions import LinearRows, RecessionDirections
-from tiebreak.sets.faces import ActiveFace
+from tiebreak.sets.descriptions import ActiveFace, LinearRows, RecessionDirections
 
 
 @dataclasses.dataclass(frozen=True)

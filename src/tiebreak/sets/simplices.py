@@ -15,8 +15,7 @@ from tiebreak.linalg.host import host
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.base import Set, Violation, violations_of
 from tiebreak.sets.cuts import ProjectionPath
-from tiebreak.sets.descriptions import Bounds, LinearRows, identity
-from tiebreak.sets.faces import ActiveFace, face_of_signs
+from tiebreak.sets.descriptions import ActiveFace, Bounds, LinearRows, face_of_signs, identity
 
 
 class _WithVertices(Set):

@@ -17,8 +17,7 @@ from tiebreak.linalg.conic_form import ConicForm, Cost
 from tiebreak.linalg.fingerprints import assign
 from tiebreak.linalg.host import host
 from tiebreak.linalg.tolerances import TOL
-from tiebreak.sets import INFINITY
-from tiebreak.sets.faces import ActiveFace
+from tiebreak.sets import INFINITY, ActiveFace
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

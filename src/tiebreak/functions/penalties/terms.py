@@ -30,9 +30,8 @@ from tiebreak.linalg import Host, arrays, into
 from tiebreak.linalg.arrays import Array, dot, namespace, norm, to_numpy, zeros_like
 from tiebreak.linalg.conic_form import Affine, ConicForm, Cost
 from tiebreak.linalg.host_rows import HostRows
-from tiebreak.sets import INFINITY, Ball, Box, Domain, Space
+from tiebreak.sets import INFINITY, ActiveFace, Ball, Box, Domain, Space
 from tiebreak.sets.descriptions import identity
-from tiebreak.sets.faces import ActiveFace
 
 L1Weight: TypeAlias = float | Host
 
