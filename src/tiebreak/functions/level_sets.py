@@ -6,7 +6,12 @@
     Quadratic, LeastSquares (multiples)                     an ellipsoid        R^n
 
 The projection of v onto Z ∩ {f <= level} minimises |z - v|²/2 + lam f(z) over Z, for the smallest
-multiplier lam >= 0 with f(z) <= level: finding it is a scalar root problem.
+multiplier lam >= 0 with f(z) <= level: finding it is a scalar root problem. Methods ask for
+
+    least(x)              min_Z f, or -inf if f is unbounded below; x is any vector like v
+    project(v, level)     the projection of v onto Z ∩ {f <= level}, and lam; if the set is empty, a
+                          minimiser of f over Z, and inf
+    lowest(slope, level)  a lower bound on <slope, x> over Z ∩ {f <= level}; -inf if there is none
 """
 
 from __future__ import annotations
@@ -14,8 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
-from typing import Protocol
+from typing import TypeAlias, TypeGuard
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -32,107 +36,67 @@ from tiebreak.sets import Domain, Space, argmin_cut
 from tiebreak.sets.roots import middle
 
 
-class LevelSets(Protocol):
-    """What a method needs to know about the sets Z ∩ {f <= level}."""
-
-    def least(self, x: Array) -> float:
-        """min_Z f, or -inf if f is unbounded below; ``x`` is any vector of the right kind."""
-
-    def project(self, v: Array, level: float) -> tuple[Array, float]:
-        """The projection of v onto Z ∩ {f <= level}, and the multiplier lam >= 0 of f.
-
-        If the set is empty, they are a minimiser of f over Z and inf.
-        """
-
-    def lowest(self, slope: Array, level: float) -> float:
-        """A lower bound on <slope, x> over Z ∩ {f <= level}; -inf if there is none."""
-
-
 def find(f: Function, domain: Domain) -> LevelSets | None:
     """The level sets of f within the domain; None if projecting onto them is not easy."""
-    simple = _simple(f.bare)
-    if isinstance(simple, _Bowl):
-        return Balls(simple, domain)
-    if isinstance(simple, _Plane):
-        return Halfspaces(simple, domain)
-    (weight, h), *others = summands(f.bare)
+    f = f.bare
+    (weight, h), *others = parts = summands(f)
+    norms = [(w * part.weight, part.center) for w, part in parts if _is_scalar_norm(part)]
+    slopes = [part.c for _, part in parts if isinstance(part, Linear)]
+    if len(norms) + len(slopes) == len(parts):
+        return _balls(f, domain, norms, slopes) if norms else _halfspaces(f, domain, slopes[0])
     if isinstance(domain, Space) and isinstance(h, Quadratic | LeastSquares) and not others:
         is_small = min(h.matrix.shape) <= LARGE_SIDE and h.matrix.is_explicit
-        return Ellipsoids(weight, h) if is_small else None
+        return Ellipsoids(f, weight, h) if is_small else None
     return None
 
 
 # --- balls and half-spaces
 
 
-@dataclass(frozen=True)
-class _Bowl:
-    """curvature/2 |x - center|² + constant; the center is the origin if None."""
-
-    curvature: float
-    center: Array | None = None
-    constant: float = 0.0
+def _is_scalar_norm(h: Function) -> TypeGuard[SquaredNorm]:
+    return isinstance(h, SquaredNorm) and h.is_scalar
 
 
-@dataclass(frozen=True)
-class _Plane:
-    """<slope, x> + constant."""
+def _balls(
+    f: Function, domain: Domain, norms: list[tuple[float, Array | None]], slopes: list[Array]
+) -> Balls:
+    """The level sets of squared norms plus linear functions, by completing the square.
 
-    slope: Array
-    constant: float = 0.0
-
-
-def _simple(h: Function) -> _Bowl | _Plane | None:
-    """h as a bowl or a plane; None if it is neither."""
-    parts = [_term(weight, part) for weight, part in summands(h)]
-    known = [part for part in parts if part is not None]
-    return reduce(_added, known) if len(known) == len(parts) else None
-
-
-def _term(weight: float, h: Function) -> _Bowl | _Plane | None:
-    """weight times h as a bowl or a plane; None if it is neither."""
-    if isinstance(h, SquaredNorm) and h.is_scalar:
-        return _Bowl(weight * h.weight, h.center)
-    return _Plane(weight * h.c, weight * h.constant) if isinstance(h, Linear) else None
+    We begin at the center of the largest norm, so that hardly anything cancels.
+    """
+    curvature, start = sum(p for p, _ in norms), max(norms, key=lambda norm: norm[0])[1]
+    known = [*(center for _, center in norms if center is not None), *slopes]
+    if not known:
+        return Balls(domain, curvature)
+    start = zeros_like(known[0]) if start is None else start
+    shift = f.gradient(start) / curvature
+    constant = f.value(start) - 0.5 * curvature * dot(shift, shift)
+    return Balls(domain, curvature, start - shift, constant)
 
 
-def _added(first: _Bowl | _Plane, second: _Bowl | _Plane) -> _Bowl | _Plane:
-    """The sum of two bowls or planes, by completing the square."""
-    if isinstance(first, _Plane) and isinstance(second, _Plane):
-        return _Plane(first.slope + second.slope, first.constant + second.constant)
-    if isinstance(first, _Plane):
-        first, second = second, first
-    assert isinstance(first, _Bowl)
-    p, a, constant = first.curvature, first.center, first.constant + second.constant
-    if isinstance(second, _Plane):
-        shift = second.slope / p
-        center = -shift if a is None else a - shift
-        height = 0.0 if a is None else dot(second.slope, a)
-        return _Bowl(p, center, constant + height - 0.5 * p * dot(shift, shift))
-    q, b = second.curvature, second.center
-    if a is None and b is None:
-        return _Bowl(p + q, None, constant)
-    a, b = (zeros_like(b) if a is None else a), (zeros_like(a) if b is None else b)
-    apart = b - a
-    share = q / (p + q)
-    return _Bowl(p + q, a + share * apart, constant + 0.5 * p * share * dot(apart, apart))
+def _halfspaces(f: Function, domain: Domain, slope: Array) -> Halfspaces:
+    """The level sets of a sum of linear functions; ``slope`` is that of one of them."""
+    origin = zeros_like(slope)
+    return Halfspaces(domain, f.gradient(origin), f.value(origin))
 
 
 @dataclass(frozen=True)
 class Balls:
     """Z ∩ {x : curvature/2 |x - a|² + constant <= level}, the ball of radius rho around a.
 
-    The projection of v is z(s) = Pi_Z(a + s (v - a)) for the s = 1/(1 + lam curvature) in [0, 1]
-    with |z(s) - a| = rho, which is non-decreasing in s.
+    The center a is the origin if None. The projection of v is z(s) = Pi_Z(a + s (v - a)) for the
+    s = 1/(1 + lam curvature) in [0, 1] with |z(s) - a| = rho, which is non-decreasing in s.
     """
 
-    bowl: _Bowl
     domain: Domain
+    curvature: float
+    center: Array | None = None
+    constant: float = 0.0
 
     def least(self, x: Array) -> float:
         a = self._center(x)
         distance = norm(self.domain.project(a) - a)
-        return self.bowl.constant + 0.5 * self.bowl.curvature * distance * distance
+        return self.constant + 0.5 * self.curvature * distance * distance
 
     def project(self, v: Array, level: float) -> tuple[Array, float]:
         z = self.domain.project(v)
@@ -140,7 +104,7 @@ class Balls:
         if norm(z - a) <= rho:
             return z, 0.0
         z, s = self._along(a, v - a, rho)
-        return z, (1.0 / s - 1.0) / self.bowl.curvature if s > 0.0 else math.inf
+        return z, (1.0 / s - 1.0) / self.curvature if s > 0.0 else math.inf
 
     def lowest(self, slope: Array, level: float) -> float:
         """With p the slope, min <p, x> is attained at x(t) = Pi_Z(a - t p) with |x(t) - a| = rho.
@@ -160,10 +124,10 @@ class Balls:
         return max(over_domain, dot(slope, x) + length * extra)
 
     def _center(self, x: Array) -> Array:
-        return zeros_like(x) if self.bowl.center is None else like(self.bowl.center, x)
+        return zeros_like(x) if self.center is None else like(self.center, x)
 
     def _radius(self, level: float) -> float:
-        return math.sqrt(max(level - self.bowl.constant, 0.0) / self.bowl.curvature * 2.0)
+        return math.sqrt(max(level - self.constant, 0.0) / self.curvature * 2.0)
 
     def _along(self, a: Array, direction: Array, rho: float) -> tuple[Array, float]:
         """Pi_Z(a + s direction) with the largest s in [0, 1] for which it is within rho of a."""
@@ -180,21 +144,22 @@ class Balls:
 
 @dataclass(frozen=True)
 class Halfspaces:
-    """Z ∩ {x : <c, x> + constant <= level}: the projection onto a set and a cut."""
+    """Z ∩ {x : <slope, x> + constant <= level}: the projection onto a set and a cut."""
 
-    plane: _Plane
     domain: Domain
+    slope: Array
+    constant: float
 
     def least(self, x: Array) -> float:
-        return self.plane.constant - self.domain.support(-like(self.plane.slope, x))
+        return self.constant - self.domain.support(-like(self.slope, x))
 
     def project(self, v: Array, level: float) -> tuple[Array, float]:
-        c, offset = like(self.plane.slope, v), level - self.plane.constant
+        c, offset = like(self.slope, v), level - self.constant
         return self.domain.project_cut(v, c, offset)
 
     def lowest(self, slope: Array, level: float) -> float:
         if math.isfinite(self.domain.diameter_in(int(slope.shape[0]))):
-            c, offset = like(self.plane.slope, slope), level - self.plane.constant
+            c, offset = like(self.slope, slope), level - self.constant
             return dot(slope, argmin_cut(self.domain, slope, c, offset)[0])
         return -self.domain.support(-slope)
 
@@ -210,21 +175,22 @@ class Ellipsoids:
     by the sum of g² lam (1 + lam w/2)/(1 + lam w)²: neither a centre nor a constant is needed.
     """
 
-    weight: float
-    function: Quadratic | LeastSquares
+    f: Function
+    weight: float  # f is weight h
+    h: Quadratic | LeastSquares
 
     def least(self, x: Array) -> float:
         w, V = self._spectrum()
         slope = self._slope(x)
         g = V.T @ slope
         noise = 64.0 * slope.shape[0] * arrays.epsilon(x)
-        size = np.linalg.norm(slope) + self.function.lipschitz * self.weight * norm(x)
+        size = np.linalg.norm(slope) + self.f.lipschitz * norm(x)
         if np.linalg.norm(slope - V @ g) > noise * size:
             return -math.inf  # f is unbounded below along a direction without curvature
-        return self._value(x) - float(np.sum(0.5 * g * (g / w)))
+        return self.f.value(x) - float(np.sum(0.5 * g * (g / w)))
 
     def project(self, v: Array, level: float) -> tuple[Array, float]:
-        excess = self._value(v) - level
+        excess = self.f.value(v) - level
         if excess <= 0.0:
             return v, 0.0
         w, V = self._spectrum()
@@ -243,17 +209,15 @@ class Ellipsoids:
     def lowest(self, slope: Array, level: float) -> float:
         return 0.0 if arrays.max_abs(slope) == 0.0 else -math.inf
 
-    def _value(self, x: Array) -> float:
-        return self.weight * self.function.value(x)
-
     def _slope(self, x: Array) -> Host:
-        slope = to_numpy(self.weight * self.function.gradient(x))
-        return slope.astype(np.float64, copy=False)
+        return to_numpy(self.f.gradient(x)).astype(np.float64, copy=False)
 
     def _spectrum(self) -> tuple[Host, Host]:
-        values, vectors = _spectrum(self.function)
+        values, vectors = _spectrum(self.h)
         return self.weight * values, vectors
 
+
+LevelSets: TypeAlias = Balls | Halfspaces | Ellipsoids
 
 _SPECTRA: WeakKeyDictionary[Function, tuple[Host, Host]] = WeakKeyDictionary()
 
