@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, TypeVar
+from itertools import chain
+from typing import Any, Self, TypeVar
 
 from tiebreak.functions.base import (
     Function,
@@ -24,17 +25,62 @@ F = TypeVar("F", bound=Function)
 N = TypeVar("N", float, Fraction)
 
 
-def _weighted(name: str) -> Any:
-    """The property of this name, times the weight."""
-    return property(lambda self: self.weight * getattr(self.function, name))
+def _summed(name: str) -> Any:
+    """The sum of the functions' properties of this name, times their weights."""
+    return property(lambda self: sum(w * getattr(h, name) for w, h in self.summed))
 
 
-def _added(name: str) -> Any:
-    """The sum of the two functions' properties of this name."""
-    return property(lambda self: getattr(self.first, name) + getattr(self.second, name))
+class Combination(SmoothFunction, is_open=True):
+    """A sum of functions times positive weights: the base of `Scaled` and `Sum`."""
+
+    @property
+    def summed(self) -> list[tuple[float, SmoothFunction]]:
+        """The functions with their weights."""
+        raise NotImplementedError
+
+    def _of(self, functions: list[Any]) -> Any:
+        """The same combination of other functions."""
+        raise NotImplementedError
+
+    @property
+    def in_float64(self) -> Self | None:
+        functions = [h.in_float64 for _, h in self.summed]
+        return None if None in functions else self._of(functions)
+
+    @property
+    def negative(self) -> SmoothFunction | None:
+        functions = [h.negative for _, h in self.summed]
+        return None if None in functions else self._of(functions)
+
+    def sized(self, x0: Array, project: Projection) -> SmoothFunction:
+        pairs = [(h, h.sized(x0, project)) for _, h in self.summed]
+        return self if all(h is new for h, new in pairs) else self._of([new for _, new in pairs])
+
+    lipschitz = _summed("lipschitz")
+    known_lipschitz = _summed("known_lipschitz")
+    rough_lipschitz = _summed("rough_lipschitz")
+    strong_convexity = _summed("strong_convexity")
+    defect = _summed("defect")
+    lower_bound = _summed("lower_bound")
+
+    @property
+    def shares_passes(self) -> bool:  # type: ignore[override]
+        return any(h.shares_passes for _, h in self.summed)
+
+    def value(self, x: Array) -> float:
+        return sum(w * h.value(x) for w, h in self.summed)
+
+    def passes(self, forwards: int, slopes: int, values: int) -> int:
+        return sum(h.passes(forwards, slopes, values) for _, h in self.summed)
+
+    def extent(self, x: Array) -> float:
+        return max(h.extent(x) for _, h in self.summed)
+
+    def magnitude(self, reach: float, value: float, slope: float) -> float:
+        return sum(w * h.magnitude(reach, value / w, slope / w) for w, h in self.summed)
 
 
-class Scaled(SmoothFunction, in_tables=False):
+class Scaled(Combination, in_tables=False):
     """weight * h, written ``weight * h``."""
 
     function: SmoothFunction
@@ -46,34 +92,15 @@ class Scaled(SmoothFunction, in_tables=False):
         self.dimension, self.prototype = function.dimension, function.prototype
 
     @property
-    def in_float64(self) -> Scaled | None:
-        function = self.function.in_float64
-        return None if function is None else Scaled(self.weight, function)
+    def summed(self) -> list[tuple[float, SmoothFunction]]:
+        return [(self.weight, self.function)]
 
-    @property
-    def negative(self) -> SmoothFunction | None:
-        function = self.function.negative
-        return None if function is None else Scaled(self.weight, function)
+    def _of(self, functions: list[Any]) -> Scaled:
+        return Scaled(self.weight, *functions)
 
-    def sized(self, x0: Array, project: Projection) -> SmoothFunction:
-        function = self.function.sized(x0, project)
-        return self if function is self.function else Scaled(self.weight, function)
-
-    shares_passes = delegated("function.shares_passes")
     forward = delegated("function.forward")
-    passes = delegated("function.passes")
-    extent = delegated("function.extent")
     solution_dimension = delegated("function.solution_dimension")
-    lipschitz = _weighted("lipschitz")
-    known_lipschitz = _weighted("known_lipschitz")
-    rough_lipschitz = _weighted("rough_lipschitz")
-    strong_convexity = _weighted("strong_convexity")
-    defect = _weighted("defect")
-    lower_bound = _weighted("lower_bound")
-    growth = _weighted("growth")
-
-    def value(self, x: Array) -> float:
-        return self.weight * self.function.value(x)
+    growth = _summed("growth")
 
     def gradient(self, x: Array) -> Array:
         return self.weight * self.function.gradient(x)
@@ -97,16 +124,11 @@ class Scaled(SmoothFunction, in_tables=False):
         of_value, of_slope = self.function.rounding(reach, value / w, slope / w, epsilon, n)
         return w * of_value + epsilon * abs(value), w * of_slope + epsilon * slope
 
-    def magnitude(self, reach: float, value: float, slope: float) -> float:
-        return self.weight * self.function.magnitude(
-            reach, value / self.weight, slope / self.weight
-        )
-
     def turning(self, reach: float, slope: float) -> float:
         return self.weight * self.function.turning(reach, slope / self.weight)
 
 
-class Sum(SmoothFunction, in_tables=False):
+class Sum(Combination, in_tables=False):
     """first + second, written ``first + second``; an image is the pair of their images."""
 
     first: SmoothFunction
@@ -127,32 +149,11 @@ class Sum(SmoothFunction, in_tables=False):
         self.prototype = first.prototype if first.prototype is not None else second.prototype
 
     @property
-    def in_float64(self) -> Sum | None:
-        first, second = self.first.in_float64, self.second.in_float64
-        return None if first is None or second is None else Sum(first, second)
+    def summed(self) -> list[tuple[float, SmoothFunction]]:
+        return [(1.0, self.first), (1.0, self.second)]
 
-    @property
-    def negative(self) -> SmoothFunction | None:
-        first, second = self.first.negative, self.second.negative
-        return None if first is None or second is None else Sum(first, second)
-
-    def sized(self, x0: Array, project: Projection) -> SmoothFunction:
-        first, second = (h.sized(x0, project) for h in (self.first, self.second))
-        return self if first is self.first and second is self.second else Sum(first, second)
-
-    lipschitz = _added("lipschitz")
-    known_lipschitz = _added("known_lipschitz")
-    rough_lipschitz = _added("rough_lipschitz")
-    strong_convexity = _added("strong_convexity")
-    defect = _added("defect")
-    lower_bound = _added("lower_bound")
-
-    @property
-    def shares_passes(self) -> bool:  # type: ignore[override]
-        return self.first.shares_passes or self.second.shares_passes
-
-    def value(self, x: Array) -> float:
-        return self.first.value(x) + self.second.value(x)
+    def _of(self, functions: list[Any]) -> Sum:
+        return Sum(*functions)
 
     def gradient(self, x: Array) -> Array:
         return self.first.gradient(x) + self.second.gradient(x)
@@ -189,9 +190,6 @@ class Sum(SmoothFunction, in_tables=False):
 
         return PendingEvaluation(end)
 
-    def passes(self, forwards: int, slopes: int, values: int) -> int:
-        return sum(h.passes(forwards, slopes, values) for h in (self.first, self.second))
-
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
@@ -207,12 +205,6 @@ class Sum(SmoothFunction, in_tables=False):
             shares.append(h.rounding(reach, size, steepness, epsilon, n))
         of_value, of_slope = (sum(errors) for errors in zip(*shares, strict=True))
         return of_value + epsilon * abs(value), of_slope + epsilon * slope
-
-    def extent(self, x: Array) -> float:
-        return max(self.first.extent(x), self.second.extent(x))
-
-    def magnitude(self, reach: float, value: float, slope: float) -> float:
-        return sum(h.magnitude(reach, value, slope) for h in (self.first, self.second))
 
 
 def in_one_precision(who: str, first: F, second: F) -> tuple[F, F]:
@@ -233,11 +225,10 @@ def in_one_precision(who: str, first: F, second: F) -> tuple[F, F]:
 
 def summands(h: Function, weight: N = 1.0) -> list[tuple[N, Function]]:  # type: ignore[assignment]
     """The functions that h is a weighted sum of, with their weights (of the type of ``weight``)."""
-    if isinstance(h, Scaled):
-        return summands(h.function, weight * type(weight)(h.weight))
-    if isinstance(h, Sum):
-        return summands(h.first, weight) + summands(h.second, weight)
-    return [(weight, h)]
+    if not isinstance(h, Combination):
+        return [(weight, h)]
+    each = (summands(part, weight * type(weight)(w)) for w, part in h.summed)
+    return list(chain.from_iterable(each))
 
 
 def images_of(h: Function, image: Image) -> list[Image]:
