@@ -568,7 +568,7 @@ def test_joint_prox_and_least_agree_with_a_conic_solver(pair, count):
         ours = float((a * f + mu * g).value) + np.sum((z.value - v) ** 2) / 2
         assert ours <= solved + 1e-7 * (1.0 + solved)
         np.testing.assert_allclose(z.value, theirs, atol=1e-3 * (1.0 + np.linalg.norm(v)))
-        value, x = found.least(c, a, mu)
+        value, x = found.terms(a, mu).least(c)
         if value > -math.inf:
             solved = clarabel(c @ z + a * f + mu * g, inside)
             assert value == pytest.approx(solved, abs=1e-6 * (1.0 + abs(solved)))

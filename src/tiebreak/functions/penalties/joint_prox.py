@@ -43,13 +43,6 @@ class Joint:
         """argmin over z in the common set of a f2(z) + mu g2(z) + ½|z - v|²."""
         return self.terms(a, mu).prox(v)
 
-    def least(self, slope: Array, a: float, mu: float) -> tuple[float, Array | None]:
-        """The minimum of <slope, x> + a f2(x) + mu g2(x) over the set: see `Terms.least`.
-
-        The weights are reduced by two units of rounding, so that the value is never too large.
-        """
-        return self.terms(a, mu).times(1.0 - 2.0**-51).least(slope)
-
 
 def joint(f2: Penalty, g2: Penalty, domain: Domain | None = None, owner: str = "joint") -> Joint:
     """The two penalties on the common set of their domains and ``domain``.
