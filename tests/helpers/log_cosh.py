@@ -8,11 +8,44 @@ import numpy as np
 
 from tiebreak.functions.far_slopes import FarRows, rising
 from tiebreak.functions.losses.linear_loss import LinearLoss
-from tiebreak.functions.parts.loss_parts import LossPart, ScalarLoss
-from tiebreak.functions.parts.quadratic_parts import Part
+from tiebreak.functions.parts.loss_parts import ScalarLoss
 from tiebreak.linalg import Array, Host, arrays
 from tiebreak.linalg.conic_form import Affine, ConicForm, Cost, add_log_sum_exp
 from tiebreak.linalg.host_rows import HostRows
+
+
+class LogCoshRow(ScalarLoss):
+    """log cosh(t - target): phi' = tanh, phi'' = 1 - tanh², |phi'''| <= 2 phi''."""
+
+    concordance = 2.0
+
+    def first(self, margins: Host, target: Host) -> Host:
+        return np.tanh(margins - target)
+
+    def second(self, margins: Host, target: Host) -> Host:
+        return np.asarray(1.0 / np.cosh(np.clip(margins - target, -300.0, 300.0)) ** 2)
+
+    def second_above(self, margins: Host, target: Host) -> Host:
+        """tanh(r)/r: log cosh is concave as a function of r²."""
+        r = np.maximum(np.abs(margins - target), 1e-8)
+        return np.asarray(np.tanh(r) / r)
+
+    def terms(self, margins: Host, target: Host) -> Host:
+        return np.abs(self.first(margins, target))
+
+    def first_error(self, first: Host, target: Host) -> Host:
+        """A residual errs by units of the margin and of the target, its tanh by phi'' of that."""
+        size = np.minimum(np.abs(first), 1.0 - 2.0**-53)
+        return np.asarray((1.0 - size * size) * (2.0 * np.arctanh(size) + np.abs(target)) + size)
+
+    def largest_second(self, low: Host, high: Host, target: Host) -> Host:
+        nearest = np.clip(target, low, high)
+        return self.second(nearest, target)
+
+    def largest_ratio(self, low: Host, high: Host, target: Host) -> Host:
+        """sinh²."""
+        far = np.maximum(np.abs(low - target), np.abs(high - target))
+        return np.asarray(np.sinh(np.minimum(far, 300.0)) ** 2)
 
 
 class LogCosh(LinearLoss, keyword="LogCosh", in_tables=False):
@@ -20,6 +53,7 @@ class LogCosh(LinearLoss, keyword="LogCosh", in_tables=False):
 
     curvature = 1.0
     falls_unseen = False  # it grows in both directions
+    phi = LogCoshRow()
 
     def __init__(self, A: object, b: object, mean: bool = False) -> None:
         super().__init__(A, mean, None)
@@ -61,40 +95,3 @@ class LogCosh(LinearLoss, keyword="LogCosh", in_tables=False):
 
     def _far_rows(self, weights: Host, rows: HostRows, target: Host) -> FarRows:
         return FarRows(losses=rising(weights, weights, rows))
-
-    def _part(self, weight: float, rows: Host, weights: Host, target: Host) -> Part:
-        return LossPart(weight, rows, target, weights, LogCoshRow())
-
-
-class LogCoshRow(ScalarLoss):
-    """log cosh(t - target): phi' = tanh, phi'' = 1 - tanh², |phi'''| <= 2 phi''."""
-
-    concordance = 2.0
-
-    def first(self, margins: Host, target: Host) -> Host:
-        return np.tanh(margins - target)
-
-    def second(self, margins: Host, target: Host) -> Host:
-        return np.asarray(1.0 / np.cosh(np.clip(margins - target, -300.0, 300.0)) ** 2)
-
-    def second_above(self, margins: Host, target: Host) -> Host:
-        """tanh(r)/r: log cosh is concave as a function of r²."""
-        r = np.maximum(np.abs(margins - target), 1e-8)
-        return np.asarray(np.tanh(r) / r)
-
-    def terms(self, margins: Host, target: Host) -> Host:
-        return np.abs(self.first(margins, target))
-
-    def first_error(self, first: Host, target: Host) -> Host:
-        """A residual errs by units of the margin and of the target, its tanh by phi'' of that."""
-        size = np.minimum(np.abs(first), 1.0 - 2.0**-53)
-        return np.asarray((1.0 - size * size) * (2.0 * np.arctanh(size) + np.abs(target)) + size)
-
-    def largest_second(self, low: Host, high: Host, target: Host) -> Host:
-        nearest = np.clip(target, low, high)
-        return self.second(nearest, target)
-
-    def largest_ratio(self, low: Host, high: Host, target: Host) -> Host:
-        """sinh²."""
-        far = np.maximum(np.abs(low - target), np.abs(high - target))
-        return np.asarray(np.sinh(np.minimum(far, 300.0)) ** 2)

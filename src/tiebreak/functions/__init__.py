@@ -10,13 +10,12 @@ from tiebreak.functions.base import (
 )
 from tiebreak.functions.callables import Smooth
 from tiebreak.functions.elementary import Flat, Linear, SquaredNorm
-from tiebreak.functions.losses.huber import Huber
+from tiebreak.functions.losses.clipped import Huber, SquaredHinge
 from tiebreak.functions.losses.least_squares import LeastSquares
 from tiebreak.functions.losses.linear_loss import LinearLoss, has_slices
 from tiebreak.functions.losses.logistic import Logistic
 from tiebreak.functions.losses.multinomial import Multinomial
 from tiebreak.functions.losses.poisson import Poisson
-from tiebreak.functions.losses.squared_hinge import SquaredHinge
 from tiebreak.functions.parts.parts import Parts, Slope, decompose
 from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart, LinearPart, QuadraticPart
 from tiebreak.functions.penalties.composite import Composite, split

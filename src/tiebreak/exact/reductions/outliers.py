@@ -1,4 +1,4 @@
-"""What all minimisers share if Huber losses have outliers: see `functions.parts.clipped_part`.
+"""What all minimisers share if Huber losses have outliers: see `functions.parts.loss_parts`.
 
 All minimisers have the same outliers. Each outlier gives an inequality of the slice, unless the
 other shared rows already determine its product.
@@ -12,7 +12,7 @@ import numpy as np
 
 from tiebreak.exact.polyhedra import PolyhedralRows
 from tiebreak.functions import Parts
-from tiebreak.functions.parts.clipped_part import ClippedPart
+from tiebreak.functions.parts.loss_parts import ClippedPart
 from tiebreak.linalg import Host, decide_rank, null_basis
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.linear_programs import linear_program

@@ -18,6 +18,7 @@ from tiebreak.functions.base import (
     signs_of,
 )
 from tiebreak.functions.far_slopes import FarRows
+from tiebreak.functions.parts.loss_parts import LossPart, ScalarLoss
 from tiebreak.functions.parts.quadratic_parts import Part
 from tiebreak.linalg import (
     Array,
@@ -62,13 +63,14 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         _loss_and_slope(image)  the sum of phi over all rows, and its gradient in the image
         _slopes(images, rows)   the gradients in some images at some rows, on the host
         _of_matrix(matrix)      the loss with this matrix in float64, except for scale and weights
-        rounding(reach, ...)    bounds on the rounding errors of its value and its gradient
 
     and may define
 
+        rounding(reach, ...)    bounds on the rounding errors of its value and its gradient: those
+                                here hold unless terms of phi cancel that are larger than phi
         _loss(image)            the sum alone, if that is cheaper
         _conic_rows(form, ...)  its conic form, for ``conic``
-        _part(weight, rows, ...) its derivatives and their bounds, for ``exact``
+        phi                     the loss of a row, with bounds on its derivatives, for ``exact``
         _far_rows(weights, ...) its slopes far out, which tell whether there is a minimiser;
                                 ``falls_unseen = False`` if it rises in both directions
 
@@ -79,12 +81,14 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
 
     describing: ClassVar[tuple[str, ...]] = (
         *SmoothFunction.describing,
-        *("_conic_rows", "_far_rows", "_part", "bend", "second", "sizes_in_image"),
+        *("_conic_rows", "_far_rows", "_part", "phi", "bend", "second", "sizes_in_image"),
     )
     matrix: Matrix
     curvature: float  # the largest second derivative of phi in one row
+    steepest: float = math.inf  # the largest slope of phi in one row
     target: Array  # what the images are compared with, one number per row
     weights: Array | None = None  # one weight per row, or None if all are 1
+    phi: ScalarLoss | None = None  # the loss of a row, if it is smooth
     kernel: str | None = None  # the name of phi in the GPU's pass, None if it has none
     bend: float | None = (
         None  # |phi'''| <= bend phi'' in every row; None if there is no such number
@@ -261,7 +265,9 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
 
     def second(self, image: Host, rows: Any = None) -> Host:
         """The second derivatives of phi at an image on the host, for some rows or all."""
-        raise NotImplementedError
+        assert self.phi is not None
+        target = host(self.target if rows is None else self.target[rows])
+        return np.asarray(self._weighted(self.phi.second(image, target), rows))
 
     def row_weights(self, weight: float = 1.0) -> Host:
         """The factor of each row in ``weight`` times the loss; 0 for rows of weight 0."""
@@ -301,7 +307,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
 
     def _part(self, weight: float, rows: Host, weights: Host, target: Host) -> Part | None:
         """weight times the sum of weights_i phi_i(<row_i, x>) as a part; None if not known."""
-        return None
+        return None if self.phi is None else LossPart(weight, rows, target, weights, self.phi)
 
     # --- a few rows at a time: see `has_slices` ---
 
@@ -490,30 +496,42 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         roots = arrays.like(np.sqrt(self._each_weight), self.prototype)
         return with_scaled_rows(self._spectral_matrix, roots)
 
-    def _rounding(
-        self,
-        reach: float,
-        value: float,
-        steep: float,
-        epsilon: float,
-        *,
-        target: float = 0.0,
-        more: float = 0.0,
-        lost: float = 0.0,
+    def rounding(
+        self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
-        """`rounding` for a known ``steep``: the norm of the slopes of phi times the weights' roots.
+        """The bounds for a phi whose terms do not cancel within a row.
 
-        The error of an image has three parts: from the products, from rounding a ``target`` of this
-        norm, and ``more``. The slopes inherit it, and computing them adds ``lost``.
+        The error of an image comes from the products and from rounding the target. It changes phi
+        by as much as its slopes allow, and they satisfy |phi'|² <= 2 curvature (phi - min phi).
+        The code of a slope adds a few units of rounding.
         """
         unit, of_image, of_adjoint = self.matrix.errors(epsilon, self._matrix_spectral)
-        root = math.sqrt(self._weight_sizes[2])
-        moved = root * (of_image * reach + unit * target + more)
-        of_slopes = moved + lost
+        total, _, largest = self._weight_sizes
+        root, above = math.sqrt(largest), max(value - self.lower_bound, 0.0) / self.scale
+        steep = math.sqrt(min(2.0 * self.curvature * above, total * self.steepest**2))
+        moved = root * (of_image * reach + unit * self._target_size)
+        turned = self.curvature * moved
+        of_slopes = turned + 16.0 * epsilon * steep
         return (
-            self.scale * moved * (steep + moved) + unit * abs(value),
+            self.scale * moved * (steep + turned) + unit * abs(value),
             self.scale * (self._spectral * of_slopes + of_adjoint * root * (steep + of_slopes)),
         )
+
+    def magnitude(self, reach: float, value: float, slope: float) -> float:
+        """A bound from phi and its slope at the image 0, and from the largest possible image."""
+        _, size, largest = self._weight_sizes
+        loss, steep = self._at_zero
+        length = self.matrix.frobenius * reach
+        rise = min(steep + 0.5 * self.curvature * largest * length, self.steepest * size)
+        return self.scale * (loss + rise * length)
+
+    @cached_property
+    def _at_zero(self) -> tuple[float, float]:
+        """phi at the image 0, and the norm of its gradient there."""
+        loss, slopes = self._loss_and_slope(
+            arrays.like(np.zeros(self.matrix.shape[0]), self.prototype)
+        )
+        return float(loss), arrays.norm(slopes)
 
     @property
     def _has_eigenvalues(self) -> bool:

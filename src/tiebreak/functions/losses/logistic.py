@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from tiebreak.functions.far_slopes import FarRows, LossRows, are_clear
 from tiebreak.functions.losses.linear_loss import LinearLoss
-from tiebreak.functions.parts.loss_parts import LARGEST_POWER, LossPart, ScalarLoss
+from tiebreak.functions.parts.loss_parts import LARGEST_POWER, ScalarLoss
 from tiebreak.functions.parts.quadratic_parts import Part
 from tiebreak.linalg import Array, Host, arrays
 from tiebreak.linalg.conic_form import Affine, ConicForm, Cost, add_log_sum_exp
@@ -34,7 +33,9 @@ class LogisticLoss(ScalarLoss):
         return -_logistic(margins, self.lift)
 
     def second(self, margins: Host, target: Host) -> Host:
-        return _logistic(margins, self.lift) * _logistic(-margins)
+        size = np.abs(margins)
+        power = np.exp(np.minimum(self.lift - size, LARGEST_POWER))
+        return np.asarray(power / (1.0 + np.exp(-size)) ** 2)
 
     def second_above(self, margins: Host, target: Host) -> Host:
         """tanh(t/2)/(2t), and 1/4 at t = 0 (Jaakkola, Jordan 2000)."""
@@ -93,11 +94,12 @@ class Logistic(LinearLoss):
 
     y: Array
 
-    curvature = 0.25
+    curvature, steepest = 0.25, 1.0
     bend = 1.0
     falls_unseen = False
     title = "logistic loss"
     kernel = "logistic"
+    phi = LogisticLoss()  # its second derivative does not depend on the label
     loss_name, task = "logistic", "two classes"
 
     def __init__(
@@ -137,10 +139,6 @@ class Logistic(LinearLoss):
         # If the exponential overflows, the result is 0, as it should be.
         return self._weighted(-y / (1.0 + xp.exp(y * images)), rows)
 
-    def second(self, image: Host, rows: Any = None) -> Host:
-        tail = np.exp(-np.abs(image))
-        return np.asarray(self._weighted(tail / (1.0 + tail) ** 2, rows))
-
     def _conic_rows(
         self, form: ConicForm, cost: Cost, weights: Host, products: Affine, target: Host
     ) -> bool:
@@ -153,25 +151,9 @@ class Logistic(LinearLoss):
     def _far_rows(self, weights: Host, rows: HostRows, target: Host) -> FarRows:
         return FarRows(losses=[LossRows(weights, rows.scaled(target))])
 
-    def _part(self, weight: float, rows: Host, weights: Host, target: Host) -> Part:
-        return LossPart(weight, target[:, None] * rows, target, weights, LogisticLoss())
+    def _part(self, weight: float, rows: Host, weights: Host, target: Host) -> Part | None:
+        return super()._part(weight, target[:, None] * rows, weights, target)
 
     def _clearly_falls(self, d: Host) -> bool:
         labels, counts = host(self.y), self.row_weights() > 0.0
         return are_clear(self.matrix, lambda products: (labels * products)[counts], d)
-
-    def rounding(
-        self, reach: float, value: float, slope: float, epsilon: float, n: int
-    ) -> tuple[float, float]:
-        _, size, largest = self._weight_sizes
-        spectral, root = self._spectral, math.sqrt(largest)
-        unit, of_image, of_adjoint = self.matrix.errors(epsilon, self._matrix_spectral)
-        error = of_image * reach  # error of the computed margins
-        return (
-            self.scale * size * error + unit * abs(value),
-            self.scale * (root * spectral * error + of_adjoint * size),
-        )
-
-    def magnitude(self, reach: float, value: float, slope: float) -> float:
-        total, size, _ = self._weight_sizes
-        return self.scale * (total + size * self.matrix.frobenius * reach)

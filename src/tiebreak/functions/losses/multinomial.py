@@ -12,7 +12,7 @@ from tiebreak.functions.far_slopes import FarRows, LossRows, are_clear
 from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.functions.parts.loss_parts import LARGEST_POWER, LossPart, ScalarLoss
 from tiebreak.functions.parts.quadratic_parts import Part
-from tiebreak.linalg import EPS, Array, Host, Matrix, arrays, checks, rounding_unit
+from tiebreak.linalg import EPS, Array, Host, Matrix, arrays, checks
 from tiebreak.linalg.conic_form import ConicForm, Cost, add_log_sum_exp
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.host_rows import HostRows
@@ -146,9 +146,11 @@ class Multinomial(LinearLoss):
     """
 
     curvature = 0.5  # the Hessian of log-sum-exp, diag(p) - pp', is at most 1/2
+    steepest = math.sqrt(2.0)  # the length of p - e_y
     loss_name, task = "logistic", "more classes"
     falls_unseen = False
     title = "multinomial loss"
+    _target_size = 0.0  # labels are not rounded
     matrix: Repeated  # unless the loss was made by ``of_matrix``
 
     def __init__(
@@ -201,25 +203,36 @@ class Multinomial(LinearLoss):
         return self._total(self._margins_and_losses(image)[1])
 
     def _loss_and_slope(self, image: Array) -> tuple[Array, Array]:
-        xp = arrays.namespace(image)
         margins, losses = self._margins_and_losses(image)
-        slopes = _slopes(xp, margins, losses, self._chosen, self._others)
-        return self._total(losses), xp.reshape(self._weighted(slopes), (-1,))
-
-    def _margins_and_losses(self, image: Array) -> tuple[Array, Array]:
-        """<a_i, x_k> - <a_i, x_{y_i}> for all classes and rows, and the loss of every row."""
-        xp = arrays.namespace(image)
-        products = xp.reshape(image, (self.classes, -1))
-        return _margins_and_losses(xp, products, self._chosen, self._others)
+        slopes = self._weighted(self._class_slopes(margins, losses))
+        return self._total(losses), arrays.namespace(image).reshape(slopes, (-1,))
 
     def _slopes(self, images: Array, rows: Any) -> Array:
         """``rows`` are indices into the image: those of some rows of A, for every class."""
         here = np.asarray(rows)[: len(rows) // self.classes]
-        chosen, others = self._chosen[:, here], self._others[:, here]
-        products = images.reshape(len(images), self.classes, len(here))
-        margins, losses = _margins_and_losses(np, products, chosen, others)
-        slopes = _slopes(np, margins, losses, chosen, others)
+        slopes = self._class_slopes(*self._margins_and_losses(images, here), here)
         return self._weighted(slopes, here).reshape(images.shape)
+
+    def _margins_and_losses(self, images: Array, here: Any = slice(None)) -> tuple[Array, Array]:
+        """u_k = <a_i, x_k> - <a_i, x_y> for all classes and some rows; log(sum exp u) for the rows.
+
+        The term of y is 1. With u_0 = max u >= 0 the loss is u_0 + log1p(sum over the other classes
+        of exp(u - u_0) + (exp(-u_0) - 1)). If y is the most likely class, that is log1p of a sum of
+        small terms.
+        """
+        xp, shape = arrays.namespace(images), (*images.shape[:-1], self.classes, -1)
+        products = xp.reshape(images, shape)
+        own = xp.sum(products * self._chosen[:, here], axis=-2)
+        margins = products - own[..., None, :]
+        top = xp.max(margins, axis=-2)
+        rest = xp.sum(xp.exp(margins - top[..., None, :]) * self._others[:, here], axis=-2)
+        return margins, top + xp.log1p(rest + xp.expm1(-top))
+
+    def _class_slopes(self, margins: Array, losses: Array, here: Any = slice(None)) -> Array:
+        """The probabilities of the other classes, and minus their sum for the class y."""
+        xp = arrays.namespace(margins)
+        likely = xp.exp(margins - losses[..., None, :]) * self._others[:, here]
+        return likely - self._chosen[:, here] * xp.sum(likely, axis=-2)[..., None, :]
 
     def add_to_conic(self, form: ConicForm, cost: Cost, weight: float) -> bool:
         if not self.matrix.is_at_hand:
@@ -272,17 +285,8 @@ class Multinomial(LinearLoss):
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
-        # The slope of a row, p - e_y, has length at most sqrt(2), and its square is at most 2 loss.
-        steep = math.sqrt(2.0 * min(max(value, 0.0) / self.scale, self._weight_sizes[0]))
-        # errors of the exponents: of differences of products, and of these minus a loss
-        more = 16.0 * epsilon * self._matrix_spectral * reach
-        lost = rounding_unit(epsilon, self.classes) * steep
-        return self._rounding(reach, value, steep, epsilon, more=more, lost=lost)
-
-    def magnitude(self, reach: float, value: float, slope: float) -> float:
-        total, size, _ = self._weight_sizes
-        longest = self._spectral_matrix.frobenius * reach
-        return self.scale * (total * math.log(self.classes) + math.sqrt(2.0) * size * longest)
+        # Differences of products and losses, and sums over classes, add to the 64 units of a sum.
+        return super().rounding(reach, value, slope, epsilon * (1.25 + self.classes / 128.0), n)
 
 
 def _class_count(labels: Host, classes: int | None) -> int:
@@ -300,24 +304,3 @@ def _class_count(labels: Host, classes: int | None) -> int:
             f"Multinomial: y must hold labels below classes = {count}, got the value {top}"
         )
     return count or max(top + 1, 2)
-
-
-def _margins_and_losses(
-    xp: Any, products: Array, chosen: Array, others: Array
-) -> tuple[Array, Array]:
-    """u = t - t_y for every class, and log(sum exp u), in which the term of y is 1.
-
-    With u_0 = max u >= 0 this is u_0 + log1p(sum over the other classes of exp(u - u_0) +
-    (exp(-u_0) - 1)). If y is the most likely class, that is log1p of a sum of small terms.
-    """
-    own = xp.sum(products * chosen, axis=-2)
-    margins = products - own[..., None, :]
-    top = xp.max(margins, axis=-2)
-    rest = xp.sum(xp.exp(margins - top[..., None, :]) * others, axis=-2)
-    return margins, top + xp.log1p(rest + xp.expm1(-top))
-
-
-def _slopes(xp: Any, margins: Array, losses: Array, chosen: Array, others: Array) -> Array:
-    """The probabilities of the other classes, and minus their sum for the class y."""
-    likely = xp.exp(margins - losses[..., None, :]) * others
-    return likely - chosen * xp.sum(likely, axis=-2)[..., None, :]

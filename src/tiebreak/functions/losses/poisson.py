@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from tiebreak.functions.far_slopes import FarRows, LossRows
 from tiebreak.functions.losses.linear_loss import LinearLoss
-from tiebreak.functions.parts.loss_parts import LARGEST_POWER, LossPart, ScalarLoss
-from tiebreak.functions.parts.quadratic_parts import Part
+from tiebreak.functions.parts.loss_parts import LARGEST_POWER, ScalarLoss
 from tiebreak.linalg import Array, Host, arrays
 from tiebreak.linalg.conic_form import Affine, ConicForm, Cost
 from tiebreak.linalg.host import host, top_exponent
@@ -119,7 +118,7 @@ class Poisson(LinearLoss):
     curvature = math.inf
     title = "Poisson loss"
     bend = 1.0
-
+    phi = PoissonLoss()
     loss_name, has_counts = "poisson", True
 
     def __init__(self, A: object, y: object, mean: bool = True, *, weights: object = None) -> None:
@@ -176,9 +175,6 @@ class Poisson(LinearLoss):
         each = self._weighted(np.exp(np.minimum(image, self._most)) + self.y)
         return float(each @ (1.0 + np.abs(self._logs))), np.asarray(each)
 
-    def second(self, image: Host, rows: Any = None) -> Host:
-        return np.asarray(self._weighted(np.exp(np.minimum(image, self._most)), rows))
-
     def _conic_rows(
         self, form: ConicForm, cost: Cost, weights: Host, products: Affine, target: Host
     ) -> bool:
@@ -201,9 +197,6 @@ class Poisson(LinearLoss):
         has_count, every = target > 0.0, target >= 0.0
         falls = LossRows((weights * target)[has_count], rows.only(has_count), "")
         return FarRows(losses=[LossRows(weights, rows.only(every, -1.0), "exp"), falls])
-
-    def _part(self, weight: float, rows: Host, weights: Host, target: Host) -> Part:
-        return LossPart(weight, rows, target, weights, PoissonLoss())
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int

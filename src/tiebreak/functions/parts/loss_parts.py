@@ -1,7 +1,16 @@
-"""A part of a function that is a loss of a linear map, but not a square, with its matrix.
+"""Parts of a function that are losses of a linear map, but not squares, with their matrices.
 
-Everything that the exact solver and its proofs need to know about a loss is a method of its
+What the exact solver and its proofs need to know about a smooth loss is a method of its
 `ScalarLoss`, which is defined in the file of the loss.
+
+The slopes of the other losses are clipped residuals: these losses are squares near the targets and
+linear far from them. With r = Ax - target, the slopes are psi = clip(r, low, high): for Huber's
+loss, low and high are -delta and delta; for squared hinge losses, they are -inf and 0. All
+minimisers of g have the same psi, because the conjugate of the loss, psi²/2 + <target, psi> on
+low <= psi <= high, is strictly convex. So they have the same <a_i, x> in the rows where psi_i is
+between its bounds. In the other rows, the outliers, they only have r_i >= high (or r_i <= low) in
+common. If the rows of the outliers are combinations of the others (and of rows that Z fixes), all
+minimisers have the same Ax.
 """
 
 from __future__ import annotations
@@ -10,13 +19,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from tiebreak.functions.parts.quadratic_parts import Part
 from tiebreak.linalg import EPS, Host, rounding_unit
 from tiebreak.linalg.host import norm, top_exponent
+from tiebreak.linalg.tolerances import TOL
 
 LARGEST_POWER = 700.0  # e to this power does not overflow
 
@@ -175,3 +185,136 @@ class LossPart(Part):
         found = replace(self, phi=self.phi.lifted(lift))
         found.__dict__.update(sliced=self.sliced, norm=self.norm)
         return found
+
+
+# --- clipped residuals
+
+
+class Kinks(NamedTuple):
+    """The distances of rows, at a point, from the kinks of their slopes."""
+
+    rows: Host
+    room: Host  # a lower bound on the distance; negative if nothing is known
+    is_outlier: Host
+    side: Host  # of the nearest kink: outliers beyond it have side * r >= bound
+    bound: Host
+
+    @property
+    def outliers(self) -> Host:
+        """The rows of the outliers."""
+        return np.asarray(self.rows[self.is_outlier])
+
+    def some(self, which: Host) -> Kinks:
+        """The kinks of some rows."""
+        return Kinks(*(of_all[which] for of_all in self))
+
+    def radius(self) -> float:
+        """No row passes its kink within this distance; inf if there are no rows."""
+        lengths = np.sqrt(np.sum(self.rows * self.rows, axis=1)) * (1.0 + 1e-12)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ways = np.where(self.room > 0.0, self.room / lengths, 0.0)
+        return float(np.min(ways, where=lengths > 0.0, initial=math.inf))
+
+
+@dataclass(frozen=True)
+class ClippedPart(Part):
+    """weight times the sum of weights_i phi(<a_i, x> - target_i); phi' is the clipped residual.
+
+    The bounds are -delta and delta, or -inf and 0.
+    """
+
+    target: Host
+    weights: Host  # positive weights, one per row
+    low: float
+    high: float
+    is_quadratic: ClassVar[bool] = False
+    has_kinks: ClassVar[bool] = True
+
+    @property
+    def kink(self) -> float:
+        """The distance of the kinks from the targets."""
+        return self.high
+
+    @property
+    def unit(self) -> float:
+        """The unit for changes of residuals: the kinks' distance or, if that is 0, a target."""
+        return self.kink or float(np.max(np.abs(self.target), initial=0.0)) or 1.0
+
+    def beyond(self, x: Host) -> float:
+        """The largest |residual|/delta; 0 if the kinks are at the targets."""
+        off = float(np.max(np.abs(self.rows @ x - self.target)))
+        return off / self.kink if self.kink else 0.0
+
+    def _clipped(self, r: Host) -> Host:
+        return np.clip(r, self.low, self.high)
+
+    def dual(self, x: Host) -> Host:
+        r = self.sliced.times(x, self.target)
+        return np.asarray(self.weight * self.weights * self._clipped(r))
+
+    def size(self, x: Host) -> float:
+        return self.weight * norm(self.weights * np.minimum(self._sizes(x), -self.low))
+
+    def noise(self, x: Host, dual: Host) -> float:
+        """The errors of the residuals; those of certain outliers do not change the slopes."""
+        shape, kinks = self.rows.shape, self.kinks(x)
+        unit = 4.0 * (EPS * float(max(shape))) ** 2
+        if self.sliced.is_plain:
+            unit = rounding_unit(EPS, *shape)
+        may_err = ~(kinks.is_outlier & (kinks.room > 0.0))
+        return unit / (8.0 * EPS) * self.weight * norm(self._sizes(x) * self.weights * may_err)
+
+    def _sizes(self, x: Host) -> Host:
+        """The sizes of the terms of the residuals."""
+        return np.asarray(self.lengths * norm(x) + np.abs(self.target))
+
+    def curvature(self, x: Host, above: bool = False) -> Host:
+        """The quadratic ``above`` Huber's loss has the curvature psi/r, that of a squared hinge 1.
+
+        Outliers have no curvature. They get a small share of the curvature of that quadratic, which
+        keeps Newton steps finite if only outliers depend on a direction; x still gains six digits
+        per step.
+        """
+        r = self.rows @ x - self.target
+        bend = self.high / np.maximum(np.abs(r), self.high) if self.kink else np.ones(len(r))
+        if not above:
+            is_inside = (r > self.low) & (r < self.high)
+            bend = np.where(is_inside, 1.0, TOL.small_change * bend)
+        return np.asarray(np.sqrt(self.weight * self.weights * bend)[:, None] * self.rows)
+
+    def along(self, x: Host, d: Host) -> Callable[[float], float]:
+        start, change = self.rows @ x - self.target, self.rows @ d
+        weighted = self.weight * self.weights * change
+        return lambda step: float(weighted @ self._clipped(start + step * change))
+
+    def largest_curvature(self, at: Host, reach: float) -> float:
+        return self.weight * float(np.max(self.weights)) * self.norm * self.norm
+
+    def slope_ratio(self, at: Host, off: float) -> float:
+        """The ratio of sums of squares, over the rows that are not outliers."""
+        r = np.abs(self.rows @ at - self.target) + self.norm * off
+        return math.sqrt(self.weight) * norm(np.sqrt(self.weights) * r)
+
+    def kinks(self, x: Host) -> Kinks:
+        """The distance of each row from its kinks at x."""
+        r = self.sliced.times(x, self.target)
+        ways = np.abs(r - self.low), np.abs(r - self.high)
+        side = np.where(ways[0] < ways[1], -1.0, 1.0)
+        error = 2.0 * rounding_unit(EPS, self.rows.shape[1]) * (self._sizes(x) + self.kink)
+        is_outlier = (r <= self.low) | (r >= self.high)
+        bound = np.where(side > 0.0, self.high, -self.low)
+        return Kinks(self.rows, np.minimum(*ways) - error, is_outlier, side, bound)
+
+    @property
+    def exponent(self) -> int:
+        return super().exponent + top_exponent(self.weights)
+
+    def with_kinks(self, share: float) -> ClippedPart:
+        """The part with the distances of the kinks multiplied by ``share``."""
+        return replace(self, low=share * self.low, high=share * self.high)
+
+    def scaled(self, top: int) -> Part:
+        """Rows near 1; residuals and kinks are measured in the same units."""
+        e = top_exponent(self.rows)
+        target, (low, high) = np.ldexp(self.target, -e), np.ldexp((self.low, self.high), -e)
+        return Part.scaled(replace(self, target=target, low=float(low), high=float(high)), top)

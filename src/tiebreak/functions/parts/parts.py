@@ -14,8 +14,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from tiebreak.functions.base import Function
-from tiebreak.functions.parts.clipped_part import ClippedPart, Kinks
-from tiebreak.functions.parts.loss_parts import LossPart
+from tiebreak.functions.parts.loss_parts import ClippedPart, Kinks, LossPart
 from tiebreak.functions.parts.quadratic_parts import (
     LeastSquaresPart,
     LinearPart,
