@@ -132,14 +132,6 @@ def limited(seconds: float | None = None, began: float | None = None) -> Iterato
         _LIMIT.reset(token)
 
 
-def call_at_work() -> Limit | None:
-    """An object that lives as long as the call running in this thread; None if there is none.
-
-    For results that are kept until the call ends.
-    """
-    return _LIMIT.get(None)
-
-
 @contextlib.contextmanager
 def metered(allowed: float = math.inf) -> Iterator[Meter]:
     """Count the work that is done inside; beyond the allowed amount, raise `OverBudget`."""

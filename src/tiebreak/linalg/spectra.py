@@ -6,7 +6,6 @@ import hashlib
 import math
 from collections.abc import Callable
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -19,6 +18,7 @@ EPS = 2.0**-52
 FEW_UNITS = 64  # rounding errors are a few units in the last place of the numbers they come from
 PANEL = 32  # columns that are eliminated together: sums of 32 products below 2^47 are exact
 CHUNK = 4096  # rows that are combined at a time
+MOST_RANKS = 1000  # ranks to cache
 WHOLE_BITS = 30  # integers up to 2^30 are their own residues modulo larger primes
 
 
@@ -211,40 +211,24 @@ def exact_rank(A: Host) -> int | None:
     n/2^30 for each of the two primes, which are drawn from all primes between 2^30 and 2^31, with
     the data as seed. Singular values cannot tell an exact zero from 1e-17.
 
-    The answer is cached until the current call ends, and is also valid for other units of the
-    columns.
+    The answers for some recent matrices are cached.
     """
     # 2^30 products of residues take a few seconds in NumPy.
     if A.size * min(A.shape) > 2**30:
         return None
     deadline.check()
-    S = _in_own_units(A)
     salt = b"".join(length.to_bytes(8, "little") for length in A.shape)
-    seed = hashlib.blake2b(np.ascontiguousarray(S).data, digest_size=32, salt=salt).digest()
-    call = deadline.call_at_work()
-    kept = {} if call is None else _KEPT.setdefault(call, {})
-    if seed not in kept:
+    seed = hashlib.blake2b(np.ascontiguousarray(A).data, digest_size=32, salt=salt).digest()
+    if seed not in _RANKS:
         draw = np.random.default_rng(list(seed))
-        kept[seed] = max(_rank_modulo(S, _prime(draw)) for _ in range(2))
-    return kept[seed]
+        found = max(_rank_modulo(A, _prime(draw)) for _ in range(2))
+        if len(_RANKS) == MOST_RANKS:
+            _RANKS.clear()
+        _RANKS[seed] = found
+    return _RANKS[seed]
 
 
-# ranks that were computed in a call, by digest of the matrix
-_KEPT: WeakKeyDictionary[deadline.Limit, dict[bytes, int]] = WeakKeyDictionary()
-
-
-def _in_own_units(A: Host) -> Host:
-    """A with each column scaled by a power of two to entries below 2^30, which keeps the rank.
-
-    A column in which that would round an entry (to 0, next to 1e300) stays as it is.
-    """
-    size = np.max(np.abs(A), axis=0, initial=0.0)
-    shift = np.where(size > 0.0, WHOLE_BITS - np.frexp(size)[1], 0)
-    S = np.ldexp(A, shift)
-    for j in np.flatnonzero(shift < 0):  # multiplying the others by more than 1 is exact
-        if np.any(np.ldexp(S[:, j], -shift[j]) != A[:, j]):
-            S[:, j] = A[:, j]
-    return np.asarray(S)
+_RANKS: dict[bytes, int] = {}  # by digest of the matrix
 
 
 def _prime(draw: np.random.Generator) -> int:
