@@ -18,11 +18,11 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import aslinearoperator
 
 import tiebreak as tb
-from tiebreak.driver.result_files import FIELDS
 from tiebreak.functions.base import Function
 from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.linalg.archive import FORMAT
 from tiebreak.linalg.registry import IN_TABLES, KEYWORDS, KINDS
+from tiebreak.saving import FIELDS
 from tiebreak.sets.base import Set
 from tiebreak.sets.domains import distance_from, projected
 

@@ -22,10 +22,9 @@ import numpy as np
 import tiebreak as tb
 from tiebreak import problem_files
 from tiebreak.catalog.instances import table
-from tiebreak.display.page import open_in_browser
+from tiebreak.display.page import Shown, open_in_browser
 from tiebreak.driver.levels_result import LevelsResult
 from tiebreak.driver.registry import from_file
-from tiebreak.driver.shown import Shown
 from tiebreak.experiments import field, reproduce
 from tiebreak.experiments.demo import demo
 from tiebreak.experiments.race import write_rows

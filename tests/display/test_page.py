@@ -16,7 +16,7 @@ import pytest
 import shown
 
 import tiebreak as tb
-from tiebreak.display.markup import json_for_script
+from tiebreak.display.page import json_for_script
 from tiebreak.display.views import kept_rows
 from tiebreak.driver.trace import Row, Trace
 

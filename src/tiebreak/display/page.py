@@ -6,39 +6,74 @@ Also the output of a notebook cell: how the run ended, the table and a picture, 
 from __future__ import annotations
 
 import base64
+import contextlib
+import hashlib
+import html
+import json
+import math
 import tempfile
 import warnings
 import webbrowser
+from abc import abstractmethod
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from tiebreak.display.markup import (
-    TableStyle,
-    digest,
-    escaped,
-    json_for_script,
-    resource,
-    table_html,
-)
 from tiebreak.display.views import Panel, Table, View
 from tiebreak.linalg.archive import write_atomically
 
 MOST = 3000  # rows that a page holds, over all groups: about half a megabyte
 
 
+class Shown:
+    """Objects that show themselves as a page (``to_html``, ``open``) or in a notebook."""
+
+    def to_html(self, path: str | Path, title: str = "") -> Path:
+        """Write curves, tables and the report to one HTML file.
+
+        The page loads nothing from the network, so you can send it to a colleague. Long traces are
+        thinned.
+
+        Args:
+            path: the .html file, written completely or not at all.
+            title: the heading of the page; by default it says how the run ended.
+
+        Returns:
+            The path.
+        """
+        return write_page(self._view(), Path(path), title)
+
+    def open(self) -> Path:
+        """Write the page to a temporary file and open it in the browser; returns its path."""
+        path = self.to_html(Path(tempfile.mkdtemp(prefix="tiebreak-")) / "report.html")
+        open_in_browser(path)
+        return path
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks, with a picture if there are curves; no scripts.
+
+        The picture needs matplotlib.
+        """
+        view, picture = self._view(), b""
+        if view.panels:
+            with contextlib.suppress(ImportError):
+                picture = self.plot()._repr_png_()
+        return notebook_html(view, picture)
+
+    @abstractmethod
+    def plot(self, path: str | None = None) -> Any:
+        """Return the matplotlib figure, and save it to ``path`` if one is given."""
+
+    @abstractmethod
+    def _view(self) -> View:
+        """Return what to show."""
+
+
 def write_page(view: View, path: Path, title: str = "") -> Path:
     """Write the page to ``path``, completely or not at all, and return the path."""
     text = page(view, title)
     write_atomically(path, lambda file: file.write(text.encode()))
-    return path
-
-
-def open_page(view: View) -> Path:
-    """Write the page to a temporary file, open it in the browser, and return the path."""
-    folder = Path(tempfile.mkdtemp(prefix="tiebreak-"))
-    path = write_page(view, folder / "report.html")
-    open_in_browser(path)
     return path
 
 
@@ -165,7 +200,7 @@ def _table(table: Table) -> str:
     stacked = " stacked" if len(table.rows) <= 4 else ""
     return (
         f'<section class="table scroll{stacked}" tabindex="0" aria-label="{name}">'
-        f"{table_html(table)}</section>"
+        f"{table_html(table, TableStyle())}</section>"
     )
 
 
@@ -199,6 +234,79 @@ def open_in_browser(path: Path) -> None:
     """Open a file in the browser; without one, warn and say where the file is."""
     if not webbrowser.open(path.resolve().as_uri()):
         warnings.warn(f"no browser could be opened; the file is {path}", stacklevel=3)
+
+
+# -- text as HTML; all text from outside is escaped here
+
+
+def escaped(text: object) -> str:
+    """Escape text for a page or for a quoted attribute."""
+    return html.escape(str(text), quote=True)
+
+
+def resource(name: str) -> str:
+    """Return the text of a file in this package."""
+    return files("tiebreak.display").joinpath(name).read_text(encoding="utf-8")
+
+
+def digest(text: str) -> str:
+    """Return the hash by which the page's policy allows its own script and style."""
+    return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
+
+
+def json_for_script(data: Any) -> str:
+    """Return JSON that cannot end its <script> element; infinities become strings, NaN null."""
+    text = json.dumps(_plain(data), allow_nan=False, ensure_ascii=True, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _plain(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {str(key): _plain(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_plain(value) for value in data]
+    if isinstance(data, float):
+        if math.isnan(data):
+            return None
+        if math.isinf(data):
+            return "Infinity" if data > 0 else "-Infinity"
+        return int(data) if data.is_integer() and abs(data) < 2**53 else data
+    return data
+
+
+class TableStyle(NamedTuple):
+    """Attributes for the tags of a table without a style sheet."""
+
+    table: str = ""
+    caption: str = ""
+    first: str = ""  # cells of the first column
+    cell: str = ""
+
+
+def table_html(table: Table, style: TableStyle) -> str:
+    """Return a table; with a style sheet, cells carry their column's name for narrow screens."""
+    head = "".join(
+        f'<th scope="col"{style.cell if i else style.first}>{escaped(name)}</th>'
+        for i, name in enumerate(table.header)
+    )
+    rows = []
+    for first, *others in table.rows:
+        named = zip(table.header[1:], others, strict=True)
+        cells = "".join(
+            f"<td{style.cell or _label(name)}>{escaped(text)}</td>" for name, text in named
+        )
+        rows.append(f'<tr><th scope="row"{style.first}>{escaped(first)}</th>{cells}</tr>')
+    return (
+        f"<table{style.table}><caption{style.caption}>{escaped(table.caption)}</caption>"
+        f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    )
+
+
+def _label(name: str) -> str:
+    return f' data-label="{escaped(name)}"'
+
+
+# -- notebooks
 
 
 # signs for the tones, for readers who do not see colours

@@ -119,6 +119,11 @@ def number(value: float | None, digits: int = 9) -> str:
     return ("∞" if value > 0 else "−∞") if math.isinf(value) else f"{value:.{digits}g}"
 
 
+def number_or_none(value: float) -> float | None:
+    """Return None for inf and nan, which JSON does not have."""
+    return value if math.isfinite(value) else None
+
+
 def counted(count: int, noun: str) -> str:
     """Return a number with its noun: 1 step, 2,000 steps."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

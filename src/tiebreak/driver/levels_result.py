@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from tiebreak.conic.chain_solution import estimate
-from tiebreak.display.page import notebook_html
-from tiebreak.display.views import View, counted
-from tiebreak.driver.result import Outcome, Result, number_or_none
-from tiebreak.driver.shown import Shown
+from tiebreak.display.page import Shown
+from tiebreak.display.views import View, counted, number_or_none
+from tiebreak.driver.result import Outcome, Result
+from tiebreak.driver.result_views import HEADER, levels_view
 from tiebreak.functions import split
 from tiebreak.linalg import arrays, in_files
 from tiebreak.linalg.archive import save
@@ -110,7 +110,6 @@ REASONS = {  # why an interval is estimated rather than proved
     "inside": "no point is known to be feasible to the last bit",
     "held": "the bounds allow for errors in the levels before",
 }
-HEADER = ("level", "best value", "at x", "given up (allowed)", "ties", "price", "")
 # placeholder for the time while lines are wrapped, so that breaks do not depend on it
 CLOCK = "000000.s:"
 
@@ -235,13 +234,7 @@ class LevelsResult(Outcome, Shown):
         return lines
 
     def _view(self) -> View:
-        from tiebreak.driver.result_views import levels_view
-
         return levels_view(self)
-
-    def _repr_html_(self) -> str:
-        """Return a table for notebooks, with a picture if there are steps to draw."""
-        return notebook_html(self._view()) if self.result is None else super()._repr_html_()
 
     def plot(self, path: str | None = None) -> Any:
         """Draw two levels without slack, see `Result.plot`; other chains have no steps to draw.
@@ -332,7 +325,7 @@ class LevelsResult(Outcome, Shown):
         Args:
             path: the .npz file, written completely or not at all.
         """
-        from tiebreak.driver.result_files import levels_content
+        from tiebreak.saving import levels_content
 
         save("LevelsResult.save", path, "LevelsResult", lambda to: levels_content(to, self))
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from tiebreak.algorithms.base import Findings, Multipliers
+from tiebreak.display.page import Shown
 from tiebreak.display.plotting import convergence
-from tiebreak.display.views import View, counted
-from tiebreak.driver.shown import Shown
+from tiebreak.display.views import View, counted, number_or_none
+from tiebreak.driver.result_views import run_report, run_view
 from tiebreak.driver.trace import Trace
 from tiebreak.functions.callables import Smooth
 from tiebreak.functions.sums import summands
@@ -292,7 +293,7 @@ class Result(Outcome, Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain data for JSON; inf and nan become None."""
-        return without_trace(self) | {
+        return run_report(self) | {
             "trace": [
                 {name: number_or_none(value) for name, value in row._asdict().items()}
                 for row in self.trace
@@ -310,14 +311,12 @@ class Result(Outcome, Shown):
             path: the .npz file, written completely or not at all.
             problem: whether to save the problem and its data, see `Problem.save`.
         """
-        from tiebreak.driver.result_files import result_content
+        from tiebreak.saving import result_content
 
         checks.flag("Result.save", "problem", problem)
         save("Result.save", path, "Result", lambda to: result_content(to, self, problem))
 
     def _view(self) -> View:
-        from tiebreak.driver.result_views import run_view
-
         return run_view(self)
 
     def plot(self, path: str | None = None) -> Any:
@@ -328,28 +327,12 @@ class Result(Outcome, Shown):
         return convergence(self._view(), path)
 
 
-def number_or_none(value: float) -> float | None:
-    """Return None for inf and nan, which JSON does not have."""
-    return value if math.isfinite(value) else None
-
-
 def _notable(sizes: np.ndarray[Any, Any], what: str) -> str:
     """Say how many of the sizes are not small relative to the largest, and how many are 0."""
     large = int(np.count_nonzero(sizes > NOTABLE * np.max(sizes)))
     zeros = int(np.count_nonzero(sizes == 0.0))
     said = f"{large} of {len(sizes)} {what} exceed {NOTABLE:g} of the largest"
     return f"{said}, {zeros or 'none'} exactly 0"
-
-
-def _level_dict(
-    value: float, gap: float, asked: float, optimum: tuple[float, float]
-) -> dict[str, Any]:
-    return {
-        "value": number_or_none(value),
-        "gap": number_or_none(gap),
-        "tolerance": number_or_none(asked),
-        "optimum": [number_or_none(end) for end in optimum],
-    }
 
 
 def _value(value: float, error: float, asked: float) -> str:
@@ -417,38 +400,6 @@ def descriptions(problem: Problem) -> list[str]:
     ]
     kinds: dict[Any, None] = dict.fromkeys(type(part) for part in parts)
     return [f"the description of {kind.__name__}" for kind in kinds if described_outside(kind)]
-
-
-def is_void(result: Result) -> bool:
-    """Was a promise seen to be false?  Then nothing in earlier rows is proved either."""
-    return result.status == "failed" and math.isinf(result.lower_gap)
-
-
-def without_trace(result: Result) -> dict[str, Any]:
-    """Return what ``to_dict`` does, without the trace, which may have millions of rows."""
-    proof = result.certificate
-    return {
-        "status": result.status,
-        "success": result.success,
-        "proved": result.proved,
-        "message": result.message,
-        "nit": result.nit,
-        "time": result.time,
-        "method": result.method,
-        "assumed": list(result.assumed),
-        "dimension": result.dimension,
-        "findings": {} if result.findings is None else dict(result.findings.lines()),
-        "upper": _level_dict(
-            proof.upper_value, proof.upper_gap, result.tolerance[0], proof.upper_optimum
-        )
-        | {
-            "error": number_or_none(proof.upper_error),
-            "estimate": number_or_none(proof.upper_estimate),
-        },
-        "lower": _level_dict(
-            proof.lower_value, proof.lower_gap, result.tolerance[1], proof.lower_optimum
-        ),
-    }
 
 
 def _interval(letter: str, ends: tuple[float, float]) -> str:

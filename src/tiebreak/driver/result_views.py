@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,14 +25,18 @@ from tiebreak.display.views import (
     View,
     counted,
     number,
+    number_or_none,
 )
-from tiebreak.driver.levels_result import HEADER, LevelsResult
-from tiebreak.driver.result import Result, is_void, without_trace
 from tiebreak.driver.trace import Row
-from tiebreak.driver.tradeoff import Tradeoff
 from tiebreak.linalg import Array, to_numpy
 from tiebreak.proofs.certificate import UNDERFLOW
 
+if TYPE_CHECKING:
+    from tiebreak.driver.levels_result import LevelsResult
+    from tiebreak.driver.result import Result
+    from tiebreak.driver.tradeoff import Tradeoff
+
+HEADER = ("level", "best value", "at x", "given up (allowed)", "ties", "price", "")
 MOST_ENTRIES = 20  # entries of x that are shown
 
 
@@ -40,7 +44,7 @@ MOST_ENTRIES = 20  # entries of x that are shown
 
 
 def run_view(result: Result) -> View:
-    report, problem = without_trace(result), vars(result).get("problem")  # None if it was not saved
+    report, problem = run_report(result), vars(result).get("problem")  # None if it was not saved
     upper, lower, ties = (line[9:] for line in str(result).splitlines()[1:4])
     end = [f"{calls:,}" for calls in result.trace[-1][-3:]]
     steps = counted(result.nit, "step")
@@ -87,6 +91,44 @@ def run_view(result: Result) -> View:
         ],
         report=report,
     )
+
+
+def run_report(result: Result) -> dict[str, Any]:
+    """Return what ``to_dict`` does, without the trace, which may have millions of rows."""
+    proof = result.certificate
+    return {
+        "status": result.status,
+        "success": result.success,
+        "proved": result.proved,
+        "message": result.message,
+        "nit": result.nit,
+        "time": result.time,
+        "method": result.method,
+        "assumed": list(result.assumed),
+        "dimension": result.dimension,
+        "findings": {} if result.findings is None else dict(result.findings.lines()),
+        "upper": _level_report(
+            proof.upper_value, proof.upper_gap, result.tolerance[0], proof.upper_optimum
+        )
+        | {
+            "error": number_or_none(proof.upper_error),
+            "estimate": number_or_none(proof.upper_estimate),
+        },
+        "lower": _level_report(
+            proof.lower_value, proof.lower_gap, result.tolerance[1], proof.lower_optimum
+        ),
+    }
+
+
+def _level_report(
+    value: float, gap: float, asked: float, optimum: tuple[float, float]
+) -> dict[str, Any]:
+    return {
+        "value": number_or_none(value),
+        "gap": number_or_none(gap),
+        "tolerance": number_or_none(asked),
+        "optimum": [number_or_none(end) for end in optimum],
+    }
 
 
 def _card(line: str, letter: str, value: float) -> tuple[str, str]:
@@ -165,7 +207,8 @@ def _run_group(result: Result) -> Group:
     # there may be millions of rows
     flat = np.fromiter(chain.from_iterable(rows), float, len(rows) * width)
     columns = dict(zip(Row._fields, flat.reshape(-1, width).T.copy(), strict=True))
-    if is_void(result):
+    # If a promise was seen to be false, nothing in earlier rows is proved either.
+    if result.status == "failed" and math.isinf(result.lower_gap):
         columns["upper_gap"][:] = columns["lower_gap"][:] = math.inf
     for level in LETTERS:
         with np.errstate(over="ignore", invalid="ignore"):  # for a run that overflowed

@@ -11,11 +11,11 @@ from typing import Any
 
 from tiebreak.conic.bounds import value_error
 from tiebreak.conic.chain_solution import ChainSolution
+from tiebreak.display.page import Shown
 from tiebreak.display.plotting import tradeoff_curve
-from tiebreak.display.views import View
+from tiebreak.display.views import View, number_or_none
 from tiebreak.driver.levels_result import is_sensitive
-from tiebreak.driver.result import number_or_none
-from tiebreak.driver.shown import Shown
+from tiebreak.driver.result_views import tradeoff_view
 from tiebreak.driver.solve_levels import CompiledLevels, chain, report
 from tiebreak.levels import ConicLevels, Level, Levels, Slack
 from tiebreak.linalg import checks
@@ -126,8 +126,6 @@ class Tradeoff(Shown):
         }
 
     def _view(self) -> View:
-        from tiebreak.driver.result_views import tradeoff_view
-
         return tradeoff_view(self)
 
     def plot(self, path: str | None = None) -> Any:

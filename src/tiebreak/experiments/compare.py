@@ -12,10 +12,10 @@ import numpy as np
 
 from tiebreak.algorithms import Method, PAGMBiO, no_projection
 from tiebreak.catalog.built import Answer
+from tiebreak.display.page import Shown
 from tiebreak.display.views import Card, Curve, Group, Panel, Table, View, counted, number
 from tiebreak.driver.input_checks import need_problem
 from tiebreak.driver.registry import find_method, known_methods
-from tiebreak.driver.shown import Shown
 from tiebreak.driver.solve import solve
 from tiebreak.exact.method import Exact
 from tiebreak.experiments.race import Entrant, Record, arrival, race

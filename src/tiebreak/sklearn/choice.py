@@ -7,16 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import tiebreak as tb
-from tiebreak.functions.base import Function, PointWithImage
-from tiebreak.functions.sums import matrices_of
-from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Host
+from tiebreak.functions import Function, PointWithImage, matrices_of
+from tiebreak.linalg import DENSE_LIMIT, EPS, Dense, Host, Matrix, mix
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.matrices import Dense
-from tiebreak.linalg.matrices.base import Matrix
 from tiebreak.linalg.row_gram import column_gram, row_gram
-from tiebreak.linalg.sizes import DENSE_LIMIT
-from tiebreak.linalg.spectra import EPS
 
 CURVE_POINTS = 21  # points on the line, enough for a smooth curve
 
@@ -69,7 +63,7 @@ def choice_curve(problem: tb.Problem, x: Host, ties: int | None) -> ChoiceCurve 
 def _along(h: Function, x: Host, d: Host, steps: Host) -> Host:
     """Return h(x + t d) for all t, with two products."""
     first, second = h.forward(x, x + d)
-    points = [PointWithImage(x + t * d, arrays.mix(first, second, t)) for t in steps]
+    points = [PointWithImage(x + t * d, mix(first, second, t)) for t in steps]
     return np.array(h.evaluate([], points)[1])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,11 +10,10 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.extmath import safe_sparse_dot, softmax
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import column_or_1d, validate_data
 
-from tiebreak.functions.base import Function
-from tiebreak.functions.penalties.penalties import Penalty
-from tiebreak.linalg.arrays import Host
+from tiebreak.functions import Function, Penalty
+from tiebreak.linalg import Host
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.sklearn.criteria import BY_LOSS
 from tiebreak.sklearn.design import (
@@ -26,7 +24,6 @@ from tiebreak.sklearn.design import (
     with_ones,
     without_zeros,
 )
-from tiebreak.sklearn.fitting import Task, fit
 from tiebreak.sklearn.model import FLOATS, SPARSE, TieBreakModel
 
 
@@ -192,25 +189,30 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         training = training._replace(weights=self._by_class(y, codes, training.weights))
         outputs = len(self.classes_) if len(self.classes_) > 2 else 1
         layout = Layout(X.shape[1], outputs, self.fit_intercept)
-        others = self._others(training, X_val, sample_weight_val)
-        criterion = self._criterion(outputs, others, sensitive_features)
+        criterion, others = self._criterion(
+            outputs, training, X_val, sample_weight_val, sensitive_features
+        )
+        validation = None
         if self.prefer in BY_LOSS:
             labels = self._codes(y_val, others.X.shape[0])
-            criterion = replace(criterion, validation=self._loss(others, labels, layout))
+            validation = self._loss(others, labels, layout)
         training, codes = without_zeros(training, codes)
         self._need_classes(codes)
-        upper, penalty = criterion.function(layout), self._penalty(layout)
 
         def separated(x: Host) -> Host:
             coef, intercept = layout.split(x)
             margins = _margins(safe_sparse_dot(training.X, coef.T) + intercept, codes)
             return np.asarray(margins > TOL.accurate * np.max(np.abs(margins)))
 
-        classes, loss = self.classes_ if outputs > 1 else None, self._loss(training, codes, layout)
-        bounds = self._bounds(layout, training.offset)
-        task = Task(layout, loss, penalty, upper, separated, classes, **bounds)
-        names = getattr(self, "feature_names_in_", None)
-        ending = fit(task, settings, self._start(layout, training.offset), names)
+        ending = self._fit(
+            settings,
+            layout,
+            training.offset,
+            self._loss(training, codes, layout),
+            criterion.function(layout, validation, self.ridge),
+            separated=separated,
+            classes=self.classes_ if outputs > 1 else None,
+        )
         self._keep([ending])
         self.coef_, intercept = layout.split(ending.x)
         self.intercept_ = self._intercepts(self.coef_, intercept, training)
@@ -262,9 +264,7 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
 
     def decision_function(self, X: Any) -> Host:
         """Return the scores of the samples X: one for two classes, otherwise one per class."""
-        check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse=SPARSE, dtype=np.float64, reset=False)
-        scores = np.asarray(safe_sparse_dot(X, self.coef_.T) + self.intercept_)
+        scores = self._scores(X)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: Any) -> Host:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import tiebreak as tb
-from tiebreak.functions.base import Function, SmoothFunction
-from tiebreak.functions.elementary import Flat
-from tiebreak.functions.losses.linear_loss import LinearLoss
-from tiebreak.functions.penalties.composite import Composite
-from tiebreak.functions.penalties.penalties import Penalty
-from tiebreak.functions.substitution import Substitution
-from tiebreak.functions.sums import Scaled, Sum
-from tiebreak.linalg.arrays import Host
+from tiebreak.functions import (
+    Composite,
+    Flat,
+    Function,
+    LinearLoss,
+    Penalty,
+    Scaled,
+    SmoothFunction,
+    Substitution,
+    Sum,
+)
+from tiebreak.linalg import EPS, Host
 from tiebreak.linalg.checks import did_you_mean
 from tiebreak.linalg.fingerprints import known
-from tiebreak.linalg.spectra import EPS
 from tiebreak.sklearn.design import Data, Layout, as_dense, centred
 
 NAMES = ("norm", "reference", "validation", "shrunk", "sparse", "fair", "smooth")
@@ -32,53 +35,50 @@ class Criterion:
     owner: str
     prefer: Any
     reference: Host | None = None  # coefficients, one row per output
-    validation: Function | Penalty | None = None  # the loss of the validation data
-    ridge: float | None = None  # of "shrunk": the weight of the squared coefficients
     covariance: Data | None = None  # of each sensitive feature with the features, as rows
 
-    def of_target(self, k: int) -> Criterion:
-        """Return the criterion of one of several targets."""
-        return (
-            self if self.reference is None else replace(self, reference=self.reference[k : k + 1])
-        )
+    def function(
+        self,
+        layout: Layout,
+        validation: Function | Penalty | None = None,
+        ridge: float | None = None,
+        first: int = 0,
+    ) -> Function | Penalty:
+        """Return the criterion as a function of all variables, intercepts included.
 
-    def function(self, layout: Layout) -> Function | Penalty:
-        """Return the criterion as a function of all variables, intercepts included."""
+        Args:
+            layout: the outputs and their variables.
+            validation: the loss of the validation data.
+            ridge: the weight of the squared coefficients in "shrunk".
+            first: the row of the reference that belongs to the first output.
+        """
         if not isinstance(self.prefer, str):
             return on_coefficients(self.owner, self.prefer, layout)
-        made: Function | Penalty = getattr(self, f"_{self.prefer}")(layout)
+        made: Any = tb.SquaredNorm(layout.penalised)
+        if self.prefer == "sparse":
+            made = tb.L1(layout.penalised)
+        elif self.prefer == "validation":
+            made = validation
+        elif self.prefer == "shrunk":
+            made = validation + tb.SquaredNorm(ridge * layout.penalised)
+        elif self.prefer == "smooth":
+            made = _differences(layout)
+        elif self.covariance is not None:
+            made = self.covariance.described(_squares(layout.rows(self.covariance.X)))
+        elif self.reference is not None:
+            chosen = self.reference[first : first + layout.outputs]
+            center = layout.joined(chosen, np.zeros(layout.outputs))
+            made = tb.SquaredNorm(layout.penalised, center)
         return made
 
-    def _norm(self, layout: Layout) -> Function:
-        return tb.SquaredNorm(layout.penalised)
 
-    def _reference(self, layout: Layout) -> Function:
-        if self.reference is None:
-            return self._norm(layout)
-        center = layout.joined(self.reference, np.zeros(layout.outputs))
-        return tb.SquaredNorm(layout.penalised, center)
+def _differences(layout: Layout) -> Function:
+    """Half the squared differences of neighbouring coefficients."""
+    import scipy.sparse as sp
 
-    def _sparse(self, layout: Layout) -> Penalty:
-        return tb.L1(layout.penalised)
-
-    def _smooth(self, layout: Layout) -> Function:
-        import scipy.sparse as sp
-
-        n = layout.features
-        steps = sp.diags_array([-np.ones(n), np.ones(n)], offsets=[0, 1], shape=(n - 1, n))
-        return _squares(layout.rows(steps)) if n > 1 else Flat()
-
-    def _fair(self, layout: Layout) -> Function:
-        assert self.covariance is not None
-        return self.covariance.described(_squares(layout.rows(self.covariance.X)))
-
-    def _validation(self, layout: Layout) -> Function | Penalty:
-        assert self.validation is not None
-        return self.validation
-
-    def _shrunk(self, layout: Layout) -> Any:
-        assert self.ridge is not None
-        return self._validation(layout) + tb.SquaredNorm(self.ridge * layout.penalised)
+    n = layout.features
+    steps = sp.diags_array([-np.ones(n), np.ones(n)], offsets=[0, 1], shape=(n - 1, n))
+    return _squares(layout.rows(steps)) if n > 1 else Flat()
 
 
 def check_prefer(owner: str, prefer: object) -> None:

@@ -20,13 +20,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.functions.base import EstimatorLoss, SmoothFunction
-from tiebreak.functions.penalties.penalties import Penalty
-from tiebreak.linalg.arrays import Host
+from tiebreak.functions import Penalty, SmoothFunction
+from tiebreak.functions.base import EstimatorLoss
+from tiebreak.linalg import EPS, Host
 from tiebreak.linalg.checks import did_you_mean
 from tiebreak.linalg.host import power_of_two
 from tiebreak.linalg.registry import KINDS
-from tiebreak.linalg.spectra import EPS
 from tiebreak.sets import Polyhedron, described
 
 
@@ -94,7 +93,7 @@ class Data(NamedTuple):
 
 
 class Centred(NamedTuple):
-    """Rows and targets without the intercept, and what is needed to recover it."""
+    """Rows and targets without the intercept: the best one is offset - <mean, coefficients>."""
 
     rows: Host
     targets: Host  # one column per target
@@ -102,10 +101,6 @@ class Centred(NamedTuple):
     offset: Host  # the means of the targets
     total: float  # the sum of the weights
     growth: float  # factor by which centring increases the features' relative rounding errors
-
-    def intercept(self, coefficients: Host, target: int) -> float:
-        """Return the best intercept for these coefficients."""
-        return float(self.offset[target] - self.mean @ coefficients)
 
 
 def as_dense(X: Any) -> Host:

@@ -15,10 +15,9 @@ from sklearn.exceptions import ConvergenceWarning
 import tiebreak as tb
 from tiebreak.driver.advice import REMEDIES, Remedies
 from tiebreak.exact.method import ExactFindings
-from tiebreak.functions.base import EstimatorLoss, Function, Minorant, PointWithImage
-from tiebreak.functions.penalties.penalties import Penalty
-from tiebreak.functions.sums import matrices_of
-from tiebreak.linalg.arrays import Host
+from tiebreak.functions import Function, Minorant, Penalty, PointWithImage, matrices_of
+from tiebreak.functions.base import EstimatorLoss
+from tiebreak.linalg import Host
 from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.proofs.recession.watch import NoMinimum
@@ -108,21 +107,21 @@ class Task:
         loss: the loss of the training data.
         penalty: what is added to it: an l1 norm, squares, both, or None.
         upper: what is preferred.
+        domain: the set of all variables, intercepts included.
+        radius: some solution has at most this length; not verified.
         separated: tells for a direction x which rows are on the right side of it (for several
             classes: once for each other class); None for regressions.
         classes: the names of the outputs if there are several.
-        domain: the set of all variables, intercepts included; R^n if None.
-        radius: some solution has at most this length; not verified.
     """
 
     layout: Layout
     loss: Function | Penalty
     penalty: Any
     upper: Function | Penalty
+    domain: Any
+    radius: float | None
     separated: Callable[[Host], Host] | None = None
     classes: Host | None = None
-    domain: Any = None
-    radius: float | None = None
 
     def lower(self, more: Any = None) -> Any:
         """Return the loss with its penalty, plus ``more``."""
@@ -133,14 +132,12 @@ class Task:
 
     def problem(self, more: Any = None) -> tb.Problem:
         """Return both levels, with ``more`` added to the lower one."""
-        counted = self.layout.penalised if self.layout.has_column else None
-        domain = tb.Space() if self.domain is None else self.domain
         return tb.Problem(
             upper=self.upper,
             lower=self.lower(more),
-            domain=domain,
+            domain=self.domain,
             radius=self.radius,
-            counted=counted,
+            counted=self.layout.penalised if self.layout.has_column else None,
         )
 
 
@@ -166,9 +163,9 @@ def fit(task: Task, settings: Settings, x0: Host | None, names: Sequence[str] | 
             result = _loosened(task, settings, settings.slack, first, constant, allowed)
             ending = _with_slack(ending, result)
     if not result.success:
-        warnings.warn(f"{settings.owner}: {result.message}", ConvergenceWarning, stacklevel=4)
+        warnings.warn(f"{settings.owner}: {result.message}", ConvergenceWarning, stacklevel=5)
     if ending.ties and _is_interpolated(problem, ending.x):
-        warnings.warn(f"{settings.owner}: {INTERPOLATED}", InterpolatedWarning, stacklevel=4)
+        warnings.warn(f"{settings.owner}: {INTERPOLATED}", InterpolatedWarning, stacklevel=5)
         ending = ending._replace(report=f"{ending.report}\n  choice {INTERPOLATED}")
     return ending._replace(curve=choice_curve(problem, ending.x, ending.ties))
 
@@ -266,7 +263,7 @@ def _without_minimiser(
     warnings.warn(
         f"{sentence}; the coefficients are those of a very weak penalty, and nothing is proved",
         NoMinimiserWarning,
-        stacklevel=5,
+        stacklevel=6,
     )
     x = None
     for alpha in settings.rtol * WEAKER ** -np.arange(float(MOST_TRIES)):
@@ -314,7 +311,7 @@ def _weakly_penalised(task: Task, settings: Settings, alpha: float, x0: Host | N
     value, slope = value_and_slope(found.x)
     sentence = f"g(x) = {value:.9g}, by {found.nit} steps of L-BFGS to a slope of {norm(slope):.2g}"
     if not is_met():
-        warnings.warn(f"{settings.owner}: {sentence}", ConvergenceWarning, stacklevel=6)
+        warnings.warn(f"{settings.owner}: {sentence}", ConvergenceWarning, stacklevel=7)
     certificate = tb.Certificate.of_gaps(problem.upper.value(found.x), value)
     return FitOutcome(found.x, None, False, certificate, found.nit, sentence, None)
 

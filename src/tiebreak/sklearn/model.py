@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_array,
@@ -19,18 +20,16 @@ from sklearn.utils.validation import (
 )
 
 import tiebreak as tb
+from tiebreak.functions import Function, Penalty
 from tiebreak.functions.base import EstimatorLoss
-from tiebreak.linalg import checks, tables
-from tiebreak.linalg.arrays import Host
+from tiebreak.linalg import EPS, Host, checks, tables
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.refusals import missing
-from tiebreak.linalg.spectra import EPS
 from tiebreak.problem import DOMAIN
-from tiebreak.sets.base import Set
-from tiebreak.sets.domains import Domain
+from tiebreak.sets import Domain, Set
 from tiebreak.sklearn.criteria import Criterion, check_prefer
 from tiebreak.sklearn.design import Data, Layout, check_loss, exact_offset, with_free_intercepts
-from tiebreak.sklearn.fitting import FitOutcome, Settings
+from tiebreak.sklearn.fitting import FitOutcome, Settings, Task, fit
 from tiebreak.sklearn.slack import slack_rule
 
 SPARSE = ["csr"]
@@ -121,14 +120,6 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         offset = exact_offset(X) if self.fit_intercept else np.zeros(X.shape[1])
         return Data.of(X, self._weights(sample_weight, X), offset)
 
-    def _others(self, training: Data, X_val: Any, sample_weight_val: Any) -> Data:
-        """Return the rows to choose by, with their weights: X_val, or the training data."""
-        if X_val is None:
-            return training
-        V = validate_data(self, X_val, accept_sparse=SPARSE, dtype=FLOATS, reset=False)
-        weights = self._weights(sample_weight_val, V, "sample_weight_val")
-        return Data.of(V, weights, training.offset)
-
     def _weights(self, weights: Any, X: Any, name: str = "sample_weight") -> Host | None:
         if weights is None:
             return None
@@ -155,8 +146,20 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
                 "'squared', got None"
             )
 
-    def _criterion(self, outputs: int, others: Data, sensitive_features: Any) -> Criterion:
-        """Return the preference; the loss of validation data is added later."""
+    def _criterion(
+        self,
+        outputs: int,
+        training: Data,
+        X_val: Any,
+        sample_weight_val: Any,
+        sensitive_features: Any,
+    ) -> tuple[Criterion, Data]:
+        """Return the preference, and the rows to choose by: X_val, or the training data."""
+        others = training
+        if X_val is not None:
+            V = validate_data(self, X_val, accept_sparse=SPARSE, dtype=FLOATS, reset=False)
+            weights = self._weights(sample_weight_val, V, "sample_weight_val")
+            others = Data.of(V, weights, training.offset)
         is_used = self.prefer == "reference" and self.reference is not None
         if self.reference is not None and not is_used:
             warnings.warn(
@@ -167,16 +170,30 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         reference = self._reference(self.n_features_in_, outputs) if is_used else None
         is_fair = self.prefer == "fair"
         covariance = self._covariance(others, sensitive_features) if is_fair else None
-        owner, prefer, ridge = self._owner, self.prefer, self.ridge
-        return Criterion(owner, prefer, reference, ridge=ridge, covariance=covariance)
+        return Criterion(self._owner, self.prefer, reference, covariance), others
 
-    def _bounds(self, layout: Layout, offset: Host) -> dict[str, Any]:
-        """Return the domain and the radius of all variables, with shifted intercepts."""
-        domain = None
+    def _fit(
+        self,
+        settings: Settings,
+        layout: Layout,
+        offset: Host,
+        loss: Function | Penalty,
+        upper: Function | Penalty,
+        first: int = 0,
+        **about: Any,
+    ) -> FitOutcome:
+        """Solve both levels for the outputs of this layout, the first of which is ``first``.
+
+        ``offset`` has been subtracted from the features, which shifts the intercepts.
+        """
+        domain: Any = tb.Space()
         if self.domain is not None:
             domain = with_free_intercepts(self._owner, self.domain, layout)
         shift = 1.0 + norm(offset) if layout.has_column else 1.0
-        return {"domain": domain, "radius": self.radius and self.radius * shift}
+        radius = self.radius and self.radius * shift
+        task = Task(layout, loss, self._penalty(layout), upper, domain, radius, **about)
+        names = getattr(self, "feature_names_in_", None)
+        return fit(task, settings, self._start(layout, offset, first), names)
 
     def _covariance(self, data: Data, sensitive_features: Any) -> Data:
         """Return the covariance of each sensitive feature with the features, as rows."""
@@ -220,7 +237,7 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
             parts.append(tb.SquaredNorm(square * layout.penalised))
         return sum(parts) if parts else None
 
-    def _start(self, layout: Layout, offset: Host, first: int = 0) -> Host | None:
+    def _start(self, layout: Layout, offset: Host, first: int) -> Host | None:
         """Return the coefficients of the last fit, from output ``first`` on; None if not wanted."""
         if not self.warm_start or not hasattr(self, "coef_"):
             return None
@@ -251,6 +268,12 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         self.slack_: Any = _one_or_all([e.slack for e in endings])
         self.report_: str = Report("\n".join(e.report for e in endings))
         self._choice_curves = [e.curve for e in endings]
+
+    def _scores(self, X: Any) -> Host:
+        """Return the linear scores of the samples X, one column for each output."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse=SPARSE, dtype=np.float64, reset=False)
+        return np.asarray(safe_sparse_dot(X, self.coef_.T) + self.intercept_)
 
     def coef_table(self) -> Any:
         """Return the coefficients with the names of the features, as a pandas DataFrame.

@@ -8,16 +8,12 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
 import tiebreak as tb
-from tiebreak.functions.base import EstimatorLoss, Function
-from tiebreak.functions.penalties.penalties import Penalty
-from tiebreak.functions.sums import matrices_of
-from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.sizes import DENSE_LIMIT
-from tiebreak.linalg.spectra import EPS
+from tiebreak.functions import Function, Penalty, matrices_of
+from tiebreak.functions.base import EstimatorLoss
+from tiebreak.linalg import DENSE_LIMIT, EPS, Host
 from tiebreak.sklearn.criteria import BY_LOSS, leave_one_out
 from tiebreak.sklearn.design import (
     Centred,
@@ -30,7 +26,7 @@ from tiebreak.sklearn.design import (
     with_ones,
     without_zeros,
 )
-from tiebreak.sklearn.fitting import FitOutcome, Task, fit, fit_others
+from tiebreak.sklearn.fitting import FitOutcome, fit_others
 from tiebreak.sklearn.model import FLOATS, SPARSE, TieBreakModel
 
 
@@ -215,8 +211,10 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
             y = column_or_1d(y, warn=True)
         Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
         training = self._training(X, sample_weight)
-        others, validation = self._others(training, X_val, sample_weight_val), None
-        criterion = self._criterion(Y.shape[1], others, sensitive_features)
+        criterion, others = self._criterion(
+            Y.shape[1], training, X_val, sample_weight_val, sensitive_features
+        )
+        validation = None
         if self.prefer in BY_LOSS:
             rows = others.X.shape[0]
             W = check_array(y_val, ensure_2d=False, dtype=np.float64, input_name="y_val")
@@ -233,23 +231,18 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         ridges = [self.ridge] * Y.shape[1]
         if validation is not None and self.prefer == "shrunk" and self.ridge is None:
             ridges = leave_one_out(training, Y, *validation, self.fit_intercept)
-        bounds = self._bounds(data.layout, training.offset)
 
         def ending(k: int) -> FitOutcome:
-            validation_loss = data.validation_loss(k)
-            chosen = replace(criterion.of_target(k), validation=validation_loss, ridge=ridges[k])
-            upper, penalty = chosen.function(data.layout), self._penalty(data.layout)
-            task = Task(data.layout, data.training_loss(k), penalty, upper, **bounds)
-            start = self._start(data.layout, training.offset, k)
-            return fit(task, settings, start, getattr(self, "feature_names_in_", None))
+            upper = criterion.function(data.layout, data.validation_loss(k), ridges[k], k)
+            loss = data.training_loss(k)
+            return self._fit(settings, data.layout, training.offset, loss, upper, k)
 
         endings, is_shared = [ending(0)], validation is None and criterion.reference is None
         others = fit_others(endings[0], data.targets, settings) if is_shared else {}
         endings += [others.get(k) or ending(k) for k in range(1, Y.shape[1])]
         self._keep(endings)
         self.ridge_: Any = ridges[0] if len(ridges) == 1 else ridges
-        pairs = [data.coefficients(ending.x, k) for k, ending in enumerate(endings)]
-        coef, intercept = (np.array(some) for some in zip(*pairs, strict=True))
+        coef, intercept = data.coefficients(endings)
         intercept = self._intercepts(coef, intercept, training)
         self.coef_: Host = coef[0] if y.ndim == 1 else coef
         self.intercept_: float | Host = float(intercept[0]) if y.ndim == 1 else intercept
@@ -257,10 +250,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Host:
         """Predict the targets of the samples X."""
-        check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse=SPARSE, dtype=np.float64, reset=False)
-        scores = np.asarray(safe_sparse_dot(X, self.coef_.T) + self.intercept_)
-        return self._kind.predicted(scores)
+        return self._kind.predicted(self._scores(X))
 
 
 class _Training:
@@ -276,20 +266,23 @@ class _Training:
         keeps_intercept: bool,
     ) -> None:
         rows, n = data.X.shape
-        self.model, self.data, self.kind = model, data, kind
+        self.model, self.kind = model, kind
+        self.data, self.targets, self.validation = data, Y, validation
         self.centred: Centred | None = None
         # Without the intercept's column the data are no longer whole numbers, for which a rank can
         # be proved; but with few rows that does not matter, and a penalty needs no rank.
         is_wanted = rows <= n or model.alpha > 0.0 or model.domain is not None
         is_worth = is_wanted and not keeps_intercept
         if model.loss == "squared" and model.fit_intercept and is_worth and rows * n <= DENSE_LIMIT:
-            self.centred = centred(data.X, Y, data.weights)
+            found = self.centred = centred(data.X, Y, data.weights)
+            epsilon = (data.epsilon or EPS) * found.growth
+            self.data = data._replace(X=found.rows, weights=None, epsilon=epsilon)
+            self.targets = found.targets
         self.layout = Layout(n, 1, model.fit_intercept and self.centred is None)
-        self.targets = Y if self.centred is None else self.centred.targets
-        self.rows: Any = data.X if self.centred is None else self.centred.rows
         if self.layout.has_column:
-            self.rows = with_ones(data.X)
-        self.validation = None if validation is None else self._in_place(*validation)
+            self.data = data._replace(X=with_ones(data.X))
+        if validation is not None:
+            self.validation = self._in_place(*validation)
 
     def _in_place(self, data: Data, W: Host) -> tuple[Data, Host]:
         """Return validation data as rows over the same variables."""
@@ -303,15 +296,14 @@ class _Training:
         y, data = self.targets[:, k], self.data
         loss: Function | Penalty
         if self.centred is None:
-            loss = mean_loss(self.kind, self.model, data._replace(X=self.rows), y)
+            loss = mean_loss(self.kind, self.model, data, y)
         else:
-            rounded = data._replace(epsilon=(data.epsilon or EPS) * self.centred.growth)
-            squares = rounded.described(tb.LeastSquares(self.rows, y, gram=False))
+            squares = data.described(tb.LeastSquares(data.X, y, gram=False))
             loss = (1.0 / self.centred.total) * squares
         # otherwise the matrix of the loss contains the weights
-        has_matrix = self.centred is not None or data.weights is None
-        if has_matrix and isinstance(loss, Function):
-            (self.rows,) = matrices_of(loss)  # factorised once for all targets
+        if data.weights is None and isinstance(loss, Function):
+            (rows,) = matrices_of(loss)  # factorised once for all targets
+            self.data = data._replace(X=rows)
         return loss
 
     def validation_loss(self, k: int) -> Function | Penalty | None:
@@ -321,8 +313,10 @@ class _Training:
         data, W = self.validation
         return mean_loss(self.kind, self.model, data, W[:, k])
 
-    def coefficients(self, x: Host, k: int) -> tuple[Host, float]:
-        """Return the coefficients and the intercept of target k."""
-        coef, intercept = self.layout.split(x)
-        found = self.centred and self.centred.intercept(coef[0], k)
-        return coef[0], float(intercept[0]) if found is None else found
+    def coefficients(self, endings: list[FitOutcome]) -> tuple[Host, Host]:
+        """Return the coefficients, one row per target, and the intercepts."""
+        layout = replace(self.layout, outputs=len(endings))
+        coef, intercepts = layout.split(np.concatenate([ending.x for ending in endings]))
+        if self.centred is not None:
+            intercepts = self.centred.offset - coef @ self.centred.mean
+        return coef, intercepts

@@ -13,10 +13,8 @@ from sklearn.model_selection import GridSearchCV
 
 import tiebreak as tb
 from tiebreak.driver.levels_result import lower_interval
-from tiebreak.functions.base import Function
-from tiebreak.functions.penalties.penalties import Penalty
-from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.refusals import Refusal
+from tiebreak.functions import Function, Penalty
+from tiebreak.linalg import Host, Refusal
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.sklearn.design import Layout
 
