@@ -9,16 +9,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tiebreak.functions.base import Function
-from tiebreak.functions.penalties.composite import split
-from tiebreak.functions.penalties.penalties import Penalty
-from tiebreak.linalg import arrays, checks, in_files, tables
+from tiebreak.functions import Function, Penalty, split
+from tiebreak.linalg import Array, FromData, arrays, assign, checks, in_files, remember, tables
 from tiebreak.linalg.archive import save
-from tiebreak.linalg.arrays import Array
-from tiebreak.linalg.fingerprints import FromData, assign, known, remember
-from tiebreak.problem import DOMAIN, FUNCTION, Problem, html_table
+from tiebreak.linalg.fingerprints import known
+from tiebreak.problem import DOMAIN, FUNCTION, Problem, check_kind, html_table
+from tiebreak.sets import Domain, Space, described
 from tiebreak.sets.base import Violation
-from tiebreak.sets.domains import Domain, Space, described
 
 
 @in_files("Slack")
@@ -84,12 +81,8 @@ class Level(FromData):
     sense: str = "min"
 
     def __post_init__(self) -> None:
-        kind = Function | Penalty
-        if isinstance(self.objective, type) or not isinstance(self.objective, kind):
-            got = checks.what_it_is(self.objective)
-            raise TypeError(f"Level: objective must be {FUNCTION}, got {got}")
-        if self.name is not None and not isinstance(self.name, str):
-            raise TypeError(f"Level: name must be a string, got {checks.what_it_is(self.name)}")
+        check_kind("Level", "objective", self.objective, Function | Penalty, FUNCTION)
+        check_kind("Level", "name", self.name, str | None, "a string")
         if isinstance(self.slack, str):
             raise TypeError(
                 "Level: slack must be a number in the level's own units or a Slack, such as "
@@ -172,9 +165,7 @@ class Levels(FromData):
                 f"Levels: the last level must have no slack, because no level follows it, "
                 f"got {found[-1].rule}"
             )
-        if domain is not None and (isinstance(domain, type) or not isinstance(domain, Domain)):
-            got = checks.what_it_is(domain)
-            raise TypeError(f"Levels: domain must be {DOMAIN}, got {got}")
+        check_kind("Levels", "domain", domain, Domain | None, DOMAIN)
         if radius is not None:
             checks.positive("Levels", "radius", radius)
         assign(self, "levels", found)
@@ -250,8 +241,7 @@ class Levels(FromData):
 
     def problem(self) -> Problem:
         """Return the first two levels as a `Problem` in which both are minimised."""
-        lower, upper = self._objectives[:2]
-        return Problem(upper=upper, lower=lower, domain=self.domain, radius=self.radius)
+        return self.pairs()[0]
 
     def save(self, path: str | Path) -> None:
         """Save to a .npz file with all data, for ``tiebreak.load``; see `Problem.save`.

@@ -11,15 +11,33 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 
-from tiebreak.functions.base import Function, Minorant, PointWithImage, SmoothFunction
-from tiebreak.functions.penalties.composite import split
-from tiebreak.functions.penalties.joint_prox import Joint, joint
-from tiebreak.functions.penalties.penalties import Penalty, Zero
-from tiebreak.functions.sums import in_one_precision, summands
-from tiebreak.linalg import arrays, checks, deadline, in_files, tables
+from tiebreak.functions import (
+    Function,
+    Joint,
+    Minorant,
+    Penalty,
+    PointWithImage,
+    SmoothFunction,
+    Zero,
+    joint,
+    split,
+    summands,
+)
+from tiebreak.functions.sums import in_one_precision
+from tiebreak.linalg import (
+    Array,
+    FromData,
+    Image,
+    arrays,
+    assign,
+    checks,
+    deadline,
+    in_files,
+    remember,
+    tables,
+)
 from tiebreak.linalg.archive import save
-from tiebreak.linalg.arrays import Array, Image
-from tiebreak.linalg.fingerprints import FromData, assign, known, remember
+from tiebreak.linalg.fingerprints import known
 from tiebreak.sets.base import Set, Violation, distance_violation
 from tiebreak.sets.constraints import arrays_of, intersection
 from tiebreak.sets.domains import Domain, Space, described, has_projection, projected
@@ -58,6 +76,12 @@ class ErrorBound:
         checks.at_least("ErrorBound", "order", self.order, 1.0)
         checks.positive("ErrorBound", "modulus", self.modulus)
         checks.at_least("ErrorBound", "gradient_bound", self.gradient_bound)
+
+
+def check_kind(owner: str, name: str, value: object, kind: Any, what: str) -> None:
+    """Raise TypeError unless the value is an object, not a class, of this kind."""
+    if isinstance(value, type) or not isinstance(value, kind):
+        raise TypeError(f"{owner}: {name} must be {what}, got {checks.what_it_is(value)}")
 
 
 def html_table(parts: dict[str, object]) -> str:
@@ -244,19 +268,11 @@ class Problem(_ByName, FromData):
 
     def _check_kinds(self) -> None:
         """Raise TypeError if an argument has the wrong kind."""
+        check_kind("Problem", "domain", self.domain, Set | Domain, DOMAIN)
+        check_kind("Problem", "upper", self.upper, Function | Penalty, FUNCTION)
+        check_kind("Problem", "lower", self.lower, Function | Penalty, FUNCTION)
         bound = self.error_bound
-        needed = {
-            "domain": (Set | Domain, DOMAIN),
-            "upper": (Function | Penalty, FUNCTION),
-            "lower": (Function | Penalty, FUNCTION),
-        }
-        for name, (kind, what) in needed.items():
-            value = getattr(self, name)
-            if isinstance(value, type) or not isinstance(value, kind):
-                raise TypeError(f"Problem: {name} must be {what}, got {checks.what_it_is(value)}")
-        if bound is not None and not isinstance(bound, ErrorBound):
-            got = type(bound).__name__
-            raise TypeError(f"Problem: error_bound must be an ErrorBound, got {got}")
+        check_kind("Problem", "error_bound", bound, ErrorBound | None, "an ErrorBound")
 
     def _check_sizes(self) -> None:
         """Raise ValueError if the levels have different numbers of variables."""

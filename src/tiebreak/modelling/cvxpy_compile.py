@@ -9,15 +9,15 @@ parameter would no longer be DPP, and every new value would need a new compilati
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from tiebreak.conic.program import Objective
-from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.spectra import EPS, semidefinite_root
+from tiebreak.conic.program import Cone, Objective
+from tiebreak.linalg import EPS, Host
+from tiebreak.linalg.spectra import semidefinite_root
 from tiebreak.linalg.tolerances import TOL
 
 
@@ -113,7 +113,8 @@ class Compiler:
 
     def _compiled(self, wanted: Sequence[int]) -> list[CompiledLevel]:
         try:
-            with _without_values(self._variables):
+            # CVXPY 1.6 treats the y of quad_over_lin(x, y) as a constant if it has a value.
+            with with_values(self._variables, {}):
                 return [_compile(self._problems[i], self._squares) for i in wanted]
         except TypeError:  # CVXPY 1.6 with quad_over_lin(x, y) beside another square
             if not self._squares:
@@ -134,7 +135,7 @@ class Compiler:
         """Do levels and constraints have more variables if they are compiled separately?"""
         if all(arg.is_affine() for one in self._constraints for arg in getattr(one, "args", ())):
             return False  # they need no auxiliary variables
-        with _without_values(self._variables):
+        with with_values(self._variables, {}):
             alone = sum(_compile(half, self._squares).size for half in self._halves)
         return alone - len(self.columns) > first.size
 
@@ -152,9 +153,9 @@ class Compiler:
 
 
 @contextlib.contextmanager
-def with_values(variables: Sequence[Any], values: Sequence[Any]) -> Iterator[None]:
-    """Give the variables these values temporarily."""
-    former = [variable.value for variable in variables]
+def with_values(variables: Sequence[Any], values: Mapping[Any, Any]) -> Iterator[None]:
+    """Give the variables these values, by their ids, temporarily; None to those without one."""
+    former = {variable.id: variable.value for variable in variables}
     save_values(variables, values)
     try:
         yield
@@ -162,15 +163,10 @@ def with_values(variables: Sequence[Any], values: Sequence[Any]) -> Iterator[Non
         save_values(variables, former)
 
 
-def save_values(variables: Sequence[Any], values: Sequence[Any]) -> None:
-    """Give each variable its value."""
-    for variable, value in zip(variables, values, strict=True):
-        variable.save_value(value)
-
-
-def _without_values(variables: Sequence[Any]) -> contextlib.AbstractContextManager[None]:
-    """CVXPY 1.6 treats the y of quad_over_lin(x, y) as a constant if it has a value."""
-    return with_values(variables, [None] * len(variables))
+def save_values(variables: Sequence[Any], values: Mapping[Any, Any]) -> None:
+    """Give each variable its value, by its id."""
+    for variable in variables:
+        variable.save_value(values.get(variable.id))
 
 
 def _compile(problem: Any, squares: bool) -> CompiledLevel:
@@ -228,3 +224,80 @@ def square_root(P: Any) -> Any:
         piece = (factor[row, column], (row, columns[column]))
         pieces.append(sp.csr_array(piece, shape=(factor.shape[0], n)))
     return sp.csr_array(sp.vstack(pieces, format="csr"))
+
+
+class Definitions:
+    """Auxiliary variables u that are only defined by an equation, u = given - taken w.
+
+    z is (w, u) in some order. The objectives become functions of w: CVXPY writes |A x - b|² as |u|²
+    with the rows u = A x - b. After substitution it is a square of x again, with fewer variables
+    and rows, and its rounding is measured against A x and b, not against u, which is 0 for an exact
+    fit.
+
+    Args:
+        rows: the rows of the program, a sparse array (csc). equations: how many of the first rows
+            are equations. variables: the columns that are never substituted.
+
+    Attributes:
+        given: the part of u that does not depend on w, see `with_offset`.
+        kept, defined: which entries of z are w and u.
+        variables: which entries of w are the variables.
+        rows: the remaining rows, which multiply w.
+    """
+
+    def __init__(self, rows: Any, equations: int, variables: Host) -> None:
+        import scipy.sparse as sp
+
+        self.given = np.zeros(0)
+        self.matrix = rows = sp.csc_array(rows)
+        m, n = rows.shape
+        # Each u occurs in one row only, so substituting it changes no other row.
+        alone = np.diff(rows.indptr) == 1
+        alone[variables] = False
+        columns = np.flatnonzero(alone)
+        where, size = rows.indices[rows.indptr[columns]], rows.data[rows.indptr[columns]]
+        largest = abs(rows).max(axis=1).toarray().ravel() if len(columns) else np.zeros(m)
+        good = (where < equations) & (np.abs(size) > TOL.independent * largest[where])
+        self._where, first = np.unique(where[good], return_index=True)
+        self.defined, self._pivot = columns[good][first], size[good][first]
+        self.kept = np.delete(np.arange(n), self.defined)
+        self.variables = np.searchsorted(self.kept, variables)
+        self._others = np.delete(np.arange(m), self._where)
+        inner = rows[:, self.kept]
+        self.rows = inner[self._others]
+        self._taken = sp.csr_array(inner[self._where].multiply(1.0 / self._pivot[:, None]))
+
+    def with_offset(self, offset: Host) -> Host:
+        """Take the offset of the program, and return that of the remaining rows."""
+        self.given = offset[self._where] / self._pivot
+        return np.asarray(offset[self._others])
+
+    def multipliers(self, y: Host) -> Host:
+        """The multipliers of all rows, 0 for those that define u."""
+        found = np.zeros(self.matrix.shape[0])
+        found[self._others] = y
+        return found
+
+    def cones(self, cones: tuple[Cone, ...]) -> tuple[Cone, ...]:
+        """The cones without the equations that define u; all equations come first."""
+        if not len(self.defined):
+            return cones
+        left = Cone("zero", cones[0].size - len(self.defined))
+        return (left, *cones[1:]) if left.size else cones[1:]
+
+    def objective(self, h: Objective) -> Objective:
+        """The objective h of z, as a function of w."""
+        import scipy.sparse as sp
+
+        F = sp.csc_array(h.squares)
+        ours = F[:, self.defined]
+        squares = sp.csr_array(F[:, self.kept] - ours @ self._taken)
+        linear = h.linear[self.kept] - self._taken.T @ h.linear[self.defined]
+        constant = h.constant + float(h.linear[self.defined] @ self.given)
+        return Objective(squares, h.target - ours @ self.given, linear, constant)
+
+    def lifted(self, w: Host) -> Host:
+        """The z for this w."""
+        z = np.empty(len(self.kept) + len(self.defined))
+        z[self.kept], z[self.defined] = w, self.given - self._taken @ w
+        return z

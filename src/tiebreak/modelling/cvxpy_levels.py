@@ -13,17 +13,15 @@ from tiebreak.conic.bounds import value_error
 from tiebreak.conic.program import Cone, ConicProgram
 from tiebreak.driver.result import RELIES_ON
 from tiebreak.levels import ConicLevels, Slack
-from tiebreak.linalg import checks
-from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.spectra import EPS
+from tiebreak.linalg import EPS, Host, checks
 from tiebreak.modelling.cvxpy_compile import (
     CompiledLevel,
     Compiler,
+    Definitions,
     same_matrix,
     save_values,
     with_values,
 )
-from tiebreak.modelling.definitions import Definitions
 from tiebreak.sets.base import Violation
 
 # Attributes of a variable that are hidden constraints, and that we do not accept.
@@ -141,7 +139,6 @@ class CvxpyLevels(ConicLevels):
         self._program: ConicProgram | None = None
         self._first: CompiledLevel | None = None
         self._put: Definitions | None = None
-        self._given: Host = np.zeros(0)
         self.last: Any = None
         self._values: dict[Any, Host] = {}  # the parameter values that the program has
 
@@ -171,16 +168,16 @@ class CvxpyLevels(ConicLevels):
         if self._put is None or not same_matrix(self._put.matrix, rows):
             self._put = Definitions(rows, int(data["dims"].zero), self._compiler.columns)
         put = self._put
-        self._given = given = put.given(offset)
+        offset = put.with_offset(offset)
         reach = np.full(len(put.kept), math.inf)
         if self.radius is not None:
             reach[put.variables] = self.radius
         kind = SharedProgram if self._compiler.is_shared else ConicProgram
         self._program = kind(
             rows=put.rows,
-            offset=put.offset(offset),
+            offset=offset,
             cones=put.cones(cones),
-            objectives=tuple(put.objective(h, given) for h in objectives),
+            objectives=tuple(map(put.objective, objectives)),
             variables=put.variables,
             reach=reach,
             owners=self._owners,
@@ -202,12 +199,9 @@ class CvxpyLevels(ConicLevels):
         """
         if self._first is None or self._put is None:
             raise RuntimeError("CvxpyLevels: program() must be called before assign(z)")
-        self.last = self._first.inverted(self._put.lifted(z, self._given))
-        save_values(self.variables, self._of_variables(self.last.primal_vars))
+        self.last = self._first.inverted(self._put.lifted(z))
+        save_values(self.variables, self.last.primal_vars)
         return z[self._put.variables]
-
-    def _of_variables(self, found: dict[Any, Any]) -> list[Any]:
-        return [found[variable.id] for variable in self.variables]
 
     @contextlib.contextmanager
     def _at(self, x: Host) -> Iterator[tuple[Host, Host]]:
@@ -219,8 +213,8 @@ class CvxpyLevels(ConicLevels):
         assert self._first is not None
         assert self._put is not None
         z[program.variables] = x
-        found = self._first.inverted(self._put.lifted(z, self._given)).primal_vars
-        with with_values(self.variables, self._of_variables(found)):
+        found = self._first.inverted(self._put.lifted(z)).primal_vars
+        with with_values(self.variables, found):
             yield np.abs(z), abs(program.rows) @ np.abs(z) + np.abs(program.offset)
 
     def values(self, x: Host) -> list[tuple[float, float]]:
