@@ -7,7 +7,7 @@ import scipy.sparse as sp
 import tiebreak as tb
 from tiebreak.linalg import Matrix
 from tiebreak.linalg.matrices import of
-from tiebreak.linalg.matrices.repeated import Repeated
+from tiebreak.linalg.matrices.derived import Repeated
 from tiebreak.linalg.matrices.streamed import Float64Rows
 
 

@@ -16,7 +16,7 @@ import tiebreak as tb
 from tiebreak.functions.base import PointWithImage
 from tiebreak.linalg import arrays
 from tiebreak.linalg.matrices import of
-from tiebreak.linalg.matrices.repeated import Repeated
+from tiebreak.linalg.matrices.derived import Repeated
 
 EPS = float(np.finfo(np.float64).eps)
 ROWS, COLUMNS, CLASSES = 11, 4, 3

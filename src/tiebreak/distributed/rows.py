@@ -19,6 +19,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
+from operator import attrgetter
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -28,6 +29,7 @@ from tiebreak.distributed.shards import (
     Loader,
     Reply,
     Request,
+    Shard,
     ShardFacts,
     Source,
     Worker,
@@ -53,23 +55,12 @@ class Traffic(NamedTuple):
     scalars: float = 0.0  # losses
 
 
-class Stored:
-    """A function that is kept in Ray's store, because it may contain many rows.
+def from_store(reference: Any) -> tuple[Any, ...]:
+    """What the loader returns that is kept in Ray's store under this reference."""
+    import ray
 
-    If it were passed to the actor directly, Ray would also store it, but delete it once the worker
-    has started, and then the worker could not be restarted.
-    """
-
-    def __init__(self, loader: Loader) -> None:
-        import ray
-
-        self.reference = ray.put(loader)
-
-    def __call__(self) -> tuple[Any, ...]:
-        import ray
-
-        loader: Loader = ray.get(self.reference)
-        return loader()
+    loader: Loader = ray.get(reference)
+    return loader()
 
 
 class Remote(DeferredImage):
@@ -160,7 +151,7 @@ class Rows(Matrix):
         parameters: dict[str, Any],
     ) -> None:
         self.kind, self.traffic = kind.__name__, Traffic()
-        ray = _ray(self.kind)
+        self._ray = ray = _ray(self.kind)
         self._lock = threading.Lock()  # protects everything that changes from round to round
         # Recent mixtures, to recognise points whose image is to be recomputed; a step makes fewer
         # than this.
@@ -172,67 +163,64 @@ class Rows(Matrix):
             max_restarts=8, max_task_retries=-1, scheduling_strategy="SPREAD"
         )
         if len(ray.cloudpickle.dumps(sources)) > INLINE:
-            sources = [Stored(one) if callable(one) else one for one in sources]
+            # A function may contain many rows. If it were passed to the actor directly, Ray would
+            # delete it once the worker has started, and the worker could not be restarted.
+            sources = [
+                partial(from_store, ray.put(one)) if callable(one) else one for one in sources
+            ]
         self.sources = sources  # keeps objects in Ray's store alive
         ends = [len(sources) * i // workers for i in range(workers + 1)]
         self.workers = [
             actor.remote(kind, {i: sources[i] for i in range(first, last)}, **columns, **parameters)
             for first, last in itertools.pairwise(ends)
         ]
-        replies = self._ask("facts")
-        facts = [one for reply in replies for one in reply]
+        self.facts: list[ShardFacts] = self._each(Shard.facts)
         self._shards = [
-            (partial(worker.times.remote, i), one.rows)
-            for worker, reply in zip(self.workers, replies, strict=True)
-            for i, one in enumerate(reply)
+            partial(worker.times.remote, i)
+            for worker, (first, last) in zip(self.workers, itertools.pairwise(ends), strict=True)
+            for i in range(last - first)
         ]
+        facts = self.facts
         check_alike(self.kind, facts)
         self.shape = (sum(one.rows for one in facts), facts[0].columns)
         self.dtype = np.dtype(facts[0].dtype)
+        self.prototype = np.empty(0, dtype=self.dtype)
         self.frobenius = math.hypot(*(one.size for one in facts))
 
-    @property
-    def prototype(self) -> Array:
-        return np.empty(0, dtype=self.dtype)
-
-    def dense(self) -> np.ndarray[Any, Any]:
-        raise ValueError(f"{self.kind}: A must be in this process, got rows in Ray workers")
-
     def forward(self, *xs: Array) -> list[Array]:
-        return [np.concatenate(self._ask("products", x)) for x in xs]
+        return [np.concatenate(self._each(Shard.products, x)) for x in xs]
 
     @cached_property
     def row_squares(self) -> Host:
-        return np.concatenate(self._ask("row_squares"))
+        return np.concatenate(self._each(attrgetter("loss.matrix.row_squares")))
 
     def slices(self, size: int, order: np.random.Generator | None = None) -> Iterator[RowSlice]:
         found, first = [], 0
-        for times, rows in self._shards:
-            for start, stop in itertools.pairwise(slice_ends(rows, size)):
+        for times, facts in zip(self._shards, self.facts, strict=True):
+            for start, stop in itertools.pairwise(slice_ends(facts.rows, size)):
                 pair = (RemoteRows(times, slice(start, stop), way) for way in (False, True))
                 found.append(RowSlice(slice(first + start, first + stop), *pair))
-            first += rows
+            first += facts.rows
         return (found[i] for i in slice_order(len(found), order))
 
     def normal(self, x: Array) -> Array:
-        return summed(self._ask("normal", x))
+        return summed(self._received(self._send("normal", x)))
 
     @property
     def signature(self) -> tuple[Any, ...]:
         """Digests of the data of all shards, computed by the workers."""
-        return tuple(self._ask("digest"))
+        return tuple(self._each(Shard.digest))
 
     def targets(self) -> tuple[Host, Host | None]:
         """The targets of all rows, and the weights if there are any."""
-        found = [one for reply in self._ask("targets") for one in reply]
-        b, weights = zip(*found, strict=True)
+        b, weights = zip(*((one.targets, one.weights) for one in self.facts), strict=True)
         if len({w is None for w in weights}) > 1:
             raise ValueError(f"{self.kind}: shards must all have weights or none, got some of each")
         return np.concatenate(b), None if weights[0] is None else np.concatenate(weights)
 
     def lipschitz(self) -> float:
         """The sum of the shards' Lipschitz constants, which is one of the whole loss."""
-        return float(sum(self._ask("lipschitz")))
+        return float(sum(self._each(attrgetter("loss.lipschitz"))))
 
     def remote(self, image: Image) -> Remote:
         """An image of this matrix; a plain array, as from a checkpoint, is the point itself."""
@@ -329,32 +317,30 @@ class Rows(Matrix):
         )
         return self._send("reply", message, some)
 
-    def _ask(self, what: str, message: Array | None = None) -> list[Any]:
-        """The replies of all workers, in their order."""
-        return self._received(self._send(what, message))
+    def _each(self, what: Callable[..., Any], *given: Array) -> list[Any]:
+        """What every shard answers, in their order."""
+        stored = [self._ray.put(x) for x in given]  # one copy serves all workers
+        replies = self._received([one.each.remote(what, *stored) for one in self.workers])
+        return [answer for reply in replies for answer in reply]
 
-    def _send(self, what: str, message: Any = None, some: Sequence[int] | None = None) -> list[Any]:
+    def _send(self, what: str, message: Any, some: Sequence[int] | None = None) -> list[Any]:
         """Query all workers, or some, without waiting."""
-        import ray
-
         chosen = self.workers if some is None else [self.workers[i] for i in some]
-        arguments = () if message is None else (message,)
-        if message is not None and memoryview(message).nbytes > INLINE and len(chosen) > 1:
-            arguments = (ray.put(message),)
-        return [getattr(worker, what).remote(*arguments) for worker in chosen]
+        if memoryview(message).nbytes > INLINE and len(chosen) > 1:
+            message = self._ray.put(message)
+        return [getattr(worker, what).remote(message) for worker in chosen]
 
     def _received(self, sent: Sequence[Any]) -> list[Any]:
         """The replies to what was sent, in the same order."""
-        import ray
-
+        failures = self._ray.exceptions
         try:
-            replies: list[Any] = ray.get(list(sent))
-        except ray.exceptions.RayTaskError as error:
+            replies: list[Any] = self._ray.get(list(sent))
+        except failures.RayTaskError as error:
             cause = error.cause
             if isinstance(cause, ValueError | TypeError | ImportError):
                 raise type(cause)(str(cause)) from None
             raise RuntimeError(f"{self.kind}: a worker failed with {cause!r:.100}") from None
-        except ray.exceptions.RayError as error:
+        except failures.RayError as error:
             why = str(error).strip().splitlines()[-1][:90]  # what comes before is Ray's output
             raise RuntimeError(
                 f"{self.kind}: a worker died and could not be restarted: {why}"
@@ -380,20 +366,20 @@ def check_alike(owner: str, facts: Sequence[ShardFacts]) -> None:
     """Check that all shards have the same columns and the same dtype."""
     first = facts[0]
     for i, one in enumerate(facts):
-        if one.columns != first.columns:
-            difference = f"{first.columns} in shard 0 and {one.columns} in shard {i}"
-            raise ValueError(
-                f"{owner}: shards must all have the same number of columns, got {difference}"
-            )
+        for needed, wanted, found in (
+            ("must all have the same number of columns", first.columns, one.columns),
+            ("must have the same dtype", first.dtype, one.dtype),
+        ):
+            if wanted != found:
+                raise ValueError(
+                    f"{owner}: shards {needed}, got {wanted} in shard 0 and {found} in shard {i}"
+                )
         if one.names != first.names:
             difference = next(b for a, b in zip(first.names, one.names, strict=False) if a != b)
             raise ValueError(
                 f"{owner}: shards must have the same columns in the same order, "
                 f"got {difference!r} out of place in shard {i}"
             )
-        if one.dtype != first.dtype:
-            difference = f"{first.dtype} in shard 0 and {one.dtype} in shard {i}"
-            raise ValueError(f"{owner}: shards must have the same dtype, got {difference}")
 
 
 def _ray(owner: str) -> Any:

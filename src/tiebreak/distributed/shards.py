@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import operator
+import pickle
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 from tiebreak.functions import PointWithImage
 from tiebreak.functions.losses.linear_loss import LinearLoss
-from tiebreak.linalg import Array, DeferredImage, DeferredProduct, Dense, Host, arrays, checks, mix
+from tiebreak.linalg import Array, Dense, Host, arrays, checks, mix, settled
 from tiebreak.linalg.fingerprints import digest
+from tiebreak.linalg.matrices.derived import without_rows
 from tiebreak.linalg.matrices.row_sources import ParquetRows
-from tiebreak.linalg.matrices.scaled_rows import without_rows
 from tiebreak.linalg.matrices.sparse import Sparse
 
-WHOLES = np.dtype(np.int32)  # the dtype of whole numbers in a request
-
+T = TypeVar("T")
 Loader: TypeAlias = Callable[[], tuple[Any, ...]]
 Source: TypeAlias = "tuple[str | Path, ...] | str | Path | Loader"
 
@@ -45,31 +44,15 @@ class Request(NamedTuple):
     alive: tuple[int, ...]  # other images that must be kept
 
     def packed(self) -> bytes:
-        """The request as bytes, which Ray sends a third faster than an array.
-
-        Lists of whole numbers come first, preceded by their lengths, then numbers in float64. Keys
-        are sent as differences, which are small.
-        """
-        keys, points, mixtures, *slots = self
-        steps = list(map(operator.sub, keys, (0, *keys)))
-        lists = steps, [i for p, q, _ in mixtures for i in (p, q)], *slots
-        whole = np.array([*map(len, lists), *itertools.chain(*lists)], dtype=WHOLES)
-        weights = [weight for _, _, weight in mixtures]
-        return b"".join([whole.tobytes(), np.concatenate([weights, np.ravel(points)]).tobytes()])
+        """The request as bytes, which Ray sends a third faster than an array."""
+        points = np.asarray(self.points, dtype=np.float64)
+        return pickle.dumps(tuple(self._replace(points=points.tobytes())))
 
     @classmethod
     def unpacked(cls, packed: bytes, n: int, dtype: Any) -> Request:
         """The request that was packed, with points of n entries in ``dtype``."""
-        lists = len(cls._fields) - 1  # all but the points
-        lengths = np.frombuffer(packed, WHOLES, count=lists).tolist()
-        ends = list(itertools.accumulate(lengths, initial=lists))
-        whole = np.frombuffer(packed, WHOLES, count=ends[-1]).tolist()
-        steps, pairs, *slots = (tuple(whole[i:j]) for i, j in itertools.pairwise(ends))
-        numbers = np.frombuffer(packed, offset=WHOLES.itemsize * len(whole))
-        count = len(pairs) // 2
-        mixtures = tuple(zip(pairs[::2], pairs[1::2], numbers[:count].tolist(), strict=True))
-        points = numbers[count:].reshape(-1, n).astype(dtype)
-        return cls(tuple(itertools.accumulate(steps)), points, mixtures, *slots)
+        found = cls(*pickle.loads(packed))
+        return found._replace(points=np.frombuffer(found.points).reshape(-1, n).astype(dtype))
 
 
 class Reply(NamedTuple):
@@ -91,13 +74,15 @@ class Reply(NamedTuple):
 
 
 class ShardFacts(NamedTuple):
-    """What the driver must know about a shard."""
+    """What the driver must know about a shard, and keep of it."""
 
     rows: int
     columns: int
     dtype: str
     names: tuple[str, ...]  # the names of the columns, in Parquet
     size: float  # |A|_F
+    targets: Host
+    weights: Host | None
 
 
 # -- in a worker ----------------------------------------------------------------------------------
@@ -140,11 +125,10 @@ class Shard:
         self.loss = made.of_matrix(made.matrix)  # without forming A'A: a step reads the rows once
         self.kept: dict[int, PointWithImage] = {}
 
-    @property
     def facts(self) -> ShardFacts:
         matrix = self.loss.matrix
-        dtype = str(matrix.prototype.dtype)
-        return ShardFacts(*matrix.shape, dtype, self.names, float(matrix.frobenius))
+        dtype, size = str(matrix.prototype.dtype), float(matrix.frobenius)
+        return ShardFacts(*matrix.shape, dtype, self.names, size, self.b, self.weights)
 
     def evaluate(self, request: Request) -> Reply | None:
         """The reply; None if an image is missing because the worker was restarted."""
@@ -161,7 +145,9 @@ class Shard:
         at, values_at = ([places[i] for i in slots] for slots in (request.at, request.values_at))
         seen, values = self.loss.evaluate(at, values_at)
         others = {key: self.kept[key] for key in request.alive if key in self.kept}
-        self.kept = others | dict(zip(request.keys, map(_settled, places), strict=True))
+        # As arrays, because a sum would keep all its parts alive.
+        images = [place._replace(image=settled(place.image)) for place in places]
+        self.kept = others | dict(zip(request.keys, images, strict=True))
         slopes = np.array([s.slope for s in seen], dtype=self.loss.matrix.prototype.dtype)
         return Reply([s.value for s in seen] + values, slopes)
 
@@ -172,19 +158,13 @@ class Shard:
             return matrix.normal(x)
         return matrix.sweep((x,), 1, lambda rows, fresh: fresh)[1][0]
 
+    def products(self, x: Array) -> Array:
+        """A x."""
+        return self.loss.matrix.forward(x)[0]
+
     def digest(self) -> str:
         """A digest of the rows, their targets and their weights."""
         return digest((self.b, self.weights, self.loss.matrix.signature))
-
-
-def _settled(place: PointWithImage) -> PointWithImage:
-    """The point with its image as an array, if known: a sum would keep all its parts alive."""
-    image = place.image
-    if not isinstance(image, DeferredImage):
-        return place
-    products = [part for _, part in image.parts if isinstance(part, DeferredProduct)]
-    is_found = all(product.value is not None for product in products)
-    return PointWithImage(place.x, image.known()) if is_found else place
 
 
 class Worker:
@@ -206,8 +186,9 @@ class Worker:
         known = self._columns, self._parameters
         return [Shard(self._kind, i, source, *known) for i, source in self._sources.items()]
 
-    def facts(self) -> list[ShardFacts]:
-        return [shard.facts for shard in self.shards]
+    def each(self, what: Callable[..., T], *given: Any) -> list[T]:
+        """What every shard answers."""
+        return [what(shard, *given) for shard in self.shards]
 
     def evaluate(self, request: Request) -> Reply | None:
         with arrays.quiet():
@@ -225,26 +206,10 @@ class Worker:
         """A'A x."""
         return summed(shard.normal(x) for shard in self.shards)
 
-    def products(self, x: Array) -> Array:
-        """A x for the rows of this worker."""
-        return np.concatenate([shard.loss.matrix.forward(x)[0] for shard in self.shards])
-
-    def row_squares(self) -> Host:
-        return np.concatenate([shard.loss.matrix.row_squares for shard in self.shards])
-
     def times(self, shard: int, rows: slice, is_transposed: bool, v: Array) -> Array:
         """The product of some rows of a shard with x, or of their transpose with slopes."""
         some = self.shards[shard].loss.matrix.entries[rows]
         return (some.T if is_transposed else some) @ v
-
-    def lipschitz(self) -> float:
-        return sum(shard.loss.lipschitz for shard in self.shards)
-
-    def targets(self) -> list[tuple[Any, Any]]:
-        return [(shard.b, shard.weights) for shard in self.shards]
-
-    def digest(self) -> list[str]:
-        return [shard.digest() for shard in self.shards]
 
 
 def summed(terms: Iterable[Array]) -> Array:

@@ -17,7 +17,7 @@ from tiebreak.functions import matrices_of
 from tiebreak.levels import ConicLevels, Levels
 from tiebreak.linalg import RowBlocks, checks
 from tiebreak.linalg.deadline import Limit
-from tiebreak.linalg.matrices.repeated import Repeated
+from tiebreak.linalg.matrices.derived import Repeated
 from tiebreak.problem import Problem
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,14 +19,8 @@ def linear_program(
     None if HiGHS finds none.
     """
     zero = None if equal is None else np.zeros(equal.shape[0])
-    found = highs(cost, A_ub=rows, b_ub=right, A_eq=equal, b_eq=zero, bounds=bounds)
-    return None if found is None else np.asarray(found.x)
-
-
-def highs(cost: Host, **program: Any) -> Any:
-    """SciPy's answer to a linear program; None if HiGHS finds no minimiser."""
-    found = last_attempt(cost, **program)
-    return found if found.success else None
+    found = last_attempt(cost, A_ub=rows, b_ub=right, A_eq=equal, b_eq=zero, bounds=bounds)
+    return np.asarray(found.x) if found.success else None
 
 
 def last_attempt(cost: Host, **program: Any) -> Any:
@@ -106,32 +100,43 @@ class Vertex(NamedTuple):
     duals: Host
 
 
-class LinearPrograms(Protocol):
-    """Programs on the same rows, one after another."""
+class LinearPrograms:
+    """Programs on the same rows (csr), by SciPy: each starts from scratch."""
+
+    def __init__(self, rows: Any) -> None:
+        self._rows = rows
 
     def append(self, columns: Any) -> None:
         """Add variables (csc) after the existing ones: all later programs have them."""
+        import scipy.sparse as sp
+
+        self._rows = sp.csr_array(sp.hstack([self._rows, columns]))
 
     def minimise(self, cost: Host, ranges: Ranges) -> Vertex | None:
         """A minimiser of <cost, x>; None if HiGHS finds none."""
+        import scipy.sparse as sp
+
+        low, high, least, most = ranges
+        equal = least == most
+        above, below = (~equal & np.isfinite(end) for end in (most, least))
+        found = last_attempt(
+            cost,
+            A_ub=sp.vstack([self._rows[above], -self._rows[below]]),
+            b_ub=np.append(most[above], -least[below]),
+            A_eq=self._rows[equal],
+            b_eq=most[equal],
+            bounds=np.column_stack([low, high]),
+        )
+        if not found.success:
+            return None
+        duals, count = np.zeros(len(least)), np.count_nonzero(above)
+        duals[above] += found.ineqlin.marginals[:count]
+        duals[below] -= found.ineqlin.marginals[count:]
+        duals[equal] = found.eqlin.marginals
+        return Vertex(np.asarray(found.x), duals)
 
 
-def linear_programs(rows: Any) -> LinearPrograms:
-    """Programs on these rows (csr): by highspy if it is installed, else by SciPy."""
-    try:
-        return _WarmStarted(rows)
-    except ImportError:
-        return _OneByOne(rows)
-
-
-def appended(rows: Any, columns: Any) -> Any:
-    """The rows with more columns (csr)."""
-    from scipy.sparse import csr_array, hstack
-
-    return csr_array(hstack([rows, columns]))
-
-
-class _WarmStarted:
+class _WarmStarted(LinearPrograms):
     """By highspy: each program starts from the basis of the one before it.
 
     If the new ranges still contain the previous minimiser, the primal simplex method continues from
@@ -141,8 +146,9 @@ class _WarmStarted:
     def __init__(self, rows: Any) -> None:
         import highspy
 
+        super().__init__(rows)
         self._solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
-        self._optimal, self._rows = highspy.HighsModelStatus.kOptimal, rows
+        self._optimal = highspy.HighsModelStatus.kOptimal
         self._former: Ranges | None = None
         for name, value in (
             ("output_flag", False),
@@ -157,10 +163,9 @@ class _WarmStarted:
         if self._former is not None:
             none, parts = np.zeros(columns.shape[1]), (columns.indptr[:-1], columns.indices)
             self._solver.addCols(len(none), none, none, none, columns.nnz, *parts, columns.data)
-        self._rows = appended(self._rows, columns)
+        super().append(columns)
 
     def minimise(self, cost: Host, ranges: Ranges) -> Vertex | None:
-        """Minimise from the last basis."""
         solver, former, (m, n) = self._solver, self._former, self._rows.shape
         if former is None:
             parts = (self._rows.indptr, self._rows.indices, self._rows.data)
@@ -187,35 +192,9 @@ class _WarmStarted:
         return Vertex(np.array(found.col_value), np.array(found.row_dual))
 
 
-class _OneByOne:
-    """By SciPy, which starts every program from scratch."""
-
-    def __init__(self, rows: Any) -> None:
-        self._rows = rows
-
-    def append(self, columns: Any) -> None:
-        """Add variables."""
-        self._rows = appended(self._rows, columns)
-
-    def minimise(self, cost: Host, ranges: Ranges) -> Vertex | None:
-        """Minimise from scratch."""
-        import scipy.sparse as sp
-
-        low, high, least, most = ranges
-        equal = least == most
-        above, below = (~equal & np.isfinite(end) for end in (most, least))
-        found = highs(
-            cost,
-            A_ub=sp.vstack([self._rows[above], -self._rows[below]]),
-            b_ub=np.append(most[above], -least[below]),
-            A_eq=self._rows[equal],
-            b_eq=most[equal],
-            bounds=np.column_stack([low, high]),
-        )
-        if found is None:
-            return None
-        duals, count = np.zeros(len(least)), np.count_nonzero(above)
-        duals[above] += found.ineqlin.marginals[:count]
-        duals[below] -= found.ineqlin.marginals[count:]
-        duals[equal] = found.eqlin.marginals
-        return Vertex(np.asarray(found.x), duals)
+def linear_programs(rows: Any) -> LinearPrograms:
+    """Programs on these rows (csr): by highspy if it is installed, else by SciPy."""
+    try:
+        return _WarmStarted(rows)
+    except ImportError:
+        return LinearPrograms(rows)

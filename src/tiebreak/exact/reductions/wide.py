@@ -29,7 +29,7 @@ from tiebreak.linalg.arrays import MOST_EXPONENT, SAFE, Array, Host, rounding_un
 from tiebreak.linalg.host import CAREFUL, Sliced, host, norm, top_exponent
 from tiebreak.linalg.matrices import FLOAT64_COPY_LIMIT
 from tiebreak.linalg.matrices.base import Matrix
-from tiebreak.linalg.matrices.scaled_rows import with_scaled_rows
+from tiebreak.linalg.matrices.derived import with_scaled_rows
 from tiebreak.linalg.row_gram import RowGram, RowRank, row_gram, row_rank, scaled
 from tiebreak.linalg.sizes import DENSE_LIMIT, DENSE_SIDE, SIDE
 from tiebreak.linalg.spectra import EPS

@@ -31,7 +31,7 @@ from tiebreak.linalg import (
 from tiebreak.linalg.conic_form import Affine, ConicForm, Cost
 from tiebreak.linalg.host import host, power_of_two, top_exponent
 from tiebreak.linalg.host_rows import HostRows
-from tiebreak.linalg.matrices.scaled_rows import with_scaled_rows
+from tiebreak.linalg.matrices.derived import with_scaled_rows
 from tiebreak.linalg.row_gram import column_gram, row_gram, row_rank
 from tiebreak.linalg.sizes import LARGE_SIDE, SIDE
 from tiebreak.linalg.tolerances import TOL

@@ -43,7 +43,7 @@ from tiebreak.linalg.host import host
 from tiebreak.linalg.host_rows import HostRows
 from tiebreak.linalg.matrices.base import RowSlice
 from tiebreak.linalg.matrices.dense import Fused
-from tiebreak.linalg.matrices.scaled_rows import taken, with_scaled_rows, without_rows
+from tiebreak.linalg.matrices.derived import taken, with_scaled_rows, without_rows
 from tiebreak.linalg.row_gram import column_gram, row_gram
 from tiebreak.linalg.sizes import QUICK_SIDE, SECOND, SMALL_SIDE
 

@@ -16,7 +16,7 @@ from tiebreak.linalg import EPS, Array, Host, Matrix, arrays, checks
 from tiebreak.linalg.conic_form import ConicForm, Cost, add_log_sum_exp
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.host_rows import HostRows
-from tiebreak.linalg.matrices.repeated import Repeated
+from tiebreak.linalg.matrices.derived import Repeated
 
 
 class MultinomialLoss(ScalarLoss):

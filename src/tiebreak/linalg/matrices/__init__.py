@@ -9,8 +9,7 @@ from typing import Any
 from tiebreak.linalg import arrays
 from tiebreak.linalg.matrices.base import Matrix
 from tiebreak.linalg.matrices.dense import FLOAT64_COPY_LIMIT, Dense, Fused, dense_matrix
-from tiebreak.linalg.matrices.differences import Differences
-from tiebreak.linalg.matrices.operators import Operator
+from tiebreak.linalg.matrices.operators import Differences, Operator
 from tiebreak.linalg.matrices.sparse import Sparse
 from tiebreak.linalg.matrices.streamed import RowBlocks, Streamed
 from tiebreak.linalg.sizes import DENSE_LIMIT

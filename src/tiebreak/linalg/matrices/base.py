@@ -69,12 +69,12 @@ def block_bytes() -> int:
 
 
 class Matrix:
-    """A matrix A, known by its products. A subclass defines these, ``shape`` and ``_prototype``."""
+    """A matrix A, known by its products. A subclass defines these, ``shape`` and ``prototype``."""
 
     shape: tuple[int, int]
     entries: Any  # the entries, if they are in memory, and their transpose
     transposed: Any
-    _prototype: Array
+    prototype: Array  # an empty vector of the library, dtype and device that the products use
 
     is_sparse = False
     has_slices: bool = False  # may ``slices`` be called?
@@ -88,11 +88,6 @@ class Matrix:
     shares_passes = False
     is_pass_expensive = False  # are data passes so expensive that constants may take only a few?
     is_lanczos_cheap = True  # do a few dozen data passes cost little compared with a run?
-
-    @property
-    def prototype(self) -> Array:
-        """An empty vector of the library, dtype and device that the products use."""
-        return self._prototype
 
     def forward(self, *xs: Array) -> list[Array]:
         """A x for every x, in one pass over the matrix."""

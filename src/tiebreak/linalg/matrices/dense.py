@@ -36,7 +36,7 @@ class Dense(Matrix):
         self.entries = entries
         self.transposed = entries.T
         self.shape = (int(entries.shape[0]), int(entries.shape[1]))
-        self._prototype = self._zeros(0)
+        self.prototype = self._zeros(0)
         if type(entries) is not np.ndarray:
             self.entries_per_call = 2**23
         # With several threads, products in blocks would take up to six times as long.
@@ -117,7 +117,7 @@ class Float64DeviceRows(Dense):
 
     def __init__(self, matrix: Dense) -> None:
         super().__init__(matrix.entries)
-        self._matrix, self._prototype = matrix, arrays.double(matrix.prototype)
+        self._matrix, self.prototype = matrix, arrays.double(matrix.prototype)
 
     def blocks(self) -> Iterable[RowBlock]:
         rows = max(1, DEVICE_BLOCK // (8 * self.shape[1]))

@@ -147,15 +147,10 @@ class FileRows(SlicedRows):
 
     def read(self, start: int, stop: int, block: Host) -> None:
         width = self.shape[1] * self.dtype.itemsize
-        with open(self.source.filename, "rb", buffering=0) as file:
+        with open(self.source.filename, "rb") as file:
             file.seek(self.source.offset + start * width)
-            view = memoryview(block.data).cast("B")
-            done = 0
-            while done < len(view):
-                count = file.readinto(view[done:])
-                if not count:
-                    raise OSError(f"{self.source.filename} has become shorter than its {stop} rows")
-                done += count
+            if file.readinto(memoryview(block.data).cast("B")) < block.nbytes:
+                raise OSError(f"{self.source.filename} has become shorter than its {stop} rows")
 
 
 class ParquetRows:

@@ -38,7 +38,7 @@ class Sparse(Matrix):
     def __init__(self, entries: Any) -> None:
         self.entries, self.transposed = entries, entries.T
         self.shape = (int(entries.shape[0]), int(entries.shape[1]))
-        self._prototype = np.empty(0, dtype=entries.dtype)
+        self.prototype = np.empty(0, dtype=entries.dtype)
 
     def forward(self, *xs: Array) -> list[Array]:
         return self._rows.products(xs)

@@ -76,7 +76,7 @@ class Float64Rows(RowBlocks):
 
     def __init__(self, matrix: Matrix) -> None:
         self._matrix, self.shape = matrix, matrix.shape
-        self._prototype = np.empty(0)
+        self.prototype = np.empty(0)
 
     def blocks(self) -> Iterable[RowBlock]:
         return ((rows, host(block)) for rows, block in self._matrix.blocks())
@@ -145,11 +145,11 @@ class Streamed(RowBlocks, FromData, keyword=""):
         self._before: object = stamps(self.source.files) if self.source.files else None
         self.shape = self.source.shape
         is_single = self.source.dtype == np.float32
-        self._prototype = np.empty(0, dtype=np.float32 if is_single else np.float64)
+        self.prototype = np.empty(0, dtype=np.float32 if is_single else np.float64)
         self.bytes_read: int = 0
         self.target: Host | None = getattr(self.source, "target", None)
         # Two buffers: one is filled while the other is processed.
-        width = self._prototype.itemsize * self.shape[1]
+        width = self.prototype.itemsize * self.shape[1]
         chunk = self.source.chunk_rows
         self._rows = max(1, self.block // 2 // width // chunk) * chunk
         self._tile = max(1, block_bytes() // width)
@@ -217,7 +217,7 @@ class Streamed(RowBlocks, FromData, keyword=""):
         """All rows in order, as they are read."""
         from concurrent.futures import ThreadPoolExecutor
 
-        kind, n = self._prototype.dtype, self.shape[1]
+        kind, n = self.prototype.dtype, self.shape[1]
         rows = min(self._rows, max(self.shape[0], 1))
         buffers = [np.empty((rows, n), dtype=kind) for _ in range(2)]
         parts = self.source.parts(rows, buffers)
