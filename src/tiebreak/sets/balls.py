@@ -34,7 +34,7 @@ class Ball(Set):
 
     radius: float = 1.0
     center: Any = None
-    vectors: ClassVar[tuple[str, ...]] = ("center",)
+    _vector_names: ClassVar[tuple[str, ...]] = ("center",)
 
     def __post_init__(self) -> None:
         remember(self, Ball, radius=self.radius, center=self.center)

@@ -68,7 +68,7 @@ class Set(FromData, is_open=True):
     names: tuple[Any, ...] | None = None  # names of the variables, if they come from pandas
     has_projection: ClassVar[bool] = True  # is there a projection fast enough for every step?
     has_argmin: ClassVar[bool] = True  # does argmin find every minimum that exists?
-    vectors: ClassVar[tuple[str, ...]] = ()  # its parameters with an entry per variable
+    _vector_names: ClassVar[tuple[str, ...]] = ()  # its parameters with an entry per variable
     describing = ("linear_rows", "conic_form", "recession", "bounds_in")
 
     def without_structure(self, own: tuple[str, ...]) -> Set:
@@ -207,7 +207,7 @@ class Set(FromData, is_open=True):
 
     def _vectors(self) -> dict[str, Array]:
         """The parameters with an entry per variable; a number instead, or None, is none."""
-        given = {name: getattr(self, name) for name in self.vectors}
+        given = {name: getattr(self, name) for name in self._vector_names}
         return {name: value for name, value in given.items() if arrays.is_array(value)}
 
     def project(self, x: Array) -> Array:

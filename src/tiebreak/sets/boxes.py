@@ -48,7 +48,7 @@ class Box(Set):
 
     lower: Any
     upper: Any
-    vectors: ClassVar[tuple[str, ...]] = ("lower", "upper")
+    _vector_names: ClassVar[tuple[str, ...]] = ("lower", "upper")
 
     def __post_init__(self) -> None:
         remember(self, Box, lower=self.lower, upper=self.upper)

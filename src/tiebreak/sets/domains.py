@@ -200,7 +200,7 @@ class Halfspace(Set):
 
     normal: Any
     offset: float
-    vectors: ClassVar[tuple[str, ...]] = ("normal",)
+    _vector_names: ClassVar[tuple[str, ...]] = ("normal",)
 
     def __post_init__(self) -> None:
         remember(self, Halfspace, normal=self.normal, offset=self.offset)
