@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -160,13 +160,12 @@ def run_field(
     if len(left) < len(chosen):
         say(f"continues an unfinished race: {len(chosen) - len(left)} instances are done")
     with _workers(workers, names) as run_all:
-        if not (values := kept / "tuned.json").exists():
+        if not (values := kept / "parameters.json").exists():
             say(f"tuning {len(raced)} methods on three other draws")
-            tasks = [(name, seed, passes // 2) for name in raced if name in TUNED]
-            found = [task[0] for task in tasks], list(run_all(_tune, tasks))
-            _write(values, list(zip(*found, strict=True)))
-        tuned = tuple(map(tuple, _read(values)))
-        each = [(name, seed, tuple(raced), tuned, passes) for name in left]
+            tunable = [name for name in raced if name in TUNED]
+            found = run_all(_tune, [(name, seed, passes // 2) for name in tunable])
+            _write(values, dict(zip(tunable, found, strict=True)))
+        each = [(name, seed, raced, _read(values), passes) for name in left]
         for name, outcome in zip(left, run_all(_run_course, each), strict=True):
             _write(done[name], outcome)
             say(f"{name}: {len(outcome[1])} rows")
@@ -296,13 +295,12 @@ def _raced(at: Ready, label: str, method: Method) -> tuple[list[Record], str]:
 
 
 def _run_course(
-    name: str, seed: int, names: Sequence[str], values: Sequence[tuple[str, float]], passes: int
+    name: str, seed: int, names: Sequence[str], tuned: Mapping[str, float], passes: int
 ) -> tuple[Course, list[Record], list[Declined]]:
     """Run all methods on one instance, with the theorem's parameters and with tuned ones."""
     at = ready(name, seed, passes)
     rows: list[Record] = []
     refused: list[Declined] = []
-    chosen = dict(values)
     for method in (known_methods()[each]() for each in names):
         if not at.course.counts:
             refused.append(Declined(name, method.name, _claim(at, method)))
@@ -310,9 +308,9 @@ def _run_course(
         found, sentence = _raced(at, method.name, method)
         rows += found
         refused += [Declined(name, method.name, sentence)] if sentence else []
-        if found and method.name in chosen:
-            tuned = _with_value(method, chosen[method.name], at.problem)
-            rows += _raced(at, f"{method.name}, tuned", tuned)[0]
+        if found and method.name in tuned:
+            best = _with_value(method, tuned[method.name], at.problem)
+            rows += _raced(at, f"{method.name}, tuned", best)[0]
     return at.course, rows, refused
 
 
