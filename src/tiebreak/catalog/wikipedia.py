@@ -7,7 +7,7 @@ Geometric Temporal, CIKM 2021. You supply the file; nothing is downloaded.
 from __future__ import annotations
 
 import json
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -114,8 +114,8 @@ def _day(path: Path, day: str, entry: Any) -> Matrix:
 # --- the twin
 
 
-@lru_cache(maxsize=1)
-def twin(seed: int = 0) -> Matrix:
+@cache
+def twin() -> Matrix:
     """Return made-up visits of the same shape: 1068 pages, 731 days.
 
     A page's visits on a day are a Poisson count whose mean is the product of
@@ -127,7 +127,7 @@ def twin(seed: int = 0) -> Matrix:
         its mood             log-normal from day to day, 25 %
         its spikes           on one day in 500, three times as many visits or far more (Pareto)
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     day = np.arange(DAYS)
     popularity = 2000.0 * rng.permutation(np.arange(1.0, PAGES + 1.0)) ** -0.33
     week = np.where(day % 7 < 5, 1.0, 2.0 / 3.0)

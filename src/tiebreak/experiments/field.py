@@ -232,9 +232,8 @@ def ready(name: str, seed: int, passes: int) -> Ready:
     else:
         built = instance(name)
         problem, x0, order = built.problem, built.x0, built.order
-        answer, source = built.answer, "in closed form"
-        if answer is None:
-            answer, source = reference(problem)
+        known = built.answer
+        answer, source = reference(problem) if known is None else (known, "in closed form")
     scale = RelativeScale.of(problem, x0, answer)
     course = Course(
         name, len(x0), *scale[:4], order or math.nan, int(name not in UNATTAINED),

@@ -17,7 +17,7 @@ import numpy as np
 
 from tiebreak import theory
 from tiebreak.algorithms import AIRG, PBAPG, RAPM, SEA, AGMBiO, BisecBiO, BiSG, CGBiO, Method
-from tiebreak.catalog.built import Built, Matrix
+from tiebreak.catalog.built import Built
 from tiebreak.catalog.instances import instance
 from tiebreak.experiments.claims import CUTS
 from tiebreak.experiments.paper_runs import Experiment, Say
@@ -31,31 +31,25 @@ from tiebreak.sets import Ball, Box
 
 SIZE = 20  # variables of the planted instances
 START = np.full(SIZE, 0.5 / math.sqrt(SIZE))
+# Nesterov's slow example: the differences along a path whose first node is fixed. The smallest
+# singular value decreases like 1/SIZE, so no method is done after SIZE steps.
+CHAIN = np.eye(SIZE) - np.eye(SIZE, k=-1)
 
 
-def chain(n: int) -> Matrix:
-    """Return the n differences along a path whose first node is fixed: Nesterov's slow example.
-
-    Its smallest singular value decreases like 1/n, so no method is done after n steps.
-    """
-    return np.eye(n) - np.eye(n, k=-1)
-
-
-def order_1(pull: float, n: int = SIZE, sharp: int = 6) -> Built:
+def order_1(pull: float, sharp: int = 6) -> Built:
     """Return a weakly sharp problem: g(x) = s + s²/2, s = x_1 + ... + x_m, on the unit box.
 
     The minimisers are x_1 = ... = x_m = 0, and g - g* >= s >= dist: alpha = 1. With
     f(x) = ½|C(x - x*)|² - pull s the slope of f at x* has length pull sqrt(m), at most M = sqrt(m).
     """
-    x = np.linspace(0.2, 0.8, n)
+    x = np.linspace(0.2, 0.8, SIZE)
     x[:sharp] = 0.0
-    first = np.zeros(n)
+    first = np.zeros(SIZE)
     first[:sharp] = 1.0
-    C = chain(n)
     return Built(
-        label=f"weakly sharp, {n} variables, box",
+        label=f"weakly sharp, {SIZE} variables, box",
         problem=Problem(
-            upper=LeastSquares(C, C @ x) + Linear(-pull * first),
+            upper=LeastSquares(CHAIN, CHAIN @ x) + Linear(-pull * first),
             lower=Linear(first) + LeastSquares(first[None, :], np.zeros(1)),
             domain=Box(0.0, 1.0),
             error_bound=ErrorBound(1.0, 1.0, math.sqrt(sharp)),
@@ -64,11 +58,11 @@ def order_1(pull: float, n: int = SIZE, sharp: int = 6) -> Built:
         upper_optimum=0.0,
         lower_optimum=0.0,
         solution=x,
-        ties=n - sharp,
+        ties=SIZE - sharp,
     )
 
 
-def order_2(pull: float, n: int = SIZE, rows: int = 6) -> Built:
+def order_2(pull: float, rows: int = 6) -> Built:
     """Return quadratic growth: g(x) = ½|A(x - x*)|² with orthogonal rows, x* inside a ball.
 
     The rows have lengths from 1 down to 0.3: alpha = 0.09. f(x) = ½|C(x - x*)|² + 2 pull <A' 1, x>,
@@ -76,14 +70,14 @@ def order_2(pull: float, n: int = SIZE, rows: int = 6) -> Built:
     """
     rng = np.random.default_rng(0)
     lengths = np.linspace(1.0, 0.3, rows)
-    A = lengths[:, None] * np.linalg.qr(rng.standard_normal((n, rows)))[0].T
-    x = np.linspace(-1.0, 1.0, n) / math.sqrt(n)
-    C, slope = chain(n), 2.0 * pull * (A.T @ np.ones(rows))
+    A = lengths[:, None] * np.linalg.qr(rng.standard_normal((SIZE, rows)))[0].T
+    x = np.linspace(-1.0, 1.0, SIZE) / math.sqrt(SIZE)
+    slope = 2.0 * pull * (A.T @ np.ones(rows))
     M = 2.0 * float(np.linalg.norm(lengths))
     return Built(
-        label=f"quadratic growth, {n} variables, ball",
+        label=f"quadratic growth, {SIZE} variables, ball",
         problem=Problem(
-            upper=LeastSquares(C, C @ x) + Linear(slope),
+            upper=LeastSquares(CHAIN, CHAIN @ x) + Linear(slope),
             lower=LeastSquares(A, A @ x),
             domain=Ball(1.0),
             error_bound=ErrorBound(2.0, 0.09, M),
@@ -92,7 +86,7 @@ def order_2(pull: float, n: int = SIZE, rows: int = 6) -> Built:
         upper_optimum=float(slope @ x),
         lower_optimum=0.0,
         solution=x,
-        ties=n - rows,
+        ties=SIZE - rows,
     )
 
 
@@ -102,25 +96,28 @@ def bounded(pull: float) -> Built:
     return replace(known, problem=replace(known.problem, error_bound=None))
 
 
-def shortest(pull: float, n: int = SIZE) -> Built:
+def shortest(pull: float) -> Built:
     """Return f(x) = ½|x - (1 - pull) x*|², with balls as level sets, over A x = A x*.
 
     x* = A' w is the shortest solution. A has rows of very different lengths.
     """
     rng = np.random.default_rng(1)
-    rows = n // 4
-    A = np.linalg.qr(rng.standard_normal((n, rows)))[0].T * np.geomspace(1.0, 0.03, rows)[:, None]
+    rows = SIZE // 4
+    A = (
+        np.linalg.qr(rng.standard_normal((SIZE, rows)))[0].T
+        * np.geomspace(1.0, 0.03, rows)[:, None]
+    )
     x = A.T @ rng.standard_normal(rows)
     x /= np.linalg.norm(x)
     upper = SquaredNorm(center=(1.0 - pull) * x)
     return Built(
-        label=f"shortest solution, {n} variables, ball",
+        label=f"shortest solution, {SIZE} variables, ball",
         problem=Problem(upper=upper, lower=LeastSquares(A, A @ x), domain=Ball(2.0)),
         x0=START,
         upper_optimum=0.5 * pull**2,
         lower_optimum=0.0,
         solution=x,
-        ties=n - rows,
+        ties=SIZE - rows,
     )
 
 

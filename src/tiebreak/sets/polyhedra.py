@@ -202,21 +202,16 @@ class Polyhedron(Constraints):
 
     def support(self, direction: Array) -> float:
         """max <direction, z> by a linear program; inf if it is unbounded."""
-        try:
-            return float(host(direction) @ host(self.argmin(-direction)))
-        except Unbounded:
-            return INFINITY
+        c = host(direction)
+        found = _linear_program(-c, self.A, self.b, self.A_eq, self.b_eq)
+        return INFINITY if found is None else float(c @ found)
 
     def argmin(self, direction: Array) -> Array:
         """A vertex that minimises <direction, .>, by a linear program (HiGHS)."""
         found = _linear_program(host(direction), self.A, self.b, self.A_eq, self.b_eq)
         if found is None:
-            raise Unbounded(str(self.no_minimiser()))
+            raise self.no_minimiser()
         return like(found, direction)
-
-
-class Unbounded(ValueError):
-    """A linear function has no minimiser on a set."""
 
 
 def deepest_point(rows: Host, offset: Host, equal: Host, right: Host) -> tuple[Host, float]:
