@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 
 from tiebreak.linalg import arrays, moved
 from tiebreak.linalg.arrays import Array, Host, dot, like, norm, to_numpy, zeros_like
 from tiebreak.linalg.host import host
+from tiebreak.linalg.matrices.differences import Differences
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.base import INFINITY, Set, Violation, violations_of
 from tiebreak.sets.cuts import ProjectionPath
@@ -32,10 +32,10 @@ class Monotone(Set):
     """
 
     def linear_rows(self, n: int) -> LinearRows:
-        return LinearRows(n, -differences(n), np.zeros(n - 1))
+        return LinearRows(n, -Differences((n,)).on_host(), np.zeros(n - 1))
 
     def recession(self, n: int) -> RecessionDirections:
-        return RecessionDirections(rows=(-differences(n),), project=self.project)
+        return RecessionDirections(rows=(self.linear_rows(n).A,), project=self.project)
 
     def face_at(self, x: Array) -> ActiveFace:
         """The vectors that are constant on each block of equal entries of x."""
@@ -108,14 +108,6 @@ class Monotone(Set):
         inside = np.abs(sums) > noise
         breaks = np.cumsum(z - x_host)[inside] / -sums[inside]
         return max(0.0, float(np.max(breaks, initial=0.0))), like(z, x), 0.0
-
-
-def differences(n: int) -> Any:
-    """The matrix of the differences x_{j+1} - x_j."""
-    from scipy.sparse import diags_array
-
-    ones = np.ones(n - 1)
-    return diags_array([-ones, ones], offsets=[0, 1], shape=(n - 1, n), format="csr")
 
 
 def _pool(v: Host, weights: Host | None = None) -> tuple[Host, Host]:
