@@ -12,32 +12,20 @@ import dataclasses
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+from tiebreak.algorithms.base import Notes
 from tiebreak.driver.levels_result import LevelReport, LevelsResult
 from tiebreak.driver.result import Result
 from tiebreak.driver.trace import Row, Trace
 from tiebreak.levels import Levels
-from tiebreak.linalg import checks, in_files
+from tiebreak.linalg import checks
 from tiebreak.linalg.archive import FORMAT, HEADER, Reader, Refused, Writer, is_record, parameters
 from tiebreak.linalg.registry import IN_TABLES, KEYWORDS
 from tiebreak.problem import Problem
 from tiebreak.proofs.gate import STATUSES
-
-
-@in_files("SavedFindings")
-class SavedFindings(NamedTuple):
-    """The findings of a third-party method, in its own words."""
-
-    dimension: int | None
-    said: tuple[tuple[str, str], ...]
-
-    def lines(self) -> list[tuple[str, str]]:
-        """Return the lines of the report."""
-        return list(self.said)
-
 
 # Facts about the problem that the report needs, because the problem itself may not be saved.
 ABOUT = ("dimension", "_assumed", "_sparsity")
@@ -53,7 +41,7 @@ def result_content(writer: Writer, result: Result, problem: bool, where: str = "
     found = {name: getattr(result, name) for name in FIELDS}
     own = found["findings"]
     if own is not None and type(own) not in KEYWORDS:
-        found["findings"] = SavedFindings(own.dimension, tuple(map(tuple, own.lines())))
+        found["findings"] = Notes(tuple(map(tuple, own.lines())), own.dimension)
     columns = {name: np.array(result.trace.column(name)) for name in Row._fields}
     return {
         "fields": {name: writer.encode(where + name, value) for name, value in found.items()},

@@ -417,10 +417,10 @@ def second_phase(method, problem, x0, limit=5000):
     """The states of the second phase, from its first on; none if it is not reached."""
     state = method.init(problem, x0)
     for _ in range(limit):
-        if state.first is None:
+        if state.memory.first is None:
             break
         state = method.step(problem, state)
-    while state.first is None and not state.finished[0]:
+    while state.memory.first is None and not state.memory.finished[0]:
         yield state
         state = method.step(problem, state)
 
@@ -590,9 +590,11 @@ def test_the_inner_iterate_is_there_to_look_at():
     apart = 0
     for _ in range(2000):
         state = method.step(problem, state)
-        apart += not np.array_equal(state.inner, state.x)
+        apart += not np.array_equal(state.memory.call.run.x.x, state.x)
         assert state.upper_value == pytest.approx(problem.upper.value(state.x), rel=1e-12)
-        assert problem.upper.value(state.inner) <= state.call.level * (1 + 1e-12)
+        assert problem.upper.value(state.memory.call.run.x.x) <= state.memory.call.level * (
+            1 + 1e-12
+        )
     assert apart > 0
 
 

@@ -98,16 +98,20 @@ def plain(method: Any, first: Any, case: Any, problem: Any, grads: Any, x: Any, 
     grad_f, grad_g = grads
     points = [x]
     if isinstance(method, BiSG):
-        t = first.step_size
+        t = first.memory.step_size
         for k in range(steps):
             x = prox_of(x - t * grad_g(x), *weighted(0.0, upper, t, lower), Z)
             points.append(x)
-            eta = first.c / (k + 1) ** 0.75
+            eta = first.memory.c / (k + 1) ** 0.75
             x = prox_of(x - eta * grad_f(x), *weighted(eta, upper, 0.0, lower), tb.Space())
         return points
     y, t, ends = x, 1.0, [FIRST_PHASE * (2**j - 1) for j in range(1, 9)]
     for k in range(steps):
-        w_f, w_g, step = first.upper_weight, first.lower_weight, first.step_size
+        w_f, w_g, step = (
+            first.memory.upper_weight,
+            first.memory.lower_weight,
+            first.memory.step_size,
+        )
         if getattr(method, "adaptive", False):
             w_g *= 2 ** sum(end <= k for end in ends)
             step = 1.0 / (problem.upper.lipschitz + w_g * problem.lower.lipschitz)
@@ -178,9 +182,13 @@ def test_the_inequality_of_the_alternating_steps(count):
         problem, *_, x0 = composite(*case, seed=i, f_kind=i % 3)
         f2, g2 = problem.penalties
         run = list(states(BiSG(), problem, x0, 20))
-        t = run[0].step_size
+        t = run[0].memory.step_size
         for before, after in itertools.pairwise(run):
-            a, b, s = before.alternation, after.alternation, before.alternation.upper_step
+            a, b, s = (
+                before.memory.alternation,
+                after.memory.alternation,
+                before.memory.alternation.upper_step,
+            )
             f_x, g_out, x, x1 = a.f_x, a.g_out, a.x.x, b.x.x
             steep = f_x.slope + subgradient(PENALTIES[case[0]][1], x)
             for u in (case[2].project(3.0 * rng.standard_normal(N)) for _ in range(3)):
@@ -203,13 +211,13 @@ def test_the_inequality_of_fista_with_the_weights_of_the_certificate(count, meth
         h2 = w_f * f2.value(u) + w_g * g2.value(u)
         run, total, sums = list(states(method, problem, x0, 40)), 0.0, 0.0
         for before, after in itertools.pairwise(run):
-            t, f_y, g_y = before.run.t, before.run.f_y, before.run.g_y
+            t, f_y, g_y = before.memory.run.t, before.memory.run.f_y, before.memory.run.g_y
             total += t
             l_f = f_y.value + f_y.slope @ (u - f_y.at)
             l_g = g_y.value + g_y.slope @ (u - g_y.at)
             sums += t * (w_f * l_f + w_g * l_g + h2)
             h = w_f * after.upper_value + w_g * after.lower_value
-            bound = np.sum((u - run[0].x) ** 2) / (2 * before.step_size * t * t)
+            bound = np.sum((u - run[0].x) ** 2) / (2 * before.memory.step_size * t * t)
             assert h - sums / total <= bound + 1e-12 * (abs(h) + abs(sums / total) + bound), case
 
 
@@ -340,9 +348,9 @@ def test_a_small_smooth_part_beside_a_penalty_does_not_make_the_steps_long():
     (alone, x0), (beside, _) = (in_units(kind, 1.0, 1.0, 1.0) for kind in (0, 1))
     L_f, L_g = beside.upper.lipschitz, beside.lower.lipschitz
     way = max(np.linalg.norm(x0), np.linalg.norm(beside.lower.gradient(x0)) / L_g)
-    assert BiSG().init(alone, x0).c == pytest.approx(way / math.sqrt(6.0))
-    assert BiSG().init(beside, x0).c == pytest.approx(1.0 / (L_f + math.sqrt(6.0) / way))
-    gamma = PBAPG().init(beside, x0).lower_weight
+    assert BiSG().init(alone, x0).memory.c == pytest.approx(way / math.sqrt(6.0))
+    assert BiSG().init(beside, x0).memory.c == pytest.approx(1.0 / (L_f + math.sqrt(6.0) / way))
+    gamma = PBAPG().init(beside, x0).memory.lower_weight
     assert gamma == pytest.approx(1e4 * (L_f + math.sqrt(6.0) / way) / L_g)
     assert "1/(L_f + M/D)" in BiSG().describe(beside)
 

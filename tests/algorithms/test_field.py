@@ -81,11 +81,11 @@ def plain_diagonal(
 ) -> Iterator[Vector]:
     first = run[0]
     momentum, weight, step = TABLE[name]
-    (L_f, L_g), old, e = first.smoothness, x, 0.0
+    (L_f, L_g), old, e = first.memory.smoothness, x, 0.0
     total, z = 0.0, x
     for k in range(steps):
-        e = weight(k, e, first.unit)
-        e_0 = weight(0, 0.0, first.unit)
+        e = weight(k, e, first.memory.unit)
+        e_0 = weight(0, 0.0, first.memory.unit)
         s = step(e, e_0, L_f, L_g)
         y = x + momentum(k) * (x - old)
         old, x = x, project(y - s * (p.grad_g(y) + e * p.grad_f(y)))
@@ -97,7 +97,7 @@ def plain_sedm(
     name: str, run: list[Any], p: Planted, project: Project, x: Vector, steps: int
 ) -> Iterator[Vector]:
     first = run[0]
-    (L_f, L_g), u = first.smoothness, first.unit
+    (L_f, L_g), u = first.memory.smoothness, first.memory.unit
     for k in range(1, steps + 1):
         e, s = u / k, 2 / L_g
         d = p.grad_g(x) + e * p.grad_f(x)
@@ -116,11 +116,11 @@ def plain_path(
     name: str, run: list[Any], p: Planted, project: Project, x: Vector, steps: int
 ) -> Iterator[Vector]:
     first = run[0]
-    problem, u, eta = p.problem(), first.unit, 0.1 * first.unit
+    problem, u, eta = p.problem(), first.memory.unit, 0.1 * first.memory.unit
     L_f, L_g, low = problem.upper.lipschitz, problem.lower.lipschitz, problem.lower.lower_bound
     y, t, size_0, ends = x, 1.0, 0.0, []
     for k in range(steps):
-        L = L_g + eta * L_f or 1 / first.step_size * eta / first.eta
+        L = L_g + eta * L_f or 1 / first.memory.step_size * eta / first.memory.eta
         new = project(y - (p.grad_g(y) + eta * p.grad_f(y)) / L)
         size = L * np.linalg.norm(y - new)
         size_0 = size_0 if k else size
@@ -147,7 +147,7 @@ def plain_ada_bim(
 ) -> Iterator[Vector]:
     """Each step from our own iterates: its step sizes amplify rounding from step to step."""
     first = run[0]
-    u, s, s_old = first.unit, first.step_size, first.step_size
+    u, s, s_old = first.memory.unit, first.memory.step_size, first.memory.step_size
     e = e_old = u
     a, b = p.grad_f(x), p.grad_g(x)
     c = lip = lip_g = 0.0
@@ -186,8 +186,8 @@ def plain_r_vfista(
     first = run[0]
     f, L_g, K = p.problem().upper, p.problem().lower.lipschitz, 1000
     sigma = f.strong_convexity
-    eta = L_g / sigma * (2 * math.log(K) / K) ** 2 if L_g else first.upper_weight
-    L = L_g + eta * f.lipschitz if L_g else 1 / first.step_size
+    eta = L_g / sigma * (2 * math.log(K) / K) ** 2 if L_g else first.memory.upper_weight
+    L = L_g + eta * f.lipschitz if L_g else 1 / first.memory.step_size
     q = math.sqrt(eta * sigma / L)
     old = x
     for _ in range(steps):
@@ -204,8 +204,8 @@ def plain_fiba(
     for k in range(1, steps + 1):
         t_new = (1 + math.sqrt(1 + 4 * t * t)) / 2
         y, t = x + (t - 1) / t_new * (x - old), t_new
-        z = y - first.lower_step * p.grad_g(y)
-        old, x = x, project(z - first.upper_step / k * p.grad_f(z))
+        z = y - first.memory.lower_step * p.grad_g(y)
+        old, x = x, project(z - first.memory.upper_step / k * p.grad_f(z))
         yield x
 
 
@@ -273,12 +273,12 @@ Excess = Iterator[tuple[str, float, float]]  # a name, an error, and what bounds
 
 def without_momentum(method: Any, p: Planted, run: list[Any], low: float) -> Excess:
     """The three bounds of `Diagonal` with m = 0, at the average and at the last iterate."""
-    (L_f, L_g), e_0 = run[0].smoothness, run[0].weight
+    (L_f, L_g), e_0 = run[0].memory.smoothness, run[0].memory.weight
     twice_s = 2 / (L_g + e_0 * L_f)
     R2 = float(np.sum((run[0].x - p.x_star) ** 2))
     delta, total, squares = p.f_star - low, 0.0, 0.0
     for k, (before, now) in enumerate(itertools.pairwise(run), start=1):
-        total, squares = total + before.weight, squares + before.weight**2
+        total, squares = total + before.memory.weight, squares + before.memory.weight**2
         last = method.points(now).get("the last iterate", now.x)
         if method.average:
             yield "f(z)", p.f(now.x) - p.f_star, R2 / (twice_s * total)
@@ -289,21 +289,21 @@ def without_momentum(method: Any, p: Planted, run: list[Any], low: float) -> Exc
 
 def with_momentum(method: Any, p: Planted, run: list[Any], low: float) -> Excess:
     """The bound of `Diagonal` with momentum, at the last iterate."""
-    (L_f, L_g), e_0, t_0 = run[0].smoothness, run[0].weight, run[0].run.t
+    (L_f, L_g), e_0, t_0 = run[0].memory.smoothness, run[0].memory.weight, run[0].memory.run.t
     s = method.step_factor / (L_g + e_0 * L_f)
     x0, delta, total = run[0].x, p.f_star - low, 0.0
     first = np.sum((x0 - p.x_star) ** 2) / (2 * s)
     first += (t_0**2 - t_0) * (p.g(x0) - p.g_star + e_0 * (p.f(x0) - low))
     for before, now in itertools.pairwise(run):
-        t = before.run.t
-        total += t * before.weight
+        t = before.memory.run.t
+        total += t * before.memory.weight
         yield "g(x)", p.g(now.x) - p.g_star, (first + delta * total) / t**2
 
 
 def along_a_path(method: Any, p: Planted, run: list[Any], low: float) -> Excess:
     """f - f* <= B/eta and g - g* <= B + eta (f* - f), where h(x) - h(x*) <= B by the last step."""
     for before, now in itertools.pairwise(run):
-        y, s, eta = before.run.y.x, before.step_size, before.eta
+        y, s, eta = before.memory.run.y.x, before.memory.step_size, before.memory.eta
         G = (y - now.x) / s
         bound = G @ (y - p.x_star) - 0.5 * s * (G @ G)
         yield "f(x)", p.f(now.x) - p.f_star, bound / eta
@@ -312,7 +312,7 @@ def along_a_path(method: Any, p: Planted, run: list[Any], low: float) -> Excess:
 
 def strongly_convex(method: Any, p: Planted, run: list[Any], low: float) -> Excess:
     """R-VFISTA: linear convergence to the minimum of g + eta f."""
-    eta, q, x0 = run[0].upper_weight, 1 / (2 * run[0].run.t - 1), run[0].x
+    eta, q, x0 = run[0].memory.upper_weight, 1 / (2 * run[0].memory.run.t - 1), run[0].x
     sigma = p.problem().upper.strong_convexity
     C = p.g(x0) - p.g_star + eta * (p.f(x0) - p.f_star)
     C += 0.5 * eta * sigma * np.sum((x0 - p.x_star) ** 2)
@@ -341,12 +341,13 @@ def test_the_bounds_hold_at_every_step(count, method, bounds):
     for p, problem in accepted(method, range(0, 1200, count(17, 1)), count(6, 200)):
         run = list(states(method, problem, p.x0, 60))
         # The proofs need f >= f_low at the iterates alone, and this is the largest such number.
-        iterates = [s.run.x.x for s in run]
+        iterates = [s.memory.run.x.x for s in run]
         low = min(p.f_star, *map(p.f, iterates))
         size = max(float(np.linalg.norm(s.x)) for s in run) + np.linalg.norm(p.x_star)
         of_f = p.f_scale + abs(p.f(run[0].x)) + np.linalg.norm(p.grad_f(run[0].x)) * size
         of_g = p.g_scale + abs(p.g(run[0].x)) + np.linalg.norm(p.grad_g(run[0].x)) * size
-        eta = run[-1].weight if hasattr(run[-1], "weight") else getattr(run[-1], "eta", 1.0)
+        last = run[-1].memory
+        eta = last.weight if hasattr(last, "weight") else getattr(last, "eta", 1.0)
         rounding = {"f": 1e-12 * (of_f + of_g / eta), "g": 1e-12 * (of_g + of_f)}
         for what, error, bound in bounds(method, p, run, low):
             assert error <= bound + rounding[what[0]], f"{what}, {p.seed}, {p.kind}"
@@ -375,8 +376,8 @@ def test_a_phase_ends_near_the_minimiser_in_closed_form(count, name):
         phases = []
         before = None
         for state in states(METHODS[name](), problem, problem.start(), 2000):
-            if before is not None and state.ended != before.ended:
-                phases.append((before.eta, state.x))
+            if before is not None and state.memory.ended != before.memory.ended:
+                phases.append((before.memory.eta, state.x))
             before = state
         assert len(phases) >= 4
         relative = []
@@ -566,7 +567,7 @@ def test_level_newton_contracts_faster_than_the_path(count):
     for seed in range(count(2, 20)):
         *_, problem = drawn(seed)
         etas = [
-            [s.eta for s in states(method, problem, problem.start(), 300)][-1]
+            [s.memory.eta for s in states(method, problem, problem.start(), 300)][-1]
             for method in (tb.LevelNewton(multiplicity=2), tb.Tikhonov())
         ]
         assert etas[0] <= etas[1] * 4.0

@@ -18,7 +18,7 @@ from planted.certified_share import share
 from planted.smooth import Planted, planted
 
 import tiebreak as tb
-from tiebreak.algorithms.rivals.max_model import Psi, minimised
+from tiebreak.algorithms.rivals.fc_bio import Psi, minimised
 from tiebreak.driver.registry import METHODS
 from tiebreak.functions import Minorant
 
@@ -37,7 +37,7 @@ def accepted(method: Any, seeds: range, number: int) -> Iterator[tuple[Planted, 
 
 
 def plain_big_sam(m: Any, run: Any, p: Planted, problem: tb.Problem, x: Vector) -> Any:
-    t, L, sigma = run[0].lower_step, problem.upper.lipschitz, problem.upper.strong_convexity
+    t, L, sigma = run[0].memory.lower_step, problem.upper.lipschitz, problem.upper.strong_convexity
     s = 2 / (L + sigma)
     beta = math.sqrt(max(1 - 2 * s * sigma * L / (sigma + L), 0))
     old = x
@@ -45,7 +45,7 @@ def plain_big_sam(m: Any, run: Any, p: Planted, problem: tb.Problem, x: Vector) 
         a = min(2 * m.gamma / (k * (1 - beta)), 1)
         w = x
         if m.inertia and np.any(x != old):
-            far = run[0].length * a / k**0.01 / np.linalg.norm(x - old)
+            far = run[0].memory.length * a / k**0.01 / np.linalg.norm(x - old)
             w = x + min((k - 1) / (k + 2), far) * (x - old)
         y = problem.domain.project(w - t * p.grad_g(w))
         old, x = x, a * (w - s * p.grad_f(w)) + (1 - a) * y
@@ -59,9 +59,9 @@ def plain_mng(m: Any, run: Any, p: Planted, problem: tb.Problem, x: Vector) -> A
     """
     c = x = -p.grad_f(0 * x) / problem.upper.lipschitz
     for state in run:
-        assert np.abs(x - state.inner).max() <= 1e-9 * (np.abs(x).max() + p.unit)
-        x = state.inner
-        T = problem.domain.project(x - run[0].step_size * p.grad_g(x))
+        assert np.abs(x - state.memory.inner).max() <= 1e-9 * (np.abs(x).max() + p.unit)
+        x = state.memory.inner
+        T = problem.domain.project(x - run[0].memory.step_size * p.grad_g(x))
         yield T
         r, d = x - T, x - c
         u = min(r @ d - 0.75 * (r @ r), 0) / (r @ r or 1) * r  # the first alone
@@ -75,7 +75,7 @@ def plain_mng(m: Any, run: Any, p: Planted, problem: tb.Problem, x: Vector) -> A
 
 
 def plain_dbgd(m: Any, run: Any, p: Planted, problem: tb.Problem, x: Vector) -> Any:
-    (L_f, L_g), ghat = run[0].smoothness, problem.lower.lower_bound
+    (L_f, L_g), ghat = run[0].memory.smoothness, problem.lower.lower_bound
     for k in range(50):
         a, b = p.grad_f(x), p.grad_g(x)
         lam = 0.0
@@ -88,7 +88,7 @@ def plain_dbgd(m: Any, run: Any, p: Planted, problem: tb.Problem, x: Vector) -> 
 
 
 def plain_ir_cg(m: Any, run: Any, p: Planted, problem: tb.Problem, x: Vector) -> Any:
-    e = [run[0].unit * (t + 1) ** -m.p for t in range(51)]
+    e = [run[0].memory.unit * (t + 1) ** -m.p for t in range(51)]
     points = [x]
     for t in range(50):
         v = problem.domain.argmin(p.grad_g(x) + e[t] * p.grad_f(x))
@@ -115,12 +115,12 @@ def balanced(project: Project, y: Vector, a: Vector, b: Vector, gap: float, L: f
 def plain_fc_bio(m: Any, run: Any, p: Planted, problem: tb.Problem, x: Vector) -> Any:
     project, rho, k = problem.domain.project, m.eps_f / m.eps_g, 0
     L_f, L_g = problem.upper.lipschitz, problem.lower.lipschitz
-    y, t, s = x, 1.0, run[0].step_size
+    y, t, s = x, 1.0, run[0].memory.first.step_size
 
     def gap(slope: Vector, x: Vector) -> float:
         return float(slope @ (x - problem.domain.argmin(slope)))
 
-    while run[0].first is not None and (is_due := True):
+    while run[0].memory.first is not None and (is_due := True):
         new, later = project(y - s * p.grad_g(y)), (1 + math.sqrt(1 + 4 * t * t)) / 2
         has_risen, k = p.g(new) > p.g(x), k + 1
         y, t, x = new + (t - 1) / later * (new - x), later, new
@@ -132,7 +132,7 @@ def plain_fc_bio(m: Any, run: Any, p: Planted, problem: tb.Problem, x: Vector) -
             break
     ghat, high = p.g(x), p.f(x)
     low = max(problem.upper.lower_bound, high - gap(p.grad_f(x), x))
-    L, N = max(L_f, rho * L_g), run[0].steps
+    L, N = max(L_f, rho * L_g), run[0].memory.steps
     while high - low > m.eps_f / 2:
         level, z, y, t = (low + high) / 2, x, x, 1.0
         for i in range(1, N + 1):
@@ -152,11 +152,11 @@ def plain_fc_bio(m: Any, run: Any, p: Planted, problem: tb.Problem, x: Vector) -
 
 def plain_subgradients(m: Any, run: Any, p: Planted, problem: tb.Problem, x: Vector) -> Any:
     rho, level, ghat = m.eps_f / m.eps_g, math.inf, problem.lower.lower_bound
-    step = problem.domain.diameter_in(p.n) / (run[0].size * math.sqrt(run[0].steps))
+    step = problem.domain.diameter_in(p.n) / (run[0].memory.size * math.sqrt(run[0].memory.steps))
     low = high = math.nan
     while not high - low <= m.eps_f / 2:
         y, seen = x, []
-        for i in range(1, run[0].steps + 1):
+        for i in range(1, run[0].memory.steps + 1):
             seen.append(y)
             is_f = p.f(y) - level >= rho * (p.g(y) - ghat)
             y = problem.domain.project(y - step * (p.grad_f(y) if is_f else rho * p.grad_g(y)))
@@ -164,7 +164,7 @@ def plain_subgradients(m: Any, run: Any, p: Planted, problem: tb.Problem, x: Vec
             is_good = max(p.f(z) - level, rho * (p.g(z) - ghat)) <= m.eps_f / 2
             if is_good or level == math.inf:
                 x = z
-            if is_good or i == run[0].steps:
+            if is_good or i == run[0].memory.steps:
                 break
             yield x
         if level == math.inf:
@@ -240,7 +240,7 @@ Excess = Iterator[tuple[str, float, float]]  # a name, an error, and what bounds
 
 def of_big_sam(p: Planted, problem: tb.Problem, run: list[Any]) -> Excess:
     first, u = run[0], p.x_star
-    t, s, beta = first.lower_step, first.upper_step, first.contraction
+    t, s, beta = first.memory.lower_step, first.memory.upper_step, first.memory.contraction
     C = max(np.linalg.norm(first.x - u), np.linalg.norm(s * p.grad_f(u)) / (1 - beta))
     J = math.floor(2 / (1 - beta))
     for k, now in enumerate(run[1:], start=1):
@@ -250,17 +250,21 @@ def of_big_sam(p: Planted, problem: tb.Problem, run: list[Any]) -> Excess:
 def of_mng(p: Planted, problem: tb.Problem, run: list[Any]) -> Excess:
     sigma, best, before = problem.upper.lipschitz, math.inf, 0.0
     for k, now in enumerate(run, start=1):
-        f_x = p.f(now.inner)
+        f_x = p.f(now.memory.inner)
         yield "f(x_k) <= f*", f_x, p.f_star
         yield "f(x_k) never falls", before, f_x
         before, best = f_x, min(best, p.g(now.x) - p.g_star)
-        bound = 8 * (p.f_star - p.f(run[0].inner)) / (3 * sigma * run[0].step_size * math.sqrt(k))
+        bound = (
+            8
+            * (p.f_star - p.f(run[0].memory.inner))
+            / (3 * sigma * run[0].memory.step_size * math.sqrt(k))
+        )
         yield "g", best, bound
 
 
 def of_ir_cg(p: Planted, problem: tb.Problem, run: list[Any]) -> Excess:
     D, power = problem.domain.diameter_in(p.n), run[0].power
-    e = [run[0].state.unit * (t + 1) ** -power for t in range(len(run))]
+    e = [run[0].state.memory.unit * (t + 1) ** -power for t in range(len(run))]
     L = problem.lower.lipschitz + e[0] * problem.upper.lipschitz
     low = problem.upper.lower_bound
     if not math.isfinite(low):
@@ -287,13 +291,17 @@ def of_fc_bio(p: Planted, problem: tb.Problem, run: list[Any]) -> Excess:
     """psi(x_k) - psi(u) <= 2 L D²/(k+1)² for all u of Z, in every call; the answer at the end."""
     D = problem.domain.diameter_in(p.n)
     for now in run:
-        if now.call is not None and now.call.k:
-            psi = now.call.psi
+        if now.memory.call is not None and now.memory.call.k:
+            psi = now.memory.call.psi
             there = max(psi.parts(p.f_star, p.g_star))
-            yield "f of psi", now.call.value - there, 2 * psi.size * (D / (now.call.k + 1)) ** 2
-        if now.finished.why:
-            yield "f at the end", p.f(now.x) - p.f_star, now.upper_tolerance
-            yield "g at the end", p.g(now.x) - p.g_star, now.lower_tolerance
+            yield (
+                "f of psi",
+                now.memory.call.value - there,
+                2 * psi.size * (D / (now.memory.call.k + 1)) ** 2,
+            )
+        if now.memory.finished.why:
+            yield "f at the end", p.f(now.x) - p.f_star, now.memory.upper_tolerance
+            yield "g at the end", p.g(now.x) - p.g_star, now.memory.lower_tolerance
 
 
 BOUNDS = [
@@ -311,14 +319,14 @@ def test_the_bounds_hold_at_every_step(count, given, bounds):
     for p, problem in accepted(given, range(0, 6000, count(29, 1)), count(6, 200)):
         method = fitting(given, p, problem)
         run = list(states(method, problem, p.x0, 200 if bounds is of_fc_bio else 100))
-        points = [s.inner if bounds is of_mng else s.x for s in run]
+        points = [s.memory.inner if bounds is of_mng else s.x for s in run]
         size = max(float(np.linalg.norm(x)) for x in points) + np.linalg.norm(p.x_star)
         of_f = max(abs(p.f(x)) + np.linalg.norm(p.grad_f(x)) * size for x in points) + p.f_scale
         of_g = max(abs(p.g(x)) + np.linalg.norm(p.grad_g(x)) * size for x in points) + p.g_scale
         if bounds is of_ir_cg:
             run = [Seen(method, state) for state in run]
         if bounds is of_fc_bio:
-            of_f += run[0].upper_tolerance / run[0].lower_tolerance * of_g
+            of_f += run[0].memory.upper_tolerance / run[0].memory.lower_tolerance * of_g
         for what, error, bound in bounds(p, problem, run):
             slack = 1e-12 * (of_f if what[0] == "f" else of_g)
             assert error <= bound + slack, f"{what}, {p.seed}, {p.kind}"
@@ -337,7 +345,7 @@ def test_dbgd_never_takes_a_value_of_g_below_what_is_proved(count):
         class Told(tb.DBGD):
             def adapt(self, state: Any, proved: Any, seen: list[float] = seen) -> Any:
                 told = super().adapt(state, proved)
-                seen.append(told.ghat)
+                seen.append(told.memory.ghat)
                 return told
 
         tb.solve(problem, Told(), x0=p.x0, rtol=0, max_iter=60)

@@ -263,7 +263,7 @@ def check_step(c, before, after, best):
 def check_auxiliary(c, before, after, L_g):
     """The worst residual of one step of the auxiliary run; W and J asserted."""
     b, B = theory.auxiliary_step_size(before.k, L_g), before.B
-    w, u, v, u1, v1 = before.g_w.at, before.u, before.v, after.u, after.v
+    w, u, v, u1, v1 = before.g_w.at, before.u.x, before.v, after.u.x, after.v
     norm, worst = np.linalg.norm, 0.0
     for p in (u, *c.points(3)):
         residual, size, W = descent(c.g, B, b, w, u, v, u1, v1, p)
@@ -281,8 +281,8 @@ def check_identities(c, method, steps):
     best = c.domain.project(c.x0)
     for _ in range(steps):
         aux = state.level_run
-        if aux is not None and c.g.value(aux.u) <= c.g.value(best):
-            best = aux.u
+        if aux is not None and c.g.value(aux.u.x) <= c.g.value(best):
+            best = aux.u.x
         after = method.step(problem, state)
         if after.k > state.k:  # not in the first phase of FixedLevels
             worst = max(worst, check_step(c, state, after, best))

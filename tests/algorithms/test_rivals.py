@@ -62,20 +62,20 @@ Plain = Callable[[Any, Any, Planted, Callable[[Vector], Vector], Vector, int], l
 
 
 def plain_a_irg(m: Any, first: Any, p: Planted, project: Any, x: Vector, steps: int) -> Any:
-    points, weights = [x], [first.gamma_0**m.r]
+    points, weights = [x], [first.memory.gamma_0**m.r]
     for k in range(steps):
-        gamma, eta = first.gamma_0 / np.sqrt(k + 1), first.eta_0 / (k + 1) ** m.b
+        gamma, eta = first.memory.gamma_0 / np.sqrt(k + 1), first.memory.eta_0 / (k + 1) ** m.b
         x = project(x - gamma * (p.grad_g(x) + eta * p.grad_f(x)))
         points.append(x)
-        weights.append((first.gamma_0 / np.sqrt(k + 2)) ** m.r)
+        weights.append((first.memory.gamma_0 / np.sqrt(k + 2)) ** m.r)
     return [np.average(points[: k + 1], axis=0, weights=weights[: k + 1]) for k in range(steps + 1)]
 
 
 def plain_bi_sg(m: Any, first: Any, p: Planted, project: Any, x: Vector, steps: int) -> Any:
     ys = [x]
     for k in range(steps):
-        ys.append(project(x - first.step_size * p.grad_g(x)))
-        x = ys[-1] - first.c / (k + 1) ** m.alpha * p.grad_f(ys[-1])
+        ys.append(project(x - first.memory.step_size * p.grad_g(x)))
+        x = ys[-1] - first.memory.c / (k + 1) ** m.alpha * p.grad_f(ys[-1])
     return ys
 
 
@@ -83,8 +83,8 @@ def plain_sea(m: Any, first: Any, p: Planted, project: Any, x: Vector, steps: in
     points = []
     start = x
     for _ in range(steps):
-        y = x - first.upper_step * p.grad_f(x)
-        x = project(y - first.lower_step * p.grad_g(y))
+        y = x - first.memory.upper_step * p.grad_f(x)
+        x = project(y - first.memory.lower_step * p.grad_g(y))
         points.append(x)
     return [start] + [np.mean(points[:k], axis=0) for k in range(1, steps + 1)]
 
@@ -106,11 +106,15 @@ def plain_fista(
 
 
 def plain_r_apm(m: Any, first: Any, p: Planted, project: Any, x: Vector, steps: int) -> Any:
-    return plain_fista(lambda k: (first.upper_weight, 1.0, first.step_size), p, project, x, steps)
+    return plain_fista(
+        lambda k: (first.memory.upper_weight, 1.0, first.memory.step_size), p, project, x, steps
+    )
 
 
 def plain_pb_apg(m: Any, first: Any, p: Planted, project: Any, x: Vector, steps: int) -> Any:
-    return plain_fista(lambda k: (1.0, first.lower_weight, first.step_size), p, project, x, steps)
+    return plain_fista(
+        lambda k: (1.0, first.memory.lower_weight, first.memory.step_size), p, project, x, steps
+    )
 
 
 def plain_adaptive(m: Any, first: Any, p: Planted, project: Any, x: Vector, steps: int) -> Any:
@@ -118,12 +122,14 @@ def plain_adaptive(m: Any, first: Any, p: Planted, project: Any, x: Vector, step
     L_f, L_g = p.problem().upper.lipschitz, p.problem().lower.lipschitz
 
     def weights(k: int) -> tuple[float, float, float]:
-        gamma = first.lower_weight * 2 ** sum(end <= k for end in ends)
+        gamma = first.memory.lower_weight * 2 ** sum(end <= k for end in ends)
         smoothness = L_f + gamma * L_g
         return (
             1.0,
             gamma,
-            1 / smoothness if smoothness else first.step_size / 2 ** sum(end <= k for end in ends),
+            1 / smoothness
+            if smoothness
+            else first.memory.step_size / 2 ** sum(end <= k for end in ends),
         )
 
     return plain_fista(weights, p, project, x, steps, restarts=ends)
@@ -185,9 +191,13 @@ def test_the_inequality_of_the_alternating_steps(count):
         points = [p.x_star, p.region.sample(rng), p.region.sample(rng)]
         for method in (BiSG(), runnable(SEA(), p)):
             run = list(states(method, problem, p.x0, 20))
-            t = run[0].step_size if isinstance(method, BiSG) else run[0].lower_step
+            t = run[0].memory.step_size if isinstance(method, BiSG) else run[0].memory.lower_step
             for before, after in itertools.pairwise(run):
-                a, b, s = before.alternation, after.alternation, before.alternation.upper_step
+                a, b, s = (
+                    before.memory.alternation,
+                    after.memory.alternation,
+                    before.memory.alternation.upper_step,
+                )
                 f_x, g_out, x, x1 = a.f_x, a.g_out, a.x.x, b.x.x
                 for u in points:
                     l_f = f_x.value + f_x.slope @ (u - x)
@@ -211,7 +221,7 @@ def test_the_inequality_of_fista_with_the_weights_of_the_certificate(count, meth
         run = list(states(method, problem, p.x0, 40))
         x0, total, sums, size = run[0].x, 0.0, [0.0, 0.0], 0.0
         for before, after in itertools.pairwise(run):
-            t, f_y, g_y = before.run.t, before.run.f_y, before.run.g_y
+            t, f_y, g_y = before.memory.run.t, before.memory.run.f_y, before.memory.run.g_y
             total += t
             assert total == pytest.approx(t * t, rel=1e-12)
             h = w_f * after.upper_value + w_g * after.lower_value
@@ -224,7 +234,7 @@ def test_the_inequality_of_fista_with_the_weights_of_the_certificate(count, meth
                 reach = np.linalg.norm(f_y.at)
                 slopes = w_f * np.linalg.norm(f_y.slope) + w_g * np.linalg.norm(g_y.slope)
                 size = max(size, terms + slopes * reach + w_f * p.f_scale + w_g * p.g_scale)
-                bound = np.sum((u - x0) ** 2) / (2 * before.step_size * t * t)
+                bound = np.sum((u - x0) ** 2) / (2 * before.memory.step_size * t * t)
                 assert h - sums[i] / total <= bound + 1e-12 * (size + bound), p.kind
 
 
@@ -233,7 +243,7 @@ def test_the_news_of_a_regularised_step_weigh_the_minorants_as_the_step_does():
     problem = p.problem()
     a, b = list(states(AIRG(), problem, p.x0, 1))
     (w_f, f_x), (w_g, g_x) = b.evidence.upper[0], b.evidence.cuts[0]
-    assert w_f / w_g == pytest.approx(a.eta_0)
+    assert w_f / w_g == pytest.approx(a.memory.eta_0)
     np.testing.assert_array_equal(f_x.at, a.x)
     np.testing.assert_array_equal(g_x.at, a.x)
     for method, ratio in ((RAPM(eta=0.2), 0.2), (PBAPG(penalty=5.0), 0.2)):
@@ -518,38 +528,38 @@ def test_the_default_parameters_know_no_units(method):
 def test_the_default_parameters_are_those_of_the_docstrings():
     problem, x0 = scaled(1.0, 1.0, 1.0)
     L_f, L_g = problem.upper.lipschitz, problem.lower.lipschitz
-    a = AIRG().init(problem, x0)
+    a = AIRG().init(problem, x0).memory
     assert a.eta_0 == pytest.approx(L_g / (math.sqrt(8) * L_f))
     assert a.gamma_0 == pytest.approx(1 / (L_g + a.eta_0 * L_f))
-    b = BiSG().init(problem, x0)
+    b = BiSG().init(problem, x0).memory
     assert (b.step_size, b.c) == pytest.approx((1 / L_g, 1 / L_f))
-    s = SEA().planned(400).init(problem, x0)
+    s = SEA().planned(400).init(problem, x0).memory
     steepness = np.linalg.norm(problem.upper.gradient(x0)) + L_f * 4.0
     assert (s.lower_step, s.upper_step) == pytest.approx((1 / L_g, 4.0 / (steepness * 20)))
-    r = RAPM().planned(99).init(problem, x0)
+    r = RAPM().planned(99).init(problem, x0).memory
     assert (r.upper_weight, r.step_size) == pytest.approx((0.01, 1 / (L_g + 0.01 * L_f)))
-    q = PBAPG(penalty=7.0).init(problem, x0)
+    q = PBAPG(penalty=7.0).init(problem, x0).memory
     assert (q.lower_weight, q.step_size) == pytest.approx((7.0, 1 / (L_f + 7.0 * L_g)))
 
 
 def test_explicit_parameters_are_taken_as_they_are():
     problem, x0 = scaled(1.0, 1.0, 1.0)
-    a = AIRG(gamma_0=1e-3, eta_0=1e-2).init(problem, x0)
+    a = AIRG(gamma_0=1e-3, eta_0=1e-2).init(problem, x0).memory
     assert (a.gamma_0, a.eta_0) == (1e-3, 1e-2)
-    b = BiSG(c=1e-2, step_size=1e-4).init(problem, x0)
+    b = BiSG(c=1e-2, step_size=1e-4).init(problem, x0).memory
     assert (b.c, b.step_size) == (1e-2, 1e-4)
-    s = SEA(upper_step=1e-4, lower_step=1e-3).init(problem, x0)
+    s = SEA(upper_step=1e-4, lower_step=1e-3).init(problem, x0).memory
     assert (s.upper_step, s.lower_step) == (1e-4, 1e-3)
-    r = RAPM(eta=1.25e-5, step_size=1e-4).init(problem, x0)
+    r = RAPM(eta=1.25e-5, step_size=1e-4).init(problem, x0).memory
     assert (r.upper_weight, r.step_size) == (1.25e-5, 1e-4)
-    assert PBAPG(penalty=1e4).init(problem, x0).lower_weight == 1e4
+    assert PBAPG(penalty=1e4).init(problem, x0).memory.lower_weight == 1e4
 
 
 def test_r_apm_takes_the_eta_of_weak_sharpness_where_it_is_known():
     instance = sharp()
     bound = instance.problem.error_bound
     state = RAPM().planned(10).init(instance.problem, instance.problem.start())
-    assert state.upper_weight == bound.modulus / (2 * bound.gradient_bound)
+    assert state.memory.upper_weight == bound.modulus / (2 * bound.gradient_bound)
     assert "weak sharpness" in RAPM().describe(instance.problem)
     flat = tb.Problem(
         upper=tb.SquaredNorm(),
@@ -557,7 +567,7 @@ def test_r_apm_takes_the_eta_of_weak_sharpness_where_it_is_known():
         domain=tb.Simplex(),
         error_bound=tb.ErrorBound(1, 1.0, 0.0),
     )
-    assert RAPM().planned(9).init(flat, np.full(10, 0.1)).upper_weight == 0.1
+    assert RAPM().planned(9).init(flat, np.full(10, 0.1)).memory.upper_weight == 0.1
 
 
 def test_planned_fills_in_the_horizon_and_only_where_it_is_open():
@@ -597,10 +607,10 @@ def test_the_penalty_stays_finite_at_any_size():
 def test_an_accuracy_gives_its_penalty():
     instance = quartic()
     state = PBAPG(accuracy=1e-2).init(instance.problem, instance.problem.start())
-    assert state.lower_weight == penalty_for(instance.problem.error_bound, 1e-2)
+    assert state.memory.lower_weight == penalty_for(instance.problem.error_bound, 1e-2)
     run = list(states(PBAPG(accuracy=1e-2), instance.problem, instance.problem.start(), 3000))
     assert -3e-2 <= run[-1].upper_value - instance.upper <= 1e-2
-    assert run[-1].lower_value <= 4 * 1e-2 / state.lower_weight
+    assert run[-1].lower_value <= 4 * 1e-2 / state.memory.lower_weight
 
 
 # --- what every method must do -------------------------------------------------------------------

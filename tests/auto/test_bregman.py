@@ -14,8 +14,7 @@ import tiebreak as tb
 from tiebreak.auto.active_face import face_of_domain, face_of_terms
 from tiebreak.auto.bregman import BregmanIteration
 from tiebreak.auto.bregman_state import face_at
-from tiebreak.auto.hessian_differences import HessianDifferences, no_columns
-from tiebreak.auto.quasi_newton import InverseHessian
+from tiebreak.auto.hessians import HessianDifferences, InverseHessian, no_columns
 from tiebreak.catalog.field import squared_hinge
 from tiebreak.functions.penalties.terms import Terms
 

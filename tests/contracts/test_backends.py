@@ -19,7 +19,7 @@ from helpers.backends import both, difference, drawn, solved, squares, truth
 from scipy.sparse.linalg import LinearOperator
 
 import tiebreak as tb
-from tiebreak.auto.quasi_newton import InverseHessian
+from tiebreak.auto.hessians import InverseHessian
 from tiebreak.linalg import arrays
 
 BLOCK = 2000  # bytes: a few rows at a time

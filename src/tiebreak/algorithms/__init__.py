@@ -1,7 +1,7 @@
 """The algorithms, one file per paper."""
 
 from tiebreak.algorithms.adaptive import AdaptiveAGMBiO
-from tiebreak.algorithms.agm_bio import AGMBiO
+from tiebreak.algorithms.agm_bio import AGMBiO, PAGMBiO
 from tiebreak.algorithms.base import (
     DirectState,
     Findings,
@@ -13,7 +13,6 @@ from tiebreak.algorithms.base import (
 )
 from tiebreak.algorithms.facts import Rate
 from tiebreak.algorithms.levels import FixedLevels, GivenLevels, OnlineLevels
-from tiebreak.algorithms.p_agm_bio import PAGMBiO
 from tiebreak.algorithms.primal_dual import PrimalDual
 from tiebreak.algorithms.rivals.a_irg import AIRG
 from tiebreak.algorithms.rivals.ada_bim import AdaBiM

@@ -1,4 +1,4 @@
-"""Algorithms 1 and 2 except line 6, which AGM-BiO and P-AGM-BiO add.
+"""Algorithms 1 and 2 of the paper.
 
 Both are written for f = f1 + f2 and g = g1 + g2 with smooth f1, g1; AGM-BiO is for f2 = g2 = 0.
 Slopes, minorants and Lipschitz constants are those of f1 and g1, values those of f and g. The
@@ -26,6 +26,7 @@ from tiebreak.algorithms.common import (
 )
 from tiebreak.algorithms.levels import FixedLevels, GivenLevels, LevelPoints, LevelRun, OnlineLevels
 from tiebreak.functions import Composite, Minorant
+from tiebreak.functions.penalties.prox_cuts import prox_cut
 from tiebreak.linalg import Array, Image, Refusal, arrays, checks, in_files
 from tiebreak.problem import PendingReach, Point, Problem, mixed, with_length
 from tiebreak.sets import Products
@@ -69,7 +70,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class Accelerated(Method):
-    """Algorithm 1 or 2; subclasses add line 6 and the step on g alone."""
+    """Algorithm 2; without penalties it is Algorithm 1, which `AGMBiO` makes faster."""
 
     gamma: float | None = None
     levels: OnlineLevels | FixedLevels | GivenLevels = field(default_factory=OnlineLevels)
@@ -90,7 +91,7 @@ class Accelerated(Method):
         check_whole(self, "horizon")
 
     def check(self, problem: Problem) -> Refusal | None:
-        return need_lipschitz(type(self).__name__, problem, "upper", "lower")
+        return need_lipschitz(self, problem, "upper", "lower")
 
     def describe(self, problem: Problem) -> str:
         return f"{self.title}, {self.theorem(problem)}, {type(self.levels).__name__}"
@@ -103,17 +104,17 @@ class Accelerated(Method):
             convexity_violations=state.convexity_violations,
         )
 
-    # -- what subclasses add ------------------------------------------------------------------
+    # -- where the penalties enter: AGMBiO has neither ------------------------------------------
 
     def line_6(
         self, problem: Problem, v: GradientStep, a: float, c: Array, beta: float, guess: float
     ) -> tuple[Array, float]:
         """Minimise a f2(z) + ½|z - v|² over z in Z with <c, z> + g2(z) <= beta; return z and mu."""
-        raise NotImplementedError
+        return prox_cut(problem.joint, v.point, a, c, beta, guess)
 
     def lower_step(self, problem: Problem, v: Array, b: float, square: float) -> Array:
         """Return the argmin of b g2(z) + ½|z - v|² over z in Z; ``square`` = <v, v>."""
-        raise NotImplementedError
+        return problem.prox(v, 0.0, b)
 
     # -- the step size ------------------------------------------------------------------------
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from tiebreak.algorithms.base import Method, Proved, Rate, StateReport, StepEvidence
-from tiebreak.algorithms.common import at_start, first_curvature, with_violations
-from tiebreak.algorithms.fista import need_joint_prox
+from tiebreak.algorithms.common import at_start, first_curvature, need_joint_prox, with_violations
 from tiebreak.algorithms.momentum import Momentum, advance, begin, run_together
 from tiebreak.linalg import Array, Refusal, arrays, in_files
 from tiebreak.problem import Point, Problem
@@ -89,7 +88,7 @@ class AdaptiveAGMBiO(Method):
     rates: ClassVar[tuple[Rate, ...]] = (Rate("f above", 2.0, "eta fixed"),)
 
     def check(self, problem: Problem) -> Refusal | None:
-        return need_joint_prox("AdaptiveAGMBiO", problem)
+        return need_joint_prox(self, problem)
 
     def describe(self, problem: Problem) -> str:
         return "adaptive AGM-BiO, no constants"

@@ -28,6 +28,7 @@ __all__ = [
     "Findings",
     "Method",
     "Multipliers",
+    "Notes",
     "Proved",
     "Rate",
     "Refusal",
@@ -69,6 +70,18 @@ class Findings(Protocol):
 
     def lines(self) -> list[tuple[str, str]]:
         """Return lines for the report: a label of at most 10 characters, and a text."""
+
+
+@in_files("SavedFindings")
+class Notes(NamedTuple):
+    """Findings in words: lines for the report."""
+
+    said: tuple[tuple[str, str], ...]
+    dimension: int | None = None
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return these lines."""
+        return list(self.said)
 
 
 @in_files("Multipliers")

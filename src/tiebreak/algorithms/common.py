@@ -1,10 +1,10 @@
-"""Tools for several methods: parameter checks, units of the problem, averages, violations."""
+"""Tools for several methods: their state, checks, units of the problem, averages, violations."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from tiebreak.functions import (
     Composite,
@@ -15,14 +15,56 @@ from tiebreak.functions import (
     split,
     summands,
 )
-from tiebreak.linalg import Array, Refusal, arrays, checks
+from tiebreak.linalg import Array, Refusal, arrays, checks, in_files, refusal_of
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Point, Problem, mixed
-from tiebreak.sets import projected
+from tiebreak.proofs.evidence import StepEvidence
+from tiebreak.sets import has_argmin, projected
 
 REFRESH = 64  # recompute mixed images after this many steps, because rounding makes them drift
 DEFAULT_HORIZON = 1000  # planned steps if a method needs a number and none was given
 TOLERANCE = 1e-4  # relative accuracy if a method needs one and none was given
+
+M = TypeVar("M")
+
+
+@in_files("run-state")
+class RunState(NamedTuple, Generic[M]):
+    """The state of a run: the point that counts, and what the recursion of the method remembers."""
+
+    k: int
+    point: Point  # with its images
+    upper_value: float  # f and g there
+    lower_value: float
+    evidence: StepEvidence
+    memory: M
+
+    @property
+    def x(self) -> Array:
+        """The point that the method would return now."""
+        return self.point.x
+
+
+def begun(x: Point, f: float, g: float, g_x: Minorant, memory: M) -> RunState[M]:
+    """Return the state at the start x, a point of Z with these values; g_x is g's minorant."""
+    return RunState(0, x, f, g, StepEvidence(values=((g, x.x, g_x),)), memory)
+
+
+def weighted(
+    a: float,
+    f: Minorant,
+    b: float,
+    g: Minorant,
+    *values: tuple[float, Array, Minorant],
+    lower: float | None = None,
+) -> StepEvidence:
+    """Return the evidence of a step: minorants of f and g with weights a and b, and values of g.
+
+    Their sum bounds f*; ``lower`` is the weight of the minorant of g in the bound on g*, b if None.
+    """
+    return StepEvidence(
+        upper=((a, f),), cuts=((b, g),), lower=((b if lower is None else lower, g),), values=values
+    )
 
 
 def check_positive(method: object, *names: str) -> None:
@@ -45,60 +87,104 @@ def check_within(method: object, name: str, needed: str, holds: Callable[[float]
         raise ValueError(f"{owner}: {name} must be {needed}, got {value}")
 
 
-def need_smooth(owner: str, problem: Problem, *levels: str) -> Refusal | None:
+def need_smooth(method: object, problem: Problem, *levels: str) -> Refusal | None:
     """Refuse a problem with a penalty on one of these levels, or on either if none is named."""
     for level, h in (("upper", problem.upper), ("lower", problem.lower)):
         if isinstance(h, Composite) and level in (levels or ("upper", "lower")):
             others = "methods for penalties: adaptive, primal-dual, p-agm-bio, r-apm, pb-apg, bi-sg"
-            return Refusal(owner, level, "must be smooth", str(h), others)
+            return Refusal(type(method).__name__, level, "must be smooth", str(h), others)
     return None
 
 
-def need_lipschitz(owner: str, problem: Problem, *levels: str, instead: str = "") -> Refusal | None:
-    """Refuse a problem if a Lipschitz constant that is needed is not known."""
+def need_lipschitz(
+    method: object, problem: Problem, *levels: str, unless: tuple[str, ...] = ()
+) -> Refusal | None:
+    """Refuse a problem if a Lipschitz constant that is needed is not known.
+
+    None is needed if the parameters ``unless`` of the method are all given.
+    """
+    if unless and all(getattr(method, name) is not None for name in unless):
+        return None
     for level in levels:
         h = problem.upper if level == "upper" else problem.lower
         if not math.isfinite(h.lipschitz):
             parts = summands(problem.smooth_parts[level == "lower"].bare)
             is_given = any(isinstance(part, Smooth) for _, part in parts)
             hint = "give Smooth(..., lipschitz=...)" if is_given else 'use "auto" or "adaptive"'
-            needed = "must have a known Lipschitz constant"
+            needed, owner = "must have a known Lipschitz constant", type(method).__name__
+            instead = f" or {_call(method, *unless)}" if unless else ""
             return Refusal(owner, level, needed, "none", f"{hint}{instead}")
     return None
 
 
-def need_bounded(owner: str, problem: Problem, hint: str = "") -> Refusal | None:
-    """Refuse an unbounded domain."""
-    if problem.is_bounded:
+def _call(method: object, *names: str) -> str:
+    """Return the call with these parameters, such as "SEA(upper_step=...)"."""
+    return f"{type(method).__name__}({', '.join(f'{name}=...' for name in names)})"
+
+
+def need_bounded(method: object, problem: Problem, unless: str = "") -> Refusal | None:
+    """Refuse an unbounded domain, unless the parameter ``unless`` of the method is given."""
+    if problem.is_bounded or (unless and getattr(method, unless) is not None):
         return None
-    return Refusal(owner, "domain", "must be bounded", type(problem.domain).__name__, hint)
+    owner, kind = type(method).__name__, type(problem.domain).__name__
+    hint = f"or give {_call(method, unless)}" if unless else ""
+    return Refusal(owner, "domain", "must be bounded", kind, hint)
 
 
-def need_short_step(owner: str, name: str, step: float | None, smoothness: float) -> Refusal | None:
+def need_argmin(method: object, problem: Problem) -> Refusal | None:
+    """Refuse a domain that is unbounded, or over which linear functions are hard to minimise."""
+    refusal = need_bounded(method, problem)
+    if refusal or has_argmin(problem.domain):
+        return refusal
+    owner, kind = type(method).__name__, type(problem.domain).__name__
+    return Refusal(owner, "domain", "must have an easy linear minimisation", kind)
+
+
+def need_strong_convexity(method: object, problem: Problem, others: str) -> Refusal | None:
+    """Refuse an upper level that is not known to be strongly convex; name ``others`` that do."""
+    if problem.upper.strong_convexity > 0.0:
+        return None
+    needed = "must be strongly convex"
+    return Refusal(type(method).__name__, "upper", needed, "curvature 0", others)
+
+
+def need_short_step(method: object, name: str, smoothness: float) -> Refusal | None:
     """Refuse a given step size above 2/L: gradient steps of that size diverge.
 
     The theorems need 1/L, but our L is a bound and the user's may be slightly smaller.
     """
+    step = getattr(method, name)
     if step is not None and math.isfinite(smoothness) and step * smoothness > 2.0:
         needed = f"must be at most 1/L = {1.0 / smoothness:.3g} (twice that diverges)"
-        return Refusal(owner, name, needed, f"{step:g}")
+        return Refusal(type(method).__name__, name, needed, f"{step:g}")
     return None
 
 
-def need_unit(owner: str, problem: Problem, given: float | None) -> Refusal | None:
+def need_joint_prox(method: object, problem: Problem, is_split: bool = False) -> Refusal | None:
+    """Refuse penalties whose weighted sum on Z has no prox in closed form.
+
+    Args:
+        is_split: does the method take a step of its own for f's penalty?  Then only that of g has
+            to have a prox on Z.
+    """
+    # With an operator, f's penalty has no prox of its own either.
+    is_split = is_split and not problem.penalties[0].terms.has_operator
+    refusal = refusal_of(lambda: problem.lower_joint if is_split else problem.joint)
+    return refusal and Refusal(type(method).__name__, *refusal.args[1:])
+
+
+def need_unit(method: Any, problem: Problem) -> Refusal | None:
     """Refuse an f without a gradient if no unit for its weight is given: see `unit_of`."""
-    if given is not None or not problem.smooth_parts[0].bare.is_zero:
+    if method.unit is not None or not problem.smooth_parts[0].bare.is_zero:
         return None
     needed = "must be given if the upper level has no gradient (otherwise it is L_g/L_f)"
-    return Refusal(owner, "unit", needed, "none", f"give {owner}(unit=...)")
+    return Refusal(type(method).__name__, "unit", needed, "none", f"give {_call(method, 'unit')}")
 
 
 def unit_of(problem: Problem, given: float | None, f_0: Minorant, g_0: Minorant) -> float:
     """Return the unit of the weight e in g + e f: the one given, or L_g/L_f."""
-    if given is not None:
-        return float(given)
-    L_g = positive_smoothness(problem, problem.lower, g_0, g_0)
-    return L_g / positive_smoothness(problem, problem.upper, f_0, g_0)
+    L_f, L_g = both_smoothness(problem, f_0, g_0)
+    return L_g / L_f if given is None else float(given)
 
 
 def typical_length(problem: Problem, g_0: Minorant) -> float:
@@ -139,6 +225,12 @@ def positive_smoothness(problem: Problem, h: Function, h_0: Minorant, g_0: Minor
     long as the domain.
     """
     return h.lipschitz or typical_curvature(problem, h, h_0, g_0) or 1.0
+
+
+def both_smoothness(problem: Problem, f_0: Minorant, g_0: Minorant) -> tuple[float, float]:
+    """Return L_f and L_g, or substitutes if they are 0."""
+    L_f = positive_smoothness(problem, problem.upper, f_0, g_0)
+    return L_f, positive_smoothness(problem, problem.lower, g_0, g_0)
 
 
 def first_curvature(

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from tiebreak.algorithms.common import positive_smoothness
+from tiebreak.algorithms.common import M, RunState, begun, positive_smoothness
 from tiebreak.functions import Minorant
-from tiebreak.linalg import Array, Refusal, in_files, refusal_of
+from tiebreak.linalg import Array, in_files
 from tiebreak.problem import Point, Problem, mixed
 from tiebreak.proofs.evidence import StepEvidence
 
@@ -34,61 +34,44 @@ class Fista(NamedTuple):
 
 
 @in_files("fista")
-class State(NamedTuple):
-    """The state of a method that only runs FISTA on a weighted sum of f and g; x is in Z."""
+class Memory(NamedTuple):
+    """What a method remembers that only runs FISTA on a weighted sum of f and g."""
 
-    k: int
     run: Fista
     upper_weight: float
     lower_weight: float
     step_size: float
-    evidence: StepEvidence
     phase: int = 0  # steps of this phase; 0 if there are no phases
 
-    @property
-    def x(self) -> Array:
-        """The last iterate."""
-        return self.run.x.x
 
-    @property
-    def upper_value(self) -> float:
-        """The value f(x)."""
-        return self.run.f_x
-
-    @property
-    def lower_value(self) -> float:
-        """The value g(x)."""
-        return self.run.g_x
-
-    def advanced(self, problem: Problem, restart: bool = False) -> State:
-        """Return the state after one step; ``restart`` then resets the momentum."""
-        before, weights = self.run, (self.upper_weight, self.lower_weight)
-        run = advance(problem, before, *weights, self.step_size, restart=restart)
-        return self._replace(k=self.k + 1, run=run, evidence=evidence(before, run, *weights))
+State: TypeAlias = RunState[Memory]
 
 
-def need_joint_prox(owner: str, problem: Problem, is_split: bool = False) -> Refusal | None:
-    """Refuse penalties whose weighted sum on Z has no prox in closed form.
-
-    Args:
-        is_split: does the method take a step of its own for f's penalty?  Then only that of g has
-            to have a prox on Z.
-    """
-    # With an operator, f's penalty has no prox of its own either.
-    is_split = is_split and not problem.penalties[0].terms.has_operator
-    refusal = refusal_of(lambda: problem.lower_joint if is_split else problem.joint)
-    return refusal and Refusal(owner, *refusal.args[1:])
+def first_state(run: Fista, memory: M) -> RunState[M]:
+    """Return the state of a method at the start of its run, whose last iterate is the answer."""
+    return begun(run.x, run.f_x, run.g_x, run.g_y, memory)
 
 
-def start(problem: Problem, x0: Array, upper_weight: float = 1.0) -> tuple[Fista, StepEvidence]:
-    """Start a run at the point of Z nearest to x0; also return the evidence there."""
-    (x,) = problem.forward(problem.domain.project(x0))
-    run = begin(problem, x, upper_weight)
-    return run, StepEvidence(values=((run.g_x, x.x, run.g_y),))
+def next_state(k: int, run: Fista, evidence: StepEvidence, memory: M) -> RunState[M]:
+    """Return the state after k steps; the last iterate is the answer."""
+    return RunState(k, run.x, run.f_x, run.g_x, evidence, memory)
+
+
+def one_step_later(problem: Problem, state: State, restart: bool = False) -> State:
+    """Return the state after one step; ``restart`` then resets the momentum."""
+    before, w_f, w_g, step, _ = state.memory
+    run = advance(problem, before, w_f, w_g, step, restart=restart)
+    memory = state.memory._replace(run=run)
+    return next_state(state.k + 1, run, evidence(before, run, w_f, w_g), memory)
+
+
+def start(problem: Problem, x0: Array, upper_weight: float = 1.0) -> Fista:
+    """Start a run at the point of Z nearest to x0."""
+    return begin(problem, problem.forward(problem.domain.project(x0))[0], upper_weight)
 
 
 def begin(problem: Problem, x: Point, upper_weight: float) -> Fista:
-    """Start or restart a run from x: y_1 = x, t_1 = 1."""
+    """Start a run from x: y_1 = x, t_1 = 1."""
     f_y, f_x = _upper(problem, x, x, upper_weight)
     (g_y,), _ = problem.lower.evaluate([x.g])
     g_x = g_y.value + problem.penalties[1].value(x.x)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from tiebreak import theory
 from tiebreak.algorithms.common import REFRESH
 from tiebreak.functions import Minorant
-from tiebreak.linalg import Array, Image, arrays, checks, in_files
+from tiebreak.linalg import Array, arrays, checks, in_files
 from tiebreak.problem import Point, Problem, mixed
 from tiebreak.proofs.evidence import StepEvidence
 
@@ -100,10 +100,8 @@ class LevelRun(NamedTuple):
 
     k: int
     B: float  # sum of the step sizes b_i
-    u: Array  # u_k, whose value is the level
+    u: Point  # u_k, whose value is the level, with its image under g's matrix
     v: Array  # v_k
-    u_image: Image  # of u under g's matrix
-    u_reach: Any  # the size of the terms that it was mixed from, see `mixed`
     g_w: Minorant  # g1 at w_k
     g_u: float  # g(u_k)
     gradient_step: Array  # v_k - b_k grad g1(w_k), computed ahead
@@ -113,18 +111,14 @@ class LevelRun(NamedTuple):
     def begin(cls, x: Point, g_x: Minorant, value: float, L_g: float) -> LevelRun:
         """Start with u_0 = v_0 = w_0 = x."""
         step = arrays.plus(x.x, g_x.slope, -theory.auxiliary_step_size(0, L_g))
-        return cls(0, 0.0, x.x, x.x, x.lower, None, g_x, value, step, arrays.dot(step, step))
-
-    @property
-    def u_point(self) -> Point:
-        """Return u_k with its image under g's matrix."""
-        return Point(self.u, None, self.u_image, self.u_reach)
+        u = Point(x.x, None, x.lower)
+        return cls(0, 0.0, u, x.x, g_x, value, step, arrays.dot(step, step))
 
     def points(self, problem: Problem, v: Point, L_g: float) -> LevelPoints:
         """Return u_{k+1} and w_{k+1} from v_{k+1}; recompute u's image every REFRESH steps."""
         b, b_next = (theory.auxiliary_step_size(k, L_g) for k in (self.k, self.k + 1))
         B = self.B + b
-        u = mixed(self.u_point, v, b / B)
+        u = mixed(self.u, v, b / B)
         if (self.k + 1) % REFRESH == 0:
             u = Point(u.x, None, problem.lower.forward(u.x)[0])
         return LevelPoints(v, u, mixed(u, v, b_next / (B + b_next)))
@@ -138,11 +132,11 @@ class LevelRun(NamedTuple):
     ) -> LevelRun:
         """Return the run after one step, with what was evaluated at its new points."""
         (v, u, _), B = points, self.B + theory.auxiliary_step_size(self.k, L_g)
-        return LevelRun(self.k + 1, B, u.x, v.x, u.lower, u.reach, g_w, g_u, step, square)
+        return LevelRun(self.k + 1, B, u, v.x, g_w, g_u, step, square)
 
     def evidence_since(self, before: LevelRun) -> StepEvidence:
         """Return the minorant of g at w_k with its weight b_k, and the value at u_{k+1}."""
         return StepEvidence(
             lower=((self.B - before.B, before.g_w),),
-            values=((self.g_u, self.u, self.g_w.reaching(self.u_point.g)),),
+            values=((self.g_u, self.u.x, self.g_w.reaching(self.u.g)),),
         )

@@ -62,7 +62,7 @@ class Step(NamedTuple):
     y: Minorants  # f1 and g1 at y_k
     f_x: float  # f(x_{k+1}), nan if f has no weight
     g_x: float
-    violations: tuple[tuple[bool, bool], tuple[bool, bool]] = ((False, False), (False, False))
+    violations: tuple[tuple[bool, bool], tuple[bool, bool]]
 
     @property
     def value(self) -> tuple[float, Array, Minorant]:
@@ -71,23 +71,11 @@ class Step(NamedTuple):
         return self.g_x, x.x, self.y.g.reaching(x.g)
 
 
-class TrialStep(NamedTuple):
-    """A step with a given L, and by how much h1 then exceeds its minorant at y_k."""
-
-    step: Step
-    rise: float
-    slack: float  # allowance for rounding
-    square: float  # |x_{k+1} - y_k|²
-    f: tuple[float, float]  # f1(x_{k+1}) and <grad f1(y_k), x_{k+1} - y_k>
-    g: tuple[float, float]
-
-
 def advance(problem: Problem, run: Momentum, eta: float) -> Generator[DataRequest, DataReply, Step]:
     """Take a step with the smallest L >= the estimate that the inequality allows."""
-    (f1, g1), L, y = problem.smooth_parts, run.smoothness, run.ahead
-    last = math.inf
+    L, y, last = run.smoothness, run.ahead, math.inf
     for _ in range(TRIES):
-        step, rise, slack, square, of_f, of_g = yield from _trial(problem, run, eta, L, y)
+        step, rise, slack, square = yield from _trial(problem, run, eta, L, y)
         if math.isfinite(rise) and rise <= 0.5 * L * square + slack:  # if h1 is inf, so is slack
             break
         if last <= rise < math.inf:  # a shorter step rises no less: this is rounding, not curvature
@@ -97,18 +85,17 @@ def advance(problem: Problem, run: Momentum, eta: float) -> Generator[DataReques
         needed = 2.0 * rise / square if square > 0.0 else math.inf
         L = max(GROWTH * L, EXTRA * needed) if math.isfinite(needed) else MOST_GROWTH * L
         y = None if run.A > 0.0 else step.y  # y_0 = z_0, whatever L is
-    f_y, g_y = step.y
-    violations = (
-        (False, False) if f_y is None else out_of_bounds(f1, f_y, *of_f, square),
-        out_of_bounds(g1, g_y, *of_g, square),
-    )
-    return step._replace(run=step.run._replace(smoothness=SHRINK * L), violations=violations)
+    return step._replace(run=step.run._replace(smoothness=SHRINK * L))
 
 
 def _trial(
     problem: Problem, run: Momentum, eta: float, L: float, y: Minorants | None
-) -> Generator[DataRequest, DataReply, TrialStep]:
-    """Take the step with this L; ``y`` holds f1 and g1 at y_k if they are known."""
+) -> Generator[DataRequest, DataReply, tuple[Step, float, float, float]]:
+    """Take the step with this L; ``y`` holds f1 and g1 at y_k if they are known.
+
+    Also return by how much h1 then exceeds its minorant at y_k, the allowance for rounding, and
+    |x_{k+1} - y_k|².
+    """
     has_f = eta > 0.0
     a = _step_size(L, run.A)  # a_k
     A = run.A + a  # A_{k+1}
@@ -127,8 +114,6 @@ def _trial(
     f2, g2 = problem.penalties
     f_x, g_x = f1_x + f2.value(x.x), g1_x + g2.value(x.x)
     h_x = g_x + eta * f_x if has_f else g_x
-    step = Step(Momentum(A, x, z, run.origin, L, h_x, run.steps + 1, ahead), a, y, f_x, g_x)
-
     dz = z.x - run.z.x  # x_{k+1} - y_k = share dz
     with_f = [] if y.f is None else [(y.f.slope, dz)]
     along_g, square, steepness, *along_f = arrays.dots(
@@ -141,7 +126,13 @@ def _trial(
         sizes += eta * (abs(f1_x) + abs(y.f.value))
     sizes += share * arrays.norm(slope, steepness) * arrays.norm(dz, square)
     slack = 16.0 * arrays.epsilon(dz) * sizes
-    return TrialStep(step, rise, slack, share * share * square, (f1_x, inner_f), (g1_x, inner_g))
+    square *= share * share
+    (f1, g1), of_f = problem.smooth_parts, (False, False)
+    if y.f is not None:
+        of_f = out_of_bounds(f1, y.f, f1_x, inner_f, square)
+    after = Momentum(A, x, z, run.origin, L, h_x, run.steps + 1, ahead)
+    violations = of_f, out_of_bounds(g1, y.g, g1_x, inner_g, square)
+    return Step(after, a, y, f_x, g_x, violations), rise, slack, square
 
 
 def _next_y(problem: Problem, x: Point, z: Point, A: float, L: float) -> list[Point]:

@@ -10,12 +10,21 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from tiebreak.algorithms.base import NOT_ENDED, Ended, Method, Rate, StateReport, StepEvidence
+from tiebreak.algorithms.base import (
+    NOT_ENDED,
+    Ended,
+    Method,
+    Proved,
+    Rate,
+    StateReport,
+    StepEvidence,
+)
 from tiebreak.algorithms.common import (
     at_start,
     check_positive,
     first_curvature,
     is_due,
+    need_joint_prox,
     out_of_bounds,
     rounding_of_rise,
     typical_curvature,
@@ -23,7 +32,6 @@ from tiebreak.algorithms.common import (
     with_fresh_images,
     with_violations,
 )
-from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.algorithms.momentum import GROWTH, MOST_GROWTH, TRIES
 from tiebreak.functions import (
     Function,
@@ -35,6 +43,7 @@ from tiebreak.functions import (
 from tiebreak.linalg import Array, Refusal, arrays, in_files
 from tiebreak.linalg.refusals import refusal_of
 from tiebreak.problem import Point, Problem, mixed
+from tiebreak.proofs.gate import ANSWER
 
 SAFETY = 0.99  # share of the longest step; convergence is proved for shares below 1
 # sigma changes when k has grown by this factor, and by at least this many steps
@@ -42,6 +51,11 @@ EPOCH, SHORTEST = 1.5, 16
 # The j-th change of sigma is at most a factor exp(FREEDOM/j^DECAY). The sum of these exponents is
 # finite, as the theorem on changing step sizes requires, but over 40, which suffices for any units.
 FREEDOM, DECAY = 10.0, 1.1
+
+ESTIMATED = (
+    "f minus its dual, and the cost of the lower level's error, are within the tolerance; "
+    "nothing proves f* if an operator is known only by its products"
+)
 
 
 @in_files("primal-dual.mark")
@@ -166,7 +180,7 @@ class PrimalDual(Method):
     def check(self, problem: Problem) -> Refusal | None:
         if isinstance(problem.penalties[0].terms, OperatorTerms):  # its prox is not needed
             return refusal_of(lambda: problem.lower_joint)
-        return need_joint_prox("PrimalDual", problem)
+        return need_joint_prox(self, problem)
 
     def points(self, state: State) -> dict[str, Array]:
         return {"the average s_k": state.s.x}
@@ -221,6 +235,20 @@ class PrimalDual(Method):
         if after.dual is not None:
             return after._replace(dual=after.dual._replace(gap=_gap(problem, after)))
         return after._replace(evidence=with_proof(problem, after))
+
+
+@dataclass(frozen=True)
+class EndingPrimalDual(PrimalDual):
+    """PrimalDual for a penalty on D x in f: it ends by its own estimate, without a proof."""
+
+    adapts: ClassVar[bool] = True
+
+    def adapt(self, state: State, proved: Proved) -> State:
+        """Return the state, ended if the estimate is small enough."""
+        dual, (upper, lower) = state.dual, proved.asked
+        if dual is None or dual.gap > upper or proved.standing.lower_gap > lower:
+            return state
+        return state._replace(dual=dual._replace(finished=Ended(ANSWER, ESTIMATED)))
 
 
 def _trial(problem: Problem, state: State, sigma: float) -> State:

@@ -25,10 +25,10 @@ from tiebreak.algorithms.common import (
     check_positive,
     check_whole,
     minorants_at,
+    need_joint_prox,
     need_lipschitz,
     positive_smoothness,
 )
-from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.functions import (
     Function,
     LinearLoss,
@@ -154,9 +154,9 @@ class BregmanSVRG(Method):
         check_positive(self, "eta_0", "accuracy")
 
     def check(self, problem: Problem) -> Refusal | None:
-        refusal = need_joint_prox("BregmanSVRG", problem)
-        refusal = refusal or need_lipschitz("BregmanSVRG", problem, "upper", "lower")
-        return refusal or need_rows("BregmanSVRG", problem)
+        refusal = need_joint_prox(self, problem)
+        refusal = refusal or need_lipschitz(self, problem, "upper", "lower")
+        return refusal or need_rows(self, problem)
 
     def describe(self, problem: Problem) -> str:
         slices = self.slices(problem)
@@ -272,14 +272,14 @@ def _at_snapshot(problem: Problem, state: State, x: Array) -> State:
     )  # fmt: skip
 
 
-def need_rows(owner: str, problem: Problem) -> Refusal | None:
+def need_rows(method: object, problem: Problem) -> Refusal | None:
     """Refuse a lower level without a loss of rows."""
     lower = problem.smooth_parts[1].bare
     if any(has_slices(part) for _, part in summands(lower)):
         return None
     needed = "must be a loss whose rows can be read a few at a time"
     instead = "use primal-dual or auto; with gram=False, least squares work with rows, not A'A"
-    return Refusal(owner, "lower", needed, type(lower).__name__, instead)
+    return Refusal(type(method).__name__, "lower", needed, type(lower).__name__, instead)
 
 
 # -- rows -----------------------------------------------------------------------------------------

@@ -24,14 +24,18 @@ from tiebreak.algorithms.base import (
     StateReport,
     StepEvidence,
 )
-from tiebreak.algorithms.common import is_due, minorants_at, out_of_bounds, with_violations
-from tiebreak.algorithms.fista import need_joint_prox
+from tiebreak.algorithms.common import (
+    is_due,
+    minorants_at,
+    need_joint_prox,
+    out_of_bounds,
+    with_violations,
+)
 from tiebreak.auto import conjugate_gradients, refinement_proof
 from tiebreak.auto.active_face import face_of_terms
 from tiebreak.auto.bregman_state import RoundObjective, State, face_at, objective_at
 from tiebreak.auto.conjugate_gradients import ConjugateGradients, ShortestWay
-from tiebreak.auto.hessian_differences import no_columns
-from tiebreak.auto.quasi_newton import KEPT_MATRIX, InverseHessian
+from tiebreak.auto.hessians import KEPT_MATRIX, InverseHessian, no_columns
 from tiebreak.functions import Minorant, Terms
 from tiebreak.linalg import Array, Refusal, arrays
 from tiebreak.linalg.tolerances import TOL
@@ -96,7 +100,7 @@ class BregmanIteration(Method):
 
     def check(self, problem: Problem) -> Refusal | None:
         """Refuse a problem outside the assumptions."""
-        return need_joint_prox("BregmanIteration", problem)
+        return need_joint_prox(self, problem)
 
     def describe(self, problem: Problem) -> str:
         """Describe the method in words."""

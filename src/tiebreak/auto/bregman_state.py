@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from tiebreak.auto.active_face import face_of_terms
 from tiebreak.auto.conjugate_gradients import ConjugateGradients, ShortestWay
-from tiebreak.auto.hessian_differences import HessianDifferences
-from tiebreak.auto.quasi_newton import InverseHessian
+from tiebreak.auto.hessians import HessianDifferences, InverseHessian
 from tiebreak.functions import Minorant
 from tiebreak.linalg import Array, arrays, in_files
 from tiebreak.problem import Problem

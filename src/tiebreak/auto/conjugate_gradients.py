@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.auto.quasi_newton import KEPT_MATRIX
+from tiebreak.auto.hessians import KEPT_MATRIX
 from tiebreak.functions import Minorant, Squares, summands
 from tiebreak.linalg import Array, arrays, in_files
 from tiebreak.problem import Problem

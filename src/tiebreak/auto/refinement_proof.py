@@ -24,7 +24,7 @@ from tiebreak.algorithms.primal_dual import INSIDE
 from tiebreak.auto.active_face import face_of_terms
 from tiebreak.auto.bregman_state import Proof, State, face_at, objective_at
 from tiebreak.auto.conjugate_gradients import ShortestWay
-from tiebreak.auto.quasi_newton import InverseHessian
+from tiebreak.auto.hessians import InverseHessian
 from tiebreak.functions import Minorant, summands
 from tiebreak.linalg import Array, arrays
 from tiebreak.linalg.arrays import HUGE

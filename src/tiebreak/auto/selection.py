@@ -12,10 +12,10 @@ import math
 import numpy as np
 
 from tiebreak.algorithms import AdaptiveAGMBiO, BiSG, BregmanSVRG, PrimalDual
+from tiebreak.algorithms.primal_dual import EndingPrimalDual
 from tiebreak.auto import conjugate_gradients
 from tiebreak.auto.bregman import BregmanIteration
 from tiebreak.auto.candidates import Candidate
-from tiebreak.auto.operator_above import EndingPrimalDual
 from tiebreak.auto.portfolio import STEP, Portfolio
 from tiebreak.conic.held_image import HeldProblem
 from tiebreak.conic.method import Conic

@@ -6,9 +6,8 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from tiebreak.algorithms.agm_bio import AGMBiO
+from tiebreak.algorithms.agm_bio import AGMBiO, PAGMBiO
 from tiebreak.algorithms.base import no_projection
-from tiebreak.algorithms.p_agm_bio import PAGMBiO
 from tiebreak.auto.selection import first_order
 from tiebreak.driver.console import stopping_on_ctrl_c
 from tiebreak.driver.input_checks import check_functions, check_limits, need_problem, tolerances

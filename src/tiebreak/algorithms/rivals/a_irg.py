@@ -8,44 +8,40 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeAlias
 
-from tiebreak.algorithms.base import Method, Rate, StateReport, StepEvidence
+from tiebreak.algorithms.base import Method, Rate, StateReport
 from tiebreak.algorithms.common import (
+    RunState,
     at_start,
     averaged,
+    begun,
+    both_smoothness,
     check_positive,
     check_within,
     minorants_at,
     need_lipschitz,
     need_smooth,
-    positive_smoothness,
     values_at,
+    weighted,
 )
 from tiebreak.functions import Minorant
 from tiebreak.linalg import Array, Refusal, in_files
-from tiebreak.problem import Point, Problem
+from tiebreak.problem import Problem
 
 
 @in_files("a-irg")
-class State(NamedTuple):
-    """Everything a run needs to continue, as arrays and numbers."""
+class Memory(NamedTuple):
+    """What the recursion needs, besides the average of x_0 ... x_k with weights gamma_i^r."""
 
-    k: int
     f_x: Minorant  # f and g at x_k
     g_x: Minorant
-    average: Point  # average of x_0 ... x_k, weighted by gamma_i^r
-    total: float  # sum of these weights
+    total: float  # sum of the weights
     gamma_0: float
     eta_0: float
-    upper_value: float  # f and g at the average
-    lower_value: float
-    evidence: StepEvidence
 
-    @property
-    def x(self) -> Array:
-        """The average, the point of the theorem."""
-        return self.average.x
+
+State: TypeAlias = RunState[Memory]
 
 
 @dataclass(frozen=True)
@@ -94,14 +90,12 @@ class AIRG(Method):
         check_within(self, "r", "a number in [0, 1)", lambda r: 0.0 <= r < 1.0)
 
     def check(self, problem: Problem) -> Refusal | None:
-        refusal = need_smooth("AIRG", problem)
-        if refusal or not (self.gamma_0 is None or self.eta_0 is None):
-            return refusal
-        instead = " or AIRG(gamma_0=..., eta_0=...)"
-        return need_lipschitz("AIRG", problem, "upper", "lower", instead=instead)
+        given = ("gamma_0", "eta_0")
+        refusal = need_smooth(self, problem)
+        return refusal or need_lipschitz(self, problem, "upper", "lower", unless=given)
 
     def points(self, state: State) -> dict[str, Array]:
-        return {"the last iterate": state.f_x.at}
+        return {"the last iterate": state.memory.f_x.at}
 
     def describe(self, problem: Problem) -> str:
         gamma = "1/(L_g + eta_0 L_f)" if self.gamma_0 is None else f"{self.gamma_0:g}"
@@ -110,44 +104,31 @@ class AIRG(Method):
 
     def report(self, state: State) -> StateReport:
         """Report the reach of the average."""
-        return StateReport(reach=state.average.reach)
+        return StateReport(reach=state.point.reach)
 
     def init(self, problem: Problem, x0: Array) -> State:
         """Start with x_0 as the first average."""
         x, f_x, g_x = at_start(problem, x0)
         gamma_0, eta_0 = self.gamma_0, self.eta_0
         if gamma_0 is None or eta_0 is None:
-            L_f = positive_smoothness(problem, problem.upper, f_x, g_x)
-            L_g = positive_smoothness(problem, problem.lower, g_x, g_x)
+            L_f, L_g = both_smoothness(problem, f_x, g_x)
             eta_0 = L_g / (math.sqrt(8.0) * L_f) if eta_0 is None else float(eta_0)
             gamma_0 = 1.0 / (L_g + eta_0 * L_f) if gamma_0 is None else gamma_0
-        return State(
-            k=0, f_x=f_x, g_x=g_x, average=x, total=1.0,
-            gamma_0=float(gamma_0), eta_0=float(eta_0),
-            upper_value=f_x.value, lower_value=g_x.value,
-            evidence=StepEvidence(values=((g_x.value, g_x.at, g_x),)),
-        )  # fmt: skip
+        memory = Memory(f_x, g_x, 1.0, float(gamma_0), float(eta_0))
+        return begun(x, f_x.value, g_x.value, g_x, memory)
 
     def step(self, problem: Problem, state: State) -> State:
         """Take one step on g + eta_k f and update the average."""
-        k = state.k
-        gamma = state.gamma_0 / math.sqrt(k + 1)
-        eta = state.eta_0 / (k + 1) ** float(self.b)
-        slope = state.g_x.slope + eta * state.f_x.slope
-        (x,) = problem.forward(problem.domain.project(state.g_x.at - gamma * slope))
+        k, (f_x, g_x, total, gamma_0, eta_0) = state.k, state.memory
+        gamma = gamma_0 / math.sqrt(k + 1)
+        eta = eta_0 / (k + 1) ** float(self.b)
+        slope = g_x.slope + eta * f_x.slope
+        (x,) = problem.forward(problem.domain.project(g_x.at - gamma * slope))
 
         weight = (k + 2) ** (-0.5 * float(self.r))  # gamma_{k+1}^r in units of gamma_0^r
-        total = state.total + weight
-        average = averaged(problem, state.average, x, weight / total, k + 1)
-        f_x, g_x = minorants_at(problem, x)
-        upper_value, lower_value = values_at(problem, average)
-        return state._replace(
-            k=k + 1, f_x=f_x, g_x=g_x, average=average, total=total,
-            upper_value=upper_value, lower_value=lower_value,
-            evidence=StepEvidence(
-                upper=((gamma * eta, state.f_x),),
-                cuts=((gamma, state.g_x),),
-                lower=((gamma, state.g_x),),
-                values=((g_x.value, g_x.at, g_x),),
-            ),
-        )  # fmt: skip
+        total += weight
+        average = averaged(problem, state.point, x, weight / total, k + 1)
+        f_new, g_new = minorants_at(problem, x)
+        evidence = weighted(gamma * eta, f_x, gamma, g_x, (g_new.value, x.x, g_new))
+        memory = Memory(f_new, g_new, total, gamma_0, eta_0)
+        return RunState(k + 1, average, *values_at(problem, average), evidence, memory)

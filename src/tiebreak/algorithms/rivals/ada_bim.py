@@ -8,31 +8,31 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeAlias
 
-from tiebreak.algorithms.base import Method, StepEvidence
+from tiebreak.algorithms.base import Method
 from tiebreak.algorithms.common import (
+    RunState,
+    begun,
     check_positive,
     check_within,
     first_curvature,
+    need_joint_prox,
     need_unit,
     typical_length,
+    weighted,
 )
-from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.functions import Minorant, SmoothFunction
 from tiebreak.linalg import Array, Refusal, arrays, checks, in_files
-from tiebreak.problem import Problem
+from tiebreak.problem import Point, Problem
 
 
 @in_files("ada-bim")
-class State(NamedTuple):
-    """Everything a run needs to continue, as arrays and numbers."""
+class Memory(NamedTuple):
+    """What the recursion needs, besides x_k."""
 
-    k: int
     f_x: Minorant  # of f1 and g1 at x_k
     g_x: Minorant
-    upper_value: float
-    lower_value: float
     unit: float  # u
     weight: float  # e_k
     fall: float  # e_k/e_{k-1}
@@ -40,12 +40,9 @@ class State(NamedTuple):
     growth: float  # s_k/s_{k-1}
     most: float  # the longest step allowed
     curvatures: tuple[float, float, float]  # c, l of g1 + e_k f1 and l of g1, on the last step
-    evidence: StepEvidence
 
-    @property
-    def x(self) -> Array:
-        """The last iterate."""
-        return self.f_x.at
+
+State: TypeAlias = RunState[Memory]
 
 
 @dataclass(frozen=True)
@@ -103,7 +100,7 @@ class AdaBiM(Method):
         check_positive(self, "unit")
 
     def check(self, problem: Problem) -> Refusal | None:
-        return need_joint_prox("AdaBiM", problem) or need_unit("AdaBiM", problem, self.unit)
+        return need_joint_prox(self, problem) or need_unit(self, problem)
 
     def describe(self, problem: Problem) -> str:
         unit = "" if self.unit is None else f", unit {self.unit:g}"
@@ -111,29 +108,29 @@ class AdaBiM(Method):
 
     def init(self, problem: Problem, x0: Array) -> State:
         """Start with a tenth of the step that the curvature of g at x_0 allows."""
-        f_x, g_x, f_value, g_value = _evaluated(problem, problem.domain.project(x0))
+        x, f_x, g_x, f_value, g_value = _evaluated(problem, problem.domain.project(x0))
         f1, g1 = problem.smooth_parts
         L_g, unit = _curvature(problem, g1, g_x, f_x, g_x), self.unit
         if unit is None:
             unit = L_g / _curvature(problem, f1, f_x, g_x, g_x)
-        return State(
-            0, f_x, g_x, f_value, g_value, float(unit), float(unit), 1.0, 0.1 / L_g, 1.0,
-            1e9 / L_g,  # reached only if f and g are linear
-            (0.0, 0.0, 0.0), StepEvidence(values=((g_value, g_x.at, g_x),)),
-        )  # fmt: skip
+        most = 1e9 / L_g  # reached only if f and g are linear
+        memory = Memory(
+            f_x, g_x, float(unit), float(unit), 1.0, 0.1 / L_g, 1.0, most, (0.0, 0.0, 0.0)
+        )
+        return begun(x, f_value, g_value, g_x, memory)
 
     def step(self, problem: Problem, state: State) -> State:
         """Take a step with a size from the last two, halved until it is short enough."""
-        k, f, g, e, tau = state.k, state.f_x, state.g_x, state.weight, 1.0
-        s = state.step_size
-        if k:
-            e = min(max(state.unit / k, 0.75 * e), e)
-            tau = e / state.weight
-            s = self._step_size(state, tau)
+        memory, tau = state.memory, 1.0
+        f, g, e, s = memory.f_x, memory.g_x, memory.weight, memory.step_size
+        if state.k:
+            e = min(max(memory.unit / state.k, 0.75 * e), e)
+            tau = e / memory.weight
+            s = self._step_size(memory, tau)
         slope = g.slope + e * f.slope
         while True:
             x = problem.prox(f.at - s * slope, s * e, s)
-            f_x, g_x, f_value, g_value = _evaluated(problem, x)
+            point, f_x, g_x, f_value, g_value = _evaluated(problem, x)
             dx, dg = x - f.at, g_x.slope - g.slope
             dh = dg + e * (f_x.slope - f.slope)
             square, size, inner, turn, inner_g = arrays.dots(
@@ -146,35 +143,31 @@ class AdaBiM(Method):
         curvatures = (0.0, 0.0, 0.0)
         if not is_rounding and inner > 0.0:
             curvatures = turn / inner, inner / square, inner_g / square
-        return state._replace(
-            k=k + 1, f_x=f_x, g_x=g_x, upper_value=f_value, lower_value=g_value,
-            weight=e, fall=tau, step_size=s, growth=s / state.step_size, curvatures=curvatures,
-            evidence=StepEvidence(
-                upper=((s * e, f),),
-                cuts=((s, g),),
-                lower=((s, g),),
-                values=((g_value, x, g_x),),
-            ),
+        evidence = weighted(s * e, f, s, g, (g_value, x, g_x))
+        memory = memory._replace(
+            f_x=f_x, g_x=g_x, weight=e, fall=tau, step_size=s, growth=s / memory.step_size,
+            curvatures=curvatures,
         )  # fmt: skip
+        return RunState(state.k + 1, point, f_value, g_value, evidence, memory)
 
-    def _step_size(self, state: State, tau: float) -> float:
+    def _step_size(self, memory: Memory, tau: float) -> float:
         """Return s_{k+1} before halving."""
-        s, e, fall = state.step_size, state.weight, state.fall
-        c, of_h, of_g = state.curvatures
-        longest = math.sqrt((1.0 + fall * state.growth) * fall)
+        s, e, fall = memory.step_size, memory.weight, memory.fall
+        c, of_h, of_g = memory.curvatures
+        longest = math.sqrt((1.0 + fall * memory.growth) * fall)
         curved = s * of_h * (s * c - 1.0) - 0.5 * s * e * self.mu
         if curved > 0.0:
             root = max(1.0 + 2.0 * self.mu * e * s - 4.0 * (1.0 - fall) * s * of_g, 0.0)
             longest = min(longest, math.sqrt(root) / (2.0 * math.sqrt(curved)))
-        return min(s / tau * longest, state.most) or 0.5 * s
+        return min(s / tau * longest, memory.most) or 0.5 * s
 
 
-def _evaluated(problem: Problem, x: Array) -> tuple[Minorant, Minorant, float, float]:
-    """Return f1 and g1 at x, and the values of f and g."""
+def _evaluated(problem: Problem, x: Array) -> tuple[Point, Minorant, Minorant, float, float]:
+    """Return x with its images, f1 and g1 there, and the values of f and g."""
     (x_,) = problem.forward(x)
     (f_x,), (f_value,) = problem.upper.evaluate([x_.f], [x_.f])
     (g_x,), (g_value,) = problem.lower.evaluate([x_.g], [x_.g])
-    return f_x, g_x, f_value, g_value
+    return x_, f_x, g_x, f_value, g_value
 
 
 def _curvature(

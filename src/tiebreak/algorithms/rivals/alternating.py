@@ -67,11 +67,6 @@ def evidence(before: Alternation, after: Alternation, lower_step: float) -> Step
     )
 
 
-def first_evidence(alternation: Alternation) -> StepEvidence:
-    """Return the evidence at the start, a point of Z."""
-    return StepEvidence(values=((alternation.g_x, alternation.x.x, alternation.g_out),))
-
-
 def _after_lower_step(problem: Problem, x: Array, step: float) -> Alternation:
     """Return x_{k+1} and out_{k+1}; g's matrix multiplies both points in one pass."""
     f, g = problem.upper, problem.lower

@@ -7,18 +7,20 @@ SIAM J. Optim. 2023, arXiv 2307.08245.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeAlias
 
-from tiebreak.algorithms.base import Method, Rate, StepEvidence
+from tiebreak.algorithms.base import Method, Rate
 from tiebreak.algorithms.common import (
+    RunState,
+    begun,
     check_positive,
     check_within,
+    need_joint_prox,
     need_lipschitz,
     need_short_step,
     positive_smoothness,
     typical_curvature,
 )
-from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.algorithms.rivals import alternating
 from tiebreak.algorithms.rivals.alternating import Alternation
 from tiebreak.linalg import Array, Refusal, in_files
@@ -26,29 +28,15 @@ from tiebreak.problem import Problem
 
 
 @in_files("bi-sg")
-class State(NamedTuple):
-    """Everything a run needs to continue, as arrays and numbers."""
+class Memory(NamedTuple):
+    """What the recursion needs; the run's point is y_k, as the paper's x_k is outside Z."""
 
-    k: int
     alternation: Alternation  # y_k in Z, and x_k, the upper step from there, outside
     step_size: float  # t
     c: float
-    evidence: StepEvidence
 
-    @property
-    def x(self) -> Array:
-        """y_k, which is in Z; the paper's x_k is outside."""
-        return self.alternation.x.x
 
-    @property
-    def upper_value(self) -> float:
-        """The value f(y_k)."""
-        return self.alternation.upper_value
-
-    @property
-    def lower_value(self) -> float:
-        """The value g(y_k)."""
-        return self.alternation.g_x
+State: TypeAlias = RunState[Memory]
 
 
 @dataclass(frozen=True)
@@ -105,14 +93,12 @@ class BiSG(Method):
         check_positive(self, "c", "step_size")
 
     def check(self, problem: Problem) -> Refusal | None:
-        refusal = need_joint_prox("BiSG", problem, is_split=True)
-        if self.c is None:
-            refusal = refusal or need_lipschitz("BiSG", problem, "upper", instead=" or BiSG(c=...)")
-        if self.step_size is None:
-            instead = " or BiSG(step_size=...)"
-            refusal = refusal or need_lipschitz("BiSG", problem, "lower", instead=instead)
-        step = self.step_size
-        return refusal or need_short_step("BiSG", "step_size", step, problem.lower.lipschitz)
+        return (
+            need_joint_prox(self, problem, is_split=True)
+            or need_lipschitz(self, problem, "upper", unless=("c",))
+            or need_lipschitz(self, problem, "lower", unless=("step_size",))
+            or need_short_step(self, "step_size", problem.lower.lipschitz)
+        )
 
     def describe(self, problem: Problem) -> str:
         smoothness = "(L_f + M/D)" if problem.penalties[0].terms.has_weights else "L_f"
@@ -122,22 +108,18 @@ class BiSG(Method):
 
     def init(self, problem: Problem, x0: Array) -> State:
         """Start with y_0 = x_0."""
-        alternation = alternating.begin(problem, x0)
-        f_0, g_0 = alternation.f_x, alternation.g_out
+        start = alternating.begin(problem, x0)
+        f_0, g_0 = start.f_x, start.g_out
         t, c = self.step_size, self.c
         if t is None:
             t = 1.0 / positive_smoothness(problem, problem.lower, g_0, g_0)
         if c is None:
             c = 1.0 / (typical_curvature(problem, problem.upper, f_0, g_0) or 1.0)
-        return State(0, alternation, float(t), float(c), alternating.first_evidence(alternation))
+        return begun(start.x, start.upper_value, start.g_x, g_0, Memory(start, float(t), float(c)))
 
     def step(self, problem: Problem, state: State) -> State:
         """Take a lower step to y_{k+1}, then an upper step of size eta_k to x_{k+1}."""
-        k, t = state.k, state.step_size
-        eta = state.c / (k + 1) ** float(self.alpha)
-        alternation = alternating.advance(problem, state.alternation, t, eta)
-        return state._replace(
-            k=k + 1,
-            alternation=alternation,
-            evidence=alternating.evidence(state.alternation, alternation, t),
-        )
+        k, (before, t, c) = state.k + 1, state.memory
+        after = alternating.advance(problem, before, t, c / k ** float(self.alpha))
+        evidence, memory = alternating.evidence(before, after, t), Memory(after, t, c)
+        return RunState(k, after.x, after.upper_value, after.g_x, evidence, memory)

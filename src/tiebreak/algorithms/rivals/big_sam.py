@@ -9,45 +9,41 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeAlias
 
 from tiebreak.algorithms.base import Method, Rate, StepEvidence
 from tiebreak.algorithms.common import (
+    RunState,
+    begun,
     check_within,
     minorants_at,
+    need_joint_prox,
     need_lipschitz,
     need_smooth,
+    need_strong_convexity,
     positive_smoothness,
     typical_length,
     values_at,
 )
-from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.functions import Minorant
 from tiebreak.linalg import Array, Refusal, arrays, checks, in_files
 from tiebreak.problem import Point, Problem, mixed
 
 
 @in_files("big-sam")
-class State(NamedTuple):
-    """Everything a run needs to continue, as arrays and numbers."""
+class Memory(NamedTuple):
+    """What the recursion needs, besides y_k."""
 
-    k: int
-    answer: Point  # y_k, in Z
-    inner: Point  # x_k, outside
+    inner: Point  # x_k, outside Z
     f_w: Minorant  # f and g1 where the next step begins: at x_k, or beyond it with inertia
     g_w: Minorant
     lower_step: float  # t
     upper_step: float  # s
     contraction: float  # beta
     length: float  # D, a length in the units of x
-    upper_value: float  # f and g at y_k
-    lower_value: float
-    evidence: StepEvidence
 
-    @property
-    def x(self) -> Array:
-        """y_k, which is in Z; the paper's x_k is outside."""
-        return self.answer.x
+
+State: TypeAlias = RunState[Memory]
 
 
 @dataclass(frozen=True)
@@ -103,12 +99,11 @@ class BiGSAM(Method):
         checks.flag("BiGSAM", "inertia", self.inertia)
 
     def check(self, problem: Problem) -> Refusal | None:
-        refusal = need_smooth("BiGSAM", problem, "upper")
-        refusal = refusal or need_lipschitz("BiGSAM", problem, "upper", "lower")
-        if not refusal and not problem.upper.strong_convexity > 0.0:
-            hint = "bi-sg accepts every convex function"
-            refusal = Refusal("BiGSAM", "upper", "must be strongly convex", "curvature 0", hint)
-        return refusal or need_joint_prox("BiGSAM", problem)
+        refusal = need_smooth(self, problem, "upper")
+        refusal = refusal or need_lipschitz(self, problem, "upper", "lower")
+        others = "bi-sg accepts every convex function"
+        refusal = refusal or need_strong_convexity(self, problem, others)
+        return refusal or need_joint_prox(self, problem)
 
     def describe(self, problem: Problem) -> str:
         inertial = " with inertia" if self.inertia else ""
@@ -121,40 +116,36 @@ class BiGSAM(Method):
         (f_w,), (f_x,) = f.evaluate([x.f], [x.f])
         (g_w,), (g_x,) = g.evaluate([x.g], [x.g])
         sigma, L = f.strong_convexity, f.lipschitz
-        s = 2.0 / (L + sigma)
-        return State(
-            0, x, x, f_w, g_w, 1.0 / positive_smoothness(problem, g, g_w, g_w), s,
-            math.sqrt(max(1.0 - 2.0 * s * sigma * (L / (sigma + L)), 0.0)),
-            typical_length(problem, g_w), f_x, g_x, StepEvidence(values=((g_x, x.x, g_w),)),
-        )  # fmt: skip
+        t, s = 1.0 / positive_smoothness(problem, g, g_w, g_w), 2.0 / (L + sigma)
+        beta = math.sqrt(max(1.0 - 2.0 * s * sigma * (L / (sigma + L)), 0.0))
+        memory = Memory(x, f_w, g_w, t, s, beta, typical_length(problem, g_w))
+        return begun(x, f_x, g_x, g_w, memory)
 
     def step(self, problem: Problem, state: State) -> State:
         """Take both steps from one point, and average them."""
-        k, t, s, f, g = state.k + 1, state.lower_step, state.upper_step, state.f_w, state.g_w
-        a = self._weight(state, k)
+        k, (_, f, g, t, s, beta, D) = state.k + 1, state.memory
+        a = self._weight(beta, k)
         y = problem.prox(g.at - t * g.slope, 0.0, t)
         y, x = problem.forward(y, a * (f.at - s * f.slope) + (1.0 - a) * y)
-        w = self._ahead(state, x, k) if self.inertia else x
+        w = self._ahead(state.memory, x, k) if self.inertia else x
         f_w, g_w = minorants_at(problem, w)
         f_y, g_y = values_at(problem, y)
-        return state._replace(
-            k=k, answer=y, inner=x, f_w=f_w, g_w=g_w, upper_value=f_y, lower_value=g_y,
-            evidence=StepEvidence(
-                upper=((a * s, f),),
-                cuts=(((1.0 - a) * t, g),) if a < 1.0 else (),
-                lower=((t, g),),
-                values=((g_y, y.x, g_w),),
-            ),
-        )  # fmt: skip
+        evidence = StepEvidence(
+            upper=((a * s, f),),
+            cuts=(((1.0 - a) * t, g),) if a < 1.0 else (),
+            lower=((t, g),),
+            values=((g_y, y.x, g_w),),
+        )
+        return RunState(k, y, f_y, g_y, evidence, Memory(x, f_w, g_w, t, s, beta, D))
 
-    def _weight(self, state: State, k: int) -> float:
+    def _weight(self, beta: float, k: int) -> float:
         """Return a_k."""
-        return min(2.0 * float(self.gamma) / (k * (1.0 - state.contraction)), 1.0)
+        return min(2.0 * float(self.gamma) / (k * (1.0 - beta)), 1.0)
 
-    def _ahead(self, state: State, x: Point, k: int) -> Point:
+    def _ahead(self, memory: Memory, x: Point, k: int) -> Point:
         """Return w for step k + 1, which begins at x_k."""
-        moved = arrays.norm(x.x - state.inner.x)
-        share = k / (k + 3.0)
+        share, moved = k / (k + 3.0), arrays.norm(x.x - memory.inner.x)
         if moved > 0.0:
-            share = min(share, state.length * self._weight(state, k + 1) / (k + 1) ** 0.01 / moved)
-        return mixed(state.inner, x, 1.0 + share)
+            weight = self._weight(memory.contraction, k + 1)
+            share = min(share, memory.length * weight / (k + 1) ** 0.01 / moved)
+        return mixed(memory.inner, x, 1.0 + share)

@@ -7,16 +7,16 @@ arXiv 2402.05415.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
 from tiebreak.algorithms import fista
-from tiebreak.algorithms.base import NOT_ENDED, Method, Rate, StateReport, StepEvidence
+from tiebreak.algorithms.base import NOT_ENDED, Ended, Method, Rate, StateReport
 from tiebreak.algorithms.common import (
     TOLERANCE,
+    RunState,
     check_positive,
     is_due,
     need_lipschitz,
@@ -28,7 +28,7 @@ from tiebreak.functions import Minorant, level_sets
 from tiebreak.functions.level_sets import LevelSets
 from tiebreak.linalg import Array, Refusal, arrays, checks, in_files
 from tiebreak.problem import Point, Problem
-from tiebreak.proofs.gate import DOUBT, RULE, Ended
+from tiebreak.proofs.gate import DOUBT, RULE
 
 
 @in_files("bisec-bio.call")
@@ -48,9 +48,9 @@ class BisectionFindings(NamedTuple):
     """The state of the bisection."""
 
     low: float  # no point of Z with f <= low was found to be good enough for g
-    high: float  # x is good enough for g, and f(x) <= high
-    calls: int
-    capped: int
+    high: float = math.inf  # x is good enough for g, and f(x) <= high
+    calls: int = 0  # number of calls after the first
+    capped: int = 0  # calls that ended because they had used all their gradients
     dimension: int | None = None
 
     def lines(self) -> list[tuple[str, str]]:
@@ -67,29 +67,19 @@ class BisectionFindings(NamedTuple):
 
 
 @in_files("bisec-bio")
-class State(NamedTuple):
-    """Everything a run needs to continue, as arrays and numbers."""
+class Memory(NamedTuple):
+    """What the recursion needs, besides the last accepted point; ``k`` counts FISTA's steps."""
 
-    k: int  # FISTA steps in total
-    x: Array  # the last accepted point
-    upper_value: float  # f(x) and g(x)
-    lower_value: float
     call: Call
-    low: float  # l and u, which bracket the level of f
-    high: float
-    ghat: float  # g at the end of the first call
-    calls: int  # number of calls after the first
-    capped: int  # calls that ended because they had used all their gradients
+    found: BisectionFindings  # with l and u
     smoothness: float  # L_g, or a substitute
     upper_tolerance: float  # eps_f
     lower_tolerance: float  # eps_g
-    finished: Ended
-    evidence: StepEvidence
+    ghat: float = math.inf  # g at the end of the first call
+    finished: Ended = NOT_ENDED
 
-    @property
-    def inner(self) -> Array:
-        """The iterate of the current call, accepted or not."""
-        return self.call.run.x.x
+
+State: TypeAlias = RunState[Memory]
 
 
 @dataclass(frozen=True)
@@ -150,7 +140,7 @@ class BisecBiO(Method):
         checks.whole("BisecBiO", "gradients", self.gradients, 2)
 
     def check(self, problem: Problem) -> Refusal | None:
-        refusal = need_smooth("BisecBiO", problem)
+        refusal = need_smooth(self, problem)
         if refusal:
             return refusal
         f, domain = problem.upper.bare, type(problem.domain).__name__
@@ -167,39 +157,36 @@ class BisecBiO(Method):
                 needed = "must be bounded below on the domain"
                 got = f"a function that is unbounded below on {domain}"
                 return Refusal("BisecBiO", "upper", needed, got)
-        return need_lipschitz("BisecBiO", problem, "lower")
+        return need_lipschitz(self, problem, "lower")
 
     def points(self, state: State) -> dict[str, Array]:
-        return {"the last iterate": state.inner}
+        """Return the iterate of the current call, accepted or not."""
+        return {"the last iterate": state.memory.call.run.x.x}
 
     def describe(self, problem: Problem) -> str:
         return f"Bisec-BiO, at most {self.gradients} gradients of g in a call"
 
     def report(self, state: State) -> StateReport:
         """Report whether its own rule is met, the bracket and the number of calls."""
-        found = BisectionFindings(state.low, state.high, state.calls, state.capped)
-        return StateReport(state.finished, findings=found)
+        return StateReport(state.memory.finished, findings=state.memory.found)
 
     def init(self, problem: Problem, x0: Array) -> State:
         """Begin the first call, on all of Z, at the start."""
         g = problem.lower
         (x,) = problem.forward(problem.domain.project(x0))
         call = _begin(problem, x, math.inf)
-        steep, g_x = arrays.norm(call.run.g_y.slope), call.run.g_x
-        L_g = positive_smoothness(problem, g, call.run.g_y, call.run.g_y)
-        size = abs(g_x) or 0.5 * steep * (steep / L_g) or 1.0  # steep² may underflow
-        return State(
-            k=0, x=x.x, upper_value=call.run.f_x, lower_value=g_x, call=call,
-            low=_level_sets(problem).least(x.x), high=math.inf, ghat=math.inf,
-            calls=0, capped=0, smoothness=L_g,
-            upper_tolerance=self.eps_f or math.inf, lower_tolerance=self.eps_g or TOLERANCE * size,
-            finished=NOT_ENDED, evidence=StepEvidence(values=((g_x, x.x, call.run.g_y),)),
-        )  # fmt: skip
+        run = call.run
+        steep, L_g = arrays.norm(run.g_y.slope), positive_smoothness(problem, g, run.g_y, run.g_y)
+        size = abs(run.g_x) or 0.5 * steep * (steep / L_g) or 1.0  # steep² may underflow
+        least, eps_g = _level_sets(problem).least(x.x), self.eps_g or TOLERANCE * size
+        found, eps_f = BisectionFindings(least), self.eps_f or math.inf
+        memory = Memory(call, found, L_g, eps_f, eps_g)
+        return fista.first_state(run, memory)
 
     def step(self, problem: Problem, state: State) -> State:
         """Take one FISTA step; if it answers the test, begin the next one."""
-        sets, call = _level_sets(problem), state.call
-        multiplier = 0.0  # the multiplier of f <= c
+        sets, memory, multiplier = _level_sets(problem), state.memory, 0.0  # that of f <= c
+        call, size = memory.call, 1.0 / memory.smoothness
 
         def project(v: Array) -> Array:
             nonlocal multiplier
@@ -208,7 +195,7 @@ class BisecBiO(Method):
             z, multiplier = sets.project(v, call.level)
             return z
 
-        before, size = call.run, 1.0 / state.smoothness
+        before = call.run
         run = fista.advance(problem, before, 0.0, 1.0, size, project)
         evidence = fista.evidence(before, run, 0.0, 1.0)
         if 0.0 < multiplier < math.inf:  # size grad g + multiplier grad f is normal to Z at x
@@ -216,62 +203,38 @@ class BisecBiO(Method):
             evidence = evidence._replace(
                 upper=((multiplier * t, call.f_0),), cuts=((size * t, before.g_y),)
             )
-        state = state._replace(k=state.k + 1, call=_one_step_later(call, run), evidence=evidence)
-        if call.level == math.inf:
-            return self._after_first_call(problem, state, sets)
-        return self._after_call(problem, state, sets)
+        memory = memory._replace(call=_one_step_later(call, run))
+        state = state._replace(k=state.k + 1, evidence=evidence, memory=memory)
+        return self._judged(problem, state, sets)
 
-    def _after_first_call(self, problem: Problem, state: State, sets: LevelSets) -> State:
-        """Set ghat, u and eps_f if g is proved to be minimised to within eps_g/2."""
-        run = state.call.run
-        state = state._replace(x=run.x.x, upper_value=run.f_x, lower_value=run.g_x)
-        is_over, capped = self._end_of_call(
-            problem, state, sets, lambda bound: run.g_x - bound <= 0.5 * state.lower_tolerance
-        )
-        if not is_over:
+    def _judged(self, problem: Problem, state: State, sets: LevelSets) -> State:
+        """Set u = f(x_c) or l = c if the test is answered, and begin the next one.
+
+        The first call, on all of Z, sets ghat, u and eps_f, and its points count as accepted.
+        """
+        memory, run, level = state.memory, state.memory.call.run, state.memory.call.level
+        half, is_first, found = 0.5 * memory.lower_tolerance, level == math.inf, memory.found
+        is_good, is_last = run.g_x <= memory.ghat + half, run.k + 1 >= self.gradients
+        is_answered = is_good and not is_first
+        if not is_answered and (is_due(run.k) or is_last):
+            bound = _bound(problem, memory, sets)
+            is_answered = run.g_x - bound <= half if is_first else bound > memory.ghat
+        if is_good:
+            state = state._replace(point=run.x, upper_value=run.f_x, lower_value=run.g_x)
+        if is_first:
+            eps_f = self.eps_f or TOLERANCE * (run.f_x - found.low)
+            memory = memory._replace(ghat=run.g_x, upper_tolerance=eps_f)
+        if not (is_answered or is_last):
             return state
-        eps_f = self.eps_f or TOLERANCE * (run.f_x - state.low)
-        state = state._replace(
-            high=run.f_x, ghat=run.g_x, capped=int(capped), upper_tolerance=eps_f
-        )
-        return self._next_question(problem, state, sets)
-
-    def _after_call(self, problem: Problem, state: State, sets: LevelSets) -> State:
-        """Set u = f(x_c) or l = c if the test is answered."""
-        call, run = state.call, state.call.run
-        if run.g_x <= state.ghat + 0.5 * state.lower_tolerance:
-            state = state._replace(
-                x=run.x.x, upper_value=run.f_x, lower_value=run.g_x, high=min(call.level, run.f_x)
-            )
-            return self._next_question(problem, state, sets)
-        is_over, capped = self._end_of_call(problem, state, sets, lambda bound: bound > state.ghat)
-        if not is_over:
-            return state
-        state = state._replace(low=call.level, capped=state.capped + int(capped))
-        return self._next_question(problem, state, sets)
-
-    def _end_of_call(
-        self,
-        problem: Problem,
-        state: State,
-        sets: LevelSets,
-        is_proved: Callable[[float], bool],
-    ) -> tuple[bool, bool]:
-        """Return whether the call ends, and whether that is because of its number of gradients."""
-        capped = state.call.run.k + 1 >= self.gradients
-        if not (is_due(state.call.run.k) or capped):
-            return False, False
-        if is_proved(_bound(problem, state, sets)):
-            return True, False
-        return capped, capped
-
-    def _next_question(self, problem: Problem, state: State, sets: LevelSets) -> State:
-        """Begin the next test where the last one ended, or end the run."""
-        level = state.low + 0.5 * (state.high - state.low)
-        if state.high - state.low <= state.upper_tolerance or not state.low < level < state.high:
-            return state._replace(finished=_ending(state))
-        (x,) = problem.forward(sets.project(state.inner, level)[0])
-        return state._replace(call=_begin(problem, x, level), calls=state.calls + 1)
+        low, high = (found.low, min(level, run.f_x)) if is_good else (level, found.high)
+        found = found._replace(low=low, high=high, capped=found.capped + int(not is_answered))
+        memory = memory._replace(found=found)
+        level = low + 0.5 * (high - low)
+        if high - low <= memory.upper_tolerance or not low < level < high:
+            return state._replace(memory=memory._replace(finished=_ending(memory)))
+        (x,) = problem.forward(sets.project(run.x.x, level)[0])
+        found = found._replace(calls=found.calls + 1)
+        return state._replace(memory=memory._replace(call=_begin(problem, x, level), found=found))
 
 
 def _level_sets(problem: Problem) -> LevelSets:
@@ -296,9 +259,9 @@ def _one_step_later(call: Call, run: Fista) -> Call:
     )  # fmt: skip
 
 
-def _bound(problem: Problem, state: State, sets: LevelSets) -> float:
+def _bound(problem: Problem, memory: Memory, sets: LevelSets) -> float:
     """Return a lower bound on g over the set of the current call."""
-    call, domain = state.call, problem.domain
+    call, domain = memory.call, problem.domain
     run, slope = call.run, call.slope / call.weight
     diameter = domain.diameter_in(int(slope.shape[0]))
     bounds = [problem.lower.lower_bound]
@@ -315,23 +278,21 @@ def _bound(problem: Problem, state: State, sets: LevelSets) -> float:
             diameter = min(diameter, 2.0 * radius)
     bounds.append(call.constant / call.weight + least)
     part = diameter / (run.k + 1.0)
-    bounds.append(run.g_x - 2.0 * state.smoothness * part * part)
+    bounds.append(run.g_x - 2.0 * memory.smoothness * part * part)
     return max(filter(math.isfinite, bounds), default=-math.inf)
 
 
-def _ending(state: State) -> Ended:
+def _ending(memory: Memory) -> Ended:
     """Say by which rule the run ended, and whether every answer was proved."""
-    width = state.high - state.low
-    rule = (
-        f"Bisec-BiO stopped because u - l = {width:.3g} is at most eps_f = "
-        f"{state.upper_tolerance:.3g}"
-    )
-    if width > state.upper_tolerance:
+    found, eps_f = memory.found, memory.upper_tolerance
+    width = found.high - found.low
+    rule = f"Bisec-BiO stopped because u - l = {width:.3g} is at most eps_f = {eps_f:.3g}"
+    if width > eps_f:
         rule = f"Bisec-BiO stopped because no float lies between l and u = l + {width:.3g}"
-    if state.capped:
+    if found.capped:
         return Ended(
             DOUBT,
-            f"{rule}, but {state.capped} of {state.calls + 1} calls were cut off, so nothing is "
+            f"{rule}, but {found.capped} of {found.calls + 1} calls were cut off, so nothing is "
             "guaranteed: allow more gradients",
         )
     return Ended(RULE, rule)

@@ -8,48 +8,44 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeAlias
 
 from tiebreak.algorithms import fista
-from tiebreak.algorithms.base import NOT_ENDED, Method, Rate, StateReport, StepEvidence
+from tiebreak.algorithms.base import NOT_ENDED, Ended, Method, Rate, StateReport
 from tiebreak.algorithms.common import (
     TOLERANCE,
+    RunState,
     averaged,
     check_positive,
     check_within,
     minorants_at,
     need_lipschitz,
     need_smooth,
-    positive_smoothness,
+    weighted,
 )
-from tiebreak.algorithms.fista import Fista
 from tiebreak.algorithms.rivals import first_phase
+from tiebreak.algorithms.rivals.first_phase import FirstPhase
 from tiebreak.functions import Minorant
-from tiebreak.linalg import Array, Image, Refusal, arrays, in_files
-from tiebreak.problem import Point, Problem
-from tiebreak.proofs.gate import RULE, Ended
+from tiebreak.linalg import Array, Refusal, arrays, in_files
+from tiebreak.problem import Problem
+from tiebreak.proofs.gate import RULE
 from tiebreak.sets import argmin_cut
 
 
 @in_files("cg-bio")
-class State(NamedTuple):
-    """Everything a run needs to continue, as arrays and numbers."""
+class Memory(NamedTuple):
+    """What the recursion needs, besides x; ``k`` counts the steps of the second phase."""
 
-    k: int  # steps of the second phase
-    first_steps: int  # steps of the first phase
-    x: Array
-    images: tuple[Image, Image, Any]  # of x under the matrices of f and g, and their reach
-    upper_value: float  # f(x) and g(x)
-    lower_value: float
-    first: Fista | None  # the first phase, on g alone; None when it is over
-    step_size: float  # of the first phase
-    f_x: Minorant | None  # f and g at x; None in the first phase
-    g_x: Minorant | None
+    first: FirstPhase | None  # the first phase, on g alone; None when it is over
+    f_x: Minorant  # f and g at x; in the first phase at the start
+    g_x: Minorant
     level: float  # g at the first point of the second phase
     upper_tolerance: float  # eps_f
     lower_tolerance: float  # eps_g
-    finished: Ended
-    evidence: StepEvidence
+    finished: Ended = NOT_ENDED
+
+
+State: TypeAlias = RunState[Memory]
 
 
 @dataclass(frozen=True)
@@ -102,78 +98,64 @@ class CGBiO(Method):
         check_within(self, "scale", "a number in (0, 2]", lambda scale: 0.0 < scale <= 2.0)
 
     def check(self, problem: Problem) -> Refusal | None:
-        refusal = need_smooth("CGBiO", problem)
+        refusal = need_smooth(self, problem)
         if not refusal and not problem.is_bounded:
             needed = "must be bounded because linear functions are minimised over it"
             refusal = Refusal("CGBiO", "domain", needed, type(problem.domain).__name__)
-        return refusal or need_lipschitz("CGBiO", problem, "lower")
+        return refusal or need_lipschitz(self, problem, "lower")
 
     def describe(self, problem: Problem) -> str:
         return f"CG-BiO, gamma_k = {self.scale:g}/(k+2)"
 
     def report(self, state: State) -> StateReport:
         """Report whether its own rule is met, and the reach of x."""
-        return StateReport(state.finished, reach=state.images[2])
+        return StateReport(state.memory.finished, reach=state.point.reach)
 
     def init(self, problem: Problem, x0: Array) -> State:
         """Begin the first phase at the start; it may end there."""
         f, g = problem.upper, problem.lower
         (x,) = problem.forward(problem.domain.project(x0))
         (f_x,), _ = f.evaluate([x.f])
-        run = fista.begin(problem, x, 0.0)
-        state = State(
-            k=0, first_steps=0, x=x.x, images=x[1:],
-            upper_value=run.f_x, lower_value=run.g_x, first=run,
-            step_size=1.0 / positive_smoothness(problem, g, run.g_y, run.g_y),
-            f_x=None, g_x=None, level=math.inf,
-            upper_tolerance=self.eps_f or TOLERANCE * first_phase.size(problem, f, f_x),
-            lower_tolerance=self.eps_g or TOLERANCE * first_phase.size(problem, g, run.g_y),
-            finished=NOT_ENDED, evidence=StepEvidence(values=((run.g_x, x.x, run.g_y),)),
-        )  # fmt: skip
-        if not first_phase.is_minimal(problem, run.g_y, 0.5 * state.lower_tolerance):
-            return state
-        return _second_phase(problem, state, x, run.g_y)
+        first = first_phase.begin(problem, x)
+        g_x = first.run.g_y
+        eps_f = self.eps_f or TOLERANCE * first_phase.size(problem, f, f_x)
+        eps_g = self.eps_g or TOLERANCE * first_phase.size(problem, g, g_x)
+        state = fista.first_state(first.run, Memory(first, f_x, g_x, math.inf, eps_f, eps_g))
+        is_over = first_phase.is_minimal(problem, g_x, 0.5 * eps_g)
+        return _second_phase(problem, state, g_x) if is_over else state
 
     def step(self, problem: Problem, state: State) -> State:
         """Take one step of the current phase."""
-        if state.first is not None:
-            half = 0.5 * state.lower_tolerance
-            state, g_x = first_phase.step(problem, state, state.first, half)
-            if g_x is None:
-                return state
-            return _second_phase(problem, state, Point(state.x, *state.images), g_x)
-        f_x, g_x = state.f_x, state.g_x
-        assert f_x is not None
-        assert g_x is not None
-        offset = state.level - g_x.value + arrays.dot(g_x.slope, g_x.at)
+        memory, half = state.memory, 0.5 * state.memory.lower_tolerance
+        if memory.first is not None:
+            first, evidence, g_min = first_phase.step(problem, memory.first, half)
+            state = fista.next_state(state.k, first.run, evidence, memory._replace(first=first))
+            return state if g_min is None else _second_phase(problem, state, g_min)
+        f_x, g_x, eps_f = memory.f_x, memory.g_x, memory.upper_tolerance
+        offset = memory.level - g_x.value + arrays.dot(g_x.slope, g_x.at)
         s_new, mu = argmin_cut(problem.domain, f_x.slope, g_x.slope, offset)
-        weight = state.k + 1.0
-        evidence = StepEvidence(
-            upper=((weight, f_x),),
-            cuts=((weight * mu, g_x),),
-            lower=((weight, g_x),),
-            values=((g_x.value, g_x.at, g_x),),
-        )
+        weight, k = state.k + 1.0, state.k + 1
+        value = g_x.value, g_x.at, g_x
+        evidence = weighted(weight, f_x, weight * mu, g_x, value, lower=weight)
         upper_gap, lower_gap = (arrays.dot(h.slope, h.at - s_new) for h in (f_x, g_x))
-        if upper_gap <= state.upper_tolerance and lower_gap <= 0.5 * state.lower_tolerance:
+        if upper_gap <= eps_f and lower_gap <= half:
             sentence = (
                 f"CG-BiO stopped because <grad f, x - s> = {upper_gap:.3g} is at most "
-                f"eps_f = {state.upper_tolerance:.3g} and <grad g, x - s> = {lower_gap:.3g} is at "
-                f"most eps_g/2 = {0.5 * state.lower_tolerance:.3g}"
+                f"eps_f = {eps_f:.3g} and <grad g, x - s> = {lower_gap:.3g} is at "
+                f"most eps_g/2 = {half:.3g}"
             )
-            return state._replace(evidence=evidence, finished=Ended(RULE, sentence))
+            ended = memory._replace(finished=Ended(RULE, sentence))
+            return state._replace(evidence=evidence, memory=ended)
 
         (s,) = problem.forward(s_new)
-        k = state.k + 1
-        x = averaged(problem, Point(state.x, *state.images), s, self.scale / (k + 1), k)
+        x = averaged(problem, state.point, s, self.scale / (k + 1), k)
         f_x, g_x = minorants_at(problem, x)
-        return state._replace(
-            k=k, x=x.x, images=x[1:], upper_value=f_x.value, lower_value=g_x.value,
-            f_x=f_x, g_x=g_x, evidence=evidence,
-        )  # fmt: skip
+        memory = memory._replace(f_x=f_x, g_x=g_x)
+        return RunState(k, x, f_x.value, g_x.value, evidence, memory)
 
 
-def _second_phase(problem: Problem, state: State, x: Point, g_x: Minorant) -> State:
+def _second_phase(problem: Problem, state: State, g_x: Minorant) -> State:
     """Begin the second phase once the Frank-Wolfe gap of g is at most eps_g/2."""
-    (f_x,), _ = problem.upper.evaluate([x.f])
-    return state._replace(first=None, f_x=f_x, g_x=g_x, level=g_x.value)
+    (f_x,), _ = problem.upper.evaluate([state.point.f])
+    memory = state.memory._replace(first=None, f_x=f_x, g_x=g_x, level=g_x.value)
+    return state._replace(memory=memory)

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeAlias
 
 from tiebreak.algorithms.base import Method, Proved, StepEvidence
 from tiebreak.algorithms.common import (
+    RunState,
     at_start,
+    begun,
+    both_smoothness,
     check_positive,
     minorants_at,
     need_lipschitz,
     need_smooth,
-    positive_smoothness,
 )
 from tiebreak.functions import Minorant
 from tiebreak.linalg import Array, Refusal, arrays, in_files
@@ -25,30 +27,16 @@ from tiebreak.problem import Problem
 
 
 @in_files("dbgd")
-class State(NamedTuple):
-    """Everything a run needs to continue, as arrays and numbers."""
+class Memory(NamedTuple):
+    """What the recursion needs, besides x_k."""
 
-    k: int
     f_x: Minorant  # both levels at x_k, in Z
     g_x: Minorant
     smoothness: tuple[float, float]  # L_f and L_g, or substitutes
     ghat: float  # g* is at least this
-    evidence: StepEvidence
 
-    @property
-    def x(self) -> Array:
-        """The last iterate."""
-        return self.f_x.at
 
-    @property
-    def upper_value(self) -> float:
-        """The value f(x)."""
-        return self.f_x.value
-
-    @property
-    def lower_value(self) -> float:
-        """The value g(x)."""
-        return self.g_x.value
+State: TypeAlias = RunState[Memory]
 
 
 @dataclass(frozen=True)
@@ -95,7 +83,7 @@ class DBGD(Method):
         check_positive(self, "xi", "alpha", "beta")
 
     def check(self, problem: Problem) -> Refusal | None:
-        return need_smooth("DBGD", problem) or need_lipschitz("DBGD", problem, "upper", "lower")
+        return need_smooth(self, problem) or need_lipschitz(self, problem, "upper", "lower")
 
     def describe(self, problem: Problem) -> str:
         return (
@@ -104,26 +92,22 @@ class DBGD(Method):
 
     def adapt(self, state: State, proved: Proved) -> State:
         """Use a better lower bound on g*."""
-        return state._replace(ghat=max(state.ghat, proved.lower_bound))
+        ghat = max(state.memory.ghat, proved.lower_bound)
+        return state._replace(memory=state.memory._replace(ghat=ghat))
 
     def init(self, problem: Problem, x0: Array) -> State:
         """Begin at the start."""
-        f, g = problem.upper, problem.lower
         x, f_x, g_x = at_start(problem, x0)
-        smoothness = (
-            positive_smoothness(problem, f, f_x, g_x),
-            positive_smoothness(problem, g, g_x, g_x),
-        )
-        values = StepEvidence(values=((g_x.value, x.x, g_x),))
-        return State(0, f_x, g_x, smoothness, g.lower_bound, values)
+        smoothness = both_smoothness(problem, f_x, g_x)
+        memory = Memory(f_x, g_x, smoothness, problem.lower.lower_bound)
+        return begun(x, f_x.value, g_x.value, g_x, memory)
 
     def step(self, problem: Problem, state: State) -> State:
         """Take one step along the rotated gradient."""
-        (L_f, L_g), f_x, g_x = state.smoothness, state.f_x, state.g_x
-        lam = self._multiplier(state)
+        f_x, g_x, (L_f, L_g), ghat = state.memory
+        lam = self._multiplier(state.memory)
         xi = min(float(self.xi) / (L_f * math.sqrt(state.k + 1)), 1.0 / (L_f + lam * L_g))
-        x_new = problem.domain.project(f_x.at - xi * (f_x.slope + lam * g_x.slope))
-        (x,) = problem.forward(x_new)
+        (x,) = problem.forward(problem.domain.project(f_x.at - xi * (f_x.slope + lam * g_x.slope)))
         f_new, g_new = minorants_at(problem, x)
         evidence = StepEvidence(
             upper=((xi, f_x),),
@@ -131,17 +115,18 @@ class DBGD(Method):
             lower=((xi, g_x),),
             values=((g_new.value, x.x, g_new),),
         )
-        return state._replace(k=state.k + 1, f_x=f_new, g_x=g_new, evidence=evidence)
+        memory = Memory(f_new, g_new, (L_f, L_g), ghat)
+        return RunState(state.k + 1, x, f_new.value, g_new.value, evidence, memory)
 
-    def _multiplier(self, state: State) -> float:
+    def _multiplier(self, memory: Memory) -> float:
         """Return lam_k."""
-        (L_f, L_g), slope = state.smoothness, state.g_x.slope
-        steep = arrays.norm(slope)
+        f_x, g_x, (L_f, L_g), ghat = memory
+        steep = arrays.norm(g_x.slope)
         if not steep > 0.0:
             return 0.0
         # Divide everything by |grad g|, whose square may underflow.
         barrier = min(
-            float(self.alpha) * L_f * ((state.g_x.value - state.ghat) / steep),
+            float(self.alpha) * L_f * ((g_x.value - ghat) / steep),
             float(self.beta) * (L_f / L_g) * steep,
         )
-        return max((barrier - arrays.dot(state.f_x.slope, slope / steep)) / steep, 0.0)
+        return max((barrier - arrays.dot(f_x.slope, g_x.slope / steep)) / steep, 0.0)

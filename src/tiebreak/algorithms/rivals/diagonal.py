@@ -8,20 +8,23 @@ a-IRG takes shorter steps, of size k^-1/2, and R-APM never lowers its weight.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeAlias
 
 from tiebreak.algorithms import fista
-from tiebreak.algorithms.base import Method, Rate, StateReport, StepEvidence
+from tiebreak.algorithms.base import Method, Rate, StateReport
 from tiebreak.algorithms.common import (
+    RunState,
     averaged,
     check_positive,
     check_within,
+    need_joint_prox,
     need_lipschitz,
     need_smooth,
     need_unit,
     positive_smoothness,
     unit_of,
     values_at,
+    weighted,
 )
 from tiebreak.algorithms.fista import Fista
 from tiebreak.linalg import Array, Refusal, arrays, checks, in_files
@@ -29,24 +32,17 @@ from tiebreak.problem import Point, Problem
 
 
 @in_files("diagonal")
-class State(NamedTuple):
-    """Everything a run needs to continue, as arrays and numbers."""
+class Memory(NamedTuple):
+    """What the recursion needs, besides x_k or the average."""
 
-    k: int
     run: Fista  # x_k and y_k; its t_k is the weight of y_k in the proof
     unit: float  # u
     weight: float  # e_k, of the next step
     smoothness: tuple[float, float]  # L_f and L_g, the latter a substitute if g is linear
-    answer: Point  # x_k, or the average
     total: float  # the sum of the weights so far
-    upper_value: float
-    lower_value: float
-    evidence: StepEvidence
 
-    @property
-    def x(self) -> Array:
-        """The last iterate, or the average."""
-        return self.answer.x
+
+State: TypeAlias = RunState[Memory]
 
 
 @dataclass(frozen=True)
@@ -130,12 +126,10 @@ class Diagonal(Method):
                 raise ValueError(f"{owner}: momentum must be None with armijo, got {pair}")
 
     def check(self, problem: Problem) -> Refusal | None:
-        owner = type(self).__name__
-        refusal = fista.need_joint_prox(owner, problem)
-        if self.armijo is not None:
-            refusal = need_smooth(owner, problem)
-        refusal = refusal or need_unit(owner, problem, self.unit)
-        return refusal or need_lipschitz(owner, problem, "upper", "lower")
+        by_armijo = self.armijo is not None
+        refusal = need_smooth(self, problem) if by_armijo else need_joint_prox(self, problem)
+        refusal = refusal or need_unit(self, problem)
+        return refusal or need_lipschitz(self, problem, "upper", "lower")
 
     def describe(self, problem: Problem) -> str:
         factor = f"{self.c:g} " if self.c != 1.0 else ""
@@ -149,47 +143,37 @@ class Diagonal(Method):
 
     def points(self, state: State) -> dict[str, Array]:
         """Return the last iterate, besides the average."""
-        return {"the last iterate": state.run.x.x} if self.average else {}
+        return {"the last iterate": state.memory.run.x.x} if self.average else {}
 
     def report(self, state: State) -> StateReport:
         """Report the reach of the average."""
-        return StateReport(reach=state.answer.reach)
+        return StateReport(reach=state.point.reach)
 
     def init(self, problem: Problem, x0: Array) -> State:
         """Start with y_0 = x_0."""
-        run, first = fista.start(problem, x0)
+        run = fista.start(problem, x0)
         assert run.f_y is not None
-        smoothness = (
-            problem.upper.lipschitz,
-            positive_smoothness(problem, problem.lower, run.g_y, run.g_y),
-        )
+        L_g = positive_smoothness(problem, problem.lower, run.g_y, run.g_y)
         unit = unit_of(problem, self.unit, run.f_y, run.g_y)
-        return State(
-            0, run._replace(t=self._t(0) or 1.0), unit, self._weight(unit, 0), smoothness,
-            run.x, 0.0, run.f_x, run.g_x, first,
-        )  # fmt: skip
+        run = run._replace(t=self._t(0) or 1.0)
+        smoothness = problem.upper.lipschitz, L_g
+        return fista.first_state(run, Memory(run, unit, self._weight(unit, 0), smoothness, 0.0))
 
     def step(self, problem: Problem, state: State) -> State:
         """Take one step on g + e_k f."""
-        k, run, e = state.k, state.run, state.weight
-        x, s = self._moved(problem, state)
-        after = fista.extrapolated(problem, run, x, e, self._t(k + 1))
-        answer, total, f_x, g_x = x, state.total + e, after.f_x, after.g_x
-        if self.average:
-            answer = averaged(problem, state.answer, x, e / total, k + 1)
-            f_x, g_x = values_at(problem, answer)
+        k, (run, unit, e, smoothness, total) = state.k + 1, state.memory
+        x, s = self._moved(problem, state.memory)
+        after = fista.extrapolated(problem, run, x, e, self._t(k))
         assert run.f_y is not None
-        weight = s * run.t  # as in the proofs of the bounds
-        return state._replace(
-            k=k + 1, run=after, answer=answer, total=total, upper_value=f_x, lower_value=g_x,
-            weight=max(self._weight(state.unit, k + 1), float(self.slowest) * e),
-            evidence=StepEvidence(
-                upper=((weight * e, run.f_y),),
-                cuts=((weight, run.g_y),),
-                lower=((weight, run.g_y),),
-                values=((after.g_x, x.x, after.g_y),),
-            ),
-        )  # fmt: skip
+        weight, total = s * run.t, total + e  # the weight as in the proofs of the bounds
+        value = after.g_x, x.x, after.g_y
+        evidence = weighted(weight * e, run.f_y, weight, run.g_y, value)
+        later = max(self._weight(unit, k), float(self.slowest) * e)
+        memory = Memory(after, unit, later, smoothness, total)
+        if not self.average:
+            return fista.next_state(k, after, evidence, memory)
+        average = averaged(problem, state.point, x, e / total, k)
+        return RunState(k, average, *values_at(problem, average), evidence, memory)
 
     def _weight(self, unit: float, k: int) -> float:
         """Return the weight e_k; with offset 0 the first two are equal."""
@@ -202,15 +186,16 @@ class Diagonal(Method):
         alpha, shift = self.momentum
         return float((k + shift) / (alpha - 1.0))
 
-    def _moved(self, problem: Problem, state: State) -> tuple[Point, float]:
+    def _moved(self, problem: Problem, memory: Memory) -> tuple[Point, float]:
         """Return x_{k+1} and s_k."""
-        (L_f, L_g), e, factor = state.smoothness, state.weight, float(self.step_factor)
+        run, unit, e, (L_f, L_g), _ = memory
+        factor = float(self.step_factor)
         if self.armijo is not None:
-            return self._searched(problem, state.run, e, factor / L_g, L_g + e * L_f)
+            return self._searched(problem, run, e, factor / L_g, L_g + e * L_f)
         if L_f > 0.0 or self.momentum is not None:
             factor = min(factor, 1.0)
-        s = factor / (L_g + (e if self.follows else self._weight(state.unit, 0)) * L_f)
-        return fista.moved(problem, state.run, e, 1.0, s), s
+        s = factor / (L_g + (e if self.follows else self._weight(unit, 0)) * L_f)
+        return fista.moved(problem, run, e, 1.0, s), s
 
     def _searched(
         self, problem: Problem, run: Fista, e: float, s: float, smoothness: float

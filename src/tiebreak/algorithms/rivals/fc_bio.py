@@ -8,48 +8,81 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeAlias
 
 from tiebreak.algorithms import fista
-from tiebreak.algorithms.base import NOT_ENDED, Method, Rate, StateReport, StepEvidence
+from tiebreak.algorithms.base import NOT_ENDED, Ended, Method, Rate, StateReport, StepEvidence
 from tiebreak.algorithms.common import (
     TOLERANCE,
+    RunState,
+    averaged,
     check_positive,
+    minorants_at,
     need_bounded,
     need_lipschitz,
     need_smooth,
     positive_smoothness,
+    values_at,
 )
-from tiebreak.algorithms.fista import Fista
-from tiebreak.algorithms.rivals import first_phase, max_model
-from tiebreak.algorithms.rivals.max_model import Psi, Question
-from tiebreak.functions import Function, Minorant, split
-from tiebreak.linalg import Array, Image, Refusal, arrays, checks, in_files
-from tiebreak.problem import Point, Problem
-from tiebreak.proofs.gate import RULE, Ended
+from tiebreak.algorithms.rivals import first_phase
+from tiebreak.algorithms.rivals.first_phase import FirstPhase
+from tiebreak.functions import Function, Minorant, Penalty, split
+from tiebreak.linalg import Array, Refusal, arrays, checks, in_files
+from tiebreak.problem import Point, Problem, mixed
+from tiebreak.proofs.gate import RULE
+
+
+@in_files("fc-bio.psi")
+class Psi(NamedTuple):
+    """The parameters of psi."""
+
+    level: float  # t; inf means g alone
+    rho: float
+    ghat: float
+    size: float  # L = max{L_f, rho L_g}, or in the Lipschitz case the bound on slopes
+
+    def parts(self, f: float, g: float) -> tuple[float, float]:
+        """Return both sides of the maximum for these values of f and g."""
+        return f - self.level, self.rho * (g - self.ghat)
+
+
+@in_files("fc-bio.call")
+class Question(NamedTuple):
+    """A run on psi."""
+
+    psi: Psi
+    k: int
+    momentum: float  # t_k of FISTA
+    x: Point  # in Z: the last iterate, or the average
+    y: Point  # where the next step begins
+    f_y: Minorant  # of f1 and g1 there
+    g_y: Minorant
+    f_x: float  # with the penalties
+    g_x: float
+    guess: float | None  # the multiplier of the last step, as a first guess
+
+    @property
+    def value(self) -> float:
+        """The value psi(x)."""
+        return max(self.psi.parts(self.f_x, self.g_x))
 
 
 @in_files("fc-bio")
-class State(NamedTuple):
-    """Everything a run needs to continue, as arrays and numbers."""
+class Memory(NamedTuple):
+    """What the recursion needs, besides the last accepted point."""
 
-    k: int
-    first_steps: int  # steps of the first phase, if g is smooth
-    x: Array  # the last accepted point
-    images: tuple[Image, Image, Any]
-    upper_value: float  # f(x) and g(x)
-    lower_value: float
-    first: Fista | None  # the first phase; None when it is over
-    step_size: float  # of the first phase
+    first: FirstPhase | None  # the first phase, if g is smooth; None when it is over
     call: Question | None  # the current test; None in the first phase
     steps: int  # maximum number of steps in a call
-    low: float  # l and u, which bracket the level of f
-    high: float
     upper_tolerance: float  # eps_f
     lower_tolerance: float  # eps_g
     size: float  # L = max{L_f, rho L_g}, or the bound C on slopes
-    finished: Ended
-    evidence: StepEvidence
+    low: float = -math.inf  # l and u, which bracket the level of f
+    high: float = math.inf
+    finished: Ended = NOT_ENDED
+
+
+State: TypeAlias = RunState[Memory]
 
 
 @dataclass(frozen=True)
@@ -69,7 +102,7 @@ class FCBiO(Method):
     u = min{t, f(x)}; if there is none after N = ceil(2 D sqrt(L/eps_f)) steps, l = t. The output is
     the last accepted point: f(x) - f* <= eps_f and g(x) - g* <= eps_g, since
     psi_t(x_N) - min psi_t <= 2 L D²/(N+1)² <= eps_f/2. That takes about log2((u-l)/eps_f) N steps.
-    f(x) may be far below f*. The inner step is a projection onto Z and a cut: see `max_model`.
+    f(x) may be far below f*. The inner step is a projection onto Z and a cut: see `minimised`.
     The lower bound l is that of f itself, or (our choice) of its minorant on Z.
 
     With ``lipschitz`` f and g need no gradients (the hinge and quantile losses, norms): the calls,
@@ -114,24 +147,25 @@ class FCBiO(Method):
         checks.flag("FCBiO", "lipschitz", self.lipschitz)
 
     def check(self, problem: Problem) -> Refusal | None:
-        refusal = None if self.lipschitz else need_smooth("FCBiO", problem)
-        refusal = refusal or need_bounded("FCBiO", problem)
-        return refusal or need_lipschitz("FCBiO", problem, "upper", "lower")
+        refusal = None if self.lipschitz else need_smooth(self, problem)
+        refusal = refusal or need_bounded(self, problem)
+        return refusal or need_lipschitz(self, problem, "upper", "lower")
 
     def describe(self, problem: Problem) -> str:
         return f"FC-BiO{', by subgradients' if self.lipschitz else ''}"
 
     def report(self, state: State) -> StateReport:
         """Report whether its own rule is met, and the reach of x."""
-        return StateReport(state.finished, reach=state.images[2])
+        return StateReport(state.memory.finished, reach=state.point.reach)
 
     def init(self, problem: Problem, x0: Array) -> State:
         """Begin the first phase at the start; it may end there."""
         f, g = problem.upper, problem.lower
         (x,) = problem.forward(problem.domain.project(x0))
         (f_x,) = f.evaluate([x.f])[0]
-        run = fista.begin(problem, x, 0.0)
-        whole = max_model.both_whole(problem, f_x, run.g_y)
+        first = first_phase.begin(problem, x)
+        run = first.run
+        whole = both_whole(problem, f_x, run.g_y)
         sizes = (first_phase.size(problem, *pair) for pair in zip((f, g), whole, strict=True))
         eps_f, eps_g = (
             float(given or TOLERANCE * size)
@@ -145,77 +179,66 @@ class FCBiO(Method):
             size = max(f.lipschitz, rho * g.lipschitz)
             size = size or rho * positive_smoothness(problem, g, run.g_y, run.g_y)
             steps = 2.0 * D * math.sqrt(size / eps_f)
-        state = State(
-            k=0, first_steps=0, x=x.x, images=x[1:], upper_value=run.f_x, lower_value=run.g_x,
-            first=None if self.lipschitz else run,
-            step_size=1.0 / positive_smoothness(problem, g, run.g_y, run.g_y),
-            call=None, steps=max(math.ceil(steps), 1), low=-math.inf, high=math.inf,
-            upper_tolerance=eps_f, lower_tolerance=eps_g, size=size or 1.0, finished=NOT_ENDED,
-            evidence=StepEvidence(values=((run.g_x, x.x, run.g_y),)),
-        )  # fmt: skip
+        call, count, size = None, max(math.ceil(steps), 1), size or 1.0
         if self.lipschitz:
-            psi = Psi(math.inf, rho, g.lower_bound, state.size)
-            return state._replace(call=max_model.begin(problem, psi, x))
-        if first_phase.is_minimal(problem, run.g_y, 0.5 * eps_g):
+            psi = Psi(math.inf, rho, g.lower_bound, size)
+            call = begin(problem, psi, x)
+        memory = Memory(None if self.lipschitz else first, call, count, eps_f, eps_g, size)
+        state = fista.first_state(run, memory)
+        if memory.first is not None and first_phase.is_minimal(problem, run.g_y, 0.5 * eps_g):
             return self._bisection(problem, state, run.g_y.value)
         return state
 
     def step(self, problem: Problem, state: State) -> State:
         """Take one step of the first phase or of a call; begin a new test if it is answered."""
-        state = state._replace(k=state.k + 1)
-        if state.first is not None:
-            half = 0.5 * state.lower_tolerance
-            state, g_x = first_phase.step(problem, state, state.first, half)
+        k, memory = state.k + 1, state.memory
+        if memory.first is not None:
+            half = 0.5 * memory.lower_tolerance
+            first, evidence, g_x = first_phase.step(problem, memory.first, half)
+            state = fista.next_state(k, first.run, evidence, memory._replace(first=first))
             return state if g_x is None else self._bisection(problem, state, g_x.value)
-        assert state.call is not None
+        assert memory.call is not None
         if self.lipschitz:
             D = problem.domain.diameter_in(int(state.x.shape[0]))
-            step = D / (state.size * math.sqrt(state.steps))
-            call, evidence = max_model.subgradient_step(problem, state.call, step)
+            step = D / (memory.size * math.sqrt(memory.steps))
+            call, evidence = subgradient_step(problem, memory.call, step)
         else:
-            call, evidence = max_model.accelerated_step(problem, state.call)
-        state = state._replace(call=call, evidence=evidence)
-        is_good, is_over = call.value <= 0.5 * state.upper_tolerance, call.k >= state.steps
-        if call.psi.level == math.inf:
-            state = _accepted(state, call)
-            return self._bisection(problem, state, call.g_x) if is_good or is_over else state
-        if is_good:
-            state = _accepted(state, call)
-            return self._asked(problem, state._replace(high=min(call.psi.level, call.f_x)))
-        return self._asked(problem, state._replace(low=call.psi.level)) if is_over else state
+            call, evidence = accelerated_step(problem, memory.call)
+        memory = memory._replace(call=call)
+        state = state._replace(k=k, evidence=evidence, memory=memory)
+        is_good, is_over = call.value <= 0.5 * memory.upper_tolerance, call.k >= memory.steps
+        level, is_first = call.psi.level, call.psi.level == math.inf
+        if is_good or is_first:
+            state = state._replace(point=call.x, upper_value=call.f_x, lower_value=call.g_x)
+        if not (is_good or is_over):
+            return state
+        if is_first:
+            return self._bisection(problem, state, call.g_x)
+        low, high = (memory.low, min(level, call.f_x)) if is_good else (level, memory.high)
+        return self._asked(problem, state, memory._replace(low=low, high=high))
 
     def _bisection(self, problem: Problem, state: State, ghat: float) -> State:
         """Set l, u and the first test, now that g is minimised to within eps_g/2."""
-        x = Point(state.x, *state.images)
-        rho = state.upper_tolerance / state.lower_tolerance
-        call = max_model.begin(problem, Psi(math.inf, rho, ghat, state.size), x)
-        f_x, _ = max_model.both_whole(problem, call.f_y, call.g_y)
-        low = f_x.value - first_phase.frank_wolfe_gap(problem, f_x)
-        return self._asked(
-            problem,
-            state._replace(
-                first=None, call=call, low=max(low, problem.upper.lower_bound), high=f_x.value
-            ),
-        )
+        memory = state.memory
+        rho = memory.upper_tolerance / memory.lower_tolerance
+        call = begin(problem, Psi(math.inf, rho, ghat, memory.size), state.point)
+        f_x, _ = both_whole(problem, call.f_y, call.g_y)
+        low = max(f_x.value - first_phase.frank_wolfe_gap(problem, f_x), problem.upper.lower_bound)
+        memory = memory._replace(first=None, call=call, low=low, high=f_x.value)
+        return self._asked(problem, state, memory)
 
-    def _asked(self, problem: Problem, state: State) -> State:
+    def _asked(self, problem: Problem, state: State, memory: Memory) -> State:
         """Begin the next test from the last accepted point, or end the run."""
-        width, half = state.high - state.low, 0.5 * state.upper_tolerance
-        level = state.low + 0.5 * width
-        if width <= half or not state.low < level < state.high:
+        width, half = memory.high - memory.low, 0.5 * memory.upper_tolerance
+        level = memory.low + 0.5 * width
+        if width <= half or not memory.low < level < memory.high:
             sentence = f"FC-BiO stopped because u - l = {width:.3g} is at most eps_f/2 = {half:.3g}"
             if width > half:
                 sentence = f"FC-BiO stopped because no float lies between l and u = l + {width:.3g}"
-            return state._replace(finished=Ended(RULE, sentence))
-        assert state.call is not None
-        psi = state.call.psi._replace(level=level)
-        call = max_model.begin(problem, psi, Point(state.x, *state.images))
-        return state._replace(call=call)
-
-
-def _accepted(state: State, call: Question) -> State:
-    """Return the state with the point of a call as its answer."""
-    return state._replace(x=call.x.x, images=call.x[1:], upper_value=call.f_x, lower_value=call.g_x)
+            return state._replace(memory=memory._replace(finished=Ended(RULE, sentence)))
+        assert memory.call is not None
+        call = begin(problem, memory.call.psi._replace(level=level), state.point)
+        return state._replace(memory=memory._replace(call=call))
 
 
 def _steepness(problem: Problem, h: Function, h_0: Minorant) -> float:
@@ -224,3 +247,89 @@ def _steepness(problem: Problem, h: Function, h_0: Minorant) -> float:
     far = domain.farthest(arrays.zeros_like(h_0.at))
     curve = h.lipschitz * domain.diameter_in(n)
     return arrays.norm(h_0.slope) + curve + split(h)[1].terms.steepness(n, far)
+
+
+# -- steps on psi ----------------------------------------------------------------------------------
+
+
+def begin(problem: Problem, psi: Psi, x: Point) -> Question:
+    """Begin a run from x."""
+    return Question(psi, 0, 1.0, x, x, *minorants_at(problem, x), *values_at(problem, x), None)
+
+
+def accelerated_step(problem: Problem, call: Question) -> tuple[Question, StepEvidence]:
+    """Take a step to x_{k+1} with the model at y_k; psi(x_k) - min psi <= 2 L D²/(k+1)²."""
+    psi, t, f_y, g_y = call.psi, call.momentum, call.f_y, call.g_y
+    z, w, guess = minimised(problem, psi, f_y, g_y, call.guess)
+    (x,) = problem.forward(z)
+    later = fista.next_t(t)
+    y = mixed(call.x, x, 1.0 + (t - 1.0) / later)
+    (f_new,), (f_x,) = problem.upper.evaluate([y.f], [x.f])
+    (g_new,), (g_x,) = problem.lower.evaluate([y.g], [x.g])
+    after = Question(psi, call.k + 1, later, x, y, f_new, g_new, f_x, g_x, guess)
+    return after, _evidence(call, t, w, (g_x, x.x, g_new))
+
+
+def subgradient_step(
+    problem: Problem, call: Question, step: float
+) -> tuple[Question, StepEvidence]:
+    """Take a subgradient step on the larger side at y_k to y_{k+1}, which joins the average."""
+    psi, y, k = call.psi, call.y, call.k + 1
+    f_y, g_y = both_whole(problem, call.f_y, call.g_y)
+    of_f, of_g = psi.parts(f_y.value, g_y.value)
+    w = float(of_f >= of_g)
+    slope = f_y.slope if w else psi.rho * g_y.slope
+    x = averaged(problem, call.x, y, 1.0 / k, k)
+    (y,) = problem.forward(problem.domain.project(y.x - step * slope))
+    (f_new,), (f_x,) = problem.upper.evaluate([y.f], [x.f])
+    (g_new,), (g_x,) = problem.lower.evaluate([y.g], [x.g])
+    after = Question(psi, k, 1.0, x, y, f_new, g_new, f_x, g_x, None)
+    return after, _evidence(call, step, w, (g_x, x.x, call.g_y))
+
+
+def minimised(
+    problem: Problem, psi: Psi, f_y: Minorant, g_y: Minorant, guess: float | None
+) -> tuple[Array, float, float]:
+    """Minimise the larger of both minorants plus L/2 |x - y|² over Z; return x, w and mu.
+
+    x = projection of y - (w a + (1-w) b)/L, where a and b are the slopes and w is f's weight, and
+    both minorants are equal at x unless w is 0 or 1. So x is the projection of y - b/L onto the
+    half-space where f's minorant is no larger, with multiplier mu = w/L if that is at most 1/L. If
+    the half-space contains no point of Z, w = 1.
+    """
+    y, L = f_y.at, psi.size
+    of_f, of_g = psi.parts(f_y.value, g_y.value)
+    b = psi.rho * g_y.slope
+    c = f_y.slope - b
+    offset = arrays.dot(c, y) - (of_f - of_g)
+    z, mu = problem.domain.project_cut(y - b / L, c, offset, guess)
+    above, size = arrays.dot(c, z) - offset, abs(offset) + arrays.norm(c) * arrays.norm(z)
+    if L * mu < 1.0 and above <= math.sqrt(arrays.epsilon(y)) * size:
+        return z, L * mu, mu
+    return problem.domain.project(y - f_y.slope / L), 1.0, 1.0 / L
+
+
+def both_whole(problem: Problem, f: Minorant, g: Minorant) -> tuple[Minorant, Minorant]:
+    """Return minorants of f and g from those of their smooth parts at the same point."""
+    f2, g2 = problem.penalties
+    return _whole(f, f2), _whole(g, g2)
+
+
+def _whole(h: Minorant, penalty: Penalty) -> Minorant:
+    terms = penalty.terms
+    if not terms.has_weights:
+        return h
+    slope = h.slope + terms.subgradient(h.at)
+    return h._replace(value=h.value + penalty.value(h.at), slope=slope)
+
+
+def _evidence(
+    before: Question, weight: float, w: float, value: tuple[float, Array, Minorant]
+) -> StepEvidence:
+    """Return the minorants at y_k, weighted as in the method's proof."""
+    return StepEvidence(
+        upper=((weight * w, before.f_y),) if w > 0.0 else (),
+        cuts=((weight * (1.0 - w) * before.psi.rho, before.g_y),) if w < 1.0 else (),
+        lower=((weight, before.g_y),),
+        values=(value,),
+    )

@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tiebreak.algorithms import fista
-from tiebreak.algorithms.base import Method, StepEvidence
+from tiebreak.algorithms.base import Method
 from tiebreak.algorithms.common import (
+    both_smoothness,
     check_positive,
     need_lipschitz,
     need_smooth,
-    positive_smoothness,
+    weighted,
 )
-from tiebreak.algorithms.fista import State
+from tiebreak.algorithms.fista import Memory, State
 from tiebreak.functions import PointWithImage
 from tiebreak.linalg import Array, Refusal
 from tiebreak.problem import Problem
@@ -59,35 +60,27 @@ class FIBA(Method):
         check_positive(self, "mu_0")
 
     def check(self, problem: Problem) -> Refusal | None:
-        refusal = need_smooth("FIBA", problem)
-        return refusal or need_lipschitz("FIBA", problem, "upper", "lower")
+        return need_smooth(self, problem) or need_lipschitz(self, problem, "upper", "lower")
 
     def describe(self, problem: Problem) -> str:
         return f"FIBA, upper steps {self.mu_0:g}/(L_f k), lower steps 1/L_g with momentum"
 
     def init(self, problem: Problem, x0: Array) -> State:
         """Start with y_1 = x_1."""
-        run, first = fista.start(problem, x0)
+        run = fista.start(problem, x0)
         assert run.f_y is not None
-        upper = float(self.mu_0) / positive_smoothness(problem, problem.upper, run.f_y, run.g_y)
-        lower = 1.0 / positive_smoothness(problem, problem.lower, run.g_y, run.g_y)
+        L_f, L_g = both_smoothness(problem, run.f_y, run.g_y)
         run = run._replace(t=fista.next_t(1.0), f_y=None)  # on g alone: f is evaluated elsewhere
-        return State(0, run, upper, 1.0, lower, first)
+        return fista.first_state(run, Memory(run, float(self.mu_0) / L_f, 1.0, 1.0 / L_g))
 
     def step(self, problem: Problem, state: State) -> State:
         """Take a step on g from y_k to z_k, one on f from there, and project."""
-        run, lower = state.run, state.step_size
-        upper = state.upper_weight / (state.k + 1)
+        k, (run, upper, _, lower, _) = state.k + 1, state.memory
+        upper /= k
         z = run.y.x - lower * run.g_y.slope
         (f_z,), _ = problem.upper.evaluate([PointWithImage(z, problem.upper.forward(z)[0])])
         (x,) = problem.forward(problem.domain.project(z - upper * f_z.slope))
         after = fista.extrapolated(problem, run, x, 0.0, fista.next_t(run.t))
-        return state._replace(
-            k=state.k + 1, run=after,
-            evidence=StepEvidence(
-                upper=((upper, f_z),),
-                cuts=((lower, run.g_y),),
-                lower=((run.t, run.g_y),),
-                values=((after.g_x, x.x, after.g_y),),
-            ),
-        )  # fmt: skip
+        value = after.g_x, x.x, after.g_y
+        evidence = weighted(upper, f_z, lower, run.g_y, value, lower=run.t)
+        return fista.next_state(k, after, evidence, state.memory._replace(run=after))

@@ -8,33 +8,46 @@ only at restarts and when the number of steps has grown by about a tenth.
 from __future__ import annotations
 
 import math
-from typing import Any, TypeVar
+from typing import NamedTuple
 
 from tiebreak.algorithms import fista
-from tiebreak.algorithms.common import is_due
+from tiebreak.algorithms.common import is_due, positive_smoothness
 from tiebreak.algorithms.fista import Fista
 from tiebreak.functions import Function, Minorant
-from tiebreak.linalg import arrays
-from tiebreak.problem import Problem
+from tiebreak.linalg import arrays, in_files
+from tiebreak.problem import Point, Problem
+from tiebreak.proofs.evidence import StepEvidence
 
-S = TypeVar("S", bound=Any)  # a state with first, first_steps, step_size, its point and values
+
+@in_files("first-phase")
+class FirstPhase(NamedTuple):
+    """The run on g, and the number of its steps, restarts or not."""
+
+    run: Fista
+    step_size: float
+    steps: int = 0
 
 
-def step(problem: Problem, state: S, before: Fista, tolerance: float) -> tuple[S, Minorant | None]:
+def begin(problem: Problem, x: Point) -> FirstPhase:
+    """Begin at a point of Z."""
+    run = fista.begin(problem, x, 0.0)
+    return FirstPhase(run, 1.0 / positive_smoothness(problem, problem.lower, run.g_y, run.g_y))
+
+
+def step(
+    problem: Problem, phase: FirstPhase, tolerance: float
+) -> tuple[FirstPhase, StepEvidence, Minorant | None]:
     """Take one FISTA step; also return g at x if it is proved to be within the tolerance of g*."""
-    run = fista.advance(problem, before, 0.0, 1.0, state.step_size)
-    has_risen = run.g_x > before.g_x
-    state = state._replace(
-        first_steps=state.first_steps + 1, first=run,
-        x=run.x.x, images=run.x[1:], upper_value=run.f_x, lower_value=run.g_x,
-        evidence=fista.evidence(before, run, 0.0, 1.0),
-    )  # fmt: skip
-    if not (has_risen or is_due(state.first_steps)):
-        return state, None
-    (g_x,), _ = problem.lower.evaluate([run.x.g])
-    if has_risen:  # restart; the gradient at x is already known
-        state = state._replace(first=run._replace(k=0, t=1.0, y=run.x, g_y=g_x))
-    return state, g_x if is_minimal(problem, g_x, tolerance) else None
+    before, steps = phase.run, phase.steps + 1
+    run = fista.advance(problem, before, 0.0, 1.0, phase.step_size)
+    evidence, has_risen = fista.evidence(before, run, 0.0, 1.0), run.g_x > before.g_x
+    g_x = None
+    if has_risen or is_due(steps):
+        (g_x,), _ = problem.lower.evaluate([run.x.g])
+        if has_risen:  # restart; the gradient at x is already known
+            run = run._replace(k=0, t=1.0, y=run.x, g_y=g_x)
+        g_x = g_x if is_minimal(problem, g_x, tolerance) else None
+    return FirstPhase(run, phase.step_size, steps), evidence, g_x
 
 
 def is_minimal(problem: Problem, h_x: Minorant, tolerance: float) -> bool:

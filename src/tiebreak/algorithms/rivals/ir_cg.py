@@ -7,47 +7,42 @@ problems, Math. Program. 213, 2025, arXiv 2311.09738.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeAlias
 
-from tiebreak.algorithms.base import Method, Rate, StateReport, StepEvidence
+from tiebreak.algorithms.base import Method, Rate, StateReport
 from tiebreak.algorithms.common import (
+    RunState,
     at_start,
     averaged,
+    begun,
+    both_smoothness,
     check_positive,
     check_within,
     minorants_at,
-    need_bounded,
+    need_argmin,
     need_lipschitz,
     need_smooth,
-    positive_smoothness,
     values_at,
+    weighted,
 )
 from tiebreak.functions import Minorant
 from tiebreak.linalg import Array, Refusal, in_files
 from tiebreak.problem import Point, Problem, mixed
-from tiebreak.sets import has_argmin
 
 
 @in_files("ir-cg")
-class State(NamedTuple):
-    """Everything a run needs to continue, as arrays and numbers."""
+class Memory(NamedTuple):
+    """What the recursion needs, besides z_t, the point in the bound on f."""
 
-    k: int
     iterate: Point  # x_t
     f_x: Minorant  # both levels there
     g_x: Minorant
     unit: float  # c L_g/L_f
     total: float  # the sum of the weights of x_1 ... x_{t-1} in z_t
     average: Point  # the average of these points with these weights
-    answer: Point  # z_t
-    upper_value: float  # f and g at z_t
-    lower_value: float
-    evidence: StepEvidence
 
-    @property
-    def x(self) -> Array:
-        """z_t, the point in the bound on f."""
-        return self.answer.x
+
+State: TypeAlias = RunState[Memory]
 
 
 @dataclass(frozen=True)
@@ -103,55 +98,41 @@ class IRCG(Method):
         check_positive(self, "c")
 
     def check(self, problem: Problem) -> Refusal | None:
-        refusal = need_smooth("IRCG", problem) or need_bounded("IRCG", problem)
-        if not refusal and not has_argmin(problem.domain):
-            needed = "must have an easy linear minimisation"
-            refusal = Refusal("IRCG", "domain", needed, type(problem.domain).__name__)
-        return refusal or need_lipschitz("IRCG", problem, "upper", "lower")
+        refusal = need_smooth(self, problem) or need_argmin(self, problem)
+        return refusal or need_lipschitz(self, problem, "upper", "lower")
 
     def describe(self, problem: Problem) -> str:
         return f"IR-CG, weight of f {self.c:g} L_g/L_f (t+1)^-{self.p:g}, averaged"
 
     def report(self, state: State) -> StateReport:
         """Report the reach of the average."""
-        return StateReport(reach=state.answer.reach)
+        return StateReport(reach=state.point.reach)
 
     def points(self, state: State) -> dict[str, Array]:
         """Return the point in the bound on g."""
-        return {"the last iterate": state.iterate.x}
+        return {"the last iterate": state.memory.iterate.x}
 
     def init(self, problem: Problem, x0: Array) -> State:
         """Begin at the start, or at v_0 if the start is outside Z and there is no projection."""
-        f, g = problem.upper, problem.lower
         x, f_x, g_x = at_start(problem, x0)
-        unit = float(self.c) * (
-            positive_smoothness(problem, g, g_x, g_x) / positive_smoothness(problem, f, f_x, g_x)
-        )
-        first = StepEvidence(values=((g_x.value, x.x, g_x),))
-        return State(0, x, f_x, g_x, unit, 0.0, x, x, f_x.value, g_x.value, first)
+        L_f, L_g = both_smoothness(problem, f_x, g_x)
+        memory = Memory(x, f_x, g_x, float(self.c) * (L_g / L_f), 0.0, x)
+        return begun(x, f_x.value, g_x.value, g_x, memory)
 
     def step(self, problem: Problem, state: State) -> State:
         """Take one conditional gradient step and update the average."""
-        t, f_x, g_x = state.k, state.f_x, state.g_x
-        e, before = (state.unit / max(j, 1) ** float(self.p) for j in (t + 1, t))
+        t, (iterate, f_x, g_x, unit, total, average) = state.k, state.memory
+        e, before = (unit / max(j, 1) ** float(self.p) for j in (t + 1, t))
         (v,) = problem.forward(problem.domain.argmin(g_x.slope + e * f_x.slope))
-        x = averaged(problem, state.iterate, v, 2.0 / (t + 2), t + 1)
-        total, average = state.total, state.average
+        x = averaged(problem, iterate, v, 2.0 / (t + 2), t + 1)
         if weight := t * (t + 1) * (before - e):
             total += weight
-            average = averaged(problem, average, state.iterate, weight / total, t + 1)
+            average = averaged(problem, average, iterate, weight / total, t + 1)
         last = (t + 1) * (t + 2) * e
-        answer = mixed(average, x, last / (total + last))
+        z = mixed(average, x, last / (total + last))
         f_new, g_new = minorants_at(problem, x)
-        f_z, g_z = values_at(problem, answer)
-        weight = t + 1.0
-        evidence = StepEvidence(
-            upper=((weight * e, f_x),),
-            cuts=((weight, g_x),),
-            lower=((weight, g_x),),
-            values=((g_new.value, x.x, g_new), (g_z, answer.x, g_new)),
-        )
-        return state._replace(
-            k=t + 1, iterate=x, f_x=f_new, g_x=g_new, total=total, average=average, answer=answer,
-            upper_value=f_z, lower_value=g_z, evidence=evidence,
-        )  # fmt: skip
+        f_z, g_z = values_at(problem, z)
+        values = (g_new.value, x.x, g_new), (g_z, z.x, g_new)
+        evidence = weighted((t + 1.0) * e, f_x, t + 1.0, g_x, *values)
+        memory = Memory(x, f_new, g_new, unit, total, average)
+        return RunState(t + 1, z, f_z, g_z, evidence, memory)

@@ -8,23 +8,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
-from tiebreak.algorithms.base import Proved, StateReport
+from tiebreak.algorithms.base import Notes, Proved, StateReport
 from tiebreak.algorithms.common import check_within
-from tiebreak.algorithms.rivals.tikhonov import State, Tikhonov
-
-
-class Estimate(NamedTuple):
-    """An estimate of f* that assumes quadratic growth of g."""
-
-    value: float
-    dimension: int | None = None
-
-    def lines(self) -> list[tuple[str, str]]:
-        """Return the estimate, which proves nothing."""
-        words = f"f* is about {self.value:.9g} if g grows quadratically, which is not proved"
-        return [("estimate", words)]
+from tiebreak.algorithms.rivals.tikhonov import Memory, State, Tikhonov
 
 
 @dataclass(frozen=True)
@@ -69,21 +57,25 @@ class LevelNewton(Tikhonov):
 
     def adapt(self, state: State, proved: Proved) -> State:
         """Use the bound on g* that is proved by now."""
-        return state._replace(least=max(state.least, proved.lower_bound))
+        least = max(state.memory.least, proved.lower_bound)
+        return state._replace(memory=state.memory._replace(least=least))
 
     def report(self, state: State) -> StateReport:
         """Report the estimate after the first phase."""
-        if not state.ended or state.least == -math.inf:
+        least, ended = state.memory.least, state.memory.ended
+        if not ended or least == -math.inf:
             return StateReport()
-        eta, f_x, g_x = state.ended[-1]
-        return StateReport(findings=Estimate(f_x + 2.0 * max(g_x - state.least, 0.0) / eta))
+        eta, f_x, g_x = ended[-1]
+        value = f_x + 2.0 * max(g_x - least, 0.0) / eta
+        words = f"f* is about {value:.9g} if g grows quadratically, which is not proved"
+        return StateReport(findings=Notes((("estimate", words),)))
 
-    def _next(self, state: State) -> float:
-        eta, q = state.eta, float(self.q)
-        if len(state.ended) < 2 or state.least == -math.inf:
+    def _next(self, memory: Memory) -> float:
+        eta, q = memory.eta, float(self.q)
+        if len(memory.ended) < 2 or memory.least == -math.inf:
             return q * eta
-        (eta_0, f_0, _), (_, f_1, g_1) = state.ended
-        wanted = self.multiplicity * max(g_1 - state.least, 0.0) / eta  # Newton's step in f
+        (eta_0, f_0, _), (_, f_1, g_1) = memory.ended
+        wanted = self.multiplicity * max(g_1 - memory.least, 0.0) / eta  # Newton's step in f
         rise = (f_1 - f_0) / math.log(eta_0 / eta)  # increase of f as log eta decreases by 1
         falls = wanted / rise if rise > 0.0 else 0.0
         most, fewest = -3.0 * math.log(q), -math.log(q)

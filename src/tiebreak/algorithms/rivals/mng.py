@@ -8,52 +8,34 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeAlias
 
-from tiebreak.algorithms.base import Method, Rate, StateReport, StepEvidence
+from tiebreak.algorithms.base import Method, Notes, Rate, StateReport
 from tiebreak.algorithms.common import (
+    RunState,
     minorants_at,
+    need_joint_prox,
     need_lipschitz,
     need_smooth,
     positive_smoothness,
     values_at,
+    weighted,
 )
-from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.linalg import Array, Refusal, arrays, in_files
-from tiebreak.problem import Point, Problem
-
-
-@in_files("OwnBound")
-class OwnBound(NamedTuple):
-    """The method's own bound on f*, for the report."""
-
-    value: float  # f(x_k)
-    dimension: int | None = None
-
-    def lines(self) -> list[tuple[str, str]]:
-        """Return the line for the report."""
-        text = f"f* >= {self.value:.9g} in exact arithmetic, by MNG's own theorem (no certificate)"
-        return [("own bound", text)]
+from tiebreak.problem import Problem
 
 
 @in_files("mng")
-class State(NamedTuple):
-    """Everything a run needs to continue, as arrays and numbers."""
+class Memory(NamedTuple):
+    """What the recursion needs, besides T(x_k), a point of Z."""
 
-    k: int
     center: Array
     inner: Array  # x_k, outside Z
-    answer: Point  # T(x_k), in Z
-    step_size: float  # 1/M
     inner_value: float  # f(x_k)
-    upper_value: float  # f and g at T(x_k)
-    lower_value: float
-    evidence: StepEvidence
+    step_size: float  # 1/M
 
-    @property
-    def x(self) -> Array:
-        """T(x_k), which is in Z."""
-        return self.answer.x
+
+State: TypeAlias = RunState[Memory]
 
 
 @dataclass(frozen=True)
@@ -95,19 +77,21 @@ class MNG(Method):
     output: ClassVar[str] = "T(x_k), the lower step from the last iterate"
 
     def check(self, problem: Problem) -> Refusal | None:
-        refusal, f = need_smooth("MNG", problem, "upper"), problem.upper
+        refusal, f = need_smooth(self, problem, "upper"), problem.upper
         if not refusal and not 0.0 < f.lipschitz == f.strong_convexity:
             needed = "must be the squared distance from a point, times a weight"
             refusal = Refusal("MNG", "upper", needed, type(f.bare).__name__)
-        refusal = refusal or need_lipschitz("MNG", problem, "lower")
-        return refusal or need_joint_prox("MNG", problem)
+        refusal = refusal or need_lipschitz(self, problem, "lower")
+        return refusal or need_joint_prox(self, problem)
 
     def describe(self, problem: Problem) -> str:
         return "MNG, projections of the center onto two half-spaces"
 
     def report(self, state: State) -> StateReport:
         """Report its own lower bound on f*."""
-        return StateReport(findings=OwnBound(state.inner_value))
+        bound = state.memory.inner_value
+        text = f"f* >= {bound:.9g} in exact arithmetic, by MNG's own theorem (no certificate)"
+        return StateReport(findings=Notes((("own bound", text),)))
 
     def init(self, problem: Problem, x0: Array) -> State:
         """Start with x_0 = center."""
@@ -117,16 +101,15 @@ class MNG(Method):
         (c,) = problem.forward(center)
         (g_c,), _ = g.evaluate([c.g])
         step = 1.0 / positive_smoothness(problem, g, g_c, g_c)
-        nothing = State(0, center, center, c, step, 0.0, 0.0, 0.0, StepEvidence())
-        return _arrived(problem, nothing, center)
+        return _arrived(problem, 0, center, center, step)
 
     def step(self, problem: Problem, state: State) -> State:
         """Move to the point of both half-spaces nearest to the center."""
-        x, center = state.inner, state.center
+        center, x, _, step = state.memory
         unit = arrays.rounding_unit(arrays.epsilon(x), int(x.shape[0]))
         noise = unit * (arrays.norm(x) + arrays.norm(center))
-        moved = _nearest(x - center, x - state.answer.x, noise)
-        return _arrived(problem, state._replace(k=state.k + 1), center + moved)
+        moved = _nearest(x - center, x - state.x, noise)
+        return _arrived(problem, state.k + 1, center, center + moved, step)
 
 
 def _nearest(d: Array, r: Array, noise: float) -> Array:
@@ -147,21 +130,12 @@ def _nearest(d: Array, r: Array, noise: float) -> Array:
     return d - (0.75 * (rr / length) / length) * across if length > noise else d
 
 
-def _arrived(problem: Problem, state: State, at: Array) -> State:
+def _arrived(problem: Problem, k: int, center: Array, at: Array, step: float) -> State:
     """Return the state at x_k, with one gradient of g there and the lower step T(x_k)."""
     (x,) = problem.forward(at)
     f_x, g_x = minorants_at(problem, x)
-    step = state.step_size
     (t,) = problem.forward(problem.prox(at - step * g_x.slope, 0.0, step))
     f_t, g_t = values_at(problem, t)
     ratio = step * problem.upper.lipschitz
-    evidence = StepEvidence(
-        upper=((1.0, f_x),),
-        cuts=((ratio, g_x),),
-        lower=((1.0, g_x),),
-        values=((g_t, t.x, g_x),),
-    )
-    return state._replace(
-        inner=at, answer=t, inner_value=f_x.value, upper_value=f_t, lower_value=g_t,
-        evidence=evidence,
-    )  # fmt: skip
+    evidence = weighted(1.0, f_x, ratio, g_x, (g_t, t.x, g_x), lower=1.0)
+    return RunState(k, t, f_t, g_t, evidence, Memory(center, at, f_x.value, step))

@@ -17,12 +17,13 @@ from tiebreak.algorithms.common import (
     check_positive,
     check_whole,
     need_bounded,
+    need_joint_prox,
     need_lipschitz,
     positive_smoothness,
     typical_curvature,
     typical_length,
 )
-from tiebreak.algorithms.fista import State
+from tiebreak.algorithms.fista import Memory, State
 from tiebreak.functions import Minorant
 from tiebreak.linalg import Array, Refusal, checks
 from tiebreak.problem import ErrorBound, Problem
@@ -95,10 +96,8 @@ class PBAPG(Method):
         With a given penalty it also runs on an unbounded Z (as in the AGM-BiO paper's second
         figure), but then nothing is proved.
         """
-        refusal = fista.need_joint_prox("PBAPG", problem)
-        if self.penalty is None:
-            refusal = refusal or need_bounded("PBAPG", problem, "or give PBAPG(penalty=...)")
-        refusal = refusal or need_lipschitz("PBAPG", problem, "upper", "lower")
+        refusal = need_joint_prox(self, problem) or need_bounded(self, problem, unless="penalty")
+        refusal = refusal or need_lipschitz(self, problem, "upper", "lower")
         if refusal or self.accuracy is None or problem.error_bound is not None:
             return refusal
         needed, hint = "needs a problem with an error bound", "give Problem(error_bound=...)"
@@ -134,23 +133,24 @@ class PBAPG(Method):
 
     def init(self, problem: Problem, x0: Array) -> State:
         """Start with y_1 = x_1."""
-        run, first = fista.start(problem, x0)
+        run = fista.start(problem, x0)
         assert run.f_y is not None
         gamma = self._first_penalty(problem, run.f_y, run.g_y)
         step = fista.step_size(problem, run, 1.0, gamma)
         phase = FIRST_PHASE if self.adaptive else 0
-        return State(0, run, 1.0, gamma, step, first, phase)
+        return fista.first_state(run, Memory(run, 1.0, gamma, step, phase))
 
     def step(self, problem: Problem, state: State) -> State:
         """Take one FISTA step; at the end of a phase, raise the penalty and reset the momentum."""
-        is_last = state.run.k + 1 == state.phase
-        after = state.advanced(problem, restart=is_last)
+        is_last = state.memory.run.k + 1 == state.memory.phase
+        after = fista.one_step_later(problem, state, restart=is_last)
         if not is_last:
             return after
         order = 2.0 if problem.error_bound is None else problem.error_bound.order
-        gamma = state.lower_weight * 2.0 ** (2.0 - 2.0 / order)
-        step = fista.step_size(problem, after.run, 1.0, gamma)
-        return after._replace(lower_weight=gamma, step_size=step, phase=2 * state.phase)
+        run, _, gamma, _, phase = after.memory
+        gamma *= 2.0 ** (2.0 - 2.0 / order)
+        step = fista.step_size(problem, run, 1.0, gamma)
+        return after._replace(memory=Memory(run, 1.0, gamma, step, 2 * phase))
 
 
 def penalty_for(bound: ErrorBound, accuracy: float) -> float:

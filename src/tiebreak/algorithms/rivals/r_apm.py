@@ -15,10 +15,11 @@ from tiebreak.algorithms.common import (
     DEFAULT_HORIZON,
     check_positive,
     check_whole,
+    need_joint_prox,
     need_lipschitz,
     need_short_step,
 )
-from tiebreak.algorithms.fista import State
+from tiebreak.algorithms.fista import Memory, State
 from tiebreak.linalg import Array, Refusal
 from tiebreak.problem import Problem
 
@@ -79,14 +80,12 @@ class RAPM(Method):
         check_whole(self, "horizon")
 
     def check(self, problem: Problem) -> Refusal | None:
-        refusal, step = fista.need_joint_prox("RAPM", problem), self.step_size
-        if refusal:
-            return refusal
-        if step is None:
-            instead = " or RAPM(step_size=...)"
-            return need_lipschitz("RAPM", problem, "upper", "lower", instead=instead)
         smoothness = problem.lower.lipschitz + self._eta(problem) * problem.upper.lipschitz
-        return need_short_step("RAPM", "step_size", step, smoothness)
+        return (
+            need_joint_prox(self, problem)
+            or need_lipschitz(self, problem, "upper", "lower", unless=("step_size",))
+            or need_short_step(self, "step_size", smoothness)
+        )
 
     def describe(self, problem: Problem) -> str:
         if self.eta is None and not _is_weakly_sharp(problem):
@@ -105,13 +104,13 @@ class RAPM(Method):
     def init(self, problem: Problem, x0: Array) -> State:
         """Start with y_1 = x_1."""
         eta = self._eta(problem)
-        run, first = fista.start(problem, x0, eta)
+        run = fista.start(problem, x0, eta)
         s = self.step_size or fista.step_size(problem, run, eta, 1.0)
-        return State(0, run, eta, 1.0, float(s), first)
+        return fista.first_state(run, Memory(run, eta, 1.0, float(s)))
 
     def step(self, problem: Problem, state: State) -> State:
         """Take one FISTA step."""
-        return state.advanced(problem)
+        return fista.one_step_later(problem, state)
 
 
 def _is_weakly_sharp(problem: Problem) -> bool:

@@ -16,10 +16,12 @@ from tiebreak.algorithms.common import (
     DEFAULT_HORIZON,
     check_positive,
     check_whole,
+    need_joint_prox,
     need_lipschitz,
+    need_strong_convexity,
     positive_smoothness,
 )
-from tiebreak.algorithms.fista import State
+from tiebreak.algorithms.fista import Memory, State
 from tiebreak.linalg import Array, Refusal
 from tiebreak.problem import Problem
 
@@ -77,12 +79,11 @@ class RVFISTA(Method):
         check_whole(self, "horizon")
 
     def check(self, problem: Problem) -> Refusal | None:
-        refusal = fista.need_joint_prox("RVFISTA", problem)
-        refusal = refusal or need_lipschitz("RVFISTA", problem, "upper", "lower")
-        if refusal or problem.upper.strong_convexity > 0.0:
-            return refusal
-        others = "r-apm accepts other functions"
-        return Refusal("RVFISTA", "upper", "must be strongly convex", str(problem.upper), others)
+        return (
+            need_joint_prox(self, problem)
+            or need_lipschitz(self, problem, "upper", "lower")
+            or need_strong_convexity(self, problem, "r-apm accepts other functions")
+        )
 
     def describe(self, problem: Problem) -> str:
         return f"R-VFISTA, eta = (L_g/sigma) ({self.p:g} ln K/K)², K the planned steps"
@@ -90,21 +91,21 @@ class RVFISTA(Method):
     def init(self, problem: Problem, x0: Array) -> State:
         """Start with y_0 = x_0."""
         K = max(self.horizon or DEFAULT_HORIZON, 2)
-        run, first = fista.start(problem, x0)
+        run = fista.start(problem, x0)
         L_g = positive_smoothness(problem, problem.lower, run.g_y, run.g_y)
         sigma = problem.upper.strong_convexity
         eta = L_g / sigma * (float(self.p) * math.log(K) / K) ** 2
         L = L_g + eta * problem.upper.lipschitz
         q = math.sqrt(eta * sigma / L)
         run = run._replace(t=0.5 * (1.0 + q) / q)  # the momentum is (t - 1)/t
-        return State(0, run, eta, 1.0, 1.0 / L, first)
+        return fista.first_state(run, Memory(run, eta, 1.0, 1.0 / L))
 
     def step(self, problem: Problem, state: State) -> State:
         """Take one step; its minorants have weight (1 - q)^-k, as in the proof."""
-        run, eta = state.run, state.upper_weight
-        x = fista.moved(problem, run, eta, 1.0, state.step_size)
+        run, eta, _, s, _ = state.memory
+        x = fista.moved(problem, run, eta, 1.0, s)
         after = fista.extrapolated(problem, run, x, eta, run.t)
         q = min(1.0 / (2.0 * run.t - 1.0), 0.5)
         weight = math.exp(min(-state.k * math.log1p(-q), 600.0))  # clipped far from overflow
         evidence = fista.evidence(run._replace(t=weight), after, eta, 1.0)
-        return state._replace(k=state.k + 1, run=after, evidence=evidence)
+        return fista.next_state(state.k + 1, after, evidence, state.memory._replace(run=after))

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeAlias
 
-from tiebreak.algorithms.base import Method, Rate, StateReport, StepEvidence
+from tiebreak.algorithms.base import Method, Rate, StateReport
 from tiebreak.algorithms.common import (
     DEFAULT_HORIZON,
+    RunState,
     averaged,
+    begun,
     check_positive,
     check_whole,
     need_bounded,
@@ -27,26 +29,19 @@ from tiebreak.algorithms.rivals import alternating
 from tiebreak.algorithms.rivals.alternating import Alternation
 from tiebreak.functions import Minorant
 from tiebreak.linalg import Array, Refusal, arrays, in_files
-from tiebreak.problem import Point, Problem
+from tiebreak.problem import Problem
 
 
 @in_files("sea")
-class State(NamedTuple):
-    """Everything a run needs to continue, as arrays and numbers."""
+class Memory(NamedTuple):
+    """What the recursion needs, besides the average of x_1 ... x_k."""
 
-    k: int
     alternation: Alternation  # x_k in Z, and y_k = x_k - s grad f(x_k) outside
-    average: Point  # average of x_1 ... x_k
     upper_step: float  # s
     lower_step: float  # t
-    upper_value: float  # f and g at the average
-    lower_value: float
-    evidence: StepEvidence
 
-    @property
-    def x(self) -> Array:
-        """The average, the point in the bounds."""
-        return self.average.x
+
+State: TypeAlias = RunState[Memory]
 
 
 @dataclass(frozen=True)
@@ -99,19 +94,16 @@ class SEA(Method):
         With both step sizes given, it also runs on an unbounded Z (as in the AGM-BiO paper's second
         figure), but then nothing is proved.
         """
-        refusal, step = need_smooth("SEA", problem), self.lower_step
-        if self.upper_step is None:
-            instead = "or give SEA(upper_step=...)"
-            refusal = refusal or need_bounded("SEA", problem, instead)
-            instead = " or SEA(upper_step=...)"
-            refusal = refusal or need_lipschitz("SEA", problem, "upper", instead=instead)
-        if step is None:
-            instead = " or SEA(lower_step=...)"
-            refusal = refusal or need_lipschitz("SEA", problem, "lower", instead=instead)
-        return refusal or need_short_step("SEA", "lower_step", step, problem.lower.lipschitz)
+        return (
+            need_smooth(self, problem)
+            or need_bounded(self, problem, unless="upper_step")
+            or need_lipschitz(self, problem, "upper", unless=("upper_step",))
+            or need_lipschitz(self, problem, "lower", unless=("lower_step",))
+            or need_short_step(self, "lower_step", problem.lower.lipschitz)
+        )
 
     def points(self, state: State) -> dict[str, Array]:
-        return {"the last iterate": state.alternation.x.x}
+        return {"the last iterate": state.memory.alternation.x.x}
 
     def describe(self, problem: Problem) -> str:
         s = f"{self.upper_step:g}" if self.upper_step is not None else "D/(G sqrt(T))"
@@ -121,22 +113,20 @@ class SEA(Method):
 
     def report(self, state: State) -> StateReport:
         """Report the reach of the average."""
-        return StateReport(reach=state.average.reach)
+        return StateReport(reach=state.point.reach)
 
     def init(self, problem: Problem, x0: Array) -> State:
         """Start at x_0 with the first upper step from there."""
-        alternation = alternating.begin(problem, x0)
-        f_0, g_0 = alternation.f_x, alternation.g_out
+        start = alternating.begin(problem, x0)
+        f_0, g_0 = start.f_x, start.g_out
         s, t = self.upper_step, self.lower_step
         if s is None:
             s = self._upper_step(problem, f_0)
         if t is None:
             t = 1.0 / positive_smoothness(problem, problem.lower, g_0, g_0)
-        alternation = alternating.with_upper_step(problem, alternation, float(s))
-        first = alternating.first_evidence(alternation)
-        return State(
-            0, alternation, alternation.x, float(s), float(t), f_0.value, alternation.g_x, first
-        )
+        start = alternating.with_upper_step(problem, start, float(s))
+        memory = Memory(start, float(s), float(t))
+        return begun(start.x, f_0.value, start.g_x, start.g_out, memory)
 
     def _upper_step(self, problem: Problem, f_0: Minorant) -> float:
         """Return s = D/(G sqrt(T)), or 1 if f is constant."""
@@ -147,11 +137,8 @@ class SEA(Method):
 
     def step(self, problem: Problem, state: State) -> State:
         """Take a lower step to x_{k+1} and an upper step from there; update the average."""
-        k, s, t = state.k, state.upper_step, state.lower_step
-        alternation = alternating.advance(problem, state.alternation, t, s)
-        average = averaged(problem, state.average, alternation.x, 1.0 / (k + 1), k + 1)
-        f_x, g_x = values_at(problem, average)
-        return state._replace(
-            k=k + 1, alternation=alternation, average=average, upper_value=f_x, lower_value=g_x,
-            evidence=alternating.evidence(state.alternation, alternation, t),
-        )  # fmt: skip
+        k, (before, s, t) = state.k + 1, state.memory
+        after = alternating.advance(problem, before, t, s)
+        average = averaged(problem, state.point, after.x, 1.0 / k, k)
+        evidence, memory = alternating.evidence(before, after, t), Memory(after, s, t)
+        return RunState(k, average, *values_at(problem, average), evidence, memory)

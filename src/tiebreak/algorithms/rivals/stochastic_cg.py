@@ -25,20 +25,21 @@ from tiebreak.algorithms.base import Method, Rate, StepEvidence
 from tiebreak.algorithms.common import (
     TOLERANCE,
     at_start,
+    both_smoothness,
     check_positive,
     check_whole,
     check_within,
-    need_bounded,
+    need_argmin,
     need_lipschitz,
     need_smooth,
-    positive_smoothness,
+    weighted,
 )
 from tiebreak.algorithms.rivals import first_phase
 from tiebreak.algorithms.svrg import Sampled, need_rows
 from tiebreak.functions import Minorant, matrices_of
 from tiebreak.linalg import Array, Refusal, arrays, deadline, in_files
 from tiebreak.problem import Problem
-from tiebreak.sets import argmin_cut, has_argmin
+from tiebreak.sets import argmin_cut
 
 
 @in_files("stochastic-cg")
@@ -79,13 +80,9 @@ class _StochasticCG(Method):
         check_whole(self, "seed", 0)
 
     def check(self, problem: Problem) -> Refusal | None:
-        owner = type(self).__name__
-        refusal = need_smooth(owner, problem) or need_bounded(owner, problem)
-        if not refusal and not has_argmin(problem.domain):
-            needed = "must have an easy linear minimisation"
-            refusal = Refusal(owner, "domain", needed, type(problem.domain).__name__)
-        refusal = refusal or need_lipschitz(owner, problem, "upper", "lower")
-        return refusal or need_rows(owner, problem)
+        refusal = need_smooth(self, problem) or need_argmin(self, problem)
+        refusal = refusal or need_lipschitz(self, problem, "upper", "lower")
+        return refusal or need_rows(self, problem)
 
     def describe(self, problem: Problem) -> str:
         return f"{self.name}, {self._sampled(problem)[1].steps} slices of rows in an epoch"
@@ -100,12 +97,11 @@ class _StochasticCG(Method):
     def init(self, problem: Problem, x0: Array) -> State:
         """Begin with the gradients at the start, which may lie outside Z without a projection."""
         x, f_x, g_x = at_start(problem, x0)
-        unit = positive_smoothness(problem, problem.lower, g_x, g_x)
-        unit /= positive_smoothness(problem, problem.upper, f_x, g_x)
+        L_f, L_g = both_smoothness(problem, f_x, g_x)
         size = first_phase.size(problem, problem.lower, g_x)
         return State(
             k=0, t=0, iterate=x.x, before=x.x, f_slope=f_x.slope, g_slope=g_x.slope,
-            g_value=g_x.value, unit=unit, total=0.0, average=x.x, level=math.inf,
+            g_value=g_x.value, unit=L_g / L_f, total=0.0, average=x.x, level=math.inf,
             sizes=(size, size), x=x.x, upper_value=f_x.value, lower_value=g_x.value,
             evidence=StepEvidence(values=((g_x.value, x.x, g_x),)),
         )  # fmt: skip
@@ -228,13 +224,8 @@ class IRSCG(_StochasticCG):
         last = t * (t + 1) * e
         z = state.average + (last / (state.total + last)) * (state.iterate - state.average)
         state, f_x, g_x = self._at(problem, state, z)
-        evidence = StepEvidence(
-            upper=((t * e, f_x),),
-            cuts=((float(t), g_x),),
-            lower=((float(t), g_x),),
-            values=((g_x.value, g_x.at, g_x), (state.lower_value, z, g_x)),
-        )
-        return state._replace(evidence=evidence)
+        values = (g_x.value, g_x.at, g_x), (state.lower_value, z, g_x)
+        return state._replace(evidence=weighted(t * e, f_x, float(t), g_x, *values))
 
 
 @dataclass(frozen=True)
@@ -356,10 +347,6 @@ class SBCGF(_StochasticCG):
             mu = self._cut(problem, state)[1]
         elif first_phase.is_minimal(problem, g_x, 0.5 * state.sizes[0]):
             state = state._replace(level=g_x.value, t=0)
-        evidence = StepEvidence(
-            upper=((weight, f_x),),
-            cuts=((weight * mu, g_x),),
-            lower=((weight, g_x),),
-            values=((g_x.value, g_x.at, g_x),),
-        )
+        value = g_x.value, g_x.at, g_x
+        evidence = weighted(weight, f_x, weight * mu, g_x, value, lower=weight)
         return state._replace(evidence=evidence)

@@ -7,13 +7,15 @@ regularization of convex programs, SIAM J. Optim. 2008.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeAlias
 
 from tiebreak.algorithms import fista
-from tiebreak.algorithms.base import Method, StepEvidence
+from tiebreak.algorithms.base import Method
 from tiebreak.algorithms.common import (
+    RunState,
     check_positive,
     check_within,
+    need_joint_prox,
     need_lipschitz,
     need_unit,
     unit_of,
@@ -33,33 +35,19 @@ class Phase(NamedTuple):
 
 
 @in_files("tikhonov")
-class State(NamedTuple):
-    """Everything a run needs to continue, as arrays and numbers."""
+class Memory(NamedTuple):
+    """What the recursion needs, besides the last iterate."""
 
-    k: int
     run: Fista
     unit: float  # u
     eta: float
     step_size: float  # 1/(L_g + eta L_f)
     first_map: float  # the length of the first gradient map
     least: float  # the known lower bound on g*
-    evidence: StepEvidence
     ended: tuple[Phase, ...] = ()  # the last two phases
 
-    @property
-    def x(self) -> Array:
-        """The last iterate."""
-        return self.run.x.x
 
-    @property
-    def upper_value(self) -> float:
-        """The value f(x)."""
-        return self.run.f_x
-
-    @property
-    def lower_value(self) -> float:
-        """The value g(x)."""
-        return self.run.g_x
+State: TypeAlias = RunState[Memory]
 
 
 @dataclass(frozen=True)
@@ -110,9 +98,8 @@ class Tikhonov(Method):
         check_positive(self, "eta_0", "delta", "unit")
 
     def check(self, problem: Problem) -> Refusal | None:
-        owner = type(self).__name__
-        refusal = fista.need_joint_prox(owner, problem) or need_unit(owner, problem, self.unit)
-        return refusal or need_lipschitz(owner, problem, "upper", "lower")
+        refusal = need_joint_prox(self, problem) or need_unit(self, problem)
+        return refusal or need_lipschitz(self, problem, "upper", "lower")
 
     def describe(self, problem: Problem) -> str:
         unit = "L_g/L_f" if self.unit is None else f"{self.unit:g}"
@@ -120,38 +107,35 @@ class Tikhonov(Method):
 
     def init(self, problem: Problem, x0: Array) -> State:
         """Start with y_0 = x_0."""
-        run, first = fista.start(problem, x0)
+        run = fista.start(problem, x0)
         assert run.f_y is not None
         unit = unit_of(problem, self.unit, run.f_y, run.g_y)
-        eta = float(self.eta_0) * unit
-        return State(
-            0, run, unit, eta, fista.step_size(problem, run, eta, 1.0), 0.0,
-            problem.lower.lower_bound, first,
-        )  # fmt: skip
+        eta, least = float(self.eta_0) * unit, problem.lower.lower_bound
+        step = fista.step_size(problem, run, eta, 1.0)
+        return fista.first_state(run, Memory(run, unit, eta, step, 0.0, least))
 
     def step(self, problem: Problem, state: State) -> State:
         """Take one FISTA step; reduce eta at the end of a phase."""
-        run, eta, s = state.run, state.eta, state.step_size
+        run, unit, eta, s, first, _, ended = state.memory
         x = fista.moved(problem, run, eta, 1.0, s)
         back = run.y.x - x.x
         turned, square = arrays.dots((back, x.x - run.x.x), (back, back))
         map_length = arrays.norm(back, square) / s
-        first = state.first_map if state.k else map_length
+        first = first if state.k else map_length
         # Once f is below the rounding of g, a smaller eta changes nothing.
-        is_last = eta <= arrays.epsilon(back) * state.unit
-        ends = map_length <= self.delta * first * (eta / state.unit) ** 1.5 and not is_last
+        is_last = eta <= arrays.epsilon(back) * unit
+        ends = map_length <= self.delta * first * (eta / unit) ** 1.5 and not is_last
         t = None if ends or turned > 0.0 else fista.next_t(run.t)
         after = fista.extrapolated(problem, run, x, eta, t)
-        state = state._replace(
-            k=state.k + 1, run=after, first_map=first,
-            evidence=fista.evidence(run, after, eta, 1.0),
-        )  # fmt: skip
-        if not ends:
-            return state
-        state = state._replace(ended=(*state.ended[-1:], Phase(eta, after.f_x, after.g_x)))
-        eta = self._next(state)
-        return state._replace(eta=eta, step_size=fista.step_size(problem, after, eta, 1.0))
+        memory = state.memory._replace(run=after, first_map=first)
+        if ends:
+            memory = memory._replace(ended=(*ended[-1:], Phase(eta, after.f_x, after.g_x)))
+            later = self._next(memory)
+            step = fista.step_size(problem, after, later, 1.0)
+            memory = memory._replace(eta=later, step_size=step)
+        evidence = fista.evidence(run, after, eta, 1.0)
+        return fista.next_state(state.k + 1, after, evidence, memory)
 
-    def _next(self, state: State) -> float:
+    def _next(self, memory: Memory) -> float:
         """Return the eta of the next phase."""
-        return float(self.q) * state.eta
+        return float(self.q) * memory.eta
