@@ -25,15 +25,6 @@ from tiebreak.linalg import Array, Refusal, arrays, in_files
 from tiebreak.problem import Problem
 
 
-@in_files("tikhonov.phase")
-class Phase(NamedTuple):
-    """The eta of a phase, and both values at its end."""
-
-    eta: float
-    upper_value: float
-    lower_value: float
-
-
 @in_files("tikhonov")
 class Memory(NamedTuple):
     """What the recursion needs, besides the last iterate."""
@@ -44,7 +35,7 @@ class Memory(NamedTuple):
     step_size: float  # 1/(L_g + eta L_f)
     first_map: float  # the length of the first gradient map
     least: float  # the known lower bound on g*
-    ended: tuple[Phase, ...] = ()  # the last two phases
+    ended: tuple[tuple[float, float, float], ...] = ()  # eta, f, g after the last two phases
 
 
 State: TypeAlias = RunState[Memory]
@@ -129,7 +120,7 @@ class Tikhonov(Method):
         after = fista.extrapolated(problem, run, x, eta, t)
         memory = state.memory._replace(run=after, first_map=first)
         if ends:
-            memory = memory._replace(ended=(*ended[-1:], Phase(eta, after.f_x, after.g_x)))
+            memory = memory._replace(ended=(*ended[-1:], (eta, after.f_x, after.g_x)))
             later = self._next(memory)
             step = fista.step_size(problem, after, later, 1.0)
             memory = memory._replace(eta=later, step_size=step)
