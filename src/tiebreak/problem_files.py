@@ -78,10 +78,9 @@ from tiebreak.driver.registry import known_methods
 from tiebreak.driver.solve import solve
 from tiebreak.functions import Function, Penalty
 from tiebreak.levels import Level, Levels, Slack
-from tiebreak.linalg import Refusal
+from tiebreak.linalg import Refusal, assign
 from tiebreak.linalg.archive import first_line
 from tiebreak.linalg.checks import did_you_mean
-from tiebreak.linalg.fingerprints import assign
 from tiebreak.linalg.registry import IN_TABLES, KINDS
 from tiebreak.modelling.model_files import ENDINGS, LinearModel, read_model
 from tiebreak.problem import ErrorBound, Problem

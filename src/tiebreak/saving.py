@@ -137,14 +137,18 @@ class ResultReader(Reader):
             raise Refused("holds no problem where there should be one")
         return problem
 
-    def _levels_result(self, content: dict[str, Any]) -> LevelsResult:
+    def _fields(self, kind: type, names: list[str], content: dict[str, Any]) -> dict[str, Any]:
         parts = {name: self.decode(code) for name, code in content["fields"].items()}
-        hints = get_type_hints(LevelsResult)
-        _check("LevelsResult", parts, {name: hints[name] for name in LEVELS_FIELDS})
-        reports, run = self.decode(content["levels"]), content["result"]
-        _check("LevelsResult", {"levels": reports}, {"levels": tuple[LevelReport, ...]})
+        hints = get_type_hints(kind)
+        _check(kind.__name__, parts, {name: hints[name] for name in names})
         if parts["status"] not in STATUSES:
             raise Refused(f"has the unknown status {parts['status']!r}")
+        return parts
+
+    def _levels_result(self, content: dict[str, Any]) -> LevelsResult:
+        parts = self._fields(LevelsResult, LEVELS_FIELDS, content)
+        reports, run = self.decode(content["levels"]), content["result"]
+        _check("LevelsResult", {"levels": reports}, {"levels": tuple[LevelReport, ...]})
         result = None if run is None else self._result(run)
         levels = {report.name: report for report in reports}
         loaded = LevelsResult(levels=levels, result=result, **parts)
@@ -152,10 +156,7 @@ class ResultReader(Reader):
         return loaded
 
     def _result(self, content: dict[str, Any]) -> Result:
-        parts = {name: self.decode(code) for name, code in content["fields"].items()}
-        _check("Result", parts, {name: get_type_hints(Result)[name] for name in FIELDS})
-        if parts["status"] not in STATUSES:
-            raise Refused(f"has the unknown status {parts['status']!r}")
+        parts = self._fields(Result, FIELDS, content)
         x, kept = parts["x"], parts["multipliers"]
         vectors = (x,) if kept is None else (x, kept.slopes, kept.points, kept.c)
         if x.ndim != 1 or any(vector.shape != x.shape for vector in vectors):

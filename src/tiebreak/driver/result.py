@@ -16,11 +16,9 @@ from tiebreak.display.plotting import convergence
 from tiebreak.display.views import View, counted, number_or_none
 from tiebreak.driver.result_views import run_report, run_view
 from tiebreak.driver.trace import Trace
-from tiebreak.functions.callables import Smooth
-from tiebreak.functions.sums import summands
-from tiebreak.linalg import checks, deadline
+from tiebreak.functions import Smooth, summands
+from tiebreak.linalg import Array, checks, deadline, to_numpy
 from tiebreak.linalg.archive import save
-from tiebreak.linalg.arrays import Array, to_numpy
 from tiebreak.linalg.fingerprints import described_outside
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem, solution_dimension

@@ -18,8 +18,7 @@ from tiebreak.driver.levels_result import is_sensitive
 from tiebreak.driver.result_views import tradeoff_view
 from tiebreak.driver.solve_levels import CompiledLevels, chain, report
 from tiebreak.levels import ConicLevels, Level, Levels, Slack
-from tiebreak.linalg import checks
-from tiebreak.linalg.arrays import Array
+from tiebreak.linalg import Array, checks
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 

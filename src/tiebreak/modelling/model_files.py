@@ -13,9 +13,7 @@ import numpy as np
 
 from tiebreak.functions import Linear
 from tiebreak.levels import Level, Slack
-from tiebreak.linalg import checks, refusals
-from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.fingerprints import assign
+from tiebreak.linalg import Host, assign, checks, refusals
 from tiebreak.sets import Box, Polyhedron, Set, intersection
 
 ENDINGS = (".mps", ".lp")
