@@ -55,8 +55,9 @@ def choice_curve(problem: tb.Problem, x: Host, ties: int | None) -> ChoiceCurve 
     d[moves] = unseen
     steps = np.linspace(-1.0, 1.0, CURVE_POINTS)
     upper, lower = (_along(h, x, d, steps) for h in (problem.upper, problem.lower))
-    outside = [not problem.domain.contains(x + t * d) for t in steps]
-    upper[outside] = lower[outside] = np.nan  # the line leaves the domain there
+    if not all(problem.domain.contains(x + end) for end in (d, -d)):
+        outside = [not problem.domain.contains(x + t * d) for t in steps]
+        upper[outside] = lower[outside] = np.nan  # the line leaves the domain there
     return ChoiceCurve(steps, upper, lower, problem.lower.value(np.zeros_like(x)))
 
 

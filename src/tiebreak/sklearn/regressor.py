@@ -237,9 +237,10 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
             loss = data.training_loss(k)
             return self._fit(settings, data.layout, training.offset, loss, upper, k)
 
-        endings, is_shared = [ending(0)], validation is None and criterion.reference is None
+        endings, further = [ending(0)], range(1, Y.shape[1])
+        is_shared = bool(further) and validation is None and criterion.reference is None
         others = fit_others(endings[0], data.targets, settings) if is_shared else {}
-        endings += [others.get(k) or ending(k) for k in range(1, Y.shape[1])]
+        endings += [others.get(k) or ending(k) for k in further]
         self._keep(endings)
         self.ridge_: Any = ridges[0] if len(ridges) == 1 else ridges
         coef, intercept = data.coefficients(endings)
