@@ -179,7 +179,8 @@ class PolyhedronSlice:
         from scipy.sparse import csr_array
 
         self.equal, self.was_asked = equal, False
-        is_sparse = 8 * np.count_nonzero(rows) < rows.size  # bounds of single variables
+        # Bounds of single variables; making a sparse matrix of few takes longer than the product.
+        is_sparse = 8 * np.count_nonzero(rows) < rows.size > 2**14
         moving = csr_array(rows) @ N if is_sparse else rows @ N
         lengths = np.sqrt(np.sum(moving * moving, axis=1))
         moves = lengths > TOL.touching

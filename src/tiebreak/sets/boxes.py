@@ -99,7 +99,8 @@ class Box(Set):
         below, above = (np.flatnonzero(np.isfinite(b) & (lower != upper)) for b in (lower, upper))
         where = np.append(below, above)
         A = of_single(where, np.append(-np.ones(len(below)), np.ones(len(above))), n)
-        b, equal = np.append(-lower[below], upper[above]), of_single(fixed, np.ones(len(fixed)), n)
+        b = np.append(-lower[below], upper[above])
+        equal = of_single(fixed, np.ones(len(fixed)), n) if len(fixed) else None
         what, labels = self._labels(n)
         numbers = labels[where], labels[fixed]
         return LinearRows(n, A, b, equal, lower[fixed], (what, what), numbers)

@@ -66,7 +66,7 @@ def change_within(
     """
     if not math.isfinite(d):
         return math.inf
-    bend = problem.upper.lipschitz
+    bend = problem.upper.rough_lipschitz
     if math.isinf(bend) and at is not None:
         bend = largest_curvature(*at, d)
     return f.value_error + f.steepness * d + 0.5 * bend * d * d

@@ -110,7 +110,10 @@ def prove(
     if not is_l1 and not f_parts.parts:  # f is constant
         same = f.value - f.value_error, f.value + f.value_error
         proved = proved._replace(upper=same, rests="f being constant")
-    return proved._replace(why=near.why if math.isinf(proved.upper[1]) else "")
+    # A quadratic that is bounded below has a minimum on a polyhedron, and on a ball.
+    is_attained = g_parts.is_squares and f_parts.is_quadratic
+    why = near.why if math.isinf(proved.upper[1]) else ""
+    return proved._replace(why=why, has_minimiser=is_attained)
 
 
 def prove_within(problem: Problem, x: Array, d: float) -> Intervals:
