@@ -242,7 +242,7 @@ class Problem(_ByName, FromData):
             assign(self, name, smooth + penalty.unrestricted if has_penalty else smooth)
         self._check_sizes()
         self._take(*in_one_precision("Problem: upper and lower", self.upper, self.lower))
-        if not all(map(self._holds_vectors, self._prototypes)):
+        if self.is_single and not all(map(self._holds_vectors, self._prototypes)):
             upper, lower = self.upper.in_float64, self.lower.in_float64
             if upper is None or lower is None:
                 raise ValueError(

@@ -282,9 +282,8 @@ class Portfolio(Method):
 
     def _hold_answer(self, state: State) -> State:
         """Keep the running method's answer; its proof is now the goal of all other methods."""
-        for number in range(len(self.candidates)):
-            state = state.with_runner(number, error=math.inf, marks=())
-        state = state.with_runner(state.at, note=ENDED)
+        runners = tuple(runner._replace(error=math.inf, marks=()) for runner in state.runners)
+        state = state._replace(runners=runners).with_runner(state.at, note=ENDED)
         state = state._replace(best=state.at, answer=state.at, phase=PROVING, since=state.work)
         return state if self._has_others(state) else state._replace(phase=OVER)
 

@@ -35,7 +35,7 @@ PASSES = 6  # data passes in a step: both levels, forward and back, and one leve
 def choose(problem: Problem) -> Portfolio:
     """Return the portfolio for this problem; if no method accepts it, `check` says so."""
     first, refusal = first_order(problem), Exact().refusal(problem)
-    steps = FEWEST_STEPS * (STEP + PASSES * _entries(problem))
+    steps = _steps(problem)
     candidates = []
     if not BregmanIteration().refusal(problem):
         title = "exact, by conjugate gradients" if conjugate_gradients.is_taken(problem) else ""
@@ -88,9 +88,11 @@ def _by_slices(problem: Problem, direct: list[Candidate]) -> list[Candidate]:
     """
     method, n = BregmanSVRG(), problem.dimension or 1
     rows = max((matrix.shape[0] for matrix in matrices_of(problem.smooth_parts[1])), default=0)
+    if rows < 100 * n:
+        return []
     limit = min((candidate.least for candidate in direct), default=math.inf)
     least = (1.5 if problem.is_single else 3.0) * FEWEST_STEPS * _entries(problem)
-    if rows < 100 * n or least > limit or not method.ends(problem) or method.refusal(problem):
+    if least > limit or not method.ends(problem) or method.refusal(problem):
         return []
     least += FEWEST_STEPS * method.overhead(problem)
     is_worth_it = method.slices(problem) >= 500 and least < limit
@@ -113,7 +115,7 @@ def _with_operator(problem: Problem, is_exact: bool) -> list[Candidate]:
         candidates.append(Candidate(Conic(), "conic", least, is_direct=True, refines=True))
     if not PrimalDual().refusal(problem):
         # The dual variable of D x makes it slower: it takes about ten times as many steps.
-        least = 10 * FEWEST_STEPS * (STEP + PASSES * _entries(problem))
+        least = 10 * _steps(problem)
         candidates.append(Candidate(EndingPrimalDual(), "", least))
     return candidates
 
@@ -172,6 +174,11 @@ def _sizes(problem: Problem) -> str:
 def _matrices(problem: Problem) -> list[Matrix]:
     """Return the matrices of both levels."""
     return [matrix for h in problem.smooth_parts for matrix in matrices_of(h)]
+
+
+def _steps(problem: Problem) -> float:
+    """Return the minimum work of a first-order method."""
+    return FEWEST_STEPS * (STEP + PASSES * _entries(problem))
 
 
 def _entries(problem: Problem) -> int:

@@ -44,15 +44,43 @@ class Store:
     ) -> None:
         self.path: Path | None = None if path is None else npz_path("solve", "checkpoint", path)
         self.x0 = x0
-        if self.path is not None:
-            self.who: dict[str, str] = identity(problem, method, x0)
+        self.who = {} if self.path is None else identity(problem, method, x0)
         self._due, self._has_warned = 0.0, False
 
     def load(self) -> Saved | None:
-        """Return the saved run, or None if there is no file."""
-        if self.path is None or not self.path.exists():
+        """Return the saved run, or None if there is no file; ValueError if it is of another run."""
+        path, who, otherwise = self.path, self.who, "give another file name or delete it"
+        if path is None or not path.exists():
             return None
-        return load(self.path, self.who, self.x0)
+        try:
+            with zipfile.ZipFile(path) as archive:
+                reader = RunReader(archive, path.stat().st_size, self.x0)
+                header = reader.header(HEADER)
+                version, then = header["format"], dict(header["who"])
+                run = reader.run(header["run"]) if (version, then) == (RUN_FORMAT, who) else None
+        except Exception as error:  # zipfile, zlib, json and NumPy may raise anything
+            raise ValueError(
+                f"checkpoint: {path} is not a checkpoint of tiebreak ({type(error).__name__}); "
+                f"{otherwise}"
+            ) from None
+        if version != RUN_FORMAT:
+            raise ValueError(
+                f"checkpoint: {path} has format {version}, but this version needs {RUN_FORMAT}; "
+                f"{otherwise}"
+            )
+        for name, now in who.items():
+            if then.get(name) != now:
+                what = f"another problem ({name} differs)"
+                if name == "method":
+                    what = f"another method ({then.get(name)}, now {now})"
+                elif name == "start":
+                    what = "another start"
+                raise ValueError(f"checkpoint: {path} belongs to {what}; {otherwise}")
+        if run is None:
+            raise ValueError(
+                f"checkpoint: {path} holds no run of this version of tiebreak; {otherwise}"
+            )
+        return run
 
     def save(self, run: Run) -> None:
         """Save the run now; warn once if that fails."""
@@ -60,7 +88,10 @@ class Store:
             return
         began = time.perf_counter()
         try:
-            save(self.path, self.who, run.saved())
+            writer = RunWriter("checkpoint")
+            saved = writer.encode("run", run.saved())
+            header = {"format": RUN_FORMAT, "who": self.who, "run": saved}
+            writer.write(self.path, header, HEADER)
         except (OSError, TypeError) as error:
             if not self._has_warned:
                 what = f"checkpoint: {self.path} could not be written ({error}); the run continues"
@@ -117,47 +148,6 @@ def _value_and_slope(function: Smooth, x: Array) -> object:
             return function.value(x), function.gradient(x)
     except ArithmeticError as error:
         return repr(error)
-
-
-def save(path: Path, who: dict[str, str], run: Saved) -> None:
-    """Save ``run`` (nested tuples of arrays and numbers) for the problem and method ``who``."""
-    writer = RunWriter("checkpoint")
-    header = {"format": RUN_FORMAT, "who": who, "run": writer.encode("run", run)}
-    writer.write(path, header, HEADER)
-
-
-def load(path: Path, who: dict[str, str], x0: Array) -> Saved:
-    """Return the run saved at ``path``; raise ValueError if it belongs to something else."""
-    otherwise = "give another file name or delete it"
-    try:
-        with zipfile.ZipFile(path) as archive:
-            reader = RunReader(archive, path.stat().st_size, x0)
-            header = reader.header(HEADER)
-            version, then = header["format"], dict(header["who"])
-            run = reader.run(header["run"]) if (version, then) == (RUN_FORMAT, who) else None
-    except Exception as error:  # zipfile, zlib, json and NumPy may raise anything on a broken file
-        raise ValueError(
-            f"checkpoint: {path} is not a checkpoint of tiebreak ({type(error).__name__}); "
-            f"{otherwise}"
-        ) from None
-    if version != RUN_FORMAT:
-        raise ValueError(
-            f"checkpoint: {path} has format {version}, but this version needs {RUN_FORMAT}; "
-            f"{otherwise}"
-        )
-    for name, now in who.items():
-        if then.get(name) != now:
-            what = f"another problem ({name} differs)"
-            if name == "method":
-                what = f"another method ({then.get(name)}, now {now})"
-            elif name == "start":
-                what = "another start"
-            raise ValueError(f"checkpoint: {path} belongs to {what}; {otherwise}")
-    if run is None:
-        raise ValueError(
-            f"checkpoint: {path} holds no run of this version of tiebreak; {otherwise}"
-        )
-    return run
 
 
 class RunWriter(Writer):

@@ -85,7 +85,8 @@ class LiveLine:
         self._screen: Screen | None = None
         self._last: Row | None = None
         self._shown, self._passes = -math.inf, 0
-        found = [matrix for h in problem.smooth_parts for matrix in matrices_of(h)]
+        levels = problem.smooth_parts if self.is_on else ()
+        found = [matrix for h in levels for matrix in matrices_of(h)]
         found = [matrix.block if isinstance(matrix, Repeated) else matrix for matrix in found]
         # Both levels may use the same matrix.
         self._swept = list({id(m): m for m in found if isinstance(m, RowBlocks)}.values())
@@ -93,11 +94,11 @@ class LiveLine:
     def __enter__(self) -> None:
         if self.is_on:
             self._screen = screen_for(self._progress)
-        for matrix in self._swept if self.is_on else ():
+        for matrix in self._swept:
             matrix.on_progress = functools.partial(self._pass, matrix.shape[0])
 
     def __exit__(self, *error: object) -> None:
-        for matrix in self._swept if self.is_on else ():
+        for matrix in self._swept:
             matrix.on_progress = None
         if self._screen is not None:
             self._screen.close()

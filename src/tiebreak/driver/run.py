@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 from collections.abc import Iterator
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from tiebreak.algorithms.base import Method, StateReport, first_state
@@ -26,6 +26,7 @@ from tiebreak.proofs.recession.watch import NoMinimum
 from tiebreak.sets.domains import has_projection, projected
 
 NOTHING = (math.inf, math.inf)  # the gaps if nothing is proved
+PER_STATE = ("report", "values", "asked", "is_met")  # computed once, until the state changes
 
 
 class Intermediate(NamedTuple):
@@ -98,17 +99,11 @@ class Run:
         is_ours = type(method).__module__.startswith("tiebreak.")
         self.is_foreign = self.certifies and not is_ours
         self.has_claims = False  # has a third-party method claimed an interval?
-        self._own_values: tuple[Any, tuple[float, float]] = (None, (math.nan, math.nan))
         self.least: Least | None = saved.least if saved else None
         # The last state for which everything asked was proved, and its standing then.
         self.certified = saved.certified if saved else None
         self._news = 0  # how often there was a new point or new evidence
         self._standings: tuple[int, Standing] | None = None  # the standing as of this count
-        # a state, and whether everything asked is proved
-        self._met: tuple[Any, bool] = (None, False)
-        self._reported: tuple[Any, StateReport] = (None, StateReport())  # a state, and its report
-        # a state, the tolerances given, and the absolute tolerances at this state
-        self._asked: tuple[Any, Any, tuple[float, float]] | None = None
         # a point, its step, and what is proved about it
         self._stated: tuple[Array, int, Certificate] | None = None
         self._x0 = x0  # kept for the values at the start
@@ -151,11 +146,20 @@ class Run:
         self.clock += time.perf_counter() - stopped
 
     @property
+    def state(self) -> Any:
+        """The method's state."""
+        return self._state
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        self._state = state
+        for name in PER_STATE:
+            vars(self).pop(name, None)
+
+    @cached_property
     def report(self) -> StateReport:
-        """What the method says about this state; it is asked once per state."""
-        if self._reported[0] is not self.state:
-            self._reported = self.state, self.method.report(self.state)
-        return self._reported[1]
+        """What the method says about this state."""
+        return self.method.report(self.state)
 
     @property
     def counts(self) -> Counts:
@@ -167,16 +171,14 @@ class Run:
             b.passes + self.upper.passed + self.lower.passed,
         )
 
-    @property
+    @cached_property
     def values(self) -> tuple[float, float]:
         """f and g at this point."""
         if not self.is_foreign:
             return self.state.upper_value, self.state.lower_value
-        if self._own_values[0] is not self.state:
-            x = self.state.x
-            problem = self._uncounted.in_precision_of(x)
-            self._own_values = self.state, (problem.upper.value(x), problem.lower.value(x))
-        return self._own_values[1]
+        x = self.state.x
+        problem = self._uncounted.in_precision_of(x)
+        return problem.upper.value(x), problem.lower.value(x)
 
     def _evidence(self) -> StepEvidence:
         """Return this step's evidence; that of third-party methods is recomputed."""
@@ -239,13 +241,10 @@ class Run:
         """Is x in Z?  The start need not be if there is no projection."""
         return has_projection(self.problem.domain) or self.problem.domain.contains(x)
 
-    @property
+    @cached_property
     def asked(self) -> tuple[float, float]:
-        """The tolerances at this point, computed once per point."""
-        key = self.absolute, self.relative
-        if self._asked is None or self._asked[0] is not self.state or self._asked[1] != key:
-            self._asked = self.state, key, self.tolerance(self.state.x, *self.values)
-        return self._asked[2]
+        """The tolerances at this point."""
+        return self.tolerance(self.state.x, *self.values)
 
     def tolerance(
         self, x: Array, upper_value: float, lower_value: float, has_floor: bool = True
@@ -317,14 +316,13 @@ class Run:
             self._standings = self._news, standing
         return self._standings[1]
 
-    @property
+    @cached_property
     def is_met(self) -> bool:
-        """Is everything proved that was requested?  Computed once per state."""
-        if self._met[0] is not self.state:
-            self._met = self.state, self._is_enough()
-            if self._met[1] and not self.has_own_proof:  # this proof ends the run
-                self.certified = self.state, self.standing
-        return self._met[1]
+        """Is everything proved that was requested?"""
+        is_enough = self._is_enough()
+        if is_enough and not self.has_own_proof:  # this proof ends the run
+            self.certified = self.state, self.standing
+        return is_enough
 
     def _is_enough(self) -> bool:
         if self.has_own_proof:

@@ -212,14 +212,13 @@ def in_one_precision(who: str, first: F, second: F) -> tuple[F, F]:
 
     ValueError if their libraries differ, or one cannot be converted.
     """
-    kinds = [arrays.kind(h.prototype) for h in (first, second) if h.prototype is not None]
-    if len(set(kinds)) < 2:
+    prototypes = [h.prototype for h in (first, second) if h.prototype is not None]
+    if len({(type(x), x.dtype) for x in prototypes}) < 2:
         return first, second
     found = [h if not arrays.is_single(h.prototype) else h.in_float64 for h in (first, second)]
-    if len({kind.split()[0] for kind in kinds}) > 1 or None in found:
-        raise ValueError(
-            f"{who} must hold arrays of the same library and dtype, got {kinds[0]} and {kinds[1]}"
-        )
+    if len(set(map(type, prototypes))) > 1 or None in found:
+        got = " and ".join(map(arrays.kind, prototypes))
+        raise ValueError(f"{who} must hold arrays of the same library and dtype, got {got}")
     return found[0], found[1]  # type: ignore[return-value]
 
 

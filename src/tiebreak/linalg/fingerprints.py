@@ -31,6 +31,7 @@ from tiebreak.linalg import arrays, tables, threads
 from tiebreak.linalg.arrays import Array, Host
 from tiebreak.linalg.registry import in_files
 
+CONSTANTS = type(None), str, bool, int, float, np.generic  # arguments that cannot change
 PIECE = 2**20  # bytes per checksum: enough work for a thread, and small changes are found
 DEVICE_PIECE = PIECE // np.dtype(np.uint32).itemsize  # 32-bit words per checksum on a device
 PIECES_AT_ONCE = 2**5  # pieces processed together on a device: few calls, and little memory
@@ -43,14 +44,19 @@ class Inputs:
 
     def __init__(self, maker: type, arguments: dict[str, Any]) -> None:
         self.maker, self.arguments = maker, arguments
-        self._before = {name: fingerprint(value) for name, value in arguments.items()}
+        self._before = {
+            name: fingerprint(value)
+            for name, value in arguments.items()
+            if not isinstance(value, CONSTANTS)
+        }
 
     def changed(self) -> dict[str, Any]:
         """The changed arguments by name: arrays as they are, other objects rebuilt."""
         found = {}
-        for name, value in self.arguments.items():
+        for name, before in self._before.items():
+            value = self.arguments[name]
             now = value.current() if isinstance(value, FromData) else _now(value)
-            if now is not value or fingerprint(value) != self._before[name]:
+            if now is not value or fingerprint(value) != before:
                 found[name] = now
         return found
 
@@ -193,12 +199,11 @@ def fingerprint(value: Any) -> object:
     if type(value) is np.ndarray:
         return checksums(value)
     # Objects made from data have their own fingerprints.
-    is_known = value is None or isinstance(value, FromData) or _has_parts(value)
-    return None if is_known else _fingerprint(value)
+    return None if isinstance(value, FromData) or _has_parts(value) else _fingerprint(value)
 
 
 def _fingerprint(value: Any) -> object:
-    if isinstance(value, str | bool | int | float | np.generic):
+    if isinstance(value, CONSTANTS):
         return value
     if tables.is_frame(value) or tables.is_series(value):
         hashes, columns = tables.fingerprint(value)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from functools import cached_property
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -70,7 +71,7 @@ class Terms:
         """Does it have more than a square?"""
         return any(self.norms)
 
-    @property
+    @cached_property
     def has_weights(self) -> bool:
         """Does it have more than the set?"""
         return self.has_norms or self.square != 0.0

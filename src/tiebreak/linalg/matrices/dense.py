@@ -39,11 +39,11 @@ class Dense(Matrix):
         self.prototype = self._zeros(0)
         if type(entries) is not np.ndarray:
             self.entries_per_call = 2**23
-        # With several threads, products in blocks would take up to six times as long.
-        is_plain = type(entries) is np.ndarray and entries.flags.c_contiguous
-        if is_plain and entries.strides[0] <= BLOCK // 2 and threads.allowed() == 1:
-            cached = CACHED_PAIR_BYTES if self.multiplies_pairs else CACHED_BYTES
-            self.shares_passes: bool = entries.nbytes > cached
+        elif entries.nbytes > CACHED_PAIR_BYTES and entries.flags.c_contiguous:
+            # With several threads, products in blocks would take up to six times as long.
+            is_faster = entries.strides[0] <= BLOCK // 2 and threads.allowed() == 1
+            is_cached = not self.multiplies_pairs and entries.nbytes <= CACHED_BYTES
+            self.shares_passes: bool = is_faster and not is_cached
 
     def _zeros(self, n: int) -> Array:
         xp, device = namespace(self.entries), array_api_compat.device(self.entries)
