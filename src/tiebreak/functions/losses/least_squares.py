@@ -192,8 +192,8 @@ class LeastSquares(LinearLoss):
         if not wanted or rows == 0:
             return None
         deadline.check(deadline.svd_work(rows, n) / 16)
-        A = self.matrix.entries if is_plain else None
-        # computed where the entries are stored
+        # On the host it is known already; other libraries compute it where the entries are stored.
+        A = self.matrix.entries if is_plain and type(self.prototype) is not np.ndarray else None
         G = column_gram(self.matrix) if A is None else A.T @ A
         Q = arrays.like(self.scale * G, self.prototype)
         c = -self.scale * self.matrix.adjoint(self.b)[0]
