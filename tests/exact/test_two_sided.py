@@ -15,7 +15,7 @@ from planted import ties as planted_ties
 import tiebreak as tb
 from tiebreak.exact.bounds.intervals import prove
 from tiebreak.exact.bounds.nearest_minimiser import nearest_minimiser
-from tiebreak.exact.bounds.reasons import NO_RANK, NO_SLATER
+from tiebreak.exact.bounds.polyhedral_bounds import NO_RANK, NO_SLATER
 from tiebreak.exact.method import Exact
 from tiebreak.functions.parts.loss_parts import LossPart
 from tiebreak.functions.parts.parts import decompose

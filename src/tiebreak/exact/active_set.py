@@ -12,13 +12,10 @@ import numpy as np
 
 from tiebreak.exact.faces import Face, face_of
 from tiebreak.exact.interior_point import Hint, interior_point
-from tiebreak.functions.parts.parts import Slope
-from tiebreak.linalg import deadline
-from tiebreak.linalg.arrays import Host
+from tiebreak.functions import Slope
+from tiebreak.linalg import EPS, TOL, Host, deadline
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.linear_programs import linear_program, strict_rows
-from tiebreak.linalg.spectra import EPS
-from tiebreak.linalg.tolerances import TOL
 
 # After this many changes of face, ask a general solver: its factorisations, at most 60, then cost
 # less than the search so far.
@@ -262,10 +259,6 @@ class PolyhedronSlice:
         weights = np.zeros(len(on))
         weights[on], rest = self.multipliers(on, self.N.T @ slope)
         return weights / self.lengths, rest
-
-    def pressing(self, slope: Host, x: Host) -> Host:
-        """Return the rows of the inequalities with positive multipliers."""
-        return np.asarray(self.rows[self.balance(slope, x)[0] > 0.0])
 
     def normal(self, slope: Slope, x: Host) -> tuple[Host, float]:
         """Return the outward normal at x that best balances the slope, and the residual."""

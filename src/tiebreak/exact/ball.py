@@ -6,12 +6,10 @@ import math
 
 import numpy as np
 
-from tiebreak.functions.parts.parts import Slope
-from tiebreak.linalg import deadline
-from tiebreak.linalg.arrays import Host
+from tiebreak.functions import Slope
+from tiebreak.linalg import EPS, TOL, Host, deadline
 from tiebreak.linalg.host import host, norm
-from tiebreak.linalg.spectra import EPS, singular
-from tiebreak.linalg.tolerances import TOL
+from tiebreak.linalg.spectra import singular
 from tiebreak.sets import Domain, described
 
 LEAST_MULTIPLIER = 1e-300  # we look for no smaller multipliers: just above the denormal numbers

@@ -13,24 +13,19 @@ the equations. The prices are 1 in the units of the problem.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tiebreak.exact.active_set import PolyhedronSlice
 from tiebreak.exact.newton import minimise
 from tiebreak.exact.polyhedra import PolyhedralRows
-from tiebreak.functions.parts.parts import Parts
-from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart
+from tiebreak.functions import LeastSquaresPart, Parts
 from tiebreak.functions.penalties.terms import largest
-from tiebreak.linalg import deadline
-from tiebreak.linalg.arrays import Host
+from tiebreak.linalg import EPS, TOL, Host, Rank, deadline, null_basis
 from tiebreak.linalg.host import Sliced, norm, power_of_two
 from tiebreak.linalg.linear_programs import Ranges, linear_programs
-from tiebreak.linalg.rank import Rank, null_basis
 from tiebreak.linalg.row_gram import RowGram
-from tiebreak.linalg.spectra import EPS
-from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 
 # Entries below this share of the largest are set to 0 if the equations can still be met; the last
@@ -38,28 +33,13 @@ from tiebreak.problem import Problem
 ZERO_SHARES = (1e-13, 1e-11, 1e-9, 1e-7)
 
 
-class Equations(Protocol):
-    """V x = V x0, the rows of V orthonormal."""
-
-    target: Host  # V x0
-
-    def columns(self, which: Host) -> Host:
-        """Return some columns of V."""
-
-    def slopes(self, y: Host) -> Host:
-        """V'y."""
-
-    def misfit(self, x: Host) -> Host:
-        """Return V (x0 - x), as if computed in twice the precision."""
-
-
 class RankedEquations:
-    """The equations of rows whose `Rank` has been decided."""
+    """V x = V x0, the rows of V orthonormal, for rows whose `Rank` has been decided."""
 
     def __init__(self, rows: Host, rank: Rank, start: Host) -> None:
         self._rows, self._rank, self._start = Sliced(rows), rank, start
         self._V: Host = rank.basis[:, : rank.low].T
-        self.target: Host = self._V @ start
+        self.target: Host = self._V @ start  # V x0
 
     def columns(self, which: Host) -> Host:
         """Return some columns of V."""
@@ -76,7 +56,7 @@ class RankedEquations:
 
 
 class GramEquations:
-    """S x = b in the least-squares sense, by the eigenvalues of S S': V = T S."""
+    """The same for S x = b in the least-squares sense, by the eigenvalues of S S': V = T S."""
 
     def __init__(self, S: Any, b: Host, gram: RowGram, rank: int) -> None:
         first = len(gram.values) - rank
@@ -139,7 +119,7 @@ class BasisPursuit(NamedTuple):
     The rows have length 1.
     """
 
-    equations: Equations
+    equations: RankedEquations | GramEquations
     rows: Host
     offset: Host
     prices: Host

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tiebreak.linalg import Host, deadline
+from tiebreak.linalg import TOL, Host, deadline
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import singular
-from tiebreak.linalg.tolerances import TOL
 
 
 def face_of(fixed: Host) -> Face:

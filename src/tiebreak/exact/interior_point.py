@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.linalg import Host, arrays, deadline
+from tiebreak.linalg import TOL, Host, arrays, deadline
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.tolerances import TOL
 
 # after this many steps that do not halve a small mean product, only rounding is left
 NOT_HALVED = 5

@@ -21,22 +21,10 @@ from tiebreak.exact.newton import SetSlice, minimise, refine
 from tiebreak.exact.polyhedra import PolyhedralRows, whole_space
 from tiebreak.exact.reductions.outliers import NOT_L1, NOT_ON_BALL, shared_rows
 from tiebreak.exact.scaled_problem import UNLIKE, ScaledProblem
-from tiebreak.functions.parts.parts import Parts
-from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart
-from tiebreak.linalg import deadline
-from tiebreak.linalg.arrays import Host
+from tiebreak.functions import LeastSquaresPart, Parts
+from tiebreak.linalg import EPS, TOL, Host, Rank, as_it_is, deadline, decide_rank, null_basis
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.rank import (
-    Directions,
-    Rank,
-    as_it_is,
-    decide_rank,
-    directions,
-    graded_basis,
-    null_basis,
-)
-from tiebreak.linalg.spectra import EPS
-from tiebreak.linalg.tolerances import TOL
+from tiebreak.linalg.rank import Directions, directions, graded_basis
 from tiebreak.proofs.recession.programs import HARDLY_FALLS, recession
 
 # A slice of a ball counts as a point if its radius is below this share of the ball's: its distance

@@ -30,29 +30,21 @@ from tiebreak.exact.polyhedra import PolyhedralRows, exact_rows, start
 from tiebreak.exact.reductions.images_above import refuse as refuse_operator
 from tiebreak.exact.reductions.images_above import residuals_above, with_images, with_residuals
 from tiebreak.exact.reductions.lasso import OnlyMinimiser, on_orthant, smooth_part
-from tiebreak.exact.reductions.norm_above import in_squares
 from tiebreak.exact.reductions.outliers import AT_DELTA, NO_RANK
-from tiebreak.exact.reductions.reduction import Reduction, l1_above
+from tiebreak.exact.reductions.reduction import Reduction, in_squares, l1_above
 from tiebreak.exact.reductions.tall import is_tall, solve_tall
 from tiebreak.exact.reductions.wide import WideProblem, solve_wide
 from tiebreak.exact.scaled_problem import ScaledProblem
-from tiebreak.functions.base import Minorant
-from tiebreak.functions.parts.parts import Parts, decompose
-from tiebreak.functions.penalties.composite import split
-from tiebreak.functions.sums import summands
-from tiebreak.linalg import arrays, deadline, in_files
-from tiebreak.linalg.arrays import Array
+from tiebreak.functions import Minorant, Parts, decompose, split, summands
+from tiebreak.linalg import EPS, TOL, Array, Rank, Refusal, arrays, deadline, in_files, refusal_of
 from tiebreak.linalg.host import host
-from tiebreak.linalg.rank import Rank
-from tiebreak.linalg.refusals import Refusal, refusal_of
-from tiebreak.linalg.spectra import EPS
-from tiebreak.linalg.tolerances import TOL
+from tiebreak.linalg.rank import in_units
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals, StepEvidence
 from tiebreak.proofs.gate import ANSWER, DOUBT, FALLS, Ended
 from tiebreak.proofs.recession.programs import HARDLY_FALLS, Recession, recession
 from tiebreak.proofs.recession.watch import NoMinimum
-from tiebreak.sets.domains import described, has_projection, projected
+from tiebreak.sets import described, has_projection, projected
 
 NEEDED = "must be R^n, a ball, an l1 ball, or a set of linear constraints"
 NO_SQUARES = (
@@ -387,7 +379,9 @@ def _scaled(
     l1 = L1Norm.of(problem, f.n) if problem.penalties[0].terms.has_weights else None
     counted = None if problem.counted is None else host(problem.counted)
     scaled = ScaledProblem(problem, f.scaled, g.scaled, rows, epsilon, l1, counted, Z)
-    rank = scaled.rank_in_x
+    rank = scaled.rank
+    if scaled.is_rescaled:  # multipliers and directions in the units of x
+        rank = in_units(rank, scaled.rows_in_x, scaled.units)
     return scaled, rank._replace(sigma=g.unit * rank.sigma) if rank.is_plain else rank
 
 

@@ -16,9 +16,8 @@ from tiebreak.exact.active_set import PolyhedronSlice
 from tiebreak.exact.ball import BallSlice
 from tiebreak.exact.faces import face_of
 from tiebreak.functions import LinearPart, Parts
-from tiebreak.linalg import EPS, Host, deadline
+from tiebreak.linalg import EPS, TOL, Host, deadline
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.tolerances import TOL
 
 SetSlice = BallSlice | PolyhedronSlice
 
@@ -57,7 +56,8 @@ def refine(h: Parts, faces: PolyhedronSlice, equal: Host, x: Host, basis: Host) 
     """
     h = h.magnified(x)
     slope = h.slope(x).vector
-    rows = np.vstack([faces.pressing(slope, x), equal])
+    weights, _ = faces.balance(slope, x)
+    rows = np.vstack([faces.rows[weights > 0.0], equal])
     if not len(rows):
         return x
     weights, _ = face_of(rows).balance(slope)

@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.linalg import Host, arrays
+from tiebreak.linalg import TOL, Host, arrays
 from tiebreak.linalg.host import host, norm
-from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets import Domain, described, has_projection, polyhedra
 from tiebreak.sets.polyhedra import row_lengths
 

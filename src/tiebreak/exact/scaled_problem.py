@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import cached_property
 
 import numpy as np
 
 from tiebreak.exact.basis_pursuit import L1Norm
 from tiebreak.exact.polyhedra import PolyhedralRows, exact_rows
-from tiebreak.functions.parts.parts import Parts
-from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart
-from tiebreak.linalg.arrays import Host
+from tiebreak.functions import LeastSquaresPart, Parts
+from tiebreak.linalg import TOL, Host, Rank, decide_rank, equilibrate
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.rank import Rank, decide_rank, in_units
-from tiebreak.linalg.spectra import equilibrate
-from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
-from tiebreak.sets.domains import Space, described
+from tiebreak.sets import Space, described
 
 # For units this far apart, slopes of f differ by the square of this factor, so rounding errors in
 # the large ones are 1e-8 of the small ones.
@@ -59,7 +54,7 @@ class ScaledProblem:
         self.problem, self.n, self.epsilon, self.l1, self.Z = problem, f.n, epsilon, l1, Z
         self.domain = domain = problem.domain
         self.is_bounded: bool = math.isfinite(domain.diameter_in(f.n))
-        self._f, self._g, self._rows_in_x = f, g, rows
+        self._f, self._g, self.rows_in_x = f, g, rows
         self.row_factors, columns = equilibrate(rows)
         self.units, units = np.ones(f.n), _units(columns, rows, f)
         if not np.any(units != 1.0) or described(domain).in_units(units) is not None:
@@ -79,7 +74,7 @@ class ScaledProblem:
     def on_space(self) -> ScaledProblem:
         """Return the problem on R^n."""
         free = replace(self.problem, domain=Space())
-        same = self._f, self._g, self._rows_in_x, self.epsilon, self.l1, self.counted**2
+        same = self._f, self._g, self.rows_in_x, self.epsilon, self.l1, self.counted**2
         return ScaledProblem(free, *same)
 
     def polyhedron(self) -> PolyhedralRows:
@@ -111,11 +106,6 @@ class ScaledProblem:
     def needs_grading(self) -> bool:
         """Are the units so far apart that directions must be sorted by how much f varies?"""
         return bool(np.max(self.units) > UNLIKE * np.min(self.units))
-
-    @cached_property
-    def rank_in_x(self) -> Rank:
-        """Return the rank with multipliers and directions in the units of x."""
-        return in_units(self.rank, self._rows_in_x, self.units) if self.is_rescaled else self.rank
 
 
 def _units(columns: Host, rows: Host, f: Parts) -> Host:

@@ -4,7 +4,7 @@ The public face of the package: the names that all other packages use. Names tha
 needs are imported from their modules.
 """
 
-from tiebreak.linalg.arrays import TINY, Array, Host, Image, mix, rounding_unit, to_numpy
+from tiebreak.linalg.arrays import SAFE, TINY, Array, Host, Image, mix, rounding_unit, to_numpy
 from tiebreak.linalg.elementwise import into, ldexp, masked, moved, negligible, smallest_normal
 from tiebreak.linalg.fingerprints import FromData, assign, remember
 from tiebreak.linalg.images import DeferredImage, DeferredProduct, PassPlan, settled
@@ -13,11 +13,14 @@ from tiebreak.linalg.rank import Rank, as_it_is, decide_rank, null_basis
 from tiebreak.linalg.refusals import Refusal, refusal_of
 from tiebreak.linalg.registry import in_files
 from tiebreak.linalg.spectra import EPS, cleaned, clear_rank, equilibrate
+from tiebreak.linalg.tolerances import TOL
 
 __all__ = [
     "DENSE_LIMIT",
     "EPS",
+    "SAFE",
     "TINY",
+    "TOL",
     "Array",
     "DeferredImage",
     "DeferredProduct",

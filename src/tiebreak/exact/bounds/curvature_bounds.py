@@ -7,10 +7,9 @@ import math
 import numpy as np
 
 from tiebreak.functions import Parts
-from tiebreak.linalg import EPS, Host, deadline, rounding_unit, spectra
-from tiebreak.linalg.arrays import HUGE, SAFE
+from tiebreak.linalg import EPS, SAFE, TOL, Host, deadline, rounding_unit, spectra
+from tiebreak.linalg.arrays import HUGE
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.tolerances import TOL
 
 
 def is_convex(h: Parts) -> bool:

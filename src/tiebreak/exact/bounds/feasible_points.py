@@ -12,11 +12,8 @@ from tiebreak.exact.bounds.curvature_bounds import combined, least_stretch
 from tiebreak.exact.interior_point import interior_point
 from tiebreak.exact.polyhedra import PolyhedralRows
 from tiebreak.functions.parts.parts import product_error
-from tiebreak.linalg import EPS, Host, deadline, rounding_unit
-from tiebreak.linalg.arrays import SAFE
+from tiebreak.linalg import EPS, SAFE, TOL, Host, deadline, null_basis, rounding_unit
 from tiebreak.linalg.host import Sliced, norm
-from tiebreak.linalg.rank import null_basis
-from tiebreak.linalg.tolerances import TOL
 
 
 class FeasiblePoint(NamedTuple):

@@ -31,10 +31,8 @@ from tiebreak.exact.bounds.multipliers import RowMultipliers
 from tiebreak.exact.bounds.nearest_minimiser import NearestMinimiser, nearest_minimiser
 from tiebreak.exact.polyhedra import PolyhedralRows, exact_rows
 from tiebreak.functions import Minorant, Parts, decompose
-from tiebreak.linalg import EPS, Array, Host, rounding_unit
-from tiebreak.linalg.arrays import SAFE
+from tiebreak.linalg import EPS, SAFE, Array, Host, null_basis, rounding_unit
 from tiebreak.linalg.host import host, norm
-from tiebreak.linalg.rank import null_basis
 from tiebreak.linalg.sizes import SECOND
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import ALL_WITHIN, WITHIN, Intervals

@@ -24,12 +24,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiebreak.exact.bounds.curvature_bounds import curvature_error, largest_fall, largest_rho
-from tiebreak.functions.parts.parts import Parts, product_error
-from tiebreak.linalg import EPS, TINY, Host, deadline, rounding_unit, spectra
-from tiebreak.linalg.arrays import SAFE
+from tiebreak.functions import Parts
+from tiebreak.functions.parts.parts import product_error
+from tiebreak.linalg import EPS, SAFE, TINY, TOL, Host, deadline, rounding_unit, spectra
 from tiebreak.linalg.host import Sliced, norm
 from tiebreak.linalg.rank import have_whole_ties
-from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.sets import described
 

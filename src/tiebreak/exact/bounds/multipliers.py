@@ -12,7 +12,8 @@ from tiebreak.exact.bounds.evaluations import EvaluationWithErrors, least_with_s
 from tiebreak.exact.bounds.feasible_points import multiples_of_rows
 from tiebreak.exact.bounds.loss_bounds import L1Dual
 from tiebreak.exact.polyhedra import PolyhedralRows, whole_space
-from tiebreak.functions.parts.parts import Parts, product_error
+from tiebreak.functions import Parts
+from tiebreak.functions.parts.parts import product_error
 from tiebreak.linalg import EPS, Host, rounding_unit
 from tiebreak.linalg.host import norm, total
 from tiebreak.problem import Problem

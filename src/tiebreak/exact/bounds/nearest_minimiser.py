@@ -12,14 +12,17 @@ import numpy as np
 
 from tiebreak.exact.bounds.curvature_bounds import is_convex
 from tiebreak.exact.bounds.feasible_points import feasible_point, point_on_rows
-from tiebreak.exact.bounds.polyhedral_bounds import AroundPoint, ProvedDistance
-from tiebreak.exact.bounds.reasons import DEGENERATE, NOT_CONVEX, TOO_FAR
+from tiebreak.exact.bounds.polyhedral_bounds import (
+    DEGENERATE,
+    NOT_CONVEX,
+    TOO_FAR,
+    AroundPoint,
+    ProvedDistance,
+)
 from tiebreak.exact.polyhedra import PolyhedralRows, exact_rows
 from tiebreak.functions import Parts, Slope
-from tiebreak.linalg import TINY, Host
-from tiebreak.linalg.arrays import SAFE
+from tiebreak.linalg import SAFE, TINY, TOL, Host
 from tiebreak.linalg.host import ldexp_or_inf, norm
-from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets import Domain
 
 

@@ -61,20 +61,30 @@ from tiebreak.exact.bounds.feasible_points import (
     forced_rows,
     inward_direction,
 )
-from tiebreak.exact.bounds.reasons import (
-    NO_RANK,
-    NO_SLATER,
-    NO_SPAN,
-    TOO_FAR,
-    VANISHED,
-)
 from tiebreak.exact.polyhedra import PolyhedralRows
 from tiebreak.functions import Parts, Slope
-from tiebreak.linalg import EPS, TINY, Host, deadline, rounding_unit, spectra
-from tiebreak.linalg.arrays import HUGE, SAFE
+from tiebreak.linalg import EPS, SAFE, TINY, TOL, Host, deadline, rounding_unit, spectra
+from tiebreak.linalg.arrays import HUGE
 from tiebreak.linalg.host import ldexp_or_inf, norm
-from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets import Domain
+
+# Why f* is not proved from above: sentences for the report.
+NO_RANK = (
+    "the rank of the equations that all lower minimisers share is not proved, "
+    "so nothing bounds the distance to them"
+)
+NO_SLATER = (
+    "some constraints are active, or nearly so, on all lower minimisers although the slope of g "
+    "does not force them (no strict complementarity): nothing bounds the distance to them"
+)
+TOO_FAR = "x is too far from the lower minimisers to prove how far it is"
+NOT_CONVEX = "a quadratic form is convex only up to rounding"
+VANISHED = "some losses have no curvature left at x, relative to rounding"
+NO_SPAN = "only outliers see some directions of the lower minimisers: nothing bounds the distance"
+DEGENERATE = (
+    "constraints that are active at x, or nearly so, are dependent: "
+    "it is not proved that they have a common point"
+)
 
 MAX_GROWTHS = 40  # how often R may grow by a factor of at least 4: up to 1e24 times the first guess
 

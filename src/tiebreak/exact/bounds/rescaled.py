@@ -15,15 +15,12 @@ import numpy as np
 from tiebreak.exact.bounds.intervals import prove, prove_within
 from tiebreak.exact.reductions.reduction import squares_of
 from tiebreak.exact.scaled_problem import ScaledProblem
-from tiebreak.functions import LeastSquares
-from tiebreak.functions.base import Squares
-from tiebreak.functions.substitution import Substitution
-from tiebreak.linalg import EPS, TINY, Host, deadline, rounding_unit
-from tiebreak.linalg.arrays import SAFE
+from tiebreak.functions import LeastSquares, Squares, Substitution
+from tiebreak.linalg import EPS, SAFE, TINY, Host, deadline, rounding_unit
 from tiebreak.linalg.host import host, norm
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals
-from tiebreak.sets.domains import described
+from tiebreak.sets import described
 
 
 def prove_rescaled(scaled: ScaledProblem, problem: Problem, x: Host, normal: Host) -> Intervals:

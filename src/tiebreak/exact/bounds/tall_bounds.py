@@ -37,10 +37,8 @@ import numpy as np
 from tiebreak.exact.bounds.evaluations import EvaluationWithErrors, evaluate_with_errors
 from tiebreak.exact.bounds.loss_bounds import L1Dual
 from tiebreak.exact.reductions.tall import Seen, TallAnswer, TallLevel
-from tiebreak.linalg import EPS, Host, deadline, rounding_unit
-from tiebreak.linalg.arrays import SAFE
+from tiebreak.linalg import EPS, SAFE, TOL, Host, deadline, rounding_unit
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import WITHIN, Intervals
 from tiebreak.proofs.recession.programs import ROUGH

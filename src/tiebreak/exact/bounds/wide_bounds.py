@@ -22,8 +22,7 @@ from tiebreak.exact.bounds.evaluations import change_within, evaluate_with_error
 from tiebreak.exact.bounds.loss_bounds import L1Dual
 from tiebreak.exact.reductions.wide import WideAnswer
 from tiebreak.functions import Minorant
-from tiebreak.linalg import EPS, Host, rounding_unit
-from tiebreak.linalg.arrays import SAFE
+from tiebreak.linalg import EPS, SAFE, Host, rounding_unit
 from tiebreak.linalg.host import host, norm
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import WITHIN, Intervals

@@ -17,9 +17,16 @@ from typing import Any
 import numpy as np
 
 from tiebreak.exact.reductions.reduction import Reduction, is_at_hand, squares_of
-from tiebreak.functions import L1, LeastSquares, Linear, SmoothFunction, SquaredNorm, Substitution
-from tiebreak.functions.base import Squares
-from tiebreak.functions.sums import summands
+from tiebreak.functions import (
+    L1,
+    LeastSquares,
+    Linear,
+    SmoothFunction,
+    SquaredNorm,
+    Squares,
+    Substitution,
+    summands,
+)
 from tiebreak.linalg import DENSE_LIMIT, EPS, Host, Refusal
 from tiebreak.linalg.host import host
 from tiebreak.linalg.row_gram import row_rank

@@ -37,15 +37,31 @@ from tiebreak.exact.active_set import PolyhedronSlice
 from tiebreak.exact.bounds.evaluations import evaluate_with_errors
 from tiebreak.exact.newton import minimise
 from tiebreak.exact.reductions.reduction import Reduction
-from tiebreak.functions import Linear, Parts, SquaredNorm, decompose, summands
-from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart, LinearPart
-from tiebreak.functions.substitution import Substitution
-from tiebreak.linalg import EPS, TINY, Array, Host, Refusal, arrays, deadline, rounding_unit
-from tiebreak.linalg.arrays import SAFE
+from tiebreak.functions import (
+    LeastSquaresPart,
+    Linear,
+    LinearPart,
+    Parts,
+    SquaredNorm,
+    Substitution,
+    decompose,
+    summands,
+)
+from tiebreak.linalg import (
+    EPS,
+    SAFE,
+    TINY,
+    TOL,
+    Array,
+    Host,
+    Refusal,
+    arrays,
+    deadline,
+    rounding_unit,
+)
 from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.least_eigenvalue import least_eigenvalue
 from tiebreak.linalg.spectra import rounding_level
-from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.sets import Box, described
 

@@ -13,11 +13,10 @@ import numpy as np
 from tiebreak.exact.polyhedra import PolyhedralRows
 from tiebreak.functions import Parts
 from tiebreak.functions.parts.loss_parts import ClippedPart
-from tiebreak.linalg import Host, decide_rank, null_basis
+from tiebreak.linalg import TOL, Host, decide_rank, null_basis
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.linear_programs import linear_program
 from tiebreak.linalg.spectra import eigenvalues
-from tiebreak.linalg.tolerances import TOL
 
 AT_DELTA = (
     "not determined which rows are outliers: some residuals equal delta up to rounding, and the "

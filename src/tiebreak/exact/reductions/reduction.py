@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.functions.base import Function, Squares
-from tiebreak.functions.penalties.terms import Terms
-from tiebreak.functions.sums import summands
+from tiebreak.functions import Function, Squares, Terms, summands
 from tiebreak.linalg import Host
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals
@@ -67,3 +67,21 @@ class Reduction(NamedTuple):
         at_zero = 2.0 * abs(self.value(0.0))
         errors = [self.unit * (abs(end) + at_zero) for end in (low, high)]
         return of_other._replace(upper=(low - errors[0], high + errors[1]))
+
+
+def in_squares(problem: Problem) -> Reduction | None:
+    """Return the problem with the square as f if f is weight |x - center|_2, otherwise None.
+
+    Some variables may have weight 0. Both have the same minimisers, and bounds on F* = min of
+    ½|x - center|² give f* = weight sqrt(2 F*).
+    """
+    root = problem.penalties[0].squared
+    if root is None or not problem.smooth_parts[0].bare.is_zero:
+        return None
+    weight, square = root
+
+    def value(of_square: float) -> float:
+        return weight * math.sqrt(2.0 * max(of_square, 0.0))
+
+    # 2^-48 exceeds the rounding errors of a root and two products.
+    return Reduction(dataclasses.replace(problem, upper=square), value=value, unit=2.0**-48)

@@ -27,15 +27,26 @@ from tiebreak.exact.basis_pursuit import BasisPursuit, L1Norm, RankedEquations, 
 from tiebreak.exact.bounds.evaluations import EvaluationWithErrors
 from tiebreak.exact.reductions.reduction import is_plain, l1_above
 from tiebreak.functions import Function, LinearLoss, SmoothFunction, has_slices, summands
-from tiebreak.linalg import DENSE_LIMIT, TINY, Array, Host, Matrix, arrays, deadline, rounding_unit
+from tiebreak.linalg import (
+    DENSE_LIMIT,
+    EPS,
+    TINY,
+    TOL,
+    Array,
+    Host,
+    Matrix,
+    arrays,
+    deadline,
+    decide_rank,
+    rounding_unit,
+)
 from tiebreak.linalg.host import host, norm, power_of_two
 from tiebreak.linalg.matrices.base import RowSlice, squared_lengths
 from tiebreak.linalg.matrices.streamed import Float64Rows
-from tiebreak.linalg.rank import decide_rank, directions, have_whole_ties, without_fixed
+from tiebreak.linalg.rank import directions, have_whole_ties, without_fixed
 from tiebreak.linalg.row_gram import column_gram, is_even
 from tiebreak.linalg.sizes import SIDE
-from tiebreak.linalg.spectra import EPS, exact_rank, rounding_level
-from tiebreak.linalg.tolerances import TOL
+from tiebreak.linalg.spectra import exact_rank, rounding_level
 from tiebreak.problem import Problem
 from tiebreak.proofs.certificate import UNDERFLOW
 from tiebreak.sets import described
@@ -264,7 +275,9 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
     gram = g.gram()
     squares = np.diag(gram)
     is_ordinary = np.isfinite(gram).all() and np.all((squares == 0.0) | (squares > UNDERFLOW))
-    if not is_ordinary or not _is_even(g):
+    # The rows and columns of each loss must have similar sizes, up to rounding errors.
+    are_even = (is_even(some.entries for some in g.slices(h.matrix)) for _, h in g.losses)
+    if not is_ordinary or not all(are_even):
         return None
     units = power_of_two(np.maximum(np.diag(gram), 0.0), -0.5)  # the diagonal is about 1
     values, vectors = np.linalg.eigh(_in_units(gram, units))
@@ -397,11 +410,6 @@ def _has_whole_ties(N: Host, *levels: TallLevel) -> bool:
         for some in level.slices(loss.given_matrix)
     )
     return not any(level.constant.any() for level in levels) and have_whole_ties(slices, N)
-
-
-def _is_even(g: TallLevel) -> bool:
-    """Do the rows and columns of each loss have similar sizes, up to rounding errors?"""
-    return all(is_even(some.entries for some in g.slices(loss.matrix)) for _, loss in g.losses)
 
 
 def _stored_rank(rank: int, *levels: TallLevel) -> int | None:

@@ -22,21 +22,29 @@ import numpy as np
 
 from tiebreak.exact.basis_pursuit import BasisPursuit, GramEquations, L1Norm, sparsest
 from tiebreak.exact.reductions.reduction import l1_above, squares_of
-from tiebreak.functions.base import Squares
-from tiebreak.functions.sums import summands
-from tiebreak.linalg import arrays, checks, deadline
-from tiebreak.linalg.arrays import MOST_EXPONENT, SAFE, Array, Host, rounding_unit
+from tiebreak.functions import Squares, summands
+from tiebreak.linalg import (
+    DENSE_LIMIT,
+    EPS,
+    SAFE,
+    TOL,
+    Array,
+    Host,
+    Matrix,
+    arrays,
+    checks,
+    deadline,
+    rounding_unit,
+)
+from tiebreak.linalg.arrays import MOST_EXPONENT
 from tiebreak.linalg.host import CAREFUL, Sliced, host, norm, top_exponent
 from tiebreak.linalg.matrices import FLOAT64_COPY_LIMIT
-from tiebreak.linalg.matrices.base import Matrix
 from tiebreak.linalg.matrices.derived import with_scaled_rows
 from tiebreak.linalg.row_gram import RowGram, RowRank, row_gram, row_rank, scaled
-from tiebreak.linalg.sizes import DENSE_LIMIT, DENSE_SIDE, SIDE
-from tiebreak.linalg.spectra import EPS
-from tiebreak.linalg.tolerances import TOL
+from tiebreak.linalg.sizes import DENSE_SIDE, SIDE
 from tiebreak.problem import Problem
+from tiebreak.sets import described
 from tiebreak.sets.descriptions import stacked
-from tiebreak.sets.domains import described
 
 ORTHOGONAL = 0.1  # the largest cosine allowed between the rows of M and those of A
 
@@ -85,13 +93,6 @@ class WideProblem(NamedTuple):
     strength: float  # the least weight of f's squares
     data_epsilon: float
 
-    @property
-    def is_long(self) -> bool:
-        """Are there too many variables for singular values?"""
-        rows: int = sum(part.rows.shape[0] for part in self.lower)
-        n: int = self.lower[0].rows.shape[1]
-        return max(rows, n) * n > DENSE_LIMIT
-
     def equations(self, epsilon: float) -> tuple[Matrix, Array, float, RowRank] | None:
         """Return rows and target whose least-squares solutions minimise g, with weight and rank.
 
@@ -110,8 +111,9 @@ class WideProblem(NamedTuple):
         if found is not None and found.rank == rows.shape[0]:
             return rows, target, heaviest, found
         A, b = _weighted(first)
-        found = row_rank(A, epsilon)
-        if others or found is None or not ((found.is_exact and A is rows) or self.is_long):
+        found, (m, n) = row_rank(A, epsilon), A.shape
+        is_long = max(m, n) * n > DENSE_LIMIT  # too many variables for singular values
+        if others or found is None or not ((found.is_exact and A is rows) or is_long):
             return None
         return A, b, first.scale, found
 
