@@ -11,15 +11,17 @@ are tried.
 Bounds on rounding errors are subtracted: a certificate may be loose, but it is never wrong.
 
 This package does not depend on any method: a method only supplies `StepEvidence`. The evidence
-waits in an `EvidenceQueue` (evidence.py) and is summed here, and a `Certifier` (certificate.py)
-says what the bounds mean for a point.
+is summed here, and a `Certifier` (certificate.py) says what the bounds mean for a point.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+
+import numpy as np
 
 from tiebreak.functions import Function, Minorant, split
 from tiebreak.linalg import EPS, TINY, Array, arrays, deadline, rounding_unit
@@ -27,7 +29,6 @@ from tiebreak.linalg.arrays import HUGE
 from tiebreak.problem import Problem
 from tiebreak.proofs.bounds import Block, Bound, Known, Search, Sums, best_of
 from tiebreak.proofs.evidence import (
-    EvidenceQueue,
     Intervals,
     Measured,
     StepEvidence,
@@ -38,12 +39,25 @@ from tiebreak.proofs.evidence import (
 from tiebreak.proofs.models import Model
 from tiebreak.sets import described, distance_bound
 
+HOST_LENGTH = 2**14  # longest vectors that may wait in the host's memory, a few megabytes in total
+DEVICE_LENGTH = 2**20  # longest vectors that may wait on a device, which has gigabytes
+
 
 class BoundAccumulator:
-    """Sums the evidence of a run, and turns the sums into bounds on f* and g*."""
+    """Sums the evidence of a run, and turns the sums into bounds on f* and g*.
+
+    On a device, fetching a number costs more than the arithmetic, and on the host, code that has
+    not run for a while is slow compared with the products of a step. So the evidence of eight steps
+    waits to be measured together, unless its vectors are long, and measured evidence waits to be
+    summed.
+    """
 
     def __init__(self, problem: Problem, x0: Array, sums: Sums | None = None) -> None:
-        self.problem, self._queue = problem, EvidenceQueue(x0)
+        self.problem = problem
+        limit = HOST_LENGTH if arrays.namespace(x0) is np else DEVICE_LENGTH
+        self._batch = 8 if x0.shape[0] <= limit else 1
+        self._waiting: list[StepEvidence] = []
+        self._measured: list[tuple[StepEvidence, Iterator[Measured]]] = []
         (zero,) = arrays.doubles([arrays.zeros_like(x0)])
         self._nothing = Model(0.0, 0.0, 0.0, zero, 0.0, 0.0, 0.0)
         self._search = Search(problem, zero)
@@ -69,30 +83,41 @@ class BoundAccumulator:
         device is queried here, while it is idle. `catch_up` sums later, unless every step is summed
         at once.
         """
-        if self._queue.put(evidence):
+        self._waiting.append(evidence)
+        if len(self._waiting) >= self._batch:
             self._measure()
-        if self._queue.is_immediate:
+        if self._batch == 1:
             self.catch_up()
         was_good, self._is_good = self._is_good, True
         return was_good
 
     def catch_up(self) -> None:
         """Sum all measured evidence; call this while waiting for data."""
-        for evidence, sizes in self._queue.take():
+        taken, self._measured = self._measured, []
+        for evidence, sizes in taken:
             self._is_good &= self._sum_up(evidence, sizes)
 
     @property
     def sums(self) -> Sums:
         """All sums and bounds so far."""
-        if not self._queue.is_empty:
+        if self._waiting or self._measured:
             self._measure()
             self.catch_up()
         return self._sums
 
     def _measure(self) -> None:
-        """Measure all waiting evidence, and update the bounds by its values; queries a device."""
+        """Measure all waiting evidence, and update the bounds by its values.
+
+        This queries a device, once.
+        """
         self.catch_up()  # evidence is summed in the order of the steps
-        waiting = self._queue.measure()
+        waiting, self._waiting = self._waiting, []
+        found = [[m for _, m in (*e.upper, *e.cuts, *e.lower)] for e in waiting]
+        sizes = measured([minorant for some in found for minorant in some])
+        self._measured += [
+            (evidence, iter(list(itertools.islice(sizes, len(some)))))
+            for evidence, some in zip(waiting, found, strict=True)
+        ]
         values = [value for evidence in waiting for value in evidence.values]
         if values:
             self._lower_ghat(values)

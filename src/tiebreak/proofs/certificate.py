@@ -193,28 +193,25 @@ class Certifier:
         lasts = known.sums.last_upper, known.sums.last_lower
         key = (id(reach), values, *map(id, lasts), known.part_sizes)
         if self._errors[0] is not x or self._errors[1] != key:
-            self._errors = x, key, self._value_errors(x, values, lasts, reach), (reach, lasts)
+            size = max(arrays.norm(x), *arrays.floats([reach]))
+            levels = self._problem.upper, self._problem.lower
+            found = tuple(
+                value_error(
+                    h,
+                    x,
+                    size if reach is not None else h.extent(x),
+                    value,
+                    parts,
+                    0.0 if last is None else known.steepness(last, size),
+                )
+                + TINY
+                for h, value, last, parts in zip(
+                    levels, values, lasts, known.part_sizes, strict=True
+                )
+            )
+            self._errors = x, key, found, (reach, lasts)
         errors: tuple[float, float] = self._errors[2]
         return errors
-
-    def _value_errors(
-        self, x: Array, values: tuple[float, float], lasts: tuple[Any, Any], reach: Any
-    ) -> tuple[float, float]:
-        size, known = max(arrays.norm(x), *arrays.floats([reach])), self._accumulator
-        levels = self._problem.upper, self._problem.lower
-        upper, lower = (
-            value_error(
-                h,
-                x,
-                size if reach is not None else h.extent(x),
-                value,
-                parts,
-                0.0 if last is None else known.steepness(last, size),
-            )
-            + TINY
-            for h, value, last, parts in zip(levels, values, lasts, known.part_sizes, strict=True)
-        )
-        return upper, lower
 
     def certificate(
         self, x: Array, upper: Minorant, upper_value: float, lower_value: float

@@ -1,21 +1,14 @@
-"""The evidence that a method supplies in a step, and the queue in which it is measured."""
+"""The evidence that a method supplies in a step, and its sizes and rounding errors."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from tiebreak.functions import Function, Minorant, PointWithImage, SmoothFunction, split
 from tiebreak.linalg import Array, arrays, in_files, rounding_unit
 from tiebreak.problem import Problem
-
-HOST_LENGTH = 2**14  # longest vectors that may wait in the host's memory, a few megabytes in total
-DEVICE_LENGTH = 2**20  # longest vectors that may wait on a device, which has gigabytes
-
 
 Weighted = tuple[tuple[float, Minorant], ...]
 
@@ -95,53 +88,6 @@ class Measured(NamedTuple):
     size: float
     steepness: float
     reach: float
-
-
-class EvidenceQueue:
-    """Evidence that waits to be measured, and measured evidence that waits to be summed.
-
-    On a device, fetching a number costs more than the arithmetic, and on the host, code that has
-    not run for a while is slow compared with the products of a step. So a few steps are measured
-    together, unless their vectors are long.
-    """
-
-    def __init__(self, x0: Array) -> None:
-        limit = HOST_LENGTH if arrays.namespace(x0) is np else DEVICE_LENGTH
-        # Eight steps are measured together: see EvidenceQueue.
-        self._batch = 8 if x0.shape[0] <= limit else 1
-        self._waiting: list[StepEvidence] = []
-        self._measured: list[tuple[StepEvidence, Iterator[Measured]]] = []
-
-    @property
-    def is_empty(self) -> bool:
-        """Is nothing waiting?"""
-        return not (self._waiting or self._measured)
-
-    @property
-    def is_immediate(self) -> bool:
-        """Is every step measured and taken immediately?"""
-        return self._batch == 1
-
-    def put(self, evidence: StepEvidence) -> bool:
-        """Add the evidence of a step at the end; returns whether it is time to measure."""
-        self._waiting.append(evidence)
-        return len(self._waiting) >= self._batch
-
-    def measure(self) -> list[StepEvidence]:
-        """Measure everything that waits, in one transfer from a device, and return it."""
-        waiting, self._waiting = self._waiting, []
-        found = [[m for _, m in (*e.upper, *e.cuts, *e.lower)] for e in waiting]
-        sizes = measured([minorant for some in found for minorant in some])
-        self._measured += [
-            (evidence, iter(list(itertools.islice(sizes, len(some)))))
-            for evidence, some in zip(waiting, found, strict=True)
-        ]
-        return waiting
-
-    def take(self) -> list[tuple[StepEvidence, Iterator[Measured]]]:
-        """Remove and return everything that is measured, in the order of the steps."""
-        taken, self._measured = self._measured, []
-        return taken
 
 
 def measured(minorants: Sequence[Minorant]) -> Iterator[Measured]:

@@ -25,6 +25,7 @@ from tiebreak.functions import OperatorTerms
 from tiebreak.linalg import EPS, Host, rounding_unit
 from tiebreak.linalg.host import norm, power_of_two
 from tiebreak.linalg.least_eigenvalue import least_eigenvalue
+from tiebreak.linalg.spectra import norm_bound
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import WITHIN, Intervals
 from tiebreak.sets import described, distance_bound, has_projection
@@ -71,7 +72,7 @@ class Balance:
     def below(self, away: float) -> float:
         """A lower bound on f* if it is not above f(x) and |x* - x| <= ``away``."""
         across = min(2.0 * self.off, math.sqrt(2.0 * self.slope) * math.sqrt(away + self.outside))
-        across += _size(self.A) * self.outside
+        across += norm_bound(self.A) * self.outside
         cost = min(norm(np.abs(self.e) + self.e_error) * away, self._pull(away))
         return self.gain - (self.y * across + cost) * (1.0 + self.unit)
 
@@ -91,10 +92,10 @@ class Balance:
             return within + self.outside
         D = self.D[self.slopes > 0.0]
         least = float(np.min(self.slopes, where=self.slopes > 0.0, initial=math.inf))
-        of_D, of_A = power_of_two(np.array([_size(D), _size(self.A)]), 1.0)
+        of_D, of_A = power_of_two(np.array([norm_bound(D), norm_bound(self.A)]), 1.0)
         scale = float(of_D / of_A)
         square = least_eigenvalue(_stacked(scale * self.A, D))
-        across = 2.0 * self.off + _size(self.A) * self.outside
+        across = 2.0 * self.off + norm_bound(self.A) * self.outside
         moved = math.hypot(scale * across, 2.0 * self.f[1] / least)
         return moved / math.sqrt(square) * (1.0 + self.unit) if square > 0.0 else math.inf
 
@@ -140,10 +141,6 @@ def _longest(matrix: Any) -> tuple[int, int]:
         return matrix.shape[1], matrix.shape[0]
     in_columns = np.bincount(matrix.indices, minlength=1)
     return int(np.max(np.diff(matrix.indptr), initial=0)), int(np.max(in_columns))
-
-
-def _size(matrix: Any) -> float:
-    return norm(matrix if isinstance(matrix, np.ndarray) else matrix.data)
 
 
 def _stacked(A: Any, D: Any) -> Any:

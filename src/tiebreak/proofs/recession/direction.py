@@ -53,9 +53,10 @@ def level_of(problem: Problem | Levels, level: int, n: int) -> RecessionLevel | 
     pairs = problem.pairs() if isinstance(problem, Levels) else (problem,)
     objectives = [pairs[0].lower, *(pair.upper for pair in pairs)][: level + 1]
     parts = described(pairs[max(level - 1, 0)].domain).parts
-    cone = RecessionCone([part.recession(n) for part in parts], n)
+    directions = [ways for part in parts if (ways := part.recession(n)) is not None]
+    cone = RecessionCone(directions, n)
     found = [known for h in objectives if (known := RecessionLevel.of(h, cone)) is not None]
-    is_known = cone.is_known and len(found) == len(objectives)
+    is_known = len(directions) == len(parts) and len(found) == len(objectives)
     return found[-1].after(found[:-1]) if is_known else None
 
 

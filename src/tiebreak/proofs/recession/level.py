@@ -21,28 +21,29 @@ from tiebreak.sets.descriptions import stacked
 class RecessionCone:
     """The directions of Z: {d : low <= d <= high, rows d <= 0, |A d| <= <c, d>}.
 
-    The bounds are 0 or infinite. ``is_known`` is False if a set does not describe its directions.
+    The bounds are 0 or infinite.
     """
 
     curves: list[tuple[HostRows, HostRows]]  # A and c of every second-order cone
 
-    def __init__(self, found: Sequence[RecessionDirections | None], n: int) -> None:
+    def __init__(self, known: Sequence[RecessionDirections], n: int) -> None:
         self.low, self.high = np.full(n, -math.inf), np.full(n, math.inf)
-        known = [some for some in found if some is not None]
-        self.is_known = len(known) == len(found)
         for some in known:
             self.low, self.high = np.maximum(self.low, some.low), np.minimum(self.high, some.high)
         self.rows = HostRows(stacked([rows for some in known for rows in some.rows], n))
         self.curves = [(HostRows(A), HostRows(c[None])) for some in known for A, c in some.curves]
-        self._project = known[0].project if len(found) == len(known) == 1 else None
-        is_free = np.isinf(self.low).all() and np.isinf(self.high).all() and not self.curves
-        self.is_space: bool = self.is_known and bool(is_free) and not self.rows.shape[0]
+        self._project = known[0].project if len(known) == 1 else None
+
+    @property
+    def is_space(self) -> bool:
+        """Are there no bounds, rows or curves?"""
+        is_free = np.isinf(self.low).all() and np.isinf(self.high).all()
+        return bool(is_free) and not (self.rows.shape[0] or self.curves)
 
     def within(self, rows: HostRows) -> RecessionCone:
         """The directions of this cone with rows d <= 0."""
         found = copy(self)
         found.rows = HostRows(stacked([self.rows.entries, rows.entries], len(self.low)))
-        found.is_space = False
         return found
 
     def is_inside_curves(self, d: Host, reach: float) -> bool:
