@@ -15,7 +15,7 @@ The bounds include all rounding errors.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -33,15 +33,8 @@ from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.polyhedra import contradicts
 
 
-class HeldLevel(NamedTuple):
-    """The equations of a level, and how far its value may be from its bound."""
-
-    parts: list[HeldRows]
-    gap: float
-
-
 def lower_bound(
-    h: Objective, constraints: ConicSet, y: Host, z: Host, held: list[HeldLevel], most: Host
+    h: Objective, constraints: ConicSet, y: Host, z: Host, held: list[HeldRows], most: Host
 ) -> float:
     """Return a lower bound on h over all minimisers of the held levels with |z_j| <= most_j."""
     rows, blocks, u = constraints.rows, Blocks.of(constraints.cones), h.squares @ z - h.target
@@ -91,20 +84,19 @@ def _balanced_exponentials(h: Objective, rows: Any, blocks: Blocks, y: Host) -> 
     return y, single[mine][exact]
 
 
-def _balanced(r: Host, held: list[HeldLevel], z: Host, away: Host) -> tuple[Host, float]:
+def _balanced(r: Host, held: list[HeldRows], z: Host, away: Host) -> tuple[Host, float]:
     """Return the part of a slope that no held equation balances, and the cost of the rest.
 
     Any weights give a bound. We try some that favour accurate equations more or less, and take the
     cheapest.
     """
-    parts = [(part, level.gap) for level in held for part in level.parts]
-    if not parts or not r.any():
+    if not held or not r.any():
         return r, 0.0
-    E = stacked([part.rows for part, _ in parts])
+    E = stacked([part.rows for part in held])
     lengths = row_lengths(E)
     lengths[lengths == 0.0] = 1.0
-    offs = [part.off(gap) for part, gap in parts]
-    values = np.concatenate([part.values for part, _ in parts])
+    offs = [part.off for part in held]
+    values = np.concatenate([part.values for part in held])
     terms = abs(E) @ np.abs(z) + np.abs(values)
     missed = np.abs(E @ z - values) + EPS * (len(z) + 8) * terms  # the misfit of z itself
     each = (np.concatenate(offs) + missed) / lengths
@@ -119,7 +111,7 @@ def _balanced(r: Host, held: list[HeldLevel], z: Host, away: Host) -> tuple[Host
         rounding = EPS * (len(weights) + 8) * (np.abs(r) + abs(unit).T @ np.abs(weights))
         rest = np.abs(r + unit.T @ weights) + rounding
         some = np.split(weights * scale, ends)
-        cost = sum(part.cost(w, gap) for (part, gap), w in zip(parts, some, strict=True))
+        cost = sum(part.cost(w) for part, w in zip(held, some, strict=True))
         cost += float(np.abs(weights * scale) @ missed)
         found.append((cost + _times(rest, away), rest, cost))
     return min(found, key=lambda one: one[0])[1:]

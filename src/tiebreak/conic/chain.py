@@ -11,7 +11,6 @@ import numpy as np
 
 from tiebreak.conic.attained import escape, fall_along
 from tiebreak.conic.bounds import (
-    HeldLevel,
     assumed_reach,
     clear_change,
     contradiction,
@@ -30,12 +29,21 @@ from tiebreak.conic.chain_solution import (
     word_of,
 )
 from tiebreak.conic.cones import Blocks, of_inequalities, outside
-from tiebreak.conic.faces import ConicSet, Cut, held_rows, open_directions, remaining, sublevel
-from tiebreak.conic.linear_chain import linear_chain
-from tiebreak.conic.polish import PrimalDualPoint
+from tiebreak.conic.faces import (
+    ConicSet,
+    Cut,
+    HeldRows,
+    free_directions,
+    held_rows,
+    open_directions,
+    remaining,
+    sublevel,
+)
+from tiebreak.conic.linear_chain import BY_LINEAR_PROGRAMS, LinearChain, linear_chain
+from tiebreak.conic.polish import PrimalDualPoint, SolvedStage
 from tiebreak.conic.program import Cone, ConicProgram, Objective
 from tiebreak.conic.scaling import in_units
-from tiebreak.conic.solved import Doubt, Fall, SolvedStage, by_solver, unchanged
+from tiebreak.conic.solved import Doubt, Fall, by_solver, unchanged
 from tiebreak.conic.stage import (
     MOST_IN_BASIS,
     AffineSet,
@@ -78,7 +86,8 @@ def solve_chain(
         if told is not None:
             told(number, float(units.values[number]) * best)
 
-    found = linear_chain(scaled, rules, units.lengths, solved)
+    linear = linear_chain(scaled, [*rules, None])
+    found = linear and _Chain(scaled, rules, units.lengths).solve_linear(linear, solved)
     if found is None:
         found = _Chain(scaled, rules, units.lengths).solve(solved)
     following = np.append(units.values[1:], 1.0)
@@ -113,11 +122,12 @@ class _Chain:
         self.whole = whole
         self.constraints = whole.part(self.first_levels == 0)
         self.objectives = program.objectives
-        self.equations: ConicSet | None = None  # of held levels, if z is long
+        self.equations = whole.part(self.first_levels < 0)  # of held levels, if z is long
         self.where = AffineSet(np.zeros(program.size))
         blocks, lengths = Blocks.of(whole.cones), row_lengths(whole.rows)
         self.unit = nearby(blocks, lengths, whole.offset, self.objectives)[0] or 1.0
-        self.held: list[HeldLevel] = []
+        self.held: list[HeldRows] = []
+        self.is_bounded = bool(np.isfinite(program.reach[program.variables]).all())
         self.is_whole = True  # is no level held yet, so that we can verify points as feasible?
         self.is_proved = True  # are the gaps of all held levels proved?
         self.cut: Cut | None = None  # of the previous level
@@ -140,8 +150,39 @@ class _Chain:
             solved(number, self.found[-1].best)
         with contextlib.suppress(deadline.Over, MemoryError):
             self._give_back()
-            self._least_norm()
+            if self.where.dimension and resolved(self._dimension()) != 0:
+                self._least_norm()
         return self._end("undetermined" if self.doubt else "solved", self.doubt)
+
+    def solve_linear(self, linear: LinearChain, solved: Told) -> ChainSolution | None:
+        """Solve all levels by linear programs; None if that fails."""
+        for number in range(len(self.objectives)):
+            try:
+                if not linear.level(number):
+                    return None
+            except deadline.Over as over:
+                self.found, self.previous = linear.found, linear.z
+                return self._end(*cut_short(over, number))
+            solved(number, linear.found[-1].best)
+        self.found, self.previous = linear.found, linear.z
+        with contextlib.suppress(deadline.Over, MemoryError):
+            linear.give_back()
+            self.previous, (self.where, self.constraints) = linear.z, linear.remaining()
+            equations = self.constraints.rows[Blocks.of(self.constraints.cones).zero]
+            if free_directions(self.where, equations, self.program.variables) != 0:
+                self._least_norm()
+        if not self._is_kept(self.previous):
+            self.previous, self.is_least = linear.z, False
+        found = self._end("solved")
+        is_kept = found.status == "solved" and self._is_kept(found.z)
+        return found._replace(method=BY_LINEAR_PROGRAMS) if is_kept else None
+
+    def _is_kept(self, z: Host) -> bool:
+        """Does z satisfy all constraints, and is no level worse by more than rounding?"""
+        return not self._is_outside(z, strictly=True) and all(
+            h.value(z) <= level.best + level.slack + level.error + self._rounding(number, z)
+            for number, (h, level) in enumerate(zip(self.objectives, self.found, strict=True))
+        )
 
     def _give_back(self) -> None:
         """Return unused slack: if ties are left, minimise those levels once more, in order."""
@@ -160,8 +201,6 @@ class _Chain:
         """
         from scipy.sparse import csr_array
 
-        if self.where.dimension == 0 or resolved(self._dimension()) == 0:
-            return
         own, former = self.program.variables, self.previous
         places, lengths = (np.arange(len(own)), own), self.lengths[own]
         rows = csr_array((lengths / np.max(lengths), places), shape=(len(own), len(former)))
@@ -182,7 +221,7 @@ class _Chain:
         self.unit = near or self.unit  # the scale of later levels is not a scale for this one
         more = self.whole.part(self.first_levels == number) if number else None
         if more is not None and len(more.offset):
-            self.constraints = self.constraints.joined(*more[:2], *more.cones)
+            self.constraints = self.constraints.joined(*more)
 
     def _end(self, status: str, message: str = "", direction: Host | None = None) -> ChainSolution:
         z = self._within_bounds(self.previous)
@@ -251,7 +290,7 @@ class _Chain:
         is_done = is_fixed or (number > 0 and stage.is_flat)
         found = unchanged(stage) if is_done else by_solver(stage)
         if isinstance(found, str):
-            is_open = isinstance(found, Doubt) and not self._is_bounded
+            is_open = isinstance(found, Doubt) and not self.is_bounded
             return self._no_answer(number, found, "undetermined" if is_open else "failed")
         if isinstance(found, Fall):
             end = self._falls(number, self.where.direction(found.direction))
@@ -306,20 +345,13 @@ class _Chain:
         best = self.objectives[number].value(z)
         # If a value is 0 up to the solver's accuracy, so is any share of it.
         best = best if abs(best) > TOL.half else 0.0
-        if self._is_bounded or self._slack(number, best, z, self.previous) > 0.0:
+        if self.is_bounded or self._slack(number, best, z, self.previous) > 0.0:
             return None
         return escape(found.stage, found.at, None if self.program.evaluate is None else own)
 
-    @property
-    def _is_bounded(self) -> bool:
-        return bool(np.isfinite(self.program.reach[self.program.variables]).all())
-
     def _stage(self, objective: Objective) -> Stage:
         """Return a level on the set that earlier levels have left."""
-        all_of_them = self.constraints
-        if self.equations is not None:
-            all_of_them = all_of_them.joined(*self.equations[:2], *self.equations.cones)
-        return stage_of(objective, *all_of_them, self.where, self.unit)
+        return stage_of(objective, *self.constraints.joined(*self.equations), self.where, self.unit)
 
     def _no_answer(self, number: int, why: str, status: str = "failed") -> ChainSolution:
         """End because a level was not solved, after checking that some point is feasible."""
@@ -410,7 +442,7 @@ class _Chain:
             return self._hold_face(objective, found, gap)
         rows = sublevel(objective, self.previous, slack)
         self.cut = Cut(number, len(self.constraints.offset), *rows)
-        self.constraints = self.constraints.joined(*self.cut[2:5])
+        self.constraints = self.constraints.joined(self.cut.rows, self.cut.offset, (self.cut.cone,))
         self.where = replace(self.where, base=self.previous)
         return "cut"
 
@@ -427,8 +459,8 @@ class _Chain:
         z = self.previous
         most, _ = assumed_reach(self.program.reach, z, TOL.assumed)
         reach = abs(self.constraints.rows) @ most + np.abs(self.constraints.offset)
-        held = held_rows(self.constraints, objective.squares, found.active, y, z, reach)
-        self.held.append(HeldLevel(held, gap))
+        held = held_rows(self.constraints, objective.squares, found.active, y, z, reach, gap)
+        self.held += held
         rows = stacked([part.rows for part in held]) if held else None
         if rows is None:
             self.where = replace(self.where, base=z)
@@ -436,9 +468,8 @@ class _Chain:
             self.where = self.where.within(rows, z)
         else:
             self.where, left = self.where.without_fixed(rows, z)
-            more = ConicSet(rows[left], rows[left] @ z, (Cone("zero", int(sum(left))),))
-            former = self.equations
-            self.equations = more if former is None else former.joined(*more[:2], *more.cones)
+            equation = (Cone("zero", int(sum(left))),)
+            self.equations = self.equations.joined(rows[left], rows[left] @ z, equation)
         self.constraints = remaining(self.constraints, found.active, s, y, self.where)
         faces = len(found.active.nonnegative) + len(found.active.vertices) + len(found.active.rays)
         names = ["image"] * bool(objective.squares.shape[0] or len(found.active.curves))
@@ -448,5 +479,5 @@ class _Chain:
     def _dimension(self) -> Deferred:
         """Return the dimension of the remaining choices of x, computed on demand."""
         where, left, own, z = self.where, self.constraints, self.program.variables, self.previous
-        held = [] if self.equations is None else [self.equations.rows]
+        held = self.equations.rows
         return Deferred(lambda: open_directions(where, left, held, own, z))

@@ -30,68 +30,40 @@ def row_multipliers(
     Args:
         is_cut: for each level, None without slack; otherwise whether all of its slack was used.
     """
+    import scipy.sparse as sp
+
     if any(cone.kind not in ("zero", "nonnegative") for cone in program.cones):
         return None
-    scaled, units = in_units(program)
-    directions = _KeptDirections(scaled, z / units.lengths)
-    found: list[Host | None] = []
+    (scaled, units), found = in_units(program), list[Host | None]()
+    z, rows, offset = z / units.lengths, sp.csr_array(scaled.rows), scaled.offset
+    slopes = [h.squares.T @ (h.squares @ z - h.target) + h.linear for h in scaled.objectives]
+    size = abs(rows) @ np.abs(z) + np.abs(offset)
+    is_equal = np.isin(np.arange(len(offset)), Blocks.of(scaled.cones).zero)
+    is_active = is_equal | (offset - rows @ z <= TOL.solver * size)
+    # The rows of the program come first, then those of the levels' squares, then the slopes.
+    images = [sp.csr_array(h.squares) for h in scaled.objectives]
+    parts = [rows, *images, sp.csr_array(np.array(slopes))]
+    ends = np.cumsum([part.shape[0] for part in parts])
+    all_rows = sp.csr_array(sp.vstack(parts))
+    programs, (count, n) = linear_programs(all_rows), all_rows.shape
+    # Directions of length at most 1 that keep the active rows and the earlier levels.
+    least, most = np.full(count, -np.inf), np.full(count, np.inf)
+    least[: ends[0]][is_equal], most[: ends[0]][is_active] = 0.0, 0.0
     for number, (unit, cut) in enumerate(zip(units.values, is_cut, strict=True)):
         if cut is not None:  # z gives something up: it does not minimise this level
-            directions.cuts += [number] * cut
+            most[ends[-2] + number] = 0.0 if cut else np.inf
             found.append(None)
             continue
-        y = directions.multipliers(number)
-        if y is None:
+        slope, largest = slopes[number], float(np.max(np.abs(slopes[number]), initial=0.0))
+        ends_of_rows = least.copy(), most.copy()
+        vertex = programs.minimise(slope, Ranges(np.full(n, -1.0), np.full(n, 1.0), *ends_of_rows))
+        off = slope - all_rows.T @ vertex.duals if vertex is not None else slope
+        if vertex is None or np.max(np.abs(off), initial=0.0) > TOL.faint * largest:
             return [*found, *[None] * (len(is_cut) - len(found))]
+        y = -vertex.duals[: ends[0]]
         found.append(float(unit) * y / units.rows)
+        # Later levels keep what this one needs: rows with a multiplier, and the image of squares.
+        least[: ends[0]][is_active & (y > TOL.solver * largest)] = 0.0
+        least[ends[number] : ends[number + 1]] = 0.0
+        most[ends[number] : ends[number + 1]] = 0.0
     return found
-
-
-class _KeptDirections:
-    """Directions, of length at most 1, that keep the active rows and the earlier levels."""
-
-    def __init__(self, program: ConicProgram, z: Host) -> None:
-        import scipy.sparse as sp
-
-        self.program, rows = program, sp.csr_array(program.rows)
-        self.slopes = [
-            h.squares.T @ (h.squares @ z - h.target) + h.linear for h in program.objectives
-        ]
-        self.free = np.zeros(len(program.offset), dtype=bool)  # rows that are equations
-        self.free[Blocks.of(program.cones).zero] = True
-        size = abs(rows) @ np.abs(z) + np.abs(program.offset)
-        self.active = self.free | (program.offset - rows @ z <= TOL.solver * size)
-        # The rows of the program come first, then those of the levels' squares, then the slopes.
-        images = [sp.csr_array(h.squares) for h in program.objectives]
-        parts = [rows, *images, sp.csr_array(np.array(self.slopes))]
-        self.counts = np.cumsum([part.shape[0] for part in parts])
-        self.rows = sp.csr_array(sp.vstack(parts))
-        self.programs = linear_programs(self.rows)
-        self.held: list[int] = []  # levels whose squares stay as they are
-        self.cuts: list[int] = []  # levels that must not rise
-
-    def _ranges(self) -> Ranges:
-        count, n = self.rows.shape
-        most, least = np.full(count, np.inf), np.full(count, -np.inf)
-        most[: self.counts[0]][self.active] = 0.0
-        least[: self.counts[0]][self.free] = 0.0
-        for level in self.held:
-            most[self.counts[level] : self.counts[level + 1]] = 0.0
-            least[self.counts[level] : self.counts[level + 1]] = 0.0
-        most[[self.counts[-2] + level for level in self.cuts]] = 0.0
-        return Ranges(np.full(n, -1.0), np.full(n, 1.0), least, most)
-
-    def multipliers(self, number: int) -> Host | None:
-        """Return the rows' multipliers for a level, then hold it; None if it is not balanced."""
-        slope = self.slopes[number]
-        largest = float(np.max(np.abs(slope), initial=0.0))
-        vertex = self.programs.minimise(slope, self._ranges())
-        if vertex is None:
-            return None
-        left = slope - self.rows.T @ vertex.duals
-        if np.max(np.abs(left), initial=0.0) > TOL.faint * largest:
-            return None
-        y = -vertex.duals[: self.counts[0]]
-        self.free |= self.active & (y > TOL.solver * largest)
-        self.held.append(number)
-        return y

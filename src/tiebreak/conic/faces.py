@@ -30,10 +30,10 @@ class ConicSet(NamedTuple):
     offset: Host
     cones: tuple[Cone, ...]
 
-    def joined(self, rows: Any, offset: Host, *cones: Cone) -> ConicSet:
+    def joined(self, rows: Any, offset: Host, cones: tuple[Cone, ...]) -> ConicSet:
         """Return the set with further constraints."""
         both = stacked([self.rows, rows])
-        return ConicSet(both, np.append(self.offset, offset), (*self.cones, *cones))
+        return ConicSet(both, np.append(self.offset, offset), self.cones + cones)
 
     def part(self, which: Host) -> ConicSet:
         """Return some of the rows; a cone's rows stay together."""
@@ -60,23 +60,31 @@ class HeldRows(NamedTuple):
     linear: Host  # one for each row
     root: float = 0.0
     is_shared: bool = False
+    gap: float = 0.0
 
-    def off(self, gap: float) -> Host:
-        """Bound the error of each equation for this gap."""
-        return self.linear * gap + self.root * math.sqrt(gap)
+    @property
+    def off(self) -> Host:
+        """Bound the error of each equation."""
+        return self.linear * self.gap + self.root * math.sqrt(self.gap)
 
-    def cost(self, weights: Host, gap: float) -> float:
+    def cost(self, weights: Host) -> float:
         """Bound the error of a bound that uses the equations with these weights."""
         if not weights.any():
             return 0.0
         if self.root == 0.0:
-            costs = np.abs(weights) * self.off(gap)
+            costs = np.abs(weights) * self.off
             return float(np.max(costs) if self.is_shared else np.sum(costs))
-        return norm(weights) * float(np.max(self.off(gap)))
+        return norm(weights) * float(np.max(self.off))
 
 
 def held_rows(
-    constraints: ConicSet, squares: Any, active: Active, y: Host, at: Host, reach: Host
+    constraints: ConicSet,
+    squares: Any,
+    active: Active,
+    y: Host,
+    at: Host,
+    reach: Host,
+    gap: float,
 ) -> list[HeldRows]:
     """Return the equations of a level's minimisers, in groups of rows of equal accuracy.
 
@@ -106,7 +114,7 @@ def held_rows(
         found.append(HeldRows(across, values, linear, root))
     if squares.shape[0]:
         found.append(HeldRows(squares, squares @ at, np.zeros(squares.shape[0]), math.sqrt(2.0)))
-    return [part for part in found if part.rows.shape[0]]
+    return [part._replace(gap=gap) for part in found if part.rows.shape[0]]
 
 
 def remaining(
@@ -185,20 +193,18 @@ def sublevel(h: Objective, z: Host, slack: float) -> tuple[Any, Host, Cone, floa
     return rows, offset, Cone("second-order", len(offset)), a
 
 
-def open_directions(
-    where: AffineSet, left: ConicSet, held: list[Any], own: Host, z: Host
-) -> int | None:
+def open_directions(where: AffineSet, left: ConicSet, held: Any, own: Host, z: Host) -> int | None:
     """Count the directions in which x may move from z; None if that is not known.
 
     They are those of the affine set, of the equations in ``left`` and of the ``held`` ones, and of
     the inequalities that hold with equality at all points.
     """
-    equations = [left.rows[Blocks.of(left.cones).zero], *held]
-    most = _moves(where, stacked(equations), own)
+    equations = stacked([left.rows[Blocks.of(left.cones).zero], held])
+    most = free_directions(where, equations, own)
     if not most:  # nothing is open, or that is not known
         return most
-    flat = _flat_rows(left, where, stacked(equations), z)
-    return None if flat is None else _moves(where, stacked([*equations, flat]), own)
+    flat = _flat_rows(left, where, equations, z)
+    return None if flat is None else free_directions(where, stacked([equations, flat]), own)
 
 
 def _flat_rows(left: ConicSet, where: AffineSet, equations: Any, z: Host) -> Any:
@@ -221,7 +227,7 @@ def _flat_rows(left: ConicSet, where: AffineSet, equations: Any, z: Host) -> Any
     return None if is_strict is None or touches[plain:].any() else edges[~is_strict]
 
 
-def _moves(where: AffineSet, equations: Any, own: Host) -> int | None:
+def free_directions(where: AffineSet, equations: Any, own: Host) -> int | None:
     """Count the directions in which x moves on an affine set with these equations."""
     from scipy.sparse import csr_array
 

@@ -44,6 +44,8 @@ class HeldProblem(NamedTuple):
     problem: Problem
     terms: OperatorTerms
     program: ConicProgram  # of the lower level alone, on Z
+    A: Any  # the matrix of the squares in g
+    t: Host  # their target
     n: int
 
     @classmethod
@@ -62,17 +64,7 @@ class HeldProblem(NamedTuple):
             return None
         (g,) = program.objectives
         is_square = program.size == n and not (g.linear.any() or g.constant or g.misfits)
-        return cls(problem, terms, program, n) if is_square else None
-
-    @property
-    def A(self) -> Any:
-        """The matrix of the squares in g."""
-        return self.program.objectives[0].squares
-
-    @property
-    def t(self) -> Host:
-        """The target of the squares in g."""
-        return self.program.objectives[0].target
+        return cls(problem, terms, program, g.squares, g.target, n) if is_square else None
 
     @property
     def work(self) -> float:

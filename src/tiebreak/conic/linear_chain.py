@@ -13,7 +13,6 @@ share of the earlier level corrects them: <c, x> = <c + share c_1, x> - share <c
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -22,58 +21,33 @@ import numpy as np
 
 from tiebreak.conic.bounds import assumed_reach, clear_change
 from tiebreak.conic.chain_solution import (
-    ChainSolution,
     LevelSolution,
     SlackRule,
-    Told,
     allowed_slack,
-    cut_short,
     word_of,
 )
 from tiebreak.conic.cones import Blocks
 from tiebreak.conic.faces import ConicSet, open_directions
 from tiebreak.conic.program import Cone, ConicProgram, Objective
-from tiebreak.conic.solved import SolvedStage, by_solver
-from tiebreak.conic.stage import AffineSet, Stage, as_rows, stacked
-from tiebreak.linalg import EPS, Host, deadline
+from tiebreak.conic.stage import AffineSet, as_rows
+from tiebreak.linalg import EPS, Host
 from tiebreak.linalg.deferred import Deferred
 from tiebreak.linalg.host_rows import exact_products
 from tiebreak.linalg.linear_programs import Ranges, linear_programs
-from tiebreak.linalg.rank import sparse_nullity
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.polyhedra import single_entries
 
-METHOD = "linear programs by HiGHS, faces held by reduced costs"
+BY_LINEAR_PROGRAMS = "linear programs by HiGHS, faces held by reduced costs"
 LINEAR = ("zero", "nonnegative")
 SOLVER = "HiGHS"
 
 
-def linear_chain(
-    program: ConicProgram, slacks: Sequence[SlackRule | None], lengths: Host, solved: Told
-) -> ChainSolution | None:
-    """Solve all levels of a scaled program; return None if this method does not apply.
-
-    It does not apply if something is not linear, if a level has no minimiser, or if a minimiser
-    fails a check. Other methods then find out why.
-    """
+def linear_chain(program: ConicProgram, slacks: Sequence[SlackRule | None]) -> LinearChain | None:
+    """Return the chain of a scaled program before its first level; None if it is not linear."""
     is_linear = all(cone.kind in LINEAR for cone in program.cones) and not any(
         h.squares.shape[0] or h.misfits for h in program.objectives
     )
-    if not is_linear:
-        return None
-    chain = _LinearChain(program, [*slacks, None], lengths)
-    for number in range(len(program.objectives)):
-        try:
-            if not chain.level(number):
-                return None
-            solved(number, chain.found[-1].best)
-        except deadline.Over as over:
-            z = np.zeros(program.size) if chain.z is None else chain.z
-            return ChainSolution(z, chain.valued(z), *cut_short(over, number))
-    with contextlib.suppress(deadline.Over, MemoryError):
-        chain.give_back()
-        chain.least_norm()
-    return chain.end()
+    return LinearChain(program, slacks) if is_linear else None
 
 
 class _HeldLevel(NamedTuple):
@@ -92,15 +66,13 @@ class _HeldLevel(NamedTuple):
         return float(np.max(away, initial=0.0))
 
 
-class _LinearChain:
+class LinearChain:
     """The ranges of rows and variables that the levels solved so far leave."""
 
-    def __init__(
-        self, program: ConicProgram, slacks: Sequence[SlackRule | None], lengths: Host
-    ) -> None:
+    def __init__(self, program: ConicProgram, slacks: Sequence[SlackRule | None]) -> None:
         import scipy.sparse as sp
 
-        self.program, self.slacks, self.lengths = program, slacks, lengths
+        self.program, self.slacks = program, slacks
         self.all_rows = rows = sp.csr_array(program.rows)
         self.equal = np.zeros(len(program.offset), dtype=bool)
         self.equal[Blocks.of(program.cones).zero] = True
@@ -128,19 +100,22 @@ class _LinearChain:
         self.held: list[_HeldLevel] = []
         self.programs = linear_programs(self.rows)
         self.found: list[LevelSolution] = []
-        self.z: Host | None = None
+        self.z = np.zeros(program.size)
         self.is_whole = self.is_proved = True  # see `conic.chain`
-        self.is_least = False
 
     def level(self, number: int) -> bool:
-        """Solve one level, bound it, and hold it; return False if that fails."""
+        """Solve one level, bound it, and hold it; return False if that fails.
+
+        It fails if there is no minimiser, or if one fails a check. Other methods then find out why.
+        """
         h = self.program.objectives[number]
         vertex = self.programs.minimise(h.linear, self.ranges)
         if vertex is None or not np.isfinite(vertex.x).all():
             return False
         z = np.clip(vertex.x, self.ranges.low, self.ranges.high)
-        before, self.z = np.zeros_like(z) if self.z is None else self.z, z
-        best, rounding = math.fsum(h.linear * z) + h.constant, _value_error(h, z)
+        before, self.z = self.z, z
+        best = math.fsum(h.linear * z) + h.constant
+        rounding = 4.0 * EPS * (float(np.abs(h.linear) @ np.abs(z)) + abs(h.constant))
         duals, slopes = self._multipliers(h.linear, vertex.duals, self.ranges)
         most, is_known = assumed_reach(self.program.reach, z, TOL.assumed)
         bound = self._bound(h, duals, slopes, most)
@@ -247,36 +222,33 @@ class _LinearChain:
 
     def _dimension(self) -> Deferred:
         """Return the dimension of the remaining choices of x, computed on demand."""
-        assert self.z is not None
-        free = np.flatnonzero(self.ranges.low < self.ranges.high)
-        own = np.flatnonzero(np.isin(free, self.program.variables))
-        where, left, z = AffineSet(np.zeros(len(free))), self._left(free), self.z[free]
-        return Deferred(lambda: open_directions(where, left, [], own, z))
+        (where, left), own, z = self.remaining(), self.program.variables, self.z
+        return Deferred(lambda: open_directions(where, left, left.rows[:0], own, z))
 
-    def _left(self, free: Host) -> ConicSet:
-        """Return the constraints on these variables, if all others stay as they are."""
+    def remaining(self) -> tuple[AffineSet, ConicSet]:
+        """Return the points that differ from z in free variables, and the constraints on these."""
         import scipy.sparse as sp
 
-        assert self.z is not None
-        fixed, (low, high, least, most) = self.z.copy(), self.ranges
-        fixed[free], rows = 0.0, self.rows[:, free]
-        sees, there = np.diff(rows.indptr) > 0, self.rows @ fixed
-        rows, least, most = as_rows(rows[sees]), (least - there)[sees], (most - there)[sees]
-        equal, one = least == most, as_rows(sp.eye_array(len(free), format="csr"))
+        low, high, least, most = self.ranges
+        free, one = np.flatnonzero(low < high), sp.eye_array(len(low), format="csr")
+        sees = np.diff(self.rows[:, free].indptr) > 0
+        equal = (least == most)[sees]
+        rows, least, most = self.rows[sees], least[sees], most[sees]
         parts = [(rows[equal], most[equal])]
         for inequalities, ends in (
             (rows[~equal], most[~equal]),
             (-rows[~equal], -least[~equal]),
-            (one, high[free]),
-            (-one, -low[free]),
+            (one[free], high[free]),
+            (-one[free], -low[free]),
         ):
             is_bound = np.isfinite(ends)
             parts.append((inequalities[is_bound], ends[is_bound]))
         offset = np.concatenate([ends for _, ends in parts])
         count = int(np.count_nonzero(equal))
         cones = Cone("zero", count), Cone("nonnegative", len(offset) - count)
-        used = tuple(cone for cone in cones if cone.size)
-        return ConicSet(stacked([some for some, _ in parts]), offset, used)
+        left = as_rows(sp.vstack([some for some, _ in parts]))
+        where = AffineSet(self.z, sp.csc_array(one[:, free]))
+        return where, ConicSet(left, offset, tuple(cone for cone in cones if cone.size))
 
     def give_back(self) -> None:
         """Return unused slack: if ties are left, minimise those levels once more, in order."""
@@ -289,75 +261,6 @@ class _LinearChain:
                 self._hold(
                     h.linear, *self._multipliers(h.linear, vertex.duals, self.ranges), math.inf
                 )
-
-    def _open(self) -> Host:
-        """Find the free variables: not those that an equation determines from the others."""
-        low, high, least, most = self.ranges
-        is_open, equations = low < high, self.rows[least == most].tocoo()
-        while True:
-            moves = is_open[equations.col] & (equations.data != 0.0)
-            row, column = equations.row[moves], equations.col[moves]
-            given = column[np.bincount(row, minlength=len(least))[row] == 1]
-            if not len(given):
-                return is_open
-            is_open[given] = False
-
-    def least_norm(self) -> None:
-        """Choose the point of least |x|, in the user's units, that all levels allow."""
-        z, (low, high, *_) = self.z, self.ranges
-        assert z is not None
-        free = np.flatnonzero(self._open())
-        own = np.flatnonzero(np.isin(free, self.program.variables))
-        if not own.size:
-            return
-        from scipy.sparse import csr_array
-
-        left, n = self._left(free), len(free)
-        equations = left.rows[Blocks.of(left.cones).zero]
-        if equations.shape[0] >= n and sparse_nullity(equations) == 0:
-            return  # the equations leave only one point
-        sizes = self.lengths[free][own]
-        places = np.arange(len(own)), own
-        squares = csr_array((sizes / np.max(sizes), places), shape=(len(own), n))
-        size = Objective(as_rows(squares), np.zeros(len(own)), np.zeros(n))
-        unit = float(np.max(np.abs(z))) or 1.0
-        found = by_solver(Stage(size, *left, np.zeros(len(left.offset)), unit))
-        if isinstance(found, SolvedStage):
-            fixed = z.copy()
-            fixed[free] = np.clip(found.at.w, low[free], high[free])
-            if self._is_kept(fixed):
-                self.z, self.is_least = fixed, True
-
-    def _is_kept(self, z: Host) -> bool:
-        """Does z satisfy all constraints, and is no level worse by more than rounding?"""
-        s, offset = self.all_rows @ z, self.program.offset
-        terms = abs(self.all_rows) @ np.abs(z) + np.abs(offset)
-        missed = np.where(self.equal, np.abs(s - offset), s - offset)
-        longest = float(np.max(np.abs(z), initial=0.0))
-        if np.any(missed > TOL.accurate * terms + TOL.clear_units * EPS * longest):
-            return False
-        return all(
-            h.value(z) <= level.best + level.slack + level.error + clear_change(h, z, 1.0)
-            for h, level in zip(self.program.objectives, self.found, strict=True)
-        )
-
-    def valued(self, z: Host) -> tuple[LevelSolution, ...]:
-        """Return the levels so far with their values at z."""
-        return tuple(
-            level._replace(value=self.program.value(i, z)) for i, level in enumerate(self.found)
-        )
-
-    def end(self) -> ChainSolution | None:
-        """Return the answer if it passes the final check, else None."""
-        z = self.z
-        if z is None or not self._is_kept(z):
-            return None
-        return ChainSolution(z, self.valued(z), "solved", is_least=self.is_least, method=METHOD)
-
-
-def _value_error(h: Objective, z: Host) -> float:
-    """Bound the error of a linear level's value, whose products are summed exactly."""
-    return 4.0 * EPS * (float(np.abs(h.linear) @ np.abs(z)) + abs(h.constant))
 
 
 def _largest(values: Host) -> float:

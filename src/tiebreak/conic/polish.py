@@ -23,6 +23,10 @@ from tiebreak.linalg import Host, deadline, equilibrate
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.tolerances import TOL
 
+LOST = (
+    "is solved up to rounding, but some of its losses are so small relative to others, or to "
+    "rounding errors, that what they decide is lost"
+)
 SMALL_PART = 1e-3  # solutions below this share of a length of the whole program count as 0
 
 
@@ -33,24 +37,32 @@ class PrimalDualPoint(NamedTuple):
     y: Host
 
 
-class Polished(NamedTuple):
-    """A solution of a stage, the faces that it exposes, and how well the conditions hold."""
+class SolvedStage(NamedTuple):
+    """A stage and its solution, the faces that it exposes, and how well the conditions hold."""
 
+    stage: Stage
     at: PrimalDualPoint
-    exposed: Active
+    active: Active
     residual: float
     # Change of the losses' margins in the last step. What is left of the slopes may be rounding
     # error for losses with large weights, and yet the whole slope of those with small weights.
     change: float = math.inf
+    solver: str = ""
+    inner: Host | None = None  # the point of the interior-point method
+
+    @property
+    def doubt(self) -> str:
+        """Why the answer may be wrong, or ""."""
+        return "" if self.change <= TOL.small_change else LOST
 
     @property
     def is_enough(self) -> bool:
         """Is it as good as Newton steps can make it?"""
-        return self.residual <= TOL.rounding and self.change <= TOL.small_change
+        return self.residual <= TOL.rounding and not self.doubt
 
 
-def polished(stage: Stage, start: PrimalDualPoint) -> Polished:
-    """Return the point and multipliers after Newton's steps, or the start if they do not help.
+def polished(stage: Stage, start: PrimalDualPoint) -> SolvedStage:
+    """Return the solution after Newton's steps, or the start if they do not help.
 
     If neither number of a pair is clearly positive, both may be 0. Such a pair counts as binding in
     Newton's equations, but exposes no face.
@@ -63,7 +75,7 @@ def polished(stage: Stage, start: PrimalDualPoint) -> Polished:
 
     first = pairs(start)
     active, most = (first.active(stage.blocks, factor) for factor in (TOL.apart, 1.0 / TOL.apart))
-    best = Polished(start, active, math.inf)
+    best = SolvedStage(stage, start, active, math.inf)
     for k in range(2 + TOL.refinements):
         found, last = _newton(stage, active, start)
         best = min(best, found, key=lambda one: one.residual)
@@ -73,11 +85,11 @@ def polished(stage: Stage, start: PrimalDualPoint) -> Polished:
     if not best.is_enough:
         # Also try the tips of the cones: a point near a tip is too small to give a scale.
         tip, _ = _newton(stage, most, start._replace(w=np.zeros_like(start.w)))
-        unpolished = Polished(start, active, residual(stage, start), best.change)
+        unpolished = best._replace(at=start, residual=residual(stage, start))
         best = min(best, tip, unpolished, key=lambda one: one.residual)
     least = max(TOL.touching, TOL.apart * best.residual)
     exposed = pairs(best.at).active(stage.blocks, TOL.apart, least)
-    return best._replace(exposed=exposed, change=max(best.change, _held_wrongly(stage, best.at)))
+    return best._replace(active=exposed, change=max(best.change, _held_wrongly(stage, best.at)))
 
 
 def _held_wrongly(stage: Stage, at: PrimalDualPoint) -> float:
@@ -115,13 +127,13 @@ def _margins(stage: Stage, curves: Host, w: Host) -> Host:
 
 def _newton(
     stage: Stage, active: Active, start: PrimalDualPoint
-) -> tuple[Polished, PrimalDualPoint]:
+) -> tuple[SolvedStage, PrimalDualPoint]:
     """Take Newton steps with these inequalities as equations; return the best and the last point.
 
     The last solves these equations; it may violate other inequalities.
     """
     first = now = start._replace(y=_on_faces(stage, active, start))
-    best = Polished(first, active, math.inf)
+    best = SolvedStage(stage, first, active, math.inf)
     # Newton's method doubles the number of correct digits, starting from five or more.
     for k in range(6):
         further = _step(stage, active, now)
@@ -133,12 +145,11 @@ def _newton(
         if size > max(best.residual, TOL.rounding) and k > 1:
             break
         if size <= max(best.residual, TOL.rounding):
-            best = Polished(now, active, size, change)
+            best = SolvedStage(stage, now, active, size, change)
         if best.is_enough:
             return best, now
-    unmoved = Polished(
-        first, active, residual(stage, first), math.inf if len(active.curves) else 0.0
-    )
+    change = math.inf if len(active.curves) else 0.0
+    unmoved = SolvedStage(stage, first, active, residual(stage, first), change)
     return min(best, unmoved, key=lambda one: one.residual), now
 
 
@@ -194,9 +205,9 @@ def residual(stage: Stage, at: PrimalDualPoint) -> float:
 def _on_faces(stage: Stage, active: Active, at: PrimalDualPoint) -> Host:
     """Return y with multipliers only for the inequalities that bind."""
     y = np.zeros_like(at.y)
-    for rows in (stage.blocks.zero, active.nonnegative, *active.vertices, *active.rays):
+    faces = (*active.vertices, *active.rays, active.curves)
+    for rows in (stage.blocks.zero, active.nonnegative, *faces):
         y[rows] = at.y[rows]
-    y[active.curves] = at.y[active.curves]
     return y
 
 
@@ -279,23 +290,22 @@ def _curvature(rows: Any, curves: list[_Curve], weights: Host) -> Any:
     """Return the Hessian of the weighted curves in w, or None if there are no curves."""
     from scipy.sparse import csr_array
 
-    parts, pairs = [], []
-    for curve, weight in zip(curves, np.maximum(weights, 0.0), strict=True):
-        if len(curve.bent) == 2:
-            pairs.append((curve.bent, weight * curve.bend))
-            continue
-        deadline.check()
-        bent = dense(rows[curve.bent])
-        parts.append(bent.T @ (weight * curve.bend) @ bent)
-    if pairs:  # all at once, because there may be thousands
-        bent, bends = (np.array(part) for part in zip(*pairs, strict=True))
-        count = 2 * len(pairs)
-        columns = np.repeat(np.arange(count).reshape(-1, 2), 2, axis=0)
-        places = columns.reshape(-1), 2 * np.arange(count + 1)
-        blocks = csr_array((bends.reshape(-1), *places), shape=(count, count))
-        those = rows[bent.reshape(-1)]
-        parts.append(those.T @ (blocks @ those))
-    return sum(parts[1:], parts[0]) if parts else None
+    if not curves:
+        return None
+    deadline.check()
+    pairs = zip(curves, np.maximum(weights, 0.0), strict=True)
+    bends = [weight * curve.bend for curve, weight in pairs]
+    places = [curve.bent for curve in curves]
+    if isinstance(rows, np.ndarray):
+        each = zip(places, bends, strict=True)
+        return sum(rows[some].T @ bend @ rows[some] for some, bend in each)
+    # One block for each curve: there may be thousands.
+    sizes, bent = np.array([len(some) for some in places]), rows[np.concatenate(places)]
+    firsts, ends = np.cumsum(sizes) - sizes, np.append(0, np.cumsum(np.repeat(sizes, sizes)))
+    columns = [first + np.tile(np.arange(k), k) for first, k in zip(firsts, sizes, strict=True)]
+    values = np.concatenate([bend.reshape(-1) for bend in bends])
+    blocks = csr_array((values, np.concatenate(columns), ends), shape=(bent.shape[0],) * 2)
+    return bent.T @ (blocks @ bent)
 
 
 def _corrected(F: Any, H: Any, J: Any, slope: Host, values: Host) -> tuple[Host, Host] | None:

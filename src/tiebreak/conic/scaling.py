@@ -37,10 +37,6 @@ class _Entries(NamedTuple):
     column: Host
     size: Host
 
-    def in_columns(self, lengths: Host) -> _Entries:
-        """Multiply every column by its factor."""
-        return self._replace(size=self.size * lengths[self.column])
-
 
 def in_units(program: ConicProgram) -> tuple[ConicProgram, Units]:
     """Return the program in suitable units, with rows of length about 1, and these units.
@@ -61,12 +57,12 @@ def in_units(program: ConicProgram) -> tuple[ConicProgram, Units]:
     everything = _entries([rows, *squares, linear])
     lengths = _columns(everything, group, program.size, range(len(program.offset), len(targets)))
     deadline.check()
-    everything = everything.in_columns(lengths)
-    squared = np.bincount(everything.row, everything.size**2, minlength=len(group))
+    scaled = everything.size * lengths[everything.column]
+    squared = np.bincount(everything.row, scaled**2, minlength=len(group))
     sizes = np.sqrt(_largest(np.arange(len(group)), squared, group))[: len(targets)]
     distance = _distance(sizes, targets)
     lengths = lengths * distance
-    largest = _largest(everything.row, everything.size, group)[: len(program.offset)]
+    largest = _largest(everything.row, scaled, group)[: len(program.offset)]
     widths = _power_of_two(largest * distance)
     pairs = [
         _objective(h, _scaled(F, lengths), lengths)

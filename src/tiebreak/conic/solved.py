@@ -9,7 +9,7 @@ import numpy as np
 
 from tiebreak.conic.attained import is_way_down, slow_fall
 from tiebreak.conic.cones import Active, outside
-from tiebreak.conic.polish import PrimalDualPoint, polished, residual
+from tiebreak.conic.polish import PrimalDualPoint, SolvedStage, polished, residual
 from tiebreak.conic.solver import clarabel_solve
 from tiebreak.conic.stage import SVD_SIDE, Stage, dense
 from tiebreak.linalg import Host, decide_rank
@@ -20,31 +20,10 @@ BALANCED = 1e-13  # if the optimality conditions hold less well, try again
 # If the second try's answer is longer by this factor, it chases an infimum that is not attained:
 # both tries end near a minimiser if there is one.
 GROWS = 2.0
-LOST = (
-    "is solved up to rounding, but some of its losses are so small relative to others, or to "
-    "rounding errors, that what they decide is lost"
-)
 
 
 class Doubt(str):
     """Why there may be no minimiser: a sentence instead of an answer."""
-
-
-class SolvedStage(NamedTuple):
-    """A stage and its solution."""
-
-    stage: Stage
-    at: PrimalDualPoint
-    active: Active
-    residual: float
-    change: float  # change of the losses' margins in one more Newton step
-    solver: str
-    inner: Host | None = None  # the point of the interior-point method
-
-    @property
-    def doubt(self) -> str:
-        """Why the answer may be wrong, or ""."""
-        return "" if self.change <= TOL.small_change else LOST
 
 
 class Fall(NamedTuple):
@@ -61,7 +40,7 @@ class Fall(NamedTuple):
 def unchanged(stage: Stage) -> SolvedStage:
     """Return the solution of a constant level: the previous point is optimal, like all others."""
     at = PrimalDualPoint(np.zeros(stage.rows.shape[1]), np.zeros(len(stage.offset)))
-    return SolvedStage(stage, at, Active(), 0.0, 0.0, "")
+    return SolvedStage(stage, at, Active(), 0.0, 0.0)
 
 
 def by_solver(stage: Stage) -> SolvedStage | Fall | str:
@@ -94,7 +73,7 @@ def _by_factorisation(stage: Stage) -> SolvedStage | None:
     for _ in range(2):  # once more, to remove what rounding left
         v = v - np.linalg.solve(R, left.T @ (F @ (seen @ v) - t))
     at = PrimalDualPoint(seen @ v, np.zeros(0))
-    found = SolvedStage(stage, at, Active(), residual(stage, at), 0.0, "")
+    found = SolvedStage(stage, at, Active(), residual(stage, at), 0.0)
     return found if rank.is_determined and found.residual <= BALANCED else None
 
 
@@ -136,7 +115,7 @@ def _by_solver(stage: Stage) -> SolvedStage | Fall | str:
             continue
         lengths.append(norm(answer.z))
         start = PrimalDualPoint(answer.z, 0.0 * answer.y if stage.is_flat else answer.y)
-        found = SolvedStage(stage, *polished(stage, start), answer.status, answer.z)
+        found = polished(stage, start)._replace(solver=answer.status, inner=answer.z)
         if best is None or (found.doubt, found.residual) <= (
             best.doubt,
             max(best.residual, BALANCED),

@@ -66,8 +66,7 @@ def clarabel_solve(
     # Near a center, ask for no more than this share of the terms that cancel in a slope.
     slope = _unit(np.append(q, steepest if center is None else 2.0**-30 * steepest)) * length
     P = gram * (length / slope * length)
-    P = _compressed(np.triu(P) if isinstance(P, np.ndarray) else sp.triu(P))
-    rows = _compressed(rows)
+    P, rows = sp.csc_matrix(sp.triu(P)), sp.csc_matrix(rows)
     ask_for_factor(P, rows)
     settings = clarabel.DefaultSettings()
     settings.verbose = False
@@ -86,22 +85,13 @@ def clarabel_solve(
     return answer if answer.is_unbounded else answer._replace(z=z0 + answer.z)
 
 
-class _StandardForm(NamedTuple):
-    """Minimise ½ w'gram w + <q, w> over { offset - rows w in K }."""
-
-    gram: Any
-    q: Host
-    rows: Any
-    offset: Host
-    cones: tuple[Cone, ...]
-
-
 def _standard_form(
     objective: Objective, rows: Any, offset: Host, cones: tuple[Cone, ...], z0: Host
-) -> _StandardForm:
+) -> tuple[Any, Host, Any, Host, tuple[Cone, ...]]:
     """Return the problem in w = z - z0, with r = F z - t as extra variables if F'F is large.
 
-    The equations for r come before all others.
+    It is to minimise ½ w'gram w + <q, w> over { offset - rows w in K }: gram, q, rows, offset and
+    the cones. The equations for r come before all others.
     """
     import scipy.sparse as sp
 
@@ -110,8 +100,8 @@ def _standard_form(
         F = sp.csr_array(F)
     offset, target, p = offset - rows @ z0, objective.target - F @ z0, F.shape[0]
     if not _has_large_square(F):
-        return _StandardForm(F.T @ F, q - F.T @ target, rows, offset, cones)
-    return _StandardForm(
+        return F.T @ F, q - F.T @ target, rows, offset, cones
+    return (
         sp.csc_array(sp.diags_array(np.append(np.zeros(n), np.ones(p)))),
         np.append(q, np.zeros(p)),
         sp.block_array([[F, -sp.eye_array(p)], [sp.csr_array(rows), None]]),
@@ -129,17 +119,6 @@ def _has_large_square(F: Any) -> bool:
     in_rows = np.full(p, n) if isinstance(F, np.ndarray) else np.diff(F.tocsr().indptr)
     of_square = min(float(np.sum(in_rows.astype(float) ** 2)), float(n) * n) / 2.0
     return bool(4.0 * (np.sum(in_rows) + p) < of_square)
-
-
-def _compressed(matrix: Any) -> Any:
-    """Compress by columns; for a small dense matrix, SciPy's own way takes twice as long."""
-    import scipy.sparse as sp
-
-    if not isinstance(matrix, np.ndarray):
-        return sp.csc_matrix(matrix)
-    columns, rows = np.nonzero(matrix.T)
-    starts = np.searchsorted(columns, np.arange(matrix.shape[1] + 1))
-    return sp.csc_matrix((matrix[rows, columns], rows, starts), shape=matrix.shape)
 
 
 def _unit(values: Host) -> float:
