@@ -206,25 +206,6 @@ def test_what_a_loss_says_about_its_derivatives(loss) -> None:
             assert np.all(first**2 / second <= phi.largest_ratio(low, high, y) * (1 + 1e-9))
 
 
-@pytest.mark.parametrize("loss", ["Logistic", "Poisson"])
-def test_the_quadratic_above_is_above_as_far_as_it_says(loss) -> None:
-    t, y = np.linspace(-8.0, 5.0, 53), np.array([1.0] if loss == "Logistic" else [0, 0.5, 1, 20.0])
-    for count in y:
-        label = np.full(53, count)
-        (part,) = getattr(tb, loss)(np.ones((53, 1)), label, mean=False).parts(1.0, 1)
-        assert isinstance(part, LossPart)
-        slope, bend = part.phi.first(t, label), part.phi.second_above(t, label)
-
-        def phi(s, count=count):
-            return np.logaddexp(0, -s) if loss == "Logistic" else np.exp(s) - count * s
-
-        for s in np.linspace(-30.0, 8.0, 77):
-            above = phi(t) + slope * (s - t) + 0.5 * bend * (s - t) ** 2
-            limit = np.maximum(t, math.log(count) if count > 0 else -math.inf)
-            counts = (s <= limit) | part.has_quadratic_above
-            assert np.all((above >= phi(s) - 1e-9 * (1 + abs(phi(s))))[counts])
-
-
 def test_units(count: Count) -> None:
     """f or g times a power of two, x in other units: the same proof."""
     for seed in range(count(4, 24)):

@@ -25,11 +25,6 @@ class LogCoshRow(ScalarLoss):
     def second(self, margins: Host, target: Host) -> Host:
         return np.asarray(1.0 / np.cosh(np.clip(margins - target, -300.0, 300.0)) ** 2)
 
-    def second_above(self, margins: Host, target: Host) -> Host:
-        """tanh(r)/r: log cosh is concave as a function of r²."""
-        r = np.maximum(np.abs(margins - target), 1e-8)
-        return np.asarray(np.tanh(r) / r)
-
     def terms(self, margins: Host, target: Host) -> Host:
         return np.abs(self.first(margins, target))
 

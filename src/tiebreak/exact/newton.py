@@ -76,10 +76,9 @@ def _newton(
 ) -> tuple[Host, bool]:
     """Minimise h over the slice from its point x; also return whether that worked, up to rounding.
 
-    Each step minimises the quadratic model over the slice itself. Far away, where losses have
-    hardly any curvature, a quadratic upper bound on h replaces the model: its steps always descend,
-    with a line search if it is not above h everywhere. Steps that no longer shrink or change the
-    margins are rounding errors.
+    Each step minimises the quadratic model over the slice itself, up to the minimum of h along it.
+    Far away, where losses with kinks have hardly any curvature, a quadratic above them replaces the
+    model. Steps that no longer shrink or change the margins are rounding errors.
 
     Args:
         basis: the directions in which h is known to vary, as columns; it excludes the rounding
@@ -87,7 +86,7 @@ def _newton(
         balanced: h plus a linear function that is constant on the slice and cancels most of its
             slope, so that the rest is known to more digits.
     """
-    before, stalled, far = math.inf, 0, not h.is_quadratic and balanced is None
+    before, stalled, far = math.inf, 0, bool(h.kinked) and balanced is None
     # Smaller entries of x are set to 0, which refinement approaches but never reaches.
     least = max(2.0**-200 * norm(x), 2.0**-1022)
     R: Host | None = None
@@ -101,13 +100,15 @@ def _newton(
             rows = len(R)
             if not where.is_factorised:
                 R = _small_root(R, basis, keeps_digits=h.is_quadratic)
+        if not (h.is_quadratic or norm(slope.vector) <= 2.0**200 * norm(R) ** 2):
+            break  # the losses are as good as linear here
         if basis is not None and balanced is None:
             slope = slope._replace(vector=basis @ (basis.T @ slope.vector))
         d = where.step(R, slope, x, rows)
         length, change = norm(d), h.largest_change(d)
         if far:
             far = change > 1.0
-            x = x + (d if h.has_quadratic_above else _line_search(h, x, d) * d)
+            x = x + _line_search(h, x, d) * d
             continue
         x = x + (d if h.is_quadratic else _line_search(near, x, d) * d)
         x[np.abs(x) < least] = 0.0
@@ -157,7 +158,7 @@ def _line_search(h: Parts, x: Host, d: Host) -> float:
     if at_high <= 0.0:
         return 1.0
     at_low = derivative(0.0)
-    while high - low > 1e-2 * low and high > 1e-12 and at_low < 0.0:
+    while high - low > 1e-2 * low and high > 2.0**-200 and at_low < 0.0:
         share = max(-at_low / (at_high - at_low), 1e-3)
         middle = low + share * (high - low)
         slope = derivative(middle)

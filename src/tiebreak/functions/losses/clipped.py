@@ -60,9 +60,9 @@ class ClippedLoss(LinearLoss, is_open=True):
         return True
 
     def _far_rows(self, weights: Host, rows: HostRows, target: Host) -> FarRows:
-        kept = weights > 0.0
-        weights, rows = weights[kept], rows.only(kept)
-        return FarRows(losses=rising(self.high * weights, -self.low * weights, rows))
+        counts, (up, down) = weights > 0.0, np.zeros((2, len(weights)))
+        up[counts], down[counts] = self.high * weights[counts], -self.low * weights[counts]
+        return FarRows(losses=rising(up, down, rows))
 
     def _part(self, weight: float, rows: Host, weights: Host, target: Host) -> Part:
         return ClippedPart(weight, rows, target, weights, self.low, self.high)

@@ -37,13 +37,6 @@ class LogisticLoss(ScalarLoss):
         power = np.exp(np.minimum(self.lift - size, LARGEST_POWER))
         return np.asarray(power / (1.0 + np.exp(-size)) ** 2)
 
-    def second_above(self, margins: Host, target: Host) -> Host:
-        """tanh(t/2)/(2t), and 1/4 at t = 0 (Jaakkola, Jordan 2000)."""
-        bend = np.full(len(margins), 0.25)
-        where = np.abs(margins) > 1e-4
-        np.divide(np.tanh(0.5 * margins), 2.0 * margins, out=bend, where=where)
-        return bend
-
     def terms(self, margins: Host, target: Host) -> Host:
         return _logistic(margins, self.lift)
 

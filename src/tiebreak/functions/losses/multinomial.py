@@ -52,9 +52,6 @@ class MultinomialLoss(ScalarLoss):
         """The entries of diag(p), which is an upper bound on diag(p) - pp'."""
         return self.probabilities(margins, target)[0]
 
-    def second_above(self, margins: Host, target: Host) -> Host:
-        return np.full(len(margins), 0.5)
-
     terms = second
 
     def first_error(self, first: Host, target: Host) -> Host:
@@ -99,17 +96,12 @@ class MultinomialPart(LossPart):
         """Not known: the second derivative of an example is not diagonal."""
         return math.inf
 
-    def curvature(self, x: Host, above: bool = False) -> Host:
-        """With ``above``, (I - 11'/K)/2, which is at least diag(p) - pp' (Boehning 1992)."""
+    def curvature(self, x: Host) -> Host:
         p, own = self._at(x)
-        counts = _sums(np.ones(len(p)), self.target)
-        if above:  # the root for p = 1/K, times the root of K/2
-            p, own = 1.0 / (counts + 1.0), 1.0 / (counts + 1.0)
         means = np.zeros((int(np.max(self.target, initial=-1)) + 1, self.rows.shape[1]))
         np.add.at(means, self.target, p[:, None] * self.rows)
         root = self.rows - means[self.target] / (1.0 + np.sqrt(own))[:, None]
-        bend = self.weight * self.weights * p * (0.5 * (counts + 1.0) if above else 1.0)
-        return np.asarray(np.sqrt(bend)[:, None] * root)
+        return np.asarray(np.sqrt(self.weight * self.weights * p)[:, None] * root)
 
     def margins_per_curvature(self, x: Host) -> float:
         """The least eigenvalue of diag(p) - pp' is at least p_0 times the least p."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,28 +24,11 @@ MEAN_PER_COUNT, MEAN_PER_LOSS = 7.4, 1.7
 class PoissonLoss(ScalarLoss):
     """phi(t) = e^t - y t, up to a constant, where y is the target; phi''' = phi''."""
 
-    has_quadratic_above: ClassVar[bool] = False
-
     def first(self, margins: Host, target: Host) -> Host:
         return np.asarray(_power(margins) - target)
 
     def second(self, margins: Host, target: Host) -> Host:
         return _power(margins)
-
-    def second_above(self, margins: Host, target: Host) -> Host:
-        """The slope of the chord of phi' from t to log y if t < log y; otherwise e^t.
-
-        phi' is convex: it lies below the chord between its ends and above it elsewhere, so the
-        first quadratic is above phi at all margins up to log y. And phi' lies above its tangent, so
-        the quadratic with curvature e^t is above phi at all margins up to t. No quadratic is above
-        phi everywhere, because e^t grows faster.
-        """
-        has_count = target > 0.0
-        u = np.where(has_count, margins - np.log(np.where(has_count, target, 1.0)), 0.0)
-        u = np.minimum(u, 0.0)
-        chord = np.ones(len(u))
-        np.divide(np.expm1(u), u, out=chord, where=u < 0.0)
-        return np.maximum(target * chord, _power(margins))
 
     def terms(self, margins: Host, target: Host) -> Host:
         return np.asarray(_power(margins) + target)

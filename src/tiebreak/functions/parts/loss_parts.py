@@ -40,8 +40,6 @@ class ScalarLoss(ABC):
     """
 
     concordance: float = 1.0
-    # are the quadratics of `second_above` above phi everywhere?
-    has_quadratic_above: ClassVar[bool] = True
     lift: float | None = None  # derivatives are multiplied by e^lift; None if that is not supported
 
     @abstractmethod
@@ -51,14 +49,6 @@ class ScalarLoss(ABC):
     @abstractmethod
     def second(self, margins: Host, target: Host) -> Host:
         """The second derivatives of phi_i."""
-
-    @abstractmethod
-    def second_above(self, margins: Host, target: Host) -> Host:
-        """The curvatures of quadratics that touch phi_i at the margins and lie above it.
-
-        They lie above it everywhere or, if not ``has_quadratic_above``, at least between the margin
-        and the minimiser of phi_i.
-        """
 
     @abstractmethod
     def terms(self, margins: Host, target: Host) -> Host:
@@ -102,10 +92,6 @@ class LossPart(Part):
     phi: ScalarLoss
     is_quadratic: ClassVar[bool] = False
 
-    @property
-    def has_quadratic_above(self) -> bool:  # type: ignore[override]
-        return self.phi.has_quadratic_above
-
     def curvature_kept(self, change: float) -> float:
         """The least share of second derivatives that is left if margins change by ``change``.
 
@@ -147,9 +133,8 @@ class LossPart(Part):
             return math.inf
         return 8.0 * EPS * norm((np.abs(dual) + self._first_errors(dual)) / roots)
 
-    def curvature(self, x: Host, above: bool = False) -> Host:
-        second = self.phi.second_above if above else self.phi.second
-        bend = self.weights * second(self.rows @ x, self.target)
+    def curvature(self, x: Host) -> Host:
+        bend = self.weights * self.phi.second(self.rows @ x, self.target)
         return np.sqrt(self.weight * bend)[:, None] * self.rows
 
     def along(self, x: Host, d: Host) -> Callable[[float], float]:
@@ -229,6 +214,7 @@ class ClippedPart(Part):
     high: float
     is_quadratic: ClassVar[bool] = False
     has_kinks: ClassVar[bool] = True
+    in_units_of_rows: ClassVar[tuple[str, ...]] = ("target", "low", "high")
 
     @property
     def kink(self) -> float:
@@ -268,18 +254,26 @@ class ClippedPart(Part):
         """The sizes of the terms of the residuals."""
         return np.asarray(self.lengths * norm(x) + np.abs(self.target))
 
-    def curvature(self, x: Host, above: bool = False) -> Host:
-        """The quadratic ``above`` Huber's loss has the curvature psi/r, that of a squared hinge 1.
+    def curvature(self, x: Host) -> Host:
+        """Outliers have no curvature. They get a small share of that of the quadratic above.
 
-        Outliers have no curvature. They get a small share of the curvature of that quadratic, which
-        keeps Newton steps finite if only outliers depend on a direction; x still gains six digits
-        per step.
+        That keeps Newton steps finite if only outliers depend on a direction; x still gains six
+        digits per step.
         """
-        r = self.rows @ x - self.target
-        bend = self.high / np.maximum(np.abs(r), self.high) if self.kink else np.ones(len(r))
-        if not above:
-            is_inside = (r > self.low) & (r < self.high)
-            bend = np.where(is_inside, 1.0, TOL.small_change * bend)
+        r, bend = self.rows @ x - self.target, self._bend_above(x)
+        is_inside = (r > self.low) & (r < self.high)
+        return self._root(np.where(is_inside, 1.0, TOL.small_change * bend))
+
+    def curvature_above(self, x: Host) -> Host:
+        """The second derivative of a quadratic above the loss."""
+        return self._root(self._bend_above(x))
+
+    def _bend_above(self, x: Host) -> Host:
+        """psi/r of every row; 1 for a squared hinge."""
+        r = np.abs(self.rows @ x - self.target)
+        return np.asarray(self.high / np.maximum(r, self.high) if self.kink else np.ones(len(r)))
+
+    def _root(self, bend: Host) -> Host:
         return np.asarray(np.sqrt(self.weight * self.weights * bend)[:, None] * self.rows)
 
     def along(self, x: Host, d: Host) -> Callable[[float], float]:
@@ -312,9 +306,3 @@ class ClippedPart(Part):
     def with_kinks(self, share: float) -> ClippedPart:
         """The part with the distances of the kinks multiplied by ``share``."""
         return replace(self, low=share * self.low, high=share * self.high)
-
-    def scaled(self, top: int) -> Part:
-        """Rows near 1; residuals and kinks are measured in the same units."""
-        e = top_exponent(self.rows)
-        target, (low, high) = np.ldexp(self.target, -e), np.ldexp((self.low, self.high), -e)
-        return Part.scaled(replace(self, target=target, low=float(low), high=float(high)), top)

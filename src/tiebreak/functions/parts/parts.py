@@ -119,11 +119,6 @@ class Parts:
         """Are all parts quadratic or linear?"""
         return all(part.is_quadratic for part in self.parts)
 
-    @property
-    def has_quadratic_above(self) -> bool:
-        """Does ``curvature(x, above=True)`` belong to a quadratic above h everywhere?"""
-        return all(part.has_quadratic_above for part in self.parts)
-
     @cached_property
     def _slopes(self) -> dict[bytes, Slope]:
         return {}
@@ -159,8 +154,8 @@ class Parts:
         return Slope(vector, size, error, math.hypot(*in_images), apart)
 
     def curvature(self, x: Host, above: bool = False) -> Host:
-        """R with R'R the second derivative at x, or with ``above`` that of a quadratic above h."""
-        blocks = [part.curvature(x, above) for part in self.parts]
+        """R with R'R the second derivative at x; with ``above``, see `Part.curvature_above`."""
+        blocks = [p.curvature_above(x) if above else p.curvature(x) for p in self.parts]
         return np.vstack([np.zeros((0, self.n)), *blocks])
 
     def largest_change(self, d: Host) -> float:

@@ -27,10 +27,9 @@ class Part(ABC):
     weight: float
     rows: Host
     power: ClassVar[int] = 2  # the power of the rows in the value
+    in_units_of_rows: ClassVar[tuple[str, ...]] = ()  # fields that are compared with rows x
     is_quadratic: ClassVar[bool] = True
     has_kinks: ClassVar[bool] = False  # does its slope have kinks?
-    # is the quadratic of ``curvature(x, above=True)`` an upper bound everywhere?
-    has_quadratic_above: ClassVar[bool] = True
 
     @cached_property
     def sliced(self) -> Sliced:
@@ -74,8 +73,12 @@ class Part(ABC):
         return math.inf
 
     @abstractmethod
-    def curvature(self, x: Host, above: bool = False) -> Host:
-        """R with R'R the second derivative at x, or with ``above`` that of a quadratic above it."""
+    def curvature(self, x: Host) -> Host:
+        """R with R'R the second derivative at x."""
+
+    def curvature_above(self, x: Host) -> Host:
+        """R for a part with kinks that would give it too little curvature far from its minimum."""
+        return self.curvature(x)
 
     def second(self, x: Host) -> Host:
         """The second derivative at x."""
@@ -126,7 +129,10 @@ class Part(ABC):
         """2^-top times the part, with rows scaled to about 1."""
         e = top_exponent(self.rows)
         weight = math.ldexp(self.weight, self.power * e - top)
-        return replace(self, weight=weight, rows=np.ldexp(self.rows, -e))
+        others: dict[str, Any] = {
+            name: np.ldexp(getattr(self, name), -e) for name in self.in_units_of_rows
+        }
+        return replace(self, weight=weight, rows=np.ldexp(self.rows, -e), **others)
 
 
 @dataclass(frozen=True)
@@ -135,6 +141,7 @@ class LeastSquaresPart(Part):
 
     target: Host
     w: Host | None = None
+    in_units_of_rows: ClassVar[tuple[str, ...]] = ("target",)
 
     @property
     def roots(self) -> Host:
@@ -151,7 +158,7 @@ class LeastSquaresPart(Part):
     def image_error(self, x: Host, dual: Host) -> float:
         return 8.0 * EPS * norm(dual / self.roots)
 
-    def curvature(self, x: Host, above: bool = False) -> Host:
+    def curvature(self, x: Host) -> Host:
         return (math.sqrt(self.weight) if self.w is None else self.roots[:, None]) * self.rows
 
     def along(self, x: Host, d: Host) -> Callable[[float], float]:
@@ -169,10 +176,6 @@ class LeastSquaresPart(Part):
     def column_sizes(self) -> Host:
         return np.asarray(np.max(np.abs(self.roots[:, None] * self.rows), axis=0, initial=0.0))
 
-    def scaled(self, top: int) -> Part:
-        target = np.ldexp(self.target, -top_exponent(self.rows))
-        return Part.scaled(replace(self, target=target), top)
-
 
 @dataclass(frozen=True)
 class QuadraticPart(Part):
@@ -186,7 +189,7 @@ class QuadraticPart(Part):
     def size(self, x: Host) -> float:
         return self.weight * norm(x)
 
-    def curvature(self, x: Host, above: bool = False) -> Host:
+    def curvature(self, x: Host) -> Host:
         roots, basis, units = semidefinite_root(self.rows, TOL.clear_units * len(self.rows) * EPS)
         return np.asarray((math.sqrt(self.weight) * roots)[:, None] * basis * units)
 
@@ -239,7 +242,7 @@ class LinearPart(Part):
     def size(self, x: Host) -> float:
         return self.weight * norm(self.weights)
 
-    def curvature(self, x: Host, above: bool = False) -> Host:
+    def curvature(self, x: Host) -> Host:
         return self.rows[:0]
 
     def along(self, x: Host, d: Host) -> Callable[[float], float]:

@@ -70,8 +70,6 @@ def joint(f2: Penalty, g2: Penalty, domain: Domain | None = None, owner: str = "
             off_centre = isinstance(common, Ball) and not is_centred(common)
             name = type(common).__name__ + " with another center" * off_centre
             raise _no_prox(owner, f"{penalty.label} and {name}")
-    if f.groups is g.groups is groups and f.domain == common == g.domain and center is None:
-        return Joint(f, g)  # groups, set and center already agree
     parts = (dataclasses.replace(p, groups=groups, domain=common, center=center) for p in (f, g))
     return Joint(*parts)
 
