@@ -272,6 +272,17 @@ def test_separable_data_warn_or_raise_and_others_never(count):
         assert TieBreakClassifier().fit(*both).proved_
 
 
+def test_a_weak_penalty_keeps_to_the_domain_without_an_exact_method(monkeypatch):
+    refused = type("Refused", (), {"refusal": lambda self, problem: "too large"})
+    monkeypatch.setattr(tb, "Exact", refused)
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    X[:, 1] = 0.1 * X[:, 1] - X[:, 0]  # a negative coefficient would help
+    with pytest.warns(NoMinimiserWarning):
+        model = TieBreakClassifier(domain=tb.Orthant(), fit_intercept=False).fit(X, X[:, 0] > 0.0)
+    assert model.coef_.min() >= 0.0
+    assert not model.proved_
+
+
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", [1, 14, 51, 63])
 def test_a_weak_penalty_separates_each_pair_of_classes_that_the_direction_does(seed):

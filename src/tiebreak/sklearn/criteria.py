@@ -40,7 +40,7 @@ class Criterion:
     def function(
         self,
         layout: Layout,
-        validation: Function | Penalty | None = None,
+        validation: Any = None,
         ridge: float | None = None,
         first: int = 0,
     ) -> Function | Penalty:
@@ -48,18 +48,19 @@ class Criterion:
 
         Args:
             layout: the outputs and their variables.
-            validation: the loss of the validation data.
+            validation: the loss of the validation data, a function or a penalty.
             ridge: the weight of the squared coefficients in "shrunk".
             first: the row of the reference that belongs to the first output.
         """
         if not isinstance(self.prefer, str):
             return on_coefficients(self.owner, self.prefer, layout)
-        made: Any = tb.SquaredNorm(layout.penalised)
+        made: Function | Penalty = tb.SquaredNorm(layout.penalised)
         if self.prefer == "sparse":
             made = tb.L1(layout.penalised)
         elif self.prefer == "validation":
             made = validation
         elif self.prefer == "shrunk":
+            assert ridge is not None
             made = validation + tb.SquaredNorm(ridge * layout.penalised)
         elif self.prefer == "smooth":
             made = _differences(layout)

@@ -23,7 +23,6 @@ import numpy as np
 from tiebreak.functions import Penalty, SmoothFunction
 from tiebreak.functions.base import EstimatorLoss
 from tiebreak.linalg import EPS, Host
-from tiebreak.linalg.checks import did_you_mean
 from tiebreak.linalg.host import power_of_two
 from tiebreak.linalg.registry import KINDS
 from tiebreak.sets import Polyhedron, described
@@ -209,13 +208,6 @@ def losses(task: str, first: str) -> dict[str, type[EstimatorLoss]]:
     kinds = (k for k in KINDS.values() if issubclass(k, EstimatorLoss) and k.task == task)
     found = {kind.loss_name: kind for kind in kinds if kind.loss_name}
     return {first: found[first], **dict(sorted(found.items()))}
-
-
-def check_loss(owner: str, name: object, known: dict[str, type[EstimatorLoss]]) -> None:
-    """Require the name of a known loss."""
-    if name not in known:
-        names, meant = ", ".join(map(repr, known)), did_you_mean(name, known)
-        raise ValueError(f"{owner}: loss must be one of {names}, got {name!r}{meant}")
 
 
 def mean_loss(kind: Any, model: Any, data: Data, y: Host, **more: Any) -> SmoothFunction | Penalty:

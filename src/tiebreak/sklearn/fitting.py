@@ -21,6 +21,7 @@ from tiebreak.linalg import Host
 from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.proofs.recession.watch import NoMinimum
+from tiebreak.sets import described
 from tiebreak.sklearn.choice import ChoiceCurve, choice_curve
 from tiebreak.sklearn.design import Layout
 from tiebreak.sklearn.slack import (
@@ -278,14 +279,16 @@ def _without_minimiser(
 def _weakly_penalised(task: Task, settings: Settings, alpha: float, x0: Host | None) -> FitOutcome:
     """Fit with a penalty of this weight, from x0 or from zero.
 
-    The penalty leaves no ties, and nothing has to be proved. So if there is no exact method, L-BFGS
-    of SciPy runs until |slope|²/(2 alpha) is within the tolerance that `solve` would use from a
-    start at zero. If all variables are penalised, this is an upper bound on g(x) - g*.
+    The penalty leaves no ties, and nothing has to be proved. So if there is no exact method, and
+    neither a domain nor an l1 norm, L-BFGS of SciPy runs until |slope|²/(2 alpha) is within the
+    tolerance that `solve` would use from a start at zero. If all variables are penalised, this is
+    an upper bound on g(x) - g*.
     """
     from scipy.optimize import minimize
 
     problem = task.problem(tb.SquaredNorm(alpha * np.asarray(task.layout.penalised)))
-    if problem.penalties[1].terms.has_weights or tb.Exact().refusal(problem) is None:
+    is_free = described(problem.domain).is_space and not problem.penalties[1].terms.has_weights
+    if not is_free or tb.Exact().refusal(problem) is None:
         return _ending(_solve(problem, settings, x0))
     last: list[Minorant] = []  # the minorant at the last point
 

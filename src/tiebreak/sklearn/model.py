@@ -28,7 +28,7 @@ from tiebreak.linalg.refusals import missing
 from tiebreak.problem import DOMAIN
 from tiebreak.sets import Domain, Set
 from tiebreak.sklearn.criteria import Criterion, check_prefer
-from tiebreak.sklearn.design import Data, Layout, check_loss, exact_offset, with_free_intercepts
+from tiebreak.sklearn.design import Data, Layout, exact_offset, with_free_intercepts
 from tiebreak.sklearn.fitting import FitOutcome, Settings, Task, fit
 from tiebreak.sklearn.slack import slack_rule
 
@@ -95,7 +95,9 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         """Check all parameters that can be checked without data."""
         owner = self._owner
         check_prefer(owner, self.prefer)
-        check_loss(owner, self.loss, known)
+        if self.loss not in known:
+            names, meant = ", ".join(map(repr, known)), checks.did_you_mean(self.loss, known)
+            raise ValueError(f"{owner}: loss must be one of {names}, got {self.loss!r}{meant}")
         for name, most in (("alpha", math.inf), ("l1_ratio", 1.0)):
             value = getattr(self, name)
             is_number = isinstance(value, Real) and math.isfinite(value)
