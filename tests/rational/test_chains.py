@@ -249,12 +249,12 @@ def test_a_time_limit_is_heeded():
 
 def test_ctrl_c_ends_the_call(monkeypatch):
     from tiebreak.linalg import deadline
-    from tiebreak.rational import guess
+    from tiebreak.rational import active_set
 
     def interrupted(*_):
         raise deadline.Interrupted("Ctrl-C")
 
-    monkeypatch.setattr(guess, "minimise", interrupted)
+    monkeypatch.setattr(active_set, "minimise", interrupted)
     assert tb.solve(plan()).status == "stopped"
 
 

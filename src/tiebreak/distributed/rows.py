@@ -15,6 +15,7 @@ import itertools
 import logging
 import math
 import os
+import pickle
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -259,7 +260,7 @@ class Rows(Matrix):
                     again = self._send_request(request._replace(points=points, alive=alive), lost)
                 for i, reply in zip(lost, self._received(again), strict=True):
                     replies[i] = reply
-            found = total([Reply.unpacked(reply, slopes, self.shape[1]) for reply in replies])
+            found = total([Reply(*pickle.loads(reply)) for reply in replies])
             return found._replace(slopes=found.slopes.astype(self.dtype, copy=False))
 
         return end

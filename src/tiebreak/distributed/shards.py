@@ -61,17 +61,6 @@ class Reply(NamedTuple):
     losses: list[float]
     slopes: Array
 
-    def packed(self) -> bytes:
-        """The losses and then the slopes, in float64."""
-        return np.concatenate([self.losses, np.ravel(self.slopes)]).tobytes()
-
-    @classmethod
-    def unpacked(cls, packed: bytes, slopes: int, n: int) -> Reply:
-        """The reply that was packed, with this many slopes of n entries."""
-        numbers = np.frombuffer(packed)
-        split = len(numbers) - slopes * n
-        return cls(numbers[:split].tolist(), numbers[split:].reshape(slopes, n))
-
 
 class ShardFacts(NamedTuple):
     """What the driver must know about a shard, and keep of it."""
@@ -197,10 +186,12 @@ class Worker:
         return total(found) if len(found) == len(replies) else None
 
     def reply(self, packed: bytes) -> bytes | None:
-        """`evaluate`, with packed request and reply."""
+        """`evaluate`, with packed request and reply, in float64."""
         matrix = self.shards[0].loss.matrix
         reply = self.evaluate(Request.unpacked(packed, matrix.shape[1], matrix.prototype.dtype))
-        return None if reply is None else reply.packed()
+        if reply is None:
+            return None
+        return pickle.dumps((reply.losses, reply.slopes.astype(np.float64)))
 
     def normal(self, x: Array) -> Array:
         """A'A x."""

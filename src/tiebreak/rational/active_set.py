@@ -1,22 +1,31 @@
-"""One level in rational arithmetic, by a primal active-set method."""
+"""One level in rational arithmetic: a start guessed in floats, and a primal active-set method."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from tiebreak.conic.program import Cone, Objective
+from tiebreak.conic.solver import clarabel_solve
 from tiebreak.linalg import deadline
+from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.rational.arithmetic import (
     Row,
     Unproved,
     Vector,
     independent,
+    over_one_unit,
     pivot_columns,
     product,
     solve,
 )
+
+EMPTY = "no point satisfies all constraints exactly"
 
 
 @dataclass(frozen=True)
@@ -200,3 +209,78 @@ class Conditions:
         ends = [0] * len(self.rows)
         ends[k] = change
         return self.solve(Vector([0] * self.n), Vector(ends))[0]
+
+
+# --- the start ---
+
+
+def solve_level(form: Form, objective: Objective, Z: Feasible, before: Vector | None) -> Optimum:
+    """A minimiser of a level on Z; ``before`` is a point of Z, if one is known.
+
+    ``objective`` is the same level in floating point.
+    """
+    at, likely = _active_rows(objective, Z)
+    held = Z.tight([])[0]
+    kept = independent([*held, *(Z.rows[i] for i in likely)], Z.n)
+    working = [likely[k - len(held)] for k in kept if k >= len(held)]
+    x = _with_tight(form, Z, working, at)
+    if min(Z.room(x), default=0) < 0:
+        x = _feasible(Z, at) if before is None else before
+        room = Z.room(x)
+        working = [i for i in working if not room[i]]
+    return minimise(form, Z, x, working)
+
+
+def _with_tight(form: Form, Z: Feasible, working: list[int], at: Host) -> Vector:
+    """The minimiser with these rows tight; free variables keep their floating-point values."""
+    rows, limits = Z.tight(working)
+    conditions = Conditions(form.hessian, rows, Z.n)
+    pinned = [Fraction(float(at[j])) for j in conditions.pins]
+    ends = over_one_unit([*limits, *pinned])
+    slope = Vector([-form.linear.get(j, 0) for j in range(Z.n)])
+    return conditions.solve(slope, ends)[0]
+
+
+def _feasible(Z: Feasible, at: Host) -> Vector:
+    """A point of Z: near ``at`` on the equations, and then with the least violation."""
+    x = _with_tight(Form((), {}, Fraction(1)), Z, [], at)
+    room = Z.room(x)
+    if min(room, default=0) >= 0:
+        return x
+    rows = [row | {Z.n: -1} for row in Z.rows]
+    limits = (*Z.limits, Fraction(0))
+    wider = replace(Z, n=Z.n + 1, rows=(*rows, {Z.n: -1}), limits=limits)
+    most = max(
+        Fraction(-v, x.unit * limit.denominator) for v, limit in zip(room, Z.limits, strict=True)
+    )
+    start = over_one_unit([*x.fractions(), most])
+    violation = Objective(np.zeros((0, Z.n + 1)), np.zeros(0), np.append(np.zeros(Z.n), 1.0))
+    found = solve_level(Form((), {Z.n: 1}, Fraction(1)), violation, wider, start).x
+    if found.numbers[-1]:
+        raise Unproved(EMPTY)
+    return Vector(found.numbers[:-1], found.unit).reduced()
+
+
+def _active_rows(objective: Objective, Z: Feasible) -> tuple[Host, list[int]]:
+    """A minimiser in floating point, and the rows that seem tight, the most certain first."""
+    E, e = in_floats([Z.equal[i] for i in Z.needed], [Z.values[i] for i in Z.needed], Z.n)
+    G, h = in_floats(Z.rows, Z.limits, Z.n)
+    cones = (Cone("zero", len(e)),) * bool(len(e)) + (Cone("nonnegative", len(h)),) * bool(len(h))
+    every = np.vstack([E, G]), np.concatenate([e, h])
+    found = clarabel_solve(objective, *every, cones, TOL.met)
+    if not np.isfinite(found.z).all():
+        raise Unproved("floating point finds no start")
+    y, s = found.y[len(e) :], found.s[len(e) :]
+    active = np.flatnonzero(y > s)
+    return found.z, [int(i) for i in active[np.argsort(-y[active], kind="stable")]]
+
+
+def in_floats(rows: Any, limits: Any, n: int) -> tuple[Host, Host]:
+    """Rows in floating point, scaled so that the largest entry of each is 1."""
+    matrix, right = np.zeros((len(rows), n)), np.zeros(len(rows))
+    for i, (row, limit) in enumerate(zip(rows, limits, strict=True)):
+        size = max(map(abs, row.values()), default=1)
+        for j, a in row.items():
+            matrix[i, j] = a / size
+        right[i] = float(limit / size)
+    return matrix, right

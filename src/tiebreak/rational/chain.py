@@ -17,10 +17,16 @@ from tiebreak.linalg import deadline
 from tiebreak.linalg.deferred import Deferred
 from tiebreak.linalg.linear_programs import strict_rows
 from tiebreak.linalg.rank import decide_rank
-from tiebreak.rational.active_set import Feasible, Form, Optimum, minimise
+from tiebreak.rational.active_set import (
+    Feasible,
+    Form,
+    Optimum,
+    in_floats,
+    minimise,
+    solve_level,
+)
 from tiebreak.rational.arithmetic import Row, Unproved, Vector, flint, independent, product
 from tiebreak.rational.description import REACH, data_epsilon, feasible_set, level_data
-from tiebreak.rational.guess import in_floats, solve_level
 
 METHOD = "rational arithmetic, an exact active set"
 
