@@ -20,7 +20,7 @@ from planted import structured as planted_exact
 
 import tiebreak as tb
 from tiebreak.exact.method import Exact
-from tiebreak.linalg.linear_programs import highs
+from tiebreak.linalg.linear_programs import linear_program
 
 DOMAINS = [domain for domain in planted.DOMAINS if domain != "Ball"]
 LOWERS = ["consistent", "inconsistent", "Quadratic", "LeastSquares+Linear"]
@@ -272,7 +272,7 @@ def test_a_failed_linear_program_is_no_answer(monkeypatch):
     assert state.finished.why == "doubt"
     assert "HiGHS did not solve the linear program" in state.finished[1]
     assert state.evidence.intervals is None
-    assert highs(np.ones(1), A_ub=[[1.0]], b_ub=[-1.0]) is None
+    assert linear_program(np.ones(1), [[1.0]], [-1.0], (0.0, None)) is None
 
 
 # --- in the library's words -----------------------------------------------------------------------
