@@ -13,6 +13,7 @@ from scipy.optimize import linprog
 import tiebreak as tb
 from tiebreak.conic import chain as chains
 from tiebreak.conic.program import Cone, Objective
+from tiebreak.conic.representation import compile_levels
 from tiebreak.conic.stage import Stage
 from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.host_rows import exact_products
@@ -49,6 +50,21 @@ def test_highspy_scipy_and_cones_give_one_answer(monkeypatch, seed, slack):
             assert one.best[0] <= two.best[1]
             assert two.best[0] <= one.best[1]
             assert one.value == pytest.approx(two.value, rel=1e-8, abs=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_of_ties_the_shortest_point_is_chosen_also_on_rows_that_are_zero(monkeypatch, seed):
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(0, 3, (5, 12)).astype(float)
+    costs = [np.repeat(sign * rng.integers(0, most, 4), 3) for sign, most in ((-1.0, 2), (1.0, 3))]
+    domain = tb.Box(0.0, 5.0) & tb.Polyhedron(rows, rows @ rng.integers(0, 3, 12))
+    program = compile_levels([tb.Linear(cost) for cost in costs], domain, 12)
+    ours = chains.solve_chain(program, [None])
+    monkeypatch.setattr(chains, "linear_chain", lambda *_: None)
+    other = chains.solve_chain(program, [None])
+    assert ours.status == other.status == "solved"
+    assert ours.method != other.method
+    assert ours.z == pytest.approx(other.z, abs=1e-7)
 
 
 @pytest.mark.parametrize("seed", range(6))

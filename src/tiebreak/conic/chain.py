@@ -151,7 +151,7 @@ class _Chain:
         with contextlib.suppress(deadline.Over, MemoryError):
             self._give_back()
             if self.where.dimension and resolved(self._dimension()) != 0:
-                self._least_norm()
+                self._least_norm(self.program.variables)
         return self._end("undetermined" if self.doubt else "solved", self.doubt)
 
     def solve_linear(self, linear: LinearChain, solved: Told) -> ChainSolution | None:
@@ -169,8 +169,9 @@ class _Chain:
             linear.give_back()
             self.previous, (self.where, self.constraints) = linear.z, linear.remaining()
             equations = self.constraints.rows[Blocks.of(self.constraints.cones).zero]
-            if free_directions(self.where, equations, self.program.variables) != 0:
-                self._least_norm()
+            own = np.intersect1d(self.program.variables, self.where.basis.indices)
+            if len(own) and free_directions(self.where, equations, own) != 0:
+                self._least_norm(own)
         if not self._is_kept(self.previous):
             self.previous, self.is_least = linear.z, False
         found = self._end("solved")
@@ -179,7 +180,8 @@ class _Chain:
 
     def _is_kept(self, z: Host) -> bool:
         """Does z satisfy all constraints, and is no level worse by more than rounding?"""
-        return not self._is_outside(z, strictly=True) and all(
+        is_outside = self._is_outside(z, TOL.accurate, TOL.clear / TOL.accurate)
+        return not is_outside and all(
             h.value(z) <= level.best + level.slack + level.error + self._rounding(number, z)
             for number, (h, level) in enumerate(zip(self.objectives, self.found, strict=True))
         )
@@ -194,15 +196,15 @@ class _Chain:
                     self.previous = self.where.point(found.at.w)
                     self._hold_face(objective, found, 0.0)
 
-    def _least_norm(self) -> None:
+    def _least_norm(self, own: Host) -> None:
         """Choose the point of least |x|, in the user's units, that all levels allow.
 
-        We keep it only if no level gets worse by more than rounding.
+        ``own``: the entries of x that may move. We keep the point only if no level gets worse by
+        more than rounding.
         """
         from scipy.sparse import csr_array
 
-        own, former = self.program.variables, self.previous
-        places, lengths = (np.arange(len(own)), own), self.lengths[own]
+        former, lengths, places = self.previous, self.lengths[own], (np.arange(len(own)), own)
         rows = csr_array((lengths / np.max(lengths), places), shape=(len(own), len(former)))
         size = Objective(as_rows(rows), np.zeros(len(own)), np.zeros(len(former)))
         found = by_solver(self._stage(size))
@@ -251,7 +253,8 @@ class _Chain:
             ufunc.at(z, place[some], self.whole.offset[row[some]] / entry[some])
         # If all terms of a row are rounding errors, only exact zeros satisfy it.
         plain = np.where(np.abs(z) <= TOL.clear * self.unit, 0.0, z)
-        is_met = self._is_outside(z, strictly=True) and not self._is_outside(plain, strictly=True)
+        strict = TOL.accurate, 0.0
+        is_met = self._is_outside(z, *strict) and not self._is_outside(plain, *strict)
         return plain if is_met else z
 
     def _lost(self, z: Host) -> int | None:
@@ -264,18 +267,17 @@ class _Chain:
                 return number
         return None
 
-    def _is_outside(self, z: Host, strictly: bool = False) -> bool:
-        """Is a constraint violated by more than rounding relative to its own terms?
+    def _is_outside(self, z: Host, share: float = TOL.solver, floor: float = 1.0) -> bool:
+        """Is a constraint violated by more than this share of its own terms?
 
         If an answer is 0, its terms are rounding errors themselves, on the scale of the program's
-        unit; these do not count if ``strictly``.
+        unit; ``floor`` says how much of that scale counts.
         """
         rows, offset, cones = self.whole.part(self.first_levels == 0)
         blocks, s = Blocks.of(cones), offset - rows @ z
         least = TOL.clear / TOL.solver * self.unit
         size = float(np.max(np.abs(z[self.program.variables]), initial=least))
-        terms = np.abs(offset) + abs(rows) @ np.abs(z) + (not strictly) * size * row_lengths(rows)
-        share = TOL.accurate if strictly else TOL.solver
+        terms = np.abs(offset) + abs(rows) @ np.abs(z) + floor * size * row_lengths(rows)
         return bool(
             np.any(outside(blocks, s) > share * of_inequalities(blocks, terms))
             or np.any(np.abs(s[blocks.zero]) > share * terms[blocks.zero])
