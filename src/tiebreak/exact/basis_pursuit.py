@@ -56,7 +56,7 @@ class RankedEquations:
 
 
 class GramEquations:
-    """The same for S x = b in the least-squares sense, by the eigenvalues of S S': V = T S."""
+    """The equations S x = b in the least-squares sense, by the eigenvalues of S S': V = T S."""
 
     def __init__(self, S: Any, b: Host, gram: RowGram, rank: int) -> None:
         first = len(gram.values) - rank
