@@ -86,8 +86,9 @@ def solve_chain(
         if told is not None:
             told(number, float(units.values[number]) * best)
 
-    linear = linear_chain(scaled, [*rules, None])
-    found = linear and _Chain(scaled, rules, units.lengths).solve_linear(linear, solved)
+    linear, found = linear_chain(scaled, [*rules, None]), None
+    if linear is not None:
+        found = _Chain(scaled, rules, units.lengths).solve_linear(linear, solved)
     if found is None:
         found = _Chain(scaled, rules, units.lengths).solve(solved)
     following = np.append(units.values[1:], 1.0)
