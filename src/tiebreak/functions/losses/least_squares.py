@@ -253,7 +253,16 @@ class LeastSquares(LinearLoss):
             size = self._target_size
             error = unit * self.matrix.frobenius * (self.matrix.frobenius * reach + size)
             return error * reach + unit * size * size, error
-        return super().rounding(reach, value, slope, epsilon, n)
+        unit, of_image, of_adjoint = self.matrix.errors(epsilon, self._spectral)
+        residual = math.sqrt(2.0 * max(value, 0.0) / self.scale)
+        error = of_image * reach + unit * self._target_size  # error of the computed residual
+        return (
+            self.scale * (error * (residual + error) + unit * residual * residual),
+            self.scale * (self._spectral * error + of_adjoint * (residual + error)),
+        )
+
+    def magnitude(self, reach: float, value: float, slope: float) -> float:
+        return self.scale * (self.matrix.frobenius * reach + self._target_size) ** 2
 
     @property
     def _epsilon(self) -> float:

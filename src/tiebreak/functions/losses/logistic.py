@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,7 +88,7 @@ class Logistic(LinearLoss):
 
     y: Array
 
-    curvature, steepest = 0.25, 1.0
+    curvature = 0.25
     bend = 1.0
     falls_unseen = False
     title = "logistic loss"
@@ -150,3 +151,19 @@ class Logistic(LinearLoss):
     def _clearly_falls(self, d: Host) -> bool:
         labels, counts = host(self.y), self.row_weights() > 0.0
         return are_clear(self.matrix, lambda products: (labels * products)[counts], d)
+
+    def rounding(
+        self, reach: float, value: float, slope: float, epsilon: float, n: int
+    ) -> tuple[float, float]:
+        _, size, largest = self._weight_sizes
+        spectral, root = self._spectral, math.sqrt(largest)
+        unit, of_image, of_adjoint = self.matrix.errors(epsilon, self._matrix_spectral)
+        error = of_image * reach  # error of the computed margins
+        return (
+            self.scale * size * error + unit * abs(value),
+            self.scale * (root * spectral * error + of_adjoint * size),
+        )
+
+    def magnitude(self, reach: float, value: float, slope: float) -> float:
+        total, size, _ = self._weight_sizes
+        return self.scale * (total + size * self.matrix.frobenius * reach)
