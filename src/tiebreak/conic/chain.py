@@ -211,8 +211,8 @@ class _Chain:
         found = by_solver(self._stage(size))
         z = self.where.point(found.at.w) if isinstance(found, SolvedStage) else former
         excess = [
-            h.value(z) - h.value(former) - TOL.clear_units * value_error(h, z)
-            for h in self.objectives
+            h.value(z) - h.value(former) - self._rounding(number, z)
+            for number, h in enumerate(self.objectives)
         ]
         if z is not former and max(excess) <= 0.0 and not self._is_outside(z):
             self.previous, self.is_least = z, True

@@ -205,7 +205,12 @@ def inverse_entrants(problem: Problem, steps: int) -> list[Entrant]:
         Entrant("R-APM", RAPM(eta=1.0 / (steps + 1))),
         Entrant("PB-APG", PBAPG(penalty=1e4)),
         Entrant("Bisec-BiO", bisection),
-        Entrant(BISECTION, bisection, lambda state: state.inner, "its last iterate"),
+        Entrant(
+            BISECTION,
+            bisection,
+            lambda state: bisection.points(state)["the last iterate"],
+            "its last iterate",
+        ),
         Entrant(AGM, AGMBiO(gamma=inverse_gamma(problem, steps))),
     ]
 
@@ -237,7 +242,7 @@ def _inverse_checks(
     n, gamma = built.variables, inverse_gamma(built.problem, steps)
     outside = Entrant(
         "Bi-SG", BiSG(alpha=0.75, c=1.0),
-        lambda state: state.alternation.g_out.at, "x_k, outside its theorem",
+        lambda state: state.memory.alternation.g_out.at, "x_k, outside its theorem",
     )  # fmt: skip
     methods = {
         "gamma ten times larger": Entrant(AGM, AGMBiO(gamma=10.0 * gamma)),

@@ -469,10 +469,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
 
     @property
     def rough_lipschitz(self) -> float:
-        # Bounds on rounding errors use it; in single precision a looser one would cost proofs.
-        is_precise = self.matrix.is_explicit and not arrays.is_single(self.prototype)
-        is_rough = is_precise or self.matrix.is_sparse
-        return self._lipschitz_by_entries if is_rough else self.known_lipschitz
+        return self._lipschitz_by_entries if self.matrix.is_sparse else self.known_lipschitz
 
     @property
     def _lipschitz_by_entries(self) -> float:
