@@ -100,7 +100,8 @@ def _newton(
             rows = len(R)
             if not where.is_factorised:
                 R = _small_root(R, basis, keeps_digits=h.is_quadratic)
-        if not (h.is_quadratic or h.largest_change(slope.vector) <= 2.0**200 * norm(R) ** 2):
+        is_smooth = not (h.is_quadratic or h.kinked)
+        if is_smooth and not h.largest_change(slope.vector) <= 2.0**200 * norm(R) ** 2:
             break  # a step would change margins without end: the losses are as good as linear here
         if basis is not None and balanced is None:
             slope = slope._replace(vector=basis @ (basis.T @ slope.vector))
