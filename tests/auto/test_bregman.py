@@ -412,7 +412,7 @@ def test_what_has_no_joint_prox_is_refused_with_one_sentence():
 # --- Hessians ------------------------------------------------------------------------------------
 
 
-def test_bfgs_knows_a_quadratic():
+def test_bfgs_and_its_schur_complement_know_a_quadratic():
     rng = np.random.default_rng(0)
     root = rng.standard_normal((8, 8))
     H = root @ root.T + np.eye(8)
@@ -422,6 +422,16 @@ def test_bfgs_knows_a_quadratic():
             s = s + 0.1 * rng.standard_normal(8) * (other > 0)
             curvature = curvature.learned(s, H @ s)
             np.testing.assert_allclose(curvature.times(H @ s, 1.0), s, rtol=1e-9)
+    box = tb.Box(-1.0, 1.0)
+    exact = InverseHessian(np.linalg.inv(H))
+    before = face_of_domain(box, np.full(8, 0.1))
+    x = np.full(8, 0.1)
+    x[[2, 5]] = 1.0
+    after = face_of_domain(box, x)
+    v = after.along(rng.standard_normal(8))
+    free = [0, 1, 3, 4, 6, 7]
+    expected = np.linalg.solve(H[np.ix_(free, free)], v[free])
+    np.testing.assert_allclose(exact.onto(before, after).times(v, 1.0)[free], expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize(

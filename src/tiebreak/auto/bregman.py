@@ -207,7 +207,7 @@ class BregmanIteration(Method):
         if state.by_cg:
             return self._cg_step(problem, state, conjugate_gradients.begin(here.g, here.smooth))
         if arrays.norm(here.slope) < RELEASE * left:
-            return _prox_step(problem, state)
+            return _prox_step(problem, state, face)
         return _quasi_newton_step(problem, state, face)
 
     def _shortest_step(self, problem: Problem, state: State, way: ShortestWay) -> State:
@@ -449,26 +449,29 @@ def _quasi_newton_step(problem: Problem, state: State, face: ActiveFace) -> Stat
         best = -0.5 * fall * t * t / rise if math.isfinite(rise) and rise > 0.0 else 0.0
         t = min(max(best, 0.1 * t), 0.5 * t)
     else:  # with the projection, a descent direction need not decrease the sum
-        return _prox_step(problem, state)
+        return _prox_step(problem, state, face)
     state = _checked(problem, state, there)
     other = face_at(problem, state, x)
     if arrays.max_abs(other.key - face.key) > 0.0:
-        return _on_face(problem, state, there, other)
+        return _on_face(problem, state, there, face, other)
     inverse_hessian = state.inverse_hessian.learned(x - here.x, there.slope - slope)
     return state._replace(
         here=there, inverse_hessian=inverse_hessian, hessian_age=state.hessian_age + 1
     )
 
 
-def _on_face(problem: Problem, state: State, there: RoundObjective, face: ActiveFace) -> State:
-    """Move the state to a point of another face, where the steps so far say little."""
+def _on_face(
+    problem: Problem, state: State, there: RoundObjective, before: ActiveFace, after: ActiveFace
+) -> State:
+    """Move the state to another face."""
+    inverse_hessian = state.inverse_hessian.onto(before, after)
     state = state._replace(
-        here=there, inverse_hessian=InverseHessian(), hessian_age=state.hessian_age + 1
+        here=there, inverse_hessian=inverse_hessian, hessian_age=state.hessian_age + 1
     )
-    return _with_inverse_hessian(problem, state, face)
+    return _with_inverse_hessian(problem, state, after)
 
 
-def _prox_step(problem: Problem, state: State) -> State:
+def _prox_step(problem: Problem, state: State, face: ActiveFace) -> State:
     """Take one prox step, which may leave the face or reach another one."""
     here, t, noise = state.here, state.scale, _rounding_of_value(state)
     weights = state.eta, 1.0 + state.eta * state.weight
@@ -481,6 +484,6 @@ def _prox_step(problem: Problem, state: State) -> State:
         if math.isfinite(there.value) and rise <= 0.5 * arrays.dot(d, d) / t + noise:
             state = _checked(problem, state, there)
             state = state._replace(scale=1.5 * t)
-            return _on_face(problem, state, there, face_at(problem, state, x))
+            return _on_face(problem, state, there, face, face_at(problem, state, x))
         t *= 0.5
     return state._replace(stalled=ROUND_PATIENCE)

@@ -62,6 +62,46 @@ class InverseHessian(NamedTuple):
         xp = arrays.namespace(s)
         return InverseHessian(H + xp.stack([p, s], axis=1) @ xp.stack([s, p], axis=0))
 
+    def onto(self, before: ActiveFace, after: ActiveFace) -> InverseHessian:
+        """Carry it over to another face.
+
+        If entries become fixed, the inverse of the rest of H^-1 is a Schur complement; entries that
+        become free start with a typical curvature.
+        """
+        if self.inverse is None:
+            kept = [(after.along(s), after.along(y), arrays.norm(s)) for s, y in self.pairs]
+            # Keep a pair if most of its step is along the new face.
+            return InverseHessian(
+                None,
+                tuple(
+                    (s, y)
+                    for s, y, size in kept
+                    if arrays.norm(s) >= 0.9 * size
+                    and arrays.dot(s, y) > LEAST_CURVATURE * arrays.norm(s) * arrays.norm(y)
+                ),
+            )
+        if before.free is None or after.free is None:
+            return InverseHessian()
+        was, now = (arrays.to_numpy(face.free) > 0.0 for face in (before, after))
+        fixed, freed = np.nonzero(was & ~now)[0], np.nonzero(now & ~was)[0]
+        if len(fixed) + len(freed) > len(now) // 2:
+            return InverseHessian()
+        H = np.array(arrays.to_numpy(self.inverse))
+        if len(fixed):
+            try:
+                part = np.linalg.solve(H[np.ix_(fixed, fixed)], H[fixed])
+            except np.linalg.LinAlgError:
+                return InverseHessian()
+            H -= H[:, fixed] @ part
+            H[fixed], H[:, fixed] = 0.0, 0.0
+        if len(freed):
+            known = np.diagonal(H)[was & now]
+            H[freed], H[:, freed] = 0.0, 0.0
+            H[freed, freed] = np.median(known) if len(known) else 1.0
+        if not np.all(np.isfinite(H)):
+            return InverseHessian()
+        return InverseHessian(arrays.like(H, self.inverse))
+
 
 # -- by differences of gradients, one entry of x at a time ----------------------------------------
 
