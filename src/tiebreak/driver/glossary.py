@@ -15,7 +15,8 @@ R = TypeVar("R")
 
 GLOSSARY: dict[str, dict[str, str]] = {
     "Letters": {
-        "f, g": "the upper and the lower objective; g comes first, f chooses among its minimisers.",
+        "f, g": "the upper and the lower objective; g comes first, and f chooses among its "
+        "minimisers.",
         "x, x0": "the answer, and the point where the run began (the origin if none was given).",
         "g*": "the least value of g on the domain.",
         "f*": "the least value of f among all minimisers of g.",
@@ -25,7 +26,7 @@ GLOSSARY: dict[str, dict[str, str]] = {
     },
     "The status": {
         "certified": "|f(x) - f*| and g(x) - g* are proved to be within the tolerance, at a point "
-        "of the domain; with criterion='weak', f(x) - f* and g(x) - g*. If you gave radius= or "
+        "of the domain; with criterion='weak', f(x) - f* and g(x) - g* are. If you gave radius= or "
         "error_bound=, the first line says that the proof assumes it.",
         "solved": "an answer was found, but not all of it is proved: the optimality conditions of "
         "both levels hold to rounding, or the stopping rule named in the report was met. The "
@@ -37,19 +38,18 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "undetermined": "the method cannot vouch for an answer, and the message says why. Usually "
         "rounding decides the rank of the data, so two readings are possible and their answers "
         "differ; both are shown.",
-        "max_iter, max_time, stopped": "a limit, or Ctrl-C, came before both levels were within "
-        "the tolerance; x is the last point, or the one with the least g seen if that is clearly "
-        "better.",
+        "max_iter, max_time, stopped": "a limit or Ctrl-C ended the run before both levels were "
+        "within the tolerance; x is the last point, or the point with the least g seen if that is "
+        "clearly better.",
         "failed": "no answer: a value was not finite; a promise (convexity, a gradient, a "
         "constant) turned out to be false; or one of several levels seems to have no minimiser, "
         "because its answer keeps growing as the tolerance is tightened (min x on {xy >= 1}).",
     },
     "print(result)": {
-        "upper": "f(x), what is proved about f(x) - f* or |f(x) - f*|, and the tolerance you "
-        "asked for.",
-        "lower": "g(x), what is proved about g(x) - g*, and the tolerance you asked for.",
-        "ties": "the dimension of the set of minimisers of g, by the rank that was chosen; if it "
-        "is 0, the upper level has no choice.",
+        "upper": "f(x), what is proved about f(x) - f* or |f(x) - f*|, and the tolerance.",
+        "lower": "g(x), what is proved about g(x) - g*, and the tolerance.",
+        "ties": "the dimension of the set of minimisers of g, given the rank that was chosen; if "
+        "it is 0, the upper level has no choice.",
         "note": "what is not proved, why, and the one argument that would close the gap; and what "
         "the proof assumes.",
     },
@@ -57,9 +57,9 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "optimum": "proved intervals that contain f* and g*.",
         "rests on": "why f* is not above the upper end of its interval: a minimiser of g that is "
         "proved to be near x.",
-        "suboptimal": "how far g(x) is above g* at most, also as a share of g(x0) - g*.",
+        "suboptimal": "an upper bound on g(x) - g*, also as a share of g(x0) - g*.",
         "secured": "why f(x) cannot lie far below f*: |f(x) - f*| is proved; or the guard, a "
-        "stopping test, holds. It keeps |f(x) - f*| within two tolerances if g grows "
+        "stopping test, holds. The guard keeps |f(x) - f*| within two tolerances if g grows "
         "quadratically, not too slowly in any direction, and x is not close to f's own minimiser.",
         "x is": "which of the method's points was returned.",
         "non-zeros": "how many entries or groups of x are not small, if a penalty asks for zeros.",
@@ -82,7 +82,7 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "assumed": "what the proofs rely on without having checked it.",
     },
     "Levels, one row each": {
-        "best value": "the least value of the level while more important ones keep theirs: ± half "
+        "best value": "the least value of the level while more important ones keep theirs, ± half "
         "the width of an interval proved to contain it; or, after 'about', the digits that an "
         "estimate supports.",
         "at x": "the value of the level's objective at the answer.",
@@ -97,7 +97,7 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "its best value + slack.",
         "image, face, cut": "the image of a loss of A x is the vector A x that all its minimisers "
         "share; the face of a linear level is the set of constraints that hold with equality at "
-        "all its minimisers; a cut keeps the level's value at most its best one + slack.",
+        "all its minimisers; a cut keeps the level's value at or below its best value + slack.",
         "proof": "in which sense the bounds hold, and why a level is estimated rather than proved.",
         "sensitive": "a tiny slack changes the next level a lot, so do not trust its digits.",
         "rest": "the levels that were not reached.",
