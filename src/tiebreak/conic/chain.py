@@ -168,7 +168,8 @@ class _Chain:
         self.found, self.previous = linear.found, linear.z
         with contextlib.suppress(deadline.Over, MemoryError):
             linear.give_back()
-            self.previous, (self.where, self.constraints) = linear.z, linear.remaining()
+            self.previous = linear.z
+            self.where, self.constraints = linear.remaining(linear.ranges, linear.z)
             equations = self.constraints.rows[Blocks.of(self.constraints.cones).zero]
             own = np.intersect1d(self.program.variables, self.where.basis.indices)
             if len(own) and free_directions(self.where, equations, own) != 0:

@@ -222,14 +222,19 @@ class LinearChain:
 
     def _dimension(self) -> Deferred:
         """Return the dimension of the remaining choices of x, computed on demand."""
-        (where, left), own, z = self.remaining(), self.program.variables, self.z
-        return Deferred(lambda: open_directions(where, left, left.rows[:0], own, z))
+        ranges, z, own = self.ranges, self.z, self.program.variables
 
-    def remaining(self) -> tuple[AffineSet, ConicSet]:
+        def count() -> int | None:
+            where, left = self.remaining(ranges, z)
+            return open_directions(where, left, left.rows[:0], own, z)
+
+        return Deferred(count)
+
+    def remaining(self, ranges: Ranges, z: Host) -> tuple[AffineSet, ConicSet]:
         """Return the points that differ from z in free variables, and the constraints on these."""
         import scipy.sparse as sp
 
-        low, high, least, most = self.ranges
+        low, high, least, most = ranges
         free, one = np.flatnonzero(low < high), sp.eye_array(len(low), format="csr")
         sees = np.diff(self.rows[:, free].indptr) > 0
         equal = (least == most)[sees]
@@ -247,7 +252,7 @@ class LinearChain:
         count = int(np.count_nonzero(equal))
         cones = Cone("zero", count), Cone("nonnegative", len(offset) - count)
         left = as_rows(sp.vstack([some for some, _ in parts]))
-        where = AffineSet(self.z, sp.csc_array(one[:, free]))
+        where = AffineSet(z, sp.csc_array(one[:, free]))
         return where, ConicSet(left, offset, tuple(cone for cone in cones if cone.size))
 
     def give_back(self) -> None:
