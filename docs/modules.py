@@ -67,9 +67,10 @@ def examples() -> str:
     rows = [
         "# Gallery",
         "",
-        "Worked examples, one per task: each is a program that draws a picture and checks",
+        "Worked examples, one per task. Each is a program that draws a picture and checks its own",
+        "claims. `make docs` runs them all.",
+        "",
     ]
-    rows += ["what it claims. `make docs` runs them all.", ""]
     rows += ["| example | the task |", "|---|---|"]
     for path in sorted(gallery.EXAMPLES.glob("plot_*.py")):
         title, text, _ = gallery.parts(path)

@@ -312,6 +312,15 @@ def test_cones_take_their_turn_where_there_is_no_exact_method():
     np.testing.assert_allclose(result.x, planted, atol=1e-8)
 
 
+def test_the_refusal_of_a_polyhedron_names_no_method_that_refuses_it_too():
+    fit = tb.Smooth(lambda x: float(x @ x), lambda x: 2.0 * x, lipschitz=2.0)
+    problem = tb.Problem(upper=tb.SquaredNorm(), lower=fit, domain=tb.Polyhedron([[1.0, 1.0]], [1]))
+    with pytest.raises(
+        ValueError, match="cheap projection, got Polyhedron; there is no exact method"
+    ):
+        tb.solve(problem, x0=np.zeros(2))
+
+
 def test_a_single_minimiser_is_said_on_every_road():
     """The lower level is strongly convex: the report says that there is nothing to choose."""
     problem = tb.Problem(

@@ -82,7 +82,11 @@ class Portfolio(Method):
 
     def check(self, problem: Problem) -> Refusal | None:
         """Refuse what the first candidate refuses; all of them were chosen for this problem."""
-        return self.candidates[0].method.refusal(problem)
+        refusal = self.candidates[0].method.refusal(problem)
+        if refusal is None or refusal.argument != "domain" or not self.why:
+            return refusal
+        # Its hint names the direct methods, which refuse the problem too.
+        return Refusal(refusal.owner, "domain", refusal.needed, refusal.got, self.why)
 
     def planned(self, steps: int) -> Portfolio:
         """Return the portfolio with the methods' open horizons filled in."""
