@@ -104,6 +104,6 @@ def objective_at(
 
 
 def face_at(problem: Problem, state: State, x: Array) -> ActiveFace:
-    """Return the face of x; it is not part of the state, which is saved."""
+    """Return the face of x, which is not kept in the state because the state is saved."""
     terms = problem.joint.terms(state.eta, 1.0 + state.eta * state.weight)
     return face_of_terms(terms, x)[0]

@@ -1,4 +1,4 @@
-"""Linear inverse problems, with known answers or random, and a toy.
+"""Linear inverse problems: some with known answers, some random, and a toy.
 
 One more problem keeps every first-order method far from f* for any given number of steps.
 """

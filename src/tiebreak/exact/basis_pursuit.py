@@ -215,7 +215,7 @@ def _largest(slopes: Host, prices: Host | float, taken: Host, count: int) -> Hos
 def _of_least_norm(
     program: BasisPursuit, found: SparsestPoint, center: Host, weights: Host
 ) -> SparsestPoint:
-    """Return the minimiser whose sum with the center has the least norm, as that sum.
+    """Return x + center for the minimiser x for which its norm is least.
 
     As in any linear program, the minimisers are the points complementary to one dual solution: 0
     where the subgradient is below the price, with its sign elsewhere, and with the same product

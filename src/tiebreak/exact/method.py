@@ -76,7 +76,7 @@ class ExactFindings(NamedTuple):
     # x is exact for data that differ from the given ones by this, in the same units
     backward_error: float
     upper_range: tuple[float, float]  # f with the smaller and with the larger rank
-    residual: float  # relative residual of the optimality conditions, the larger of both levels
+    residual: float  # the larger of the two levels' relative residuals
     direction: Array | None = None  # along which there is no minimum
     level: str = ""  # the level without a minimum, "upper" or "lower"
     one_sided: str = ""  # why f* is not proved from above, if it is not

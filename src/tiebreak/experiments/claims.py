@@ -134,13 +134,14 @@ def _fall(seen: Evidence, method: str, column: Column) -> float:
 def _stuck(seen: Evidence) -> Finding:
     falls = {name: _fall(seen, name, "lower_error") for name in ("R-APM", "PB-APG")}
     ends = seen.scene.all_at(falls, "lower_error", seen.axis)
-    numbers = ", ".join(f"{name} falls {fall:.3g} times" for name, fall in falls.items())
+    numbers = ", ".join(f"{name} falls by a factor of {fall:.3g}" for name, fall in falls.items())
     return max(falls.values()) < CLEARLY, f"{numbers} over the last decade, to {_listed(ends)}"
 
 
 def _keeps_reducing(seen: Evidence) -> Finding:
     upper, lower = _fall(seen, AGM, "upper_error"), _fall(seen, AGM, "lower_error")
-    numbers = f"|f - f*| falls {upper:.3g} times, g - g* {lower:.3g} times over the last decade"
+    factors = f"|f - f*| falls by a factor of {upper:.3g} and g - g* by a factor of {lower:.3g}"
+    numbers = f"{factors} over the last decade"
     return min(upper, lower) >= CLEARLY, numbers
 
 
@@ -259,7 +260,7 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
         Claim(
             "2.2",
             "the gap between R-APM and AGM-BiO (in suboptimality) is smaller for n = 3",
-            f"|f - f*| of R-APM over that of AGM-BiO (the distance on a log axis), {_MEDIAN}: 1 % "
+            f"the ratio of |f - f*| of R-APM to that of AGM-BiO, {_MEDIAN}: it is at least 1 % "
             "smaller at n = 3 than at n = 100",
             _gap_grows,
             axes=("iteration", "gradients"),

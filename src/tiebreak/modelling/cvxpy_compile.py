@@ -154,7 +154,7 @@ class Compiler:
 
 @contextlib.contextmanager
 def with_values(variables: Sequence[Any], values: Mapping[Any, Any]) -> Iterator[None]:
-    """Give the variables these values, by their ids, temporarily; None to those without one."""
+    """Temporarily give the variables these values, keyed by variable id; others get None."""
     former = {variable.id: variable.value for variable in variables}
     save_values(variables, values)
     try:

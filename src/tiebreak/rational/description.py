@@ -78,7 +78,7 @@ def check_reach(n: int, *parts: Any) -> None:
 
 
 def _bits(values: Host) -> int:
-    """The number of bits from the highest of the largest number to the lowest of all."""
+    """The number of bits between the highest bit of the largest number and the lowest of any."""
     if not values.size:
         return 0
     exponent, digits = binary_digits(values)

@@ -290,7 +290,7 @@ def subgradient_step(
 def minimised(
     problem: Problem, psi: Psi, f_y: Minorant, g_y: Minorant, guess: float | None
 ) -> tuple[Array, float, float]:
-    """Minimise the larger of both minorants plus L/2 |x - y|² over Z; return x, w and mu.
+    """Minimise the larger of the two minorants plus L/2 |x - y|² over Z; return x, w and mu.
 
     x = projection of y - (w a + (1-w) b)/L, where a and b are the slopes and w is f's weight, and
     both minorants are equal at x unless w is 0 or 1. So x is the projection of y - b/L onto the

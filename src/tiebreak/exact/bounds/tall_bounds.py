@@ -121,7 +121,7 @@ def _sparse_ends(
     z = W @ ((W.T @ answer.subgradient) / kept)
     s, error, size = answer.lower.times_hessian(answer.lower.at(answer.x, False), units * z)
     s, error, w = units * s, units * error, u - dual.center
-    # The relative error of the second derivative is smaller than that: see `_near`.
+    # The relative error of the second derivative is at most `near.change`, nearly: see `_near`.
     price = (1.0 + TOL.percent) * size * near.change
     gain = float(s @ w) - unit * norm(s) * dual.length(u) - float(error @ np.abs(w)) * SAFE - price
     some = of_g.H[np.ix_(dual.free, dual.free)]

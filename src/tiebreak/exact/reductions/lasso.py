@@ -171,8 +171,9 @@ def _reach(h: Parts, w: Host, value: float) -> Host:
     """Bound |x*_j| if g(x*) is at most this value; inf if no bound is known.
 
     w_j |x*_j| <= value. For the variables F of weight 0: squares have |A x* - b| <=
-    sqrt(2 value/weight), which bounds |A_F x*_F|. Margins have <m_i, x*> >= -t, where the loss of a
-    margin -t is the whole value; that needs one variable in F with both signs in its column.
+    sqrt(2 value/weight), which bounds |A_F x*_F|. Margins satisfy <m_i, x*> >= -t, where a margin
+    of -t alone would cost the whole value. This bounds x*_F only if F is a single variable whose
+    column has entries of both signs.
     """
     free = w == 0.0
     reach = np.full(h.n, math.inf)
