@@ -25,7 +25,6 @@ from tiebreak.functions.base import EstimatorLoss
 from tiebreak.linalg import EPS, Host, checks, tables
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.refusals import missing
-from tiebreak.problem import DOMAIN
 from tiebreak.sets import Domain, Set
 from tiebreak.sklearn.criteria import Criterion, check_prefer
 from tiebreak.sklearn.design import Data, Layout, exact_offset, with_free_intercepts
@@ -109,7 +108,10 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
                 checks.positive(owner, name, getattr(self, name))
         if self.domain is not None and not isinstance(self.domain, Set | Domain):
             got = checks.what_it_is(self.domain)
-            raise ValueError(f"{owner}: domain must be {DOMAIN}, got {got}")
+            raise ValueError(
+                f"{owner}: domain must be a set such as tiebreak.Orthant() for coefficients of at "
+                f"least 0 or tiebreak.Box(0.0, 1.0), got {got}"
+            )
         if self.on_no_minimiser not in ("error", "warn"):
             raise ValueError(
                 f"{owner}: on_no_minimiser must be 'error' or 'warn', got {self.on_no_minimiser!r}"
