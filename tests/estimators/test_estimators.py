@@ -522,9 +522,27 @@ def test_a_reference_is_in_the_order_of_the_columns_or_refused():
     last = pd.Series([1.0, 2.0, 3.0], index=["a", "b", "c"])
     found = TieBreakRegressor("reference", reference=last).fit(X, [0.0, 1.0])
     assert found.coef_[2] == pytest.approx(3.0)
-    words = r"^TieBreakRegressor: X and reference must have the same names in the same order"
+    words = r"^TieBreakRegressor: reference must have the same names as X in the same order, got "
+    more = pd.Series(np.ones(5), index=["b", "d", "e", "f", "intercept"])
+    for wrong, got in (
+        (last[::-1], "'c', 'b', 'a' instead of 'a', 'b', 'c'$"),
+        (last[1:], "no 'a'$"),
+        (more, r"no 'a', 'c' and the unexpected 'd', 'e', 'f', \.\.\.$"),
+    ):
+        with pytest.raises(ValueError, match=words + got):
+            TieBreakRegressor("reference", reference=wrong).fit(X, [0.0, 1.0])
+
+
+def test_a_reference_with_names_is_not_used_by_position():
+    pd = pytest.importorskip("pandas", reason="needs pandas: pip install '.[pandas]'")
+    X, y = np.eye(2, 3), [0.0, 1.0]
+    last = pd.Series([1.0, 2.0, 3.0], index=["a", "b", "c"])
+    words = r"give X as a table .*, or reference\.to_numpy\(\) .*, got the names 'a', 'b', 'c'$"
     with pytest.raises(ValueError, match=words):
-        TieBreakRegressor("reference", reference=last[::-1]).fit(X, [0.0, 1.0])
+        TieBreakRegressor("reference", reference=last).fit(X, y)
+    for known in (last.to_numpy(), last.set_axis(["x0", "x1", "x2"]), last.reset_index(drop=True)):
+        found = TieBreakRegressor("reference", reference=known).fit(X, y)
+        assert found.coef_[2] == pytest.approx(3.0)
 
 
 def test_a_reference_of_the_wrong_kind_gets_the_sentence_that_says_what_to_write():
@@ -533,7 +551,25 @@ def test_a_reference_of_the_wrong_kind_gets_the_sentence_that_says_what_to_write
     with pytest.raises(ValueError, match=r"such as model\.coef_, got TieBreakRegressor$"):
         TieBreakRegressor("reference", reference=old).fit(X, y)
     with pytest.raises(ValueError, match=r"must have 1 x 3 coefficients, got .*reindex\("):
+        TieBreakRegressor("reference", reference=np.ones(5)).fit(X, y)
+    with pytest.raises(ValueError, match=r"got shape \(4,\); the intercept does not belong to it$"):
         TieBreakRegressor("reference", reference=np.ones(4)).fit(X, y)
+    for wrong, got in (({"a": 1.0}, "got dict$"), (["a", "b", "c"], "got list$"), (1.0, "float$")):
+        with pytest.raises(ValueError, match=rf"^TieBreakRegressor: reference must be an.* {got}"):
+            TieBreakRegressor("reference", reference=wrong).fit(X, y)
+    with pytest.raises(ValueError, match=r"^TieBreakRegressor: reference must be finite, got NaN"):
+        TieBreakRegressor("reference", reference=[1.0, np.nan, 0.0]).fit(X, y)
+
+
+def test_a_reference_that_is_a_table_from_a_file_gets_a_sentence_that_names_the_place():
+    pd = pytest.importorskip("pandas", reason="needs pandas: pip install '.[pandas]'")
+    X = pd.DataFrame(np.eye(2, 3), columns=["a", "b", "c"])
+    table = pd.DataFrame({"name": ["a", "b", "c"], "coef": [1.0, np.nan, 2.0]})
+    with pytest.raises(TypeError, match=r"reference must hold numbers, got text in column 'name'$"):
+        TieBreakRegressor("reference", reference=table).fit(X, [0.0, 1.0])
+    last = table.set_index("name")["coef"]
+    with pytest.raises(ValueError, match=r"reference must be finite, got NaN or infinity at 'b'$"):
+        TieBreakRegressor("reference", reference=last).fit(X, [0.0, 1.0])
 
 
 def test_a_reference_that_is_not_used_is_said():

@@ -219,17 +219,61 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
                 f"{self._owner}: reference must be an array of coefficients, such as model.coef_, "
                 f"got {type(self.reference).__name__}"
             )
-        seen = getattr(self, "feature_names_in_", None)
-        named = ("X", seen), ("reference", tables.names(self.reference))
-        tables.common(self._owner, *named, what="names")
-        found = check_array(self.reference, ensure_2d=False, dtype=np.float64)
+        found = self._numbers_of_reference()
+        names = tables.names(self.reference)
+        if names is not None:
+            self._need_names(names, features)
         if found.size != features * outputs:
+            hint = (
+                "the intercept does not belong to it"
+                if found.size == (features + 1) * outputs
+                else "old.coef_table()['coef'].reindex(X.columns, fill_value=0.0) has one for each "
+                "column of a table X"
+            )
             raise ValueError(
                 f"{self._owner}: reference must have {outputs} x {features} coefficients, got "
-                f"shape {found.shape}; old.coef_table()['coef'].reindex(X.columns, fill_value=0.0) "
-                "has one for each column of a table X"
+                f"shape {found.shape}; {hint}"
             )
         return np.reshape(found, (outputs, features))
+
+    def _numbers_of_reference(self) -> Host:
+        given: Any = self.reference
+        if tables.is_frame(given) or tables.is_series(given):
+            given = tables.numbers(self._owner, "reference", given)
+        try:
+            found = check_array(given, ensure_2d=False, dtype=np.float64, ensure_all_finite=False)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"{self._owner}: reference must be an array of numbers, such as model.coef_, got "
+                f"{checks.what_it_is(given)}"
+            ) from None
+        if not np.all(np.isfinite(found)):
+            where = tables.where_not_finite(self.reference)
+            raise ValueError(f"{self._owner}: reference must be finite, got NaN or infinity{where}")
+        return np.asarray(found)
+
+    def _need_names(self, names: Sequence[Any], features: int) -> None:
+        """Require a reference with names to have those of X, in the same order."""
+        wanted = self._feature_names(features)
+        missing_ones = [name for name in wanted if name not in set(names)]
+        others = [name for name in names if name not in set(wanted)]
+        if list(names) == wanted:
+            return
+        if not hasattr(self, "feature_names_in_"):
+            raise ValueError(
+                f"{self._owner}: reference must be an array if X has no names: give X as a table "
+                '(in a pipeline set_output(transform="pandas")), or reference.to_numpy() if the '
+                f"order is right, got the names {_some(names)}"
+            )
+        said = [f"no {_some(missing_ones)}"] * bool(missing_ones)
+        said += [f"the unexpected {_some(others)}"] * bool(others)
+        got = " and ".join(said) or f"{_some(names)} instead of {_some(wanted)}"
+        raise ValueError(
+            f"{self._owner}: reference must have the same names as X in the same order, got {got}"
+        )
+
+    def _feature_names(self, features: int) -> list[Any]:
+        return list(getattr(self, "feature_names_in_", [f"x{j}" for j in range(features)]))
 
     def _penalty(self, layout: Layout) -> Any:
         """alpha (l1_ratio |coef|_1 + (1 - l1_ratio)/2 |coef|²); None if alpha is 0."""
@@ -291,7 +335,7 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         except ImportError:
             raise missing("coef_table", "pandas", "pandas") from None
         coef, intercept = np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)
-        names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(coef.shape[1])])
+        names = self._feature_names(coef.shape[1])
         classes = getattr(self, "classes_", range(len(coef)))
         columns = ["coef"] if len(coef) == 1 else list(classes)
         table = np.column_stack([coef, intercept]).T
@@ -333,6 +377,11 @@ class Report(str):
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(self)}</pre>"
+
+
+def _some(names: Sequence[Any]) -> str:
+    """Return the first three names."""
+    return ", ".join(map(repr, names[:3])) + (", ..." if len(names) > 3 else "")
 
 
 def _one_or_all(found: list[Any]) -> Any:
