@@ -117,6 +117,13 @@ def test_weights_of_classes_are_those_of_scikit_learn(weights):
     assert not np.allclose(model.coef_, TieBreakClassifier().fit(X, labels, own).coef_, atol=1e-3)
 
 
+def test_a_negative_weight_of_a_class_is_named():
+    X, y = data()
+    words = r"^TieBreakClassifier: class_weight of yes must not be negative, got -2$"
+    with pytest.raises(ValueError, match=words):
+        TieBreakClassifier(class_weight={"yes": -2.0}).fit(X, np.where(y > 3.0, "yes", "no"))
+
+
 @pytest.mark.parametrize("intercept", [True, False])
 def test_the_ridge_of_shrunk_is_chosen_by_leaving_rows_out(intercept):
     A, b = data(10, 20)

@@ -69,8 +69,9 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         Fit an intercept, which is not penalised.
     domain : tiebreak set, default=None
         The set of allowed coefficients (row by row if there are several rows), such as
-        ``tiebreak.Orthant()`` for non-negative ones. The intercept is free. With an intercept, sets
-        other than boxes and linear constraints need fit_intercept=False.
+        ``tiebreak.Orthant()`` for non-negative ones. The intercept is free. Boxes (``Orthant`` is
+        one) and linear constraints work with and without an intercept; every other set, such as
+        ``tiebreak.Ball``, needs fit_intercept=False.
     radius : float, default=None
         An upper bound on the length of some best choice, intercept included. It is not verified,
         and only proofs use it.
@@ -226,7 +227,14 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
             return weights
         weights = np.ones(len(codes)) if weights is None else weights
         if self.class_weight != "balanced":
-            return np.asarray(weights * compute_sample_weight(self.class_weight, y))
+            factors = compute_sample_weight(self.class_weight, y)
+            least = int(np.argmin(factors))
+            if factors[least] < 0.0:
+                raise ValueError(
+                    f"{self._owner}: class_weight of {self.classes_[codes[least]]} must not be "
+                    f"negative, got {factors[least]:g}"
+                )
+            return np.asarray(weights * factors)
         totals = np.bincount(codes, weights)
         even = np.sum(totals) / len(totals)
         shares = np.divide(even, totals, out=0.0 * totals, where=totals > 0.0)

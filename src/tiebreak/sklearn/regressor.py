@@ -75,8 +75,9 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         Fit an intercept, which is not penalised.
     domain : tiebreak set, default=None
         The set of allowed coefficients (row by row if there are several rows), such as
-        ``tiebreak.Orthant()`` for non-negative ones. The intercept is free. With an intercept, sets
-        other than boxes and linear constraints need loss="squared".
+        ``tiebreak.Orthant()`` for non-negative ones. The intercept is free. Boxes (``Orthant`` is
+        one) and linear constraints work with every loss; every other set, such as
+        ``tiebreak.Ball``, needs loss="squared" or fit_intercept=False.
     radius : float, default=None
         An upper bound on the length of some best choice, intercept included. It is not verified,
         and only proofs use it.
