@@ -56,6 +56,15 @@ def test_non_negative_coefficients_are_those_of_scikit_learn():
     assert model.proved_
 
 
+@pytest.mark.parametrize("rows", [9, 40])
+def test_non_negative_coefficients_of_one_hot_columns_are_proved(rows):
+    X, y = data(rows, 2)
+    X = np.hstack([X, np.eye(3)[np.arange(rows) % 3], np.eye(4)[np.arange(rows) % 4]])
+    model = TieBreakRegressor(domain=tb.Orthant()).fit(X, y)
+    assert model.proved_
+    assert model.n_ties_ >= 2
+
+
 @pytest.mark.parametrize("kind", ["orthant", "box", "simplex", "monotone", "halfspace"])
 @pytest.mark.parametrize("loss", ["huber", "poisson"])
 def test_intercepts_are_free_beside_a_domain(kind, loss):

@@ -272,8 +272,10 @@ class _Training:
         self.data, self.targets, self.validation = data, Y, validation
         self.centred: Centred | None = None
         # Without the intercept's column the data are no longer whole numbers, for which a rank can
-        # be proved; but with few rows that does not matter, and a penalty needs no rank.
-        is_wanted = rows <= n or model.alpha > 0.0 or model.domain is not None
+        # be proved; but with few rows that does not matter, and a penalty needs no rank. In a
+        # box the rank counts even then, and the column does no harm; other sets cannot have it.
+        is_few = rows <= n if model.domain is None else not isinstance(model.domain, tb.Box)
+        is_wanted = is_few or model.alpha > 0.0
         is_worth = is_wanted and not keeps_intercept
         if model.loss == "squared" and model.fit_intercept and is_worth and rows * n <= DENSE_LIMIT:
             found = self.centred = centred(data.X, Y, data.weights)
