@@ -284,9 +284,26 @@ def test_reports_have_the_names_of_variables_and_rows(plan, tmp_path):
 @pytest.mark.parametrize("slack", [0.0, 1.0])
 def test_a_level_with_slack_has_no_duals_of_its_own(plan, slack):
     levels = tb.Levels(plan.level(slack=slack), plan.level("CO2"), domain=plan.domain)
-    duals = tb.solve(levels).duals
-    assert (duals["cost"] is None) == (slack > 0.0)
-    assert duals["CO2"] is not None
+    result = tb.solve(levels)
+    assert (result.duals["cost"] is None) == (slack > 0.0)
+    assert ("  of cost: none (the level has slack)" in result.details()) == (slack > 0.0)
+    assert result.duals["CO2"] is not None
+
+
+def test_a_slack_moves_its_cap_with_the_best_value_if_a_plan_is_solved_again(tmp_path):
+    def solved(demand):
+        text = f"min\n cost: 9 coal + 4 gas\nst\n demand: coal + gas >= {demand}\nbounds\n gas <= 6\nend\n"
+        (tmp_path / "again.lp").write_text(text)
+        model = tb.read_model(tmp_path / "again.lp")
+        last = tb.SquaredNorm(center=[0.0, 2.0])
+        return tb.solve(
+            tb.Levels(model.level(slack=5.0), tb.Level(last, "last"), domain=model.domain)
+        )
+
+    (cost, last), (dear, moved) = (r.levels.values() for r in (solved(10.0), solved(10.001)))
+    fixed = solved(10.0).duals["last"]["demand"]
+    rise = fixed - cost.price * (dear.best[0] - cost.best[0]) / 0.001
+    assert (moved.value - last.value) / 0.001 == pytest.approx(rise, abs=0.01)
 
 
 def drawn(n, is_quadratic, sense, change=(0, 0, 0.0)):

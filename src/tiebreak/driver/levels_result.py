@@ -200,9 +200,9 @@ class LevelsResult(Outcome, Shown):
     def duals(self) -> dict[str, dict[str, float] | None]:
         """By level, how fast its best value changes as the right-hand side of each row grows.
 
-        Earlier levels stay optimal, or keep their slacks as absolute numbers. None if unknown: for
-        a level with slack, and if the domain has constraints that are not linear. If several values
-        are possible, as at a degenerate vertex, this is one of them.
+        Earlier levels stay optimal, or at most at their best value + slack, both as in this result.
+        None if unknown: for a level with slack, and if the domain has constraints that are not
+        linear. If several values are possible, as at a degenerate vertex, this is one of them.
         """
         found = self.multipliers
         lines = [None] * len(self.levels) if found is None else found.tolist()
@@ -227,8 +227,9 @@ class LevelsResult(Outcome, Shown):
     def _named_lines(self) -> list[str]:
         """Return the largest entries of x, and of the duals of each level, by name."""
         lines = _wrapped("  x      ", _largest(self.named)) if self.named else []
-        for name, duals in self.duals.items() if self.rows else ():
-            said = "unknown" if duals is None else _largest(duals)
+        for name, duals in self.duals.items() if self.rows and self.success else ():
+            none = "none (the level has slack)" if self.levels[name].slack else "unknown"
+            said = none if duals is None else _largest(duals)
             lines += _wrapped("  duals  ", f"of {name}: {said}")
         return lines
 
