@@ -113,6 +113,7 @@ x = "x.csv"
     [
         (FIRST, "Levels: levels must be two or more, got 1"),
         ('[level]\nkind = "L1"\n', "[level] must be written [[level]], once for each level"),
+        ('[[levels]]\nkind = "L1"\n', "there is no key 'levels' outside the tables (did you mean '[[level]]'?); the only known one is radius"),
         ("level = []\n", "[level] must be written [[level]], once for each level"),
         ("level = [1, 2]\n", "[level] must be a table, got [1, 2]"),
         (TWO + '[upper]\nkind = "L1"\n', "[[level]] excludes the table [upper]"),
@@ -122,7 +123,7 @@ x = "x.csv"
         (FIRST + '[[level]]\nkind = "L2"\nweigth = 1\n', "[level 2] has no key 'weigth' (did you mean 'weight'?); known keys are center, name, penalty, sense, slack, weight"),
         (FIRST + '[level.penalty]\nkind = "Ball"\n' + LAST, "[level 1.penalty] has the unknown kind 'Ball'; " + PENALTY_KINDS),
         (FIRST + "slack = -1.0\n" + LAST, "[level 1] Level: slack must be a non-negative finite number, got -1.0"),
-        (FIRST + 'slack = "1 %"\n' + LAST, "[level 1] Level: slack must be a number in the level's own units or a Slack, such as Slack(relative=0.01) for 1 % of its best value, got '1 %'"),
+        (FIRST + 'slack = "1 %"\n' + LAST, "[level 1] slack must be a number in the level's own units, or a table such as { relative = 0.01 } for 1 % of its best value, got '1 %'"),
         (FIRST + "slack = { percent = 1 }\n" + LAST, "[level 1.slack] has no key 'percent'; known keys are absolute, relative, share"),
         (FIRST + "slack = { relative = -1 }\n" + LAST, "[level 1.slack] Slack: relative must be a non-negative finite number, got -1"),
         (FIRST + "name = 3\n" + LAST, "[level 1] Level: name must be a string, got int"),

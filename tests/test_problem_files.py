@@ -466,7 +466,7 @@ LOWER = '[lower]\nkind = "SquaredNorm"\n'
         ),
         (
             "radus = 1\n" + LEVELS,
-            "there is no key 'radus' outside the tables; the only known one is radius",
+            "there is no key 'radus' outside the tables (did you mean 'radius'?); the only known one is radius",
         ),
         ("[upper]\n" + LOWER, f"[upper] lacks the key 'kind'; {FUNCTION_KINDS}"),
         (

@@ -152,8 +152,9 @@ def _check_top(content: Table) -> None:
             meant = did_you_mean(name, TABLES)
             raise ValueError(f"there is no table [{name}]{meant}; known tables are {known}")
         elif name != "radius":
+            meant = did_you_mean(name, ("radius", "[[level]]"))
             raise ValueError(
-                f"there is no key {name!r} outside the tables; the only known one is radius"
+                f"there is no key {name!r} outside the tables{meant}; the only known one is radius"
             )
     if isinstance(content.get("domain"), str) and "level" not in content:
         raise ValueError("a domain from a file needs [[level]] for each objective")
@@ -203,10 +204,18 @@ def _levels(content: Table, files: Files) -> Levels:
         rest = {key: value for key, value in table.items() if key not in about}
         if isinstance(about.get("slack"), dict):
             about["slack"] = _call(f"{name}.slack", Slack, about["slack"], files)
+        if isinstance(about.get("slack"), str):
+            raise ValueError(
+                f"[{name}] slack must be a number in the level's own units, or a table such as "
+                f"{{ relative = 0.01 }} for 1 % of its best value, got {about['slack']!r}"
+            )
         try:
             if "objective" in rest:
                 found.append(_from_model(rest, about, files))
                 continue
+            for key in rest if "kind" not in rest else ():
+                if meant := did_you_mean(key, ("objective",)):
+                    raise ValueError(f"has no key {key!r}{meant}")
             objective = _level(name, rest, files, ABOUT_LEVEL, is_first=i == 0)
             found.append(Level(objective, **about))
         except (ValueError, TypeError) as error:
@@ -222,7 +231,8 @@ def _from_model(table: Table, about: Table, files: Files) -> Level:
     if files.model is None:
         raise ValueError('objective needs a domain from a file, such as domain = "plan.mps"')
     if others := [key for key in table if key != "objective"]:
-        raise ValueError(f"objective excludes the key {others[0]!r}")
+        meant = did_you_mean(others[0], ABOUT_LEVEL)
+        raise ValueError(f"objective excludes the key {others[0]!r}{meant}")
     name = about.pop("name", None)
     level = files.model.level(table["objective"], **about)
     return level if name is None else replace(level, name=name)

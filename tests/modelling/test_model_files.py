@@ -240,6 +240,8 @@ def test_what_is_no_linear_program_gets_one_sentence(tmp_path, name, text, sente
         (LEVELS.replace("coal = 20.0", "cole = 20.0"), "[level 3] center: vector: there is no variable 'cole' (did you mean 'coal'?)"),
         (LEVELS.replace("plan.mps", "plan.xml"), "domain must be a table, or a file that ends with .mps or .lp, got 'plan.xml'"),
         (LEVELS.replace('objective = "cost"', 'objective = "cost"\nc = [1.0]'), "[level 1] objective excludes the key 'c'"),
+        (LEVELS.replace("slack =", "slak ="), "[level 2] objective excludes the key 'slak' (did you mean 'slack'?)"),
+        (LEVELS.replace('objective = "cost"', 'objektive = "cost"'), "[level 1] has no key 'objektive' (did you mean 'objective'?)"),
         (LEVELS.replace('domain = "plan.mps"', ""), '[level 1] objective needs a domain from a file, such as domain = "plan.mps"'),
         ('domain = "plan.mps"\n', "a domain from a file needs [[level]] for each objective"),
     ],
