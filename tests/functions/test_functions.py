@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 import tiebreak as tb
 from tiebreak.functions.base import PointWithImage
+from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.functions.sums import Scaled, Sum
 from tiebreak.linalg import arrays
 from tiebreak.linalg.sizes import SMALL_SIDE
@@ -1071,3 +1072,29 @@ def test_what_is_no_function_any_more_is_refused():
             _ = weight * f
     with pytest.raises(ValueError, match="same number of variables"):
         _ = h + tb.Linear([1.0])
+
+
+def test_a_margin_beyond_the_largest_number_costs_nothing():
+    loss = tb.SquaredHinge(np.array([[1e200], [1.0]]), [1, -1])
+    with np.errstate(over="ignore"):
+        assert (
+            loss.value(np.array([1e200])) == np.inf
+        )  # the second row; the first one is far beyond
+        assert tb.SquaredHinge(np.array([[1e200]]), [1]).value(np.array([1e200])) == 0.0
+
+
+def test_a_loss_whose_terms_may_cancel_has_no_bounds_on_rounding_until_it_defines_them():
+    class Plain(LinearLoss):
+        """sum of log(1 + e^t) - t, the second term of which cancels the first one."""
+
+        curvature = 0.25
+
+        def __init__(self, A, b):
+            super().__init__(A, False, None)
+            self.target = self._per_row(A, b, "b")
+
+        def _loss_and_slope(self, image):
+            return np.sum(np.logaddexp(0.0, image) - image), 1.0 / (1.0 + np.exp(-image)) - 1.0
+
+    loss = Plain(np.eye(2), np.ones(2))
+    assert loss.rounding(1.0, 1.0, 1.0, 2.0**-52, 2) == (np.inf, np.inf)

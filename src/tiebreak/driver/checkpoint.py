@@ -31,7 +31,7 @@ from tiebreak.proofs.models import Model
 from tiebreak.sets import projected
 
 HEADER = "checkpoint"  # the name of the JSON text
-RUN_FORMAT = 12  # increased whenever older files can no longer be resumed exactly
+RUN_FORMAT = 13  # increased whenever older files can no longer be resumed exactly
 # distances from x0 at which callables are evaluated, relative to 1 + |x0|
 SCALES = (1e-2, 1.0, 1e6)
 

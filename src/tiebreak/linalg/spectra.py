@@ -219,13 +219,14 @@ def exact_rank(A: Host) -> int | None:
     deadline.check()
     salt = b"".join(length.to_bytes(8, "little") for length in A.shape)
     seed = hashlib.blake2b(np.ascontiguousarray(A).data, digest_size=32, salt=salt).digest()
-    if seed not in _RANKS:
+    found = _RANKS.get(seed)
+    if found is None:
         draw = np.random.default_rng(list(seed))
         found = max(_rank_modulo(A, _prime(draw)) for _ in range(2))
-        if len(_RANKS) == MOST_RANKS:
+        if len(_RANKS) >= MOST_RANKS:
             _RANKS.clear()
         _RANKS[seed] = found
-    return _RANKS[seed]
+    return found
 
 
 _RANKS: dict[bytes, int] = {}  # by digest of the matrix

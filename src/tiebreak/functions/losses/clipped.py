@@ -29,6 +29,7 @@ class ClippedLoss(LinearLoss, is_open=True):
     falls_unseen = False
     low: float
     high: float
+    cancels: ClassVar[bool] = False
 
     def _residual(self, images: Array, rows: Any = slice(None)) -> Array:
         """The residuals of all rows, or of some."""
@@ -64,7 +65,9 @@ class ClippedLoss(LinearLoss, is_open=True):
         up[counts], down[counts] = self.high * weights[counts], -self.low * weights[counts]
         return FarRows(losses=rising(up, down, rows))
 
-    def _part(self, weight: float, rows: Host, weights: Host, target: Host) -> Part:
+    def _part(self, weight: float, rows: Host, weights: Host, target: Host) -> Part | None:
+        if (self.low, self.high) not in ((-self.high, self.high), (-math.inf, 0.0)):
+            return None  # `exact` knows no other bounds
         return ClippedPart(weight, rows, target, weights, self.low, self.high)
 
 
@@ -164,8 +167,9 @@ class SquaredHinge(ClippedLoss):
         return SquaredHinge(matrix, arrays.double(self.y))
 
     def _residual(self, images: Array, rows: Any = slice(None)) -> Array:
-        """By how much the margins exceed 1."""
-        return self.y[rows] * images - 1.0
+        """By how much the margins exceed 1, at most 1: what is above 0 costs nothing."""
+        margins = self.y[rows] * images
+        return arrays.namespace(images).clip(margins, -math.inf, 2.0) - 1.0
 
     def _loss_and_slope(self, image: Array) -> tuple[Array, Array]:
         loss, slope = super()._loss_and_slope(image)
@@ -185,5 +189,5 @@ class SquaredHinge(ClippedLoss):
         """If a margin decreases, its loss grows like a square; if it grows, the loss becomes 0."""
         return super()._far_rows(weights, rows.scaled(target), target)
 
-    def _part(self, weight: float, rows: Host, weights: Host, target: Host) -> Part:
+    def _part(self, weight: float, rows: Host, weights: Host, target: Host) -> Part | None:
         return super()._part(weight, target[:, None] * rows, weights, np.ones_like(target))

@@ -58,7 +58,8 @@ class LossesAndSlopes(NamedTuple):
 class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     """scale * phi(A x) with phi a sum over rows: the base of LeastSquares, Logistic, Poisson.
 
-    A subclass sets ``curvature``, ``target``, and ``lower_bound`` if that is negative. It defines
+    A subclass sets ``curvature``, ``target``, and ``lower_bound``, the sum of the least values of
+    all rows, if that is negative. It defines
 
         _loss_and_slope(image)  the sum of phi over all rows, and its gradient in the image
         _slopes(images, rows)   the gradients in some images at some rows, on the host
@@ -66,8 +67,8 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
 
     and may define
 
-        rounding(reach, ...)    bounds on the rounding errors of its value and its gradient: those
-                                here hold unless terms of phi cancel that are larger than phi
+        rounding(reach, ...)    bounds on the rounding errors of its value and its gradient; with
+                                ``cancels = False`` they follow from ``curvature``
         _loss(image)            the sum alone, if that is cheaper
         _conic_rows(form, ...)  its conic form, for ``conic``
         phi                     the loss of a row, with bounds on its derivatives, for ``exact``
@@ -86,6 +87,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     matrix: Matrix
     curvature: float  # the largest second derivative of phi in one row
     steepest: float = math.inf  # the largest slope of phi in one row
+    cancels: ClassVar[bool] = True  # may terms cancel in a row that are larger than their sum?
     target: Array  # what the images are compared with, one number per row
     weights: Array | None = None  # one weight per row, or None if all are 1
     phi: ScalarLoss | None = None  # the loss of a row, if it is smooth
@@ -499,12 +501,14 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
-        """The bounds for a phi whose terms do not cancel within a row.
+        """The bounds for a phi whose terms do not cancel within a row; otherwise none.
 
         The error of an image comes from the products and from rounding the target. It changes phi
         by as much as its slopes allow, and they satisfy |phi'|² <= 2 curvature (phi - min phi).
         The code of a slope adds a few units of rounding.
         """
+        if self.cancels or not math.isfinite(self.curvature):
+            return math.inf, math.inf
         unit, of_image, of_adjoint = self.matrix.errors(epsilon, self._matrix_spectral)
         total, _, largest = self._weight_sizes
         root, above = math.sqrt(largest), max(value - self.lower_bound, 0.0) / self.scale

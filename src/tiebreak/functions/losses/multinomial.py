@@ -139,6 +139,7 @@ class Multinomial(LinearLoss):
 
     curvature = 0.5  # the Hessian of log-sum-exp, diag(p) - pp', is at most 1/2
     steepest = math.sqrt(2.0)  # the length of p - e_y
+    cancels = False
     loss_name, task = "logistic", "more classes"
     falls_unseen = False
     title = "multinomial loss"
