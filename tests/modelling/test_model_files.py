@@ -283,6 +283,17 @@ def test_reports_have_the_names_of_variables_and_rows(plan, tmp_path):
     assert tb.load("run.npz").named == result.named
 
 
+def test_a_misspelt_name_gets_a_suggestion(plan):
+    result = tb.solve(three(plan))
+    for found in (result.levels, result.duals):
+        with pytest.raises(KeyError, match=r"there is no 'C02' \(did you mean 'CO2'\?\)"):
+            found["C02"]
+    with pytest.raises(KeyError, match="did you mean 'demand'"):
+        result.duals["cost"]["demnd"]
+    with pytest.raises(KeyError, match="did you mean 'wind'"):
+        result.named["win"]
+
+
 @pytest.mark.parametrize("slack", [0.0, 1.0])
 def test_a_level_with_slack_has_no_duals_of_its_own(plan, slack):
     levels = tb.Levels(plan.level(slack=slack), plan.level("CO2"), domain=plan.domain)

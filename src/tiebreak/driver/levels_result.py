@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tiebreak.conic.chain_solution import estimate
 from tiebreak.display.page import Shown
@@ -18,11 +18,13 @@ from tiebreak.driver.result_views import HEADER, levels_view
 from tiebreak.functions import split
 from tiebreak.linalg import Array, arrays, in_files
 from tiebreak.linalg.archive import save
+from tiebreak.linalg.checks import did_you_mean
 from tiebreak.linalg.deferred import deferring
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.proofs.gate import STATUSES
 
 Interval = tuple[float, float]
+Named = TypeVar("Named")
 
 HOLDS = {
     "cut": "a cut at its best value + slack",
@@ -132,6 +134,13 @@ def lower_interval(result: Result) -> tuple[Interval, str, str]:
     return (low, value), "estimated", "inside"
 
 
+class ByName(dict[str, Named]):
+    """A dictionary whose KeyError suggests the name that was probably meant."""
+
+    def __missing__(self, name: str) -> Named:
+        raise KeyError(f"there is no {name!r}{did_you_mean(name, self)}")
+
+
 @deferring("multipliers")
 @dataclass(repr=False, eq=False)
 class LevelsResult(Outcome, Shown):
@@ -176,6 +185,9 @@ class LevelsResult(Outcome, Shown):
     rows: tuple[str, ...] = ()
     multipliers: Array | None = field(default=None, repr=False)
 
+    def __post_init__(self) -> None:
+        self.levels = ByName(self.levels)
+
     @property
     def message(self) -> str:
         """How the call ended, in words."""
@@ -206,17 +218,20 @@ class LevelsResult(Outcome, Shown):
         """
         found = self.multipliers
         lines = [None] * len(self.levels) if found is None else found.tolist()
-        return {
-            name: None
-            if line is None or any(map(math.isnan, line))
-            else dict(zip(self.rows, line, strict=True))
+        return ByName(
+            (
+                name,
+                None
+                if line is None or any(map(math.isnan, line))
+                else ByName(zip(self.rows, line, strict=True)),
+            )
             for name, line in zip(self.levels, lines, strict=True)
-        }
+        )
 
     @property
     def named(self) -> dict[str, float]:
         """The entries of x by the names of the variables; empty if they have none."""
-        return dict(zip(self.variables or (), arrays.to_numpy(self.x).tolist(), strict=False))
+        return ByName(zip(self.variables or (), arrays.to_numpy(self.x).tolist(), strict=False))
 
     def details(self) -> str:
         """Return the full report: the `Result`'s if there is one, else this and the method."""
