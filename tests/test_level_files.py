@@ -111,7 +111,7 @@ x = "x.csv"
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (FIRST, "Levels: levels must be two or more, got 1"),
+        (FIRST, "Levels: levels must be two or more, such as Levels(g, SquaredNorm()) for the minimiser of g of least norm, got 1"),
         ('[level]\nkind = "L1"\n', "[level] must be written [[level]], once for each level"),
         ('[[levels]]\nkind = "L1"\n', "there is no key 'levels' outside the tables (did you mean '[[level]]'?); the only known one is radius"),
         ("level = []\n", "[level] must be written [[level]], once for each level"),

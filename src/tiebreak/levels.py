@@ -159,7 +159,10 @@ class Levels(FromData):
             raise TypeError(f"Levels: levels must be given one by one, Levels(g, f), got {got}")
         found = tuple(h if isinstance(h, Level) else Level(h) for h in levels)
         if len(found) < 2:
-            raise ValueError(f"Levels: levels must be two or more, got {len(found)}")
+            raise ValueError(
+                "Levels: levels must be two or more, such as Levels(g, SquaredNorm()) for the "
+                f"minimiser of g of least norm, got {len(found)}"
+            )
         if not found[-1].rule.is_none:
             raise ValueError(
                 f"Levels: the last level must have no slack, because no level follows it, "

@@ -995,7 +995,8 @@ WRONG = {
     "Levels one": (
         lambda: tb.Levels(tb.Linear([1.0])),
         ValueError,
-        "Levels: levels must be two or more, got 1",
+        "Levels: levels must be two or more, such as Levels(g, SquaredNorm()) for the minimiser of "
+        "g of least norm, got 1",
     ),
     "Levels domain": (
         lambda: tb.Levels(tb.L1(), tb.Linear([1.0]), domain=tb.Ball),
