@@ -382,6 +382,21 @@ def test_progress_has_a_line_for_each_level(plan, capsys):
     assert len(capsys.readouterr().err.splitlines()) == 3
 
 
+@pytest.mark.parametrize(
+    ("sense", "says"), [("min", "minimum{}: it decreases"), ("max", "maximum{}: it increases")]
+)
+def test_a_level_without_end_is_named_with_a_direction(sense, says):
+    levels = [
+        tb.Level(tb.Linear([1.0, 0.0]), "cost"),
+        tb.Level(tb.Linear([0.0, 1.0]), "profit", sense=sense),
+        tb.L1(),
+    ]
+    result = tb.solve(tb.Levels(*levels, domain=tb.Box([0.0, -np.inf], [1.0, np.inf])))
+    says = says.format(" over the solutions of the levels before it")
+    assert result.status == "unbounded"
+    assert result.message.startswith(f"profit has no {says} along the direction x[1] ")
+
+
 def test_rows_and_variables_that_contradict_each_other_are_named(plan):
     with open("bad.mps", "w") as file:
         file.write(PLAN.replace("demand    60.0", "demand   150.0"))

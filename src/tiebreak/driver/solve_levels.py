@@ -29,11 +29,12 @@ from tiebreak.driver.result import Result, assumptions, descriptions, promises
 from tiebreak.exact.method import ExactFindings
 from tiebreak.functions import split
 from tiebreak.levels import ConicLevels, Levels, Slack
-from tiebreak.linalg import arrays, checks, deadline
+from tiebreak.linalg import Host, arrays, checks, deadline
 from tiebreak.linalg.deferred import Deferred
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.proofs.gate import DOUBT, FALLS, Ended, LevelClaim, ResultClaim, judge
 from tiebreak.proofs.recession.direction import settled_direction
+from tiebreak.proofs.recession.watch import NoMinimum
 from tiebreak.rational import solve_exactly
 
 CHAINED = ("auto", "conic")
@@ -212,7 +213,7 @@ def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: floa
             # A level with slack needs no minimiser: only an unbounded one ends the chain.
             needs_one = levels.rules[number].is_none or found.status == "unbounded"
             ended = (
-                _without_end(number)
+                _without_end(levels.model, number, direction)
                 if direction is not None and needs_one
                 else Ended(DOUBT, found.message + NOT_SURE)
             )
@@ -245,9 +246,13 @@ def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: floa
     )
 
 
-def _without_end(number: int) -> Ended:
-    where = " on the minimisers of those before it" if number else ""
-    return Ended(FALLS, f"level {number + 1} has no minimiser{where}: it is unbounded below")
+def _without_end(levels: Levels, number: int, direction: Host) -> Ended:
+    """Say which level has no minimum or maximum, and along which direction."""
+    where = " over the solutions of the levels before it" if number else ""
+    is_min = levels.levels[number].sign > 0
+    what, does = ("minimum", "decreases") if is_min else ("maximum", "increases")
+    entries = NoMinimum("lower", direction).sentence(levels.variables).partition(" along ")[2]
+    return Ended(FALLS, f"{levels.names[number]} has no {what}{where}: it {does} along {entries}")
 
 
 def _ended(found: ChainSolution) -> Ended:
