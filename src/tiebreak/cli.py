@@ -327,16 +327,19 @@ def _write(
     ``names`` are the names of the variables, if they have any.
     """
     x = to_numpy(result.x)
-    if paths["x"].suffix == ".csv":
+    if is_empty := result.status == "infeasible":  # zeros are no plan, nor is an older file
+        paths["x"].unlink(missing_ok=True)
+    elif paths["x"].suffix == ".csv":
         write_atomically(paths["x"], lambda file: np.savetxt(file, x, fmt="%.17g"))
     else:
         write_atomically(paths["x"], lambda file: np.save(file, x, allow_pickle=False))
-    about_x: dict[str, Any] = {"x_file": os.path.relpath(paths["x"], paths["report"].parent)}
+    x_file = None if is_empty else os.path.relpath(paths["x"], paths["report"].parent)
+    about_x: dict[str, Any] = {"x_file": x_file}
     if names is not None:
         about_x["variables"] = [str(name) for name in names]
     report = json.dumps(about_x | result.to_dict(), indent=1, allow_nan=False) + "\n"
     write_atomically(paths["report"], lambda file: file.write(report.encode()))
-    written, lines = [paths["x"], paths["report"]], []
+    written, lines = [paths["x"]] * (not is_empty) + [paths["report"]], []
     run = result.result if isinstance(result, LevelsResult) else result
     try:
         if run is None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -404,5 +405,12 @@ def test_rows_and_variables_that_contradict_each_other_are_named(plan):
     result = tb.solve(tb.Levels(model.level(), model.level("CO2"), domain=model.domain))
     assert result.status == "infeasible"
     assert all(name in result.message for name in ("row demand", "row capacity", "row range"))
+    assert result.named == {}
+    Path("out").mkdir()
+    Path("out/x.npy").write_bytes(b"of an earlier run")
+    assert main(["solve", "bad.mps"]) == 1
+    report = json.loads(Path("out/report.json").read_text())
+    assert report["x"] is report["x_file"] is None
+    assert not Path("out/x.npy").exists()
     levels = tb.Levels(model.level(), model.level("CO2"), domain=model.domain & tb.Box(0.0, 20.0))
     assert "bound of" in tb.solve(levels).message

@@ -230,7 +230,9 @@ class LevelsResult(Outcome, Shown):
 
     @property
     def named(self) -> dict[str, float]:
-        """The entries of x by the names of the variables; empty if they have none."""
+        """The entries of x by the names of the variables; empty without names or a feasible x."""
+        if self.status == "infeasible":
+            return {}
         return ByName(zip(self.variables or (), arrays.to_numpy(self.x).tolist(), strict=False))
 
     def details(self) -> str:
@@ -317,7 +319,7 @@ class LevelsResult(Outcome, Shown):
             "method": self.method,
             "skipped": list(self.skipped),
             "assumed": list(self.assumed),
-            **({"x": self.named} if self.variables else {}),
+            **({"x": self.named or None} if self.variables else {}),
             **({"duals": self.duals} if self.rows else {}),
             "levels": {
                 name: {
