@@ -87,6 +87,7 @@ def _newton(
             slope, so that the rest is known to more digits.
     """
     before, stalled, far = math.inf, 0, bool(h.kinked) and balanced is None
+    is_smooth = not (h.is_quadratic or h.kinked)
     # Smaller entries of x are set to 0, which refinement approaches but never reaches.
     least = max(2.0**-200 * norm(x), 2.0**-1022)
     R: Host | None = None
@@ -100,7 +101,6 @@ def _newton(
             rows = len(R)
             if not where.is_factorised:
                 R = _small_root(R, basis, keeps_digits=h.is_quadratic)
-        is_smooth = not (h.is_quadratic or h.kinked)
         if is_smooth and not h.largest_change(slope.vector) <= 2.0**200 * norm(R) ** 2:
             break  # a step would change margins without end: the losses are as good as linear here
         if basis is not None and balanced is None:
