@@ -540,3 +540,15 @@ def test_along_a_face_one_stays_on_it(domain, xp):
             np.testing.assert_array_equal(
                 np.asarray(face_of_domain(domain, domain.project(moved)).key), np.asarray(face.key)
             )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rounding_does_not_carry_x_along_directions_that_neither_level_sees(seed):
+    rng, labels = np.random.default_rng(seed), np.arange(21) % 3
+    rows = rng.uniform(-10.0, 10.0, size=(3, 2))[labels] + rng.normal(size=(21, 2))
+    seen = np.tile([1.0, 1.0, 0.0], 3)  # all three intercepts may grow by the same number
+    loss = tb.Multinomial(np.column_stack([rows, np.ones(21)]), labels, mean=True)
+    problem = tb.Problem(lower=loss + tb.L1(0.1 * seen), upper=tb.SquaredNorm(weight=seen))
+    result = tb.solve(problem, "bregman")
+    assert result.status == "solved"
+    assert np.max(np.abs(result.x)) < 10.0  # thousands if steps follow rounding errors

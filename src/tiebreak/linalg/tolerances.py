@@ -87,7 +87,7 @@ class Tolerances:
     @property
     def ladder(self) -> tuple[float, ...]:
         """Increasing tolerances, about two digits apart, to be tried until one suffices."""
-        return self.met, self.touching, self.half, self.faint, self.away
+        return self.half, self.faint, self.away
 
     @property
     def rounding(self) -> float:
