@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import pickle
 import warnings
@@ -57,7 +58,10 @@ def _least(objective, constraints=()):
     problem = cp.Problem(cp.Minimize(objective), list(constraints))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it comes no closer than these
-        problem.solve(solver="CLARABEL", tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12)
+        for tol in (1e-12, 1e-10, 1e-9):  # where rounding stops it far from the first it fails
+            with contextlib.suppress(cp.error.SolverError):
+                problem.solve(solver="CLARABEL", tol_gap_abs=tol, tol_gap_rel=tol, tol_feas=tol)
+                break
     return problem.value
 
 
