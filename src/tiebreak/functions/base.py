@@ -31,7 +31,7 @@ class PointWithImage(NamedTuple):
 
     x: Array
     image: Image
-    reach: Any = None  # see `Minorant`
+    reach: Any = None  # how far the point reaches: see `Minorant`
 
 
 @in_files("minorant")
@@ -41,24 +41,24 @@ class Minorant(NamedTuple):
     at: Array
     value: float
     slope: Array
-    size: float = 0.0  # for a Sum: the sum of the sizes of its parts, which may cancel in the value
-    # If the image is a combination of other images: the same combination of the lengths of their
-    # points. Its rounding error is proportional to that, which may be far more than |at|. None
+    size: float = 0.0  # for a Sum, the sum of its parts' sizes: in the value, parts may cancel
+    # If the image combines other images, ``reach`` combines the lengths of their points in the same
+    # way. The image's rounding error is proportional to ``reach``, which may far exceed |at|. None
     # means |at|.
     reach: Any = None
 
     def reaching(self, other: PointWithImage) -> Minorant:
-        """The minorant with a reach that is large enough for the image of another point as well."""
+        """The minorant, with a reach that also covers the image of another point."""
         known = [reach for reach in (self.reach, other.reach) if reach is not None]
         return self._replace(reach=sum(known)) if known else self
 
 
 Projection: TypeAlias = Callable[[Array], Array]  # the projection onto Z
-Outcome: TypeAlias = tuple[list[Minorant], list[float]]  # minorants, and values at other points
+Outcome: TypeAlias = tuple[list[Minorant], list[float]]  # minorants, then values elsewhere
 
 
 class PendingEvaluation:
-    """A running evaluation: calling it waits for the end and returns the outcome.
+    """A running evaluation: calling the object waits for the end and returns the outcome.
 
     ``slopes`` does not wait: on a GPU, slopes can enter the next computation before they are known.
     ``losses``, if given, can be fetched together with other numbers: see `arrays.fetch_together`.
@@ -82,7 +82,7 @@ class PendingEvaluation:
         losses: Callable[[], list[float]],
         slopes: Callable[[], list[Array]],
     ) -> PendingEvaluation:
-        """An evaluation with slopes at the points ``at``, and losses at these and other points."""
+        """An evaluation with slopes at the points ``at``, and losses at those and other points."""
 
         def end() -> Outcome:
             found = losses()
@@ -98,7 +98,7 @@ class PendingEvaluation:
         return self._outcome
 
     def slopes(self) -> list[Array]:
-        """The slopes of the minorants, in their order."""
+        """The slopes of the minorants, in the order of the minorants."""
         if self._slopes is not None:
             return self._slopes()
         return [minorant.slope for minorant in self()[0]]
@@ -109,7 +109,7 @@ class Squares(NamedTuple):
 
     rows: Any  # a matrix, or None for the variables themselves
     target: Any  # one entry per row, or None for 0
-    weights: Any = None  # one per row, or None if all are 1
+    weights: Any = None  # one weight per row, or None if all are 1
     scale: float = 1.0
 
 
@@ -118,29 +118,30 @@ class Function(FromData, is_open=True):
 
     ``lipschitz`` is an upper bound on the gradient's Lipschitz constant (inf if unknown),
     ``strong_convexity`` a lower bound on the curvature, ``lower_bound`` a lower bound on its values
-    (-inf if unknown), ``dimension`` the number of variables (None if it accepts any number).
+    (-inf if unknown), ``dimension`` the number of variables (None if the function accepts any
+    number).
     """
 
     lipschitz: float
     strong_convexity: float = 0.0
-    defect: float = 0.0  # how far below zero rounding may have moved the curvature
+    defect: float = 0.0  # how far rounding may have pushed the curvature below zero
     lower_bound: float = -math.inf
     dimension: int | None = None
     matrix: Matrix | None = None  # the matrix of a loss or a quadratic
-    # are products deferred until an evaluation, which does everything in one pass?
+    # Are products deferred until an evaluation, which then does everything in one pass?
     shares_passes: bool = False
     __array_ufunc__ = None  # so that a NumPy number times a function calls __rmul__
     prototype: Array | None = None  # an empty vector of the function's library, dtype and device
-    data_epsilon: float = 0.0  # unit of rounding of its data, if these were converted to float64
-    note: str = ""  # a remark for the report if its data were interpreted in an unexpected way
+    data_epsilon: float = 0.0  # unit of rounding of data that were converted to float64
+    note: str = ""  # a remark for the report if the data were interpreted in an unexpected way
     names: tuple[Any, ...] | None = None  # names of the variables, if they come from a pandas table
     describing: ClassVar[tuple[str, ...]] = (
         *("add_to_conic", "far_rows", "parts", "squares", "falls_unseen"),
     )
-    falls_unseen: bool = True  # may it have no minimiser without our noticing?
-    degree: float = math.inf  # its degree, if it is a polynomial
-    is_zero: ClassVar[bool] = False  # is it 0 everywhere?
-    title: str = ""  # its name in a report; "" for the name of its class
+    falls_unseen: bool = True  # may the function lack a minimiser without our noticing?
+    degree: float = math.inf  # degree of a polynomial, inf for other functions
+    is_zero: ClassVar[bool] = False  # is the function 0 everywhere?
+    title: str = ""  # name in a report; if "", the class's name is used
     known_by: str = ""  # what a refusal says about a function that does not describe itself
 
     def value(self, x: Array) -> float:
@@ -148,7 +149,7 @@ class Function(FromData, is_open=True):
         raise NotImplementedError
 
     def gradient(self, x: Array) -> Array:
-        """The gradient of h at x."""
+        """The gradient of the function h at x."""
         raise NotImplementedError
 
     def forward(self, *xs: Array) -> tuple[Image, ...]:
@@ -158,13 +159,13 @@ class Function(FromData, is_open=True):
     def evaluate(
         self, at: Sequence[PointWithImage], values_at: Sequence[PointWithImage] = ()
     ) -> Outcome:
-        """Minorants at the points ``at``, values at the points ``values_at``."""
+        """Minorants at the points ``at``, and values at the points ``values_at``."""
         return self.evaluate_async(at, values_at)()
 
     def evaluate_async(
         self, at: Sequence[PointWithImage], values_at: Sequence[PointWithImage] = ()
     ) -> PendingEvaluation:
-        """Start ``evaluate``; calling the result waits for the end and returns the outcome.
+        """Start ``evaluate``; calling what is returned waits for the end and returns the outcome.
 
         If the data are on a GPU or a cluster, two functions can then be evaluated at the same time.
         """
@@ -184,7 +185,7 @@ class Function(FromData, is_open=True):
 
     @property
     def known_lipschitz(self) -> float:
-        """An upper bound on ``lipschitz`` that takes no data pass if passes are expensive."""
+        """An upper bound on ``lipschitz``; if data passes are expensive, it takes none."""
         return self.lipschitz
 
     @property
@@ -197,65 +198,67 @@ class Function(FromData, is_open=True):
     ) -> tuple[float, float]:
         """Bounds on the rounding errors of a computed value and of a computed slope (its norm).
 
-        They hold at a point with |x| <= reach, value ``value`` and a slope of norm ``slope``, in
-        arithmetic with unit of rounding ``epsilon`` and ``n`` variables.
+        The bounds hold at a point with |x| <= reach, value ``value`` and a slope of norm ``slope``,
+        in arithmetic with unit of rounding ``epsilon`` and ``n`` variables.
         """
         raise NotImplementedError
 
     def rounding_errors(
         self, x: Array, reach: float, value: float, slope: float
     ) -> tuple[float, float]:
-        """`rounding` in the precision of x, plus what single precision may lose by underflow."""
+        """The bounds of `rounding` in the precision of x, plus what underflow may cost in
+        float32."""
         errors = self.rounding(reach, value, slope, arrays.epsilon(x), int(x.shape[0]))
         lost = arrays.underflow(x)
         return errors[0] + lost, errors[1] + lost
 
     def extent(self, x: Array) -> float:
-        """The ``reach`` of x for `rounding`: |x|, or less if its large entries hardly matter.
+        """The ``reach`` of x for `rounding`: |x|, or less if large entries of x hardly matter.
 
         A column of the matrix that is much smaller than the others makes an entry of x large, but
-        not its products.
+        not the products of that entry.
         """
         return arrays.norm(x)
 
     def magnitude(self, reach: float, value: float, slope: float) -> float:
         """A bound on the sizes of the terms that make up the value, for |x| <= reach.
 
-        A Sum needs it, because it knows its own value but not the values of its parts: ``value``
-        and ``slope`` are those of the Sum. A function that knows its data does not need them.
+        A Sum needs this bound, because it knows its own value but not the values of its parts:
+        ``value`` and ``slope`` belong to the Sum. A function that knows its data ignores ``value``
+        and ``slope``.
         """
         return abs(value) + (slope + self.turning(reach, slope)) * reach
 
     def turning(self, reach: float, slope: float) -> float:
-        """How much a slope of norm ``slope`` changes within ``reach``; if L is unknown, a guess."""
+        """How much a slope of norm ``slope`` changes within ``reach``: a guess if L is unknown."""
         known = self.rough_lipschitz
         return known * reach if math.isfinite(known) else slope
 
-    # --- how a function describes itself; the defaults mean "unknown" ---
+    # --- The methods below are how a function describes itself; the defaults mean "unknown". ---
 
     def add_to_conic(self, form: ConicForm, cost: Cost, weight: float) -> bool:
-        """Add ``weight`` times the function to a conic program; False if its form is not known."""
+        """Add ``weight`` times the function to a conic program; False if no conic form is known."""
         return False
 
     def far_rows(self, weight: float, n: int) -> FarRows | None:
-        """How ``weight`` times a function of n variables grows far out; None if not known."""
+        """How ``weight`` times a function of n variables grows far out; None if unknown."""
         return None
 
     def parts(self, weight: float, n: int) -> Sequence[Part] | None:
-        """The parts of ``weight`` times a function of n variables, for ``exact``; None if not
-        known.
+        """The parts of ``weight`` times a function of n variables, for ``exact``; None if unknown.
 
-        It is only called if the entries of the function's matrix are available.
+        This method is only called if the entries of the function's matrix are available.
         """
         return None
 
     def solution_dimension(self, center: Any, radius: float) -> int | None:
-        """The dimension of its minimisers in a ball (radius inf: in R^n); None if unknown."""
+        """The dimension of the set of minimisers in a ball (of radius inf: in R^n); None if
+        unknown."""
         return None
 
     @property
     def squares(self) -> Squares | None:
-        """The function as a sum of squares; None if it is something else."""
+        """The function as a sum of squares; None if the function is not one."""
         return None
 
     @property
@@ -265,9 +268,9 @@ class Function(FromData, is_open=True):
 
     @property
     def in_float64(self) -> Self | None:
-        """The function for vectors in float64; None if there is no such version.
+        """The function for vectors in float64; None if it has no float64 version.
 
-        The data may stay in single precision and be converted when they are read.
+        The data may stay in single precision, to be converted whenever they are read.
         """
         return None
 
@@ -287,7 +290,7 @@ def delegated(path: str) -> Any:
 
 
 def is_weight(value: object) -> TypeGuard[float]:
-    """Is it a number by which a function or penalty can be multiplied?"""
+    """Is ``value`` a number by which a function or penalty can be multiplied?"""
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
@@ -306,9 +309,9 @@ class EstimatorLoss:
     """What estimators need to know about a loss over rows, with or without a gradient."""
 
     loss_name: ClassVar[str] = ""  # name of the loss in estimators that fit it; "" if none does
-    # what the loss calls the parameters of an estimator, by the estimator's names
+    # Maps an estimator's names of parameters to the names that the loss uses.
     loss_parameters: ClassVar[dict[str, str]] = {}
-    task: ClassVar[str] = "regression"  # or "two classes", "more classes"
+    task: ClassVar[str] = "regression"  # the others are "two classes" and "more classes"
     has_counts: ClassVar[bool] = False  # must the targets be non-negative?
     lower_bound = 0.0
 
@@ -327,11 +330,12 @@ class SmoothFunction(Function, is_open=True):
         return None
 
     def sized(self, x0: Array, project: Projection) -> SmoothFunction:
-        """The function for a run from x0 in Z; it may measure sizes there for its error bounds."""
+        """The function for a run from x0 in Z; near x0 it may measure sizes for its error
+        bounds."""
         return self
 
     def without_structure(self, own: tuple[str, ...]) -> SmoothFunction:
-        """Reduce it to its value and gradient, with the constants that its class gives."""
+        """Reduce a function to its value and gradient, with the constants that its class gives."""
         from tiebreak.functions.callables import Smooth
 
         constants = {"lipschitz", "strong_convexity", "lower_bound"}.intersection(own)

@@ -20,7 +20,7 @@ class StartSizes(NamedTuple):
 
     value: float = 0.0
     slope: float = 0.0
-    change: float = 0.0  # how much the slope changes per unit of length
+    change: float = 0.0  # change of the slope per unit of length
 
 
 class Smooth(SmoothFunction, keyword=""):
@@ -34,17 +34,17 @@ class Smooth(SmoothFunction, keyword=""):
         strong_convexity: a lower bound on the curvature, 0 if unknown.
         lower_bound: a number below all values, -inf if unknown.
 
-    The last three are not verified, and the certificate relies on them. It also assumes that the
-    callables are accurate to 64 units of rounding of the sizes involved: the value, the slope, and
-    the change of the slope times |x|. Without ``lipschitz``, these sizes are measured at the start,
-    where the change is the largest of those in three directions, one of them x0. So the terms of
-    ½x'Qx - c'x + d are taken into account even if they cancel. A large constant that the callables
-    add and subtract again is not noticed: give ``lipschitz`` in that case, or the digits that it
-    costs are not accounted for.
+    ``lipschitz``, ``strong_convexity`` and ``lower_bound`` are not verified, but the certificate
+    relies on them. The certificate also assumes that the callables are accurate to 64 units of
+    rounding of the sizes involved: the value, the slope, and the change of the slope times |x|.
+    Without ``lipschitz``, those sizes are measured at the start, where the change is the largest of
+    those in three directions, one of them x0. So the sizes of the terms of ½x'Qx - c'x + d count
+    even if the terms cancel. A large constant that the callables add and subtract again is not
+    noticed: give ``lipschitz`` in that case, or the digits that it costs are not accounted for.
 
-    Both callables get a copy of x, which they may overwrite. Gradients are copied, so ``gradient``
-    may return the same buffer every time. If the data behind the callables change, make a new
-    Smooth.
+    ``value`` and ``gradient`` get a copy of x, which they may overwrite. Gradients are copied, so
+    ``gradient`` may return the same buffer in every call. If the data behind the callables change,
+    make a new Smooth.
 
     Examples:
         >>> fit = tb.Smooth(
@@ -56,7 +56,7 @@ class Smooth(SmoothFunction, keyword=""):
         array([1., 1.])
     """
 
-    # how a message names a callable that returned something wrong
+    # The name, in messages, of a callable that returned something wrong.
     _owner, _value_name = "Smooth", "value"
     known_by = "its callables"
 
@@ -87,11 +87,11 @@ class Smooth(SmoothFunction, keyword=""):
             raise ValueError(f"Smooth: lower_bound must be a number or -inf, got {lower_bound}")
 
     def value(self, x: Array) -> float:
-        given: Any = self._value(arrays.own(x, x))  # the callable may write into its argument
+        given: Any = self._value(arrays.own(x, x))  # the callable may overwrite this copy
         return float(given) if isinstance(given, float) else self._as_number(given)
 
     def _as_number(self, value: Any) -> float:
-        """The number that the callable returned, possibly as an array with one entry."""
+        """The number that the callable returned; an array with a single entry is accepted too."""
         needed = "a callable that returns a number"
         if not (arrays.is_array(value) and math.prod(value.shape) == 1):
             return checks.number(self._owner, self._value_name, value, needed)
@@ -103,12 +103,12 @@ class Smooth(SmoothFunction, keyword=""):
     def gradient(self, x: Array) -> Array:
         slope = self._gradient(arrays.own(x, x))
         if isinstance(slope, list | tuple):
-            # if this fails, the caller reports what it got instead
+            # If the conversion fails, the caller reports what it got instead.
             with contextlib.suppress(TypeError, ValueError):
                 slope = np.asarray(slope, dtype=np.float64)
         if not (arrays.is_array(slope) and arrays.is_real(slope)):
             return slope
-        return arrays.own(slope, x)  # the callable may reuse its buffer
+        return arrays.own(slope, x)  # a copy: the callable may reuse its buffer
 
     def sized(self, x0: Array, project: Projection) -> SmoothFunction:
         if math.isfinite(self.lipschitz):
@@ -126,9 +126,9 @@ class Smooth(SmoothFunction, keyword=""):
     def _change(
         self, x: Array, project: Projection, slope: Array, direction: Array, length: float
     ) -> float:
-        """How fast the slope changes along a direction within Z, or its opposite; 0 if unknown.
+        """How fast the slope changes along a direction (or backwards) within Z; 0 if unknown.
 
-        The function may be undefined close to x: gradients that are not finite are ignored.
+        Gradients that are not finite are ignored: the function may be undefined near x.
         """
         if not arrays.norm(direction) > 0.0:
             return 0.0
@@ -143,7 +143,7 @@ class Smooth(SmoothFunction, keyword=""):
         return 0.0
 
     def passes(self, forwards: int, slopes: int, values: int) -> int:
-        return 2 * slopes + values  # a slope comes with its value
+        return 2 * slopes + values  # every slope also needs one value
 
     def turning(self, reach: float, slope: float) -> float:
         if math.isfinite(self.lipschitz):

@@ -39,9 +39,8 @@ class SquaredNorm(SmoothFunction):
 
     Args:
         weight: a positive number; or a vector with one non-negative entry per variable, at least
-            one of them positive. Variables of weight 0 are not penalised: an intercept, for
-            example.
-        center: vector, the origin if None; it is copied, like the weights.
+            one of them positive. Variables of weight 0, such as an intercept, are not penalised.
+        center: vector, the origin if None; center and weights are copied.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1]], [2])
@@ -142,7 +141,7 @@ class SquaredNorm(SmoothFunction):
         squares = [arrays.inner(w, s) for w, s in zip(weighted, shifted, strict=True)]
         losses = arrays.pending_numbers(squares, lambda found: [half * square for square in found])
         slopes = weighted[: len(at)]
-        if self.is_scalar and self.weight != 1.0:  # otherwise no copy is needed
+        if self.is_scalar and self.weight != 1.0:  # with weight 1 no copy is needed
             slopes = [self.weight * s for s in slopes]
         return PendingEvaluation.of(at, losses, lambda: slopes)
 
@@ -161,7 +160,7 @@ class Linear(SmoothFunction):
 
     Args:
         c: vector.
-        constant: number; it shifts all values, and so changes what a relative slack refers to.
+        constant: number added to all values; it changes what a relative slack refers to.
 
     Examples:
         >>> cost, even = tb.Linear([1, 1, 2]), tb.SquaredNorm()
@@ -231,7 +230,7 @@ class Linear(SmoothFunction):
 
 
 class Flat(SmoothFunction, in_tables=False):
-    """0: the smooth part of a function that is only a penalty."""
+    """The function 0: the smooth part of a function that is only a penalty."""
 
     lipschitz = 0.0
     lower_bound = 0.0

@@ -18,9 +18,10 @@ class LossRows(NamedTuple):
 
     Losses with a tail, weights_i log(1 + exp(-<m_i, x>)) or weights_i exp(-<m_i, x>), decrease
     forever if <m_i, d> > 0. A multinomial loss rises no faster than the sum of the logistic losses
-    of its margins; if that sum has slope 0 along a direction and a margin changes, it decreases
-    forever too. Absolute values and Huber losses have no tail, and two rows each, one per sign.
-    Losses that grow faster than linearly have infinite weights, unless their tail is "exp".
+    of its margins; if that sum has slope 0 along a direction and a margin changes, the multinomial
+    loss decreases forever too. Absolute values and Huber losses have no tail; each of them is given
+    by two rows, one per sign. Losses that grow faster than linearly have infinite weights, unless
+    their tail is "exp".
     """
 
     weights: Host
@@ -29,12 +30,12 @@ class LossRows(NamedTuple):
 
     @property
     def is_steep(self) -> bool:
-        """Do they grow faster than linearly?"""
+        """Do the losses grow faster than linearly?"""
         return self.tail == "exp" or bool(np.isinf(self.weights).any())
 
     @property
     def slopes(self) -> Host:
-        """How much a unit of -<m_i, d> > 0 adds to the slope far out."""
+        """How much each unit of -<m_i, d> > 0 adds to the slope far out."""
         return np.full(len(self.weights), math.inf) if self.tail == "exp" else self.weights
 
     def curvature(self, x: Host) -> Host:
@@ -49,11 +50,12 @@ class LossRows(NamedTuple):
 class FarRows(NamedTuple):
     """How a function behaves far out along a direction d."""
 
-    # rows whose products with d must be 0, because otherwise it grows like a square
+    # Rows whose products with d must be 0: otherwise the function grows like a square.
     fixed: Sequence[HostRows] = ()
     losses: Sequence[LossRows] = ()
     linear: Host | None = None  # c of a term <c, x>, without the function's weight
-    # if the rows are not available: does the loss of every row certainly decrease along d?
+    # If the rows are not available, a test whether the loss of every row certainly decreases along
+    # d.
     hidden: Callable[[Host], bool] | None = None
 
 
@@ -70,6 +72,6 @@ def are_clear(matrix: Matrix, margins: Callable[[Host], Host], d: Host) -> bool:
     not known.
     """
     products = host(matrix.forward(arrays.like(d, matrix.prototype))[0])
-    # A margin of 2^10 times the rounding error is not 0.
+    # A margin of more than 2^10 rounding errors is not 0.
     least = 2.0**10 * (len(d) + 4) * EPS * float(np.max(np.abs(products)))
     return bool(np.all(margins(products) > least))

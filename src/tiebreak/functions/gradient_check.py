@@ -5,8 +5,8 @@ A convex function h of one variable satisfies, for every step t > 0,
     (h(x) - h(x - t))/t  <=  h'(x)  <=  (h(x + t) - h(x))/t,
 
 so values on either side enclose the derivative without any truncation error: only the rounding
-errors of the values must be added. Their size is measured on a short line, where the function is
-almost a parabola. If the values are 1e12 and vary by 1, they say little about the slope, and no
+errors of the values must be added. The size of rounding errors is measured on a short line, where
+the function is almost a parabola. Values near 1e12 that vary by 1 say little about the slope, so no
 error is reported.
 """
 
@@ -25,14 +25,15 @@ from tiebreak.sets import Domain, projected
 
 Value = Callable[[Any], float]  # a function of a NumPy vector
 
-# a step is a length times a power of epsilon; one of these works well
+# Each step is a length times one of these powers of epsilon; one of the powers works well.
 POWERS = (1 / 2, 3 / 8, 1 / 4, 1 / 8)
-LINE = 6  # points on each side of the middle of the line where rounding errors are measured
+LINE = 6  # points on either side of the middle of the line on which rounding is measured
 MOVES = (1.0, 1e-3, 1e-6)  # distances relative to |x0|: far away, h may overflow or be flat
 
 
 class Rounding(NamedTuple):
-    """Values near a point are at most ``size``, with errors of at most ``part`` of that."""
+    """Bounds on values near a point: at most ``size``, with errors of at most ``part`` times
+    ``size``."""
 
     part: float
     size: float
@@ -54,23 +55,23 @@ class WrongDerivative(NamedTuple):
 
     @property
     def interval(self) -> str:
-        """The interval of the derivative, as shown to the user."""
+        """The interval that contains the derivative, as shown to the user."""
         return f"{(self.low + self.high) / 2:.6g} +- {(self.high - self.low) / 2:.1g}"
 
 
 def check_gradient(owner: str, name: str, h: SmoothFunction, domain: Domain, x0: Array) -> None:
     """Raise ValueError, naming the coordinate, if the gradient of ``h`` near x0 is certainly wrong.
 
-    This takes eight values of h per variable at each of three points inside ``domain``, at
+    The check takes eight values of h per variable at each of three points inside ``domain``, at
     different distances from x0: at x0 itself, often the origin, a wrong gradient may happen to be
-    right. Relative errors of an entry below 1e-6 (in single precision, 1/400) are accepted.
+    right. Relative errors of an entry below 1e-6 (below 1/400 in single precision) are accepted.
     """
     wrong: list[WrongDerivative] = []
     with arrays.quiet():
         for x, scale in _points_near(domain, x0):
             slope = h.gradient(x)
             if not arrays.is_array(slope) or slope.shape != x.shape:
-                return  # the run itself will report that
+                return  # the run itself reports a gradient of a wrong type or shape
             if math.isfinite(h.value(x)) and arrays.all_finite(slope):
                 wrong = _wrong_coordinates(h, x, arrays.to_numpy(slope), scale)
                 if wrong:
@@ -91,7 +92,7 @@ def wrong_slope(name: str, h: SmoothFunction, domain: Domain, x: Array) -> str:
     one direction is checked; ``minimize(check_gradients=True)`` checks every coordinate.
     """
     near, _ = next(_points_near(domain, x))
-    direction = near - x if arrays.norm(near - x) > 0.0 else near  # both ends are in the domain
+    direction = near - x if arrays.norm(near - x) > 0.0 else near  # x and near: in the domain
     with arrays.quiet():
         slope = h.gradient(near)
         if not arrays.is_array(slope) or slope.shape != x.shape or not arrays.all_finite(slope):
@@ -143,7 +144,7 @@ def _wrong_coordinates(
         steps = [float(scale[j]) * epsilon**power for power in POWERS]
         low, high = _enclosure(value, center, rounding, at, j, steps)
         slack = epsilon**0.375 * abs(got)
-        # Differences that contradict each other (low > high) prove nothing.
+        # Differences of values that contradict each other (low > high) prove nothing.
         if low <= high and not low - slack <= got <= high + slack:
             wrong.append(WrongDerivative(j, got, low, high))
     return wrong
@@ -175,17 +176,17 @@ def _rounding(value: Value, at: Any, scale: Any, epsilon: float) -> Rounding | N
 
     Third differences of a smooth function over steps of epsilon^(3/8) are below one unit of
     rounding, so the differences that we see are rounding errors: each is at most eight times an
-    error of a value. The largest of ten is usually seven standard deviations of these errors, so
-    four times the largest is about thirty. Eight units are added for errors that are the same at
-    all points of the line.
+    error of a value. The largest of ten differences is usually seven standard deviations of the
+    errors, so four times that is about thirty. Eight units are added for errors that are the same
+    at all points of the line.
     """
     direction = np.random.default_rng(1).uniform(-1.0, 1.0, len(at)) * scale
     for power in POWERS[1:]:
         places = np.arange(-LINE, LINE + 1)[:, None] * epsilon**power * direction
         line = np.array([value((at + place).astype(at.dtype)) for place in places])
-        # otherwise the line is too short for the precision of the values
+        # If few values differ, the line is too short for the precision of the values.
         if len(set(line.tolist())) == len(line):
             size = float(np.max(np.abs(line)))
             part = 8.0 * epsilon + 4.0 * float(np.max(np.abs(np.diff(line / size, n=3))))
             return Rounding(part, size) if math.isfinite(part) else None
-    return None  # h is constant here, or has a much lower precision
+    return None  # h is constant near ``at``, or is computed in a much lower precision

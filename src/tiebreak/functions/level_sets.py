@@ -62,7 +62,7 @@ def _balls(
 ) -> Balls:
     """The level sets of squared norms plus linear functions, by completing the square.
 
-    We begin at the center of the largest norm, so that hardly anything cancels.
+    The sum starts from the center of the largest norm, so that hardly anything cancels.
     """
     curvature, start = sum(p for p, _ in norms), max(norms, key=lambda norm: norm[0])[1]
     known = [*(center for _, center in norms if center is not None), *slopes]
@@ -75,7 +75,7 @@ def _balls(
 
 
 def _halfspaces(f: Function, domain: Domain, slope: Array) -> Halfspaces:
-    """The level sets of a sum of linear functions; ``slope`` is that of one of them."""
+    """The level sets of a sum of linear functions; ``slope`` belongs to one of them."""
     origin = zeros_like(slope)
     return Halfspaces(domain, f.gradient(origin), f.value(origin))
 
@@ -107,7 +107,7 @@ class Balls:
         return z, (1.0 / s - 1.0) / self.curvature if s > 0.0 else math.inf
 
     def lowest(self, slope: Array, level: float) -> float:
-        """With p the slope, min <p, x> is attained at x(t) = Pi_Z(a - t p) with |x(t) - a| = rho.
+        """The minimum of <p, x>, p the slope, is at x(t) = Pi_Z(a - t p) with |x(t) - a| = rho.
 
         Every t > 0 gives a bound: <p, x> >= <p, x(t)> + (|x(t) - a|² - rho²)/(2 t).
         """
@@ -117,7 +117,7 @@ class Balls:
         a, rho = self._center(slope), self._radius(level)
         unit, far = slope / length, 2.0**30 * rho
         x, s = self._along(a, unit * -far, rho)
-        if s == 0.0:  # the set is (nearly) a single point
+        if s == 0.0:  # the level set is (nearly) a single point
             return max(over_domain, dot(slope, x))
         distance = norm(x - a)
         extra = 0.5 * (distance / far - rho / far) / s * (distance + rho)
@@ -130,7 +130,8 @@ class Balls:
         return math.sqrt(max(level - self.constant, 0.0) / self.curvature * 2.0)
 
     def _along(self, a: Array, direction: Array, rho: float) -> tuple[Array, float]:
-        """Pi_Z(a + s direction) with the largest s in [0, 1] for which it is within rho of a."""
+        """Pi_Z(a + s direction) for the largest s in [0, 1] that keeps the point within rho of
+        a."""
 
         def point(s: float) -> Array:
             return self.domain.project(a + s * direction)
@@ -176,7 +177,7 @@ class Ellipsoids:
     """
 
     f: Function
-    weight: float  # f is weight h
+    weight: float  # the function is f = weight h
     h: Quadratic | LeastSquares
 
     def least(self, x: Array) -> float:
@@ -246,9 +247,9 @@ def _spectrum(h: Quadratic | LeastSquares) -> tuple[Host, Host]:
 def _crossing(excess: Callable[[float], float], noise: float) -> float:
     """The s in [0, 1] where the non-decreasing ``excess`` passes 0, to within ``noise``.
 
-    The result is 0 if it is positive everywhere, and 1 if nowhere. We use regula falsi with halved
-    ends (the Illinois method: Dowell, Jarratt 1971) and, if that is slow, bisection over the
-    floating-point numbers.
+    The result is 0 if ``excess`` is positive everywhere, and 1 if it is positive nowhere. The
+    method is regula falsi with halved ends (the Illinois method: Dowell, Jarratt 1971) and, if that
+    is slow, bisection over the floating-point numbers.
     """
     low, high = (0.0, excess(0.0)), (1.0, excess(1.0))
     if low[1] >= 0.0:
@@ -267,7 +268,7 @@ def _crossing(excess: Callable[[float], float], noise: float) -> float:
         if abs(value) <= noise:
             return s
         before = min(-low[1], high[1])
-        # The value at an end that stays twice in a row is halved, so that the other end moves too.
+        # If one end stays twice in a row, its value is halved, so that the other end moves too.
         if value < 0.0:
             low, weights = (s, value), [1.0, 0.5 * weights[1] if side < 0 else 1.0]
             side = -1

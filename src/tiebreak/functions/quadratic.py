@@ -44,7 +44,7 @@ class Quadratic(SmoothFunction):
     """½x'Qx + c'x + constant with Q symmetric positive semidefinite.
 
     Args:
-        Q: matrix, dense, scipy.sparse or a linear operator. It must be symmetric (an operator is
+        Q: matrix, dense, scipy.sparse or a linear operator. Q must be symmetric (an operator is
             tested on a random pair of vectors) and have no negative eigenvalue (all are computed up
             to 2048 variables; larger matrices and operators are tested by the Lanczos method).
         c: vector, zero if None. If Q is in float32 and c has numbers that float32 cannot hold, Q is
@@ -111,7 +111,7 @@ class Quadratic(SmoothFunction):
 
     @classmethod
     def trusted(cls, matrix: Matrix, c: Array, constant: float) -> Quadratic:
-        """Without checks, for a Q that is a Gram matrix by construction or was already checked."""
+        """Make a Quadratic without checks, for a Q that is a Gram matrix or was already checked."""
         quadratic = cls.__new__(cls)
         cls._set(quadratic, matrix, c, constant)
         return quadratic
@@ -223,7 +223,7 @@ class Quadratic(SmoothFunction):
     def growth(self) -> float:
         """The smallest positive eigenvalue if c is in the range of Q: then h has a minimum.
 
-        With mu that eigenvalue, h(x) - min h <= |grad h(x)|²/(2 mu) on R^n, as for least squares.
+        If mu is that eigenvalue, h(x) - min h <= |grad h(x)|²/(2 mu) on R^n, as for least squares.
         """
         if self.strong_convexity > 0.0 or not self._least_positive > 0.0:
             return self.strong_convexity
@@ -262,7 +262,7 @@ class Quadratic(SmoothFunction):
 
 
 def _symmetric(matrix: Matrix) -> Matrix:
-    """The matrix as a symmetric one; it must be symmetric up to rounding."""
+    """The matrix made exactly symmetric; it must be symmetric up to rounding."""
     rows, n = matrix.shape
     if rows != n:
         raise ValueError(f"Quadratic: Q must be square, got shape {rows} x {n}")

@@ -1,6 +1,7 @@
 """A function of x as a function of u, where every x_j is a multiple of one u_k, or 0.
 
-This selects variables, changes their signs and units, or embeds them among more variables.
+Such a substitution selects variables, changes their signs and units, or embeds them among more
+variables.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Substitution:
     Args:
         places: the k of each x_j, or -1 if x_j = 0.
         size: the length of u.
-        factors: one for each x_j; all 1 if None.
+        factors: one factor for each x_j; all 1 if None.
     """
 
     def __init__(self, places: Host, size: int, factors: Host | None = None) -> None:
@@ -49,19 +50,19 @@ class Substitution:
     def rows(self, A: Any) -> Any:
         """Rows that have the same products with u as the rows of A with x.
 
-        They are dense or sparse, as A is; no two entries of A are added.
+        The new rows are dense or sparse, as A is; no two entries of A are added.
         """
         return A @ self._matrix
 
     def slope(self, c: Host) -> Host:
-        """`rows` for a single row, given as a vector."""
+        """The result of `rows` for a single row, given as a vector."""
         return np.asarray(self.rows(c[None])[0])
 
     def function(self, h: Function) -> tuple[SmoothFunction, float]:
-        """h as a function of u, up to a constant; and the constant.
+        """The function h as a function of u, without its constant; and the constant.
 
-        h must be a sum of losses, squared norms, quadratics and linear functions, and their entries
-        must be known.
+        h must be a sum of losses, squared norms, quadratics and linear functions, and the entries
+        of their matrices must be known.
         """
         total: SmoothFunction | None = None
         constant = 0.0
@@ -95,7 +96,7 @@ class Substitution:
         are_signs = bool(np.all(np.abs(self._factors) == 1.0))
         if h.is_scalar and len(self._places) == self.size and are_signs:
             return SquaredNorm(h.weight, self.slope(center)), constant
-        if h.is_scalar and not are_signs:  # as weights, the factors would be squared
+        if h.is_scalar and not are_signs:  # factors other than ±1 would enter squared
             rows = self.rows(np.eye(n)[self._used])
             loss = LeastSquares(rows, center[self._used], gram=False)
             return float(h.weight) * loss, constant

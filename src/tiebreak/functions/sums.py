@@ -26,7 +26,7 @@ N = TypeVar("N", float, Fraction)
 
 
 def _summed(name: str) -> Any:
-    """The sum of the functions' properties of this name, times their weights."""
+    """The weighted sum of the property with this name over all functions."""
     return property(lambda self: sum(w * getattr(h, name) for w, h in self.summed))
 
 
@@ -35,11 +35,11 @@ class Combination(SmoothFunction, is_open=True):
 
     @property
     def summed(self) -> list[tuple[float, SmoothFunction]]:
-        """The functions with their weights."""
+        """The functions of the sum, with their weights."""
         raise NotImplementedError
 
     def _of(self, functions: list[Any]) -> Any:
-        """The same combination of other functions."""
+        """A combination of other functions with the same weights."""
         raise NotImplementedError
 
     @property
@@ -129,7 +129,7 @@ class Scaled(Combination, in_tables=False):
 
 
 class Sum(Combination, in_tables=False):
-    """first + second, written ``first + second``; an image is the pair of their images."""
+    """first + second, written ``first + second``; images are pairs of images."""
 
     first: SmoothFunction
     second: SmoothFunction
@@ -193,13 +193,13 @@ class Sum(Combination, in_tables=False):
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
-        # The values of the two parts are not known here and may cancel, so we use bounds: a part
-        # is at most the sum minus a lower bound on the other part.
+        # The values of the two parts are unknown and may cancel, so bounds are used: each part is
+        # at most the sum minus a lower bound on the other part.
         shares = []
         for h, other in ((self.first, self.second), (self.second, self.first)):
             most = max(abs(value) - other.lower_bound, abs(h.lower_bound))
             size = min(h.magnitude(reach, value, slope), most)
-            if math.isinf(size):  # then the data of the other part bound it
+            if math.isinf(size):  # the data of the other part bound its size
                 size = abs(value) + other.magnitude(reach, value, slope)
             steepness = slope + h.turning(reach, slope)
             shares.append(h.rounding(reach, size, steepness, epsilon, n))
@@ -210,7 +210,7 @@ class Sum(Combination, in_tables=False):
 def in_one_precision(who: str, first: F, second: F) -> tuple[F, F]:
     """Both functions for vectors of the same dtype: float64 if one of them needs it.
 
-    ValueError if their libraries differ, or one cannot be converted.
+    Raise ValueError if their libraries differ, or one of them cannot be converted.
     """
     prototypes = [h.prototype for h in (first, second) if h.prototype is not None]
     if len({(type(x), x.dtype) for x in prototypes}) < 2:

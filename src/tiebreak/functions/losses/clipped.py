@@ -1,6 +1,6 @@
 """Huber's loss and the squared hinge: squares near the target, constant slopes far from it.
 
-What this means for the minimisers is in `parts.loss_parts`.
+`parts.loss_parts` explains what clipped slopes mean for the minimisers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tiebreak.linalg.host_rows import HostRows
 class ClippedLoss(LinearLoss, is_open=True):
     """A loss whose slopes are the residuals <a_i, x> - target_i, clipped to [low, high].
 
-    One of the bounds may be infinite.
+    One of low and high may be infinite.
     """
 
     curvature = 1.0
@@ -32,7 +32,7 @@ class ClippedLoss(LinearLoss, is_open=True):
     cancels: ClassVar[bool] = False
 
     def _residual(self, images: Array, rows: Any = slice(None)) -> Array:
-        """The residuals of all rows, or of some."""
+        """The residuals of all rows, or of the given rows."""
         return images - self.target[rows]
 
     def _loss_and_slope(self, image: Array) -> tuple[Array, Array]:
@@ -48,7 +48,8 @@ class ClippedLoss(LinearLoss, is_open=True):
     def _conic_rows(
         self, form: ConicForm, cost: Cost, weights: Host, products: Affine, target: Host
     ) -> bool:
-        """The minimum of ½(r - p + m)² + high p - low m over p, m >= 0, the excess over a bound."""
+        """The minimum of ½(r - p + m)² + high p - low m over p, m >= 0, the excesses over the
+        bounds."""
         left = residual = products - target
         size = form.bound(residual)
         for bound, sign in ((self.high, 1.0), (-self.low, -1.0)):
@@ -67,7 +68,7 @@ class ClippedLoss(LinearLoss, is_open=True):
 
     def _part(self, weight: float, rows: Host, weights: Host, target: Host) -> Part | None:
         if (self.low, self.high) not in ((-self.high, self.high), (-math.inf, 0.0)):
-            return None  # `exact` knows no other bounds
+            return None  # `exact` handles no other pair of bounds
         return ClippedPart(weight, rows, target, weights, self.low, self.high)
 
 
@@ -80,7 +81,7 @@ class Huber(ClippedLoss):
     Args:
         A: matrix as in LeastSquares.
         b: vector with one entry per row; a Series must have the index of A, if A is a DataFrame.
-        delta: residuals beyond this are outliers; it is in the units of b. The default is Huber's
+        delta: residuals beyond delta (in the units of b) are outliers. The default is Huber's
             1.35 for residuals whose standard deviation is 1 (95 % efficient if they are normal):
             divide A and b by your standard deviation, or multiply delta by it.
         mean: divide by the sum of the weights or, without weights, by the number of rows.
@@ -167,7 +168,7 @@ class SquaredHinge(ClippedLoss):
         return SquaredHinge(matrix, arrays.double(self.y))
 
     def _residual(self, images: Array, rows: Any = slice(None)) -> Array:
-        """By how much the margins exceed 1, at most 1: what is above 0 costs nothing."""
+        """Margins minus 1, which cost nothing where they are positive; capped at 1."""
         margins = self.y[rows] * images
         return arrays.namespace(images).clip(margins, -math.inf, 2.0) - 1.0
 
@@ -186,7 +187,7 @@ class SquaredHinge(ClippedLoss):
         )
 
     def _far_rows(self, weights: Host, rows: HostRows, target: Host) -> FarRows:
-        """If a margin decreases, its loss grows like a square; if it grows, the loss becomes 0."""
+        """As a margin falls, its loss grows like a square; as it rises, the loss becomes 0."""
         return super()._far_rows(weights, rows.scaled(target), target)
 
     def _part(self, weight: float, rows: Host, weights: Host, target: Host) -> Part | None:

@@ -42,23 +42,24 @@ class LeastSquares(LinearLoss):
 
     Args:
         A: matrix: dense (any array-API library), scipy.sparse, a linear operator (SciPy, PyLops),
-            or Streamed (a numpy.memmap or a Zarr array becomes one automatically). It may be a
-            DataFrame of pandas: then b, if it is a Series, must have the same index.
+            or Streamed (a numpy.memmap or a Zarr array becomes one automatically). A may be a
+            pandas DataFrame: then b, if it is a Series, must have the same index.
         b: vector with one entry per row. Nothing is rounded: if A is in float32 and b has numbers
             that float32 cannot hold, A is converted to float64.
         mean: divide by the number of rows, or by the sum of the weights.
         weights: one number >= 0 per row: weight 2 counts a row twice, weight 0 not at all. They are
-            absorbed: the rows and b are multiplied by sqrt(w_i) in float64, rounded once. Ranks are
-            those of the rows as you gave them.
-        gram: work with A'A instead of A (one product per point instead of two). None decides by the
+            absorbed: the rows and b are multiplied by sqrt(w_i) in float64, rounded once. Ranks
+            refer to the rows as you gave them, without weights.
+        gram: work with A'A instead of A (one product per point instead of two). If None, A'A is
+            used
             data: A'A is used if A is tall and dense, and the residual cannot become so small
             relative to b that the value ½x'A'Ax - b'Ax + ½|b|² would lose more than two digits to
-            cancellation. Streamed rows are then read only a few times.
+            cancellation. With A'A, streamed rows are read only a few times.
         lipschitz: your own upper bound on lambda_max(A'A) or, with weights, on lambda_max(A'WA) (if
             ``mean``, divided by the number of rows or by the sum of the weights).
 
     If you write new numbers into your arrays, ``solve``, ``certify`` and ``compare`` notice and use
-    them. (Changes of the data behind a linear operator are not noticed: make a new LeastSquares.)
+    them. (If the data behind a linear operator change, nothing notices: make a new LeastSquares.)
 
     Examples:
         >>> loss = tb.LeastSquares([[1, 0], [0, 2]], [1, 4])
@@ -70,7 +71,7 @@ class LeastSquares(LinearLoss):
     """
 
     b: Array
-    unweighted: Squares | None = None  # the given rows, b and weights, if weights were given
+    unweighted: Squares | None = None  # rows, b and weights as given, if there are weights
 
     curvature = 1.0
     bend = 0.0
@@ -116,7 +117,7 @@ class LeastSquares(LinearLoss):
                 )
             self._change_precision(wide)
         w = host(weights)
-        if w.all():  # otherwise some rows have become zeros
+        if w.all():  # rows of weight 0 have become zeros
             self.unweighted = Squares(self.matrix, arrays.like(self.b, self.prototype), w)
         factors = arrays.like(np.sqrt(w), self.prototype)
         self.matrix = with_scaled_rows(self.matrix, factors)
@@ -181,10 +182,10 @@ class LeastSquares(LinearLoss):
     def gram(self) -> Quadratic | None:
         """The function as ½x'Gx - c'x + const with G = A'A, if that is cheaper and safe.
 
-        For streamed rows, making it takes three passes; later, none are needed.
+        For streamed rows, computing G takes three passes, and later evaluations need none.
         """
         rows, n = self.matrix.shape
-        is_plain = type(self.matrix) is Dense  # dense and in memory
+        is_plain = type(self.matrix) is Dense  # is the matrix dense and in memory?
         wanted = self._use_gram
         if wanted is None:
             is_tall = n <= rows and n <= SIDE
@@ -192,7 +193,8 @@ class LeastSquares(LinearLoss):
         if not wanted or rows == 0:
             return None
         deadline.check(deadline.svd_work(rows, n) / 16)
-        # On the host it is known already; other libraries compute it where the entries are stored.
+        # On the host, |A| is known already; other libraries compute it where the entries are
+        # stored.
         A = self.matrix.entries if is_plain and type(self.prototype) is not np.ndarray else None
         G = column_gram(self.matrix) if A is None else A.T @ A
         Q = arrays.like(self.scale * G, self.prototype)
@@ -202,25 +204,25 @@ class LeastSquares(LinearLoss):
 
     @property
     def _is_streamed(self) -> bool:
-        """Do the rows come block by block, and stay where they are?"""
+        """Are the rows read block by block, without being kept in memory?"""
         return isinstance(self.matrix, RowBlocks) and self.matrix.is_pass_expensive
 
     def _gram_is_safe(self) -> bool:
         """Is the smallest residual at least a tenth of b, and the arithmetic float64?
 
-        If a pass is expensive, A'A may be singular: eigenvalues that are rounding errors are
+        If passes are expensive, A'A may be singular: eigenvalues that are rounding errors are
         ignored.
         """
         if arrays.epsilon(self.prototype) > 1e-15:
             return False
         rows, n = self.matrix.shape
-        deadline.check(deadline.svd_work(rows, n) / 8)  # `gram` itself takes the same work
+        deadline.check(deadline.svd_work(rows, n) / 8)  # this includes the work of `gram`
         values, vectors = np.linalg.eigh(G := column_gram(self.matrix))
         noise = rounding_unit(spectra.EPS, rows, n) * float(np.trace(G))
         seen = values > (noise if self._is_streamed else -math.inf)
         values, vectors = values[seen], vectors[:, seen]
         if not len(values) or values[0] <= 1e-8 * values[-1]:
-            return False  # the smallest residual cannot be found from G
+            return False  # G does not tell the smallest residual
         b = host(self.b)
         x = vectors @ ((vectors.T @ host(self.matrix.adjoint(self.b)[0])) / values)
         residual = host(self.matrix.forward(arrays.like(x, self.prototype))[0]) - b
@@ -242,20 +244,20 @@ class LeastSquares(LinearLoss):
     def passes(self, forwards: int, slopes: int, values: int) -> int:
         if self.gram is None:
             return super().passes(forwards, slopes, values)
-        return 0 if self._is_streamed else forwards  # no row is read
+        return 0 if self._is_streamed else forwards  # products with G read no row
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
         if self.gram is not None:
-            # G and A'b are computed too: their errors scale with |A|² and |A||b|.
+            # G and A'b have rounding errors too, which scale with |A|² and |A||b|.
             unit = self.scale * rounding_unit(epsilon, *self.matrix.shape)
             size = self._target_size
             error = unit * self.matrix.frobenius * (self.matrix.frobenius * reach + size)
             return error * reach + unit * size * size, error
         unit, of_image, of_adjoint = self.matrix.errors(epsilon, self._spectral)
         residual = math.sqrt(2.0 * max(value, 0.0) / self.scale)
-        error = of_image * reach + unit * self._target_size  # error of the computed residual
+        error = of_image * reach + unit * self._target_size  # error of the residual
         return (
             self.scale * (error * (residual + error) + unit * residual * residual),
             self.scale * (self._spectral * error + of_adjoint * (residual + error)),
@@ -292,7 +294,8 @@ class LeastSquares(LinearLoss):
     def _equilibrated(self) -> tuple[np.ndarray[Any, Any], float] | None:
         """The singular values of A with rescaled rows and columns, and a factor.
 
-        The singular values of A are at least these times the factor. None if A is too large.
+        The singular values of A are at least the returned values times the factor. The result is
+        None if A is too large.
         """
         if self.singular_values is None:
             return None
@@ -309,7 +312,7 @@ class LeastSquares(LinearLoss):
         """The rank of A, or None if it is not determined.
 
         Every singular value must be a rounding error or at least 1e3 times as large: without such a
-        gap the rank is undecided. Rank does not depend on units, so the equilibrated matrix
+        gap, the rank is undecided. Rank does not depend on units, so the equilibrated matrix
         decides, unless some rows or columns of A look like rounding errors themselves.
         """
         if (by_rows := self._row_rank) is not None:
@@ -323,12 +326,12 @@ class LeastSquares(LinearLoss):
     def solution_dimension(self, center: Any, radius: float) -> int | None:
         """n - rank(A) if the rank is determined and the ball contains a solution in its interior.
 
-        0 if the solution closest to the centre is outside the ball.
+        The result is 0 if the solution closest to the centre is outside the ball.
         """
         rows, n = self.matrix.shape
         if not rows and math.isinf(radius):
             return n
-        # If the growth is positive, the rank is certain: full, or confirmed in exact arithmetic.
+        # A positive growth constant makes the rank certain: full, or confirmed in exact arithmetic.
         if self.rank is None or not self.growth > 0.0:
             return None
         length = 0.0 if math.isinf(radius) else self._distance_from(center, self.rank) / radius
@@ -348,7 +351,7 @@ class LeastSquares(LinearLoss):
         if rank and s[rank - 1] <= TOL.clear_units * spectra.rounding_level(
             shape, float(s[0]), spectra.EPS
         ):
-            return math.nan  # too ill-conditioned in the units of x
+            return math.nan  # the problem is too ill-conditioned in the units of x
         rhs = host(self.b) - A @ offset
         return float(np.linalg.norm(vt[:rank].T @ ((u[:, :rank].T @ rhs) / s[:rank])))
 
@@ -356,11 +359,11 @@ class LeastSquares(LinearLoss):
     def growth(self) -> float:
         """The smallest positive eigenvalue of A'A, times the scale; 0 if it is unknown.
 
-        On R^n, g(x) - g* <= |grad g(x)|²/(2 s²), s the smallest positive singular value.
+        On R^n, g(x) - g* <= |grad g(x)|²/(2 s²), where s is the smallest positive singular value.
         """
         if (by_rows := self._row_rank) is not None:
             gram = row_gram(self.matrix)
-            # if the weights differ by orders of magnitude, the bound may not be positive
+            # If the weights differ by orders of magnitude, the bound may not be positive.
             square = max(gram.least(by_rows), 0.0)
             least = math.ldexp(math.sqrt(square) * (1.0 - 1e-3), gram.exponent)
             return self.scale * least * least
@@ -370,17 +373,18 @@ class LeastSquares(LinearLoss):
         if not rank or self.singular_values is None or self._equilibrated is None:
             return 0.0
         if rank < smaller and spectra.exact_rank(self.given_matrix.dense()) != rank:
-            return 0.0  # a smaller singular value looks like zero, but is not
+            return 0.0  # a positive singular value looks like zero
         alike, share = self._equilibrated
         noise = max(self.matrix.shape) * spectra.EPS * float(self.singular_values[0])
         s = max(float(self.singular_values[rank - 1]) - noise, share * float(alike[rank - 1]))
-        return self.scale * (s * (1.0 - 1e-3)) ** 2  # s is at least 1e3 times its error
+        return self.scale * (s * (1.0 - 1e-3)) ** 2  # s exceeds 1e3 times its own error
 
     @property
     def _depends_by_rounding(self) -> bool:
         """For a tall A: do columns look dependent in A'A, although they are not exactly?
 
-        Then the smallest singular value is almost 0 and useless as a bound: no SVD is needed.
+        If they do, the smallest singular value is almost 0 and useless as a bound: no SVD is
+        needed.
         """
         rows, n = self.matrix.shape
         if not (rows >= 4 * n > 0 and n <= SIDE and self.matrix.is_explicit):

@@ -49,7 +49,7 @@ from tiebreak.linalg.sizes import QUICK_SIDE, SECOND, SMALL_SIDE
 
 
 class LossesAndSlopes(NamedTuple):
-    """The outcome of a data pass that may still run: losses wait for its end, slopes do not."""
+    """The outcome of a data pass that may still run: losses wait for that, slopes do not."""
 
     losses: Callable[[], list[float]]
     slopes: Callable[[], list[Array]]
@@ -59,7 +59,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     """scale * phi(A x) with phi a sum over rows: the base of LeastSquares, Logistic, Poisson.
 
     A subclass sets ``curvature``, ``target``, and ``lower_bound``, the sum of the least values of
-    all rows, if that is negative. It defines
+    all rows, if that is negative. The subclass defines
 
         _loss_and_slope(image)  the sum of phi over all rows, and its gradient in the image
         _slopes(images, rows)   the gradients in some images at some rows, on the host
@@ -87,11 +87,11 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     matrix: Matrix
     curvature: float  # the largest second derivative of phi in one row
     steepest: float = math.inf  # the largest slope of phi in one row
-    cancels: ClassVar[bool] = True  # may terms cancel in a row that are larger than their sum?
+    cancels: ClassVar[bool] = True  # may large terms cancel within a row?
     target: Array  # what the images are compared with, one number per row
     weights: Array | None = None  # one weight per row, or None if all are 1
     phi: ScalarLoss | None = None  # the loss of a row, if it is smooth
-    kernel: str | None = None  # the name of phi in the GPU's pass, None if it has none
+    kernel: str | None = None  # the name of phi in the GPU kernel; None if the kernel lacks phi
     bend: float | None = (
         None  # |phi'''| <= bend phi'' in every row; None if there is no such number
     )
@@ -134,7 +134,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return vector
 
     def _signs(self, y: Array) -> Array:
-        """The labels as -1 and +1; if they were 0 and 1, the report says so."""
+        """The labels as -1 and +1; the report says so if the given labels were 0 and 1."""
         signs = signs_of(type(self).__name__, y)
         if signs is not y:
             self.note = "Labels 0 and 1 were taken as -1 and +1"
@@ -149,7 +149,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     def _take_weights(self, A: object, weights: object, target: Array) -> Array:
         """Check and store the weights; return the target of the rows that are kept.
 
-        Rows of weight 0 are removed if the matrix is in memory; otherwise they become zeros.
+        Rows of weight 0 are removed from a matrix in memory; in other matrices they become zeros.
         """
         if weights is None or self.matrix.shape[0] == 0:
             return target
@@ -179,20 +179,20 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return target
 
     def _weighted(self, values: Array, rows: Any = None) -> Array:
-        """Values, one per row (of some rows or all), times the weights."""
+        """Values, one per row (for all rows or the given ones), times the weights."""
         if self.weights is None:
             return values
         return values * (self.weights if rows is None else self.weights[rows])
 
     def _total(self, losses: Array) -> Array:
-        """The sum over the rows."""
+        """The sum of values over the rows."""
         if self.weights is None:
             return arrays.namespace(losses).sum(losses)
         return arrays.inner(self.weights, losses)
 
     @property
     def row_count(self) -> int:
-        """How many losses are summed."""
+        """How many losses the function sums."""
         return self.matrix.shape[0]
 
     @cached_property
@@ -232,12 +232,12 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return made
 
     def of_columns(self, change: Callable[[Any], Any]) -> LinearLoss:
-        """The loss in float64 with a matrix that is a linear function ``change`` of this one."""
+        """The loss in float64 with the matrix ``change(A)``, a linear function of the matrix A."""
         return self.of_matrix(change(self.matrix.on_host()))
 
     @property
     def given_matrix(self) -> Matrix:
-        """The matrix without the weights; its rank and null space are the same."""
+        """The matrix without the weights, which has the same rank and null space."""
         return self.matrix
 
     def _of_matrix(self, matrix: object) -> LinearLoss:
@@ -257,7 +257,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         raise NotImplementedError
 
     def evaluate_image(self, image: Array) -> tuple[Array, Array]:
-        """phi and its gradient, as functions of the image."""
+        """The value and gradient of phi, as a function of the image."""
         return self._loss_and_slope(image)
 
     def sizes_in_image(self, image: Host) -> tuple[float, Host]:
@@ -286,7 +286,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     def _conic_rows(
         self, form: ConicForm, cost: Cost, weights: Host, products: Affine, target: Host
     ) -> bool:
-        """Add the sum of weights_i phi_i(products_i); False if its form is not known."""
+        """Add the sum of weights_i phi_i(products_i) to a program; False if no form is known."""
         return False
 
     def far_rows(self, weight: float, n: int) -> FarRows | None:
@@ -308,10 +308,10 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return None if part is None else [part]
 
     def _part(self, weight: float, rows: Host, weights: Host, target: Host) -> Part | None:
-        """weight times the sum of weights_i phi_i(<row_i, x>) as a part; None if not known."""
+        """The part ``weight`` times the sum of weights_i phi_i(<row_i, x>); None if unknown."""
         return None if self.phi is None else LossPart(weight, rows, target, weights, self.phi)
 
-    # --- a few rows at a time: see `has_slices` ---
+    # --- reading a few rows at a time: see `has_slices` ---
 
     @cached_property
     def row_lipschitz(self) -> float:
@@ -324,13 +324,14 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return self._loss_and_slope(settled(image))[1]
 
     def slopes_of_rows(self, image: Array, rows: Any) -> Array:
-        """The gradient of phi for some of the rows, from their part of an image."""
+        """The gradient of phi for some of the rows, from the entries of an image in those rows."""
         return self._slopes(image[None, :], rows)[0, :]
 
     def slope_of(self, some: RowSlice, x: Array, before: Array | None = None) -> Array:
         """An estimate of the slope at x from a slice of the rows.
 
-        If ``before`` has the slopes of all rows at another point, the estimate there is subtracted.
+        If ``before`` has the slopes of all rows at another point, the estimate at that point is
+        subtracted.
         """
         slopes = self.slopes_of_rows(some.entries @ x, some.rows)
         if before is not None:
@@ -389,7 +390,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return slopes if self.scale == 1.0 else [self.scale * slope for slope in slopes]
 
     def _shared_pass(self, plan: PassPlan, slopes: int) -> LossesAndSlopes:
-        """`_pass` with all products of the plan in one pass over the matrix."""
+        """The result of `_pass`, with all products of the plan in one pass over the matrix."""
         vectors = (*plan.known, *(product.x for product in plan.fresh))
         kind = np.result_type(self.matrix.prototype.dtype, *vectors)
         weights = np.asarray(plan.weights, dtype=kind)
@@ -406,14 +407,14 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         with arrays.quiet():
             if points or slopes:
                 _, sums = self.matrix.sweep(points, slopes, weigh if slopes else None, parts[kept:])
-            images = [row @ parts for row in weights]  # a separate array for each
+            images = [row @ parts for row in weights]  # a separate array for each image
             losses = [float(self._loss(image)) for image in images]
         plan.fill(list(parts[kept:]), images)
         losses, gradients = self._scaled_losses(losses), self._scaled_slopes(list(sums))
         return LossesAndSlopes(lambda: losses, lambda: gradients)
 
     def _gpu_pass(self, matrix: Fused, plan: PassPlan, slopes: int) -> LossesAndSlopes:
-        """`_pass` in one pass over a matrix on a GPU, if the kernel can do all of it."""
+        """The result of `_pass`, in one pass on a GPU if the kernel can do all of it."""
         from tiebreak.linalg import cuda
 
         if not cuda.fits(len(plan.fresh), len(plan.known), len(plan.images), slopes):
@@ -423,7 +424,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         assert self.kernel is not None
         read = matrix.read(points, *asked, self.target, self.kernel, self.scale)
         plan.fill(read.products[: len(points)], read.images)
-        gradients = [*read.gradients]  # now, while the GPU is working
+        gradients = [*read.gradients]  # copied now, while the GPU is working
         return LossesAndSlopes(
             arrays.PendingNumbers(read.losses, self._scaled_losses), lambda: gradients
         )
@@ -444,7 +445,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
 
     @cached_property
     def lipschitz(self) -> float:  # type: ignore[override]
-        """curvature * lambda_max(A'A) * scale: exact for small matrices, else a Lanczos bound.
+        """curvature * lambda_max(A'A) * scale: exact for small matrices, otherwise a Lanczos bound.
 
         With weights W, A'WA takes the place of A'A.
         """
@@ -501,11 +502,11 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
-        """The bounds for a phi whose terms do not cancel within a row; otherwise none.
+        """Bounds for a phi whose terms do not cancel within a row; inf for any other phi.
 
-        The error of an image comes from the products and from rounding the target. It changes phi
-        by as much as its slopes allow, and they satisfy |phi'|² <= 2 curvature (phi - min phi).
-        The code of a slope adds a few units of rounding.
+        The error of an image comes from the products and from rounding the target. This error
+        changes phi by at most the error times a slope of phi, and |phi'|² <= 2 curvature (phi - min
+        phi). Computing a slope from its image adds a few units of rounding.
         """
         if self.cancels or not math.isfinite(self.curvature):
             return math.inf, math.inf
@@ -551,7 +552,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         """Eigenvalues of the smaller of A'A and AA', ascending."""
         matrix = self._matrix_with_weights
         rows, n = matrix.shape
-        if rows <= n:  # with eigenvectors if time allows, because a factorisation may need them
+        if rows <= n:  # eigenvectors too if time allows: a factorisation may need them
             found = deadline.unless_too_long(lambda: row_gram(matrix), None)
             if found is not None:
                 return np.asarray(np.ldexp(found.values, 2 * found.exponent))
@@ -564,5 +565,5 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
 
 
 def has_slices(part: Function) -> TypeGuard[LinearLoss]:
-    """Is it a loss whose slope is computed from rows, which can be read a few at a time?"""
+    """Is ``part`` a loss whose slope is computed from rows that can be read a few at a time?"""
     return isinstance(part, LinearLoss) and part.matrix.has_slices and part.passes(0, 1, 0) > 0

@@ -58,15 +58,15 @@ class LogisticLoss(ScalarLoss):
 
 
 def _logistic(margins: Host, lift: float = 0.0) -> Host:
-    """e^lift/(1 + e^t) with full relative accuracy, even if it is tiny (but at most e^700)."""
+    """e^lift/(1 + e^t) with full relative accuracy, even for tiny values; capped at e^700."""
     return np.asarray(np.exp(np.minimum(lift - np.logaddexp(0.0, margins), LARGEST_POWER)))
 
 
 class Logistic(LinearLoss):
     """sum_i w_i log(1 + exp(-y_i <a_i, x>)), divided by the sum of the weights if ``mean``.
 
-    It is computed stably at any margin t: log(1 + e^-t) does not overflow, and the slope's factor
-    1/(1 + e^t) = exp(-(t + log(1 + e^-t))) has full relative accuracy, even if it is tiny.
+    The loss is computed stably at any margin t: log(1 + e^-t) does not overflow, and the slope's
+    factor 1/(1 + e^t) = exp(-(t + log(1 + e^-t))) has full relative accuracy, even if it is tiny.
 
     Args:
         A: matrix as in LeastSquares, one row per example.
@@ -93,7 +93,7 @@ class Logistic(LinearLoss):
     falls_unseen = False
     title = "logistic loss"
     kernel = "logistic"
-    phi = LogisticLoss()  # its second derivative does not depend on the label
+    phi = LogisticLoss()  # its second derivative does not depend on labels
     loss_name, task = "logistic", "two classes"
 
     def __init__(
@@ -124,13 +124,13 @@ class Logistic(LinearLoss):
 
     def _losses(self, margin: Array) -> Array:
         """log(1 + e^-t) for all margins t."""
-        if type(margin) is np.ndarray:  # logaddexp would take several times as long as this
+        if type(margin) is np.ndarray:  # logaddexp would take several times as long
             return np.log1p(np.exp(-np.abs(margin))) + np.maximum(-margin, 0.0)
         return arrays.namespace(margin).logaddexp(self._zeros, -margin)
 
     def _slopes(self, images: Array, rows: slice) -> Array:
         y, xp = self.y[rows], arrays.namespace(images)
-        # If the exponential overflows, the result is 0, as it should be.
+        # If the exponential overflows, 1/(1 + e^t) is 0, which is right.
         return self._weighted(-y / (1.0 + xp.exp(y * images)), rows)
 
     def _conic_rows(

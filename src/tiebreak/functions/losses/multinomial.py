@@ -23,23 +23,23 @@ class MultinomialLoss(ScalarLoss):
     """log(1 + sum of e^-t) over the margins t of an example; targets say which example a row is in.
 
     With p_k = e^-t_k/(1 + sum of e^-t), the second derivative in the margins of one example is
-    diag(p) - pp', and, with p_0 = 1 - sum of p_k, the probability of its own class,
+    diag(p) - pp'. With p_0 = 1 - sum of p_k, the probability of the example's own class,
 
         diag(p) - pp' = S'S,   S = diag(sqrt p) (1 - p'/(1 + sqrt p_0) in every row).
 
     Along a change u of the margins, it is the variance of a random variable that is u_k with
-    probability p_k and 0 with probability p_0. Its derivative along another change w is, up to the
-    sign, the mean of (u - mean u)² (w - mean w): at most the variance times the range of w, which
-    is at most twice the largest |w_k|. So the second derivative changes by at most a factor e^(2s)
-    if no margin changes by more than s.
+    probability p_k and 0 with probability p_0. The derivative of this variance along another change
+    w is, up to the sign, the mean of (u - mean u)² (w - mean w): at most the variance times the
+    range of w, which is at most twice the largest |w_k|. So the second derivative changes by at
+    most a factor e^(2s) if no margin changes by more than s.
     """
 
     concordance = 2.0
 
     def probabilities(self, margins: Host, examples: Host) -> tuple[Host, Host]:
-        """p of every row, and p_0 of its example."""
+        """The probability p of every row, and p_0 of the row's example."""
         top = np.zeros(int(np.max(examples, initial=-1)) + 1)
-        np.maximum.at(top, examples, -margins)  # the largest exponent; that of p_0 is 0
+        np.maximum.at(top, examples, -margins)  # largest exponents; p_0 has 0
         top = top[examples]
         powers = np.exp(-margins - top)
         total = np.exp(-top) + _sums(powers, examples)
@@ -55,7 +55,7 @@ class MultinomialLoss(ScalarLoss):
     terms = second
 
     def first_error(self, first: Host, target: Host) -> Host:
-        raise NotImplementedError  # it also depends on the margins: see `MultinomialPart.noise`
+        raise NotImplementedError  # the error also depends on margins: `MultinomialPart.noise`
 
     def largest_second(self, low: Host, high: Host, target: Host) -> Host:
         return np.full(len(low), 0.5)
@@ -72,7 +72,7 @@ def _sums(values: Host, examples: Host) -> Host:
 
 @dataclass(frozen=True)
 class MultinomialPart(LossPart):
-    """weight times the sum over examples of weight log(1 + sum of e^-<m, x>), m its rows.
+    """weight times the sum over examples of weight log(1 + sum of e^-<m, x>), m the example's rows.
 
     ``weights`` has an entry per row, the same for all rows of an example. The second derivative of
     an example is not diagonal.
@@ -93,7 +93,7 @@ class MultinomialPart(LossPart):
         return self.weight * norm(self.weights * likely * (8.0 + sizes[self.target]))
 
     def image_error(self, x: Host, dual: Host) -> float:
-        """Not known: the second derivative of an example is not diagonal."""
+        """Not implemented: the second derivative of an example is not diagonal."""
         return math.inf
 
     def curvature(self, x: Host) -> Host:
@@ -115,7 +115,7 @@ class Multinomial(LinearLoss):
 
     x holds the coefficients of all classes, x_0, ..., x_{K-1}, one after the other: with n columns
     in A it has K n entries, and ``x.reshape(K, n)`` has a row for each class. Adding the same
-    vector to every class changes nothing: that is a tie for every column of A.
+    vector to the coefficients of every class changes nothing, so every column of A leaves a tie.
 
     Losses and slopes are computed stably at any margins, with full relative accuracy.
 
@@ -144,7 +144,7 @@ class Multinomial(LinearLoss):
     falls_unseen = False
     title = "multinomial loss"
     _target_size = 0.0  # labels are not rounded
-    matrix: Repeated  # unless the loss was made by ``of_matrix``
+    matrix: Repeated  # a loss made by ``of_matrix`` has another type of matrix
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class Multinomial(LinearLoss):
             self.names = tuple((k, name) for k in range(self.classes) for name in self.names)
 
     def take_labels(self, y: Array) -> None:
-        """Store the class of each row, in a constructor."""
+        """Store the class of each row; called by constructors."""
         self.y = self.target = y
         self._labels = arrays.to_numpy(y).astype(np.int64)
         chosen = np.arange(self.classes)[:, None] == self._labels
@@ -201,7 +201,7 @@ class Multinomial(LinearLoss):
         return self._total(losses), arrays.namespace(image).reshape(slopes, (-1,))
 
     def _slopes(self, images: Array, rows: Any) -> Array:
-        """``rows`` are indices into the image: those of some rows of A, for every class."""
+        """``rows`` are indices into the image: the entries of some rows of A, for every class."""
         here = np.asarray(rows)[: len(rows) // self.classes]
         slopes = self._class_slopes(*self._margins_and_losses(images, here), here)
         return self._weighted(slopes, here).reshape(images.shape)
@@ -209,9 +209,9 @@ class Multinomial(LinearLoss):
     def _margins_and_losses(self, images: Array, here: Any = slice(None)) -> tuple[Array, Array]:
         """u_k = <a_i, x_k> - <a_i, x_y> for all classes and some rows; log(sum exp u) for the rows.
 
-        The term of y is 1. With u_0 = max u >= 0 the loss is u_0 + log1p(sum over the other classes
-        of exp(u - u_0) + (exp(-u_0) - 1)). If y is the most likely class, that is log1p of a sum of
-        small terms.
+        The term of the class y is 1. With u_0 = max u >= 0 the loss is u_0 + log1p(sum over the
+        other classes of exp(u - u_0) + (exp(-u_0) - 1)). If y is the most likely class, the loss is
+        log1p of a sum of small terms.
         """
         xp, shape = arrays.namespace(images), (*images.shape[:-1], self.classes, -1)
         products = xp.reshape(images, shape)
@@ -255,7 +255,7 @@ class Multinomial(LinearLoss):
         return [MultinomialPart(weight * self.scale, rows, which, weights, MultinomialLoss())]
 
     def _margin_rows(self, products: Any) -> tuple[Any, Host]:
-        """Rows with the products <a_i, x_{y_i} - x_k> with x, for k != y_i; and the i of each.
+        """Rows whose products with x are <a_i, x_{y_i} - x_k> for k != y_i; and the i of each row.
 
         Rows of weight 0 are left out. The loss of row i is log(1 + the sum of exp(-margin)).
         """

@@ -22,7 +22,7 @@ MEAN_PER_COUNT, MEAN_PER_LOSS = 7.4, 1.7
 
 
 class PoissonLoss(ScalarLoss):
-    """phi(t) = e^t - y t, up to a constant, where y is the target; phi''' = phi''."""
+    """phi(t) = e^t - y t, up to a constant, where y is the target; so phi''' = phi''."""
 
     def first(self, margins: Host, target: Host) -> Host:
         return np.asarray(_power(margins) - target)
@@ -74,9 +74,9 @@ class Poisson(LinearLoss):
 
     The sum is divided by the sum of the weights if ``mean``. Every term is at least 0, and it is 0
     if the mean exp(t_i) equals the count y_i. The slope has no Lipschitz constant on R^n
-    (``lipschitz`` is inf): methods that need one reject the loss, and others find a local one. If
-    some t_i exceeds 350 (44 in float32), the value is inf, because the square of such a mean
-    overflows.
+    (``lipschitz`` is inf): methods that need one reject the loss, and other methods estimate a
+    local constant. If some t_i exceeds 350 (44 in float32), the value is inf, because the square of
+    such a mean overflows.
 
     Args:
         A: matrix as in LeastSquares, one row per observation.
@@ -87,7 +87,8 @@ class Poisson(LinearLoss):
             at all.
 
     There is no minimiser if some direction d has <a_i, d> = 0 for all rows with y_i > 0, and
-    <a_i, d> <= 0 for those with y_i = 0, not always with equality: then a run ends as "unbounded".
+    <a_i, d> <= 0 for those with y_i = 0, not always with equality: in that case a run ends as
+    "unbounded".
 
     Examples:
         >>> counts = tb.Poisson([[1, 1, 0], [1, 1, 1]], [2, 6])  # one feature twice, and another
@@ -140,12 +141,12 @@ class Poisson(LinearLoss):
         return Poisson(matrix, arrays.double(self.y))
 
     def _loss_and_slope(self, image: Array) -> tuple[Array, Array]:
-        xp, far = arrays.namespace(image), ~(image <= self._most)  # true for NaN too
+        xp, far = arrays.namespace(image), ~(image <= self._most)  # NaN also counts as far
         with arrays.quiet():
             t = xp.where(far, xp.full_like(image, self._most), image)
             means, u = xp.exp(t), t - self._logs
             # y (e^u - 1 - u) with e^t = y e^u: there is no cancellation if the mean is close to the
-            # count. If t is too large, the result is infinite.
+            # count. If t is too large, the loss is infinite.
             losses = xp.where(self._is_zero, means, self.y * (xp.expm1(u) - u))
             losses = xp.where(far, xp.full_like(image, math.inf), losses)
             return self._total(losses), self._weighted(means - self.y)
@@ -154,7 +155,7 @@ class Poisson(LinearLoss):
         return self._weighted(np.exp(np.fmin(images, self._most)) - self.y[rows], rows)
 
     def sizes_in_image(self, image: Host) -> tuple[float, Host]:
-        """Means + counts, which cancel in the slope; in the value, times 1 + |log y|."""
+        """Sums of means and counts, which cancel in the slope; for the value, times 1 + |log y|."""
         each = self._weighted(np.exp(np.minimum(image, self._most)) + self.y)
         return float(each @ (1.0 + np.abs(self._logs))), np.asarray(each)
 
@@ -176,7 +177,7 @@ class Poisson(LinearLoss):
         return not HostRows.can_hold(self.matrix)
 
     def _far_rows(self, weights: Host, rows: HostRows, target: Host) -> FarRows:
-        """exp(t) for all rows, and -y t for those with a positive count."""
+        """The terms exp(t) of all rows, and -y t of the rows with a positive count."""
         has_count, every = target > 0.0, target >= 0.0
         falls = LossRows((weights * target)[has_count], rows.only(has_count), "")
         return FarRows(losses=[LossRows(weights, rows.only(every, -1.0), "exp"), falls])
@@ -184,15 +185,15 @@ class Poisson(LinearLoss):
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
-        """Bounds that follow from the value, which bounds the means: see MEAN_PER_COUNT.
+        """Bounds that follow from the value, because it bounds the means: see MEAN_PER_COUNT.
 
-        An error of t changes a loss by at most (e^t + y) times that error, and so does the rounding
-        of t - log y. The other terms are at most (e^t + y)(1 + |log y|).
+        An error of t changes a loss by at most (e^t + y) times that error, and the rounding of t -
+        log y does the same. The other terms are at most (e^t + y)(1 + |log y|).
         """
         size, spectral = self._sizes, float(self.matrix.frobenius)
         unit, of_image, of_adjoint = self.matrix.errors(epsilon, spectral)
         error, loss = of_image * reach, max(value, 0.0) / self.scale
-        if not (error < 0.1 and math.isfinite(loss)):  # then nothing is known about the means
+        if not (error < 0.1 and math.isfinite(loss)):  # the means have no bound then
             return math.inf, math.inf
         steep = 1.01 * ((MEAN_PER_COUNT + 1.0) * size.counts + MEAN_PER_LOSS * loss)
         terms = 1.01 * (MEAN_PER_COUNT + 1.0) * size.logs

@@ -7,10 +7,10 @@ The slopes of the other losses are clipped residuals: these losses are squares n
 linear far from them. With r = Ax - target, the slopes are psi = clip(r, low, high): for Huber's
 loss, low and high are -delta and delta; for squared hinge losses, they are -inf and 0. All
 minimisers of g have the same psi, because the conjugate of the loss, psi²/2 + <target, psi> on
-low <= psi <= high, is strictly convex. So they have the same <a_i, x> in the rows where psi_i is
-between its bounds. In the other rows, the outliers, they only have r_i >= high (or r_i <= low) in
-common. If the rows of the outliers are combinations of the others (and of rows that Z fixes), all
-minimisers have the same Ax.
+low <= psi <= high, is strictly convex. So all minimisers have the same <a_i, x> in the rows where
+psi_i is between its bounds. In the other rows, the outliers, minimisers only have r_i >= high (or
+r_i <= low) in common. If the rows of the outliers are combinations of the others (and of rows that
+Z fixes), all minimisers have the same Ax.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tiebreak.linalg import EPS, Host, rounding_unit
 from tiebreak.linalg.host import norm, top_exponent
 from tiebreak.linalg.tolerances import TOL
 
-LARGEST_POWER = 700.0  # e to this power does not overflow
+LARGEST_POWER = 700.0  # the largest p for which e^p does not overflow, with a margin
 
 
 class ScalarLoss(ABC):
@@ -40,7 +40,7 @@ class ScalarLoss(ABC):
     """
 
     concordance: float = 1.0
-    lift: float | None = None  # derivatives are multiplied by e^lift; None if that is not supported
+    lift: float | None = None  # factor e^lift of derivatives; None if not supported
 
     @abstractmethod
     def first(self, margins: Host, target: Host) -> Host:
@@ -48,7 +48,7 @@ class ScalarLoss(ABC):
 
     @abstractmethod
     def second(self, margins: Host, target: Host) -> Host:
-        """The second derivatives of phi_i."""
+        """The second derivatives of the losses phi_i."""
 
     @abstractmethod
     def terms(self, margins: Host, target: Host) -> Host:
@@ -71,11 +71,11 @@ class ScalarLoss(ABC):
         return 0.0 * value - math.inf
 
     def visible(self, margins: Host, target: Host) -> Host:
-        """The parts of ``terms`` that must exceed rounding errors for a loss to matter."""
+        """The terms of a loss that must exceed rounding errors for the loss to matter."""
         return self.terms(margins, target)
 
     def lifted(self, lift: float) -> ScalarLoss:
-        """The loss with another lift, if that is supported."""
+        """The loss with derivatives multiplied by e^lift; only some losses support a lift."""
         raise NotImplementedError
 
     def exponent(self, target: Host) -> int:
@@ -93,14 +93,14 @@ class LossPart(Part):
     is_quadratic: ClassVar[bool] = False
 
     def curvature_kept(self, change: float) -> float:
-        """The least share of second derivatives that is left if margins change by ``change``.
+        """The share of second derivatives that is left, at least, if margins move by ``change``.
 
-        They grow at most by the inverse factor.
+        Second derivatives grow at most by the inverse of this share.
         """
         return math.exp(-self.phi.concordance * change)
 
     def margins_per_curvature(self, x: Host) -> float:
-        """|<a_i, d>| <= this times |R d|, R'R the second derivative at x, for all i and d."""
+        """A bound on |<a_i, d>|/|R d| for all i and d, R'R being the second derivative at x."""
         bends = self.weight * self.weights * self.phi.second(self.rows @ x, self.target)
         least = float(np.min(bends, initial=math.inf))
         return 1.0 / math.sqrt(least) if least > 0.0 else math.inf
@@ -110,19 +110,19 @@ class LossPart(Part):
         return np.asarray(self.weight * self.weights * first)
 
     def size(self, x: Host) -> float:
-        """The size of the terms, plus that of their change if x changed to 0."""
+        """The size of the terms, plus the size of their change if x moved to 0."""
         t, y, w = self.rows @ x, self.target, self.weights
         slope, bend = norm(w * self.phi.terms(t, y)), norm(w * self.phi.second(t, y))
         return self.weight * (slope + bend * self.norm * norm(x))
 
     def noise(self, x: Host, dual: Host) -> float:
-        """The errors of `first_error`; inf if the margins themselves may be wrong."""
+        """The norm of the errors from `first_error`; inf if the margins themselves may be wrong."""
         if not EPS * len(x) * self.norm * norm(x) < 1e-2:
             return math.inf
         return norm(self._first_errors(dual))
 
     def _first_errors(self, dual: Host) -> Host:
-        """The bounds of `first_error`, with the weights of the dual."""
+        """The bounds from `first_error`, multiplied by the weights of the dual."""
         errors = self.phi.first_error(dual / self.weight / self.weights, self.target)
         return np.asarray(self.weight * self.weights * errors)
 
@@ -162,11 +162,11 @@ class LossPart(Part):
         return super().exponent + top_exponent(self.weights) + self.phi.exponent(self.target)
 
     def scaled(self, top: int) -> Part:
-        """Only the weight changes, because margins have a fixed scale."""
+        """Scale the weight only, because margins have a fixed scale."""
         return replace(self, weight=math.ldexp(self.weight, -top))
 
     def lifted(self, lift: float) -> LossPart:
-        """The part with another lift; what was computed from the rows is kept."""
+        """The part with another lift; everything computed from the rows is kept."""
         found = replace(self, phi=self.phi.lifted(lift))
         found.__dict__.update(sliced=self.sliced, norm=self.norm)
         return found
@@ -179,22 +179,22 @@ class Kinks(NamedTuple):
     """The distances of rows, at a point, from the kinks of their slopes."""
 
     rows: Host
-    room: Host  # a lower bound on the distance; negative if nothing is known
+    room: Host  # a lower bound on each row's distance; negative if unknown
     is_outlier: Host
-    side: Host  # of the nearest kink: outliers beyond it have side * r >= bound
+    side: Host  # of the nearest kink, whose outliers have side * r >= bound
     bound: Host
 
     @property
     def outliers(self) -> Host:
-        """The rows of the outliers."""
+        """A mask of the rows that are outliers."""
         return np.asarray(self.rows[self.is_outlier])
 
     def some(self, which: Host) -> Kinks:
-        """The kinks of some rows."""
+        """The kinks of the chosen rows."""
         return Kinks(*(of_all[which] for of_all in self))
 
     def radius(self) -> float:
-        """No row passes its kink within this distance; inf if there are no rows."""
+        """A distance within which no row passes its kink; inf if there are no rows."""
         lengths = np.sqrt(np.sum(self.rows * self.rows, axis=1)) * (1.0 + 1e-12)
         with np.errstate(divide="ignore", invalid="ignore"):
             ways = np.where(self.room > 0.0, self.room / lengths, 0.0)
@@ -218,7 +218,7 @@ class ClippedPart(Part):
 
     @property
     def kink(self) -> float:
-        """The distance of the kinks from the targets."""
+        """The distance between kinks and targets."""
         return self.high
 
     @property
@@ -242,7 +242,7 @@ class ClippedPart(Part):
         return self.weight * norm(self.weights * np.minimum(self._sizes(x), -self.low))
 
     def noise(self, x: Host, dual: Host) -> float:
-        """The errors of the residuals; those of certain outliers do not change the slopes."""
+        """The errors of the residuals except certain outliers', which do not change slopes."""
         shape, kinks = self.rows.shape, self.kinks(x)
         unit = 4.0 * (EPS * float(max(shape))) ** 2
         if self.sliced.is_plain:
@@ -255,10 +255,10 @@ class ClippedPart(Part):
         return np.asarray(self.lengths * norm(x) + np.abs(self.target))
 
     def curvature(self, x: Host) -> Host:
-        """Outliers have no curvature. They get a small share of that of the quadratic above.
+        """R, with a small share of the curvature above for outliers, which have none.
 
-        That keeps Newton steps finite if only outliers depend on a direction; x still gains six
-        digits per step.
+        The share keeps Newton steps finite if only outliers depend on a direction; x still gains
+        six digits per step.
         """
         r, bend = self.rows @ x - self.target, self._bend_above(x)
         is_inside = (r > self.low) & (r < self.high)
@@ -269,7 +269,7 @@ class ClippedPart(Part):
         return self._root(self._bend_above(x))
 
     def _bend_above(self, x: Host) -> Host:
-        """psi/r of every row; 1 for a squared hinge."""
+        """The ratio psi/r in every row; 1 for a squared hinge."""
         r = np.abs(self.rows @ x - self.target)
         return np.asarray(self.high / np.maximum(r, self.high) if self.kink else np.ones(len(r)))
 
@@ -304,5 +304,5 @@ class ClippedPart(Part):
         return super().exponent + top_exponent(self.weights)
 
     def with_kinks(self, share: float) -> ClippedPart:
-        """The part with the distances of the kinks multiplied by ``share``."""
+        """The part with the distances between kinks and targets multiplied by ``share``."""
         return replace(self, low=share * self.low, high=share * self.high)

@@ -30,14 +30,15 @@ from tiebreak.linalg.spectra import EPS, cleaned
 
 Kind = TypeVar("Kind", bound=Part)
 
-KEPT_SLOPES = 8  # slopes that a function keeps: callers compare up to this many points
+KEPT_SLOPES = 8  # how many slopes a function keeps: callers compare up to 8 points
 
 
 class Slope(NamedTuple):
     """A gradient, the size of its terms before they cancel, and bounds on its rounding error e.
 
     |e| <= error, and |<e, d>| <= image_error |R d| + product_error |d| for all d, with R as in
-    `curvature`. Most of e is an error of the duals, multiplied by the rows, and small where R d is.
+    `curvature`. Most of e is an error of the duals, multiplied by the rows, which is small if R d
+    is.
     """
 
     vector: Host
@@ -57,13 +58,13 @@ def product_error(length: float, shape: tuple[int, ...], size: float, is_plain: 
 
 
 def _of_kind(kind: type[Kind]) -> cached_property[list[Kind]]:
-    """The parts that are of this class."""
+    """The parts that are instances of one class."""
     return cached_property(lambda self: [part for part in self.parts if isinstance(part, kind)])
 
 
 @dataclass(frozen=True)
 class Parts:
-    """h(x) = the sum of its parts, up to a constant, for x of length n."""
+    """h(x) as the sum of the parts of h, up to a constant, for x of length n."""
 
     n: int
     parts: tuple[Part, ...]
@@ -82,7 +83,7 @@ class Parts:
 
     @property
     def curved(self) -> list[Part]:
-        """All parts except the linear ones."""
+        """The parts of h that are not linear."""
         return [part for part in self.parts if not isinstance(part, LinearPart)]
 
     @property
@@ -124,7 +125,7 @@ class Parts:
         return {}
 
     def slope(self, x: Host) -> Slope:
-        """The gradient at x; the latest gradients are kept, because they are needed repeatedly."""
+        """The gradient at x; the latest gradients are kept, because callers repeat points."""
         key = x.tobytes()
         if key not in self._slopes:
             while len(self._slopes) >= KEPT_SLOPES:
@@ -133,7 +134,7 @@ class Parts:
         return self._slopes[key]
 
     def _slope(self, x: Host) -> Slope:
-        """The gradient at x; both products, to the duals and back, use twice the precision."""
+        """The gradient at x; products with the rows and their transpose use twice the precision."""
         if not self.parts:
             return Slope(np.zeros(self.n), 0.0, 0.0)
         pairs = [(part, part.dual(x)) for part in self.parts]
@@ -149,12 +150,12 @@ class Parts:
             seen = part.image_error(x, dual)
             if math.isfinite(seen):
                 in_images.append(seen)
-                of_dual *= rounding_unit(EPS, self.n)  # because R is rounded
+                of_dual *= rounding_unit(EPS, self.n)  # R is rounded too
             apart += of_dual
         return Slope(vector, size, error, math.hypot(*in_images), apart)
 
     def curvature(self, x: Host, above: bool = False) -> Host:
-        """R with R'R the second derivative at x; with ``above``, see `Part.curvature_above`."""
+        """R such that R'R is the Hessian at x; for ``above`` see `Part.curvature_above`."""
         blocks = [p.curvature_above(x) if above else p.curvature(x) for p in self.parts]
         return np.vstack([np.zeros((0, self.n)), *blocks])
 
@@ -184,7 +185,7 @@ class Parts:
         return [*blocks, self.c[None]] if self.c.any() else blocks
 
     def with_margins(self, share: float) -> Parts:
-        """The function with all margins multiplied by ``share``."""
+        """The function h with all margins multiplied by ``share``."""
         parts = [
             replace(part, rows=share * part.rows) if isinstance(part, LossPart) else part
             for part in self.parts
@@ -192,12 +193,12 @@ class Parts:
         return Parts(self.n, tuple(parts))
 
     def with_kinks(self, share: float) -> Parts:
-        """The function with all distances of kinks from targets multiplied by ``share``."""
+        """The function h with all distances between kinks and targets multiplied by ``share``."""
         parts = [p.with_kinks(share) if isinstance(p, ClippedPart) else p for p in self.parts]
         return Parts(self.n, tuple(parts))
 
     def without_negligible(self, x: Host, least: float) -> Parts:
-        """The function without the losses whose slopes at x are at most ``least``."""
+        """The function h without the losses whose slopes at x are at most ``least``."""
         parts = []
         for part in self.parts:
             if isinstance(part, LossPart):
@@ -237,18 +238,18 @@ class Parts:
 
     @property
     def unit(self) -> float:
-        """The divisor of `rows` if there is only one matrix; otherwise 1."""
+        """The number that `rows` divides by if there is only one matrix; otherwise 1."""
         blocks = self.blocks()
         return norm(blocks[0]) if len(blocks) == 1 else 1.0
 
     @property
     def exponent(self) -> int:
-        """The power of two that `scaled` divides by."""
+        """The exponent of the power of two that `scaled` divides by."""
         return max((part.exponent for part in self.parts), default=0)
 
     @cached_property
     def scaled(self) -> Parts:
-        """The function up to a positive factor, with magnitudes near 1, so that nothing overflows.
+        """The function h up to a positive factor, with magnitudes near 1 to avoid overflow.
 
         All factors are powers of two, so nothing is rounded.
         """
@@ -261,7 +262,7 @@ class Parts:
 
 
 def decompose(owner: str, level: str, h: Function, n: int) -> Parts:
-    """The parts of ``h``, a function of n variables; raise a Refusal if one is not known."""
+    """The parts of ``h``, a function of n variables; raise a Refusal if some part is unknown."""
     parts: list[Part] = []
     for weight, part in summands(h.bare):
         rows = n if part.matrix is None else max(part.matrix.shape[0], n)
@@ -276,4 +277,4 @@ def decompose(owner: str, level: str, h: Function, n: int) -> Parts:
             needed = "must be made of LeastSquares, Logistic and others that know their parts"
             raise Refusal(owner, level, needed, type(part).__name__)
         parts.extend(found)
-    return Parts(n, tuple(part for part in parts if part.rows.any()))  # zero rows give a constant
+    return Parts(n, tuple(part for part in parts if part.rows.any()))  # zero rows add a constant

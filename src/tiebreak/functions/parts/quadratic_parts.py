@@ -29,11 +29,11 @@ class Part(ABC):
     power: ClassVar[int] = 2  # the power of the rows in the value
     in_units_of_rows: ClassVar[tuple[str, ...]] = ()  # fields that are compared with rows x
     is_quadratic: ClassVar[bool] = True
-    has_kinks: ClassVar[bool] = False  # does its slope have kinks?
+    has_kinks: ClassVar[bool] = False  # does the slope of phi have kinks?
 
     @cached_property
     def sliced(self) -> Sliced:
-        """The rows for products in twice the precision."""
+        """The rows, split for products in twice the precision."""
         return Sliced(self.rows)
 
     @cached_property
@@ -47,7 +47,7 @@ class Part(ABC):
         return np.asarray(np.sqrt(np.sum(self.rows * self.rows, axis=1)))
 
     def some(self, which: Host) -> Self:
-        """The part with some of its rows only; the arrays in its fields have an entry per row."""
+        """The part with only the chosen rows; arrays in its fields have an entry per row."""
         each: dict[str, Any] = {part.name: getattr(self, part.name) for part in fields(self)}
         arrays = {name: value for name, value in each.items() if isinstance(value, np.ndarray)}
         chosen: dict[str, Any] = {name: value[which] for name, value in arrays.items()}
@@ -66,18 +66,18 @@ class Part(ABC):
         return 0.0
 
     def image_error(self, x: Host, dual: Host) -> float:
-        """|<e, rows d>| <= this times |R d| for all d; e is the dual's error, R = `curvature`.
+        """The largest |<e, rows d>|/|R d| over all d: e is the dual's error, R is `curvature`.
 
-        The rounding of R is not included. It is inf if there is no known bound.
+        The number ignores the rounding of R. It is inf if no bound is known.
         """
         return math.inf
 
     @abstractmethod
     def curvature(self, x: Host) -> Host:
-        """R with R'R the second derivative at x."""
+        """A matrix R for which R'R is the second derivative at x."""
 
     def curvature_above(self, x: Host) -> Host:
-        """R for a part with kinks that would give it too little curvature far from its minimum."""
+        """A root R with more curvature, for parts whose kinks leave too little of it."""
         return self.curvature(x)
 
     def second(self, x: Host) -> Host:
@@ -87,17 +87,17 @@ class Part(ABC):
 
     @abstractmethod
     def along(self, x: Host, d: Host) -> Callable[[float], float]:
-        """step -> the derivative at x + step d along d."""
+        """A function of ``step``: the derivative along d at x + step d."""
 
     @abstractmethod
     def largest_curvature(self, at: Host, reach: float) -> float:
-        """A bound on the curvature within ``reach`` of a point, without its own rounding."""
+        """A bound on the curvature within ``reach`` of a point; the bound itself may be rounded."""
 
     @abstractmethod
     def slope_ratio(self, at: Host, off: float) -> float:
-        """|<grad, d>| <= this times the root of the curvature along d, within ``off`` of a point.
+        """|<grad, d>| over the root of the curvature along d, at most, within ``off`` of a point.
 
-        This holds for all d. The rounding of the number itself is not included.
+        The bound holds for all d. It does not include its own rounding.
         """
 
     def curvature_rows(self, at: Host) -> Host:
@@ -110,7 +110,7 @@ class Part(ABC):
 
     @property
     def exponent(self) -> int:
-        """The exponent of the power of two near its magnitude."""
+        """The exponent of the power of two near the magnitude of the part."""
         return top_exponent(np.array(self.weight)) + self.power * top_exponent(self.rows)
 
     def composed(self, M: Host) -> Part:
@@ -145,7 +145,7 @@ class LeastSquaresPart(Part):
 
     @property
     def roots(self) -> Host:
-        """The roots of the weights of the rows."""
+        """The square roots of the weights of the rows."""
         return math.sqrt(self.weight) * (np.ones(len(self.rows)) if self.w is None else self.w**0.5)
 
     def dual(self, x: Host) -> Host:
@@ -179,7 +179,7 @@ class LeastSquaresPart(Part):
 
 @dataclass(frozen=True)
 class QuadraticPart(Part):
-    """weight/2 x'Qx; its rows are those of Q, because all minimisers have the same Qx."""
+    """weight/2 x'Qx; its rows are those of Q, because all minimisers share the same Qx."""
 
     power: ClassVar[int] = 1
 
@@ -253,5 +253,5 @@ class LinearPart(Part):
         return 0.0
 
     def slope_ratio(self, at: Host, off: float) -> float:
-        """0, because a linear part is not one of the losses."""
+        """The exponent 0, because a linear part is not one of the losses."""
         return 0.0

@@ -23,8 +23,8 @@ from tiebreak.linalg.fingerprints import known, remember
 class Composite(Function, in_tables=False):
     """smooth + penalty, written ``smooth + penalty``.
 
-    Values are those of the sum. Everything about slopes (minorants, lipschitz, strong_convexity,
-    rounding) is that of the smooth part; the penalty is handled separately.
+    Values are values of the sum. Everything about slopes (minorants, lipschitz, strong_convexity,
+    rounding) refers to the smooth part alone; the penalty is handled separately.
     """
 
     smooth: SmoothFunction
@@ -76,7 +76,7 @@ class Composite(Function, in_tables=False):
     def evaluate_async(
         self, at: Sequence[PointWithImage], values_at: Sequence[PointWithImage] = ()
     ) -> PendingEvaluation:
-        """Minorants of the smooth part, values of the sum."""
+        """Minorants of the smooth part, but values of the whole sum."""
         pending = self.smooth.evaluate_async(at, values_at)
 
         def end() -> Outcome:
@@ -101,7 +101,7 @@ class Composite(Function, in_tables=False):
     def __rmul__(self, weight: object) -> Composite:
         if not is_weight(weight):
             return NotImplemented
-        # the penalty first, so that a message about a negative weight names the penalty
+        # The penalty comes first, so that a message about a negative weight names the penalty.
         penalty = weight * self.penalty
         return Composite(weight * self.smooth, penalty)
 

@@ -14,9 +14,9 @@ from tiebreak.linalg.arrays import Array, Host, dot, like, to_numpy
 class GroupLayout(NamedTuple):
     """The groups in R^n; the variables in no group form an additional, last one."""
 
-    labels: Host | None  # the group of each variable; None if all are in one
+    labels: Host | None  # each variable's group; None if all variables are in one
     penalised: Host  # 1.0 for a group, 0.0 for the variables in no group
-    starts: Host | None = None  # where each group begins, if groups are long runs of variables
+    starts: Host | None = None  # where groups start, if they are long runs of variables
 
     def dots(self, x: Array, y: Array, room: Array | None = None) -> Host:
         """The inner products <x_G, y_G>, on the host; ``room`` is a vector to be overwritten."""
@@ -28,7 +28,7 @@ class GroupLayout(NamedTuple):
         return np.bincount(self.labels, products, len(self.penalised))
 
     def spread(self, x: Array, factors: Host, room: Array | None = None) -> Array:
-        """x with each group multiplied by its factor; written into ``room`` if that is given."""
+        """x with each group multiplied by its factor; ``room``, if given, is overwritten."""
         if self.labels is None:
             return into(room, "multiply", x, float(factors[0]))
         if type(x) is not np.ndarray:
@@ -44,8 +44,8 @@ UNGROUPED = GroupLayout(None, np.zeros(1))
 class Groups(FromData):
     """Disjoint groups of variables, as given by the user; label -1 means no group.
 
-    ``length`` is the number of variables; None if the groups were given as lists, so that there may
-    be any number of other variables, which are in no group.
+    ``length`` is the number of variables; None if the groups were given as lists: then any number
+    of other variables may be in no group.
     """
 
     def __init__(self, given: Any) -> None:
@@ -55,7 +55,7 @@ class Groups(FromData):
         inside = labels >= 0
         first, names = np.unique(labels[inside], return_index=True, return_inverse=True)[1:]
         rank = np.empty(len(first), dtype=np.int64)
-        rank[np.argsort(first)] = np.arange(len(first))  # numbered in order of appearance
+        rank[np.argsort(first)] = np.arange(len(first))  # numbers in order of appearance
         self.labels: Host = np.full(len(labels), -1)
         self.labels[inside] = rank[names]
         self.length = length
@@ -64,14 +64,14 @@ class Groups(FromData):
 
     @property
     def signature(self) -> tuple[Any, ...]:
-        """What distinguishes these groups from others, for a checkpoint."""
+        """A key that distinguishes these groups from others in checkpoints."""
         return self.labels, self.length
 
     def __repr__(self) -> str:
         return f"<{self.count} groups of {np.count_nonzero(self.labels >= 0)} variables>"
 
     def same_as(self, other: Groups) -> bool:
-        """Are these the same groups?"""
+        """Are the other groups equal to these groups?"""
         return np.array_equal(
             np.trim_zeros(self.labels + 1, "b"), np.trim_zeros(other.labels + 1, "b")
         )
@@ -91,7 +91,7 @@ class Groups(FromData):
             labels = np.full(n, self.count)
             labels[: len(self.labels)] = np.where(self.labels < 0, self.count, self.labels)
             penalised = np.arange(np.max(labels) + 1) < self.count
-            # Sums over runs are faster than sums by labels if the runs have about this length.
+            # Sums over runs are faster than sums by labels if runs have at least about this length.
             runs = n >= 20 * len(penalised) and bool(np.all(labels[1:] >= labels[:-1]))
             starts = np.searchsorted(labels, np.arange(len(penalised))) if runs else None
             self._layouts[n] = GroupLayout(labels, penalised.astype(np.float64), starts)
@@ -99,7 +99,7 @@ class Groups(FromData):
 
 
 def _labels(value: Any) -> tuple[Host, int | None]:
-    """The groups as one label per variable, and the number of variables."""
+    """The groups as a vector of one label per variable, and the number of variables."""
     needed = (
         "GroupL2: groups must be a vector with the group of each variable (-1: none) "
         "or a list of lists of variables, got "

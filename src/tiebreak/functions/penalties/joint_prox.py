@@ -29,11 +29,11 @@ class Joint:
 
     @cached_property
     def has_norms(self) -> bool:
-        """Do they contain more than squares?"""
+        """Do the two penalties contain more than squares?"""
         return self.upper.has_norms or self.lower.has_norms
 
     def terms(self, a: float, mu: float) -> Terms:
-        """a f2 + mu g2 on the common set; if one of them must be alone, the other is 0."""
+        """a f2 + mu g2 on the common set; if one of f2 and g2 must be alone, the other is 0."""
         if self.upper.is_alone or self.lower.is_alone:
             return self.upper.times(a) if self.upper.is_alone else self.lower.times(mu)
         pairs = zip(self.upper.weights, self.lower.weights, strict=True)
@@ -109,7 +109,7 @@ def _no_prox(owner: str, got: str, hint: str = "") -> Refusal:
 
 
 def _has_prox_on(common: Domain, terms: Terms) -> bool:
-    """Do these terms have a prox in closed form on this set?"""
+    """Do the terms have a prox in closed form on the set?"""
     if not terms.has_weights or isinstance(common, Space):
         return True
     if isinstance(common, Box):

@@ -30,7 +30,7 @@ class LargestEntry(OnlyConic):
         return self.l1 * arrays.max_abs(self.from_center(x))
 
     def subgradient(self, x: Array) -> Array:
-        """One subgradient at x: it is nonzero only in the first of the largest entries."""
+        """One subgradient at x, nonzero only in the first of the largest entries."""
         y = self.from_center(x)
         j = int(arrays.namespace(y).argmax(abs(y)))
         return arrays.placed(y, j, self.l1 * float(np.sign(float(y[j]))))
@@ -48,7 +48,7 @@ class LargestEntry(OnlyConic):
         return True
 
     def far_rows(self, n: int) -> FarRows:
-        """A bound: it grows no faster than the l1 norm."""
+        """A bound on the growth far out: the largest entry grows no faster than the l1 norm."""
         weights = np.full(n, self.l1)
         return FarRows((), rising(weights, weights, HostRows(identity(n))))
 
@@ -66,8 +66,8 @@ class LargestEntry(OnlyConic):
 class LInf(CentredNorm):
     """weight max_j |x_j - center_j|, the largest deviation; ``center=None`` is the origin.
 
-    It has a prox in closed form only without other penalties and sets, so the method for problems
-    with it is "conic".
+    The prox has a closed form only without other penalties and sets, so problems with LInf are
+    solved by "conic".
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1, 2]], [4])

@@ -22,7 +22,7 @@ from tiebreak.sets import INFINITY, ActiveFace
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class NuclearTerms(Terms):
-    """nuclear sum_i sigma_i(X) + square/2 |X|², X = x as a matrix of this shape, row by row."""
+    """nuclear sum_i sigma_i(X) + square/2 |X|², where X is x as a matrix, filled row by row."""
 
     shape: tuple[int, int] = dataclasses.field(kw_only=True)
     nuclear: float = dataclasses.field(kw_only=True)
@@ -33,7 +33,7 @@ class NuclearTerms(Terms):
         return dataclasses.replace(self, **made)  # type: ignore[arg-type]
 
     def with_weights(self, l1: Any, group: float, l2: float, square: float) -> Terms:
-        """Only the square is used, because there are no norms of vectors."""
+        """The same nuclear norm with another square; terms of vectors do not exist."""
         return dataclasses.replace(self, square=square)
 
     @property
@@ -63,7 +63,7 @@ class NuclearTerms(Terms):
         return self._made(u, np.maximum(s - self.nuclear, 0.0) / (1.0 + self.square), vt, x)
 
     def least(self, slope: Array) -> tuple[float, Array | None]:
-        """The part of the slope that exceeds the norm decides; rounding errors are included."""
+        """The minimum depends on singular values of the slope above the weight, with rounding."""
         u, s, vt = self._svd(slope)
         unit = (8.0 + slope.shape[0]) * arrays.epsilon(slope)
         kept = np.maximum(s - self.nuclear, 0.0)
@@ -77,7 +77,7 @@ class NuclearTerms(Terms):
         return value, self._made(u, pull * kept, vt, slope)
 
     def face_at(self, x: Array) -> tuple[ActiveFace, Array]:
-        """The matrices of the same rank as x, and the slope along them."""
+        """The face of matrices that have the same rank as x, and the slope along that face."""
         u, s, vt = self._svd(x)
         rank = int(np.sum(s > TOL.met * s[0]))
         u, vt = u[:, :rank], vt[:rank]
@@ -109,7 +109,7 @@ class NuclearTerms(Terms):
         return level / self.nuclear * (1.0 + 2.0**-48) if self.nuclear > 0.0 else INFINITY
 
     def eased(self, n: int, error: float) -> Terms | None:
-        """error |X| is at most error times the sum of the singular values."""
+        """error |X| is at most error times the sum of the singular values of X."""
         if self.nuclear < error:
             return None
         return dataclasses.replace(self, nuclear=(self.nuclear - error) * (1.0 - 2.0**-52))
@@ -123,13 +123,13 @@ class NuclearTerms(Terms):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class NuclearNorm(Penalty):
-    """weight times the sum of the singular values of x as a matrix, row by row: low rank.
+    """weight times the sum of the singular values of x as a matrix, which favours low rank.
 
-    Its prox needs one singular value decomposition. It cannot be combined with other penalties or
-    sets, and we have no conic form for it.
+    Its prox takes one singular value decomposition. The nuclear norm cannot be combined with other
+    penalties or sets, and has no conic form in this package.
 
     Args:
-        shape: the numbers of rows and columns of the matrix; x has one entry per entry of it.
+        shape: the numbers of rows and columns of the matrix, whose entries are x, row by row.
         weight: a non-negative number.
 
     Examples:

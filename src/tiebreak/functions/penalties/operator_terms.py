@@ -22,7 +22,7 @@ from tiebreak.sets.descriptions import identity
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class OnlyConic(Terms):
-    """Terms with a conic form, but no joint prox; the bounds below are unknown by default."""
+    """Terms with a conic form, but no joint prox; by default, all bounds are unknown."""
 
     has_operator: ClassVar[bool] = True
 
@@ -49,8 +49,8 @@ class OnlyConic(Terms):
 class OperatorTerms(OnlyConic):
     """The sum of l1_i |r_i| + tilt_i r_i, where r = D x - center and |tilt_i| <= l1_i.
 
-    D = matrix(n) for x of length n. Any convex function of r_i that is linear on both sides of 0
-    and 0 there has this form: its slopes are l1 + tilt above 0 and -(l1 - tilt) below. With several
+    D = matrix(n) for x of length n. Any convex function of r_i that is 0 at 0 and linear on both
+    sides of 0 has this form: its slopes are l1 + tilt above 0 and -(l1 - tilt) below. With several
     ``stacks``, r is made of that many vectors of equal length, and l1_i multiplies the Euclidean
     length of their i-th entries.
     """
@@ -74,7 +74,7 @@ class OperatorTerms(OnlyConic):
         return arrays.like(self.matrix(int(x.shape[0])).adjoint(u)[0], x)
 
     def slopes(self, count: int) -> tuple[Host, Host]:
-        """The slopes of the penalties of ``count`` entries away from 0: upwards, and downwards."""
+        """The slopes of the penalties of ``count`` entries away from 0, upwards and downwards."""
         l1, tilt = np.broadcast_to(self.l1, count), np.broadcast_to(self.tilt, count)
         return l1 + tilt, l1 - tilt
 
@@ -95,7 +95,7 @@ class OperatorTerms(OnlyConic):
         return float(xp.sum(xp.where(off > 0.0, up, down) * abs(off)))
 
     def dual(self, u: Array) -> Array:
-        """The projection of u onto the dual set: the u with <u, r> <= the value for all r."""
+        """The projection of u onto the dual set: all u with <u, r> <= value(r) for every r."""
         xp, (up, down) = arrays.namespace(u), self._slopes_like(u)
         if self.stacks == 1:
             return xp.clip(u, -down, up)
@@ -104,7 +104,7 @@ class OperatorTerms(OnlyConic):
         return u * xp.concat([share] * self.stacks)
 
     def subgradient(self, x: Array) -> Array:
-        """One subgradient at x; if an entry is 0, the mean of both slopes."""
+        """One subgradient at x; entries at 0 contribute the mean of their two slopes."""
         off = self.residual(x)
         if self.stacks > 1:
             lengths, xp = self.lengths(off), arrays.namespace(off)
@@ -136,7 +136,7 @@ class OperatorTerms(OnlyConic):
         return True
 
     def far_rows(self, n: int) -> FarRows | None:
-        """With stacks, a bound: lengths grow no faster than sums of absolute values."""
+        """With stacks, this is a bound: lengths grow no faster than sums of absolute values."""
         if not self.matrix(n).is_at_hand:
             return None
         rows = HostRows(self.matrix(n).on_host())
@@ -156,7 +156,7 @@ class OperatorTerms(OnlyConic):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TermsSum(OnlyConic):
-    """The sum of two terms that have no joint prox: made by `added`."""
+    """The sum of two terms that have no joint prox, as made by `added`."""
 
     parts: tuple[Terms, Terms] = dataclasses.field(kw_only=True)
     has_prox: ClassVar[bool] = False
@@ -186,7 +186,7 @@ class TermsSum(OnlyConic):
         return FarRows(fixed, [rows for far in found for rows in far.losses])
 
     def rows_above(self, n: int) -> tuple[Any, Host, Host, Host] | None:
-        """The entries of both, so that a loss with kinks may be added to an l1 norm of x."""
+        """The entries of both terms, so that a loss with kinks may be added to an l1 norm of x."""
         from scipy.sparse import vstack
 
         found = [rows for part in self.parts if (rows := _entries(part, n)) is not None]
@@ -200,18 +200,18 @@ class TermsSum(OnlyConic):
         return sum(part.steepness(n, reach) for part in self.parts)
 
     def extent(self, n: int, level: float) -> float:
-        """Neither term is negative, so neither exceeds the level."""
+        """The two terms are never negative, so neither of them exceeds the level."""
         return min(part.extent(n, level) for part in self.parts)
 
 
 def added(first: Terms, second: Terms) -> TermsSum:
-    """The sum, for conic solvers only."""
+    """The sum of the two terms, for conic solvers only."""
     domain = intersection("PenaltySum", first.domain, second.domain)
     return TermsSum(square=first.square + second.square, domain=domain, parts=(first, second))
 
 
 def _entries(terms: Terms, n: int) -> tuple[Any, Host, Host, Host] | None:
-    """`Terms.rows_above`, also for an l1 norm of x."""
+    """The rows of `Terms.rows_above`, also for an l1 norm of x."""
     is_more = terms.group or terms.l2 or terms.square or not isinstance(terms.domain, Space)
     if terms.has_operator or is_more:
         return terms.rows_above(n)

@@ -1,7 +1,7 @@
 """Penalties: convex functions with a simple prox, for the non-smooth parts of f and g.
 
-This module has the classes and their sums; the formulas are in `terms`, and ``smooth + penalty`` is
-in `composite`.
+This module has the classes of penalties and their sums; the formulas are in `terms`, and ``smooth +
+penalty`` is in `composite`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Penalty(FromData, is_open=True):
 
     @property
     def label(self) -> str:
-        """Its name in a message."""
+        """The name of the penalty in a message."""
         return type(self).__name__
 
     @property
@@ -59,12 +59,12 @@ class Penalty(FromData, is_open=True):
 
     @property
     def summands(self) -> tuple[Penalty, ...]:
-        """The penalties that it is the sum of."""
+        """The penalties whose sum this is; for a single penalty, itself."""
         return (self,)
 
     @property
     def vectors(self) -> list[Array]:
-        """The vectors among its parameters."""
+        """The vectors among the penalty's parameters."""
         return []
 
     def check(self, n: int) -> None:
@@ -86,16 +86,16 @@ class Penalty(FromData, is_open=True):
         return self.terms.least(slope)
 
     def add_to_conic(self, form: ConicForm, cost: Cost) -> bool:
-        """Add the penalty, without indicators, to an objective; False if it has no conic form."""
+        """Add the penalty, without indicators, to an objective; False if no conic form is known."""
         return self.terms.add_to_conic(form, cost)
 
     def far_rows(self, n: int) -> FarRows | None:
-        """How it grows far out; None if that is unknown."""
+        """How the penalty grows far out; None if unknown."""
         return self.terms.far_rows(n)
 
     @property
     def squared(self) -> tuple[float, SmoothFunction] | None:
-        """w and h if the penalty is w sqrt(2 h); None if it is something else."""
+        """The w and h for which the penalty is w sqrt(2 h); None if there are none."""
         return None
 
     @property
@@ -188,7 +188,7 @@ class CentredNorm(Penalty, is_open=True):
 
     def scaled(self, factor: float) -> Penalty:
         made = super().scaled(factor)
-        assign(made, "names", self.names)  # a scaled vector has no index
+        assign(made, "names", self.names)  # scaling a pandas Series loses its index
         return made
 
     @property
@@ -212,8 +212,9 @@ class L1(CentredNorm):
         center: vector, the origin if None. A nonzero center has a joint prox with squares, boxes,
             and L1 and L2 of the same center.
         operator: matrix D for weight |D x - center|_1, dense, scipy.sparse or a linear operator:
-            weights and center then have one entry per row of D. There is no prox in closed form:
-            `Exact` and `PrimalDual` accept it as the whole upper level, `Conic` on both levels.
+            weights and center then have one entry per row of D. With an operator there is no prox
+            in closed form: `Exact` and `PrimalDual` accept it as the whole upper level, `Conic` on
+            both levels.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2, 4]], [4])
@@ -272,13 +273,13 @@ class L1(CentredNorm):
 class TotalVariation(Penalty):
     """weight times the sum of |x_{j+1} - x_j|: few jumps between neighbours in a series or image.
 
-    It is L1 with the operator of first differences: `Exact` and `PrimalDual` accept it as the whole
-    upper level, `Conic` on both levels.
+    Total variation is L1 with the operator of first differences: `Exact` and `PrimalDual` accept it
+    as the whole upper level, `Conic` on both levels.
 
     Args:
         weight: a non-negative number.
         shape: (m, n) for an image of m rows and n columns, x = image.ravel(): differences down and
-            to the right. None: x is a series of values.
+            to the right. If None, x is a series of values.
         isotropic: use the Euclidean length of a pixel's two differences instead of the sum of their
             absolute values.
 
@@ -326,8 +327,8 @@ class L2(CentredNorm):
 
     Args:
         weight: a non-negative number; or a vector with one entry per variable, each 0 or the same
-            number: then variables of weight 0 are not penalised. (For other weights, there is no
-            prox in closed form. If the norm is the whole upper level, `SquaredNorm` with the
+            number: then variables of weight 0 are not penalised. (Any other weights leave no prox
+            in closed form. If the norm is the whole upper level, `SquaredNorm` with the
             squared weights has the same minimisers.)
         center: vector, the origin if None. A nonzero center has a joint prox with squares, and L1
             and L2 of the same center.
@@ -419,7 +420,7 @@ class GroupL2(Penalty):
     def terms(self) -> Terms:
         groups = self.groups
         if groups.count == 1 and groups.length is not None and not groups.labels.any():
-            return Terms(l2=self.weight)  # all variables are in one group
+            return Terms(l2=self.weight)  # a single group of all variables
         return Terms(group=self.weight if groups.count else 0.0, groups=groups)
 
 
@@ -441,7 +442,7 @@ class Indicator(Penalty, in_tables=False):
             got = checks.what_it_is(self.domain)
             raise TypeError(f"Indicator: domain must be a domain such as Box(0, 1), got {got}")
         remember(self, Indicator, domain=self.domain)
-        if isinstance(self.domain, Set):  # a set from outside has no names
+        if isinstance(self.domain, Set):  # sets of another package have no names
             assign(self, "names", self.domain.names)
 
     @property
@@ -452,7 +453,7 @@ class Indicator(Penalty, in_tables=False):
         self.domain.check(n)
 
     def value(self, x: Array) -> float:
-        """0 if the set's ``contains`` says that x is in it; otherwise inf."""
+        """Return 0 if the set's ``contains`` says that x is in the set; otherwise inf."""
         return 0.0 if self.domain.contains(x) else INFINITY
 
     @property

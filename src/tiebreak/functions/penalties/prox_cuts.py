@@ -4,7 +4,7 @@
 
 As for a cut through a set (see `cuts`), the answer lies on a path: z(mu) is the prox of a f2 + mu
 g2 at v - mu c, and mu is 0 or the root of the non-increasing gap(mu) = G(z(mu)) - beta. Here the
-cut is curved, so it may bind even if c = 0. The sets of f2 and g2 restrict z even if mu = 0.
+cut is curved, so it may bind even if c = 0. The sets of f2 and g2 restrict z for every mu, even 0.
 
 On a smooth piece of the path, dz/dmu = -H^-1 d, where d is the gradient of G along the piece and H
 is the Hessian of a f2 + mu g2 + ½|.|². So the slope of the gap is -<d, H^-1 d>.
@@ -25,7 +25,7 @@ from tiebreak.linalg.arrays import Array, dot, namespace, norm, zeros_like
 from tiebreak.sets import INFINITY, Ball, Box
 from tiebreak.sets.roots import PathPoint, root
 
-FAR_MULTIPLIER = 2.0**300  # multipliers of problems of ordinary size are smaller
+FAR_MULTIPLIER = 2.0**300  # ordinary problems have far smaller multipliers
 
 # --- step 6
 
@@ -33,14 +33,14 @@ FAR_MULTIPLIER = 2.0**300  # multipliers of problems of ordinary size are smalle
 def prox_cut(
     pair: Joint, v: Array, a: float, c: Array, beta: float, guess: float | None = None
 ) -> tuple[Array, float]:
-    """The z that minimises a f2(z) + ½|z - v|² subject to <c, z> + g2(z) <= beta; its multiplier.
+    """The minimiser z of a f2(z) + ½|z - v|² with <c, z> + g2(z) <= beta, and its multiplier.
 
     The multiplier mu >= 0 is finite and z = pair.prox(v - mu c, a, mu); mu = 0 if the cut does not
     bind. ``guess``, the multiplier of a similar problem, only saves time. If no z satisfies the
     cut, beta is replaced by the smallest value of <c, .> + g2, to within rounding error.
     """
     with arrays.quiet():
-        # The square of f2 only moves v: q/2 |z|² + ½|z - v|² = (1 + q)/2 |z - v/(1 + q)|² + const.
+        # The square in f2 only moves v: q/2 |z|² + ½|z - v|² = (1 + q)/2 |z - v/(1 + q)|² + const.
         divisor = min(1.0 + a * pair.upper.square, sys.float_info.max)
         f, g = pair.upper.times(a / divisor), pair.lower
         f = dataclasses.replace(f, square=0.0)
@@ -58,7 +58,7 @@ def prox_cut(
 def _around_center(
     f: Terms, g: Terms, v: Array, c: Array, beta: float, guess: float
 ) -> tuple[Array, float]:
-    """`prox_cut` in terms of y = z - center: the square of g becomes one of y plus a slope."""
+    """`prox_cut` in terms of y = z - center: the square in g2 becomes a slope and a square of y."""
     center, Z = arrays.like(f.center, v), f.domain
     domain = Z
     height = dot(c, center) + 0.5 * g.square * dot(center, center)
@@ -134,7 +134,7 @@ def _solved(
 
 
 class _Path:
-    """The path mu -> z(mu), and its gap: see `roots.Gap`. Each mu overwrites the arrays."""
+    """The path mu -> z(mu), and its gap: see `roots.Gap`. Every new mu overwrites the arrays."""
 
     def __init__(self, f: Terms, g: Terms, v: Array, c: Array, beta: float) -> None:
         self.f, self.g, self.beta = f, g, beta
@@ -163,7 +163,7 @@ class _Path:
             u -= self._t
         if divisor > 1.0:
             u /= divisor
-        self._u = u  # if the library cannot write into arrays, this is a new one
+        self._u = u  # a new array if the library cannot write into arrays
         free = None
         if self.box is not None:
             self._t = self.box.clip(u, *self.box.bounds_like(u), self._t)
@@ -185,10 +185,10 @@ class _Path:
         return PathPoint(mu, gap - self.beta, self._bent(gap - self.beta, slope, divisor), energy)
 
     def _bent(self, gap: float, slope: float, divisor: float) -> float:
-        """The slope of the line from here to the root, as predicted from a square in g2.
+        """The slope of the line from the current mu to the root, predicted from the square in g2.
 
-        With a square, the gap is far from linear in mu, but on each piece it is nearly quadratic in
-        1/divisor, where divisor = 1 + mu square.
+        If g2 has a square, the gap is far from linear in mu, but on each piece it is nearly
+        quadratic in 1/divisor, where divisor = 1 + mu square.
         """
         if self.g.square == 0.0 or slope == 0.0:
             return slope
@@ -201,7 +201,7 @@ class _Path:
     def _entries(
         self, mu: float, u: Array, e: Array, free: Array | None, divisor: float
     ) -> tuple[float, float, float]:
-        """The gap, its slope and the energy if z = u, so that entries move independently."""
+        """The gap, its slope and the energy if z = u, where entries move independently."""
         f, g = self.f, self.g
         linear = dot(u, e)
         squared = dot(u, u)
@@ -214,7 +214,7 @@ class _Path:
         energy = math.nan
         if self.box is None:
             energy = (0.5 - divisor) * squared - mu * linear
-        elif self.calls > 2:  # the first two calls do not need it
+        elif self.calls > 2:  # the first two calls need no prediction
             energy = 0.5 * squared - dot(self.v, u)
             if not isinstance(f.l1, float):
                 energy += f.value(u)
@@ -228,8 +228,8 @@ class _Path:
     ) -> tuple[float, float, float]:
         """The gap, its slope and the energy if z is u with each group multiplied by a factor.
 
-        Sums over groups suffice. In a group, d has a part along u and a part orthogonal to u, on
-        which H is 1/factor. The parts along u, taken together, have a part along z and a part
+        Only sums over groups are needed. In a group, d has a part along u and a part orthogonal to
+        u, on which H is 1/factor. The parts along u, taken together, have a part along z and a part
         orthogonal to z, on which H is total/length.
         """
         g, penalised = self.g, self.layout.penalised
@@ -265,12 +265,12 @@ class _Path:
         if abs(gap) <= max(unit * abs(self.beta), self.epsilon**2 * self.widest):
             return True
         if abs(gap) > unit * (self.length * self.size + value):
-            return False  # this test avoids most of the sums below
+            return False  # most calls end with this test, which saves the sums below
         products = self._sums(abs(self._u), abs(self.c))
         return abs(gap) <= unit * (float(self.factors @ products) + value)
 
     def further(self, point: PathPoint, tries: int) -> float | PathPoint:
-        """Newton's step, then longer and longer ones.
+        """Newton's step first, then longer and longer steps.
 
         The search ends if v is lost to rounding in v - mu c, or if no point satisfies the cut.
         """
@@ -285,14 +285,14 @@ class _Path:
         return max(point.mu, min(point.mu + step, far))
 
     def ordinary(self) -> float:
-        """A multiplier of the size of the data."""
+        """A multiplier with the magnitude of the data."""
         (p, q, r), g, size = self.f.norms, self.g, max(self.reach, self.size)
         l1, group, l2 = g.norms
         steep = self.length + l1 + group + l2 + g.square * size or 1.0
         return (size + p + q + r) / steep + abs(self.beta) / steep / steep
 
     def _accept_the_least(self) -> bool:
-        """If no point satisfies the cut, replace beta by min G; return whether that is so.
+        """If no point satisfies the cut, replace beta by min G and return True.
 
         If G is bounded below for a slightly smaller c, equal to c up to rounding, that c is used.
         """
@@ -305,7 +305,7 @@ class _Path:
         return True
 
     def point(self) -> Array:
-        """z at the latest mu."""
+        """The point z at the latest mu."""
         return self._u if self.entrywise else self.layout.spread(self._u, self.factors)
 
 
@@ -313,10 +313,10 @@ class _Path:
 
 
 def _polished(path: _Path, z: Array, mu: float) -> Array:
-    """z with G(z) = beta to the precision of z.
+    """The z with G(z) = beta, to the precision of z.
 
     If v and mu c are much larger than z, rounding in their difference leaves a gap. A Newton step
-    along the piece of the path that z lies on closes it and moves z only by that rounding error.
+    along the piece of the path that z lies on closes this gap and moves z only by a rounding error.
     """
     f, g, c = path.f, path.g, path.c
     carried = arrays.max_abs(path.v) + mu * arrays.max_abs(c) + max(path.total.norms)
@@ -330,7 +330,7 @@ def _polished(path: _Path, z: Array, mu: float) -> Array:
             break
         step = d * (gap / steep / steep)
         if arrays.max_abs(step) > 64.0 * arrays.epsilon(c) * carried:
-            break  # the step is larger than a rounding error, so z is as accurate as it can be
+            break  # no rounding error is as large as the step, so z cannot become more accurate
         closer = z - step
         same_side = namespace(z).sign(closer) == namespace(z).sign(z)
         z = f.domain.project(masked(None, closer, same_side))

@@ -1,7 +1,8 @@
 """Losses of rows with a kink: quantile regression, absolute deviations, and the hinge.
 
-They have subgradients, but no gradient and no prox in closed form. So they are penalties with a
-matrix, like `L1` with an operator: for the method "conic" and, as the upper level, for "exact".
+These losses have subgradients, but no gradient and no prox in closed form. So they are penalties
+with a matrix, like `L1` with an operator: for the method "conic"and, as the upper level, for
+"exact".
 """
 
 from __future__ import annotations
@@ -66,12 +67,12 @@ class RowPenalty(EstimatorLoss, Penalty, is_open=True):
 
     @property
     def _scale(self) -> Host:
-        """The factor of each row."""
+        """The factor of each row's loss."""
         w = self._weights_of_rows
         return w / np.sum(w) if self.mean else w
 
     def scaled(self, factor: float) -> Penalty:
-        """A mean becomes a weighted sum, because a factor of all weights would cancel in it."""
+        """Turn a mean into a weighted sum: in a mean, a factor of all weights would cancel."""
         made: Penalty = dataclasses.replace(self, mean=False, weights=factor * self._scale)  # type: ignore[type-var]
         assign(made, "names", self.names)
         return made
@@ -89,7 +90,7 @@ class RowPenalty(EstimatorLoss, Penalty, is_open=True):
 class Quantile(RowPenalty):
     """sum_i w_i (level max(r_i, 0) + (1 - level) max(-r_i, 0)), r = b - A x: quantile regression.
 
-    At level 1/2 it is half the sum of the absolute deviations.
+    At level 1/2, the loss is half the sum of the absolute deviations.
 
     Args:
         A: matrix, dense or scipy.sparse, one row per observation.

@@ -7,13 +7,13 @@ Every penalty, and every weighted sum of two that has a joint prox in closed for
 with y = x, or y = x - center with one center for all norms; l1 may differ between variables.
 
 For y = x, the prox is a chain: soft threshold by l1, divide by 1 + square, clip to Z if it is a
-box, shrink each group by group/(1 + square), shrink the whole vector by l2/(1 + square), scale it
-down to Z if that is a ball. Each link preserves the subgradients of the earlier ones, because these
-terms are positively homogeneous (Jenatton, Mairal, Obozinski, Bach 2011; Yu 2013). This requires a
-ball centred at 0 and, with groups or an l2 term, a box that is a cone; no other Z can be combined
-with a norm or a square. With a center, the chain works on y, because square/2 |y + center|² is a
-square of y plus a linear function. Then a box can only be combined with the terms that act entry by
-entry, the square and l1, and a ball with none.
+box, shrink each group by group/(1 + square), shrink the whole vector by l2/(1 + square), scale the
+vector down to Z if Z is a ball. Each link of the chain preserves the subgradients of the earlier
+links, because the norms are positively homogeneous (Jenatton, Mairal, Obozinski, Bach 2011; Yu
+2013). The chain requires a ball centred at 0 and, with groups or an l2 term, a box that is a cone;
+no other Z can be combined with a norm or a square. With a center, the chain works on y, because
+square/2 |y + center|² is a square of y plus a linear function. In that case a box can only be
+combined with the terms that act entry by entry (the square and l1), and a ball with no term.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ class Terms:
     groups: Groups | None = None
     domain: Domain = dataclasses.field(default_factory=Space)
     center: Host | None = None  # the center of the norms; the square is centred at 0
-    has_operator: ClassVar[bool] = False  # is it |D x - center|_1? See `operator_terms`
-    is_alone: ClassVar[bool] = False  # is there no joint prox with any other penalty or set?
-    has_prox: ClassVar[bool] = True  # does it have a prox at all?
+    has_operator: ClassVar[bool] = False  # is this a norm |D x - center|_1? See `operator_terms`
+    is_alone: ClassVar[bool] = False  # does no other penalty or set allow a joint prox?
+    has_prox: ClassVar[bool] = True  # is there a prox at all?
 
     @property
     def weights(self) -> tuple[Any, float, float, float]:
-        """l1 (a number or a vector), group, l2, square."""
+        """The weights l1 (a number or a vector), group, l2 and square."""
         return self.l1, self.group, self.l2, self.square
 
     @property
@@ -68,20 +68,20 @@ class Terms:
 
     @property
     def has_norms(self) -> bool:
-        """Does it have more than a square?"""
+        """Are there any terms besides a square?"""
         return any(self.norms)
 
     @cached_property
     def has_weights(self) -> bool:
-        """Does it have more than the set?"""
+        """Are there any terms besides the set?"""
         return self.has_norms or self.square != 0.0
 
     def times(self, factor: float) -> Terms:
-        """The terms with weights times ``factor``; the set does not change, even if factor is 0."""
+        """The terms with weights times ``factor``; the set stays the same, even if factor is 0."""
         return self.with_weights(*(factor * weight for weight in self.weights))
 
     def with_weights(self, l1: L1Weight, group: float, l2: float, square: float) -> Terms:
-        """Terms with these weights, and the same groups, set and center."""
+        """Terms with other weights, and the same groups, set and center."""
         return Terms(l1, group, l2, square, self.groups, self.domain, self.center)
 
     @property
@@ -91,7 +91,7 @@ class Terms:
 
     @property
     def box(self) -> Box | None:
-        """The box that x is restricted to, if there is one."""
+        """The box that x is restricted to; None if there is none."""
         return self.domain if isinstance(self.domain, Box) else None
 
     def value(self, x: Array) -> float:
@@ -112,7 +112,7 @@ class Terms:
         return total
 
     def subgradient(self, x: Array) -> Array:
-        """One subgradient at a point x of the domain; a norm that is 0 there contributes 0."""
+        """One subgradient at a point x of the domain; a norm that is 0 at x contributes 0."""
         y = self.from_center(x)
         found = weight_like(self.l1, x) * namespace(x).sign(y) + self.square * x
         if self.group > 0.0 or self.l2 > 0.0:
@@ -142,11 +142,11 @@ class Terms:
             cost.add(weights[counts], form.absolute(off.some(counts)))
 
     def face_at(self, x: Array) -> tuple[ActiveFace, Array] | None:
-        """The face around x on which it is smooth, and its slope; None to let `auto` find it."""
+        """The face around x on which the terms are smooth, and their slope; None if unknown."""
         return None
 
     def rows_above(self, n: int) -> tuple[Any, Host, Host, Host] | None:
-        """D, the center and both slopes of each entry of D x - center; None if it has no D."""
+        """D, the center, and both slopes of each entry of D x - center; None if there is no D."""
         return None
 
     def far_rows(self, n: int) -> FarRows | None:
@@ -161,7 +161,7 @@ class Terms:
         return FarRows(fixed, rising(weights, weights, one))
 
     def prox(self, x: Array) -> Array:
-        """argmin over z of this(z) + ½|z - x|²."""
+        """The minimiser z of these terms at z plus ½|z - x|²."""
         if not self.has_weights:
             return self.domain.project(x)
         if self.center is not None:
@@ -179,12 +179,12 @@ class Terms:
         return layout.spread(u, self.shrunk(lengths, layout, 1.0 + self.square)[1])
 
     def least(self, slope: Array) -> tuple[float, Array | None]:
-        """The minimum of <slope, x> + this(x) over all x, and a minimiser.
+        """The minimum of <slope, x> plus the terms over all x, and a minimiser.
 
-        They are -inf and None if there is no minimiser. The value is never above the true minimum,
-        because bounds on the rounding errors are subtracted; so it is also -inf if a dual norm of
-        the slope equals a weight up to rounding. (Without weights, the value is -support(-slope) of
-        the set, and its rounding error is not subtracted.)
+        The result is -inf and None if there is no minimiser. The value is never above the true
+        minimum, because bounds on the rounding errors are subtracted; so it is also -inf if a dual
+        norm of the slope equals a weight up to rounding. (Without weights, the value is
+        -support(-slope) of the set, and its rounding error is not subtracted.)
         """
         with arrays.quiet():
             if not self.has_weights:
@@ -202,9 +202,9 @@ class Terms:
             return value, None if x is None else xp.astype(x, slope.dtype)
 
     def _least_around_center(self, s: Array) -> tuple[float, Array | None]:
-        """`least` in terms of y = x - center, where the slope is s + square center.
+        """The result of `least` in terms of y = x - center, where the slope is s + square center.
 
-        A rounding error e of this slope changes values by at most |e| |y| <= theta/2 |y|² +
+        A rounding error e of that slope changes values by at most |e| |y| <= theta/2 |y|² +
         |e|²/(2 theta); the first term is taken from the square.
         """
         center = arrays.like(self.center, s)
@@ -227,7 +227,7 @@ class Terms:
         return value - paid - unit * sizes - _lost(s) - _lost(center), center + y
 
     def _least_by_entries(self, s: Array) -> tuple[float, Array | None]:
-        """`least` entry by entry: each is pulled away from the center, within the box.
+        """`least` entry by entry: every entry is pulled away from the center, within the box.
 
         With x = center + y, the square of x is a square of y plus a linear function. The result is
         the value at x minus a bound on its error: rounding errors of the center and of the pull
@@ -287,8 +287,8 @@ class Terms:
     def extent(self, n: int, level: float) -> float:
         """A bound on |x| for all x in R^n with a value of at most ``level``; inf if there is none.
 
-        It uses that |x|_2 is at most |x|_1 and, if every variable is in a group, at most the sum of
-        |x_G|_2.
+        The bound uses that |x|_2 is at most |x|_1 and, if every variable is in a group, at most the
+        sum of |x_G|_2.
         """
         away = 0.0 if self.center is None else norm(self.center) * (1.0 + 2.0**-48)
         square = self.square if self.center is None else 0.0  # the square is centred at 0
@@ -299,9 +299,9 @@ class Terms:
         return 2.0 * level / (steep + root) * (1.0 + 2.0**-48) + away
 
     def eased(self, n: int, error: float) -> Terms | None:
-        """Terms whose value in R^n is at most this(x) - error |x|; None if no norm is large enough.
+        """Terms whose value in R^n is lower by at least error |x|; None if no norm is large enough.
 
-        With a center: at most this(x) - error |x - center|.
+        With a center, the value is lower by at least error |x - center|.
         """
         l1, group, l2, square = self.weights
         if l2 >= error:
@@ -315,7 +315,7 @@ class Terms:
         return self.with_weights(l1, group, l2, square)
 
     def penalised(self, n: int) -> Host:
-        """Which of n variables must stay bounded if the value does?"""
+        """Which of n variables must stay bounded if the value stays bounded?"""
         if self.square > 0.0 or self.l2 > 0.0:
             return np.ones(n, dtype=bool)
         found = np.broadcast_to(self.l1, n) > 0.0
@@ -326,10 +326,10 @@ class Terms:
         return np.asarray(found)
 
     def falling(self, slope: Array) -> Array | None:
-        """The direction within the set along which <slope, x> + the norms decreases fastest.
+        """The direction within the set along which <slope, x> plus the norms decreases fastest.
 
-        Only directions that never leave the set are allowed. If it is constant along a direction,
-        up to rounding, that one is allowed too. None if there is no such direction.
+        Only directions that never leave the set are allowed. Directions along which the sum is
+        constant up to rounding are allowed too. The result is None if no direction is allowed.
         """
         nearly = self.times(1.0 - 2.0**-32)
         pull = soft(-slope, nearly.l1)
@@ -352,7 +352,7 @@ class Terms:
         """Is every variable in a group?"""
         return bool(np.all(self.layout(n).penalised > 0.0))
 
-    # --- the links of the chain for groups, l2 and the ball, which only need lengths of groups
+    # --- The links of the chain for groups, l2 and the ball only need the lengths of groups.
 
     def layout(self, n: int) -> GroupLayout:
         """The groups in R^n; a single group of all variables if the weight of the groups is 0."""
@@ -361,7 +361,7 @@ class Terms:
         return self.groups.layout(n)
 
     def lengths(self, x: Array) -> tuple[Host, GroupLayout]:
-        """|x_G| for each group, or |x| without groups, even if squares overflow."""
+        """The norm |x_G| of each group, or |x| without groups, even if squares overflow."""
         layout = self.layout(x.shape[0])
         if layout is UNGROUPED:
             return np.array([norm(x)]), layout
@@ -376,9 +376,9 @@ class Terms:
     ) -> tuple[Host, Host, float, float]:
         """How groups, l2 and the ball shrink a vector whose groups have these lengths.
 
-        Returns the lengths of the groups after shrinking each; the total factor of each group; the
-        length of the whole vector at that stage; and its final length. All weights are divided by
-        ``divisor``.
+        The result has the lengths of the groups after shrinking each; the total factor of each
+        group; the length of the whole vector at that stage; and its final length. All weights are
+        divided by ``divisor``.
         """
         kept = self.kept(lengths, layout, divisor)
         total = norm(kept)
@@ -386,7 +386,7 @@ class Terms:
         return kept, _ratio(kept, lengths) * _ratio(length, total), total, length
 
     def kept(self, lengths: Host, layout: GroupLayout, divisor: float = 1.0) -> Host:
-        """The lengths of the groups after shrinking each."""
+        """The lengths of the groups after each group was shrunk."""
         return np.maximum(lengths - self.group / divisor * layout.penalised, 0.0)
 
 
@@ -399,17 +399,17 @@ def soft(x: Array, threshold: L1Weight) -> Array:
 
 
 def weight_like(weight: L1Weight, x: Array) -> Any:
-    """A weight, or one weight per variable in an array like x."""
+    """A weight as it is, or one weight per variable as an array like x."""
     return weight if isinstance(weight, float) else arrays.like(weight, x)
 
 
 def largest(weight: L1Weight) -> float:
-    """The largest weight, or the only one."""
+    """The largest weight; a single number is returned as it is."""
     return weight if isinstance(weight, float) else float(np.max(weight))
 
 
 def _ratio(part: Any, whole: Any) -> Any:
-    """part/whole, or 0 where the whole is 0."""
+    """The quotient part/whole, or 0 where the whole is 0."""
     return part / np.where(whole > 0.0, whole, INFINITY)
 
 
