@@ -68,11 +68,12 @@ class Ball(Set):
         return max(inside - unit * (self.radius + size + away), 0.0)
 
     def face_at(self, x: Array) -> ActiveFace | None:
-        """The sphere, with its tangent directions, if x is on it."""
+        """The sphere, with its tangent directions, if x lies on the sphere."""
         away = self._centred(x)
         if norm(away) < self.radius * (1.0 - TOL.met):
             return None
-        # |slope|/radius, because x + d lies |d|²/(2 radius) below the tangent plane of a sphere.
+        # This curvature is |slope|/radius: x + d lies |d|²/(2 radius) below the tangent plane of a
+        # sphere.
         return face_across(self.project, away)._replace(
             curvature=lambda slope: max(-dot(away, slope) / dot(away, away), 0.0)
         )
@@ -92,7 +93,7 @@ class Ball(Set):
         return self._middle(direction) + self.radius * norm(direction)
 
     def argmin(self, direction: Array) -> Array:
-        """center - radius direction/|direction|; the center for the zero direction."""
+        """The point center - radius direction/|direction|; for the zero direction, the center."""
         length = norm(direction)
         if length == 0.0:
             return self._back(zeros_like(direction))
@@ -105,7 +106,7 @@ class Ball(Set):
         return norm(self._centred(x)) + self.radius
 
     def _nearest(self, x: Array, y: Array, length: float) -> Array:
-        """The projection of x, where y = x - center has this length."""
+        """The projection of x, where y = x - center has the given length."""
         if length <= self.radius:
             return x
         return self._back(arrays.stretched(y, length, self.radius))
@@ -137,7 +138,7 @@ class Ball(Set):
     def cut_projection(
         self, x: Array, c: Array, beta: float, guess: float, known: Products
     ) -> CutProjection:
-        """In closed form, in the plane of c and y = x - center: a along c/|c|, b across."""
+        """A closed form in the plane of c and y = x - center: a is along c/|c|, b across."""
         eps, radius = arrays.epsilon(x), self.radius
         y = self._centred(x)
         if y is not x:
@@ -150,7 +151,7 @@ class Ball(Set):
             return self._uncut(x, y, distance)
         if ratio <= -1.0 + eps:
             # The cut touches the ball in one point or misses it: z(mu) converges to the nearest
-            # one.
+            # point of the cut.
             far = max(0.0, a + (distance + radius) / eps)
             return CutProjection(self._back(c * (-radius / length)), far / length, False)
         reach = radius * math.sqrt((1.0 - ratio) * (1.0 + ratio))
@@ -159,7 +160,7 @@ class Ball(Set):
             return self._cut_nearly_parallel(y, c, known.normal, a, h, reach) or self._uncut(
                 x, y, distance
             )
-        # The result is s y + t c; no other vector is computed.
+        # The result is s y + t c, and no other vector is computed.
         s, mu = (1.0, a - h) if a >= h and b <= reach else (reach / b, a - b * (h / reach))
         if mu <= 0.0:  # the projection of x violates the cut only by a rounding error
             return self._uncut(x, y, distance)
@@ -172,7 +173,7 @@ class Ball(Set):
     def _cut_nearly_parallel(
         self, y: Array, c: Array, square: float, a: float, h: float, reach: float
     ) -> CutProjection | None:
-        """`cut_projection` if y is nearly a multiple of c; None if the cut does not bind.
+        """The cut's projection if y is nearly a multiple of c; None if the cut does not bind.
 
         ``square`` = <c, c>, and the cut's plane meets this ball in a ball of radius ``reach``.
         """
@@ -195,7 +196,7 @@ class Ball(Set):
         return CutProjection(self._back(moved(across, -h / length, c)), mu / length, True)
 
     def _uncut(self, x: Array, y: Array, distance: float) -> CutProjection:
-        """The projection of x if the cut does not bind; y = x - center has this length."""
+        """The projection of x if the cut does not bind; y = x - center has the given length."""
         size = min(distance, self.radius)
         sizes = (size, size) if self.center is None else None
         return CutProjection(self._nearest(x, y, distance), 0.0, True, sizes)

@@ -20,26 +20,26 @@ from tiebreak.sets.cuts import (
 from tiebreak.sets.descriptions import ActiveFace, Bounds, LinearRows, RecessionDirections
 
 INFINITY = math.inf
-NEEDED = ("project", "project_cut", "support", "argmin")  # a set overrides all of these, or none
+NEEDED = ("project", "project_cut", "support", "argmin")  # a set overrides all four, or none
 
 
 class Violation(NamedTuple):
     """A constraint that a point violates."""
 
     what: str  # the constraint in words
-    amount: float  # by how much it is violated, in its own units
+    amount: float  # by how much the constraint is violated, in its own units
     size: float  # the size of the constraint's terms at that point
-    reach: float = 0.0  # the length of the point in these units, to account for its rounding
+    reach: float = 0.0  # the length of the point in the same units, to account for rounding
 
     def exceeds(self, share: float, unit: float) -> bool:
-        """Is it more than ``share`` of its own terms, and more than ``unit`` times the reach?"""
+        """Does the amount exceed ``share`` of the terms' size and ``unit`` times the reach?"""
         return not self.amount <= max(share * self.size, unit * self.reach)
 
 
 def violations_of(
     what: str, excess: Any, size: Any, reach: Any, numbers: Host | None = None
 ) -> list[Violation]:
-    """One violation per positive entry of ``excess``; ``what`` is a text with {} for its number.
+    """One violation per positive entry of ``excess``; ``what`` is a text, {} the entry's number.
 
     Entries are numbered from 0 unless ``numbers`` is given.
     """
@@ -52,7 +52,7 @@ def violations_of(
 
 
 def distance_violation(what: str, x: Array, nearest: Array) -> list[Violation]:
-    """The distance of x from a set as a violation; ``nearest`` is its nearest point."""
+    """The distance of x from a set as a violation; ``nearest`` is the set's point nearest to x."""
     length = arrays.norm(x)
     off, size = arrays.norm(x - nearest), max(length, arrays.norm(nearest))
     return [] if off == 0.0 else [Violation(what, off, size, length)]
@@ -62,17 +62,17 @@ class Set(FromData, is_open=True):
     """The base of all sets; the formulas are in the sets themselves.
 
     For cuts, a set defines either ``cut_projection``, or ``projection_path`` and ``last_piece``.
-    These and everything below `project_cut_with_products` are internal.
+    Those three methods and everything below `project_cut_with_products` are internal.
     """
 
     names: tuple[Any, ...] | None = None  # names of the variables, if they come from pandas
     has_projection: ClassVar[bool] = True  # is there a projection fast enough for every step?
     has_argmin: ClassVar[bool] = True  # does argmin find every minimum that exists?
-    _vector_names: ClassVar[tuple[str, ...]] = ()  # its parameters with an entry per variable
+    _vector_names: ClassVar[tuple[str, ...]] = ()  # names of parameters with an entry per variable
     describing = ("linear_rows", "conic_form", "recession", "bounds_in")
 
     def without_structure(self, own: tuple[str, ...]) -> Set:
-        """A set with only the members that its class defines; everything else is unknown."""
+        """The set with only the members that its class defines; everything else is unknown."""
         if missing := [name for name in NEEDED if name not in own]:
             raise TypeError(
                 f"{type(self).__name__}: {', '.join(missing)} must be overridden together with "
@@ -85,7 +85,7 @@ class Set(FromData, is_open=True):
         }
         where = {"__module__": type(self).__module__}
         alone: Set = type(type(self).__name__, (Set,), {**answers, **where})()
-        assign(alone, "given", self)  # a saved run identifies the set by this
+        assign(alone, "given", self)  # by which a saved run identifies the set
         return alone
 
     def __and__(self, other: Any) -> Set:
@@ -96,26 +96,26 @@ class Set(FromData, is_open=True):
             return NotImplemented
         return cast("Set", intersection("Intersection", self, other))
 
-    # --- how a set describes itself, so that callers need not know its class ---
+    # --- The members below describe a set, so that callers need not know its class. ---
 
     @property
     def parts(self) -> tuple[Set, ...]:
-        """The sets that it is the intersection of."""
+        """The sets whose intersection this set is."""
         return (self,)
 
     @property
     def is_linear(self) -> bool:
-        """Do linear rows describe it?"""
+        """Do linear rows describe the set?"""
         return type(self).linear_rows is not Set.linear_rows
 
     @property
     def is_polyhedral(self) -> bool:
-        """Do linear rows describe it, possibly as the image of a polyhedron? See `lifted_rows`."""
+        """Is the set a polyhedron, possibly given as an image of another one? See `lifted_rows`."""
         return self.is_linear
 
     @property
     def is_conic(self) -> bool:
-        """Can cones represent it?"""
+        """Can cones represent the set?"""
         return self.is_linear or type(self).conic_form is not Set.conic_form
 
     def linear_rows(self, n: int) -> LinearRows | None:
@@ -129,10 +129,10 @@ class Set(FromData, is_open=True):
         return None, rows
 
     def row_duals(self, below: Host, equal: Host) -> dict[str, float]:
-        """How fast a minimum rises with the right-hand sides of the rows, by their names.
+        """How fast a minimum rises with the right-hand side of each row, by the names of the rows.
 
-        ``below`` and ``equal`` are multipliers of its linear rows: slope + A'below + A_eq'equal = 0
-        and below >= 0. Empty for a set that was not given by rows.
+        ``below`` and ``equal`` are multipliers of the set's linear rows: slope + A'below +
+        A_eq'equal = 0 and below >= 0. The result is empty for a set that was not given by rows.
         """
         return {}
 
@@ -153,7 +153,7 @@ class Set(FromData, is_open=True):
         return None if rows is None else RecessionDirections(rows=(rows.A, rows.A_eq, -rows.A_eq))
 
     def bounds_in(self, n: int) -> Bounds:
-        """Bounds on all points in R^n that its linear rows may not show; infinite if unknown."""
+        """Bounds on all points in R^n beyond those from linear rows; infinite if unknown."""
         return Bounds()
 
     @property
@@ -163,16 +163,16 @@ class Set(FromData, is_open=True):
 
     @property
     def is_cone(self) -> bool:
-        """Is it a box whose bounds are all 0 or infinite, and therefore a cone?"""
+        """Is the set a box whose bounds are all 0 or infinite, and therefore a cone?"""
         return False
 
     @property
     def as_ball(self) -> tuple[Any, float] | None:
-        """The center (None for 0) and radius, if it is a ball; R^n is a ball of infinite radius."""
+        """The center (None for 0) and radius of a ball; R^n is a ball of infinite radius."""
         return None
 
     def sides(self, x: Array) -> tuple[Array, Array] | None:
-        """The lower and upper bounds of all entries as arrays like x, if it is a box."""
+        """The lower and upper bounds of all entries of a box, as arrays like x."""
         return None
 
     def depth(self, x: Array) -> float:
@@ -180,9 +180,9 @@ class Set(FromData, is_open=True):
         return 0.0
 
     def face_at(self, x: Array) -> ActiveFace | None:
-        """The face with x in its relative interior; None if that is the whole set, or unknown.
+        """The face with x in its relative interior; None if the face is the whole set, or unknown.
 
-        For a box, an entry is on a bound only if it is equal to it, as after `project`.
+        In a box, an entry is on a bound only if it equals the bound, as it does after `project`.
         """
         return None
 
@@ -193,11 +193,11 @@ class Set(FromData, is_open=True):
 
     @property
     def diameter(self) -> float:
-        """max |y - z| over y, z in Z: here infinite."""
+        """The largest |y - z| over y, z in Z; infinite unless a subclass knows better."""
         return INFINITY
 
     def diameter_in(self, n: int) -> float:
-        """The diameter of Z in R^n; it is exact even if ``diameter`` is only a bound."""
+        """The diameter of Z in R^n, exact even if ``diameter`` is only a bound."""
         return self.diameter
 
     def check(self, n: int) -> None:
@@ -206,7 +206,7 @@ class Set(FromData, is_open=True):
             checks.length(type(self).__name__, name, value, n, "variable")
 
     def _vectors(self) -> dict[str, Array]:
-        """The parameters with an entry per variable; a number instead, or None, is none."""
+        """The parameters that have an entry per variable; numbers and None are left out."""
         given = {name: getattr(self, name) for name in self._vector_names}
         return {name: value for name, value in given.items() if arrays.is_array(value)}
 
@@ -215,11 +215,11 @@ class Set(FromData, is_open=True):
         raise NotImplementedError
 
     def project_with_square(self, x: Array, square: float) -> Array:
-        """`project` if ``square`` = <x, x> is known, which saves a transfer from a device."""
+        """The result of `project`; a known ``square`` = <x, x> saves a transfer from a device."""
         return self.project(x)
 
     def support(self, direction: Array) -> float:
-        """max <direction, z> over z in Z, inf if it is unbounded."""
+        """The largest <direction, z> over z in Z; inf if it is unbounded."""
         raise NotImplementedError
 
     def argmin(self, direction: Array) -> Array:
@@ -227,18 +227,18 @@ class Set(FromData, is_open=True):
         raise NotImplementedError
 
     def farthest(self, x: Array) -> float:
-        """max |z - x| over z in Z: here infinite."""
+        """The largest |z - x| over z in Z; infinite unless a subclass knows better."""
         return INFINITY
 
     def contains(self, x: Array, tol: float = 1e-9) -> bool:
-        """Does ``x`` meet every constraint, up to ``tol`` of that constraint's own terms?"""
+        """Does ``x`` meet every constraint, up to ``tol`` times the size of its terms?"""
         if not arrays.all_finite(x):
             return False
         unit = int(x.shape[0]) * arrays.epsilon(x)
         return not any(one.exceeds(tol, unit) for one in self.violations(x))
 
     def violations(self, x: Array) -> list[Violation]:
-        """The constraints of Z that ``x`` does not meet: here one, the distance from Z."""
+        """The constraints of Z that ``x`` does not meet; by default one, the distance from Z."""
         return distance_violation(type(self).__name__, x, self.project(x))
 
     def project_cut(
@@ -257,7 +257,7 @@ class Set(FromData, is_open=True):
     def project_cut_with_products(
         self, x: Array, normal: Array, offset: float, guess: float | None, known: Products
     ) -> tuple[Array, float]:
-        """`project_cut` with known products; a subclass may override either of the two."""
+        """`project_cut` with known products; a subclass may override either method."""
         if type(self).project_cut is not Set.project_cut:
             return self.project_cut(x, normal, offset, guess)
         return project_cut(self, x, normal, offset, guess, known)
@@ -280,7 +280,7 @@ class Set(FromData, is_open=True):
         return 0.0
 
     def distance_outside(self, x: Array, unit: float) -> float | None:
-        """A bound on the distance of x from Z; None if no bound is known.
+        """An upper bound on the distance of x from Z; None if no bound is known.
 
         x is in float64, and ``unit`` is the `rounding_unit` of a sum over its entries.
         """
@@ -291,27 +291,27 @@ class Set(FromData, is_open=True):
         return self
 
     def in_units(self, units: Any) -> Set | None:
-        """{u : units u in Z}, entry by entry; None if the set compares its variables."""
+        """The set {u : units u in Z}, entry by entry; None if the set compares its variables."""
         return None
 
     def extended(self, n: int, lower: Host) -> Set | None:
-        """{(x, u) : x in Z, u >= lower} with x in R^n, if it has a projection; otherwise None."""
+        """The set {(x, u) : x in Z, u >= lower}, x in R^n; None if it has no projection."""
         return None
 
     def preimage(self, z: Array) -> Array:
-        """A point whose projection is z and, if possible, stays on the same face if it moves."""
+        """A point that projects to z and, if possible, to the same face after small moves."""
         return z
 
     def cut_projection(
         self, x: Array, c: Array, beta: float, guess: float, known: Products
     ) -> CutProjection:
-        """The projection, for numbers whose squares do not overflow."""
+        """The projection onto Z and the cut, for numbers whose squares do not overflow."""
         return along_the_path(self, x, c, beta, guess)
 
     def projection_path(self, x: Array, c: Array) -> ProjectionPath:
-        """The function mu -> z(mu), <c, z(mu)>, |d(mu)|."""
+        """The function that maps mu to z(mu), <c, z(mu)> and |d(mu)|."""
         raise NotImplementedError
 
     def last_piece(self, x: Array, c: Array) -> tuple[float, Array, float]:
-        """mu, z(mu), |d(mu)| where the last piece begins, or any mu that is certainly too large."""
+        """mu, z(mu) and |d(mu)| where the last piece begins, or at any mu that is too large."""
         raise NotImplementedError

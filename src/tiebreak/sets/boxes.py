@@ -36,7 +36,7 @@ from tiebreak.sets.descriptions import (
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Box(Set):
-    """{x : lower <= x <= upper}, entry by entry; both are numbers or vectors, and may be infinite.
+    """{x : lower <= x <= upper}, entry by entry; a bound is a number or vector, possibly infinite.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1]], [2])
@@ -74,7 +74,7 @@ class Box(Set):
 
     @property
     def diameter(self) -> float:
-        """|upper - lower|; if both are numbers, it depends on the dimension: see `diameter_in`."""
+        """|upper - lower|; it depends on the dimension if both are numbers: see `diameter_in`."""
         width = to_numpy(self.upper) - to_numpy(self.lower)
         if width.ndim or width == INFINITY or width == 0.0:
             return norm(np.atleast_1d(width))
@@ -93,7 +93,7 @@ class Box(Set):
         return np.broadcast_to(host(self.lower), n), np.broadcast_to(host(self.upper), n)
 
     def linear_rows(self, n: int) -> LinearRows:
-        """Rows for the lower bounds, then the upper ones; equations for fixed variables."""
+        """Rows for lower bounds, then rows for upper bounds; equations for fixed variables."""
         lower, upper = self.ends(n)
         fixed = np.flatnonzero(lower == upper)
         below, above = (np.flatnonzero(np.isfinite(b) & (lower != upper)) for b in (lower, upper))
@@ -106,13 +106,13 @@ class Box(Set):
         return LinearRows(n, A, b, equal, lower[fixed], (what, what), numbers)
 
     def _labels(self, n: int) -> tuple[str, Host]:
-        """What messages call a bound, and the names or numbers of the variables."""
+        """The words for a bound in messages, and the names or numbers of the variables."""
         if self.names is None:
             return "the bound of x[{}]", np.arange(n)
         return "the bound of {}", np.array(self.names, dtype=object)
 
     def necessary_rows(self, n: int) -> LinearRows | None:
-        return None  # `bounds_in` has all of them
+        return None  # `bounds_in` has all bounds
 
     def bounds_in(self, n: int) -> Bounds:
         return Bounds(*self.ends(n))
@@ -137,7 +137,7 @@ class Box(Set):
         return max(inside * (1.0 - unit) - unit * norm(x), 0.0)
 
     def face_at(self, x: Array) -> ActiveFace:
-        """Entries on a bound stay there."""
+        """The face around x: entries on a bound stay on it."""
         xp, zero = namespace(x), zeros_like(x)
         low, high = (like(bound, x) for bound in (self.lower, self.upper))
         free = (x > low) & (x < high)
@@ -153,24 +153,24 @@ class Box(Set):
         return self.clip(x, *self.bounds_like(x))
 
     def support(self, direction: Array) -> float:
-        """The sum of direction_i upper_i where direction_i > 0, direction_i lower_i where < 0."""
+        """The sum of direction_i upper_i if direction_i > 0, direction_i lower_i if it is < 0."""
         best, bounded = self._corner(direction)
         return dot(direction, best) if bounded else INFINITY
 
     def argmin(self, direction: Array) -> Array:
-        """lower where direction > 0, upper where < 0, the point nearest to 0 where it is zero."""
+        """The lower bound if direction > 0, the upper if < 0, the value nearest to 0 if it is 0."""
         best, bounded = self._corner(-direction)
         if not bounded:
             raise self.no_minimiser()
         return best
 
     def farthest(self, x: Array) -> float:
-        """The distance to the farthest corner."""
+        """The distance from x to the farthest corner."""
         lower, upper = self.bounds_like(x)
         return norm(namespace(x).maximum(abs(x - lower), abs(upper - x)))
 
     def bounds_like(self, x: Array) -> tuple[Array, Array]:
-        """The bounds for x; with NumPy, numbers stay numbers: `like` is slower than a clip."""
+        """The bounds for x; numbers stay numbers in NumPy, because `like` is slower than a clip."""
         if type(x) is not np.ndarray:
             return like(self.lower, x), like(self.upper, x)
         lower, upper = (b if type(b) is float else like(b, x) for b in (self.lower, self.upper))
@@ -181,7 +181,7 @@ class Box(Set):
         return z if upper is INFINITY else into(z, "minimum", z, upper)
 
     def _corner(self, direction: Array) -> tuple[Array, bool]:
-        """A maximiser of <direction, .>, and whether there is one."""
+        """A maximiser of <direction, .>, and whether a maximiser exists."""
         xp = namespace(direction)
         lower, upper = self.bounds_like(direction)
         nearest_zero = self.project(zeros_like(direction))

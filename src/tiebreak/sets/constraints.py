@@ -1,7 +1,7 @@
 """Sets given by constraints: second-order cones, and intersections of sets.
 
-Projecting onto them is an optimisation problem, too expensive for every step of a first-order
-method. They are domains for the methods that handle constraints directly, "conic" and "exact".
+Projecting onto such a set is an optimisation problem, too expensive for every step of a first-order
+method. These sets are domains for the methods that handle constraints directly, "conic"and "exact".
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tiebreak.sets.polyhedra import host_matrix, row_lengths
 class SecondOrderCone(Constraints):
     """{x : |A x + b| <= <c, x> + d}; b and c are zero if None.
 
-    With c = 0 it is an ellipsoid or a cylinder, |A x + b| <= d. A is dense or a scipy.sparse
+    With c = 0 the set is an ellipsoid or a cylinder, |A x + b| <= d. A is dense or a scipy.sparse
     matrix. The set has no cheap projection: it is a domain for the method "conic".
 
     Examples:
@@ -93,7 +93,7 @@ class SecondOrderCone(Constraints):
         return RecessionDirections(rows=(self.A, -self.A))
 
     def bounds_in(self, n: int) -> Bounds:
-        """From s |x| - |b| <= |A x + b| <= |c| |x| + d, if the least singular value s > |c|."""
+        """By s |x| - |b| <= |A x + b| <= |c| |x| + d, if A's least singular value is s > |c|."""
         radius = INFINITY
         if self.A.shape[0] >= n and self.A.shape[0] * n <= QUICK_SIDE**2:
             A = self.A.toarray() if arrays.is_sparse(self.A) else self.A
@@ -113,7 +113,7 @@ class SecondOrderCone(Constraints):
         return sum(one.amount for one in self.violations(x)) / (self.steepness or 1.0)
 
     def violations(self, x: Array) -> list[Violation]:
-        """The one inequality, if x violates it."""
+        """The only inequality, if x violates it."""
         at = host(x)
         image, right = self.A @ at + self.b, float(self.c @ at) + self.d
         size, length = norm(abs(self.A) @ np.abs(at) + np.abs(self.b)), norm(at)
@@ -123,7 +123,7 @@ class SecondOrderCone(Constraints):
         return [] if off <= 0.0 else [found]
 
     def distance_outside(self, x: Array, unit: float) -> float:
-        """0 if the inequality certainly holds, otherwise inf."""
+        """Return 0 if the inequality certainly holds, otherwise inf."""
         at, unit = host(x), 2.0 * unit + arrays.rounding_unit(2.0**-52, len(self.b))
         image, size = self.A @ at + self.b, norm(at)
         terms = norm(row_lengths(self.A)) * size + norm(self.b) + norm(self.c) * size + abs(self.d)
@@ -131,7 +131,7 @@ class SecondOrderCone(Constraints):
         return 0.0 if off <= 0.0 else INFINITY
 
     def support(self, direction: Array) -> float:
-        """0 for the zero direction; otherwise no bound is known here, so inf."""
+        """Return 0 for the zero direction; for any other, inf, because no bound is known."""
         return 0.0 if arrays.max_abs(direction) == 0.0 else INFINITY
 
 
@@ -201,15 +201,15 @@ class Intersection(Constraints, in_tables=False):
 
     @property
     def diameter(self) -> float:
-        """A bound: the smallest diameter of the parts."""
+        """An upper bound: the smallest diameter of the parts."""
         return min(one.diameter for one in self.sets)
 
     def diameter_in(self, n: int) -> float:
-        """A bound: the smallest diameter of the parts."""
+        """An upper bound: the smallest diameter of the parts."""
         return min(one.diameter_in(n) for one in self.sets)
 
     def farthest(self, x: Array) -> float:
-        """A bound: the smallest of the parts' distances."""
+        """An upper bound: the smallest of the parts' distances."""
         return min(one.farthest(x) for one in self.sets)
 
     def excess(self, x: Array) -> float:
@@ -221,7 +221,7 @@ class Intersection(Constraints, in_tables=False):
         return [found for one in self.sets for found in one.violations(x)]
 
     def distance_outside(self, x: Array, unit: float) -> float:
-        """0 if x is certainly in every part; otherwise inf: the parts may meet at small angles."""
+        """Return 0 if x is certainly in every part; else inf: parts may meet at small angles."""
         is_inside = all(distance_bound(one, x) == 0.0 for one in self.sets)
         return 0.0 if is_inside else INFINITY
 
@@ -231,7 +231,7 @@ class Intersection(Constraints, in_tables=False):
 
 
 def arrays_of(domain: Any) -> list[Array]:
-    """The arrays in a set's fields."""
+    """The arrays among the fields of a set."""
     if isinstance(domain, Intersection):
         return [found for one in domain.sets for found in arrays_of(one)]
     known = dataclasses.fields(domain) if dataclasses.is_dataclass(domain) else ()
@@ -297,5 +297,5 @@ def _common_box(owner: str, first: Box, second: Box) -> Box:
 
 
 def is_centred(ball: Ball) -> bool:
-    """Is its center the origin?"""
+    """Is the center of the ball the origin?"""
     return ball.center is None or arrays.max_abs(ball.center) == 0.0

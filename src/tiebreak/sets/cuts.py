@@ -8,7 +8,7 @@ non-increasing function
 For a polyhedral Z the path is piecewise linear: on each piece, z moves along -d, where d is the
 orthogonal projection of c onto the directions that the piece leaves free, and the slope of the gap
 is -<c, d> = -|d|^2. If a set gives z and |d| for any mu, and its last piece, `roots.root` finds the
-projection; a set with a closed form uses that instead.
+projection; a set with a closed form uses the closed form instead.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class Products(NamedTuple):
 
     @classmethod
     def of(cls, c: Array, x: Array) -> Products:
-        """All three, in one transfer from a device."""
+        """All three products, in one transfer from a device."""
         return cls(*arrays.dots(*cls.pairs(c, x)))
 
     @staticmethod
     def pairs(c: Array, x: Array) -> tuple[tuple[Array, Array], ...]:
-        """The pairs whose products they are."""
+        """The pairs of vectors whose products are needed."""
         return (c, c), (x, x), (c, x)
 
     def sizes(self, s: float, t: float) -> tuple[float, float]:
@@ -62,14 +62,14 @@ class CutProjection(NamedTuple):
     z: Array
     mu: float
     is_met: bool  # can the cut be met?
-    # |z|, and the sum of the lengths of the vectors that z is the sum of, if known
+    # |z|, and the sum of the lengths of the vectors that add up to z, if known
     sizes: tuple[float, float] | None = None
 
 
 def project_cut(
     domain: Set, x: Array, normal: Array, offset: float, guess: float | None, known: Products
 ) -> tuple[Array, float]:
-    """`Set.project_cut`: directly if the products show that no square can overflow."""
+    """The result of `Set.project_cut`, without rescaling if no square can overflow."""
     offset = float(offset)
     is_ordinary = (
         2.0**-80 < known.normal < 2.0**40
@@ -107,7 +107,7 @@ def _rescaled(
     length = min(math.frexp(size)[1], 1001) if size > 2.0**20 else 0
     while True:
         start = 0.0 if guess is None else ldexp(float(guess), slope - length)
-        if not 0.0 < start < 2.0**80:  # NaN, or from a cut that cannot be met
+        if not 0.0 < start < 2.0**80:  # start is NaN, or the cut cannot be met
             start = 0.0
         small_set = domain.scaled(-length) if length else domain
         small_x = x * 2.0**-length if length else x
@@ -127,11 +127,11 @@ def _refined(
     """The cut projection with <c, z> = beta to the precision of z.
 
     If x and mu c are much larger than z, rounding in their difference is visible in z. A second
-    projection, of z and from its side of the cut, moves z only by that error.
+    projection, this time of z from its side of the cut, moves z only by that rounding error.
     """
     z, mu, met, sizes = domain.cut_projection(x, c, beta, guess, known)
     if sizes is not None and sizes[1] <= 8.0 * sizes[0] and type(z) is not np.ndarray:
-        return z, mu  # the error is at most a few units of |z|: not worth a transfer from a device
+        return z, mu  # an error of a few units of |z| is not worth a transfer from a device
     for attempt in range(4):
         if not met or mu == math.inf:
             break
@@ -148,12 +148,12 @@ def _refined(
         if arrays.max_abs(closer - z) <= 64.0 * arrays.epsilon(x) * error:
             z, mu, met = closer, mu or extra, closer_met
         elif attempt > 0:
-            break  # the step is larger than a rounding error, so z is as accurate as it can be
+            break  # no rounding error is as large as the step: z cannot become more accurate
     return z, mu
 
 
 def along_the_path(domain: Set, x: Array, c: Array, beta: float, guess: float) -> CutProjection:
-    """The projection from the root of the gap, for a set that gives its path."""
+    """The projection at the root of the gap, for a set that gives its path."""
     gap = _LinearGap(domain, x, c, beta)
     mu, _exact = root(gap, guess)
     return CutProjection(gap.z, mu, gap.met)
@@ -166,7 +166,7 @@ class _LinearGap:
         self.domain, self.x, self.c, self.beta = domain, x, c, beta
         self.epsilon = arrays.epsilon(c)
         self.path = domain.projection_path(x, c)
-        self.z: Array = None  # z at the latest mu, which may overwrite an earlier one
+        self.z: Array = None  # z at the latest mu, which may overwrite an earlier z
         self.met = True  # can the cut be met?
         self.calls = 0
 
@@ -186,7 +186,7 @@ class _LinearGap:
         return _is_noise(gap, self.c, self.z, self.beta, 8.0)
 
     def further(self, point: PathPoint, tries: int) -> float | PathPoint:
-        """Newton's step, then longer and longer ones, then the last piece."""
+        """Newton's step, then longer and longer steps, then the last piece."""
         mu = point.mu
         step = 0.1 * mu if point.slope == 0.0 and mu > 0.0 else point.newton - mu
         following = mu + step * 4.0 ** max(0, tries - 1)
@@ -196,7 +196,7 @@ class _LinearGap:
         return past_a_breakpoint(point, following, self.epsilon)
 
     def last_piece(self, mu: float, largest: float) -> PathPoint:
-        """The point where the last piece begins if it is past the root, otherwise the answer."""
+        """The start of the last piece if that is past the root, otherwise the answer."""
         start, self.z, slope = self.domain.last_piece(self.x, self.c)
         last = PathPoint(start, dot(self.c, self.z) - self.beta, slope, self._energy())
         if last.gap <= 0.0:
@@ -217,7 +217,7 @@ def _is_noise(
 ) -> bool:
     """Is |gap| within ``factor`` times the usual rounding error of <c, z> - beta?
 
-    ``lengths`` is |c||z|, if it is known.
+    ``lengths`` is |c||z|, if known.
     """
     tolerance = factor * arrays.epsilon(c) * (1.0 + 0.1 * math.sqrt(c.shape[0]))
     if abs(gap) <= tolerance * abs(beta):
@@ -225,7 +225,7 @@ def _is_noise(
     if lengths is None:
         lengths = arrays.norm(c) * arrays.norm(z)
     if abs(gap) > tolerance * (lengths + abs(beta)):
-        return False  # these two tests avoid most of the sums below
+        return False  # most calls end with these tests, which saves the sums below
     terms = c * z
     sizes = into(terms, "abs", terms)
     return abs(gap) <= tolerance * (float(namespace(c).sum(sizes)) + abs(beta))

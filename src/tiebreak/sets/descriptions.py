@@ -1,4 +1,4 @@
-"""How a set describes itself: its rows, bounds on its points, its recession directions, its faces.
+"""How a set describes itself: rows, bounds on its points, recession directions and faces.
 
 Matrices are NumPy arrays or CSR arrays of SciPy, in float64 on the host.
 """
@@ -47,7 +47,7 @@ class LinearRows:
             assign(self, name, np.asarray(getattr(self, name), dtype=np.float64))
 
     def add_to(self, form: ConicForm) -> None:
-        """Add them as constraints to a conic program."""
+        """Add the rows as constraints to a conic program."""
         owner = form.owner
         if len(self.b_eq):
             form.owner = self.words[1] or owner
@@ -81,14 +81,14 @@ def stacked(matrices: Sequence[Any], n: int) -> Any:
 class RecessionDirections(NamedTuple):
     """{d : low <= d <= high, rows d <= 0, |A d| <= <c, d>}: x + d is in Z if x is.
 
-    The bounds are 0 or infinite.
+    The bounds low and high are 0 or infinite.
     """
 
     low: Host | float = -math.inf
     high: Host | float = math.inf
     rows: tuple[Any, ...] = ()
     curves: tuple[tuple[Any, Host], ...] = ()  # A and c of every second-order cone
-    # the projection onto this cone, if there is a formula
+    # The projection onto the cone of directions, if there is a formula.
     project: Callable[[Host], Host] | None = None
 
 
@@ -100,7 +100,7 @@ class Bounds(NamedTuple):
     radius: float = math.inf
 
     def within(self, other: Bounds) -> Bounds:
-        """The bounds that hold if both of these hold."""
+        """The bounds that hold if these bounds and others hold."""
         lower = np.maximum(self.lower, other.lower)
         return Bounds(lower, np.minimum(self.upper, other.upper), min(self.radius, other.radius))
 
@@ -128,7 +128,7 @@ def _tightened(lower: Host, upper: Host, rows: Any, offset: Host) -> tuple[Host,
     A row bounds a variable if all other variables in it are bounded: x >= 0 and sum x <= 1 give
     0 <= x <= 1. New bounds are rounded outwards.
     """
-    # Several sweeps over all rows, because new bounds may lead to others.
+    # Several sweeps over all rows are needed, because new bounds may lead to others.
     for _ in range(10):
         with arrays.quiet():  # bounds that overflow are infinite
             before, (lower, upper) = (lower, upper), _swept(lower, upper, rows, offset)
@@ -143,9 +143,9 @@ def _swept(lower: Host, upper: Host, rows: Any, offset: Host) -> tuple[Host, Hos
     is_known = np.isfinite(least)
     known = np.where(is_known, least, 0.0)
     total, size = (np.bincount(i, terms, len(offset)) for terms in (known, np.abs(known)))
-    # how many other terms have no bound
+    # For each term of the row, how many of the other terms have no bound.
     unknown = np.bincount(i, ~is_known, len(offset))[i] - ~is_known
-    # are all other known terms 0, so that their sum is exact?
+    # For each term of the row: are all other known terms 0, so that their sum is exact?
     alone = np.bincount(i, known != 0.0, len(offset))[i] - (known != 0.0) == 0
     rest, size = (np.where(alone, 0.0, sums) for sums in (total[i] - known, size[i]))
     slack = (SAFE - 1.0) * (size + np.abs(offset[i]))
@@ -166,17 +166,17 @@ def _outwards(bound: Host, sign: float) -> Host:
 
 
 class ActiveFace(NamedTuple):
-    """The directions along a face, and an array that identifies it."""
+    """The directions along a face, and an array that identifies the face."""
 
     along: Callable[[Array], Array]  # the part of a vector along the face
     key: Array
-    retract: Callable[[Array], Array]  # back to the set, after a step along the face
-    # 1 where an entry may change, 0 where it may not; None if it is not that simple
+    retract: Callable[[Array], Array]  # maps a point to the set, after a step along the face
+    # 1 for entries that may change, 0 for the others; None if the face is more complicated
     free: Array | None
-    # how far x + t d stays on the face
+    # The largest t for which x + t d stays on the face.
     room: Callable[[Array, Array], float] = lambda x, d: math.inf
     is_plain: bool = False  # is the face described by the entries of `free` alone?
-    # what a curved face adds to the Hessian if the slope pushes x against it
+    # The curvature that a curved face adds to the Hessian if the slope pushes x against the face.
     curvature: Callable[[Array], float] = lambda slope: 0.0
 
 
@@ -190,7 +190,7 @@ def face_of_signs(project: Callable[[Array], Array], x: Array, sign: Array) -> A
         return xp.where(sign != 0.0, v, zero) - (arrays.dot(sign, v) / count) * sign
 
     def retract(y: Array) -> Array:
-        # The sum is constant along the face, and a projection would add rounding errors.
+        # Steps keep the sum constant along the face, and a projection would add rounding errors.
         return y if float(xp.min(sign * y)) >= 0.0 else project(y)
 
     return ActiveFace(
@@ -207,7 +207,7 @@ def room_along(x: Array, d: Array) -> float:
 
 
 def face_across(project: Callable[[Array], Array], normal: Array) -> ActiveFace:
-    """The face with this normal."""
+    """The face of points where <normal, x> is constant."""
     unit = normal / arrays.norm(normal)
     one = arrays.namespace(normal).ones_like(normal)
     return ActiveFace(lambda v: v - arrays.dot(unit, v) * unit, one, project, one)

@@ -1,6 +1,6 @@
 """The interface of closed convex sets Z, and bounds on how far outside a computed point may be.
 
-The whole space and half-spaces are here too; the other sets have their own modules.
+The whole space and half-spaces are in this module too; other sets have modules of their own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tiebreak.sets.descriptions import ActiveFace, LinearRows, face_across
 
 @runtime_checkable
 class Domain(Protocol):
-    """What the library needs from a set Z. Its methods must not modify their arguments."""
+    """What the library needs from a set Z. The methods of a set must not modify their arguments."""
 
     def diameter_in(self, n: int) -> float: ...
 
@@ -50,22 +50,22 @@ class Domain(Protocol):
 def distance_bound(domain: Domain, x: Array, length: float | None = None) -> float:
     """A bound on the distance of x from the set, including the rounding errors of computing it.
 
-    All bounds on how far outside Z a computed point may be come from here. The bound is 0 if x is
-    certainly inside. ``length`` is |x|, if already known.
+    Every bound on how far outside Z a computed point may be comes from this function. The bound is
+    0 if x is certainly inside. ``length`` is |x|, if already known.
     """
     unit = arrays.rounding_unit(2.0**-52, int(x.shape[0]))
     x = arrays.double(x)
     if not (arrays.all_finite(x) if length is None else math.isfinite(length)):
         return INFINITY
     known = described(domain).distance_outside(x, unit)
-    if known is None:  # the user's set: we assume that its projection is as accurate as ours
+    if known is None:  # we assume that the projection of a user's set is as accurate as ours
         z = domain.project(x)
         known = norm(x - z) + unit * (norm(x) + norm(z))
     return known
 
 
 def projection_error(domain: Domain, z: Array, size: float) -> float:
-    """A bound on the error of a computed projection z that is not its argument.
+    """A bound on the error of a computed projection z that differs from its argument.
 
     ``size`` = |z|. Errors proportional to the length of the argument are not included.
     """
@@ -74,7 +74,7 @@ def projection_error(domain: Domain, z: Array, size: float) -> float:
 
 
 def described(domain: Domain) -> Set:
-    """The set with its descriptions; for one that is not derived from `Set`, all are unknown."""
+    """The set with its descriptions; if it is not derived from `Set`, all are unknown."""
     return domain if isinstance(domain, Set) else Set()
 
 
@@ -101,13 +101,13 @@ def distance_from(domain: Domain, x: Array) -> float:
 
 
 class Constraints(Set, is_open=True):
-    """The base of the sets without a cheap projection."""
+    """The base class of the sets without a cheap projection."""
 
     has_projection: ClassVar[bool] = False
     has_argmin: ClassVar[bool] = False
 
     def project(self, x: Array) -> Array:
-        """x itself if it is in the set; otherwise ValueError, because no projection is computed."""
+        """Return x if it is in the set; otherwise ValueError, because no projection is computed."""
         if self.contains(x):
             return x
         raise ValueError(
@@ -167,11 +167,11 @@ class Space(Set):
         return x
 
     def support(self, direction: Array) -> float:
-        """0 for the zero direction, otherwise inf."""
+        """Return 0 for the zero direction, otherwise inf."""
         return 0.0 if arrays.max_abs(direction) == 0.0 else INFINITY
 
     def argmin(self, direction: Array) -> Array:
-        """The origin for the zero direction; otherwise there is no minimiser."""
+        """Return the origin for the zero direction; any other direction has no minimiser."""
         if self.support(direction) > 0.0:
             raise self.no_minimiser()
         return zeros_like(direction)
@@ -218,7 +218,7 @@ class Halfspace(Set):
         return LinearRows(n, host(self.normal)[None], [self.offset])
 
     def face_at(self, x: Array) -> ActiveFace | None:
-        """The plane, if x is on it."""
+        """The plane that bounds the half-space, if x is on it."""
         normal = like(self.normal, x)
         reach = norm(normal) * norm(x) + abs(self.offset)
         is_on = self.offset - dot(normal, x) <= TOL.met * reach
@@ -229,7 +229,7 @@ class Halfspace(Set):
         return self._onto(x, like(self._unit, x))
 
     def support(self, direction: Array) -> float:
-        """t offset if direction = t normal with t >= 0, up to rounding; otherwise inf."""
+        """Return t offset if direction = t normal with t >= 0, up to rounding; otherwise inf."""
         unit = like(self._unit, direction)
         t = dot(unit, direction)
         off = norm(moved(direction, t, unit))
@@ -247,8 +247,8 @@ class Halfspace(Set):
     def _unit(self) -> Array:
         """The normal scaled to length 1; the half-space is {<unit, x> <= height}.
 
-        It is in double precision, like some points: rounded to single precision, it would describe
-        another half-space.
+        ``unit`` is in double precision, like some points: rounded to single precision, it would
+        describe another half-space.
         """
         normal = self._precise
         return normal / norm(normal)

@@ -4,8 +4,8 @@ The dual is the scalar problem max over mu >= 0 of
 
     q(mu) = min_{s in Z} <d + mu c, s> - mu beta,
 
-concave, with the slope <c, s(mu)> - beta. At the best mu, two minimisers s(mu), one on each side of
-the cut, are combined so that <c, s> = beta. Z only needs ``argmin``.
+which is concave and has the slope <c, s(mu)> - beta. At the best mu, two minimisers s(mu), one on
+each side of the cut, are combined so that <c, s> = beta. Z only needs ``argmin``.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class _Corner(NamedTuple):
 def _by_secants(domain: Domain, d: Array, c: Array, beta: float) -> tuple[Array, float]:
     """Find the mu for which a corner above the cut and one below it are equally good.
 
-    If no point of Z is better for this mu, the answer is a combination of the two; otherwise the
-    better point replaces one of them. On a polytope this ends after finitely many steps; if it is
-    slow, we bisect over the floating-point numbers.
+    If no point of Z is better for that mu, the answer is a combination of the two corners;
+    otherwise the better point replaces one of them. On a polytope the search ends after finitely
+    many steps; if it is slow, we bisect over the floating-point numbers.
     """
     low = _corner(domain, d, c, 0.0)
     if low.height <= beta:
@@ -70,7 +70,7 @@ def _by_secants(domain: Domain, d: Array, c: Array, beta: float) -> tuple[Array,
     while True:
         change = high.s - low.s
         drop = -dot(c, change)
-        if not drop > 0.0:  # the two differ only by rounding
+        if not drop > 0.0:  # low and high differ only by rounding
             return low.s, low.mu
         mu = min(max(dot(d, change) / drop, low.mu), high.mu)
         trial = middle(low.mu, high.mu) if halve else mu
@@ -108,7 +108,7 @@ def _better(d: Array, c: Array, mu: float, change: Array) -> float:
 
 
 def _in_ball(ball: Ball, d: Array, c: Array, beta: float) -> tuple[Array, float]:
-    """In closed form: s = center + h c/|c| - sqrt(radius² - h²) across, in the plane of c and d."""
+    """A closed form: s = center + h c/|c| - sqrt(radius² - h²) across, in the plane of c and d."""
     s = ball.argmin(d)
     if dot(c, s) <= beta:
         return s, 0.0

@@ -55,14 +55,14 @@ class Monotone(Set):
         return like(_pool(host(x))[0], x)
 
     def support(self, direction: Array) -> float:
-        """0 if the entries sum to 0 and no partial sum from the left is negative; otherwise inf.
+        """Return 0 if entries sum to 0 and no partial sum from the left is negative; else inf.
 
         Sums that differ from 0 by no more than their rounding errors count as 0.
         """
         return 0.0 if _length_of_means(host(direction)) == 0.0 else INFINITY
 
     def argmin(self, direction: Array) -> Array:
-        """The origin, if <direction, .> is bounded below."""
+        """Return the origin if <direction, .> is bounded below."""
         if self.support(-direction) > 0.0:
             raise self.no_minimiser()
         return zeros_like(direction)
@@ -87,10 +87,10 @@ class Monotone(Set):
         return path
 
     def last_piece(self, x: Array, c: Array) -> tuple[float, Array, float]:
-        """The last blocks if the path ends; otherwise any mu that is certainly large enough.
+        """The last blocks if the path has a last piece; otherwise any mu that is large enough.
 
-        With mu p = Pi_Z(-mu c), z(mu) differs from mu p by at most |x|, and <c, p> = -|p|^2. If p =
-        0, z is constant for large mu, and its blocks end only where partial sums of c are 0.
+        For p with mu p = Pi_Z(-mu c), z(mu) differs from mu p by at most |x|, and <c, p> = -|p|^2.
+        If p = 0, z is constant for large mu, and its blocks end only where partial sums of c are 0.
         """
         x_host, c_host = host(x), host(c)
         pull = _length_of_means(-c_host)
@@ -121,7 +121,8 @@ def _pool(v: Host, weights: Host | None = None) -> tuple[Host, Host]:
 def _length_of_means(c: Host, blocks: Host | None = None) -> float:
     """The length of c averaged over each block; sums that are only rounding errors count as 0.
 
-    By default the blocks are those of the projection of c, so the result is its length.
+    By default, the blocks come from the projection of c, so the result is the length of that
+    projection.
     """
     blocks = _pool(c)[1] if blocks is None else blocks
     roots = np.sqrt(np.diff(blocks))

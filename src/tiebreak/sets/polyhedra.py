@@ -26,7 +26,7 @@ from tiebreak.sets.domains import Constraints
 class Polyhedron(Constraints):
     """{x : lower <= A x <= b, A_eq x = b_eq}; A or A_eq may be left out.
 
-    The set has no cheap projection: it is a domain for the methods "conic" and "exact".
+    A Polyhedron has no cheap projection: it is a domain for the methods "conic" and "exact".
 
     Args:
         A: matrix, dense or from scipy.sparse.
@@ -34,8 +34,8 @@ class Polyhedron(Constraints):
         A_eq, b_eq: equations.
         lower: lower bounds on A x; -inf means none, and None means none for all rows. A row whose
             two bounds are equal is an equation.
-        rows: names for the rows of A, followed by those of A_eq, for reports. None takes the index
-            of a pandas table, or counts: "0 of A", "1 of A".
+        rows: names for the rows of A, followed by those of A_eq, for reports. If None, the index of
+            a pandas table is used, or numbers: "0 of A", "1 of A".
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1]], [2])
@@ -52,7 +52,7 @@ class Polyhedron(Constraints):
     lower: Any = None
     rows: Sequence[str] | None = None
     has_argmin: ClassVar[bool] = True
-    origins: ClassVar[tuple[Host, Host]]  # which row of the user each row of A and A_eq is
+    origins: ClassVar[tuple[Host, Host]]  # the user's row behind each row of A and A_eq
     signs: ClassVar[Host]  # -1 for rows of A that are negated, because they were lower bounds
     counts: ClassVar[tuple[tuple[str, int], ...]]  # numbers of the user's rows
 
@@ -116,7 +116,7 @@ class Polyhedron(Constraints):
 
     @cached_property
     def lengths(self) -> tuple[Host, Host]:
-        """The lengths of the rows of A, and of those of A_eq."""
+        """The lengths of the rows of A, and of the rows of A_eq."""
         return row_lengths(self.A), row_lengths(self.A_eq)
 
     def linear_rows(self, n: int) -> LinearRows:
@@ -140,7 +140,7 @@ class Polyhedron(Constraints):
         found = np.zeros(len(self.row_names))
         np.add.at(found, self.origins[0], -self.signs * below)
         np.add.at(found, self.origins[1], -equal)
-        return dict(zip(self.row_names, (found + 0.0).tolist(), strict=True))  # no -0
+        return dict(zip(self.row_names, (found + 0.0).tolist(), strict=True))  # 0, not -0
 
     @cached_property
     def bounds(self) -> tuple[Host, Host]:
@@ -161,7 +161,7 @@ class Polyhedron(Constraints):
         return norm(np.maximum(high - low, 0.0))
 
     def farthest(self, x: Array) -> float:
-        """A bound on max |z - x|, from the same bounds."""
+        """A bound on max |z - x|, from rows with a single entry."""
         (low, high), at = self.bounds, host(x)
         return norm(np.maximum(abs(at - low), abs(high - at)))
 
@@ -181,7 +181,7 @@ class Polyhedron(Constraints):
         return float(np.max(off[lengths > 0.0] / lengths[lengths > 0.0], initial=0.0))
 
     def violations(self, x: Array) -> list[Violation]:
-        """The violated rows; sizes are those of the terms of each row."""
+        """The violated rows, with the sizes of their terms."""
         at, found = host(x), []
         for rows, offset, lengths, labels in (
             (self.A, self.b, self.lengths[0], self._labels[0]),
@@ -193,7 +193,7 @@ class Polyhedron(Constraints):
         return found
 
     def distance_outside(self, x: Array, unit: float) -> float:
-        """0 if all constraints certainly hold; otherwise inf: rows may meet at small angles."""
+        """Return 0 if all constraints certainly hold; else inf: rows may meet at small angles."""
         at = host(x)
         if self.b_eq.shape[0]:
             return INFINITY
@@ -201,7 +201,7 @@ class Polyhedron(Constraints):
         return 0.0 if bool(np.all(self.A @ at - self.b + errors <= 0.0)) else INFINITY
 
     def support(self, direction: Array) -> float:
-        """max <direction, z> by a linear program; inf if it is unbounded."""
+        """The largest <direction, z>, by a linear program; inf if it is unbounded."""
         c = host(direction)
         found = _linear_program(-c, self.A, self.b, self.A_eq, self.b_eq)
         return INFINITY if found is None else float(c @ found)
@@ -215,23 +215,24 @@ class Polyhedron(Constraints):
 
 
 def deepest_point(rows: Host, offset: Host, equal: Host, right: Host) -> tuple[Host, float]:
-    """The x with equal x = right and the most room in rows x <= offset, and that room (at most 1).
+    """The x with the most room in rows x <= offset subject to equal x = right; the room, at most 1.
 
     The rows have length 1, so the set contains the ball of that radius around x, within the
-    equations. A linear program finds it, up to its tolerance; ValueError if the set is empty.
+    equations. A linear program finds the point, up to its tolerance; ValueError if the set is
+    empty.
     """
     n, last = rows.shape[1], np.ones((rows.shape[0], 1))
     wider = np.hstack([rows, last]), np.hstack([equal, np.zeros((equal.shape[0], 1))])
     bounds = [(None, None)] * n + [(0.0, 1.0)]
     found = _linear_program(np.append(np.zeros(n), -1.0), wider[0], offset, wider[1], right, bounds)
-    assert found is not None  # the room is bounded, so there is a minimiser
+    assert found is not None  # bounded room has a maximum
     return found[:n], float(found[n])
 
 
 def _linear_program(
     c: Host, A: Any, b: Host, A_eq: Any, b_eq: Host, bounds: Any = (None, None)
 ) -> Host | None:
-    """A minimiser by HiGHS; None if it is unbounded; ValueError if no point is feasible."""
+    """A minimiser by HiGHS; None if the minimum is -inf; ValueError if no point is feasible."""
     found = last_attempt(c, A_ub=A, b_ub=b, A_eq=A_eq, b_eq=b_eq, bounds=bounds)
     if found.success:
         return np.asarray(found.x, dtype=np.float64)
@@ -243,19 +244,19 @@ def _linear_program(
 
 
 class EmptySet(ValueError):
-    """No x satisfies the constraints."""
+    """The error of constraints that no x satisfies."""
 
 
 def no_point() -> EmptySet:
-    """The error that is raised if no x satisfies the constraints."""
+    """Make the error that is raised if no x satisfies the constraints."""
     return EmptySet("Polyhedron: the constraints must have a point in common, got none")
 
 
 def contradicts(A: Any, b: Host, A_eq: Any, b_eq: Host, y: Host, y_eq: Host) -> bool:
-    """Do these multipliers show that no x has A x <= b and A_eq x = b_eq?
+    """Do the multipliers show that no x has A x <= b and A_eq x = b_eq?
 
-    For y >= 0, every such x would satisfy (y'A + y_eq'A_eq) x <= y'b + y_eq'b_eq. We require that
-    the slope on the left is 0 in every entry, up to the rounding of its terms, and that the right
+    For y >= 0, every such x would satisfy (y'A + y_eq'A_eq) x <= y'b + y_eq'b_eq. The slope on the
+    left must be 0 in every entry, up to the rounding of its terms, and that the right
     side is negative by more than feasible points may violate the rows.
     """
     slope, terms = A.T @ y + A_eq.T @ y_eq, abs(A).T @ np.abs(y) + abs(A_eq).T @ np.abs(y_eq)
@@ -316,7 +317,7 @@ def _lower(matrix: Any, lower: Any, upper: Host) -> Host:
 
 
 def _row_names(given: Sequence[str] | None, *parts: tuple[Any, int]) -> tuple[str, ...] | None:
-    """The user's names of the rows, or those of tables; None if these are missing or not unique.
+    """The names of the rows from the user or from tables; None if names are missing or repeated.
 
     ``parts`` are A and A_eq, each with its number of rows.
     """
@@ -337,7 +338,7 @@ def _row_names(given: Sequence[str] | None, *parts: tuple[Any, int]) -> tuple[st
 
 
 def _stacked(A: Any, which: Host, below: Any) -> Any:
-    """Some rows of A, stacked on ``below``; A itself, uncopied, if that is all."""
+    """Some rows of A, stacked on ``below``; if that is just A, A itself without a copy."""
     if not below.shape[0]:
         return A if which.all() else A[which]
     if not which.any():
@@ -350,7 +351,7 @@ def _no_rows(others: Any) -> tuple[Any, Host]:
 
 
 def row_lengths(rows: Any) -> Host:
-    """The length of each row; squares do not overflow."""
+    """The length of each row, computed so that squares do not overflow."""
     if not arrays.is_sparse(rows):
         largest = np.max(np.abs(rows), axis=1, initial=0.0)
         scale = np.where(largest > 0.0, largest, 1.0)

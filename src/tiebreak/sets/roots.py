@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 
 class PathPoint(NamedTuple):
-    """A point of a path, with the gap there; ``slope`` is s if the gap has the slope -s^2."""
+    """A point of a path, with its gap; ``slope`` is s if the gap has the slope -s^2."""
 
     mu: float
     gap: float
@@ -17,7 +17,7 @@ class PathPoint(NamedTuple):
 
     @property
     def newton(self) -> float:
-        """The mu at which the gap would be 0 if this piece continued."""
+        """The mu at which the gap would be 0 if the current piece continued."""
         if self.slope == 0.0:
             return math.copysign(math.inf, self.gap)
         return self.mu + self.gap / self.slope / self.slope
@@ -28,28 +28,29 @@ class Gap(Protocol):
 
     @property
     def epsilon(self) -> float:
-        """The unit of rounding."""
+        """The unit of rounding of the vectors."""
 
     def at(self, mu: float) -> PathPoint:
-        """The gap at mu and its slope. The energy may be NaN in the first two calls."""
+        """The gap at mu and its slope; in the first two calls, the energy may be NaN."""
 
     def is_noise(self, gap: float) -> bool:
-        """Is the latest gap no more than its usual rounding error?"""
+        """Is the latest gap no larger than its usual rounding error?"""
 
     def further(self, point: PathPoint, tries: int) -> float | PathPoint:
         """The next mu to try, if the gap was positive at all ``tries`` points up to ``point``.
 
-        Or a point that needs no evaluation: one past the root or, if its gap is positive, the
-        answer.
+        The result may also be a point that needs no evaluation: past the root or, if its gap is
+        positive, the answer.
         """
 
 
 def root(gap: Gap, guess: float) -> tuple[float, bool]:
     """The first mu >= 0 with gap(mu) <= 0, and whether the gap there is only a rounding error.
 
-    We use Newton's method, which is exact as soon as it reaches the right linear piece. It is kept
-    between ``low`` (gap > 0) and ``high`` (gap <= 0); if it is slow, other steps are tried. The
-    last evaluation of ``gap`` is at the returned mu, unless that came from ``further``.
+    We use Newton's method, which is exact as soon as it reaches the right linear piece. The iterate
+    stays between ``low`` (gap > 0) and ``high`` (gap <= 0); if Newton's method is slow, other steps
+    are tried. The last evaluation of ``gap`` is at the returned mu, unless that mu came from
+    ``further``.
     """
     eps = gap.epsilon
     low: PathPoint | None = None
@@ -86,15 +87,15 @@ def root(gap: Gap, guess: float) -> tuple[float, bool]:
 
 
 def between(low: PathPoint, high: PathPoint, latest: PathPoint, slow: int) -> float:
-    """The next mu to try: Newton's, or a more careful one if Newton's method has been slow."""
+    """The next mu to try: Newton's, or a more careful choice if Newton's method has been slow."""
     following = latest.newton
     if slow % 4 == 1:
-        # the best of what both ends propose, if the gap between them is convex or concave
+        # The best of the proposals of both ends, if the gap between them is convex or concave.
         secant = low.mu + (high.mu - low.mu) * (low.gap / (low.gap - high.gap))
         following = sorted((low.newton, secant, high.newton))[1]
     if slow % 4 == 2 or not low.mu < following < high.mu:
-        # The mu for which both ends have the same Lagrangian |z - x|^2/2 + mu (<c, z> - beta): for
-        # a polytope the gap may be a staircase, and then Newton's method does not help.
+        # This mu gives both ends the same Lagrangian |z - x|^2/2 + mu (<c, z> - beta): for a
+        # polytope the gap may be a staircase, where Newton's method does not help.
         following = (high.energy - low.energy) / (low.gap - high.gap)
     if slow % 4 == 3 or not low.mu < following < high.mu:
         following = middle(low.mu, high.mu)
@@ -104,7 +105,7 @@ def between(low: PathPoint, high: PathPoint, latest: PathPoint, slow: int) -> fl
 def past_a_breakpoint(point: PathPoint, following: float, eps: float) -> float:
     """``following``, or two units of rounding beyond ``point`` if the step is too short.
 
-    The point may be a breakpoint, with another piece beyond it.
+    If ``point`` is a breakpoint, another piece of the path begins beyond it.
     """
     mu = point.mu
     if mu > 0.0 and min(abs(following - mu), abs(point.newton - mu)) <= eps * mu:
@@ -113,6 +114,6 @@ def past_a_breakpoint(point: PathPoint, following: float, eps: float) -> float:
 
 
 def middle(low: float, high: float) -> float:
-    """The middle one of the floating-point numbers from low to high: near the geometric mean."""
+    """The middle of all floating-point numbers from low to high, near the geometric mean."""
     a, b = struct.unpack("<qq", struct.pack("<dd", low, high))
     return float(struct.unpack("<d", struct.pack("<q", (a + b) // 2))[0])

@@ -1,4 +1,4 @@
-"""The simplex and the l1 ball: both project by one threshold, which is found without sorting."""
+"""The simplex and the l1 ball, which project by a threshold that is found without sorting."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tiebreak.sets.descriptions import ActiveFace, Bounds, LinearRows, face_of_s
 
 
 class _WithVertices(Set):
-    """The base of both sets: their vertices are on the axes, at distance `length_scale` from 0."""
+    """The base of both sets, whose vertices are on the axes at distance `length_scale` from 0."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
@@ -30,7 +30,7 @@ class _WithVertices(Set):
         return type(self)(shrunk(self.length_scale, exponent))  # type: ignore[call-arg]
 
     def farthest(self, x: Array) -> float:
-        """The distance to the farthest vertex, which is the minimiser of <x, .>."""
+        """The distance from x to the farthest vertex, which minimises <x, .>."""
         return norm(x - self.argmin(x))
 
     @property
@@ -45,9 +45,9 @@ class _WithVertices(Set):
 class Simplex(_WithVertices):
     """{x : x >= 0, sum x = total}.
 
-    The projection is max(x - tau, 0), where tau gives the right sum. It is the root of a convex
-    piecewise linear function, found without sorting by Newton's method from the left, which never
-    passes the root (Michelot 1986; Condat 2016).
+    The projection is max(x - tau, 0), where tau gives the right sum. The threshold tau is the root
+    of a convex piecewise linear function, found without sorting by Newton's method from the left,
+    which never passes the root (Michelot 1986; Condat 2016).
 
     Examples:
         >>> fit = tb.Linear([1, 1, 2])
@@ -61,18 +61,18 @@ class Simplex(_WithVertices):
 
     @property
     def diameter(self) -> float:
-        """sqrt(2) total; in R^1, where the simplex is a point, only an upper bound."""
+        """The diameter sqrt(2) total; in R^1, where the simplex is a point, only an upper bound."""
         return math.sqrt(2.0) * self.total
 
     def diameter_in(self, n: int) -> float:
-        """sqrt(2) total, and 0 for n = 1."""
+        """The diameter in R^n: sqrt(2) total, and 0 for n = 1."""
         return 0.0 if n == 1 else self.diameter
 
     def linear_rows(self, n: int) -> LinearRows:
         return LinearRows(n, -identity(n), np.zeros(n), np.ones((1, n)), [self.total])
 
     def recession(self, n: int) -> None:
-        """Only the zero direction, because the set is bounded."""
+        """Recession directions: only zero, because the set is bounded."""
 
     def bounds_in(self, n: int) -> Bounds:
         return Bounds(0.0, self.total, self.total)
@@ -83,7 +83,7 @@ class Simplex(_WithVertices):
 
     def project(self, x: Array) -> Array:
         """max(x - tau, 0) with the tau for which the sum is ``total``."""
-        with arrays.quiet():  # -inf may occur in entries, and does not matter
+        with arrays.quiet():  # -entries may be inf, which is harmless
             return _onto_simplex(x, self.total)[0]
 
     def support(self, direction: Array) -> float:
@@ -99,7 +99,7 @@ class Simplex(_WithVertices):
         return self.total
 
     def distance_outside(self, x: Array, unit: float) -> float:
-        """The distance to max(x, 0), plus that from there to its multiple with the right sum."""
+        """The distance to max(x, 0), plus its distance to its multiple with the right sum."""
         xp = namespace(x)
         positive = xp.maximum(x, arrays.zeros_like(x))
         total = float(xp.sum(positive))
@@ -128,8 +128,8 @@ class Simplex(_WithVertices):
 class L1Ball(_WithVertices):
     """{x : sum |x_i| <= radius}.
 
-    Outside, the projection is the projection of |x| onto the simplex, with the signs of x (Duchi,
-    Shalev-Shwartz, Singer, Chandra 2008).
+    For x outside, the projection is the projection of |x| onto the simplex, with the signs of x
+    (Duchi, Shalev-Shwartz, Singer, Chandra 2008).
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1]], [2])
@@ -151,7 +151,7 @@ class L1Ball(_WithVertices):
         return True
 
     def lifted_rows(self, n: int) -> tuple[Host, LinearRows]:
-        """x = p - q with p, q >= 0 whose sum is at most the radius: x alone would need 2^n rows."""
+        """x = p - q, where p, q >= 0 have a bounded sum: x alone would need 2^n rows."""
         A = np.vstack([-np.eye(2 * n), np.ones((1, 2 * n))])
         rows = LinearRows(2 * n, A, np.append(np.zeros(2 * n), self.radius))
         return np.hstack([np.eye(n), -np.eye(n)]), rows
@@ -170,7 +170,7 @@ class L1Ball(_WithVertices):
         return face_of_signs(self.project, x, xp.where(is_on, xp.sign(x), arrays.zeros_like(x)))
 
     def project(self, x: Array) -> Array:
-        """x itself if it is inside; otherwise sign(x) max(|x| - tau, 0) with the right tau."""
+        """Return x if it is inside; otherwise sign(x) max(|x| - tau, 0) with the right tau."""
         size = abs(x)
         if _sums_to_at_most(size, self.radius):
             return x
@@ -193,7 +193,7 @@ class L1Ball(_WithVertices):
         return self.radius
 
     def distance_outside(self, x: Array, unit: float) -> float:
-        """The distance from x to its multiple with the right sum."""
+        """The distance from x to its multiple whose absolute values have the right sum."""
         return max(float(namespace(x).sum(abs(x))) * (1.0 + unit) - self.radius, 0.0)
 
     def projection_path(self, x: Array, c: Array) -> ProjectionPath:
@@ -218,11 +218,11 @@ class L1Ball(_WithVertices):
 def _onto_simplex(
     v: Array, total: float, start: float | None = None, w: Array = None, z: Array = None
 ) -> tuple[Array, float, Array | None]:
-    """max(v - tau, 0) with sum ``total``; tau; the few entries that may be positive, if known.
+    """max(v - tau, 0), whose sum is ``total``; tau; the few possibly positive entries, if known.
 
-    Newton's method on sum max(v - tau, 0) - total, which is convex in tau: after the first step,
-    from ``start`` or anywhere, tau is to the left of the root and stays there. ``w`` and ``z`` are
-    overwritten, if given; w may be v, and the result is z.
+    Apply Newton's method to sum max(v - tau, 0) - total, which is convex in tau: after the first
+    step, from ``start`` or anywhere, tau is to the left of the root and stays there. ``w`` and
+    ``z`` are overwritten, if given; w may be v, and the result is z.
     """
     xp = namespace(v)
     # Subtract the largest entry: then tau is in [-total, 0), entries below -total do not matter,
@@ -241,10 +241,10 @@ def _onto_simplex(
         if active == 0 and tau > -total:  # the guess was too large
             tau = -total
             continue
-        if active == 0:  # some entries are not finite: the caller will notice
+        if active == 0:  # if entries are not finite, the caller notices
             break
         excess = float(xp.sum(above)) - total
-        # If the active entries have not changed, this tau is right. A step past the root is only
+        # If the active entries have not changed, tau is right. A step past the root is only
         # a rounding error.
         if active == before or (before > 0 and excess <= 0.0):
             break
@@ -260,7 +260,7 @@ def _above(w: Array, tau: float, out: Array | None) -> Array:
 
 
 def _threshold_path(x: Array, c: Array, total: float, *, signed: bool) -> ProjectionPath:
-    """The path z(mu) = max(v - tau, 0), v = x - mu c; if ``signed``, for |v|, with its signs."""
+    """The path z(mu) = max(v - tau, 0), v = x - mu c; if ``signed``, of |v| with the signs of v."""
     xp = namespace(x)
     v = size = z = signs = None
     line = (0.0, math.nan, 0.0)  # mu, tau, and the slope of tau at the last point
@@ -288,9 +288,9 @@ def _threshold_path(x: Array, c: Array, total: float, *, signed: bool) -> Projec
 
 
 def _mean_and_spread(c: Array, signs: Array) -> tuple[float, float]:
-    """The mean m of the entries of signs c with nonzero signs, and |signs c - m| over them.
+    """The mean m of the entries of signs c with nonzero signs, and the length of signs c - m.
 
-    The second is 0 if it is only a rounding error. ``signs`` is overwritten.
+    The length is 0 if it is only a rounding error. ``signs`` is overwritten.
     """
     xp = namespace(c)
     count = max(dot(signs, signs), 1.0)
@@ -306,7 +306,7 @@ def _mean_and_spread(c: Array, signs: Array) -> tuple[float, float]:
 
 
 def _sums_to_at_most(size: Array, total: float) -> bool:
-    """Is the sum of these non-negative entries at most ``total``?"""
+    """Is the sum of the non-negative entries at most ``total``?"""
     xp = namespace(size)
     return float(xp.max(size)) <= total and float(xp.sum(size)) <= total
 
