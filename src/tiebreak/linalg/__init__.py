@@ -1,7 +1,7 @@
 """Arrays of any library, input checks, and matrices as their two products.
 
-The public face of the package: the names that all other packages use. Names that only one package
-needs are imported from their modules.
+This module is the public face of the package, with the names that all other packages use. Names
+that only one package needs are imported from their modules.
 """
 
 from tiebreak.linalg.arrays import SAFE, TINY, Array, Host, Image, mix, rounding_unit, to_numpy

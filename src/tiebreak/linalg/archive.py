@@ -33,14 +33,14 @@ from tiebreak.linalg.registry import KEYWORDS, KINDS
 
 HEADER = "tiebreak"  # the name of the JSON text
 FORMAT = 2  # raised whenever an older version of tiebreak would misread a file
-NUMBERS = "fiub"  # kinds of dtypes that are saved
+NUMBERS = "fiub"  # kinds of dtypes that a file may hold
 SPARSE = {  # the arrays of each sparse format; others are saved as csr
     "csr": ("data", "indices", "indptr"),
     "csc": ("data", "indices", "indptr"),
     "bsr": ("data", "indices", "indptr"),
     "coo": ("data", "row", "col"),
 }
-LABEL = str | bool | int | float  # the label of a row or column of a table
+LABEL = str | bool | int | float  # a label of a row or column of a table
 
 
 def npz_path(owner: str, name: str, path: str | Path) -> Path:
@@ -57,7 +57,7 @@ def npz_path(owner: str, name: str, path: str | Path) -> Path:
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Write to a temporary file next to ``path``, then rename it: no file is half written."""
-    # With a fixed name, killed runs leave at most one such file.
+    # The temporary file has a fixed name, so killed runs leave at most one.
     temporary = path.with_name(f".{path.name}.part")
     try:
         with temporary.open("wb") as file:
@@ -85,7 +85,7 @@ def parameters(kind: Any) -> list[str]:
 
 
 def is_record(kind: Any) -> bool:
-    """Is it a dataclass or a named tuple, whose parameters are its attributes?"""
+    """Is ``value`` a dataclass or named tuple, whose parameters are its attributes?"""
     return dataclasses.is_dataclass(kind) or hasattr(kind, "_fields")
 
 
@@ -98,17 +98,17 @@ class Writer:
     def __init__(self, owner: str) -> None:
         self.owner = owner
         self.arrays: dict[str, Host] = {}
-        # Arrays and their names, by id: an array that both levels use is saved only once.
+        # Arrays and their names, by id: so an array that two levels share is saved only once.
         self._named: dict[int, tuple[Any, str]] = {}
 
     def write(self, path: Path, header: dict[str, Any], name: str = HEADER) -> None:
-        """Write everything to the file, with the JSON text under this name."""
+        """Write all arrays to the file, and the JSON text under the given name."""
         text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
         entries: dict[str, Any] = {name: text, **self.arrays}
         write_atomically(path, lambda file: np.savez(file, **entries))
 
     def model(self, where: str, made: FromData, names: Sequence[Any] | None) -> Any:
-        """Encode a problem whose variables have these names."""
+        """Encode a problem whose variables have the given names."""
         for name in names or ():
             if not isinstance(name, LABEL):
                 needed = "text or numbers as the names of its variables"
@@ -177,7 +177,7 @@ class Writer:
         }
 
     def refusal(self, where: str, value: Any) -> TypeError:
-        """The message about a value that cannot be saved."""
+        """The message that a value cannot be saved."""
         return TypeError(
             f"{self.owner}: {where} must be numbers in memory, or made of functions, penalties and "
             "sets that have a keyword for files (class Own(..., keyword='Own')), to be saved, got "
@@ -203,7 +203,7 @@ def _arguments(value: Any) -> dict[str, Any] | None:
 
 
 def _labels(labels: Any) -> list[Any] | None:
-    """The labels of a table, if they are text or numbers; dates, for example, are not saved."""
+    """The labels of a table, if they are text or numbers; labels such as dates are not saved."""
     found: list[Any] = [] if tables.is_default(labels) else labels.tolist()
     return found if found and all(isinstance(label, LABEL) for label in found) else None
 
@@ -212,7 +212,7 @@ def _labels(labels: Any) -> list[Any] | None:
 
 
 class Refused(ValueError):
-    """Why a file is rejected, as a sentence without its subject, the file."""
+    """Why a file is rejected: a sentence whose subject, the file, is left out."""
 
 
 class Reader:
@@ -245,7 +245,7 @@ class Reader:
         return self._decoders[tag](code)
 
     def array(self, name: str) -> Any:
-        """The array that is saved under this name."""
+        """The array that is saved under the given name."""
         return self._array(name)
 
     def check(self, kind: Any, parts: dict[str, Any]) -> None:
@@ -285,7 +285,7 @@ class Reader:
         given = (data, tuple(places)) if form == "coo" else (data, *places)
         try:
             made = getattr(scipy.sparse, code["sparse"])(given, shape=tuple(code["shape"]))
-            if form != "coo":  # COO's constructor checks everything
+            if form != "coo":  # the constructor of COO checks everything
                 made.check_format(full_check=True)  # a wrong index would read out of bounds
         except (ValueError, TypeError, IndexError) as error:
             raise Refused(f"has a damaged sparse matrix ({first_line(error)})") from None

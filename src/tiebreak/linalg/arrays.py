@@ -1,6 +1,6 @@
 """The only module that knows array libraries: all others are written once, for the array API.
 
-A vector is an array of any library that array-api-compat knows.
+Vectors are arrays of any library that array-api-compat knows.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Image: TypeAlias = Any  # None, an array, a `DeferredImage`, or a tuple of image
 T = TypeVar("T")
 
 ONE_THREAD = 2**13  # up to this length, BLAS multiplies vectors in one thread
-MANY_THREADS = 2**17  # from this length on, threads are faster
-TINY = 2.0**-1000  # an absolute error that covers underflow; relative errors do not
+MANY_THREADS = 2**17  # from this length on, several threads are faster
+TINY = 2.0**-1000  # an absolute error that covers underflow, which relative errors do not
 SAFE = 1.0 + 1e-12  # more than the rounding errors of a sum of thousands of positive numbers
-MOST_EXPONENT = 256  # largest exponent of numbers of ordinary size: fourth powers do not overflow
-HUGE = 1e150  # a larger factor leaves only rounding errors of other terms; HUGE² is finite
+MOST_EXPONENT = 256  # exponents of ordinary numbers are smaller: fourth powers do not overflow
+HUGE = 1e150  # larger factors drown all other terms in rounding; HUGE² is finite
 
 _NAMESPACES: dict[type, Namespace] = {}
 _UNITS: dict[tuple[type, Any], float] = {}  # units of rounding by array type and dtype
@@ -42,7 +42,7 @@ def namespace(x: Array) -> Namespace:
     kind = type(x)
     if kind is np.ndarray:
         return np
-    if kind not in _NAMESPACES:  # cached: the lookup is slow, and a step needs fifty
+    if kind not in _NAMESPACES:  # cached: lookups are slow, and a step needs fifty
         _NAMESPACES[kind] = array_api_compat.array_namespace(x)
     return _NAMESPACES[kind]
 
@@ -53,7 +53,7 @@ def is_array(x: Any) -> bool:
 
 
 def is_sparse(x: Any) -> bool:
-    """Is ``x`` a scipy.sparse matrix or array? Does not import scipy.sparse."""
+    """Is ``x`` a scipy.sparse matrix or array? The test does not import scipy.sparse."""
     return type(x).__module__.startswith("scipy.sparse") and hasattr(x, "tocsr")
 
 
@@ -89,7 +89,7 @@ def words(x: Array) -> Array | None:
 def underflow(x: Array) -> float:
     """What sums in single precision may lose by underflow, even with many terms and large weights.
 
-    It is 0 in double precision, because `TINY`, which every proof adds, is enough there.
+    The bound is 0 in double precision, where `TINY`, which every proof adds, is enough.
     """
     return 2.0**-100 if epsilon(x) > 1e-10 else 0.0
 
@@ -105,7 +105,7 @@ def epsilon(x: Array) -> float:
 def rounding_unit(epsilon: float, *sizes: int) -> float:
     """The relative rounding error of a sum over the longest of ``sizes``: n units, and 64 more.
 
-    This is the classical bound; a smaller one fails if equal terms round in the same direction. The
+    This is the classical bound; smaller bounds fail if equal terms round in the same direction. The
     64 units cover everything else, including the drift of images between two refreshes.
     """
     return epsilon * (64.0 + 0.5 * max(sizes, default=1))
@@ -117,8 +117,8 @@ def is_real_floating(x: Array) -> bool:
 
 
 def is_real(x: Array) -> bool:
-    """Does ``x`` hold real numbers, floating-point or whole?"""
-    if type(x) is np.ndarray:  # called for every gradient, and isdtype is slow
+    """Does ``x`` hold real numbers, either floating-point or whole?"""
+    if type(x) is np.ndarray:  # a fast path for every gradient: isdtype is slow
         return x.dtype.kind in "fiu"
     return bool(namespace(x).isdtype(x.dtype, ("real floating", "integral")))
 
@@ -143,7 +143,7 @@ def like(value: object, x: Array) -> Array:
 
 def own(value: Array, x: Array) -> Array:
     """A private copy of ``value`` in the library, dtype and device of ``x``."""
-    # Always a copy: the array of another library may share the memory of ``value``.
+    # Always copy: the array of another library may share the memory of ``value``.
     return namespace(x).asarray(like(value, x), copy=True)
 
 
@@ -169,7 +169,7 @@ def from_numpy(value: Host, x: Array) -> Array:
 
 
 def is_single(x: Array) -> bool:
-    """Is ``x`` of single precision or less?"""
+    """Is ``x`` in single precision or less?"""
     return epsilon(x) > 2.0**-50
 
 
@@ -186,7 +186,7 @@ def doubles(vectors: Sequence[Array]) -> list[Array]:
     xp, kinds = namespace(vectors[0]), {vector.dtype for vector in vectors}
     if len(kinds) > 1 or kinds == {xp.float64}:
         return list(map(double, vectors))
-    return list(xp.unstack(xp.astype(xp.stack(vectors), xp.float64)))  # few calls
+    return list(xp.unstack(xp.astype(xp.stack(vectors), xp.float64)))  # in few calls
 
 
 def zeros_like(x: Array) -> Array:
@@ -213,7 +213,7 @@ def inner(x: Array, y: Array) -> Array:
 
     Long vectors of NumPy are multiplied in pieces that BLAS leaves to one thread. Otherwise the
     other threads of BLAS stay busy for a while after every call, waiting for the next one: they
-    would take cores from sparse products or other processes, and gain nothing here.
+    would take cores from sparse products or other processes, and would gain nothing.
     """
     if type(x) is not np.ndarray:
         return x @ y
@@ -227,7 +227,7 @@ def inner(x: Array, y: Array) -> Array:
 
 
 def dots(*pairs: tuple[Array, Array]) -> list[float]:
-    """<x, y> for every pair, all of one dtype, with a single transfer from a device."""
+    """<x, y> for every pair of vectors of one dtype, with a single transfer from a device."""
     return dots_async(*pairs)()
 
 
@@ -269,7 +269,7 @@ class PendingNumbers:
 def pending_numbers(
     values: Sequence[Array], then: Callable[[list[float]], list[float]]
 ) -> Callable[[], list[float]]:
-    """Apply ``then`` to scalars of one library: at once in NumPy, otherwise when they arrive."""
+    """Apply ``then`` to scalars of one library: at once for NumPy, otherwise when they arrive."""
     if not values or isinstance(values[0], float | np.generic):
         found = then([float(value) for value in values])
         return lambda: found
@@ -296,12 +296,12 @@ def numbers(x: Array) -> list[float]:
 
 
 def norm(x: Array, squared: float | None = None) -> float:
-    """|x|, the Euclidean norm, safe against overflow and underflow of the squares.
+    """The Euclidean norm |x|, computed so that squares cannot overflow or underflow.
 
-    ``squared`` is <x, x>, if already known.
+    ``squared`` is <x, x>, if known.
     """
     squared = float(inner(x, x)) if squared is None else squared
-    if 1e-30 < squared < 1e30:  # nearly always true, and safe in every precision
+    if 1e-30 < squared < 1e30:  # nearly always so, and safe in every precision
         return math.sqrt(squared)
     if epsilon(x) < 1e-10 and 1e-280 < squared < 1e280:
         return math.sqrt(squared)
@@ -334,13 +334,13 @@ def stretched(x: Array, length: float, wanted: float) -> Array:
 
 
 def max_abs(x: Array) -> float:
-    """max_i |x_i|, 0 for an empty vector."""
+    """The largest |x_i|; 0 for an empty vector."""
     xp = namespace(x)
     return float(xp.max(xp.abs(x))) if x.shape[0] else 0.0
 
 
 def all_finite(x: Array) -> bool:
-    """Are all entries finite? One pass usually tells: a finite sum has finite terms."""
+    """Are all entries finite? Usually one pass is enough, because a finite sum has finite terms."""
     xp = namespace(x)
     with quiet():
         total = float(xp.sum(x))
@@ -359,9 +359,9 @@ def mix(p: T, q: T, weight: float) -> T:
     """
     if p is None:
         return None  # type: ignore[return-value]
-    if weight > 0.5:  # start from the nearer point, to keep rounding errors small
+    if weight > 0.5:  # starting from the nearer point keeps rounding errors small
         p, q, weight = q, p, 1.0 - weight
-    # In place, with one new array, because every step does this ten times.
+    # Work in place, with one new array, because every step mixes points about ten times.
     if type(p) is np.ndarray and type(q) is np.ndarray:
         mixed = q - p  # type: ignore[operator]
         mixed *= weight
@@ -377,7 +377,7 @@ def mix(p: T, q: T, weight: float) -> T:
 
 
 def _interpolated(p: Array, q: Array, weight: float) -> Array:
-    """p + weight (q - p) in one call: on a device, calls cost more than short vectors do."""
+    """p + weight (q - p) in one call: on a device, calls cost more than arithmetic does."""
     if hasattr(p, "lerp"):  # PyTorch
         return p.lerp(q, weight)
     if array_api_compat.is_cupy_array(p):
@@ -386,7 +386,7 @@ def _interpolated(p: Array, q: Array, weight: float) -> Array:
 
 
 def plus(x: Array, y: Array, factor: float, out: Array | None = None) -> Array:
-    """x + factor y; NumPy writes it into ``out`` if that is given."""
+    """x + factor y; NumPy writes the result into ``out``, if given."""
     if type(x) is np.ndarray:
         total = np.multiply(y, factor, out=out)  # in place, with one new array
         total += x

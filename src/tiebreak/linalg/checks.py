@@ -24,7 +24,7 @@ from tiebreak.linalg.sizes import DENSE_LIMIT
 ADJOINT_MISMATCH = (
     1e4  # units of rounding by which <A x, r> and <x, A' r> of an operator may differ
 )
-NOT_NUMBERS = ("O", "S", "U")  # kinds of dtypes: objects and text
+NOT_NUMBERS = ("O", "S", "U")  # kinds of dtypes that hold objects or text
 
 
 def number(owner: str, name: str, value: object, needed: str = "a number") -> float:
@@ -76,7 +76,7 @@ def whole(owner: str, name: str, value: object, least: int = 0) -> int:
 
 
 def flag(owner: str, name: str, value: object, *others: object) -> Any:
-    """``value`` if it is True, False or one of ``others``."""
+    """Return ``value`` if it is True, False or one of ``others``."""
     if not (isinstance(value, bool) or any(value is other for other in others)):
         choices = " or ".join(["True", "False", *map(str, others)])
         raise TypeError(f"{owner}: {name} must be {choices}, got {value!r}")
@@ -86,7 +86,7 @@ def flag(owner: str, name: str, value: object, *others: object) -> Any:
 def floating(owner: str, name: str, value: Any) -> Array:
     """``value`` as a real floating-point array; integers and nested lists become float64.
 
-    pandas tables become arrays, and non-native byte order is converted.
+    Tables of pandas become arrays, and non-native byte order is converted.
     """
     if type(value) is np.ndarray and value.dtype.char in "fd" and value.dtype.isnative:
         return value
@@ -117,7 +117,7 @@ def _array(owner: str, name: str, value: Any) -> Array:
     if tables.is_frame(value) or tables.is_series(value):
         return tables.numbers(owner, name, value)
     if arrays.is_array(value):
-        # A subclass such as np.matrix has its own multiplication.
+        # Convert subclasses: np.matrix, for example, has its own multiplication.
         return np.asarray(value) if isinstance(value, np.ndarray) else value
     try:
         found = np.asarray(value)
@@ -147,10 +147,10 @@ def what_it_is(value: object) -> str:
 
 
 def did_you_mean(wrong: object, known: Iterable[str]) -> str:
-    """A question with the known name closest to a misspelt one; "" if none is close."""
+    """The question "did you mean ...?" with the closest known name; "" if none is close."""
     from difflib import get_close_matches
 
-    def bare(name: str) -> str:  # so that squared_norm finds SquaredNorm
+    def bare(name: str) -> str:  # makes squared_norm match SquaredNorm
         return name.lower().replace("_", "").replace("-", "")
 
     names = {bare(name): name for name in known}
@@ -161,7 +161,7 @@ def did_you_mean(wrong: object, known: Iterable[str]) -> str:
 def vector(owner: str, name: str, value: Any) -> Array:
     """A copy of ``value`` as a finite real floating-point vector with at least one entry.
 
-    A run keeps dozens of vectors of that length, so one more hardly matters.
+    A run keeps dozens of vectors of the same length, so one more hardly matters.
     """
     result = floating(owner, name, value)
     if result.ndim != 1 or result.shape[0] == 0:
@@ -173,7 +173,7 @@ def vector(owner: str, name: str, value: Any) -> Array:
 
 
 def is_sequence(value: Any) -> bool:
-    """Is it meant as a vector rather than a number?"""
+    """Is ``value`` meant as a vector rather than a number?"""
     return isinstance(value, list | tuple) or bool(getattr(value, "shape", ()))
 
 
@@ -190,7 +190,7 @@ def weights(owner: str, name: str, value: Any) -> Array:
 def in_one_precision(
     owner: str, first: tuple[str, Array], second: tuple[str, Array]
 ) -> tuple[Array, Array]:
-    """Two vectors in the same precision: float64 if either of them has it."""
+    """Two vectors in the same precision: float64 if either of them is in float64."""
     (name, a), (other, b) = first, second
     if arrays.kind(a) != arrays.kind(b):
         if arrays.kind(a).split()[0] != arrays.kind(b).split()[0]:
@@ -217,7 +217,7 @@ def in_precision_of(prototype: Array, value: Array) -> Array | None:
 def with_matrix(
     owner: str, name: str, vector: Array, whose: str, matrix: Matrix
 ) -> tuple[Array, Matrix]:
-    """The vector in the precision of the matrix; both in float64 if that would round it."""
+    """The vector in the precision of the matrix; both in float64 if the vector would be rounded."""
     fitted = in_precision_of(matrix.prototype, vector)
     if fitted is not None:
         return fitted, matrix
@@ -234,7 +234,7 @@ def matrix(owner: str, name: str, value: Any, is_symmetric: bool = False) -> Mat
     """``value`` as a `Matrix`: dense, scipy.sparse, an operator, or streamed rows.
 
     A symmetric operator needs no adjoint: symmetry is checked instead. Up to DENSE_LIMIT entries,
-    the matrix is copied: a factorisation makes several copies anyway. A larger one stays in the
+    the matrix is copied: a factorisation makes several copies anyway. A larger matrix stays in the
     user's memory, and `fingerprints` detects changes.
     """
     if isinstance(value, Matrix):
@@ -267,7 +267,7 @@ def _sparse(owner: str, name: str, value: Any) -> Any:
     value = value.tocsr()
     if value.nnz <= DENSE_LIMIT or not value.has_canonical_format:
         value = value.copy()
-        value.sum_duplicates()  # otherwise the stored entries are not the matrix's entries
+        value.sum_duplicates()  # duplicates: stored entries would not be the matrix's
     return value
 
 
@@ -308,7 +308,7 @@ def _operator(owner: str, name: str, value: Any, is_symmetric: bool) -> Operator
 
 
 def length(owner: str, name: str, value: Array, needed: int, what: str) -> Array:
-    """``value`` if it has ``needed`` entries, one per ``what``."""
+    """Return ``value`` if it has ``needed`` entries, one per ``what``."""
     if value.shape[0] != needed:
         raise ValueError(
             f"{owner}: {name} must have one entry per {what} ({needed}), got {value.shape[0]}"

@@ -1,8 +1,8 @@
 """How functions and sets describe themselves to a conic solver: affine terms, costs and cones.
 
-A function adds its value to a `Cost`, and a set adds its constraints to a `ConicForm`. Both use
-terms that are affine in x and in auxiliary variables, and the package `conic` builds a program from
-them.
+A function adds its value to a `Cost`, and a set adds its constraints to a `ConicForm`. Costs and
+constraints use terms that are affine in x and in auxiliary variables. The package `conic` builds a
+program from these terms.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Affine:
 
     blocks: tuple[tuple[int, Any], ...]
     offset: Host
-    __array_ufunc__ = None  # so that multiplying it by a NumPy number calls __rmul__
+    __array_ufunc__ = None  # so that a NumPy number times this object calls __rmul__
 
     def __len__(self) -> int:
         return len(self.offset)
@@ -71,7 +71,7 @@ class Affine:
 
 
 def constants(values: Host) -> Affine:
-    """Numbers that do not depend on z."""
+    """Terms that are constant, because they do not depend on z."""
     return Affine((), np.asarray(values, dtype=np.float64))
 
 
@@ -93,8 +93,8 @@ def stacked_terms(parts: Sequence[Affine]) -> Affine:
 class Misfit(NamedTuple):
     """How far an objective may be from the function that it represents, at |x| <= sizes.
 
-    The bound is ½ sizes' square sizes + <linear, sizes> + constant. It covers the rounding errors
-    of the factorisation that turns a quadratic function into a square.
+    The bound is ½ sizes' square sizes + <linear, sizes> + constant. The bound covers the rounding
+    errors of the factorisation that turns a quadratic function into a square.
     """
 
     square: Any
@@ -102,12 +102,12 @@ class Misfit(NamedTuple):
     constant: float
 
     def at(self, sizes: Host) -> float:
-        """The bound for entries of these sizes: those of x, or those of z, which begins with x."""
+        """The bound for entries of the given sizes, either of x or of z, which begins with x."""
         x = sizes[: len(self.linear)]
         return 0.5 * float(x @ (self.square @ x)) + float(self.linear @ x) + self.constant
 
     def in_units(self, lengths: Host, value: float) -> Misfit:
-        """The misfit for x and values in these units."""
+        """The misfit for x and values in the given units."""
         from scipy.sparse import csr_array, diags_array
 
         own = lengths[: len(self.linear)]
@@ -136,13 +136,13 @@ class Cost:
 
 
 class ConicForm:
-    """Variables z = (x, auxiliary ones) and the constraints on them, under construction.
+    """The variables z = (x, auxiliary variables) and their constraints, under construction.
 
     Bounds on the size of x give bounds on auxiliary variables, and these enter the proofs.
 
     Args:
         lower, upper: lower <= x <= upper on the whole feasible set; infinite if unknown.
-        radius: |x| <= radius for some solution, inf if not known.
+        radius: |x| <= radius for some solution; inf if unknown.
     """
 
     def __init__(self, lower: Host, upper: Host, radius: float = math.inf) -> None:
@@ -153,7 +153,7 @@ class ConicForm:
         self.n = self.size = len(lower)
         self._constraints: dict[Kind, list[Affine]] = {kind: [] for kind in get_args(Kind)}
         self._names: dict[Kind, list[tuple[str, Any]]] = {kind: [] for kind in get_args(Kind)}
-        self.owner = ""  # the name of the next constraints, with {} for the row number
+        self.owner = ""  # name of the constraints that follow; {} is the row number
 
     @cached_property
     def x(self) -> Affine:
@@ -161,14 +161,14 @@ class ConicForm:
         return _identity(0, self.n)
 
     def of_x(self, matrix: Any, offset: Host | float = 0.0) -> Affine:
-        """matrix x + offset; the matrix is NumPy's or SciPy's."""
+        """The terms matrix x + offset, for a matrix of NumPy or SciPy."""
         if not arrays.is_sparse(matrix):
             matrix = np.asarray(matrix, dtype=np.float64)
         rows = np.broadcast_to(np.asarray(offset, dtype=np.float64), matrix.shape[0])
         return Affine(((0, matrix),), rows)
 
     def variables(self, count: int, reach: Host | float = math.inf) -> Affine:
-        """New variables; in some solution, each has a size of at most ``reach``."""
+        """New variables, whose absolute values are at most ``reach`` in some solution."""
         made = _identity(self.size, count)
         self._reach.append(np.array(np.broadcast_to(reach, count), dtype=np.float64))
         self.size += count
@@ -183,14 +183,14 @@ class ConicForm:
         self._add("nonnegative", terms, numbers)
 
     def second_order(self, top: Affine, rest: Affine) -> None:
-        """Require top >= |rest|; top is one number."""
+        """Require top >= |rest|, where top is a single number."""
         self._add("second-order", stacked_terms([top, rest]))
 
     def exponential(self, exponent: Affine, above: Affine) -> None:
         """Require exp(exponent_i) <= above_i for every i."""
         count = len(exponent)
         each = stacked_terms([exponent, constants(np.ones(count)), above])
-        turns = np.arange(3 * count).reshape(3, count).T.reshape(-1)  # cone by cone
+        turns = np.arange(3 * count).reshape(3, count).T.reshape(-1)  # ordered cone by cone
         self._add("exponential", each.some(turns))
 
     def _add(self, kind: Kind, terms: Affine, numbers: Host | None = None) -> None:
@@ -212,7 +212,7 @@ class ConicForm:
     def signs(self, terms: Affine) -> Host:
         """The sign of each number on the whole feasible set: 1 if >= 0, -1 if <= 0, 0 if unknown.
 
-        The terms may only depend on x.
+        The terms must depend on x only.
         """
         found = np.zeros(len(terms))
         for sign, near, far in ((1.0, self.lower, self.upper), (-1.0, -self.upper, -self.lower)):
@@ -228,7 +228,7 @@ class ConicForm:
         return found
 
     def absolute(self, terms: Affine) -> Affine:
-        """Numbers that equal |terms| if they are minimised; the terms may only depend on x."""
+        """Numbers that equal |terms| if they are minimised; the terms must depend on x only."""
         signs = self.signs(terms)
         known = signs != 0.0
         if known.all():
@@ -297,7 +297,7 @@ def entries(block: Any) -> tuple[Host, Host, Host]:
 def add_log_sum_exp(form: ConicForm, cost: Cost, weights: Host, margins: Sequence[Affine]) -> None:
     """Add weights_i log(1 + sum over the margins m of exp m_i), for positive weights.
 
-    This is the least s with exp(m_i - s) <= p_i for every m and exp(-s) <= 1 - sum of the p.
+    log(...) is the least s with exp(m_i - s) <= p_i for every m and exp(-s) <= 1 - sum of the p.
     """
     sizes = np.max([form.bound(some) for some in margins], axis=0)
     s = form.variables(len(weights), sizes + math.log(len(margins) + 1))
@@ -327,7 +327,7 @@ def _misfit(Q: Any, c: Host, root: Any, shift: Host, weight: float, constant: fl
     """How far ½|root x + shift|² - ½|shift|² may be from ½x'Qx + <c, x>, for a small Q."""
     sizes, unit = abs(root), EPS * (len(c) + 8)
     square = abs(root.T @ root - Q) + unit * (sizes.T @ sizes + abs(Q))
-    falls = np.zeros_like(c) if shift.any() else c  # otherwise c is a separate linear part
+    falls = np.zeros_like(c) if shift.any() else c  # with shift 0, c is a separate linear part
     linear = np.abs(root.T @ shift + falls - c) + unit * (sizes.T @ np.abs(shift) + np.abs(c))
     rest = unit * (float(shift @ shift) + abs(constant))
     return Misfit(2.0 * weight * square, 2.0 * weight * linear, 2.0 * weight * rest)
@@ -337,9 +337,9 @@ def completed_square(Q: Any, c: Host, epsilon: float) -> tuple[Any, Host | None]
     """F and s with ½x'Qx + <c, x> = ½|F x + s|² - ½|s|², F with as many rows as Q's rank.
 
     Q is symmetric and positive semidefinite. The variables are scaled so that the diagonal is about
-    1, because rank does not depend on units; what is within the rounding errors of the data
-    (``epsilon``) is taken as 0. s is None if <c, x> decreases in a direction that leaves F x
-    unchanged.
+    1, because rank does not depend on units; anything within the rounding errors of the data
+    (``epsilon``) is taken as 0. The result s is None if <c, x> decreases in a direction that leaves
+    F x unchanged.
     """
     from scipy.sparse import csr_array, diags_array
 

@@ -1,13 +1,12 @@
 """When a call has to end: its time limit, and Ctrl-C.
 
-The limit in force belongs to the call that is running in this thread. Long computations call
+Every thread has its own limit, which belongs to the call that it runs. Long computations call
 `check` in every round of a loop and, with the size of the work, before a factorisation, which
 cannot be interrupted. The clock is used only to stop work. Durations are estimated from a nominal
-speed: with measured ones, the load of the machine would decide what is tried. Without a time limit,
-the clock is not read.
+speed: with measured durations, the load of the machine would decide what is tried. Without a time
+limit, the clock is not read.
 
-These calls, and those of `spend`, also count the work, so that alternatives can be compared
-(`metered`).
+`check` and `spend` also count the work, so that alternatives can be compared (`metered`).
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import TypeVar
 
-SPEED = 5e8  # units of `svd_work` per second: a modern core does twice as many
+SPEED = 5e8  # units of `svd_work` per second, half of what a modern core does
 T = TypeVar("T")
 
-GRACE = 1.0  # seconds for what remains to be done: the last row and the certificate
-IN_CACHE = 0.25  # cost of a unit of `svd_work`, in cached blocks, relative to one entry read
+GRACE = 1.0  # seconds for the last row and the certificate
+IN_CACHE = 0.25  # cost of one unit of `svd_work` in cached blocks; reading an entry costs 1
 
 
 class Over(Exception):
@@ -39,7 +38,7 @@ class TooLong(TimeIsUp):
 
 
 class OverBudget(TooLong):
-    """The next computation takes more work than it was allowed, whatever the clock says."""
+    """The next computation takes more work than it is allowed, whatever the clock says."""
 
 
 class Interrupted(Over):
@@ -83,7 +82,7 @@ class Limit:
         return "stopped" if self.is_interrupted else "max_time"
 
     def close(self) -> None:
-        """The call is ending: the rest gets at least a second or, after Ctrl-C, at most one."""
+        """End the call: what remains gets at least a second or, after Ctrl-C, at most one."""
         if not self.is_closing:
             self.is_closing, self._is_heard = True, self.is_interrupted
             soon = time.perf_counter() + GRACE
@@ -122,7 +121,7 @@ _METER: ContextVar[Meter | None] = ContextVar("tiebreak_meter", default=None)
 
 @contextlib.contextmanager
 def limited(seconds: float | None = None, began: float | None = None) -> Iterator[Limit]:
-    """Allow the code inside this many seconds from ``began`` (default: now); None for no limit."""
+    """Allow the code inside so many seconds from ``began`` (default: now); None means no limit."""
     began = time.perf_counter() if began is None else began
     limit = Limit(math.inf if seconds is None else began + seconds)
     token = _LIMIT.set(limit)
@@ -134,7 +133,7 @@ def limited(seconds: float | None = None, began: float | None = None) -> Iterato
 
 @contextlib.contextmanager
 def metered(allowed: float = math.inf) -> Iterator[Meter]:
-    """Count the work that is done inside; beyond the allowed amount, raise `OverBudget`."""
+    """Count the work of the code inside; beyond the allowed amount, raise `OverBudget`."""
     meter = Meter(allowed)
     token = _METER.set(meter)
     try:
@@ -163,7 +162,7 @@ def is_over() -> bool:
 
 
 def spend(work: float) -> None:
-    """Count this much work, if there is a meter."""
+    """Add work to the meter, if there is one."""
     if (meter := _METER.get()) is not None:
         meter.spend(work)
 
@@ -180,14 +179,14 @@ def half() -> contextlib.AbstractContextManager[None]:
 
 
 def left() -> float:
-    """The seconds that are left; inf without a limit."""
+    """The seconds that are left; inf if there is no limit."""
     return _LIMIT.get(_NONE).left
 
 
 def unless_too_long(task: Callable[[], T], otherwise: T, over: type[Over] = TooLong) -> T:
     """The result of the task, or ``otherwise`` if there is no time for it.
 
-    With ``over=Over``, also if time runs out during the task.
+    With ``over=Over``, ``otherwise`` is also returned if time runs out during the task.
     """
     try:
         return task()
@@ -198,7 +197,7 @@ def unless_too_long(task: Callable[[], T], otherwise: T, over: type[Over] = TooL
 def svd_work(rows: int, columns: int, whole: bool = False) -> float:
     """The work of a singular value decomposition, with all vectors of the larger side if ``whole``.
 
-    Other factorisations count as fractions of it.
+    Other factorisations count as fractions of such a decomposition.
     """
     small, large = sorted((rows, columns))
     return float(small * large * (large if whole else small))

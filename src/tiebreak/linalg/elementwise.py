@@ -13,7 +13,7 @@ from tiebreak.linalg.arrays import Array, like, namespace
 
 
 def into(out: Array | None, name: str, *operands: Any) -> Array:
-    """The result of the elementwise function of that name, in ``out`` if the library allows it.
+    """The result of the elementwise function ``name``, in ``out`` if the library allows it.
 
     For long vectors, allocating memory costs more than the arithmetic.
     """
@@ -48,7 +48,7 @@ def negligible(x: Array) -> float:
 
 
 def ldexp(value: float, exponent: int) -> float:
-    """value 2^exponent, or the largest finite number of the same sign."""
+    """value times 2^exponent, or the largest finite number of the same sign."""
     try:
         return math.ldexp(value, exponent)
     except OverflowError:
@@ -56,5 +56,5 @@ def ldexp(value: float, exponent: int) -> float:
 
 
 def shrunk(length: float, exponent: int) -> float:
-    """length 2^exponent, but not 0."""
+    """length times 2^exponent, but never rounded to 0."""
     return max(length * 2.0**exponent, sys.float_info.min)

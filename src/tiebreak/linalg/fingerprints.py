@@ -3,15 +3,15 @@
 Functions, penalties, domains and problems are made once, cache what is expensive to compute (A'A,
 Lipschitz constants, ranks) and never change. The arrays that they were made from belong to the
 user, who may write new numbers into them. So each object remembers its arguments with a
-fingerprint, and ``current`` rebuilds it if that has changed. `solve`, `certify` and `compare` call
-that first: their answers are for the current numbers.
+fingerprint, and ``current`` rebuilds the object if the fingerprint has changed. `solve`, `certify`
+and `compare` call ``current`` first, so their answers are for the current numbers.
 
 New numbers behind a linear operator or a plain callable cannot be detected.
 
-Subclasses by users are examined here, too. The library knows more about its own classes than their
-values, such as Hessians, faces and cones, but none of that is valid for a subclass that overrides
-something. `overridden` detects this, and sums, levels and problems use only what `known` leaves of
-an object.
+Subclasses by users are examined in this module, too. Of its own classes the library knows not only
+values but Hessians, faces and cones; none of this knowledge is valid for a subclass that overrides
+something. `overridden` detects such overrides, and sums, levels and problems use only what `known`
+leaves of an object.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from tiebreak.linalg.arrays import Array, Host
 from tiebreak.linalg.registry import in_files
 
 CONSTANTS = type(None), str, bool, int, float, np.generic  # arguments that cannot change
-PIECE = 2**20  # bytes per checksum: enough work for a thread, and small changes are found
+PIECE = 2**20  # bytes per checksum: enough work for a thread, few enough to find small changes
 DEVICE_PIECE = PIECE // np.dtype(np.uint32).itemsize  # 32-bit words per checksum on a device
-PIECES_AT_ONCE = 2**5  # pieces processed together on a device: few calls, and little memory
+PIECES_AT_ONCE = 2**5  # pieces per call on a device: few calls, but little memory
 
 Self = TypeVar("Self", bound="FromData")
 
@@ -62,20 +62,20 @@ class Inputs:
 
 
 class FromData:
-    """An object made from the user's arrays, or from other objects of this kind.
+    """An object made from the user's arrays, or from other objects of the class `FromData`.
 
     A class with ``is_open`` is meant to be subclassed: its subclasses describe themselves, and
     nothing else is known about them.
 
-    Files name a class by its ``keyword``. By default that is its name, for classes of the package
-    that are not open; "" keeps a class out of files. A class whose objects combine others, usually
-    by an operator, is not ``in_tables``: it does not check its arguments, and no table of a problem
-    file describes it.
+    Files name a class by its ``keyword``. By default the keyword is the class's name, for classes
+    of the package that are not open; ""keeps a class out of files. A class whose objects combine
+    others, usually by an operator, is not ``in_tables``: it does not check its arguments, and no
+    table of a problem file describes it.
     """
 
     _inputs: Inputs | None = None
     is_open: ClassVar[bool] = True
-    describing: ClassVar[tuple[str, ...]] = ()  # members with which it describes itself
+    describing: ClassVar[tuple[str, ...]] = ()  # members by which a class describes itself
 
     def __init_subclass__(
         cls,
@@ -92,7 +92,7 @@ class FromData:
             in_files(keyword, in_tables)(cls)
 
     def current(self: Self) -> Self:
-        """The object with the numbers that its arrays hold now: itself, if none has changed."""
+        """The object with the numbers that its arrays hold now: ``self`` if none has changed."""
         inputs = self._inputs
         changed = inputs.changed() if inputs is not None else {}
         if inputs is None or not changed:
@@ -107,9 +107,9 @@ class FromData:
         return made
 
     def without_structure(self, own: tuple[str, ...]) -> Any:
-        """The object without the structure that its class overrides by these members.
+        """The object without the structure that the given members of its class override.
 
-        TypeError if nothing useful remains, as for a penalty.
+        Raise TypeError if nothing useful remains, as for a penalty.
         """
         raise TypeError(
             f"{type(self).__name__}: {', '.join(own)} must be as in its tiebreak base class, got "
@@ -125,7 +125,7 @@ def known(made: Any) -> Any:
 
 @lru_cache
 def described_outside(kind: Any) -> bool:
-    """Does a class from outside the package describe its objects? Proofs then rely on that."""
+    """Does a class from outside the package describe its objects? Proofs rely on what it says."""
     outside = (c for c in kind.__mro__ if not c.__module__.startswith("tiebreak."))
     return any(name in vars(c) for c in outside for name in kind.describing)
 
@@ -157,12 +157,12 @@ def _now(value: Any) -> Any:
 
 
 def _has_parts(value: Any) -> bool:
-    """Is it a tuple of objects with fingerprints, as in an intersection of sets?"""
+    """Is ``value`` a tuple of objects with fingerprints, as in an intersection of sets?"""
     return isinstance(value, tuple) and any(isinstance(part, FromData) for part in value)
 
 
 def made_from(kind: Any, arguments: dict[str, Any]) -> Any:
-    """An object of this class, made from its named arguments; ``*sets`` are passed one by one."""
+    """An object of the class, made from its named arguments; ``*sets`` are passed one by one."""
     named = dict(arguments)
     parameters = inspect.signature(kind).parameters.values()
     several = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL and p.name in named]
@@ -190,11 +190,11 @@ def assign(made: object, name: str, value: object) -> None:
 
 
 def fingerprint(value: Any) -> object:
-    """A value that changes with the numbers in ``value``; None if these cannot be known.
+    """A value that changes with the numbers in ``value``; None if the numbers cannot be known.
 
     For memory on the host, a CRC-32 per piece: a change of up to 32 consecutive bits is always
-    noticed; a larger one is missed with probability 2^-32 for every piece that it touches. It takes
-    as long as a few products with the array, of which a run makes dozens.
+    noticed; a larger one is missed with probability 2^-32 for every piece that it touches.
+    Checksums take as long as a few products with the array, and a run makes dozens of products.
     """
     if type(value) is np.ndarray:
         return checksums(value)
@@ -279,8 +279,8 @@ def _sums(words: Array) -> object:
 def digest(value: object, pieces: Callable[[Any], Iterable[Any] | None] = lambda part: None) -> str:
     """A digest of everything in ``value``, down to the last bit.
 
-    A part with a ``signature`` is identified by that. ``pieces`` may return other values that
-    identify a part, in place of its numbers or members.
+    A part with a ``signature`` is identified by its signature. ``pieces`` may return other values
+    that identify a part, in place of its numbers or members.
     """
     state = hashlib.blake2b(digest_size=16)
 
@@ -306,7 +306,7 @@ def digest(value: object, pieces: Callable[[Any], Iterable[Any] | None] = lambda
 
 
 def _pieces(part: Any) -> Iterable[Any] | None:
-    if isinstance(part, Inputs):  # the user's arrays, of which the object has copies
+    if isinstance(part, Inputs):  # skip the user's arrays: the object has copies
         return ()
     if isinstance(part, tuple | list):
         return part

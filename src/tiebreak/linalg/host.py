@@ -1,6 +1,7 @@
 """NumPy float64 on the host: conversion, norms, and products with twice the precision.
 
-With these products, the solution of an ill-conditioned system is as accurate as its data allow.
+Products with twice the precision make solutions of ill-conditioned systems as accurate as their
+data allow.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Sliced:
     below 2^((1-i) bits) in size. With n 2^(2 bits) <= 2^53, no product of two slices is rounded,
     whatever the order of summation. The remainder after three slices is below 2^(-3 bits), so its
     rounding errors are smaller than those of twice the precision. Very large matrices are
-    multiplied in ordinary float64.
+    multiplied in plain float64.
     """
 
     def __init__(self, A: Host) -> None:
@@ -44,7 +45,7 @@ class Sliced:
         self._bits = (53 - max(*A.shape, 1).bit_length()) // 2
         self._slices = A[None]
         if not self.is_plain:
-            # In units of 2^exponent: at most 1 in size, so nothing overflows.
+            # In units of 2^exponent, entries are at most 1 in size, so nothing overflows.
             slices = _slices(np.ldexp(A, -self.exponent), self._bits)
             self._slices = np.array([part for part in slices if part.any()] or slices[:1])
 
@@ -82,7 +83,7 @@ def top_exponent(x: Host) -> int:
 
 
 def power_of_two(sizes: Host, power: float) -> Host:
-    """The powers of two closest to sizes^power; 1 for a size of 0."""
+    """The powers of two closest to sizes^power; 1 where the size is 0."""
     with np.errstate(divide="ignore"):
         exponents = np.round(power * np.log2(sizes))
     return np.asarray(np.exp2(np.where(np.isfinite(exponents), exponents, 0.0)))
@@ -92,7 +93,7 @@ def binary_digits(values: Host) -> tuple[Host, Host]:
     """The exponents and numbers of binary digits of values in [½, 1) times 2^exponent."""
     mantissa, exponent = np.frexp(values)
     whole = np.ldexp(mantissa, 53).astype(np.int64)
-    _, last = np.frexp((whole & -whole).astype(float))  # 2^(last - 1) is its last digit
+    _, last = np.frexp((whole & -whole).astype(float))  # the last digit is 2^(last - 1)
     return exponent, np.where(whole == 0, 0, 54 - last)
 
 
@@ -100,7 +101,7 @@ def _slices(A: Host, bits: int) -> list[Host]:
     """A, at most 1 in size, as a sum of slices; the i-th holds multiples of 2^(-i bits)."""
     slices = []
     for i in range(1, 4):
-        shift = 1.5 * 2.0 ** (52 - i * bits)  # numbers of this size are multiples of 2^(-i bits)
+        shift = 1.5 * 2.0 ** (52 - i * bits)  # adding it rounds to multiples of 2^(-i bits)
         head = (A + shift) - shift
         slices.append(head)
         A = A - head
@@ -110,9 +111,9 @@ def _slices(A: Host, bits: int) -> list[Host]:
 def _sums(terms: Host) -> Host:
     """The sums along the last axis, by pairwise addition that keeps track of rounding errors.
 
-    It uses Knuth's two-sum; the error of n terms is n² units of rounding *squared*.
+    The sums use Knuth's two-sum; the error of n terms is n² units of rounding *squared*.
     """
-    if terms.size <= FEW_TERMS and np.isfinite(terms).all():  # few calls, and rounded only once
+    if terms.size <= FEW_TERMS and np.isfinite(terms).all():  # fsum rounds only once
         rows = terms.reshape(-1, terms.shape[-1]).tolist()
         return np.array([math.fsum(row) for row in rows]).reshape(terms.shape[:-1])
     errors = np.zeros(terms.shape[:-1])
@@ -127,6 +128,6 @@ def _sums(terms: Host) -> Host:
 
 
 def ldexp_or_inf(x: float, exponent: int) -> float:
-    """x times a power of two, which may be inf."""
+    """x times a power of two that may itself be inf."""
     with arrays.quiet():
         return float(np.ldexp(x, exponent))

@@ -25,7 +25,7 @@ class HostRows:
 
     @classmethod
     def of(cls, matrix: Matrix) -> HostRows | None:
-        """The rows of a matrix; None if they are not in memory, or too many."""
+        """The rows of a matrix; None if they are not in memory, or are too many."""
         return cls(matrix.on_host()) if cls.can_hold(matrix) else None
 
     @staticmethod
@@ -64,11 +64,11 @@ class HostRows:
         return RowProducts(self, product, (self.shape[1] + 4) * EPS * size)
 
     def only(self, which: Host, sign: float = 1.0) -> HostRows:
-        """Some of the rows, each times a sign."""
+        """The chosen rows, each times a sign."""
         return HostRows(sign * self.entries[np.flatnonzero(which)])
 
     def some(self, which: Host) -> Host:
-        """Some of the rows, dense."""
+        """The chosen rows as a dense matrix."""
         rows = self.entries[np.flatnonzero(which)]
         return np.asarray(rows if self._is_dense else rows.toarray())
 
@@ -99,16 +99,16 @@ class RowProducts(NamedTuple):
 
     @property
     def is_open(self) -> Host:
-        """Which products are not known to be exactly 0?"""
+        """For each product: is it not known to be exactly 0?"""
         return np.asarray((self.product != 0.0) | (self.error > 0.0))
 
     @property
     def is_near(self) -> Host:
-        """Which products are too close to 0 to tell their signs?"""
+        """For each product: is it too close to 0 to tell its sign?"""
         return np.asarray((self.error > 0.0) & (np.abs(self.product) <= self.error))
 
     def signs(self, reach: float) -> Host | None:
-        """The signs of the products, 0 if `is_near`; None if others may change within ``reach``."""
+        """Signs of the products, 0 if `is_near`; None if others may change within ``reach``."""
         near, lost = self.is_near, self.error + reach * self.rows.sizes
         if np.any(~near & (self.product != 0.0) & (np.abs(self.product) <= lost)):
             return None
@@ -119,7 +119,7 @@ def exact_products(rows: Any, x: Host) -> Host | None:
     """rows @ x, for rows in CSR form; None if it may contain rounding errors.
 
     A product is exact if its factors have few digits; a sum is exact, in any order, if all its
-    terms are multiples of a power of two and their sizes add up to less than 2^53 times that.
+    terms are multiples of a power of two and their sizes add up to less than 2^53 times that power.
     """
     if not rows.nnz:
         return np.zeros(rows.shape[0])

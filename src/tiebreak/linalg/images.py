@@ -18,7 +18,7 @@ class DeferredProduct:
         self.value: Array | None = None
 
     def known(self) -> Array:
-        """The product, computed by a separate pass if it is not known yet."""
+        """The product, which takes a separate pass if it is not known yet."""
         if self.value is None:
             (self.value,) = self._forward(self.x)
         return self.value
@@ -31,11 +31,11 @@ class DeferredImage:
     the point: then one pass over the rows yields the products, the loss and the slope together.
     """
 
-    __array_ufunc__ = None  # so that NumPy leaves the arithmetic to mix
+    __array_ufunc__ = None  # so that NumPy leaves arithmetic to ``mix``
 
     def __init__(self, parts: Terms) -> None:
         self.parts: tuple[tuple[float, Any], ...] = tuple(parts)
-        self.value: Array | None = None  # the sum itself, once known
+        self.value: Array | None = None  # the sum as an array, once known
 
     def mixed(self, p: Image, q: Image, weight: float) -> DeferredImage:
         """(1 - weight) p + weight q, with equal parts combined; ``self`` is p or q."""
@@ -52,7 +52,7 @@ class DeferredImage:
         return self.value
 
     def saved(self) -> Array:
-        """The array that a checkpoint stores for it."""
+        """The array that a checkpoint stores for the image."""
         return self.known()
 
 
@@ -64,7 +64,7 @@ def _terms(image: Image) -> Terms:
 
 
 def _collected(terms: Terms) -> dict[int, tuple[float, Any]]:
-    """The sum with equal parts combined; parts are compared by identity."""
+    """The terms of a sum with equal parts combined; parts are compared by identity."""
     found: dict[int, tuple[float, Any]] = {}
     for weight, part in terms:
         found[id(part)] = (found.get(id(part), (0.0, part))[0] + weight, part)
@@ -72,7 +72,7 @@ def _collected(terms: Terms) -> dict[int, tuple[float, Any]]:
 
 
 def _opened(part: Any) -> Any:
-    """The array of a DeferredProduct, if it is known."""
+    """The array of a DeferredProduct; None if it is not known yet."""
     is_known = isinstance(part, DeferredProduct) and part.value is not None
     return part.value if is_known else part
 
@@ -100,7 +100,7 @@ class PassPlan(NamedTuple):
         return cls(list(images), known, fresh, weights)
 
     def fill(self, products: Sequence[Array], images: Sequence[Array]) -> None:
-        """Store the results of the pass."""
+        """Store the results of the pass in the images and products."""
         for product, value in zip(self.fresh, products, strict=True):
             product.value = value
         for image, found in zip(self.images, images, strict=True):
@@ -109,7 +109,7 @@ class PassPlan(NamedTuple):
 
 
 def combination(weights: Sequence[float], parts: Sequence[Array]) -> Array:
-    """sum_i weights[i] parts[i], over the weights that are not 0."""
+    """The sum of weights[i] parts[i] over the weights that are not 0."""
     terms = [w * part for w, part in zip(weights, parts, strict=True) if w != 0.0]
     return sum(terms[1:], terms[0]) if terms else zeros_like(parts[0])
 

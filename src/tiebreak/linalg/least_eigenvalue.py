@@ -13,7 +13,7 @@ from tiebreak.linalg.spectra import EPS, norm_bound
 
 
 def least_eigenvalue(K: Any) -> float:
-    """K'K - s I = L D L' + E with D > 0 proves that no eigenvalue is below s - |E|; 0 if unproved.
+    """A proof by K'K - s I = L D L' + E, D > 0: no eigenvalue is below s - |E|; 0 if unproved.
 
     E is bounded by the rounding errors of Gaussian elimination, gamma |L| |U|, whatever the order
     of its sums (Higham 2002, theorem 9.3), and by the difference of U and D L'.
@@ -22,9 +22,9 @@ def least_eigenvalue(K: Any) -> float:
     if not n or min(K.shape) < n:
         return 0.0
     unit = 4.0 * rounding_unit(EPS, *K.shape)
-    rounding = 2.0 * unit * norm_bound(K) ** 2  # the rounding of the product, and of s
+    rounding = 2.0 * unit * norm_bound(K) ** 2  # for the product, and for s
     guess = _guess(M)
-    for share in (0.5, 0.05):  # the guess is never below the eigenvalue
+    for share in (0.5, 0.05):  # guesses are never below the eigenvalue
         error = _factorisation_error(_shifted(M, share * guess), unit)
         if share * guess > error + rounding:
             return share * guess - error - rounding
@@ -40,7 +40,7 @@ def _shifted(M: Any, shift: float) -> Any:
 
 
 def factorisation_work(stored: int, n: int) -> float:
-    """The approximate work for a matrix with n columns and this many entries, as for a grid."""
+    """The approximate work for n columns with ``stored`` entries in all, as for a grid."""
     return float(32.0 * stored * np.sqrt(n))
 
 
@@ -63,7 +63,7 @@ def _guess(M: Any) -> float:
             deadline.check(0.1 * deadline.svd_work(*M.shape))
             return float(np.linalg.eigvalsh(M)[0])
         solve = factorise(M).solve
-        for _ in range(8):  # a guess is enough
+        for _ in range(8):  # a rough guess is enough
             v = solve(v)
             v /= norm(v)
     except RuntimeError:  # the matrix is exactly singular

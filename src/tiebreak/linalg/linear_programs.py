@@ -28,8 +28,8 @@ def last_attempt(cost: Host, **program: Any) -> Any:
     from scipy.optimize import linprog
 
     found = None
-    # Without presolve, HiGHS can say why it fails. If a tolerance is too strict for it, try a
-    # looser one.
+    # Without presolve, HiGHS can say why it fails. If a tolerance is too strict for HiGHS, a looser
+    # one is tried.
     strictest = 1e-10  # the strictest tolerance that HiGHS accepts
     attempts = ((True, strictest), (False, strictest), (False, TOL.solver))
     for presolve, tolerance in attempts:
@@ -51,9 +51,9 @@ def strict_rows(rows: Any, equal: Any = None) -> Host | None:
     """Find the inequalities rows v <= 0 that can all be strict at once, with equal v = 0.
 
     The rows have length 1, or 0. We maximise sum z over {rows v + z <= 0, equal v = 0, |v_i| <= 1,
-    0 <= z_i <= 1}, again and again for those not yet known to be strict along some direction: along
-    the mean of these directions, all of them are strict. A row with one entry is a bound on v
-    and needs no z. None if HiGHS fails.
+    0 <= z_i <= 1}, again and again for the rows not yet known to be strict along some direction:
+    along the mean of all directions found, all these rows are strict. A row with one entry is a
+    bound on v and needs no z. The result is None if HiGHS fails.
     """
     from scipy.sparse import csr_array, eye_array, hstack
 
@@ -74,7 +74,7 @@ def strict_rows(rows: Any, equal: Any = None) -> Host | None:
             return None
         strict = np.zeros(len(known))
         strict[is_bound], strict[~is_bound] = -sign * found[column], found[k:]
-        more = (strict > 1e-6) & ~known  # more than HiGHS's tolerance
+        more = (strict > 1e-6) & ~known  # beyond HiGHS's tolerance
         if not more.any():
             break
         known |= more
@@ -85,7 +85,7 @@ def strict_rows(rows: Any, equal: Any = None) -> Host | None:
 
 
 class Ranges(NamedTuple):
-    """low <= x <= high, least <= rows x <= most; infinite if there is no bound."""
+    """Bounds low <= x <= high and least <= rows x <= most; a missing bound is infinite."""
 
     low: Host
     high: Host
@@ -94,14 +94,14 @@ class Ranges(NamedTuple):
 
 
 class Vertex(NamedTuple):
-    """A minimiser and the multipliers of the rows: positive where ``least`` binds."""
+    """A minimiser and the multipliers of the rows, which are positive where ``least`` binds."""
 
     x: Host
     duals: Host
 
 
 class LinearPrograms:
-    """Programs on the same rows (csr), by SciPy: each starts from scratch."""
+    """Programs on the same rows (csr), by SciPy, where each program starts from scratch."""
 
     def __init__(self, rows: Any) -> None:
         self._rows = rows
@@ -137,7 +137,7 @@ class LinearPrograms:
 
 
 class _WarmStarted(LinearPrograms):
-    """By highspy: each program starts from the basis of the one before it.
+    """The same programs by highspy, where each starts from the basis of the previous program.
 
     If the new ranges still contain the previous minimiser, the primal simplex method continues from
     it.
@@ -153,7 +153,7 @@ class _WarmStarted(LinearPrograms):
         for name, value in (
             ("output_flag", False),
             ("threads", 1),
-            ("primal_feasibility_tolerance", 1e-9),  # far below the tolerances for faces
+            ("primal_feasibility_tolerance", 1e-9),  # tighter than our faces need
             ("dual_feasibility_tolerance", 1e-9),
         ):
             self._solver.setOptionValue(name, value)
@@ -193,7 +193,7 @@ class _WarmStarted(LinearPrograms):
 
 
 def linear_programs(rows: Any) -> LinearPrograms:
-    """Programs on these rows (csr): by highspy if it is installed, else by SciPy."""
+    """Make programs on the given rows (csr), by highspy if it is installed, else by SciPy."""
     try:
         return _WarmStarted(rows)
     except ImportError:

@@ -18,11 +18,11 @@ WHOLE = 2.0**20  # ties are rounded to whole numbers only up to this size
 
 
 class Rank(NamedTuple):
-    """The singular values of some rows in comparable units, and where they are cut.
+    """The singular values of some rows in comparable units, and the cut between large and small.
 
-    ``low`` directions are certain. ``high - low`` more are doubtful: larger than rounding, but not
-    by a factor of 1e3. ``low == high`` if the rank is determined. Singular values and vectors are
-    those of diag(row_units) rows diag(units) = left sigma right'.
+    The first ``low`` directions are certain. The next ``high - low`` are doubtful: larger than
+    rounding, but not by a factor of 1e3. If the rank is determined, ``low == high``. Singular
+    values and vectors are those of diag(row_units) rows diag(units) = left sigma right'.
     """
 
     low: int
@@ -44,7 +44,7 @@ class Rank(NamedTuple):
         return bool(np.all(self.row_units == 1.0) and np.all(self.units == 1.0))
 
     def pair(self) -> tuple[float, float]:
-        """The singular values on both sides of the cut (0 if there is none)."""
+        """The singular values on either side of the cut (0 if there is none)."""
         sides = [*self.sigma, 0.0, 0.0]
         return (float(sides[self.low - 1]) if self.low else 0.0), float(sides[self.low])
 
@@ -55,14 +55,14 @@ class Rank(NamedTuple):
         return np.asarray(self.row_units * weights)
 
     def moved(self, images: Host, rank: int) -> Host:
-        """Least-squares solutions d of rows d = images, one per column, with this rank."""
+        """Least-squares solutions d of rows d = images, one per column, for the rank found."""
         across = self.left[:, :rank].T @ (self.row_units * images.T).T
         d = self.right[:, :rank] @ (across.T / self.sigma[:rank]).T
         return np.asarray((self.units * d.T).T)
 
 
 def decide_rank(rows: Host, epsilon: float = EPS, units: tuple[Host, Host] | None = None) -> Rank:
-    """Singular values at the level of rounding are zero, those above 1e3 times that are not.
+    """Singular values at the level of rounding count as zero; values above 1e3 times that do not.
 
     Singular values in between are doubtful. The rows are equilibrated first (or the given units are
     used), because rank does not depend on units; the rows as given are used if they lead to the
@@ -94,12 +94,12 @@ def _factorised(rows: Host, epsilon: float, row_units: Host) -> Rank:
 
 
 def in_units(found: Rank, rows: Host, units: Host) -> Rank:
-    """The rank of these rows, if `found` is that of rows diag(units)."""
+    """The rank of the rows, if ``found`` is the rank of rows diag(units)."""
     from scipy.linalg import qr
 
-    # Singular vectors are not orthogonal in other units. In a factorisation with rows sorted by
-    # size and columns pivoted, large rows do not swamp small ones (Cox and Higham 1998): the first
-    # columns span the rows' space, the others its complement.
+    # Singular vectors would not stay orthogonal in other units. In a factorisation with rows sorted
+    # by size and columns pivoted, large rows do not swamp small ones (Cox and Higham 1998): the
+    # first columns span the rows' space, the others its complement.
     order, basis = np.argsort(units, kind="stable"), np.empty((len(units), len(units)))
     basis[order] = qr((found.row_units[:, None] * rows).T[order], pivoting=True)[0]
     return found._replace(basis=basis, units=units * found.units)
@@ -132,7 +132,7 @@ def null_basis(
     N -= found.moved(Sliced(rows).times(N), rank)
     if np.all(found.units == 1.0):
         N = np.linalg.qr(N)[0]
-    else:  # this keeps the digits of small entries, which matter if those of the rows are large
+    else:  # keeps the digits of small entries, which matter if entries of the rows are large
         N = np.asarray(np.linalg.solve(np.linalg.cholesky(N.T @ N), N.T).T)
     return without_fixed(N, found.units, rounding_level(rows.shape, 1.0, epsilon))
 
@@ -151,9 +151,9 @@ def without_fixed(N: Host, units: Host, level: float) -> Host:
 def graded_basis(N: Host, R: Host, rows: Host) -> Host:
     """The basis N of {d: rows d = 0}, rotated so that R N has orthogonal columns, longest first.
 
-    Each is orthogonal to the others up to rounding errors of its own length, unless it is itself
-    only a rounding error of the longest: so the others do not swamp directions that hardly change
-    |R x|².
+    Each column is orthogonal to the others up to rounding errors of its own length, unless it is
+    itself only a rounding error of the longest: so directions that hardly change |R x|² are not
+    swamped by other columns.
     """
     from scipy.linalg import solve_triangular
 
@@ -164,14 +164,14 @@ def graded_basis(N: Host, R: Host, rows: Host) -> Host:
     # each in its own unit (as in one-sided Jacobi methods: Demmel and Veselic 1992).
     M = R @ N
     lengths = np.linalg.norm(M, axis=0)
-    # shorter columns are only rounding errors
+    # Shorter columns are only rounding errors.
     seen = lengths > max(M.shape) * EPS * np.max(lengths, initial=0.0)
     seen[len(M) :] = False
     triangle = np.linalg.qr(M[:, seen] / lengths[seen], mode="r")
     turn = solve_triangular(triangle, np.diag(np.diag(triangle)))
     N[:, seen] = N[:, seen] @ (turn * lengths[seen] / lengths[seen, None])
     # The products left rounding errors in directions that change the rows, where R may be large.
-    # This can make columns of R N longer, but removing it causes rounding errors, too.
+    # These errors can make columns of R N longer, but removing them causes rounding errors, too.
     rank = len(N) - N.shape[1]
     if rank and N.size and rows.size * N.shape[1] <= CAREFUL:
         cleaned = N - decide_rank(rows).moved(Sliced(rows).times(N), rank)
@@ -189,11 +189,11 @@ def graded_basis(N: Host, R: Host, rows: Host) -> Host:
 
 
 class Directions(NamedTuple):
-    """Orthonormal directions v of a slice x0 + N v: those that change the rows, and the others."""
+    """Orthonormal directions v of a slice x0 + N v: some change the rows, and the others do not."""
 
     seen: Host
     unseen: Host
-    is_clear: bool = True  # is it certain which directions are which?
+    is_clear: bool = True  # is the split into directions certain?
 
 
 def directions(
@@ -207,9 +207,10 @@ def directions(
     """The `Directions` within the columns of N, the null space of this many other rows.
 
     A product of a row and a column counts as a rounding error relative to its own terms, in
-    comparable units. If all products are rounding errors, no direction is seen. With ``doubtful``,
-    doubtful directions count as seen. The error of an entry of N is relative to that variable's
-    entries in all columns, or to the entry itself if N ``is_graded`` (by `graded_basis`).
+    comparable units. If all products are rounding errors, no direction counts as seen. With
+    ``doubtful``, doubtful directions count as seen. The error of an entry of N is relative to that
+    variable's entries in all columns, or to the entry itself if N ``is_graded`` (by
+    `graded_basis`).
     """
     k, sizes = N.shape[1], np.abs(N)
     if not is_graded:
@@ -236,7 +237,7 @@ def whole_ties(N: Host) -> Host | None:
     """Return as many ties with whole-number entries as N has columns, or None if there are none.
 
     For example, indicators of categories have such ties, because they add up to 1. The ties are
-    independent because each has its own variable.
+    independent, because each of them has a variable of its own.
     """
     from scipy.linalg import qr
 
@@ -258,7 +259,7 @@ def have_whole_ties(parts: Iterable[Any], N: Host) -> bool:
 
 
 def are_tied(rows: Any, ties: Host) -> bool:
-    """Do whole-number ties leave all these rows unchanged?  Their products are exact.
+    """Do whole-number ties leave all these rows unchanged?  Products are computed exactly.
 
     Columns that no tie involves may hold any numbers.
     """
@@ -273,9 +274,9 @@ def are_tied(rows: Any, ties: Host) -> bool:
 def sparse_nullity(rows: Any) -> int | None:
     """The dimension of { v : rows v = 0 } for sparse rows; None if rounding would decide it.
 
-    By a Cholesky factorisation of the Gram matrix of rows or columns, whichever are fewer: a pivot
-    is the squared distance of a column from those before it, so each dependent column leaves a
-    pivot of 0. A small shift keeps the rest regular.
+    The method is a Cholesky factorisation of the Gram matrix of rows or columns, whichever are
+    fewer: a pivot is the squared distance of a column from those before it, so each dependent
+    column leaves a pivot of 0. A small shift keeps the other pivots regular.
     """
     import scipy.sparse as sp
 

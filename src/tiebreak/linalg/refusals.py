@@ -8,14 +8,14 @@ from collections.abc import Callable
 class Refusal(ValueError):
     """Says who refuses which argument, what is needed and what was passed.
 
-    Returned as a value if the caller may choose something else; raised as a ValueError if there is
-    no alternative.
+    A Refusal is returned as a value if the caller may choose something else, and raised as a
+    ValueError if there is no alternative.
 
     Args:
         owner: who refuses, such as "AGMBiO".
         argument: what is refused: "upper", "domain".
         needed: what it must be, with the verb: "must be smooth".
-        got: what it is instead; "" if ``needed`` says it all.
+        got: what the argument is instead; "" if ``needed`` says it all.
         hint: what else could be done; "" if nothing.
     """
 
@@ -31,7 +31,7 @@ class Refusal(ValueError):
 
     @property
     def sentence(self) -> str:
-        """The whole message in one sentence."""
+        """The whole message as one sentence."""
         got = f", got {self.got}" if self.got else ""
         hint = f"; {self.hint}" if self.hint else ""
         return f"{self.owner}: {self.argument} {self.needed}{got}{hint}"
@@ -41,7 +41,7 @@ class Refusal(ValueError):
 
 
 def refusal_of(build: Callable[[], object]) -> Refusal | None:
-    """Why ``build`` fails; None if it works."""
+    """The reason why ``build`` fails; None if it succeeds."""
     try:
         build()
     except Refusal as refusal:

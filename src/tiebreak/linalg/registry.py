@@ -1,8 +1,8 @@
 """The classes that files may name, each by its keyword: reading a file creates only these.
 
 Classes of the package are registered where they are defined. A class from outside is registered
-with a keyword, ``class Cosh(LinearLoss, keyword="Cosh")``: then its objects can be saved, and
-loaded again once its module has been imported.
+with a keyword, ``class Cosh(LinearLoss, keyword="Cosh")``: objects of such a class can be saved,
+and loaded once its module has been imported.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 Kind = TypeVar("Kind", bound=type)
 
-KINDS: dict[str, Any] = {}  # by keyword; a keyword is never reused for anything else
+KINDS: dict[str, Any] = {}  # classes by keyword; no keyword is ever reused
 KEYWORDS: dict[type, str] = {}
 IN_TABLES: set[type] = set()  # classes that check their arguments, for tables of problem files
 

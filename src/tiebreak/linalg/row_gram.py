@@ -1,8 +1,10 @@
 """Ranks and solutions of matrices with few rows and many columns, by the eigenvalues of A A'.
 
-They cost a fraction of a singular value decomposition, and A itself may stay sparse; but they are
-the squares of the singular values, so small ones are lost in rounding errors sooner. Results
-computed with them must be refined, and are rejected if they do not determine the rank: see `rank`.
+The eigenvalues cost a fraction of a singular value decomposition, and A itself may stay sparse; but
+they are the squares of the singular values, so small singular values are lost in rounding errors
+sooner. Results computed from eigenvalues must be refined, and are rejected if they do not determine
+the
+rank: see `rank`.
 """
 
 from __future__ import annotations
@@ -44,12 +46,13 @@ class RowGram:
         self.noise: float = rounding_unit(EPS, *self.shape) * self.trace
 
     def clear_rank(self, epsilon: float = EPS) -> int:
-        """How many eigenvalues certainly exceed rounding, for data with this unit of rounding.
+        """The number of eigenvalues that surely exceed the rounding errors of data in ``epsilon``.
 
-        They exceed c = `TOL.clear_units` times their rounding errors, and their roots exceed c
-        times the rounding level of singular values. The first implies the second if epsilon = EPS:
-        s² > c EPS (64 + max(m, n)/2) |S|² implies s > c EPS max(m, n) |S|, because its square is c²
-        EPS² max² |S|² <= c EPS max/2 |S|² if max(m, n) <= 1/(2 c EPS) ~ 2e12.
+        Those eigenvalues exceed c = `TOL.clear_units` times their rounding errors, and their roots
+        exceed c times the rounding level of singular values. The first condition implies the second
+        if epsilon = EPS: s² > c EPS (64 + max(m, n)/2) |S|² implies s > c EPS max(m, n) |S|,
+        because its square is c² EPS² max² |S|² <= c EPS max/2 |S|² if max(m, n) <= 1/(2 c EPS) ~
+        2e12.
         """
         level = TOL.clear_units * rounding_level(
             self.shape, math.sqrt(max(self.largest, 0.0)), epsilon
@@ -70,7 +73,7 @@ class RowGram:
         return self.value(rank) - self.noise
 
     def solve(self, r: Host, rank: int) -> Host:
-        """(S S')^+ r with this rank: the shortest y with S S'y = r in the least-squares sense."""
+        """(S S')^+ r for a given rank: the shortest y with S S'y = r in the least-squares sense."""
         first = len(self.values) - rank
         U = self.vectors[:, first:]
         return np.asarray(U @ ((U.T @ r).T / self.values[first:]).T)
@@ -80,7 +83,7 @@ def scaled(A: Any) -> tuple[Any, int]:
     """A in units of a power of two in which nothing overflows, and the exponent of that power."""
     entries = A if isinstance(A, np.ndarray) else A.data
     exponent = top_exponent(np.array([np.max(entries, initial=0.0), np.min(entries, initial=0.0)]))
-    if abs(exponent) <= 64:  # products with A itself are safe too, and need no copy
+    if abs(exponent) <= 64:  # products with A are safe and need no copy
         return A, 0
     if isinstance(A, np.ndarray):
         return np.ldexp(A, -exponent), exponent
@@ -112,7 +115,7 @@ def column_gram(matrix: Matrix) -> Host:
 def _column_gram(matrix: Matrix) -> Host:
     if isinstance(matrix, RowBlocks):
         total = np.zeros((matrix.shape[1],) * 2)
-        for some in matrix.slices(4 * matrix.shape[1]):  # enough rows for an n x n product
+        for some in matrix.slices(4 * matrix.shape[1]):  # slices for fast products
             total += host(some.transposed) @ host(some.entries)
         return total
     A = matrix.on_host()
@@ -121,7 +124,7 @@ def _column_gram(matrix: Matrix) -> Host:
 
 
 def row_rank(matrix: Matrix, epsilon: float) -> RowRank | None:
-    """The rank, for data with this unit of rounding, cached; None if A A' does not determine it."""
+    """The rank for data with the given unit of rounding, cached; None if A A' leaves it open."""
     gram = row_gram(matrix)
     if epsilon not in gram.ranks:
         gram.ranks[epsilon] = sure_rank(matrix.on_host(), gram, epsilon)
@@ -129,14 +132,14 @@ def row_rank(matrix: Matrix, epsilon: float) -> RowRank | None:
 
 
 class RowRank(NamedTuple):
-    """A rank that is beyond doubt, and a bound on the remaining singular values."""
+    """A rank beyond doubt, with a bound on the remaining singular values."""
 
     rank: int
-    rest: float  # 0 if they are exactly 0
+    rest: float  # 0 if the remaining values are exactly 0
 
     @property
     def is_exact(self) -> bool:
-        """Is it the rank of the numbers as stored, and not only up to rounding?"""
+        """Is the rank that of the numbers as stored, and not only up to rounding?"""
         return self.rest == 0.0
 
 
@@ -144,12 +147,13 @@ def sure_rank(A: Any, gram: RowGram, epsilon: float) -> RowRank | None:
     """The rank of A if it is beyond doubt; None if A A' does not tell.
 
     Clear eigenvalues are certain. The others may be exactly 0, which only exact arithmetic can
-    tell: an eigenvalue of A A' that looks like 0 may have a root of 1e-8. Or they are rounding
-    errors: with orthonormal columns U they are at most |U'A|, by the minimax principle. No row or
-    column may look like rounding errors of the others, because `spectra.cleaned` would set it to 0.
+    tell: an eigenvalue of A A' that looks like 0 may have a root of 1e-8. The other eigenvalues may
+    also be rounding errors: with orthonormal columns U they are at most |U'A|, by the minimax
+    principle. No row or column may look like rounding errors of the others, because
+    `spectra.cleaned` would set it to 0.
     """
     rank = gram.clear_rank(epsilon)
-    if gram.trace == 0.0:  # nothing but zeros
+    if gram.trace == 0.0:  # all entries are 0
         return RowRank(0, 0.0)
     if rank == 0 or not is_even([A], epsilon):
         return None
@@ -165,7 +169,7 @@ def sure_rank(A: Any, gram: RowGram, epsilon: float) -> RowRank | None:
 
 
 def is_even(slices: Iterable[Any], epsilon: float = EPS) -> bool:
-    """Is every row and every column 0 or clearly larger than rounding errors of the largest?
+    """Is every row and column either 0 or clearly above rounding errors of the largest?
 
     The rows, dense or sparse, come in ``slices``.
     """
@@ -188,7 +192,7 @@ def sparse_rank(A: Any) -> int | None:
     """The rank of a matrix in CSR form, with its numbers as stored; None if that takes too long.
 
     A row that is alone in some column is independent of all others. Removing these rows leaves
-    other rows alone in columns, and so on. For text data, the remainder is small.
+    other rows alone in columns, and so on. For text data, few rows remain.
     """
     rest, known = A.copy(), 0
     rest.eliminate_zeros()

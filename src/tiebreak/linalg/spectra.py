@@ -15,8 +15,8 @@ from tiebreak.linalg.host import binary_digits, power_of_two
 from tiebreak.linalg.tolerances import TOL
 
 EPS = 2.0**-52
-FEW_UNITS = 64  # rounding errors are a few units in the last place of the numbers they come from
-PANEL = 32  # columns that are eliminated together: sums of 32 products below 2^47 are exact
+FEW_UNITS = 64  # rounding errors are at most so many units in the last place of their numbers
+PANEL = 32  # columns eliminated together: sums of 32 products below 2^47 are exact
 CHUNK = 4096  # rows that are combined at a time
 MOST_RANKS = 1000  # ranks to cache
 WHOLE_BITS = 30  # integers up to 2^30 are their own residues modulo larger primes
@@ -27,8 +27,9 @@ def extreme_eigenvalues(
 ) -> tuple[float, float]:
     """Smallest and largest Ritz value of a symmetric operator after ``steps`` Lanczos steps.
 
-    Both lie inside the spectrum: the largest is a *lower* estimate of the largest eigenvalue. The
-    start is random, with a fixed seed so that runs are repeatable. Three vectors are stored.
+    Both Ritz values lie inside the spectrum: the largest is a *lower* estimate of the largest
+    eigenvalue. The start is random, with a fixed seed so that runs are repeatable. The method
+    stores three vectors.
     """
     start = arrays.like(np.random.default_rng(20240208).standard_normal(n), prototype)
     v, previous, beta = start / arrays.norm(start), arrays.zeros_like(start), 0.0
@@ -70,7 +71,7 @@ def largest_eigenvalue_bound(
 
 
 def eigenvalues(S: Host) -> Host:
-    """The eigenvalues of a symmetric matrix, ascending; for a diagonal one, its entries."""
+    """The eigenvalues of a symmetric matrix, ascending; for a diagonal matrix, its entries."""
     is_diagonal = np.count_nonzero(S) == np.count_nonzero(np.diag(S))
     return np.sort(np.diag(S)) if is_diagonal else np.linalg.eigvalsh(S)
 
@@ -78,8 +79,8 @@ def eigenvalues(S: Host) -> Host:
 def norm_bound(A: Any) -> float:
     """A bound on |A| up to rounding, for a dense or sparse matrix on the host.
 
-    It is |A|_F or sqrt(|A|_1 |A|_inf), whichever is smaller: the second is exact if no row or
-    column has two entries.
+    The bound is |A|_F or sqrt(|A|_1 |A|_inf), whichever is smaller; the latter is exact if no row
+    or column has two entries.
     """
     sizes = abs(A)
     sums = (np.asarray(sizes.sum(axis=axis)) for axis in (0, 1))
@@ -91,8 +92,8 @@ def norm_bound(A: Any) -> float:
 def singular(A: Host, whole: bool = False) -> tuple[Host, Host]:
     """The singular values, descending, and the right singular vectors as rows, all if ``whole``.
 
-    They are the entries and unit vectors if no row or column has more than one entry, as for a norm
-    with only bounds on the variables.
+    If no row or column has more than one entry, as for a norm with only bounds on the variables,
+    the entries and unit vectors are returned.
     """
     m, n = A.shape
     is_single = m >= n and all(np.max(np.count_nonzero(A, axis=k), initial=0) <= 1 for k in (0, 1))
@@ -114,7 +115,7 @@ def semidefinite_root(Q: Host, slack: float) -> tuple[Host, Host, Host]:
     units = power_of_two(np.abs(np.diag(Q)), 0.5)
     values, vectors = np.linalg.eigh(Q / units / units[:, None])
     kept = values > slack * float(np.max(np.abs(values), initial=0.0))
-    basis = np.where(np.diag(Q) > 0.0, vectors.T[kept], 0.0)  # 0 for variables not in Q
+    basis = np.where(np.diag(Q) > 0.0, vectors.T[kept], 0.0)  # 0 if Q lacks a variable
     return np.sqrt(values[kept]), basis, units
 
 
@@ -125,11 +126,11 @@ def equilibrate(A: Host) -> tuple[Host, Host]:
     """Powers of two r and c for which the largest entry of r A c is near 1 in all rows and columns.
 
     Ruiz's iteration (2001), in logarithms: nothing overflows, and the exponents are halved in each
-    round. Both are 1 if rows and columns are already comparable.
+    round. All r and c are 1 if rows and columns are already comparable.
     """
     with np.errstate(divide="ignore"):
         size = np.log2(np.abs(A))
-    r, c = np.zeros(A.shape[0]), -_largest(size, axis=0)  # columns first: their units do not matter
+    r, c = np.zeros(A.shape[0]), -_largest(size, axis=0)  # columns first, in any units
     for _ in range(16):
         rows, columns = (_largest(size + r[:, None] + c, axis) for axis in (1, 0))
         if max(np.max(np.abs(rows), initial=0.0), np.max(np.abs(columns), initial=0.0)) < 0.5:
@@ -158,7 +159,8 @@ def cleaned(A: Host, epsilon: float = EPS, units: Host | None = None) -> Host:
     A column counts as rounding if its largest entry is a few units (1/64 to 64) in the last place
     of numbers of the size of another column, and all entries are multiples of one power of two that
     is not much smaller: rounding errors have few bits. Whole numbers never count: 1 next to 1e16 is
-    a feature. Sizes are those of A diag(units): the units of the variables, if these are known.
+    a feature. Sizes refer to A diag(units), where ``units`` are the units of the variables, if
+    known.
     """
     columns = _is_rounding(A, epsilon, np.ones(A.shape[1]) if units is None else units)
     rows = _is_rounding(A.T, epsilon, np.ones(A.shape[0]))
@@ -176,7 +178,7 @@ def _is_rounding(A: Host, epsilon: float, units: Host) -> Host:
         (size > 0.0) & (size <= FEW_UNITS * epsilon * np.max(size, initial=0.0))
     ):
         exponents, digits = binary_digits(A[A[:, j] != 0.0, j])
-        # the largest power of two of which all entries are multiples
+        # The largest power of two that divides all entries.
         unit = math.ldexp(1.0, int(np.min(exponents - digits)))
         place = last_places[np.searchsorted(last_places, size[j] / FEW_UNITS)]
         is_coarse = unit < 1.0 and size[j] <= FEW_UNITS**3 * unit * units[j]
@@ -185,9 +187,9 @@ def _is_rounding(A: Host, epsilon: float, units: Host) -> Host:
 
 
 def rounding_level(shape: tuple[int, int], largest: float, epsilon: float) -> float:
-    """Singular values up to this are rounding errors, if the largest is ``largest``.
+    """The level up to which singular values are rounding errors, if the largest is ``largest``.
 
-    It is max(m, n) units of double precision, in which they are computed, plus the effect of
+    The level is max(m, n) units of double precision, in which they are computed, plus the effect of
     rounding each entry to ``epsilon`` relative: at most epsilon |A|_F, with |A|_F² <= min(m, n)
     largest².
     """
@@ -195,7 +197,7 @@ def rounding_level(shape: tuple[int, int], largest: float, epsilon: float) -> fl
 
 
 def clear_rank(sigma: Host, shape: tuple[int, int], epsilon: float) -> tuple[int, int]:
-    """How many singular values are certainly more than rounding errors, and how many may be."""
+    """How many singular values certainly exceed rounding errors, and how many may exceed them."""
     noise = rounding_level(shape, float(np.max(sigma, initial=0.0)), epsilon)
     clear = int(np.count_nonzero(sigma > TOL.clear_units * noise))
     return clear, int(np.count_nonzero(sigma > noise))
@@ -204,12 +206,12 @@ def clear_rank(sigma: Host, shape: tuple[int, int], epsilon: float) -> tuple[int
 def exact_rank(A: Host) -> int | None:
     """The rank of the numbers as stored, by elimination modulo two primes.
 
-    None if that would take more than a few seconds.
+    The result is None if elimination would take more than a few seconds.
 
-    A float is an integer times a power of two, so it has a residue modulo an odd prime. The rank of
-    the residues is at most the true one, and smaller only by accident, with probability about
-    n/2^30 for each of the two primes, which are drawn from all primes between 2^30 and 2^31, with
-    the data as seed. Singular values cannot tell an exact zero from 1e-17.
+    A float is an integer times a power of two, so the float has a residue modulo an odd prime. The
+    rank of the residues is at most the true one, and smaller only by accident, with probability
+    about n/2^30 for each of the two primes, which are drawn from all primes between 2^30 and 2^31,
+    with the data as seed. Singular values cannot tell an exact zero from 1e-17.
 
     The answers for some recent matrices are cached.
     """
@@ -254,16 +256,17 @@ def _rank_modulo(A: Host, prime: int) -> int:
     deadline.check()
     if A.shape[0] < A.shape[1]:
         A = A.T
-    # With so many rows, most are combinations of a few.
+    # If rows are so many, most of them are combinations of a few.
     if len(A) > 8 * A.shape[1]:
         return _tall_rank(A, prime)
     return _square_rank(_residues(A, prime), prime)
 
 
 def _residues(A: Host, prime: int) -> Host:
-    """Integers congruent to A's entries modulo the prime; smaller than it, of either sign.
+    """Integers congruent to A's entries modulo the prime, of either sign, smaller than the prime.
 
-    Small integers are their own residues. Others are an integer of 53 bits times a power of two.
+    Small integers are their own residues. All other entries are an integer of 53 bits times a power
+    of two.
     """
     is_whole = np.all((np.abs(A) <= 2.0**WHOLE_BITS) & (np.rint(A) == A), axis=0)
     if is_whole.all():
@@ -279,7 +282,7 @@ def _residues(A: Host, prime: int) -> Host:
 
 
 def _tall_rank(A: Host, prime: int) -> int:
-    """The rank of many rows: that of a few more random combinations than there are columns.
+    """The rank of many rows, found from a few more random combinations than there are columns.
 
     As long as the rank is not reached, each combination is independent of those before it, except
     with probability 2^-10 (a linear function vanishes at random numbers). So with n + 8
@@ -303,9 +306,9 @@ def _tall_rank(A: Host, prime: int) -> int:
 def _square_rank(rest: Host, prime: int) -> int:
     """The rank of residues, by elimination, a few columns at a time.
 
-    These columns are eliminated one by one, and the multipliers L are stored in the pivot columns.
-    The other columns follow by a triangular solve for the k pivot rows and a matrix product for the
-    rest.
+    The columns of a panel are eliminated one by one, and the multipliers L are stored in the pivot
+    columns. All other columns follow by a triangular solve for the k pivot rows and a matrix
+    product for the rest.
     """
     rest, rank = rest % prime, 0
     while rest.size:

@@ -1,7 +1,7 @@
 """The numbers and labels of pandas tables, without importing pandas.
 
 Labels are compared, never sorted: rows or columns in another order are rejected with one sentence,
-because sorting a table silently hides a mistake as often as it corrects one.
+because silently sorting a table hides a mistake as often as it corrects one.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def numbers(owner: str, name: str, value: Any) -> Host:
             f"{owner}: {name} must have columns of different names, got {twice!r} twice"
         )
     for column, series in columns or [(value.name, value)]:
-        # the dtype of the numbers in a nullable column
+        # The dtype of the numbers in a nullable column.
         kind = getattr(series.dtype, "numpy_dtype", series.dtype)
         if getattr(kind, "kind", "O") not in "fiub" or series.dtype.name == "category":
             where = f" in column {column!r}" if column is not None else ""
@@ -56,9 +56,9 @@ def numbers(owner: str, name: str, value: Any) -> Host:
             got = "text" if is_text else f"entries of type {series.dtype}"
             raise TypeError(f"{owner}: {name} must hold numbers, got {got}{where}")
     if any(not isinstance(series.dtype, np.dtype) for _, series in columns or [(None, value)]):
-        value = value.astype(np.float64)  # missing values are NaN here
+        value = value.astype(np.float64)  # missing values become NaN
     found = np.asarray(value)
-    # Columns of numbers and of True and False, as from get_dummies, have no common type.
+    # Columns of numbers and columns of True and False, as from get_dummies, have no common type.
     return found.astype(np.float64) if found.dtype == object else found
 
 
@@ -77,7 +77,7 @@ def where_not_finite(value: Any) -> str:
 def names(value: Any) -> tuple[Any, ...] | None:
     """The names of the variables: the columns of a DataFrame, the index of a Series.
 
-    None for everything else, and for the default labels 0, 1, 2, which are not names.
+    The result is None for everything else, and for the default labels 0, 1, 2, which are not names.
     """
     if not _is_pandas(value):
         return None
@@ -93,17 +93,17 @@ def row_names(value: Any) -> tuple[str, ...] | None:
 
 
 def is_default(labels: Labels) -> bool:
-    """Are these the default labels 0, 1, 2?"""
+    """Are the labels the default labels 0, 1, 2?"""
     return bool(labels.dtype.kind == "i" and np.array_equal(labels, np.arange(len(labels))))
 
 
 def need_same_rows(owner: str, first: tuple[str, Any], second: tuple[str, Any]) -> None:
-    """ValueError if two arguments, given as (name, value), are labelled differently."""
+    """Raise ValueError if two arguments, given as (name, value), are labelled differently."""
     (a, A), (b, B) = first, second
     if not (_is_pandas(A) and _is_pandas(B)):
         return
     if len(A.index) != len(B.index) or A.index.equals(B.index):
-        return  # different lengths are reported elsewhere
+        return  # another check reports different lengths
     labels, others = A.index.tolist(), B.index.tolist()
     i = next((i for i, label in enumerate(labels) if label != others[i]), 0)
     raise ValueError(
@@ -117,12 +117,12 @@ def common(
 ) -> tuple[Any, ...] | None:
     """The names of the variables, on which all must agree; otherwise a ValueError.
 
-    ``named`` are pairs of a description and the names, which are None if there are none.
+    ``named`` holds pairs of a description and the names, or None for no names.
     """
     known = [(who, tuple(names)) for who, names in named if names is not None]
     for who, names in known[1:]:
         first, wanted = known[0]
-        if len(names) == len(wanted) and names != wanted:  # lengths are checked elsewhere
+        if len(names) == len(wanted) and names != wanted:  # lengths have their own check
             i = next(
                 i for i, pair in enumerate(zip(names, wanted, strict=True)) if len({*pair}) > 1
             )
@@ -134,6 +134,6 @@ def common(
 
 
 def fingerprint(value: Any) -> Any:
-    """The labels, and an array of hashes that changes with the entries."""
+    """The labels of a table, and an array of hashes that changes with the entries."""
     hashes = sys.modules["pandas"].util.hash_pandas_object(value).to_numpy()
     return hashes, tuple(value.columns) if is_frame(value) else ()

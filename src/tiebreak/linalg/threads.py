@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def allowed() -> int:
-    """How many threads may share a product, according to the environment."""
+    """The number of threads that may share a product, according to the environment."""
     has_affinity = hasattr(os, "sched_getaffinity")
     cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
     for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
@@ -22,9 +22,9 @@ def allowed() -> int:
 
 
 def together(tasks: Sequence[Callable[[], T]]) -> list[T]:
-    """The results of the tasks, run at the same time: the last one in the calling thread.
+    """The results of tasks that run at the same time, the last of them in the calling thread.
 
-    For tasks that release the interpreter's lock while they work, and start no others.
+    The tasks should release the interpreter's lock while they work, and must start no other tasks.
     """
     *others, last = tasks
     try:
@@ -43,5 +43,5 @@ def _pool() -> Any:
     return ThreadPoolExecutor(max(allowed() - 1, 1), "tiebreak")  # the calling thread works too
 
 
-if hasattr(os, "register_at_fork"):  # a forked process has none of these threads
+if hasattr(os, "register_at_fork"):  # a forked process has no pool
     os.register_at_fork(after_in_child=_pool.cache_clear)

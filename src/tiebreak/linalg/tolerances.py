@@ -1,12 +1,13 @@
 """The tolerances of `exact`, `conic` and `proofs`, each with its derivation, in one place.
 
 No proved bound depends on them: bounds account for their own rounding errors, and verify what these
-tolerances suggest. They decide what is tried, which intermediate numbers count as zero, and when an
-answer is called doubtful. Three statements do depend on them, because they concern numbers that are
-only known up to rounding: that a set is empty (`met`, `accurate`, `clear_units`), how small a gap
-can be requested for many levels (`clear_units`), and what an estimate assumes (`assumed`). The
-distance by which a feasible point may lie outside Z is not among them: see `proofs/gate.py`.
-`benchmarks/tolerances.py` measures what happens if one of them is ten times larger or smaller.
+tolerances suggest. The tolerances decide what is tried, which intermediate numbers count as zero,
+and when an answer is called doubtful. Three statements do depend on tolerances, because they
+concern numbers that are only known up to rounding: that a set is empty (`met`, `accurate`,
+`clear_units`), how small a gap can be requested for many levels (`clear_units`), and what an
+estimate assumes (`assumed`). The distance by which a feasible point may lie outside Z is not among
+these tolerances: see `proofs/gate.py`. `benchmarks/tolerances.py` measures what happens if one of
+them is ten times larger or smaller.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ class Tolerances:
             residual that is smaller.
         clear_units: More units of rounding than a factorisation causes; what exceeds its rounding
             error by this factor is certainly not zero.
-        met: Equations and bounds hold if they are violated by no more than this. It is a few
-            thousand units of rounding, as many as a few triangular solves accumulate.
+        met: Equations and bounds hold if they are violated by no more than this: a few thousand
+            units of rounding, as many as a few triangular solves accumulate.
         touching: Like `met`, after a solve with a matrix of condition 1/`independent`, which
-            multiplies rounding by that: EPS/`independent`, rounded.
+            multiplies rounding by the condition: EPS/`independent`, rounded.
         accurate: The optimality conditions must hold to this accuracy, or there is no answer. A
             solver with nine digits cannot tell a smaller change of a unit vector.
         half: Half of the digits: the square of an error of this size is a rounding error.
@@ -47,14 +48,14 @@ class Tolerances:
             times the smaller; in clear cases, an interior-point method reaches a million.
         far: Lengths that are larger by this factor are far away: they leave five of a solver's
             eight digits for all others.
-        alike: Units that differ by less than this factor are left as they are. It is the square
-            root of `clear_units`, so clear decisions stay clear.
+        alike: Units that differ by less than this factor are left as they are. The factor is the
+            square root of `clear_units`, so clear decisions stay clear.
         nothing: Entries below this fraction of a length are set to zero: they do not change sums of
             numbers of ordinary size.
         assumed: An estimate assumes that no solution is longer than this many times the answer.
         settled: A gap or a residual has settled if one round reduces it by less than this share.
         refinements: Rounds of iterative refinement; each gains the digits of one solution, and
-            four gain all of them. If that many do not halve an error, it is rounding error.
+            four gain all of them. If so many rounds do not halve an error, it is rounding error.
         newton_steps: Steps of Newton's method before we give up. Ten are usual; a margin that grows
             without bound grows by one in each step.
         sweeps: Rounds of a fixed-point iteration that gains a factor of two or more in each.
@@ -91,12 +92,12 @@ class Tolerances:
 
     @property
     def rounding(self) -> float:
-        """A few units of rounding, relative."""
+        """A few units of rounding, as a relative size."""
         return self.few_units * math.ulp(1.0)
 
     @property
     def clear(self) -> float:
-        """The relative size that is certainly more than rounding error."""
+        """A relative size that is certainly more than rounding error."""
         return self.clear_units * math.ulp(1.0)
 
 

@@ -2,7 +2,7 @@
 
 `fused` says what a step needs and when the kernel applies; `tiling` fits the kernel to a matrix;
 `kernel` compiles and launches ``fused.cu``; `driver` calls CUDA's driver and its run-time compiler.
-None of them imports a GPU library.
+None of these modules imports a GPU library.
 """
 
 from tiebreak.linalg.cuda.fused import PassResult, applies, fits, sweep

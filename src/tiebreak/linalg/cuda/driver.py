@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 @lru_cache
 def driver() -> Any:
-    """The driver's library; OSError if there is none."""
+    """The library of CUDA's driver; OSError if it is not installed."""
     return ctypes.CDLL("libcuda.so.1")
 
 
@@ -28,7 +28,7 @@ def check(status: int) -> None:
 class DeviceLimits(NamedTuple):
     """The properties of a GPU that the kernel needs."""
 
-    major: int  # the major version of its compute capability
+    major: int  # the major version of the GPU's compute capability
     minor: int
     multiprocessors: int
     shared: int  # bytes of shared memory that a block can have
@@ -63,7 +63,7 @@ class LaunchConfig(ctypes.Structure):
 def nvrtc() -> Any:
     """NVIDIA's run-time compiler, which is installed with PyTorch and CuPy; OSError if not found.
 
-    The packages from PyPI keep it in a folder that the loader does not search. The driver cannot
+    The packages from PyPI keep NVRTC in a folder that the loader does not search. The driver cannot
     load the output of a compiler newer than itself.
     """
     version = ctypes.c_int()

@@ -1,14 +1,14 @@
 """Everything a step needs from a dense matrix on an NVIDIA GPU, in one reading of the matrix.
 
 A step needs the images ``A x`` of a few points, their losses and the gradients ``A' w`` of some.
-With plain calls, every product reads ``A`` from memory again, and on a GPU that takes nearly all of
-the time. But a row enters the gradient with its own weight, which depends only on that row:
+With plain calls, every product reads ``A`` from memory again, and on a GPU these reads take nearly
+all of the time. But a row enters the gradient with its own weight, which depends only on that row:
 
     row a_i  ->  a_i · p  ->  images  ->  weights w_i  ->  G += w_i a_i,
 
-so one reading is enough if the row stays in shared memory until its weight is known. `sweep` does
-this by a CUDA kernel, compiled at run time for PyTorch tensors and CuPy arrays; `applies` says for
-which matrices. Otherwise a loss uses plain calls.
+so one reading is enough if the row stays in shared memory until its weight is known. `sweep`
+computes a step by a CUDA kernel, compiled at run time for PyTorch tensors and CuPy arrays;
+`applies` says for which matrices. For other matrices a loss uses plain calls.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from tiebreak.linalg.cuda.kernel import (
 )
 from tiebreak.linalg.cuda.tiling import contiguous, current_stream, pointer, tiling_for
 
-WORTHWHILE_ROW = 4096  # bytes: for shorter rows the kernel waits for its barriers, not for memory
-WORTHWHILE_MATRIX = 2**25  # bytes: for smaller matrices launching takes longer than reading
+WORTHWHILE_ROW = 4096  # bytes: with shorter rows the kernel waits for barriers, not for memory
+WORTHWHILE_MATRIX = 2**25  # bytes: launching takes longer than reading a smaller matrix
 
 
 class PassResult(NamedTuple):
-    """The result of one reading of A, all on the device of A."""
+    """The result of one reading of A, with all arrays on the device of A."""
 
     images: Array  # J x m: i_j = Σ_k recipe[j, k] carried_k + Σ_l recipe[j, K + l] A p_l
     products: Array  # len(fresh) x m: A p_l
@@ -45,11 +45,11 @@ class PassResult(NamedTuple):
 
 
 def applies(A: Array) -> bool:
-    """Is A a matrix that `sweep` can read, and large enough for that to be faster than plain calls?
+    """Can `sweep` read A, and is A large enough for `sweep` to be faster than plain calls?
 
-    It must be a row-major float32 or float64 matrix of PyTorch or CuPy on a Hopper GPU or newer,
+    A must be a row-major float32 or float64 matrix of PyTorch or CuPy on a Hopper GPU or newer,
     with rows that fit (at most eight multiprocessors share a row), and NVRTC must compile the
-    kernel: this takes a second for each new row length.
+    kernel, which takes a second for each new row length.
     """
     try:
         m, n = A.shape
@@ -85,7 +85,7 @@ def sweep(
     ``recipe``: J x (K + len(fresh)) numbers on the host, J <= 4; ``target``: b, or y of -1 and 1;
     ``slopes``: compute the gradients of the first 0, 1 or 2 images, times ``scale``.
 
-    Everything is queued on the library's current stream: nothing here waits for the device. The
+    Everything is queued on the library's current stream, and nothing waits for the device. The
     outcome is the same in every run: partial sums have fixed places, and no atomics are used.
     """
     _check(A, fresh, (*carried, target))
@@ -101,7 +101,7 @@ def sweep(
         goal = contiguous(target, A)
         asked = len(weights)
         teams = max(1, min(kernel.teams, m))
-        # Few allocations, because each costs the host some microseconds.
+        # Allocate few arrays, because each allocation costs the host some microseconds.
         long = xp.empty((asked + len(fresh), m), dtype=A.dtype, device=device)
         images, products = long[:asked, :], long[asked:, :]
         gradients = xp.empty((slopes, n), dtype=A.dtype, device=device)
@@ -124,7 +124,7 @@ def sweep(
 
 
 def _check(A: Array, points: Sequence[Array], images: Sequence[Array]) -> None:
-    """ValueError if a vector does not fit the matrix: the kernel would read out of bounds."""
+    """Raise ValueError if a vector does not fit the matrix: the kernel would read out of bounds."""
     m, n = A.shape
     fits = all(tuple(p.shape) == (n,) for p in points) and all(
         tuple(v.shape) == (m,) for v in images

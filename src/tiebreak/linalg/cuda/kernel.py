@@ -91,7 +91,7 @@ kernel_for = lru_cache(Kernel)
 
 @lru_cache
 def works(tiling: Tiling) -> bool:
-    """Can the kernel be compiled and loaded here?"""
+    """Can the kernel be compiled and loaded on this machine?"""
     try:
         kernel_for(tiling, 1, 1)
     except (OSError, RuntimeError):

@@ -25,28 +25,28 @@ class Tiling(NamedTuple):
     device: int
     arch: str
     double: bool
-    copy: int  # bytes of one asynchronous copy: 16, if the rows are aligned to that
+    copy: int  # bytes of one asynchronous copy: 16 if the rows are aligned to 16 bytes
     threads: int  # workers of a block
     items: int  # copies per worker and row
     blocks: int  # blocks per multiprocessor
     cluster: int  # blocks that share a row
     slots: int  # rows in shared memory
-    lag: int  # turns between the products of a row and its contribution to the gradients
+    lag: int  # turns from the products of a row to its share of the gradients
     teams: int  # clusters in all, as many as the multiprocessors can hold
 
     @property
     def wide(self) -> int:
-        """Entries of the matrix in one copy."""
+        """How many entries of the matrix fit in one copy."""
         return self.copy // (8 if self.double else 4)
 
     @property
     def shared(self) -> int:
-        """Bytes of shared memory of a block, for the rows."""
+        """Bytes of shared memory that a block needs for rows."""
         return self.slots * self.items * self.threads * self.copy
 
 
 def tiling_for(A: Array) -> Tiling:
-    """The tiling for the matrix A; ValueError if there is none."""
+    """The tiling for the matrix A; ValueError if no tiling fits."""
     device = device_of(A)
     return _tiling(device, dtype_name(A) == "float64", int(A.shape[1]), pointer(A) % 16)
 
@@ -62,13 +62,14 @@ def _tiling(device: int, double: bool, n: int, offset: int) -> Tiling:
         raise ValueError("clusters of blocks need a Hopper GPU or a newer one")
     # In every block, 1 KiB belongs to the system and the dot products take up to 8 KiB.
     room = (limits.shared + 1024) // blocks - 9 * 1024
-    # Loading more than 8 rows ahead gains nothing.
+    # Loading more than 8 rows ahead would gain nothing.
     slots = min(8, room // (items * threads * copy))
     if slots < 4:
         raise ValueError("the shared memory is too small")
     teams = limits.multiprocessors * blocks // cluster
     arch = f"sm_{limits.major}{limits.minor}"
-    # Blocks take a while to exchange results, so wait one more turn if another row fits.
+    # Blocks take a while to exchange results, so the kernel waits one more turn if another row
+    # fits.
     lag = 3 if cluster > 2 and slots > 5 else 2
     return Tiling(device, arch, double, copy, threads, items, blocks, cluster, slots, lag, teams)
 
@@ -76,7 +77,7 @@ def _tiling(device: int, double: bool, n: int, offset: int) -> Tiling:
 def split_row(n: int, wide: int) -> tuple[int, int, int, int]:
     """Threads, items, blocks and cluster for rows of n entries, ``wide`` entries per copy.
 
-    ValueError if they do not fit.
+    Raise ValueError if no choice fits.
     """
     for cluster in (1, 2, 4, 8):
         copies = -(-n // (cluster * wide))

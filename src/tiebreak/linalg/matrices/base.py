@@ -12,13 +12,13 @@ import numpy as np
 from tiebreak.linalg import arrays, deadline, spectra, threads
 from tiebreak.linalg.arrays import Array, Host, rounding_unit
 
-BLOCK = 2**19  # bytes of rows that are processed at a time: a part of a core's cache
+BLOCK = 2**19  # bytes of rows to process at a time: a part of a core's cache
 THREADED_BLOCK = 2**25  # bytes at a time if threads share a product: small ones gain nothing
 
 # Maps some rows (a slice or indices) and their products with the vectors x to their weights in the
 # sums A' w. Products and weights are matrices, with a row for each x or w.
 Weigh = Callable[[Any, Array], Array]
-RowBlock = tuple[slice, Array]  # some rows of A: which ones, and their entries
+RowBlock = tuple[slice, Array]  # where some rows of A are, and their entries
 
 
 class RowSlice(NamedTuple):
@@ -52,10 +52,10 @@ def slice_order(count: int, order: np.random.Generator | None) -> Iterable[int]:
 
 @cache
 def has_small_products() -> bool:
-    """Is a small matrix times two vectors at once faster than times one after the other?
+    """Is a small matrix times two vectors faster at once than one vector after the other?
 
-    It is if OpenBLAS has special code for small products, on processors with AVX-512: there it
-    takes 0.6 of the time, elsewhere 1.5 times as long.
+    The answer is yes if OpenBLAS has special code for small products, on processors with AVX-512:
+    there two vectors at once take 0.6 of the time, elsewhere 1.5 times as long.
     """
     built: Any = np.show_config(mode="dicts")
     blas = built.get("Build Dependencies", {}).get("blas", {}).get("name", "")
@@ -64,12 +64,12 @@ def has_small_products() -> bool:
 
 
 def block_bytes() -> int:
-    """How many bytes of a matrix on the host are processed at a time."""
+    """The number of bytes of a matrix on the host that are processed at a time."""
     return BLOCK if threads.allowed() == 1 else THREADED_BLOCK
 
 
 class Matrix:
-    """A matrix A, known by its products. A subclass defines these, ``shape`` and ``prototype``."""
+    """A matrix A, known by its products. Subclasses define those, ``shape`` and ``prototype``."""
 
     shape: tuple[int, int]
     entries: Any  # the entries, if they are in memory, and their transpose
@@ -78,12 +78,12 @@ class Matrix:
 
     is_sparse = False
     has_slices: bool = False  # may ``slices`` be called?
-    are_slices_here: bool = True  # are the slices' entries available, not only their products?
+    are_slices_here: bool = True  # are entries of slices available, or only their products?
     # A slice of rows costs a dozen calls, or 10 microseconds in NumPy: as much as multiplying this
-    # many cached entries. On a device, a dozen kernel launches cost much more.
+    # many cached entries. On a device, launching a dozen kernels costs much more.
     entries_per_call: int = 2**12
-    takes_any_library = False  # do products use the library of the vectors, whichever it is?
-    known_by = "rows not in memory"  # what a refusal says if the entries are not available
+    takes_any_library = False  # do products use the array library of the vectors?
+    known_by = "rows not in memory"  # a refusal's words if entries are unavailable
     # Do products wait until a function is evaluated, to share one data pass?
     shares_passes = False
     is_pass_expensive = False  # are data passes so expensive that constants may take only a few?
@@ -102,15 +102,15 @@ class Matrix:
         return self.adjoint(*self.forward(x))[0]
 
     def blocks(self) -> Iterable[RowBlock]:
-        """All rows of a dense matrix in order, each once."""
+        """All rows of a dense matrix in order, each of them once."""
         raise NotImplementedError
 
     def slices(self, size: int, order: np.random.Generator | None = None) -> Iterator[RowSlice]:
-        """All rows, each once, in slices of about ``size`` neighbouring rows, in one data pass.
+        """All rows in slices of about ``size`` neighbouring rows, each row once, in one data pass.
 
-        With ``order``, the slices come in random order: for sums over rows that is as good as
-        random rows, however the rows are sorted. Rows that are not in memory come block by block,
-        and only the slices within a block are shuffled.
+        With ``order``, the slices come in random order: for sums over rows, such slices are as good
+        as random rows, however the rows are sorted. Rows that are not in memory come block by
+        block, and only the slices within a block are shuffled.
         """
         raise NotImplementedError
 
@@ -135,7 +135,7 @@ class Matrix:
         Everything that needs a block of rows on the host is done while it is in the cache, in few
         calls. NumPy multiplies a stack vector by vector, which is faster than all at once unless
         `has_small_products`. The products go into ``products``, if given. If the x have a higher
-        precision than A, the results have it, too: callers that pass float64 rely on this.
+        precision than A, so do the results: callers that pass float64 rely on this precision.
         """
         kind, (rows, n) = np.result_type(self.prototype.dtype, *xs), self.shape
         points = np.array(xs, dtype=kind).reshape(len(xs), n)
@@ -169,12 +169,12 @@ class Matrix:
 
     @property
     def size(self) -> int:
-        """How many numbers a product must read."""
+        """The number of matrix entries that a product must read."""
         return math.prod(self.shape)
 
     @cached_property
     def frobenius(self) -> float:
-        """|A|_F, the root of the sum of the squares of all entries, or a bound on it."""
+        """The Frobenius norm |A|_F, the root of the sum of all squares, or a bound on it."""
         return arrays.norm(self.stored)
 
     @property
@@ -184,27 +184,28 @@ class Matrix:
 
     @cached_property
     def column_shares(self) -> Host | None:
-        """The norms of the columns divided by |A|_F, rounded up; None if they are not known."""
+        """The norms of the columns divided by |A|_F, rounded up; None if unknown."""
         return None
 
     def errors(self, epsilon: float, spectral: float) -> tuple[float, float, float]:
         """Bounds on the rounding errors of sums over the rows, of A x per |x|, of A' r per |r|.
 
         ``spectral`` is a bound on |A|, for a subclass that needs it. Images are mixed from other
-        images: between two refreshes, this adds at most the 64 units of `rounding_unit`.
+        images: between two refreshes, mixing adds at most the 64 units of `rounding_unit`.
         """
         unit = rounding_unit(epsilon, *self.shape)
         return unit, unit * self.frobenius, unit * self.frobenius
 
     @cached_property
     def spectral_square(self) -> float:
-        """A bound on |A|², the largest eigenvalue of A'A and AA', by Lanczos on the smaller one."""
+        """A bound on |A|², the largest eigenvalue of A'A and AA', by Lanczos steps."""
         rows, n = self.shape
-        # If data passes are expensive, take few steps; the bound is then about a fifth too large.
+        # If data passes are expensive, few steps are taken, and the bound is about a fifth too
+        # large.
         steps = 30 if self.is_pass_expensive else 100
         bound = spectra.largest_eigenvalue_bound
         deadline.check((8.0 if self.is_sparse else 2.0) * steps * self.size)
-        if n <= rows or self.is_pass_expensive:  # A'A x is one pass, AA' r would be two
+        if n <= rows or self.is_pass_expensive:  # A'A x takes one pass, but AA' r two
             return bound(self.normal, self.prototype, n, steps)
         return bound(lambda r: self.forward(*self.adjoint(r))[0], self.prototype, rows, steps)
 
@@ -228,7 +229,7 @@ class Matrix:
 
     @property
     def in_float64(self) -> Matrix | None:
-        """The same matrix for vectors in float64, None if its entries are not known."""
+        """The same matrix for vectors in float64; None if the entries are not known."""
         return None
 
     @property
@@ -238,7 +239,7 @@ class Matrix:
 
 
 def squared_lengths(entries: Any) -> Host:
-    """Return |a_i|² of each of these rows, dense or sparse."""
+    """Return |a_i|² for each of the given rows, dense or sparse."""
     squares = entries.multiply(entries) if arrays.is_sparse(entries) else entries * entries
     found = (
         squares.sum(axis=1)
@@ -249,9 +250,9 @@ def squared_lengths(entries: Any) -> Host:
 
 
 def rounded_up_roots(squares: Host, matrix: Matrix) -> Host | None:
-    """The roots of sums of squares over rows of ``matrix``; None if they are not finite.
+    """The roots of sums of squares over rows of ``matrix``; None if a root is not finite.
 
-    The roots are rounded up, and underflow does not make them 0.
+    The roots are rounded up, and underflow does not turn them into 0.
     """
     unit = rounding_unit(arrays.epsilon(matrix.prototype), *matrix.shape)
     roots = np.maximum(np.sqrt(np.asarray(squares, dtype=np.float64)), 2.0**-60) * (1.0 + unit)
@@ -259,7 +260,7 @@ def rounded_up_roots(squares: Host, matrix: Matrix) -> Host | None:
 
 
 def random_pair(matrix: Matrix) -> tuple[Array, Array]:
-    """Random vectors x and r for A x and A' r, the same ones in every run."""
+    """Random vectors x and r for A x and A' r; they are the same in every run."""
     rng = np.random.default_rng(20240208)
     rows, n = matrix.shape
     x, r = rng.standard_normal(n), rng.standard_normal(rows)

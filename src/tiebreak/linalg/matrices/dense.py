@@ -22,9 +22,9 @@ from tiebreak.linalg.matrices.base import (
 )
 from tiebreak.linalg.matrices.streamed import Float64Rows
 
-CACHED_BYTES = 2**24  # matrices up to this size stay in a cache anyway: no pass need be shared
-CACHED_PAIR_BYTES = 2**21  # with `has_small_products`, shared passes are faster above this size
-FEWEST_ROWS = 16  # per block: with fewer, adding up the blocks' sums would take too long
+CACHED_BYTES = 2**24  # smaller matrices stay in a cache anyway: passes need not be shared
+CACHED_PAIR_BYTES = 2**21  # the same limit if `has_small_products`
+FEWEST_ROWS = 16  # per block: with fewer rows, adding up the sums of blocks would take too long
 DEVICE_BLOCK = 2**28  # bytes of a matrix on a device that are converted to float64 at a time
 FLOAT64_COPY_LIMIT = 2**25  # largest single-precision matrix that is also kept in float64
 
@@ -81,7 +81,7 @@ class Dense(Matrix):
     def frobenius(self) -> float:
         if type(self.entries) is np.ndarray:
             return arrays.norm(self.stored)
-        xp = namespace(self.entries)  # the library's scalar product may fail beyond 2^31 entries
+        xp = namespace(self.entries)  # scalar products may fail beyond 2^31 entries
         return arrays.norm(xp.astype(xp.linalg.vector_norm(self.entries, axis=1), xp.float64))
 
     @cached_property
@@ -110,7 +110,7 @@ class Dense(Matrix):
 class Float64DeviceRows(Dense):
     """Entries on a device in single precision, converted block by block for vectors in float64.
 
-    It is for the few products that a proof needs.
+    This class serves the few products that a proof needs.
     """
 
     is_lanczos_cheap = False
@@ -184,9 +184,9 @@ class Fused(Dense):
         return self.read((x,), (), [[1.0]], 1).gradients[0]
 
     def errors(self, epsilon: float, spectral: float) -> tuple[float, float, float]:
-        # Points and images are rounded when they are stored and mixed, which counts |A| times. A
-        # sum over a row begins with 8 terms in the precision of the entries, one over the rows with
-        # 16; the rest is float64.
+        # Points and images are rounded when they are stored and mixed, an error that |A|
+        # multiplies. A sum over a row begins with 8 terms in the precision of the entries, a sum
+        # over the rows with 16 terms; all other sums are in float64.
         double = rounding_unit(2.0**-52, *self.shape)
         of_image = 2.0 * rounding_unit(epsilon) * spectral
         return (
@@ -197,7 +197,7 @@ class Fused(Dense):
 
 
 def dense_matrix(entries: Any) -> Dense:
-    """A dense array as a matrix: read by the fused kernel, if that applies."""
+    """A dense array as a matrix, which the fused kernel reads if it applies."""
     if type(entries) is not np.ndarray:
         from tiebreak.linalg import cuda
 

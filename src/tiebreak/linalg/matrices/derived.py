@@ -1,4 +1,4 @@
-"""Matrices made from another one: some rows, rows times factors, or equal diagonal blocks."""
+"""Matrices made from another matrix: some rows, rows times factors, or equal diagonal blocks."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from tiebreak.linalg.sizes import DENSE_LIMIT
 
 
 def without_rows(matrix: Matrix, kept: Host) -> Matrix | None:
-    """The rows that are ``kept`` (True or False for each); None if they are not in memory."""
+    """The rows for which ``kept`` is True; None if the rows are not in memory."""
     if type(matrix) in (Dense, Fused):
         return dense_matrix(taken(matrix.entries, kept))
     return Sparse(matrix.entries[np.flatnonzero(kept)]) if matrix.is_sparse else None
 
 
 def taken(array: Array, kept: Host) -> Array:
-    """The rows, or the entries of a vector, that are kept."""
+    """The kept rows of a matrix, or the kept entries of a vector."""
     if type(array) is np.ndarray:
         return np.ascontiguousarray(array[kept])
     return namespace(array).take(array, arrays.from_numpy(np.flatnonzero(kept), array), axis=0)
 
 
 def with_scaled_rows(matrix: Matrix, factors: Array) -> Matrix:
-    """Each row times its factor: a copy if the matrix is in memory and not very large."""
+    """The matrix with each row times its factor: a copy if it is in memory and not very large."""
     if matrix.is_sparse:
         by_row = np.repeat(factors, np.diff(matrix.entries.indptr))
         A = matrix.entries
@@ -75,7 +75,7 @@ class ScaledRows(Matrix):
 
 
 class ScaledRowBlocks(RowBlocks, ScaledRows):
-    """Rows times factors, block by block as they are read."""
+    """Rows times factors, where blocks are multiplied as they are read."""
 
     def blocks(self) -> Iterable[RowBlock]:
         return ((here, self.factors[here, None] * block) for here, block in self.matrix.blocks())
@@ -111,7 +111,7 @@ class _Copies:
 class Repeated(Matrix):
     """diag(A, ..., A) with ``copies`` blocks: x consists of one vector for each, in order.
 
-    All of them are multiplied in one pass over A, whatever A is.
+    The vectors of all blocks are multiplied in one pass over A, whatever A is.
     """
 
     def __init__(self, block: Matrix, copies: int) -> None:
@@ -127,7 +127,7 @@ class Repeated(Matrix):
         self.is_lanczos_cheap: bool = block.is_lanczos_cheap
 
     def _parts(self, xs: Sequence[Array]) -> list[Array]:
-        """The vectors that A multiplies, which make up the xs."""
+        """The vectors that A multiplies, which are the pieces of the xs."""
         size = xs[0].shape[0] // self.copies if xs else 0
         return [x[k * size : (k + 1) * size] for x in xs for k in range(self.copies)]
 
@@ -162,7 +162,7 @@ class Repeated(Matrix):
             found = weigh(places, fresh.reshape(len(xs), len(places)))
             return found.reshape(weights * copies, -1)
 
-        flat = products.reshape(len(xs) * copies, rows)  # the same memory, because it is contiguous
+        flat = products.reshape(len(xs) * copies, rows)  # a view: the array is contiguous
         assert np.shares_memory(flat, products) or not products.size
         inner = None if weigh is None else of_block
         _, sums = self.block.sweep(self._parts(xs), weights * copies, inner, flat)
@@ -185,7 +185,7 @@ class Repeated(Matrix):
 
     @cached_property
     def column_shares(self) -> Host | None:
-        """The shares in one copy, to go with `errors`: |diag(A, ..., A) x| <= sum_k |A x_k|."""
+        """The shares in one copy, to match `errors`: |diag(A, ..., A) x| <= sum_k |A x_k|."""
         shares = self.block.column_shares
         return None if shares is None else np.tile(shares, self.copies)
 

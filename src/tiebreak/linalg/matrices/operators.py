@@ -14,7 +14,7 @@ from tiebreak.linalg.matrices.base import Matrix, random_pair
 
 
 def is_operator(value: Any) -> bool:
-    """Is ``value`` known by its products alone? Does not import the library it may come from.
+    """Is ``value`` known by its products alone? Its library is not imported.
 
     A scipy.sparse.linalg.LinearOperator or an operator of PyLops has ``matvec`` and ``rmatvec``;
     anything else needs ``@`` and ``.H`` or ``.T``, and must not be an array.
@@ -30,8 +30,8 @@ def is_operator(value: Any) -> bool:
 class Operator(Matrix):
     """A matrix known only by its products A x and A' r; its entries are never needed.
 
-    With ``is_symmetric``, A' = A and no adjoint is needed. It uses NumPy's float64, or float32 if
-    that is the operator's dtype.
+    With ``is_symmetric``, A' = A and no adjoint is needed. Vectors are NumPy's, in float64, or in
+    float32 if that is the operator's dtype.
     """
 
     known_by = "a linear operator"
@@ -48,7 +48,7 @@ class Operator(Matrix):
 
     @staticmethod
     def _adjoint_of(operator: Any) -> Any:
-        """The function r -> A' r, under whichever name the operator has it."""
+        """The function r -> A' r, under whichever name the operator offers it."""
         if hasattr(operator, "rmatvec"):
             return operator.rmatvec
         for name in ("H", "T"):
@@ -63,14 +63,14 @@ class Operator(Matrix):
         return [self._product(self._apply_adjoint, r, self.shape[1]) for r in rs]
 
     def _product(self, apply: Any, x: Array, length: int) -> Array:
-        """The product as a copy: an operator may reuse its buffer, or write into its argument."""
+        """The product as a copy: operators may reuse a buffer, or write into the argument."""
         result = np.array(apply(x.copy()), dtype=self.prototype.dtype)
         return result.reshape(length)
 
     def adjoint_mismatch(self) -> float:
         """|<A x, r> - <x, A' r>| in units of rounding of |A x||r| + |x||A' r|; nan if not finite.
 
-        For random x and r: 0 up to rounding, unless ``rmatvec`` is not the adjoint.
+        For random x and r the result is 0 up to rounding, unless ``rmatvec`` is not the adjoint.
         """
         x, r = random_pair(self)
         image, back = self.signature
@@ -82,11 +82,11 @@ class Operator(Matrix):
 
     @property
     def size(self) -> int:
-        return sum(self.shape)  # all that is known
+        return sum(self.shape)  # only the shape is known
 
     @cached_property
     def frobenius(self) -> float:
-        """A bound: at most sqrt(rank) |A|."""
+        """A bound on |A|_F: at most sqrt(rank) |A|."""
         return math.sqrt(min(self.shape) * max(self.spectral_square, 0.0))
 
     @property
@@ -96,10 +96,10 @@ class Operator(Matrix):
 
 
 class Differences(Matrix):
-    """x_{j+1} - x_j along every axis of a grid of this shape, one axis after another.
+    """The differences x_{j+1} - x_j along every axis of a grid, one axis after another.
 
     With ``is_padded``, every axis has one difference per grid point, which is 0 at the end of the
-    axis. So the differences of a point have the same index along every axis.
+    axis. So the differences that start at a point have the same index along every axis.
     """
 
     takes_any_library = True
@@ -144,7 +144,7 @@ class Differences(Matrix):
 
     @property
     def spectral_square(self) -> float:
-        """At most 4 for each axis."""
+        """A bound on |A|²: at most 4 for each axis."""
         return 4.0 * len(self.grid)
 
     @property

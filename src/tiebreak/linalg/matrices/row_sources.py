@@ -13,21 +13,21 @@ import numpy as np
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.refusals import missing
 
-BATCH_ROWS = 2**16  # rows of Parquet that are read at a time if all of them are needed
+BATCH_ROWS = 2**16  # rows of Parquet to read at a time if all rows are needed
 NUMBER_KINDS = "fiub"  # kinds of dtypes that are bool, whole or real numbers
 
 
 class RowSource(Protocol):
-    """Where the rows are."""
+    """The place that rows come from."""
 
     shape: tuple[int, int]
     dtype: np.dtype[Any]  # the dtype as stored
     chunk_rows: int  # rows per stored chunk: reading a part of a chunk reads all of it
-    # the files with all the rows; empty if the rows are not in files
+    # The files that hold the rows; empty if the rows are not in files.
     files: Sequence[str | os.PathLike[str]]
 
     def parts(self, rows: int, buffers: Sequence[Host]) -> Iterator[tuple[int, Host]]:
-        """All rows in order, as pairs: the number of the first, and at most ``rows`` of them.
+        """All rows in order, as pairs: the number of the first row, and at most ``rows`` rows.
 
         Part k is in buffer k mod len(buffers), or in the source's own memory.
         """
@@ -41,7 +41,7 @@ def is_source(value: Any) -> bool:
 
 
 def open_source(source: Any, columns: Any, target: Any) -> RowSource:
-    """The rows of ``source``, which is a path, a list of paths, or an object with rows."""
+    """The rows of ``source``: a path, a list of paths, or an object with rows."""
     is_path = isinstance(source, str | os.PathLike)
     suffix = Path(source).suffix if is_path else ""
     if is_path and not Path(source).exists():
@@ -129,12 +129,12 @@ class SlicedRows:
 class FileRows(SlicedRows):
     """Rows of a numpy.memmap of a whole file in row order, by plain reads.
 
-    Reading into a buffer is faster than page faults, and the operating system reads ahead.
+    Reading into a buffer is faster than taking page faults, and the operating system reads ahead.
     """
 
     @staticmethod
     def fits(source: Any) -> bool:
-        """Is it such a memmap, and not a view of one or a private copy?"""
+        """Is ``value`` a memmap of a whole file, not a view of a memmap or a private copy?"""
         return (
             type(source) is np.memmap
             and isinstance(source.base, mmap.mmap)
@@ -184,7 +184,7 @@ class ParquetRows:
         self.target: Host | None = None if target is None else self._column(target)
 
     def _open(self, owner: str) -> list[Any]:
-        """Open the files, whose columns must agree."""
+        """Open the files, which must have the same columns."""
         from pyarrow import ArrowInvalid
 
         files: list[Any] = []
@@ -206,7 +206,7 @@ class ParquetRows:
         return np.concatenate(parts).astype(self.dtype)
 
     def whole(self) -> Host:
-        """All rows as one array."""
+        """All rows in a single array."""
         found = np.empty(self.shape, self.dtype)
         buffer = np.empty((min(BATCH_ROWS, len(found)), self.shape[1]), self.dtype)
         for first, block in self.parts(BATCH_ROWS, [buffer]):
@@ -243,7 +243,7 @@ def _dtype_in(schema: Any, name: str) -> Any:
 
 
 def _parquet_paths(owner: str, source: Any) -> list[Path]:
-    """The files: one, a list of them, or those of a folder in alphabetical order."""
+    """The paths of the files: one file, a list, or all files of a folder in alphabetical order."""
     given = [source] if isinstance(source, str | os.PathLike) else list(source)
     if not given or not all(isinstance(path, str | os.PathLike) for path in given):
         raise TypeError(f"{owner}: source must be a path or a list of paths of Parquet files")

@@ -28,9 +28,9 @@ THREAD_NONZEROS = 2**18  # non-zeros that are worth a thread
 class Sparse(Matrix):
     """A scipy.sparse matrix in CSR form; products never make it dense, and are shared by threads.
 
-    Products are computed vector by vector. Multiplying two vectors at once reads the indices only
-    once, but is at best a tenth faster (for word counts) and at worst a quarter slower (if no
-    column is frequent).
+    Products are computed vector by vector. Two vectors at once would need the indices only once,
+    but are at best a tenth faster (for word counts) and at worst a quarter slower (if no column is
+    frequent).
     """
 
     is_sparse = True
@@ -47,7 +47,7 @@ class Sparse(Matrix):
         return self._columns.products(rs)
 
     has_slices = True
-    # a size and the slices of that size, cached because making them takes long
+    # A size and the slices of that size, cached because making slices takes long.
     _cut: tuple[int, list[RowSlice]] = (0, [])
 
     def slices(self, size: int, order: np.random.Generator | None = None) -> Iterator[RowSlice]:
@@ -99,7 +99,7 @@ class Sparse(Matrix):
 
     @cached_property
     def _longest(self) -> tuple[int, int]:
-        """The largest number of entries in a row, and in a column."""
+        """The largest number of entries in any row, and in any column."""
         in_rows = np.diff(self.entries.indptr)
         in_columns = np.bincount(self.entries.indices, minlength=1)
         return int(np.max(in_rows, initial=0)), int(np.max(in_columns))
@@ -122,10 +122,10 @@ class Sparse(Matrix):
 
 
 class RowParts:
-    """A sparse matrix split by rows, one part per thread: SciPy's product uses only one.
+    """A sparse matrix split by rows, one part per thread: SciPy's product uses only one thread.
 
     The parts are views with about equally many non-zeros. Each row is summed as in the whole
-    matrix, so the number of threads does not change a bit.
+    matrix, so the number of threads does not change any bit.
     """
 
     def __init__(self, whole: Any) -> None:
@@ -140,7 +140,7 @@ class RowParts:
         return RowParts, (self.whole,)
 
     def products(self, xs: Sequence[Array]) -> list[Array]:
-        """The matrix times every x, with one thread per x or per part."""
+        """The product of the matrix with every x, with one thread per x or per part."""
         if not (self.is_threaded and xs):
             return _times(self.whole, xs)
         if len(xs) >= len(self.parts):
@@ -155,7 +155,7 @@ def _times(A: Any, xs: Sequence[Array]) -> list[Array]:
 
 
 def _split(A: Any, count: int) -> list[Any]:
-    """A matrix in CSR form as at most ``count`` parts of whole rows."""
+    """A matrix in CSR form, split into at most ``count`` parts of whole rows."""
     inner = np.searchsorted(A.indptr, np.arange(1, count) * (A.nnz / count))
     return _parts(A, np.unique([0, *inner, A.shape[0]]))
 

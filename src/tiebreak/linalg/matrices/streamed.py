@@ -1,7 +1,7 @@
 """Matrices whose rows come block by block, from a file or converted from another precision.
 
 For a matrix larger than memory, a data pass reads every byte once. While one block is processed, a
-thread reads the next one, so a pass takes as long as the longer of reading and computing.
+thread reads the next one, so a pass takes as long as reading or computing, whichever is slower.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class RowBlocks(Matrix):
 
     shares_passes = is_pass_expensive = True
     is_lanczos_cheap = False
-    # called after each block with the number of rows done
+    # A function that is called after each block with the number of rows done so far.
     on_progress: Callable[[int], object] | None = None
 
     @property
@@ -72,7 +72,7 @@ class RowBlocks(Matrix):
 
 
 class Float64Rows(RowBlocks):
-    """Rows in single precision or of another library, converted to NumPy float64 as needed."""
+    """Rows in single precision or of another library, converted to NumPy's float64 when needed."""
 
     def __init__(self, matrix: Matrix) -> None:
         self._matrix, self.shape = matrix, matrix.shape
@@ -100,13 +100,14 @@ class Streamed(RowBlocks, FromData, keyword=""):
         A = tb.Streamed("train.npy")
         tb.solve(tb.Problem(lower=tb.LeastSquares(A, b), upper=tb.SquaredNorm()))
 
-    It needs memory for two buffers that share ``block`` bytes, and for a few vectors as long as a
-    row or a column. One pass at the start computes |A|_F and finds entries that are not finite.
-    NumPy's float32 stays float32, all other numbers become float64, block by block.
+    A streamed matrix needs memory for two buffers that share ``block`` bytes, and for a few vectors
+    as long as a row or a column. One pass at the start computes |A|_F and finds entries that are
+    not finite. Numbers in float32 of NumPy stay in float32; all others become float64, block by
+    block.
 
     If a file has changed, ``solve``, ``certify`` and ``compare`` notice by its size and time, and
-    read it again. Other sources (a writable memmap, a Zarr array, an object with rows) are read
-    once by each of these calls, to see whether they have changed.
+    read the file again. Other sources (a writable memmap, a Zarr array, an object with rows) are
+    read once by each of the three calls, to see whether they have changed.
 
     Args:
         source: the path of a .npy file; the path of a Parquet file, of a folder of them, or a list
@@ -177,12 +178,12 @@ class Streamed(RowBlocks, FromData, keyword=""):
         return total
 
     def current(self) -> Streamed:
-        """The matrix with the rows that the source holds now: itself, if none has changed."""
+        """The matrix with the rows that the source holds now; ``self`` if no row has changed."""
         files = self.source.files
         now = stamps(files) if files else [checksums(block) for _, block in self._read()]
         if now == self._before:
             return self
-        if self.target is not None:  # the caller may already be using this vector
+        if self.target is not None:  # callers may hold this vector
             raise ValueError(
                 "Streamed: source must hold the same rows and target as when it was opened, got "
                 "files that have changed; open them again"
@@ -191,7 +192,7 @@ class Streamed(RowBlocks, FromData, keyword=""):
 
     @property
     def frobenius(self) -> float:
-        """|A|_F, from the pass at the start."""
+        """The Frobenius norm |A|_F, from the pass at the start."""
         slack = 1.0 + 2.0**-52 * (64.0 + math.sqrt(math.prod(self.shape)))
         return math.sqrt(self._squares) * slack
 
@@ -206,7 +207,7 @@ class Streamed(RowBlocks, FromData, keyword=""):
         return result
 
     def blocks(self) -> Iterator[RowBlock]:
-        """All rows in order; with one thread, in tiles that stay in its cache for all products."""
+        """All rows in order; a single thread gets tiles that stay in its cache for all products."""
         for rows, block in self._read():
             for start in range(0, len(block), self._tile):
                 tile = block[start : start + self._tile]
@@ -214,7 +215,7 @@ class Streamed(RowBlocks, FromData, keyword=""):
                 yield slice(first, first + len(tile)), tile
 
     def _read(self) -> Iterator[RowBlock]:
-        """All rows in order, as they are read."""
+        """All rows in order, in the blocks in which they are read."""
         from concurrent.futures import ThreadPoolExecutor
 
         kind, n = self.prototype.dtype, self.shape[1]
