@@ -16,7 +16,7 @@ CURVE_POINTS = 21  # points on the line, enough for a smooth curve
 
 
 class ChoiceCurve(NamedTuple):
-    """Both levels along x + t d: g is constant along d, |d| = |x|, and t = 0 is the choice."""
+    """Both levels along x + t d: g is constant along d, |d| = |x|, and t = 0 is the chosen fit."""
 
     steps: Host
     upper: Host
@@ -33,7 +33,7 @@ class ChoiceCurve(NamedTuple):
         other.plot(self.steps, self.lower, "--", color="C1", label="training loss (right)")
         top = max(self.without, float(np.nanmax(self.lower)))
         top = top if top > 0.0 else 1.0
-        other.set_ylim(-0.05 * top, 1.05 * top)  # so that a loss of 0 is visible
+        other.set_ylim(-0.05 * top, 1.05 * top)  # a loss of 0 stays visible
         other.set_ylabel("training loss, up to that of zero coefficients")
         lines = [line for one in (axes, other) for line in one.get_lines()]
         axes.legend(lines, [str(line.get_label()) for line in lines], loc="upper center")
@@ -57,7 +57,7 @@ def choice_curve(problem: tb.Problem, x: Host, ties: int | None) -> ChoiceCurve 
     upper, lower = (_along(h, x, d, steps) for h in (problem.upper, problem.lower))
     if not all(problem.domain.contains(x + end) for end in (d, -d)):
         outside = [not problem.domain.contains(x + t * d) for t in steps]
-        upper[outside] = lower[outside] = np.nan  # the line leaves the domain there
+        upper[outside] = lower[outside] = np.nan  # these points lie outside the domain
     return ChoiceCurve(steps, upper, lower, problem.lower.value(np.zeros_like(x)))
 
 
@@ -71,8 +71,8 @@ def _along(h: Function, x: Host, d: Host, steps: Host) -> Host:
 def _unseen(matrix: Matrix, x: Host) -> Host | None:
     """Return a vector of the length of x in the null space of the rows, or None.
 
-    It is the component of x in the null space, which leads to the smallest of all equally good
-    fits, or a random vector if x has no such component.
+    The vector is the component of x in the null space, which leads to the smallest of all equally
+    good fits, or a random vector if x has no such component.
     """
     A = matrix.dense()
     rows, n = A.shape

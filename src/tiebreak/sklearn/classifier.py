@@ -31,8 +31,8 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
     """Linear classification: among all coefficients that fit equally well, those that you prefer.
 
     Two classes share one row of coefficients; more classes have one row each, with the softmax
-    (multinomial) loss. That loss does not change if the same vector is added to the coefficients of
-    all classes: these ties always exist and count in ``n_ties_``.
+    (multinomial) loss. The multinomial loss does not change if the same vector is added to the
+    coefficients of all classes: such ties always exist and count in ``n_ties_``.
 
     Parameters
     ----------
@@ -54,8 +54,8 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
     loss : {"logistic", "hinge", "squared_hinge"}, default="logistic"
         The training loss, a mean over the samples. The hinge losses are those of support vector
         machines, ``max(0, 1 - margin)`` and half its square: for two classes, and without
-        probabilities. They always have a minimiser; if a plane separates the classes, "norm"
-        chooses the one with the widest margin.
+        probabilities. The hinge losses always have a minimiser; if a plane separates the classes,
+        "norm"chooses the plane with the widest margin.
     alpha, l1_ratio : float, default=0.0 and 1.0
         The training loss includes ``alpha (l1_ratio |coef|_1 + (1 - l1_ratio)/2 |coef|²)``.
     reference : array, default=None
@@ -73,8 +73,8 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         one) and linear constraints work with and without an intercept; every other set, such as
         ``tiebreak.Ball``, needs fit_intercept=False.
     radius : float, default=None
-        An upper bound on the length of some best choice, intercept included. It is not verified,
-        and only proofs use it.
+        An upper bound on the length of some best choice, intercept included. The bound is not
+        verified, and only proofs use it.
     rtol : float, default=1e-4
         The relative tolerance within which both levels are proved to be optimal.
     max_iter : int, default=10000
@@ -171,10 +171,11 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
             sample_weight: a sample of weight k counts k times.
             X_val, y_val, sample_weight_val: data to choose by, for "validation" and "shrunk"; all
                 other choices except "fair" ignore them. Every fold of a cross-validation uses all
-                of them, unless they have as many rows as X: then scikit-learn splits them like X.
+                of these data, unless they have as many rows as X: then scikit-learn splits them
+                like X.
             sensitive_features: numbers or categories for ``prefer="fair"``, one row for each row of
                 X_val, or of X. Since all best fits predict the same on the training data, give
-                other rows as X_val to choose by; they need no y.
+                other rows, which need no y, as X_val to choose by.
         """
         settings = self._check_parameters(losses("two classes", "logistic"))
         X, y = validate_data(self, X, y, accept_sparse=SPARSE, dtype=FLOATS)
@@ -222,7 +223,7 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         return self
 
     def _by_class(self, y: Any, codes: Host, weights: Host | None) -> Host | None:
-        """Return the weights of the samples times those of their classes."""
+        """Return the weights of the samples times the weights of their classes."""
         if self.class_weight is None:
             return weights
         weights = np.ones(len(codes)) if weights is None else weights
@@ -262,7 +263,7 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
             )
 
     def _loss(self, data: Data, codes: Host, layout: Layout) -> Function | Penalty:
-        """Return the mean loss of these samples."""
+        """Return the mean loss of the given samples."""
         data = data._replace(X=with_ones(data.X)) if layout.has_column else data
         if layout.outputs > 1:
             kind = losses("more classes", "logistic")[self.loss]
@@ -271,7 +272,7 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         return mean_loss(kind, self, data, 2.0 * codes - 1.0)
 
     def decision_function(self, X: Any) -> Host:
-        """Return the scores of the samples X: one for two classes, otherwise one per class."""
+        """Return the scores of the samples X: one per class, or a single one for two classes."""
         scores = self._scores(X)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
@@ -285,7 +286,7 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> Host:
         """Return the probabilities of the classes, one column each."""
         scores = self.decision_function(X)
-        if scores.ndim == 1:  # softmax needs two columns, and loses no digits
+        if scores.ndim == 1:  # make two columns: softmax loses no digits
             scores = np.stack([np.zeros_like(scores), scores], axis=1)
         return np.asarray(softmax(scores))
 

@@ -25,17 +25,17 @@ from tiebreak.linalg.fingerprints import known
 from tiebreak.sklearn.design import Data, Layout, as_dense, centred
 
 NAMES = ("norm", "reference", "validation", "shrunk", "sparse", "fair", "smooth")
-BY_LOSS = ("validation", "shrunk")  # these need the loss of validation data
+BY_LOSS = ("validation", "shrunk")  # choices that need the loss of validation data
 
 
 @dataclass(frozen=True)
 class Criterion:
-    """The preference, with the data that it needs; None for data that were not given."""
+    """The preference and the data that it needs; data that were not given are None."""
 
     owner: str
     prefer: Any
     reference: Host | None = None  # coefficients, one row per output
-    covariance: Data | None = None  # of each sensitive feature with the features, as rows
+    covariance: Data | None = None  # rows: covariances of sensitive features with features
 
     def function(
         self,
@@ -101,8 +101,8 @@ def leave_one_out(
 
     The best fits are x0 + z, where x0 has the least norm and z has no effect on the training rows.
     So z solves a ridge regression: its targets are the residuals of x0 on the validation rows, and
-    its rows are the components of these rows orthogonal to the training rows. This is for the
-    squared loss only.
+    its rows are the components of the validation rows orthogonal to the training rows. The method
+    works for the squared loss only.
     """
     from sklearn.linear_model import RidgeCV
 
@@ -118,7 +118,7 @@ def leave_one_out(
     total = float(len(V) if weights is None else np.sum(weights))
     size = float(np.mean(np.sum(unseen * unseen, axis=1)))
     if size <= EPS * float(np.mean(np.sum(V * V, axis=1))):
-        return [1.0] * W.shape[1]  # all best fits predict the same, so there is nothing to choose
+        return [1.0] * W.shape[1]  # all best fits predict the same: any ridge will do
     penalties = size * np.logspace(-6.0, 6.0, 49)
     models = (RidgeCV(penalties, fit_intercept=False) for _ in range(W.shape[1]))
     fits = (m.fit(unseen, left[:, k], sample_weight=weights) for k, m in enumerate(models))
@@ -141,7 +141,7 @@ def on_coefficients(owner: str, h: Any, layout: Layout) -> Function | Penalty:
 
 
 def _extended(owner: str, h: Any, layout: Layout) -> Any:
-    """Extend each part of a function to all variables; it does not depend on the intercepts."""
+    """Extend each part of a function to all variables; the extension ignores the intercepts."""
     if isinstance(h, Composite):
         return _extended(owner, h.smooth, layout) + _extended(owner, h.penalty, layout)
     if isinstance(h, Sum):

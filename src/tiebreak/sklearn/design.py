@@ -1,13 +1,13 @@
 """The training data of a level: which variable is which coefficient, and the intercept.
 
-The intercept is an extra column of ones with its own variable. For squares it can be left out:
-for any coefficients, the best intercept makes the weighted residuals sum to 0, so that
+The intercept is an extra column of ones with its own variable. For squares the column can be left
+out: for any coefficients, the best intercept makes the weighted residuals sum to 0, so that
 
     min over the intercept of sum w_i (<a_i, x> + intercept - y_i)²  =  |(H W^½ (A x - y)) without
                                                                         its first entry|²
 
-with H the reflection that maps the vector of the roots of the weights onto the first axis. This has
-one row less, and the same rank as the centred data.
+where H is the reflection that maps the vector of the roots of the weights onto the first axis. The
+matrix on the right has one row less, and the same rank as the centred data.
 
 If a column of whole numbers has a large offset (a time in nanoseconds, say), rounding leaves little
 but a multiple of the column of ones. An intercept absorbs any offset, so we shift such columns.
@@ -30,7 +30,7 @@ from tiebreak.sets import Polyhedron, described
 
 @dataclass(frozen=True)
 class Layout:
-    """The order of the variables: for each output its coefficients, then perhaps its intercept."""
+    """The order of the variables: for each output the coefficients, then possibly the intercept."""
 
     features: int
     outputs: int = 1
@@ -42,19 +42,19 @@ class Layout:
         return self.features + self.has_column
 
     def split(self, x: Host) -> tuple[Host, Host]:
-        """Return the coefficients, one row per output, and the intercepts, 0 if there are none."""
+        """Return the coefficients, one row per output, and the intercepts (0 if left out)."""
         table = np.reshape(x, (self.outputs, self.width))
         intercepts = table[:, self.features] if self.has_column else np.zeros(self.outputs)
         return table[:, : self.features], intercepts
 
     def joined(self, coefficients: Host, intercepts: Host) -> Host:
-        """Return the point with these coefficients and intercepts."""
+        """Return the point that has the given coefficients and intercepts."""
         parts = [coefficients, intercepts[:, None]] if self.has_column else [coefficients]
         return np.hstack(parts).reshape(-1)
 
     @property
     def penalised(self) -> Host | float:
-        """1 for coefficients and 0 for intercepts; the number 1 if all are coefficients."""
+        """1 for coefficients and 0 for intercepts; the number 1 if there are no intercepts."""
         if not self.has_column:
             return 1.0
         return self.joined(np.ones((self.outputs, self.features)), np.zeros(self.outputs))
@@ -74,11 +74,11 @@ class Data(NamedTuple):
     X: Any
     weights: Host | None
     offset: Host  # what has been subtracted from each column
-    epsilon: float  # the unit of rounding of the entries; 0.0 for float64 and for whole numbers
+    epsilon: float  # unit of rounding of the entries; 0.0 for float64 and whole numbers
 
     @classmethod
     def of(cls, X: Any, weights: Host | None, offset: Host) -> Data:
-        """Return the samples X, whose dtype tells their rounding, with this offset subtracted."""
+        """Return the samples X, whose dtype tells their rounding, after subtracting the offset."""
         is_exact = X.dtype == np.float64 or np.all(
             _whole(X if isinstance(X, np.ndarray) else X.data)
         )
@@ -86,13 +86,13 @@ class Data(NamedTuple):
         return cls(_minus(X.astype(np.float64, copy=False), offset), weights, offset, epsilon)
 
     def described(self, loss: SmoothFunction) -> SmoothFunction:
-        """Record in a loss of these samples how they were rounded, and return the loss."""
+        """Record in a loss of the samples how they were rounded, and return the loss."""
         loss.data_epsilon = self.epsilon
         return loss
 
 
 class Centred(NamedTuple):
-    """Rows and targets without the intercept: the best one is offset - <mean, coefficients>."""
+    """Rows and targets without the intercept, whose best value is offset - <mean, coefficients>."""
 
     rows: Host
     targets: Host  # one column per target
@@ -114,20 +114,20 @@ def _whole(entries: Host) -> Host:
 
 
 def exact_offset(X: Any) -> Host:
-    """Return the smallest entry of each column of whole numbers far from 0, and 0 for others.
+    """Return the smallest entry of each column of whole numbers far from 0; 0 for other columns.
 
     The difference of numbers within a factor of two is exact (Sterbenz).
     """
     low, high = (np.ravel(as_dense(M)) for M in (X.min(0), X.max(0)))
     near, far = np.where(low > 0.0, (low, high), (np.minimum(high, 0.0), low))
     is_far = (near != 0.0) & (np.abs(far) <= 2.0 * np.abs(near))
-    columns = as_dense(X[:, np.flatnonzero(is_far)])  # these have no zeros
+    columns = as_dense(X[:, np.flatnonzero(is_far)])  # no zeros here
     is_far[is_far] = np.all(_whole(columns), axis=0)
     return np.where(is_far, near, 0.0).astype(np.float64)
 
 
 def _minus(X: Any, offset: Host) -> Any:
-    """Subtract its offset from each column of X."""
+    """Subtract from each column of X the offset of the column."""
     if isinstance(X, np.ndarray) or not offset.any():
         return X - offset if offset.any() else X
     import scipy.sparse as sp
@@ -160,7 +160,8 @@ def centred(X: Any, Y: Host, weights: Host | None) -> Centred:
     total = float(np.sum(roots * roots))
     mean, offset = (np.asarray((roots * roots) @ M / total) for M in (X, Y))
     A, B = roots[:, None] * (X - mean), roots[:, None] * (Y - offset)
-    # The rounding errors that remain of a constant column are neither feature nor target.
+    # If a column is constant, only rounding errors remain of it, which are neither feature nor
+    # target.
     for M, center in ((A, mean), (B, offset)):
         M[:, _lengths(M) <= len(X) * EPS * np.sqrt(total) * np.abs(center)] = 0.0
     varies = A.any(axis=0)
@@ -180,7 +181,7 @@ def _lengths(M: Host) -> Host:
 
 
 def with_free_intercepts(owner: str, domain: Any, layout: Layout) -> Any:
-    """Return a set of coefficients as one of all variables, with free intercepts."""
+    """Return a set of coefficients as a set of all variables, with free intercepts."""
     if not layout.has_column:
         return domain
     known, n = described(domain), layout.outputs * layout.features
@@ -211,7 +212,7 @@ def losses(task: str, first: str) -> dict[str, type[EstimatorLoss]]:
 
 
 def mean_loss(kind: Any, model: Any, data: Data, y: Host, **more: Any) -> SmoothFunction | Penalty:
-    """Return the mean loss of these rows, with parameters from the model."""
+    """Return the mean loss of the given rows, with parameters from the model."""
     known = {own: getattr(model, name) for name, own in kind.loss_parameters.items()}
     made: SmoothFunction | Penalty
     made = kind(data.X, y, mean=True, weights=data.weights, **known, **more)

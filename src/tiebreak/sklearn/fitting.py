@@ -35,7 +35,7 @@ from tiebreak.sklearn.slack import (
 )
 from tiebreak.sklearn.targets import solve_others
 
-# factor by which the penalty shrinks until the fit separates what the direction separates
+# The penalty shrinks by this factor until the fit separates what the direction separates.
 WEAKER = 16.0
 MOST_TRIES = 6  # after these tries the penalty would be too weak to matter
 FOR_ESTIMATORS = Remedies(
@@ -74,7 +74,7 @@ class InterpolatedWarning(UserWarning):
 
 
 class FitOutcome(NamedTuple):
-    """What an estimator needs of a fit."""
+    """What an estimator needs to know about a fit."""
 
     x: Host
     ties: int | None
@@ -85,7 +85,7 @@ class FitOutcome(NamedTuple):
     curve: ChoiceCurve | None
     given_up: float = 0.0
     slack: float = 0.0
-    result: tb.Result | None = None  # for further targets; never stored in a model
+    result: tb.Result | None = None  # the result, for further targets; never stored in a model
 
 
 @dataclass(frozen=True)
@@ -106,10 +106,10 @@ class Task:
     Args:
         layout: which variable is which coefficient.
         loss: the loss of the training data.
-        penalty: what is added to it: an l1 norm, squares, both, or None.
+        penalty: what is added to the loss: an l1 norm, squares, both, or None.
         upper: what is preferred.
         domain: the set of all variables, intercepts included.
-        radius: some solution has at most this length; not verified.
+        radius: an upper bound on the length of some solution, not verified.
         separated: tells for a direction x which rows are on the right side of it (for several
             classes: once for each other class); None for regressions.
         classes: the names of the outputs if there are several.
@@ -143,7 +143,7 @@ class Task:
 
 
 def fit(task: Task, settings: Settings, x0: Host | None, names: Sequence[str] | None) -> FitOutcome:
-    """Solve both levels; raise or warn if there is no answer."""
+    """Solve both levels; raise an error or warn if there is no answer."""
     problem = task.problem()
     result: tb.Result | tb.LevelsResult
     result = first = _solve(problem, settings, x0)
@@ -183,14 +183,14 @@ def _is_interpolated(problem: tb.Problem, x: Host) -> bool:
 def _loosened(
     task: Task, settings: Settings, rule: tb.Slack, first: tb.Result, constant: Host, allowed: float
 ) -> tb.LevelsResult:
-    """Choose among all fits within the slack; ``first`` is a best fit."""
+    """Choose among all fits within the slack, where ``first`` is a best fit."""
     lower, upper, rtol = task.lower(), task.upper, settings.rtol
     result = solve_with_slack(settings.owner, first.problem, rule, constant, rtol)
     if is_used_up(result):
         return result
     ways: list[dict[str, Any]] = [{"method": "conic"}] if result.success else []
-    if not result.success or isinstance(upper, Function):  # for a penalty they take too long
-        # Try a few steps of an iterative method if the faster way found nothing.
+    if not result.success or isinstance(upper, Function):  # penalties take too long
+        # An iterative method takes a few steps if the faster method finds nothing.
         ways.append({"max_iter": min(settings.max_iter, 500)})
     for options in ways:
         spare = with_slack_to_spare(first, allowed, rtol=rtol, **options)
@@ -200,9 +200,9 @@ def _loosened(
 
 
 def _with_slack(best: FitOutcome, result: tb.LevelsResult) -> FitOutcome:
-    """Return the outcome of the best fit, with the choice that a slack allows instead."""
+    """Return the outcome of the best fit, but with the choice that a slack allows."""
     fit = result.levels[FIT]
-    levels = {  # proofs assume a size of x, which an estimator calls coefficients
+    levels = {  # proofs assume a size of x: here the coefficients
         name: replace(level, why="coefficients") if level.why == "size" else level
         for name, level in result.levels.items()
     }
@@ -277,12 +277,12 @@ def _without_minimiser(
 
 
 def _weakly_penalised(task: Task, settings: Settings, alpha: float, x0: Host | None) -> FitOutcome:
-    """Fit with a penalty of this weight, from x0 or from zero.
+    """Fit with a penalty of the given weight, starting from x0 or zero.
 
-    The penalty leaves no ties, and nothing has to be proved. So if there is no exact method, and
+    The penalty leaves no ties, and no proof is needed. So if there is no exact method, and
     neither a domain nor an l1 norm, L-BFGS of SciPy runs until |slope|²/(2 alpha) is within the
-    tolerance that `solve` would use from a start at zero. If all variables are penalised, this is
-    an upper bound on g(x) - g*.
+    tolerance that `solve` would use from a start at zero. If all variables are penalised,
+    |slope|²/(2 alpha) is an upper bound on g(x) - g*.
     """
     from scipy.optimize import minimize
 

@@ -32,7 +32,7 @@ from tiebreak.sklearn.fitting import FitOutcome, Settings, Task, fit
 from tiebreak.sklearn.slack import slack_rule
 
 SPARSE = ["csr"]
-# not converted: the dtype tells how the data were rounded
+# Data are not converted, because their dtype tells how they were rounded.
 FLOATS = [np.float64, np.float32, np.float16]
 WORDS = {
     "norm": "half the squared length of the coefficients",
@@ -186,9 +186,9 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         first: int = 0,
         **about: Any,
     ) -> FitOutcome:
-        """Solve both levels for the outputs of this layout, the first of which is ``first``.
+        """Solve both levels for the outputs of a layout, the first of which is ``first``.
 
-        ``offset`` has been subtracted from the features, which shifts the intercepts.
+        Because ``offset`` has been subtracted from the features, the intercepts are shifted.
         """
         domain: Any = tb.Space()
         if self.domain is not None:
@@ -207,7 +207,8 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         mean = w @ Z
         C, sizes = (w[:, None] * M for M in (Z - mean, np.abs(Z) + np.abs(mean)))
         found, terms = np.asarray(C.T @ data.X), np.asarray(sizes.T @ abs(data.X))
-        # Entries that may be rounding errors become 0: the criterion must not depend on them.
+        # Entries that may be rounding errors become 0, so that the criterion does not depend on
+        # them.
         unit = max(math.sqrt(len(Z)) * EPS, data.epsilon)
         found = np.where(np.abs(found) <= unit * terms, 0.0, found)
         epsilon = unit * norm(terms) / (norm(found) or np.inf)
@@ -253,7 +254,7 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         return np.asarray(found)
 
     def _need_names(self, names: Sequence[Any], features: int) -> None:
-        """Require a reference with names to have those of X, in the same order."""
+        """Require a reference with names to have the names of X, in the same order."""
         wanted = self._feature_names(features)
         missing_ones = [name for name in wanted if name not in set(names)]
         others = [name for name in names if name not in set(wanted)]
@@ -286,7 +287,7 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         return sum(parts) if parts else None
 
     def _start(self, layout: Layout, offset: Host, first: int) -> Host | None:
-        """Return the coefficients of the last fit, from output ``first`` on; None if not wanted."""
+        """Return the coefficients of the last fit, starting at output ``first``, or None."""
         if not self.warm_start or not hasattr(self, "coef_"):
             return None
         chosen = slice(first, first + layout.outputs)
@@ -326,8 +327,8 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
     def coef_table(self) -> Any:
         """Return the coefficients with the names of the features, as a pandas DataFrame.
 
-        It has one column for each target or class (for two classes, only for the second), and the
-        intercept as its last row.
+        The table has one column for each target or class (for two classes, only for the second),
+        and the intercept as its last row.
         """
         check_is_fitted(self)
         try:
@@ -349,7 +350,7 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         constant as long as fits are equally good.
 
         Args:
-            ax: matplotlib axes; new ones if None.
+            ax: matplotlib axes; new axes if None.
             target: which one of several targets.
         """
         check_is_fitted(self)
@@ -380,7 +381,7 @@ class Report(str):
 
 
 def _some(names: Sequence[Any]) -> str:
-    """Return the first three names."""
+    """Return the first three names as text."""
     return ", ".join(map(repr, names[:3])) + (", ..." if len(names) > 3 else "")
 
 
@@ -403,7 +404,7 @@ def _as_columns(owner: str, values: Any, rows: int) -> Host:
             columns.append(column.astype(np.float64)[:, None])
         else:
             kinds, codes = np.unique(column.astype(str), return_inverse=True)
-            columns.append(np.eye(len(kinds))[codes][:, 1:])  # the first follows from the others
+            columns.append(np.eye(len(kinds))[codes][:, 1:])  # the rest tell the first
     found = np.hstack(columns)
     if not np.all(np.isfinite(found)):
         raise ValueError(f"{owner}: sensitive_features must be finite, got NaN or infinity")

@@ -34,8 +34,8 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
     """Linear regression: among all coefficients that fit equally well, those that you prefer.
 
     With more features than samples, or with features that depend on each other, many coefficients
-    have the least training loss, and a solver returns whichever it happens to end at. Here the
-    choice is yours, and it comes with a proof.
+    have the least training loss, and a solver returns whichever it happens to end at. With this
+    estimator the choice is yours, and it comes with a proof.
 
     Parameters
     ----------
@@ -69,8 +69,8 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
     reference : array, default=None
         Coefficients of the shape of ``coef_``; zeros if None.
     ridge : float, default=None
-        The weight r of "shrunk", which minimises the validation loss + r/2 |coef|². None
-        chooses it by leave-one-out over the validation rows, as if for plain least squares.
+        The weight r of "shrunk", which minimises the validation loss + r/2 |coef|². If None, the
+        weight is chosen by leave-one-out over the validation rows, as for plain least squares.
     fit_intercept : bool, default=True
         Fit an intercept, which is not penalised.
     domain : tiebreak set, default=None
@@ -158,7 +158,8 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.single_output = True
-        # Counts may have several columns too, but scikit-learn's check for that uses negative ones.
+        # Counts may have several columns too, but scikit-learn's check of that uses negative
+        # targets.
         has_counts = self._kind.has_counts
         tags.target_tags.multi_output = not has_counts
         tags.target_tags.positive_only = has_counts
@@ -166,7 +167,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
 
     @property
     def _kind(self) -> type[EstimatorLoss]:
-        """The loss; fit rejects an unknown name."""
+        """The class of the loss; ``fit`` rejects an unknown name."""
         known = losses("regression", "squared")
         return known.get(self.loss, known["squared"])
 
@@ -189,10 +190,11 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
             sample_weight: a sample of weight k counts k times.
             X_val, y_val, sample_weight_val: data to choose by, for "validation" and "shrunk"; all
                 other choices except "fair" ignore them. Every fold of a cross-validation uses all
-                of them, unless they have as many rows as X: then scikit-learn splits them like X.
+                of these data, unless they have as many rows as X: then scikit-learn splits them
+                like X.
             sensitive_features: numbers or categories for ``prefer="fair"``, one row for each row of
                 X_val, or of X. Since all best fits predict the same on the training data, give
-                other rows as X_val to choose by; they need no y.
+                other rows, which need no y, as X_val to choose by.
         """
         known = losses("regression", "squared")
         settings, kind = self._check_parameters(known), known[self.loss]
@@ -208,7 +210,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
             raise ValueError(
                 f"{self._owner}: y must not be negative for loss={self.loss!r}, got {np.min(y):g}"
             )
-        if kind.has_counts and y.shape[1:] == (1,):  # one column, as its tags announce
+        if kind.has_counts and y.shape[1:] == (1,):  # a single column, as the tags announce
             y = column_or_1d(y, warn=True)
         Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
         training = self._training(X, sample_weight)
@@ -226,7 +228,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
                 )
             validation = others, W.reshape(rows, -1)
         training, Y = without_zeros(training, Y)
-        # With a slack, the intercept may also serve the validation data.
+        # If there is a slack, the intercept may also serve the validation data.
         is_free = settings.slack is not None and validation is not None
         data = _Training(self, kind, training, Y, validation, is_free)
         ridges = [self.ridge] * Y.shape[1]
@@ -272,8 +274,8 @@ class _Training:
         self.data, self.targets, self.validation = data, Y, validation
         self.centred: Centred | None = None
         # Without the intercept's column the data are no longer whole numbers, for which a rank can
-        # be proved; but with few rows that does not matter, and a penalty needs no rank. In a
-        # box the rank counts even then, and the column does no harm; other sets cannot have it.
+        # be proved; but with few rows that does not matter, and a penalty needs no rank. In a box
+        # the rank counts even then, and the column does no harm; no other set allows the column.
         is_few = rows <= n if model.domain is None else not isinstance(model.domain, tb.Box)
         is_wanted = is_few or model.alpha > 0.0
         is_worth = is_wanted and not keeps_intercept
@@ -289,7 +291,7 @@ class _Training:
             self.validation = self._in_place(*validation)
 
     def _in_place(self, data: Data, W: Host) -> tuple[Data, Host]:
-        """Return validation data as rows over the same variables."""
+        """Return validation data as rows over the same variables as the training data."""
         if self.centred is not None:
             V = as_dense(data.X) - self.centred.mean
             return data._replace(X=V), W - self.centred.offset
@@ -304,9 +306,9 @@ class _Training:
         else:
             squares = data.described(tb.LeastSquares(data.X, y, gram=False))
             loss = (1.0 / self.centred.total) * squares
-        # otherwise the matrix of the loss contains the weights
+        # With weights, the matrix of the loss would contain the weights.
         if data.weights is None and isinstance(loss, Function):
-            (rows,) = matrices_of(loss)  # factorised once for all targets
+            (rows,) = matrices_of(loss)  # one factorisation for all targets
             self.data = data._replace(X=rows)
         return loss
 

@@ -1,4 +1,4 @@
-"""Fits that may be slightly worse than the best one, for the sake of what is preferred."""
+"""Fits that may be slightly worse than the best fit, for the sake of what is preferred."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def slack_rule(owner: str, slack: object) -> tb.Slack | None:
 
 
 def with_best_intercepts(loss: Function | Penalty, layout: Layout, x: Host) -> Host:
-    """Return x with the intercepts that fit its coefficients best."""
+    """Return x with the intercepts that are best for the coefficients in x."""
     from scipy.optimize import minimize, minimize_scalar
 
-    if not layout.has_column:  # for squares the best intercept has been eliminated
+    if not layout.has_column:  # squares: the best intercept was eliminated
         return x
     coef, first = layout.split(x)
-    if isinstance(loss, Penalty):  # it has no gradient, but only one output
+    if isinstance(loss, Penalty):  # penalties have no gradient, but only one output
         one = minimize_scalar(lambda t: loss.value(layout.joined(coef, np.array([t]))))
         return layout.joined(coef, np.array([one.x]))
 
@@ -67,7 +67,7 @@ def with_best_intercepts(loss: Function | Penalty, layout: Layout, x: Host) -> H
 def solve_with_slack(
     owner: str, problem: tb.Problem, rule: tb.Slack, constant: Host, rtol: float
 ) -> tb.LevelsResult:
-    """Solve for the preferred fit among all that give up no more than the slack."""
+    """Solve for the preferred fit among all fits that give up no more than the slack."""
     levels = tb.Levels(
         tb.Level(problem.lower, FIT, rule),
         tb.Level(problem.upper, PREFERENCE),
@@ -92,8 +92,8 @@ def is_used_up(result: tb.LevelsResult) -> bool:
 def with_slack_to_spare(first: tb.Result, allowed: float, **options: Any) -> tb.LevelsResult | None:
     """Return the best fit among the minimisers of the preference.
 
-    If that needs less than the whole slack, the preference alone leaves ties, and the fit decides
-    among them. Return None if it needs more, or was not found.
+    If this fit needs less than the whole slack, the preference alone leaves ties, and the fit
+    decides among them. Return None if the fit needs more, or was not found.
     """
     problem = first.problem
     found = tb.solve(replace(problem, upper=problem.lower, lower=problem.upper), **options)
@@ -110,7 +110,7 @@ def with_slack_to_spare(first: tb.Result, allowed: float, **options: Any) -> tb.
     return tb.LevelsResult(
         x=found.x,
         levels={report.name: report for report in reports},
-        status=found.status if first.proved else first.status,  # the weaker of the two
+        status=found.status if first.proved else first.status,  # the weaker status
         reason="the preference needs less than the slack, so the fit decides among its ties",
         time=first.time + found.time,
         method=found.method,
@@ -120,7 +120,7 @@ def with_slack_to_spare(first: tb.Result, allowed: float, **options: Any) -> tb.
 def refitted(
     result: tb.LevelsResult, loss: Function | Penalty, layout: Layout, lower: Any, upper: Any
 ) -> tb.LevelsResult:
-    """Use the best intercepts if the preference does not depend on them."""
+    """Take the best intercepts if the preference does not depend on intercepts."""
     x = with_best_intercepts(loss, layout, result.x)
     before, value = result.levels[FIT], float(lower.value(x))
     if upper.value(x) > upper.value(result.x) or value > before.value:
@@ -141,8 +141,8 @@ def choose_slack(
     Args:
         model: a TieBreakRegressor or TieBreakClassifier, or a pipeline that ends with one.
         X, y: the data.
-        slacks: what to try: shares of the best fit, or ``tiebreak.Slack``.
-        **options: of scikit-learn's ``GridSearchCV``: cv, scoring, n_jobs and others.
+        slacks: the values to try: shares of the best fit, or ``tiebreak.Slack``.
+        **options: options of scikit-learn's ``GridSearchCV``: cv, scoring, n_jobs and others.
 
     Returns:
         The fitted ``GridSearchCV``: ``best_params_``, ``cv_results_``, and ``best_estimator_``,

@@ -5,8 +5,8 @@ sigma > 0 at most the least singular value of A,
 
     |x - x*| <= |s|/(c sigma²),    g(x) - g* <= |s|²/(2 c sigma²),
 
-and f* is f(x) up to how much f changes within that distance. This is proved for each target on its
-own. Columns are in units in which they have similar lengths.
+and f* is f(x) up to how much f changes within that distance. The bounds are proved for each target
+on its own. Columns are measured in units in which they have similar lengths.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from tiebreak.sets import described
 
 
 def solve_others(first: tb.Result, Y: Host, rtol: float) -> list[tb.Result]:
-    """Return the results for all columns of Y but the first, whose result is given.
+    """Return the results for all columns of Y except the first, whose result is given.
 
-    The preference must be the same for all of them. Their status is "certified" unless this was not
-    enough for a proof. Return no results if the columns of the data are not known to be
+    The preference must be the same for all columns. A result is "certified"unless the bounds were
+    too weak for a proof. Return no results if the columns of the data are not known to be
     independent, or if the lower level is not the squares of Y's first column alone.
     """
     from scipy.linalg import LinAlgError, cho_factor, cho_solve
@@ -81,9 +81,9 @@ def _judged(
     gap: float,
     lower_start: float,
 ) -> tb.Result:
-    """Return the result for a point x at this distance from the only minimiser.
+    """Return the result for a point x, whose ``distance`` to the only minimiser is bounded.
 
-    ``value`` is g(x) up to this ``error``, and ``gap`` bounds g(x) - g*.
+    ``value`` is g(x) up to ``error``, and ``gap`` bounds g(x) - g*.
     """
     proved = prove_within(first.problem, x, away)
     f, (low, high) = first.problem.upper.value(x), proved.upper
