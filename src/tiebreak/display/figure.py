@@ -16,7 +16,7 @@ from tiebreak.display.page import open_in_browser
 class ShownFigure(Figure):
     """A figure made without pyplot, so that nothing keeps it alive or draws it twice.
 
-    IPython draws only pyplot figures; this one renders itself for the output of a cell.
+    IPython draws only pyplot figures, so this figure renders itself for the output of a cell.
     """
 
     def __init__(self, **options: Any) -> None:

@@ -1,6 +1,7 @@
 """A result as one self-contained HTML page with curves, tables and the full report.
 
-Also the output of a notebook cell: how the run ended, the table and a picture, without scripts.
+The module also makes the output of a notebook cell: how the run ended, the table and a picture,
+without scripts.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any, NamedTuple
 from tiebreak.display.views import Panel, Table, View
 from tiebreak.linalg.archive import write_atomically
 
-MOST = 3000  # rows that a page holds, over all groups: about half a megabyte
+MOST = 3000  # most rows on a page, over all groups: about half a megabyte
 
 
 class Shown:
@@ -37,7 +38,7 @@ class Shown:
 
         Args:
             path: the .html file, written completely or not at all.
-            title: the heading of the page; by default it says how the run ended.
+            title: the heading of the page; the default says how the run ended.
 
         Returns:
             The path.
@@ -67,7 +68,7 @@ class Shown:
 
     @abstractmethod
     def _view(self) -> View:
-        """Return what to show."""
+        """Return the view to show."""
 
 
 def write_page(view: View, path: Path, title: str = "") -> Path:
@@ -78,7 +79,7 @@ def write_page(view: View, path: Path, title: str = "") -> Path:
 
 
 def page(view: View, title: str = "") -> str:
-    """Return the page. It loads nothing: its policy allows only its own style and script."""
+    """Return the page. The page loads nothing: its policy allows only its own style and script."""
     style, script = resource("report.css"), resource("report.js")
     policy = (
         f"default-src 'none'; style-src {digest(style)}; script-src {digest(script)}; "
@@ -179,7 +180,7 @@ def _scale(key: str, name: str, is_log: bool) -> str:
 
 
 def _readout(view: View) -> str:
-    """Return a slider through the rows, for mouse and keyboard, and the numbers at its position."""
+    """Return a slider through the rows, for mouse and keyboard, and the numbers at the slider."""
     names = "".join(f'<th scope="col">{escaped(name)}</th>' for _, name in view.readout)
     first = '<th scope="col">method</th>' if len(view.groups) > 1 else ""
     stack = "" if first else ' class="stacked"'
@@ -205,7 +206,7 @@ def _table(table: Table) -> str:
 
 
 def _data(view: View) -> dict[str, Any]:
-    """Return what the script draws, thinned, and the numbers of ``to_dict``."""
+    """Return the rows that the script draws, thinned, and the numbers of ``to_dict``."""
     drawn = [curve.column for panel in view.panels for curve in panel.curves]
     most = MOST // max(len(view.groups), 1)
     kept = [group.thinned(most, drawn) for group in view.groups] if view.has_curves else []
@@ -231,12 +232,12 @@ def _data(view: View) -> dict[str, Any]:
 
 
 def open_in_browser(path: Path) -> None:
-    """Open a file in the browser; without one, warn and say where the file is."""
+    """Open a file in the browser; if there is no browser, warn and say where the file is."""
     if not webbrowser.open(path.resolve().as_uri()):
         warnings.warn(f"no browser could be opened; the file is {path}", stacklevel=3)
 
 
-# -- text as HTML; all text from outside is escaped here
+# -- Text as HTML: all text from outside is escaped when it is added.
 
 
 def escaped(text: object) -> str:
@@ -279,7 +280,7 @@ class TableStyle(NamedTuple):
 
     table: str = ""
     caption: str = ""
-    first: str = ""  # cells of the first column
+    first: str = ""  # tag for cells of the first column
     cell: str = ""
 
 
@@ -309,7 +310,7 @@ def _label(name: str) -> str:
 # -- notebooks
 
 
-# signs for the tones, for readers who do not see colours
+# Signs that mark the tones for readers who do not see colours.
 SIGNS = {"good": "✓", "fair": "~", "poor": "!"}
 CELL = "white-space:nowrap;padding:2px 9px;border-bottom:1px solid rgba(128,128,128,.4)"
 STYLE = TableStyle(

@@ -1,6 +1,6 @@
 """Pictures of a run and of a trade-off curve, by matplotlib.
 
-They are drawn from a view alone, without pyplot or global state.
+The pictures are drawn from a view alone, without pyplot or global state.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tiebreak.linalg.refusals import missing
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-NO_GAP = 1e-100  # gaps below this share of the largest are drawn as 0
+NO_GAP = 1e-100  # gaps below this share of the largest gap are drawn as 0
 DARK, BAND, GREY = "#1f3b6f", "#c3d0e8", "0.45"
 
 
@@ -34,12 +34,13 @@ def convergence(run: View, path: str | Path | None = None) -> Any:
 
     Args:
         run: the view of what ``solve`` returned.
-        path: where to save it (.png, .pdf, .svg); not saved if None.
+        path: where to save the picture (.png, .pdf, .svg); not saved if None.
 
     Returns:
         The matplotlib figure; a notebook shows it, ``show()`` opens it in the browser.
     """
-    # A run may diverge: on an axis with larger values, sums and differences overflow.
+    # Cut the values of a run that diverges: on an axis with larger values, sums and differences
+    # overflow.
     columns = {
         name: np.where(np.abs(column) < 1e300, column, np.nan)
         for name, column in run.groups[0].columns.items()
@@ -56,7 +57,7 @@ def convergence(run: View, path: str | Path | None = None) -> Any:
             _draw_proof(ax, letter, abs(value[0] - value[-1]), gap[-1], asked)
     for ax, panel in () if is_direct else zip(axes.flat, run.panels, strict=True):
         _draw(ax, panel, columns, step)
-        # Logarithmic from 1 on, with a short linear piece for step 0.
+        # The axis is logarithmic from 1 on, with a short linear piece for step 0.
         ax.set_xscale("symlog", linthresh=1.0, linscale=0.3)
         ax.set_xlim(0.0, 1.05 * float(step.max()))
     figure.supxlabel("" if is_direct else "step", fontsize=10)
@@ -66,7 +67,7 @@ def convergence(run: View, path: str | Path | None = None) -> Any:
 
 
 def tradeoff_curve(curve: View, path: str | Path | None = None) -> Any:
-    """Draw f*(slack) with its bounds against the slack as a share of g*, and what each gains."""
+    """Draw f*(slack) with bounds against the slack as a share of g*, and what each slack gains."""
     figure = new_figure(7.0, 4.2)
     ax, columns = figure.subplots(), curve.groups[0].columns
     slack, value = columns["slack"], columns["value"]
@@ -135,7 +136,7 @@ def _draw(ax: Axes, panel: Panel, columns: dict[str, Column], at: Column) -> Non
         sizes = np.abs(main[known])
         sizes = sizes[sizes > NO_GAP * np.max(sizes, initial=0.0)]
         sizes = sizes if panel.asked is None else np.append(sizes, panel.asked)
-        # the height at which a gap of 0 is drawn
+        # The height at which a gap of 0 is drawn.
         floor = 0.1 * float(sizes.min()) if sizes.size else 1e-16
         ax.set_yscale("log")
     if panel.band is not None:
@@ -171,12 +172,12 @@ def _draw(ax: Axes, panel: Panel, columns: dict[str, Column], at: Column) -> Non
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(color="0.92", linewidth=0.8)
     ax.set_axisbelow(True)
-    if ax.lines:  # a run without a finite value has none
+    if ax.lines:  # without finite values there are no lines
         ax.legend(frameon=False, fontsize=9)
 
 
 def _thin(marked: Column) -> float | None:
-    """Return the spacing of markers if there are many."""
+    """Return the spacing of markers for curves with many points."""
     return 0.02 if int(marked.sum()) > 30 else None
 
 

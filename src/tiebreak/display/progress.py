@@ -1,6 +1,6 @@
 """Live progress of a run: in a notebook, with rich or tqdm, or as one line.
 
-It goes to standard error, no more often than the eye can follow.
+Progress goes to standard error, no more often than the eye can follow.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Screen:
-    """A place to show progress; this one is a terminal line that is overwritten."""
+    """A place to show progress; the base class overwrites a line of the terminal."""
 
     every = 0.1  # seconds between two updates
     _is_used = False
@@ -31,13 +31,13 @@ class Screen:
         print(f"\r{said[:width]:<{min(width, 110)}}", end="", file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Leave the last line visible."""
+        """End the last line, which stays visible."""
         if self._is_used:
             print(file=sys.stderr, flush=True)
 
 
 class Log(Screen):
-    """For a file or a pipe: complete lines from time to time, without control characters."""
+    """Progress in a file or pipe: complete lines from time to time, without control characters."""
 
     every = 10.0
 
@@ -49,7 +49,7 @@ class Log(Screen):
 
 
 class Notebook(Screen):
-    """One output below the cell, updated in place."""
+    """A single output below a notebook cell, updated in place."""
 
     every = 0.2
 
@@ -102,7 +102,7 @@ class Rich(Screen):
         self._show(Text(said, no_wrap=True, overflow="ellipsis"))
 
     def _show(self, what: Any) -> None:
-        self._live.start()  # on the first row
+        self._live.start()  # the first row starts the display
         self._live.update(what, refresh=True)
 
     def close(self) -> None:
@@ -110,7 +110,7 @@ class Rich(Screen):
 
 
 class Tqdm(Screen):
-    """A tqdm line below any existing bars."""
+    """A line of tqdm below any existing bars."""
 
     def __init__(self) -> None:
         from tqdm import tqdm
@@ -145,7 +145,7 @@ class Told(Screen):
 
 
 def screen_for(progress: object) -> Screen:
-    """Choose where to show the progress of this run."""
+    """Choose where to show the progress of a run."""
     if progress is not True:
         return Told(progress)
     if _is_notebook():
@@ -161,7 +161,7 @@ def screen_for(progress: object) -> Screen:
 
 
 def _is_notebook() -> bool:
-    """Does a notebook kernel show our output?  IPython in a terminal does not count."""
+    """Does a notebook kernel show our output?  Terminals do not count."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return hasattr(shell, "kernel")
 

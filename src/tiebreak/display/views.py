@@ -29,7 +29,7 @@ class Card(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Cells of text; the first of a row is its name."""
+    """Cells of text, where the first cell of a row is the row's name."""
 
     caption: str
     header: Sequence[str]
@@ -53,41 +53,41 @@ class Panel(NamedTuple):
     band: tuple[str, str] | None = None
     asked: float | None = None
     is_log: bool = False
-    has_signs: bool = False  # are negative values meaningful?  Then their size is drawn as a circle
-    below: str = ""  # what such a circle means
+    has_signs: bool = False  # do negative values have a meaning, so that circles show their size?
+    below: str = ""  # what a circle for a negative value means
     missing: str = ""  # what an infinite value means, drawn as a cross
 
 
 class Group(NamedTuple):
-    """Rows that belong together: those of a run, or of one method in a race."""
+    """Rows that belong together: all rows of a run, or of one method in a race."""
 
     name: str
     columns: dict[str, Column]
 
     def thinned(self, most: int, by: Sequence[str]) -> Group:
-        """Return fewer rows, chosen by the columns that are drawn."""
+        """Return about ``most`` rows, chosen by the columns that are drawn."""
         kept = kept_rows([self.columns[name] for name in by], most)
         return Group(self.name, {name: column[kept] for name, column in self.columns.items()})
 
     @property
     def size(self) -> int:
-        """The number of rows."""
+        """The total number of rows."""
         return len(next(iter(self.columns.values())))
 
 
 @dataclass(frozen=True)
 class View:
-    """Everything that is shown.
+    """Everything that is shown about a result.
 
     Attributes:
         kind: "run", "levels", "race" or "tradeoff".
         status, tone: the word shown large, and whether it is "good", "fair" or "poor".
-        heading, sentence: what it is, and how it ended.
+        heading, sentence: what the result is, and how the run ended.
         assumed: what the proofs rely on without having checked it, in sentences.
-        axes: the choices for the horizontal axis, column and name.
-        readout: what is shown for a row, column and name.
+        axes: the choices for the horizontal axis, each a column and its name.
+        readout: the columns shown for a row, each with its name.
         details: the full report as text.
-        report: the numbers of ``to_dict``, without its trace.
+        report: the numbers of ``to_dict``, without the trace.
     """
 
     kind: str
@@ -113,7 +113,7 @@ class View:
 
 
 def number(value: float | None, digits: int = 9) -> str:
-    """Format a number as in the reports; an unknown one is a dash."""
+    """Format a number as in the reports; an unknown number becomes a dash."""
     if value is None or math.isnan(value):
         return "–"
     return ("∞" if value > 0 else "−∞") if math.isinf(value) else f"{value:.{digits}g}"
@@ -132,9 +132,9 @@ def counted(count: int, noun: str) -> str:
 def kept_rows(columns: Sequence[Column], most: int) -> Column:
     """Return the indices of about ``most`` rows, in order, or of all rows if there are fewer.
 
-    They are the first, the last, some at even and some at geometric distances (an axis may be
-    logarithmic), and in every stretch those where a column is smallest or largest, infinite values
-    included.
+    The chosen rows are the first, the last, some at even and some at geometric distances (an axis
+    may be logarithmic), and in every stretch those where a column is smallest or largest, infinite
+    values included.
     """
     count = len(columns[0]) if columns else 0
     if count <= most:
@@ -144,7 +144,7 @@ def kept_rows(columns: Sequence[Column], most: int) -> Column:
     stretches = max((most - 2 * few) // (2 * len(columns)), 1)
     edges = np.unique(np.linspace(0, count, stretches + 1).astype(int))
     for column in columns:
-        # NaN counts as neither smallest nor largest.
+        # NaN counts neither as smallest nor as largest.
         low = np.where(np.isnan(column), np.inf, column)
         high = np.where(np.isnan(column), -np.inf, column)
         for start, end in pairwise(edges):
