@@ -2,7 +2,7 @@
 
     f(x) = scale * sum over the workers of phi_i(A_i x)
 
-A worker holds the same loss for its rows; this module has the loss of all rows, whose matrix is
+Every worker holds the loss of its own rows; this module has the loss of all rows, whose matrix is
 `Rows`. Nothing in tiebreak imports this package, and it imports Ray only when a function is made.
 """
 
@@ -29,22 +29,22 @@ class OnWorkers(LinearLoss, is_open=True):
 
     Args:
         shards: a list of the sources of the rows: pairs (A, b) of .npy files, Parquet files, or
-            functions without arguments that return (A, b), dense or scipy.sparse. Row weights may
-            be a third file or array. A worker reads its shards itself, and again if it is
-            restarted; so a file must be readable on all machines, and a function must return the
-            same rows every time. The driver also keeps b, which has one number per row.
+            functions without arguments that return (A, b), dense or scipy.sparse. A third file or
+            array may hold weights of the rows. A worker reads its own shards, and reads them again
+            after a restart; so a file must be readable on all machines, and a function must return
+            the same rows every time. The driver also keeps b, which has one number per row.
         mean: divide by the number of rows of all shards, or by the sum of their weights; the
             default of the loss if None.
         target: in Parquet files, the name of the column b; all other columns form A.
         weights: in Parquet files, the column with the row weights, if there is one.
-        workers: how many Ray actors share the shards; one per shard if None. Each uses one thread:
-            give every core a shard.
+        workers: how many Ray actors share the shards; one per shard if None. Each actor uses one
+            thread: give every core a shard.
         lipschitz: your own upper bound on the Lipschitz constant, as for the loss itself.
         parameters: the parameters of the loss by name, such as Huber's ``delta``. Multinomial needs
-            ``classes``, unless every shard contains the last one.
+            ``classes``, unless every shard contains the last class.
 
-    If Ray has not been initialised (``ray.init(address=...)`` for a cluster), this happens
-    automatically with Ray's defaults: the cluster that RAY_ADDRESS names, or this machine alone.
+    If Ray has not been initialised (``ray.init(address=...)`` for a cluster), the constructor does
+    it with Ray's defaults: the cluster that RAY_ADDRESS names, or this machine alone.
     """
 
     kind: ClassVar[type[LinearLoss]]  # the same loss in one process
@@ -64,11 +64,11 @@ class OnWorkers(LinearLoss, is_open=True):
         columns = {"target": target, "weights": weights}
         rows = Rows(self.kind, *_checked(self.kind.__name__, shards, workers, columns), parameters)
         b, w = rows.targets()
-        rows.has_slices = len(b) == rows.shape[0]  # an image has one number for every row
+        rows.has_slices = len(b) == rows.shape[0]  # slices need an image with one number per row
         given = {"mean": mean, "weights": w, "lipschitz": lipschitz}
         known = {name: value for name, value in given.items() if value is not None}
-        # Everything that does not depend on the matrix, including labels and scale, comes from a
-        # loss whose matrix is zero.
+        # Attributes that do not depend on the matrix, including labels and scale, come from a loss
+        # whose matrix is zero.
         zeros = np.zeros((len(b), 1), dtype=rows.dtype)
         of_zeros: Any = self.kind
         template: LinearLoss = of_zeros(zeros, b, **known, **parameters)
@@ -102,12 +102,12 @@ class OnWorkers(LinearLoss, is_open=True):
 
     @functools.cached_property
     def lipschitz(self) -> float:  # type: ignore[override]
-        """The constant as in one process; with weights, the sum of the workers' constants."""
+        """The same constant as in one process; with weights, the sum of the workers' constants."""
         return super().lipschitz if self.weights is None else self.scale * self.matrix.lipschitz()
 
     @property
     def traffic(self) -> Traffic:
-        """How many numbers one worker has received and sent back so far."""
+        """The numbers that one worker has received and sent back so far."""
         return self.matrix.traffic
 
 

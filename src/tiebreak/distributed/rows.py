@@ -2,7 +2,7 @@
 
 A worker holds some rows A_i and the images A_i p of the points p that the run still refers to. One
 evaluation is one round trip: the driver sends the new points, with a recipe for mixing the points
-of the evaluation from these and from kept ones; the workers return losses and slopes, which are
+of the evaluation from new and kept points; the workers return losses and slopes, which are
 summed in the order of the workers. Images and rows are never sent, and no point is sent twice.
 
 Several threads may query the same workers: a lock makes recording a round and sending it one
@@ -57,7 +57,7 @@ class Traffic(NamedTuple):
 
 
 def from_store(reference: Any) -> tuple[Any, ...]:
-    """What the loader returns that is kept in Ray's store under this reference."""
+    """Return the pair from the loader that is kept in Ray's store under a reference."""
     import ray
 
     loader: Loader = ray.get(reference)
@@ -65,10 +65,11 @@ def from_store(reference: Any) -> tuple[Any, ...]:
 
 
 class Remote(DeferredImage):
-    """The image of a point, which only the workers hold; the ``point`` itself is here.
+    """The image of a point: only the workers hold the image, but the driver has the ``point``.
 
-    Before the workers have it, it is given by its point, or as a mixture (p, q, weight) of two
-    other images. If both are given, the workers mix the point from p and q but recompute its image.
+    Before the workers have the image, it is given by its point, or as a mixture (p, q, weight) of
+    two other images. If point and mixture are given, the workers mix the point from p and q but
+    recompute its image.
     """
 
     def __init__(
@@ -82,17 +83,17 @@ class Remote(DeferredImage):
 
     @property
     def value(self) -> Remote:  # type: ignore[override]
-        """The image itself: there is nothing to add up here."""
+        """The image itself: the workers add up mixtures, not the driver."""
         return self
 
     @property
     def is_kept(self) -> bool:
-        """Do the workers have this image?"""
+        """Do the workers have the image?"""
         return self.key >= 0
 
     @property
     def point(self) -> Array:
-        """The point, mixed by the same code as everywhere, so that it is equal to the last bit."""
+        """The point, mixed by the same code as in the workers, so that all bits agree."""
         if self._point is None:
             assert self.mixture is not None
             p, q, weight = self.mixture
@@ -105,27 +106,27 @@ class Remote(DeferredImage):
         return made
 
     def at(self, x: Array) -> Remote:
-        """Use x as the point if none is known yet, to save mixing it; return the image."""
+        """Use x as the point if no point is known yet, which saves mixing; return the image."""
         if self._point is None:
             self._point = x
         return self
 
     def known(self) -> Remote:
-        """Forget how the image was mixed and keep only its point; returns the image."""
+        """Forget how the image was mixed, keeping only the point; return the image."""
         self._point, self.mixture = self.point, None
         return self
 
     def saved(self) -> Array:
-        """The point, which can be restored even if all workers have died."""
+        """The point, from which the image can be restored even if all workers died."""
         return self.point
 
 
 class RemoteRows:
-    """A few rows of a worker, or their transpose, to be multiplied there."""
+    """A few rows of a worker, or their transpose, to be multiplied by the worker."""
 
     def __init__(self, times: Any, rows: slice, is_transposed: bool = False) -> None:
         self._times, self._rows, self._is_transposed = times, rows, is_transposed
-        self.shape = (rows.stop - rows.start,)  # callers need only the number of rows
+        self.shape = (rows.stop - rows.start,)  # callers only need the count
 
     def __matmul__(self, v: Array) -> Array:
         import ray
@@ -153,13 +154,13 @@ class Rows(Matrix):
     ) -> None:
         self.kind, self.traffic = kind.__name__, Traffic()
         self._ray = ray = _ray(self.kind)
-        self._lock = threading.Lock()  # protects everything that changes from round to round
-        # Recent mixtures, to recognise points whose image is to be recomputed; a step makes fewer
-        # than this.
+        self._lock = threading.Lock()  # protects all that changes from round to round
+        # Recent mixtures, by which points are recognised whose image is to be recomputed; a step
+        # makes fewer.
         self._recent = deque[Remote](maxlen=8)
         self._kept: WeakValueDictionary[int, Remote] = WeakValueDictionary()
         self._next_key = 0
-        # A worker that dies more often would probably keep dying.
+        # A worker that dies more often than this would probably keep dying.
         actor = ray.remote(Worker).options(
             max_restarts=8, max_task_retries=-1, scheduling_strategy="SPREAD"
         )
@@ -220,7 +221,7 @@ class Rows(Matrix):
         return np.concatenate(b), None if weights[0] is None else np.concatenate(weights)
 
     def lipschitz(self) -> float:
-        """The sum of the shards' Lipschitz constants, which is one of the whole loss."""
+        """The sum of the shards' Lipschitz constants, a Lipschitz constant of the whole loss."""
         return float(sum(self._each(attrgetter("loss.lipschitz"))))
 
     def remote(self, image: Image) -> Remote:
@@ -228,15 +229,15 @@ class Rows(Matrix):
         return image if isinstance(image, Remote) else Remote(self, image)
 
     def note(self, made: Remote) -> None:
-        """Remember a new mixture, because its point may be needed again."""
+        """Remember a new mixture, in case its point is needed again."""
         with self._lock:
             self._recent.append(made)
 
     def remote_image(self, x: Array) -> Remote:
-        """The image of x; nothing is sent before a function is evaluated there.
+        """The image of x; nothing is sent before a function is evaluated at x.
 
-        If a method has just mixed this point, it wants the product to be recomputed. The workers
-        can do that without receiving the point, because they have made the same mixture.
+        If a method has just mixed x from other points, it wants the product to be recomputed. The
+        workers can recompute it without receiving x, because they have made the same mixture.
         """
         with self._lock:
             alike = (made.mixture for made in self._recent if np.array_equal(made.point, x))
@@ -254,7 +255,7 @@ class Rows(Matrix):
         def end() -> Reply:
             replies = self._received(sent)
             lost = [i for i, reply in enumerate(replies) if reply is None]
-            if lost:  # restarted by Ray, with their rows but without images
+            if lost:  # Ray restarted these, with rows but without images
                 with self._lock:
                     points, alive = self._stacked(sources), self._alive(request.keys)
                     again = self._send_request(request._replace(points=points, alive=alive), lost)
@@ -268,8 +269,8 @@ class Rows(Matrix):
     def _request(self, images: Sequence[Remote], slopes: int) -> tuple[Request, list[Remote]]:
         """The request to the workers, and all images whose points a new worker would need.
 
-        From here on, the workers are assumed to have these images, and the next request may use
-        them.
+        Once the request is made, the workers are assumed to have these images, and the next request
+        may use them.
         """
         order = _in_order(images)
         slot = {id(image): i for i, image in enumerate(order)}
@@ -297,7 +298,7 @@ class Rows(Matrix):
         return request, [*kept, *fresh]
 
     def _alive(self, names: Sequence[int]) -> tuple[int, ...]:
-        """The images that the workers must keep besides these."""
+        """The images that the workers must keep besides the given ones."""
         return tuple(key for key in list(self._kept) if key not in names)
 
     def _stacked(self, images: Sequence[Remote]) -> Array:
@@ -305,7 +306,7 @@ class Rows(Matrix):
         return np.array(points, dtype=self.dtype).reshape(-1, self.shape[1])
 
     def _send_request(self, request: Request, some: Sequence[int] | None = None) -> list[Any]:
-        """Send the request to all workers, or to some, and count it together with the replies."""
+        """Send the request to all workers, or to some, and count the numbers sent and received."""
         message = request.packed()
         share = 1.0 if some is None else len(some) / len(self.workers)
         t, at, points = self.traffic, len(request.at), request.points.size
@@ -319,7 +320,7 @@ class Rows(Matrix):
         return self._send("reply", message, some)
 
     def _each(self, what: Callable[..., Any], *given: Array) -> list[Any]:
-        """What every shard answers, in their order."""
+        """The answers of all shards, in the order of the shards."""
         stored = [self._ray.put(x) for x in given]  # one copy serves all workers
         replies = self._received([one.each.remote(what, *stored) for one in self.workers])
         return [answer for reply in replies for answer in reply]
@@ -332,7 +333,7 @@ class Rows(Matrix):
         return [getattr(worker, what).remote(message) for worker in chosen]
 
     def _received(self, sent: Sequence[Any]) -> list[Any]:
-        """The replies to what was sent, in the same order."""
+        """The replies to sent requests, in the same order."""
         failures = self._ray.exceptions
         try:
             replies: list[Any] = self._ray.get(list(sent))
@@ -342,7 +343,7 @@ class Rows(Matrix):
                 raise type(cause)(str(cause)) from None
             raise RuntimeError(f"{self.kind}: a worker failed with {cause!r:.100}") from None
         except failures.RayError as error:
-            why = str(error).strip().splitlines()[-1][:90]  # what comes before is Ray's output
+            why = str(error).strip().splitlines()[-1][:90]  # the rest is Ray's output
             raise RuntimeError(
                 f"{self.kind}: a worker died and could not be restarted: {why}"
             ) from None
@@ -350,8 +351,8 @@ class Rows(Matrix):
 
 
 def _in_order(images: Sequence[Remote]) -> list[Remote]:
-    """The images and those they are mixed from: first kept ones, then new points, then mixtures."""
-    found: dict[int, Remote] = {}  # the parts of a mixture come before it
+    """The images and all that they are mixed from: kept images, then new points, then mixtures."""
+    found: dict[int, Remote] = {}  # parts come before their mixture
     stack = list(reversed(images))
     while stack:
         image = stack[-1]

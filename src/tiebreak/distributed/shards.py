@@ -31,8 +31,8 @@ Source: TypeAlias = "tuple[str | Path, ...] | str | Path | Loader"
 class Request(NamedTuple):
     """One evaluation, as sent to every worker.
 
-    It refers to slots: first images that the worker has kept, then those of the new points, then
-    mixtures (1 - weight) p + weight q of earlier slots.
+    A request refers to slots: first images that the worker has kept, then those of the new points,
+    then mixtures (1 - weight) p + weight q of earlier slots.
     """
 
     keys: tuple[int, ...]  # the names of all slots, under which the worker keeps them
@@ -59,14 +59,14 @@ class Request(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """The losses at all points of a request, and the slopes at the first ones."""
+    """The losses at all points of a request, and the slopes at the first points."""
 
     losses: list[float]
     slopes: Array
 
 
 class ShardFacts(NamedTuple):
-    """What the driver must know about a shard, and keep of it."""
+    """What the driver must know about a shard, and what it keeps."""
 
     rows: int
     columns: int
@@ -109,7 +109,7 @@ class Shard:
             known = parameters if self.weights is None else {"weights": self.weights, **parameters}
             made_of: Any = kind
             made: LinearLoss = made_of(A, self.b, mean=False, **known)
-            if made.note:  # another shard may use the labels -1 and +1
+            if made.note:  # other shards may use labels -1 and +1
                 raise ValueError(f"{owner}: y must hold labels -1 and +1, got values 0, 1")
         except (ValueError, TypeError, ImportError) as error:
             sentence = str(error).replace(": ", f": shard {number}: ", 1)
@@ -137,7 +137,7 @@ class Shard:
         at, values_at = ([places[i] for i in slots] for slots in (request.at, request.values_at))
         seen, values = self.loss.evaluate(at, values_at)
         others = {key: self.kept[key] for key in request.alive if key in self.kept}
-        # As arrays, because a sum would keep all its parts alive.
+        # Images are stored as arrays, because a sum would keep all its parts alive.
         images = [place._replace(image=settled(place.image)) for place in places]
         self.kept = others | dict(zip(request.keys, images, strict=True))
         slopes = np.array([s.slope for s in seen], dtype=self.loss.matrix.prototype.dtype)
@@ -160,7 +160,7 @@ class Shard:
 
 
 class Worker:
-    """Some shards. As a Ray actor, it loads them again after a restart."""
+    """Some shards; a Ray actor loads its shards again after a restart."""
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class Worker:
         return [Shard(self._kind, i, source, *known) for i, source in self._sources.items()]
 
     def each(self, what: Callable[..., T], *given: Any) -> list[T]:
-        """What every shard answers."""
+        """The answers of all shards."""
         return [what(shard, *given) for shard in self.shards]
 
     def evaluate(self, request: Request) -> Reply | None:
@@ -189,7 +189,7 @@ class Worker:
         return total(found) if len(found) == len(replies) else None
 
     def reply(self, packed: bytes) -> bytes | None:
-        """`evaluate`, with packed request and reply, in float64."""
+        """The result of `evaluate` for a packed request, as a packed reply in float64."""
         matrix = self.shards[0].loss.matrix
         reply = self.evaluate(Request.unpacked(packed, matrix.shape[1], matrix.prototype.dtype))
         if reply is None:
@@ -207,12 +207,12 @@ class Worker:
 
 
 def summed(terms: Iterable[Array]) -> Array:
-    """The sum of some arrays, in their order."""
+    """The sum of the arrays, added in the given order."""
     return functools.reduce(operator.add, terms)
 
 
 def total(replies: Sequence[Reply]) -> Reply:
-    """The sum of some replies, in their order."""
+    """The sum of the replies, added in the given order."""
     losses = [sum(parts) for parts in zip(*(reply.losses for reply in replies), strict=True)]
     return Reply(losses, summed(reply.slopes for reply in replies))
 
@@ -237,7 +237,7 @@ def _read(
         return rows.whole(), rows.target, w, tuple(rows.columns)
     try:
         loaded = source()
-    except Exception as error:  # the user's function may raise anything
+    except Exception as error:  # users' functions may raise anything
         what = f"{type(error).__name__}: {error}"[:80]
         raise ValueError(f"{owner}: the loader failed with {what}") from None
     if not (isinstance(loaded, tuple) and len(loaded) in (2, 3)):
