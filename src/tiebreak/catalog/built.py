@@ -1,4 +1,4 @@
-"""A built-in problem, with its start and everything known about it."""
+"""A built-in problem, with its start and all known facts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Matrix = np.ndarray[Any, Any]
 
 
 class Answer(NamedTuple):
-    """The answer from which errors are measured, with nan or None for what is unknown.
+    """The answer from which errors are measured; unknown numbers are nan, an unknown point is None.
 
     Examples:
         >>> race = tb.compare(tb.instance("toy").problem, ["agm-bio"], max_iter=20)
@@ -31,7 +31,7 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Built:
-    """A problem with its start and known facts; unknown ones are None.
+    """A problem with its start and known facts; unknown facts are None.
 
     Args:
         label: what the data are, for plots and reports ("synthetic twin of ...").
@@ -39,8 +39,8 @@ class Built:
         x0: where every method starts.
         upper_optimum, lower_optimum: f* and g*, if there is a closed form.
         solution: x*, if there is a closed form.
-        truth: the point that the data were made from, if there is one. It is not the solution,
-            because of noise and ties.
+        truth: the point that the data were made from, if any. Because of noise and ties it is not
+            the solution.
         ties: the dimension of the set of lower minimisers, if theory gives it.
         order: r of the error bound of the lower level on the domain, if one is known to hold.
     """
@@ -62,7 +62,7 @@ class Built:
 
     @property
     def answer(self) -> Answer | None:
-        """f*, g* and x*, if both optima are known."""
+        """The answer (f*, g* and x*), if both optima are known."""
         if self.upper_optimum is None or self.lower_optimum is None:
             return None
         return Answer(self.upper_optimum, self.lower_optimum, self.solution)
@@ -79,12 +79,12 @@ class Built:
 
     @property
     def diameter(self) -> float:
-        """D, the diameter of the domain."""
+        """The diameter D of the domain."""
         return self.problem.domain.diameter_in(self.variables)
 
     @cached_property
     def dimension(self) -> int | None:
-        """The dimension of the set of lower minimisers: known, or computed if that is certain."""
+        """The dimension of the set of lower minimisers, either known or computed with certainty."""
         return self.ties if self.ties is not None else solution_dimension(self.problem)
 
     def __str__(self) -> str:

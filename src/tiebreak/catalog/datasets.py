@@ -17,15 +17,16 @@ from tiebreak.sets import Ball, L1Ball
 
 
 def breast_cancer(train: int = 50, radius: float = 10.0, seed: int = 0) -> Problem:
-    """Among all models that fit the training rows best, the one with the least error on the rest.
+    """The model with the least error on other rows, among all that fit the training rows best.
 
     scikit-learn's breast cancer data (569 tumours, 30 measurements, benign or malignant as +1 or
-    -1) with all products of two measurements: 495 columns, standardised, rows of length one.  With
-    far fewer training rows than columns, the lower level has an affine set of minimisers, and the
-    upper level, the error on the other rows, chooses among them.
+    -1) with all products of two measurements: 495 standardised columns, with rows scaled to length
+    one. With far fewer training rows than columns, the lower level has an affine set of minimisers,
+    and the upper level, the error on the other rows, chooses among them.
 
     Args:
-        train: rows of the lower level, drawn at random; all others go to the upper level.
+        train: number of rows in the lower level, drawn at random; all other rows go to the upper
+            level.
         radius: the radius of the ball around the origin that contains the model.
         seed: the seed of the draw.
     """
@@ -75,7 +76,7 @@ def validation_over_training(
     *,
     mean: bool,
 ) -> Problem:
-    """Build a problem: fit ``train`` random rows best, and among such models fit the others best.
+    """Build a problem: of all best fits to ``train`` random rows, find the best for other rows.
 
     Both levels are least squares (per row if ``mean``), and the models lie in a ball. The error
     bound has order 2 unless the least-squares solution closest to the origin lies exactly on the
@@ -122,9 +123,10 @@ def _regression(
 def logistic(radius: float = 10.0) -> Built:
     """The shortest maximum-likelihood model: f = ½|x|², g the mean logistic loss, in a ball.
 
-    The breast cancer data with two columns for each of the ten mean measurements: below the median,
-    or not? Each column of a pair is one minus the other, so the 20 columns have rank 11, and the
-    minimisers of g on R^20 have dimension 9. The shortest of them, p, has |p| = 3.18:
+    The breast cancer data with two columns for each of the ten mean measurements: one for values
+    below the median, one for the others. Each column of a pair is one minus the other, so the 20
+    columns have rank 11, and the minimisers of g on R^20 have dimension 9. The shortest of these
+    minimisers, p, has |p| = 3.18:
 
         radius > |p|: the ball does not bind, x* = p, and the ties keep their 9 dimensions;
         radius < |p|: the minimiser is unique and lies on the sphere, f* = ½ radius².
@@ -136,10 +138,10 @@ def logistic(radius: float = 10.0) -> Built:
 
 
 def sparse_logistic(radius: float = 8.0) -> Built:
-    """Build `logistic` in the l1 ball, which makes models sparse; it binds if radius < 11.2.
+    """Build `logistic` in the l1 ball, which makes models sparse; the ball binds if radius < 11.2.
 
-    Ties remain in that case: (a, -b) for a pair of columns may become (a+t, -b+t) if another pair
-    makes up for it, with the same fit and the same l1 norm.
+    Ties remain if the ball binds: coefficients (a, -b) for a pair of columns may become (a+t, -b+t)
+    if another pair makes up for it, with the same fit and the same l1 norm.
 
     Args:
         radius: the radius of the l1 ball.
@@ -169,7 +171,7 @@ def _shortest_logistic(owner: str, domain: Ball | L1Ball) -> Built:
     )
 
 
-_PAIRS = 10  # measurements; their 20 columns have rank 11, as all pairs have the same sum
+_PAIRS = 10  # measurements: their 20 columns have rank 11, because every pair has the same sum
 
 
 def _low_or_high() -> tuple[Matrix, Vector]:
@@ -183,7 +185,7 @@ def _low_or_high() -> tuple[Matrix, Vector]:
 def _shortest_minimiser(A: Matrix, y: Vector) -> Vector:
     """Return the shortest minimiser of the logistic loss on R^n, by Newton's method from 0.
 
-    Every step is the shortest possible, so it is in the range of A', and so is their sum.
+    Every step is the shortest possible, so every step is in the range of A', and so is their sum.
     """
     x = np.zeros(A.shape[1])
     for _ in range(50):

@@ -27,11 +27,11 @@ def nemirovsky(n: int = 7, rows: int = 4, center: float = 50.0) -> Built:
         g(x) = ½ [ (x_1 - 1)² + sum_{1<i<=rows} (x_i - x_{i-1})² ],   f(x) = |x - center|_1
         x* = (1, ..., 1, center, ..., center),   f* = rows |center - 1|,   g* = 0
 
-    From 0, each gradient of g moves one more entry of the chain. The matrix of g has eigenvalues
-    4 sin²((2j - 1) pi/(4 rows + 2)), so L_g < 4, and g grows quadratically (order 2).
+    Starting from 0, each gradient of g moves one more entry of the chain. The matrix of g has
+    eigenvalues 4 sin²((2j - 1) pi/(4 rows + 2)), so L_g < 4, and g grows quadratically (order 2).
 
     Args:
-        n, rows: the number of variables, and how many of them are in the chain.
+        n, rows: the number of variables, and the number of variables in the chain.
         center: the value that f pulls every entry to.
     """
     center = checks.finite("nemirovsky", "center", center)
@@ -54,15 +54,15 @@ def nemirovsky(n: int = 7, rows: int = 4, center: float = 50.0) -> Built:
 
 
 def squared_hinge(n: int = 20, rows: int = 60, active: int = 8, seed: int = 0) -> Built:
-    """The point nearest to c in a polyhedron that is given by a squared hinge: g is flat.
+    """The point nearest to c in a polyhedron, on which a squared hinge g is flat.
 
         g(x) = 1/(2 rows) sum_i max(0, 1 - <a_i, x>)²,   f(x) = ½|x - c|²,   Z = Ball(2 sqrt(n))
 
-    x* has entries -1 and 1, the first ``active`` products <a_i, x*> are 1, all others 2 or more,
-    and c = x* - sum of lambda_i a_i over the active rows, lambda_i > 0: then x* is the projection
-    of c, and f* = ½|x* - c|². All numbers are dyadic, so these values are exact. At 1.1 x* all
-    products exceed 1: the minimisers of g, a polyhedron, have an interior, where g has no slope for
-    a multiplier to use. Its error bound has order 2 (Hoffman).
+    x* has entries -1 and 1, the first ``active`` products <a_i, x*> are 1, all other products are
+    at least 2, and c = x* - sum of lambda_i a_i over the active rows, lambda_i > 0: then x* is the
+    projection of c, and f* = ½|x* - c|². All numbers are dyadic, so the stated values are exact. At
+    1.1 x* all products exceed 1: the minimisers of g, a polyhedron, have an interior, where g has
+    no slope for a multiplier to use. The error bound of g has order 2 (Hoffman).
 
     Args:
         n, rows, active: variables, rows, and rows with a product of 1 at x*.
@@ -94,7 +94,7 @@ def squared_hinge(n: int = 20, rows: int = 60, active: int = 8, seed: int = 0) -
 
 
 def cg_bio_toy() -> Built:
-    """The two-variable example of CG-BiO's authors, on a polyhedron: it needs linear programs.
+    """The two-variable example of CG-BiO's authors, on a polyhedron: needing linear programs.
 
         f(x) = ½ x_1² - ½ x_1 + x_2/10,   g(x) = -x_1 - x_2
         Z = { x >= 0, x_1 + x_2 <= 1, 4 x_1 + 6 x_2 <= 5 },   x* = (0.6, 0.4)
@@ -120,7 +120,7 @@ def cg_bio_toy() -> Built:
 
 
 def duffin() -> Built:
-    """Duffin's gap: no multiplier yields a bound near f*, however small the error of g is.
+    """Duffin's duality gap: no multiplier yields a bound near f*, however small the error of g is.
 
         f(x) = (x_2 - 1)²,   g(x) = |x| - x_1 if |x| >= 1,   Z = { x_1 >= 1, |x_2| <= 2 }
 

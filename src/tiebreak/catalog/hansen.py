@@ -1,7 +1,7 @@
 """Ill-posed problems: Fredholm integral equations of the first kind, discretised.
 
-Hansen collected them in Regularization Tools (Numerical Algorithms 6, 1994); here they are
-implemented from their formulas. Each is  integral of K(s, t) x(t) dt = b(s)  with known x and b.
+Hansen collected the problems in Regularization Tools (Numerical Algorithms 6, 1994); this module
+implements their formulas. Each equation is integral of K(s, t) x(t) dt = b(s) with known x and b.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SPACE = Space()
 
 @dataclass(frozen=True)
 class Equation:
-    """integral of kernel(s, t) solution(t) dt = right(s); ``s`` and ``t`` are intervals."""
+    """The equation: integral of kernel(s, t) solution(t) dt = right(s), s and t in intervals."""
 
     name: str
     kernel: Callable[[Vector, Vector], Vector]
@@ -34,11 +34,11 @@ class Equation:
     t: tuple[float, float]
 
     def discretised(self, n: int, rows: int) -> tuple[Matrix, Vector, Vector]:
-        """A (rows x n), x and b with A x = b up to the error of the midpoint rule.
+        """The matrix A (rows x n), x and b, where A x = b up to the error of the midpoint rule.
 
-        With midpoints s_i, t_j of equal pieces of lengths h and k: A_ij = sqrt(h k) K(s_i, t_j),
-        x_j = sqrt(k) x(t_j), b_i = sqrt(h) b(s_i). The roots make the Euclidean norms equal to
-        those of the functions, whatever n is.
+        If s_i and t_j are midpoints of equal pieces of lengths h and k, then A_ij = sqrt(h k)
+        K(s_i, t_j), x_j = sqrt(k) x(t_j), b_i = sqrt(h) b(s_i). The roots make the Euclidean norms
+        equal to the norms of the functions, whatever n is.
         """
         (s, h), (t, k) = _midpoints(self.s, rows), _midpoints(self.t, n)
         A = math.sqrt(h * k) * self.kernel(s[:, None], t[None, :])
@@ -101,10 +101,10 @@ def ill_posed(
 ) -> Built:
     """The simplest function that explains the data best: g = ½|Ax - b|², f = ½|x|² or ½|Dx|².
 
-    b = A truth + noise, with truth the known solution of the integral equation. The singular values
-    of A decay without a gap. If they fall to rounding level, the rank is not determined, nor are
-    the dimension of the set of minimisers and f*. With fewer rows than singular values above
-    rounding level, the solution set has dimension n - rows.
+    b = A truth + noise, where truth is the known solution of the integral equation. The singular
+    values of A decay without a gap. If singular values fall to rounding level, the rank is not
+    determined, and neither are f* and the dimension of the set of minimisers. With fewer rows than
+    singular values above rounding level, the solution set has dimension n - rows.
 
     Args:
         equation: PHILLIPS, BAART or FOXGOOD.
@@ -112,7 +112,8 @@ def ill_posed(
         rows: pieces of the s axis; n if None.
         noise: the length of the noise relative to A truth.
         smooth: whether f measures the differences between neighbours instead of x itself.
-        domain: Space(), the default, or Orthant(): all three solutions are >= 0.
+        domain: Space(), the default, or Orthant(), which contains the solutions of all three
+            equations.
         seed: the seed of the noise.
     """
     owner = equation.name

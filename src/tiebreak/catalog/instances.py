@@ -23,7 +23,7 @@ from tiebreak.linalg import checks
 __all__ = ["Built", "Instance", "breast_cancer", "instance", "instances", "table"]
 
 
-# What a parameter of this name must be, in every built-in problem.
+# What each parameter must be; a name has the same rule in every built-in problem.
 LEAST = {
     **dict.fromkeys(("seed", "ties"), 0),
     **dict.fromkeys(("n", "rows", "rank", "steps", "features", "nonzeros"), 1),
@@ -37,8 +37,8 @@ POSITIVE = ("radius", "stretch", "smoothness", "weight")
 class Instance:
     """An entry of ``tb.instances()``: a problem that can be built.
 
-    ``variables`` and ``dimension`` (of the set of lower minimisers; None if it is not known) are
-    those of ``build()`` without parameters.
+    ``variables`` and ``dimension`` (of the set of lower minimisers; None if it is not known)
+    describe ``build()`` without parameters.
     """
 
     name: str
@@ -288,7 +288,7 @@ INSTANCES = (
 
 
 def instances() -> list[Instance]:
-    """List the built-in problems; none is built.
+    """List the built-in problems without building any of them.
 
     Examples:
         >>> for built_in in tb.instances()[:2]:
@@ -304,7 +304,7 @@ def instance(name: str, **parameters: Any) -> Built:
 
     Args:
         name: a name in ``instances()``.
-        parameters: those of the instance; ``print`` one to see them.
+        parameters: parameters of the instance; ``print`` the instance to see them.
 
     Returns:
         A Built: the problem, its start, and what is known about it.

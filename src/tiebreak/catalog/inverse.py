@@ -1,4 +1,4 @@
-"""Linear inverse problems: some with known answers, some random, and a toy.
+"""Linear inverse problems: some have known answers, some are random, and one is a toy.
 
 One more problem keeps every first-order method far from f* for any given number of steps.
 """
@@ -62,12 +62,12 @@ def random_inverse(
     """The shortest least-squares solution in a random norm: f = ½x'Qx, g = ½|Ax - b|².
 
     Q has random eigenvectors and eigenvalues from 1/condition to 1. A is the product of two random
-    matrices of small whole numbers, so its rank is exactly the given one; it is then divided by a
-    power of two near its norm. b = A truth + noise, with truth > 0 in the middle of the domain.
+    matrices of small whole numbers, so A has exactly the given rank; A is then divided by a power
+    of two near its norm. b = A truth + noise, with truth > 0 in the middle of the domain.
 
-    Without noise and with ``truth`` inside the domain, the lower minimisers have dimension n -
-    rank, and g* = 0 without rounding. The error bound of least squares has order 2 on R^n and on
-    the orthant (Hoffman), and in a ball with a solution inside.
+    If there is no noise and ``truth`` is inside the domain, the set of lower minimisers has
+    dimension n - rank, and g* is exactly 0. The error bound of least squares has order 2 on R^n and
+    on the orthant (Hoffman), and in a ball that has a solution in its interior.
 
     Args:
         n, rows, rank: variables, rows of A, rank of A.
@@ -132,9 +132,9 @@ def toy(center: Sequence[float] = (0.9, 0.8), stretch: float = 4.0) -> Built:
 
         f(x) = ½(x_1 - p)² + ½ stretch (x_2 - q)²,   g(x) = ½(x_1 + x_2 - 1)²,   Z = unit disc
 
-    The minimisers of g are the chord from (1, 0) to (0, 1). Along it, x = (t, 1-t), f is least at t
-    = (p + stretch (1-q))/(1 + stretch), or at the nearer end. L_f = max(1, stretch), L_g = 2. The
-    chord meets the interior of the disc, so the error bound has order 2.
+    The minimisers of g are the chord from (1, 0) to (0, 1). On this chord x = (t, 1-t), and f is
+    least at t = (p + stretch (1-q))/(1 + stretch), or at the nearer end of the chord. L_f = max(1,
+    stretch), L_g = 2. The chord meets the interior of the disc, so the error bound has order 2.
 
     Args:
         center: (p, q), the point that f pulls towards.
@@ -161,33 +161,33 @@ def toy(center: Sequence[float] = (0.9, 0.8), stretch: float = 4.0) -> Built:
 
 
 def hard(steps: int = 50, ties: int = 1, smoothness: float = 4.0) -> Built:
-    """Every method has |f(x) - f*| >= 1 until it has seen more than ``steps`` gradients of g.
+    """A hard problem: |f(x) - f*| >= 1 until a method has seen over ``steps`` gradients of g.
 
     In the spirit of Zhang, Chen, Xu, Zhang (2024, arXiv 2409.06530), who show that no first-order
-    method finds |f - f*| <= eps in a number of steps that depends on L_f, L_g and D alone. The
-    construction and the proof are ours. With K = steps, x = (u, v, y) in R^K x R^K x R^ties,
-    w = (u, v), s = 2/sqrt(K), c of length 1 with equal entries:
+    method finds |f - f*| <= eps in a number of steps that depends on L_f, L_g and D alone.
+    Construction and proof were made for tiebreak. With K = steps, x = (u, v, y) in R^K x R^K x
+    R^ties, w = (u, v), s = 2/sqrt(K), c of length 1 with equal entries:
 
         g(x) = L/8 [ (w_1 - s)² + sum_{i<2K} (w_{i+1} - w_i)² ],   f(x) = ½|v|² + 1/16 |y - c|²
         Z = ball of radius 3 around the origin, x_0 = 0
 
-    *Answer.* g = 0 exactly where all w_i = s, so the minimisers are |y| <= 1 with that w (|w|² =
-    8), of dimension ``ties``; among these, f chooses y = c: f* = ½ K s² = 2.
+    *Answer.* g = 0 exactly where all w_i = s, so the minimisers are the points with this w (|w|² =
+    8) and |y| <= 1, of dimension ``ties``; among them, f chooses y = c: f* = ½ K s² = 2.
 
     *Constants.* L_f = 1 (1/8 in y), L_g < L since the bracket's matrix has norm below 4, D = 6;
-    none of them depends on K.
+    no constant depends on K.
 
-    *Lower bound.* Take any method whose points are built from the gradients seen so far such that a
-    coordinate is 0 if it is 0 in all of them: sums, averages, projections onto the ball and onto
-    its intersection with cuts, linear minimisation over them.  If w is 0 beyond its first j
-    entries, grad g is 0 beyond the first j+1, and grad f is 0 in v where v = 0. So each gradient of
-    g makes at most one more entry nonzero, and v is still 0 after K of them. Then 0 <= f(x) = 1/16
-    |y - c|² <= 1/16 (3+1)² = 1, while f* = 2. Meanwhile g(x_0) - g* = L/(2K) is as small as you
-    like.
+    *Lower bound.* Take any method that builds its points from the gradients seen so far such that a
+    coordinate is 0 if it is 0 in all gradients: by sums, averages, projections onto the ball and
+    its intersections with cuts, and linear minimisation over these sets. If w is 0 beyond its first
+    j entries, grad g is 0 beyond the first j+1, and grad f is 0 in v where v = 0. So each gradient
+    of g makes at most one more entry nonzero, and v is still 0 after K gradients. Then 0 <= f(x) =
+    1/16 |y - c|² <= 1/16 (3+1)² = 1, while f* = 2. At the same time, g(x_0) - g* = L/(2K) is as
+    small as you like.
 
     Args:
         steps: K, the number of gradients of g that do not help.
-        ties: the dimension of the set of lower minimisers; 0 for a single one.
+        ties: the dimension of the set of lower minimisers; 0 for a single minimiser.
         smoothness: L, an upper bound on L_g.
     """
     from scipy.sparse import diags_array, eye_array

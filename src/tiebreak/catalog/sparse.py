@@ -1,4 +1,4 @@
-"""Sparse problems with a planted answer, proved by a dual certificate that is checked."""
+"""Sparse problems with a planted answer; each builder checks a dual certificate that proves it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 
 DRAWS = 20  # how often a problem is redrawn before its shape is rejected
-LIMIT = 0.9  # limit on |A_G'y| where x* is zero; far enough below 1 for rounding
+LIMIT = 0.9  # limit on |A_G'y| where x* is zero: less than 1 by more than rounding
 
 
 def basis_pursuit(
@@ -21,13 +21,14 @@ def basis_pursuit(
 ) -> Built:
     """The sparsest least-squares solution: f(x) = |x|_1, g(x) = ½|Ax - b|², Z = R^n.
 
-    A is Gaussian, x* has ``nonzeros`` entries of size 1 to 3 at random places, and b = A x*. The
-    entries of A and x* are dyadic, so b, f* = |x*|_1 and g* = 0 are exact.
+    The matrix A is Gaussian, x* has ``nonzeros`` entries of size 1 to 3 at random places, and b = A
+    x*. The entries of A and x* are dyadic, so b, f* = |x*|_1 and g* = 0 are exact.
 
     *Proof.* The builder finds y with A_S'y = sign(x*) on the support S and |A'y| < 1 elsewhere.
     Then every x with Ax = b has |x|_1 >= <A'y, x> = <y, b> = <A'y, x*> = |x*|_1, with equality only
     for x = 0 off S, and A_S has full rank: x* is the only solution. A problem without such a y is
-    redrawn. A has full rank: the solution set has dimension n - rows, the error bound order 2.
+    redrawn. A has full rank: the solution set has dimension n - rows, and the error bound has order
+    2.
 
     Args:
         rows, variables: the shape of A; fewer rows than variables.
@@ -43,7 +44,8 @@ def group_pursuit(
 ) -> Built:
     """The least-squares solution with the fewest groups: f(x) = sum_G |x_G|, g(x) = ½|Ax - b|².
 
-    Like ``basis_pursuit``, with A_G'y = x*_G/|x*_G| on the active groups and |A_G'y| < 1 elsewhere.
+    The construction is that of ``basis_pursuit``, with A_G'y = x*_G/|x*_G| on the active groups and
+    |A_G'y| < 1 elsewhere.
 
     Args:
         rows: the number of rows of A; fewer than its groups times size columns.
@@ -98,13 +100,13 @@ def lasso_duplicates(
         f(x) = ½|Bx - c|²,   g(x) = ½|Ax - b|² + weight |x|_1,   Z = R^n
 
     Each of the ``features`` columns of D occurs ``copies`` times in A; in B, the validation data,
-    the copies differ. Write u for the sums over copies.
+    the copies differ. Let u_j be the sum of x over the copies of column j.
 
     *Lower level.* Ax = Du and |x|_1 >= |u|_1, with equality exactly if no feature has copies of
     both signs. The builder chooses u* and b = D u* + weight y with a y that it checks: D_S'y =
     sign(u*) on the support S, |D'y| < 1 elsewhere, D_S of full rank: by the optimality conditions,
-    u* is the only solution of the Lasso in u. So the minimisers of g are the ways to share each
-    u*_j among its copies, with shares >= 0: copies - 1 dimensions for each non-zero, and g* =
+    u* is the only solution of the Lasso in u. So the minimisers of g are the ways to divide each
+    u*_j among its copies into shares >= 0: copies - 1 dimensions for each non-zero, and g* =
     weight²/2 |y|² + weight |u*|_1. (The error bound has order 2 on bounded sets only.)
 
     *Upper level.* Half of the features, rounded up, are shared by all copies; each of the others is
@@ -129,7 +131,7 @@ def lasso_duplicates(
     shares = np.zeros((features, copies))
     shares[support, 0] = 1.0
     shares[support[:shared]] = rng.dirichlet(np.full(copies, 5.0), shared)
-    while True:  # until the differences of the copies have full rank: nearly always at once
+    while True:  # draw until the copies' differences have full rank: nearly always once
         B = rng.standard_normal((validation, features, copies)) / math.sqrt(validation)
         signed = np.sign(u[support])[:, None] * B[:, support]
         differences = (signed[:, :, 1:] - signed[:, :, :1]).reshape(validation, ties)
@@ -140,7 +142,7 @@ def lasso_duplicates(
     r = rng.standard_normal(validation) / math.sqrt(validation)
     r += np.linalg.lstsq(differences.T, slack.reshape(ties) - differences.T @ r)[0]
 
-    order = rng.permutation(features * copies)  # so that no copy is always first
+    order = rng.permutation(features * copies)  # no copy is always first
     A = np.repeat(D, copies, axis=1)[:, order]
     B = B.reshape(validation, features * copies)[:, order]
     x = (shares * u[:, None]).reshape(features * copies)[order]
@@ -191,8 +193,9 @@ def _dyadic(values: Matrix) -> Matrix:
 def _certificate(A: Matrix, x: Matrix) -> Vector | None:
     """Return y with A_G'y = x_G/|x_G| for rows x_G of x that are not 0 and |A_G'y| < 1 elsewhere.
 
-    It is the shortest y that satisfies the equations. Groups that exceed the limit are set to it by
-    further equations, until none does. If this fails, return None; another y may still exist.
+    y is the shortest solution of these equations. If groups exceed the limit, further equations set
+    them to the limit, until no group exceeds it. The result is None if this fails; another y may
+    still exist.
     """
     size, active = x.shape[1], np.any(x != 0.0, axis=1)
     wanted, held = np.zeros(x.shape), active.copy()

@@ -27,8 +27,9 @@ def regression(
 ) -> Built:
     """The paper's over-parameterised regression: validation loss over training loss in a ball.
 
-    The days are columns, each scaled to [0, 1]; a random one is the target b, and the other 730 are
-    the features. g(x) = ½|Ax - b|² on the training rows, and f is this loss on the others.
+    The days are columns, each scaled to [0, 1]; a random column is the target b, and the other 730
+    columns are the features. g(x) = ½|Ax - b|² on the training rows, and f is the same loss on the
+    other rows.
 
     With the paper's 75 % there are 801 rows for 730 variables and a single lower minimiser, so
     nothing is selected; with 25 % there are 267 rows, and the solution set has dimension 463 if the
@@ -59,7 +60,7 @@ def regression(
 
 
 def _to_unit_interval(visits: Matrix) -> Matrix:
-    """Scale every column to [0, 1]; a constant one becomes zero."""
+    """Scale every column to [0, 1]; constant columns become zero."""
     least, most = visits.min(axis=0), visits.max(axis=0)
     spread = most - least
     return np.asarray((visits - least) / np.where(spread > 0.0, spread, 1.0))
@@ -118,7 +119,7 @@ def _day(path: Path, day: str, entry: Any) -> Matrix:
 def twin() -> Matrix:
     """Return made-up visits of the same shape: 1068 pages, 731 days.
 
-    A page's visits on a day are a Poisson count whose mean is the product of
+    The number of visits to a page on a day is a Poisson count whose mean is the product of
 
         its popularity       2000 rank^-0.33 (Zipf's law); the exponent gives the paper's L_g
         the day of the week  a third less at weekends
