@@ -59,7 +59,7 @@ class Claim:
     judge: Judge
     axes: tuple[Axis, ...] = ("iteration",)
     only: str = ".*"  # a pattern for the names of the instances concerned
-    about_data: bool = True  # if so, it cannot be tested on a synthetic twin
+    about_data: bool = True  # claims about data cannot be tested on a synthetic twin
 
 
 def _ratio(first: float, second: float) -> float:
@@ -80,7 +80,7 @@ def _ahead(
     factor: float = SMALLER,
     ours: Sequence[str] = (AGM,),
 ) -> Finding:
-    """Test that the errors of ``ours`` (AGM-BiO) are smaller than all others by a factor."""
+    """Test that errors of ``ours`` (AGM-BiO) are below the errors of all others by a factor."""
     errors = seen.scene.all_at(methods, column, seen.axis)
     worst = max(errors[name] for name in ours)
     rivals = min(error for name, error in errors.items() if name not in ours)
@@ -350,8 +350,8 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
     ),
 }
 
-# The claims again, with one thing varied at a time, in case a mismatch is our mistake. Of these
-# runs, only the last rows are kept.
+# Checks judge the claims again with one thing varied at a time, in case a mismatch is our mistake.
+# Only the last rows of each such run are kept.
 for _name, _keys in (("fig1", ("1.1", "1.2", "1.3")), ("fig2", ("2.1", "2.3"))):
     CLAIMS[f"{_name} checks"] = tuple(
         replace(claim, axes=("iteration",), only=f"{claim.only}.*")
@@ -366,17 +366,17 @@ CONFIRMED, NOT_CONFIRMED, NOT_TESTABLE = "confirmed", "not confirmed", "not test
 class Verdict(NamedTuple):
     """The verdict on one claim for one instance and axis."""
 
-    claim: str  # its number in the report
+    claim: str  # the claim's number in the report
     quote: str
     place: str  # instance and axis
     outcome: str  # confirmed, not confirmed, not testable here
-    numbers: str  # what decided it
+    numbers: str  # the numbers behind the outcome
 
 
 def verdicts(
     rows: Sequence[Record], experiment: str, facts: Mapping[str, Facts] | None = None
 ) -> list[Verdict]:
-    """Judge every claim about an experiment from the rows of ``rows.csv`` and nothing else.
+    """Judge every claim about an experiment from the rows of ``rows.csv`` alone.
 
     Args:
         rows: the rows of a race; those of other experiments are skipped.
@@ -386,7 +386,7 @@ def verdicts(
 
     Returns:
         At least one Verdict per claim: one per instance and axis that the claim concerns. If rows
-        are missing or not finite, it is "not testable here", and a sentence says why. On a
+        are missing or not finite, the verdict is "not testable here", and a sentence says why. On a
         synthetic twin, a claim about the data is "not testable here" too; the numbers say what the
         twin shows.
     """

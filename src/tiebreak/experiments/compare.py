@@ -27,7 +27,7 @@ POLYHEDRAL = 300  # up to this many variables, Exact is fast on every domain
 PENALISED = 1000  # up to this many variables, Exact is fast on R^n with a penalty
 TO_REACH = tuple(10.0**-digits for digits in range(1, 9))  # the accuracies in the tables
 
-# The methods raced by default: the paper's two, the library's own, and three close rivals.
+# The default methods: two from the paper, the library's own, and three close rivals.
 USUAL = (
     *("agm-bio", "p-agm-bio", "adaptive", "primal-dual", "bregman", "r-apm", "tikhonov", "fbi-pg"),
 )
@@ -109,7 +109,7 @@ class Comparison(Shown):
         return Table(f"{what} to reach", ["method", *(f"{level:.0e}" for level in TO_REACH)], rows)
 
     def plot(self, path: str | Path | None = None) -> Any:
-        """Draw both errors against gradients and seconds, and save it to ``path`` if given.
+        """Draw both errors against gradients and seconds, saved to ``path`` if given.
 
         Returns the matplotlib figure (needs the extra ``plot``).
         """
@@ -180,15 +180,15 @@ def compare(
 
     Args:
         problem: the Problem.
-        methods: names, methods, or (label, method) pairs. If None, the methods you registered race
-            against seven of the library: AGM-BiO (with a penalty P-AGM-BiO), adaptive, primal-dual,
-            Bregman iteration, R-APM, Tikhonov's path and FBi-PG; "all" races every method except
-            exact. A method given by name uses the parameters from its theory.
+        methods: names, methods, or (label, method) pairs. If None, the methods that you registered
+            race against seven methods of the library: AGM-BiO (with a penalty P-AGM-BiO), adaptive,
+            primal-dual, Bregman iteration, R-APM, Tikhonov's path and FBi-PG; "all" races every
+            method except exact. A method given by name uses the parameters from its theory.
         budget: seconds for each method; the clock stops while errors are measured.
         x0: the common start; the origin if None.
         max_iter: the maximum number of steps of each method, used as the horizon if needed.
-        answer: f*, g* and x* if you know them; otherwise Exact computes them. If it cannot, g* is
-            the smallest value seen, and f* stays unknown.
+        answer: f*, g* and x* if you know them; otherwise Exact computes them. If Exact cannot, g*
+            is the smallest value seen, and f* stays unknown.
         name: the name of the problem, for the rows and the picture.
 
     Returns:
@@ -229,7 +229,7 @@ def compare(
 
 
 def reference(problem: Problem) -> tuple[Answer, str]:
-    """Return f*, g* and x* by direct factorisation (``Exact``), and their source in words."""
+    """Return f*, g* and x* by direct factorisation (``Exact``), and their source as text."""
     n, domain = problem.dimension or 1, type(problem.domain).__name__
     limit = math.inf if problem.is_smooth else PENALISED
     if not isinstance(problem.domain, Space | Ball):
@@ -282,7 +282,7 @@ def _entrants(
 
 
 def _is_from_outside(kind: type[Method]) -> bool:
-    """Is it a method that a user has registered?"""
+    """Did a user register the method?"""
     return kind.__module__.partition(".")[0] != __name__.partition(".")[0]
 
 

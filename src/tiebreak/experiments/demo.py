@@ -1,7 +1,7 @@
 """``tiebreak demo`` shows the purpose of the library on one screen and in one picture.
 
 With 495 columns, many models fit 50 tumours perfectly. The next 260 tumours decide which of these
-models is chosen, and the 259 that neither level has seen show whether the choice was good.
+models is chosen, and the 259 that neither level has seen show whether the choice was a good one.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Demo:
 
     Attributes:
         problem: f over all minimisers of g.
-        result: its exact answer.
+        result: the exact answer of the problem.
         standard: what a standard least-squares solver returns, the shortest of all best fits.
-        drawn: f at best fits drawn at random.
+        drawn: the values of f at random best fits.
         wrong: how many of ``judges`` tumours ``standard`` and the answer misclassify.
     """
 
@@ -57,7 +57,7 @@ class Demo:
 
     def __str__(self) -> str:
         result = self.result
-        down = Context(prec=4, rounding=ROUND_FLOOR)  # so that a lower bound stays one
+        down = Context(prec=4, rounding=ROUND_FLOOR)  # rounding down keeps a lower bound valid
         fits = (
             ("numpy.linalg.lstsq", self.problem.lower.value(self.standard), self.before),
             ("tiebreak", result.lower_value, result.upper_value),
@@ -84,7 +84,7 @@ class Demo:
         )
 
     def plot(self, path: str | Path | None = None) -> Any:
-        """Draw f at many best fits, at the fit of a standard solver and at the best one.
+        """Draw f at many best fits, at the fit of a standard solver and at the best fit.
 
         Returns the matplotlib figure (needs the extra ``plot``), saved to ``path`` if given.
         """
@@ -117,7 +117,7 @@ def demo() -> Demo:
 
 
 def _best_fits(A: Numbers, shortest: Numbers, rng: np.random.Generator) -> Numbers:
-    """Draw best fits uniformly from the ball: the shortest plus a vector of A's null space."""
+    """Draw random best fits in the ball: the shortest fit plus a vector of A's null space."""
     free = np.linalg.svd(A)[2][A.shape[0] :]
     room = math.sqrt(max(RADIUS**2 - float(shortest @ shortest), 0.0))
     directions = rng.standard_normal((RANDOM_FITS, free.shape[0]))
@@ -130,7 +130,7 @@ def _best_fits(A: Numbers, shortest: Numbers, rng: np.random.Generator) -> Numbe
 
 
 def _draw_ties(ax: Axes, shown: Demo) -> None:
-    """Draw f at random best fits, at the standard solver's fit and at the best one."""
+    """Draw f at random best fits, at the standard solver's fit and at the best fit."""
     best, before, top = shown.result.upper_value, shown.before, 1.25
     left = max(0.0, 2.0 * best - before)
     heights, edges = np.histogram(shown.drawn, bins=24)

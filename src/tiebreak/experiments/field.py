@@ -1,6 +1,6 @@
 """`tiebreak race` runs every method on the same instances by the same rules, and records rows.
 
-The page is made from these rows only: see `standings`.
+The page of a race is made from its rows only: see `standings`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Say = Callable[[str], None]
 
 
 class Tuned(NamedTuple):
-    """The one parameter that is tuned in a method's second row: five values, times a unit."""
+    """The parameter that is tuned in a method's second row, with five values, times a unit."""
 
     name: str
     values: tuple[float, ...]
@@ -111,7 +111,7 @@ RULES = (
 
 
 def contestants(names: Sequence[str] = ()) -> list[str]:
-    """Return the methods to race: those named, or all iterative methods that come from a paper."""
+    """Return the methods to race: the named ones, or all iterative methods from papers."""
     known = known_methods()
     for name in names:
         if name not in known:
@@ -130,7 +130,7 @@ def run_field(
     workers: int = 2,
     say: Say = lambda _: None,
 ) -> Standings:
-    """Race all methods, or those named, on all instances, or those named; write rows and a page.
+    """Race all or the named methods on all or the named instances, and write rows and a page.
 
     If a race is interrupted, its finished parts stay in ``out``, and the same call continues.
 
@@ -194,12 +194,12 @@ def _read(path: Path) -> Any:
 
 @contextmanager
 def _workers(count: int, files: Sequence[str]) -> Iterator[Callable[..., Iterable[Any]]]:
-    """Yield a function that maps over tuples of arguments, in processes or in this one."""
+    """Yield a function that maps over tuples of arguments, in this process or in others."""
     if count <= 1:
         yield starmap
         return
     threads = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-    os.environ.update(dict.fromkeys(threads, "1"))  # read when a new process imports NumPy
+    os.environ.update(dict.fromkeys(threads, "1"))  # a new process reads these
     with ProcessPoolExecutor(count, get_context("spawn"), _load, (files,)) as pool:
         yield lambda task, each: pool.map(task, *zip(*each, strict=True))
 
@@ -243,9 +243,9 @@ def ready(name: str, seed: int, passes: int) -> Ready:
 
 
 def _informed(problem: Problem, order: float | None) -> Problem:
-    """Return the problem with its order of growth, if stated, but no other constant of its bound.
+    """Return the problem with its order of growth, if stated, but with no modulus.
 
-    The bound on the slope of f is set to 0, so no theorem that needs a modulus applies.
+    The bound on the slope of f is set to 0, so theorems that need a modulus do not apply.
     """
     if order is None or order <= 1.0 or not problem.is_smooth or problem.error_bound is not None:
         return problem
@@ -296,7 +296,7 @@ def _raced(at: Ready, label: str, method: Method) -> tuple[list[Record], str]:
 def _run_course(
     name: str, seed: int, names: Sequence[str], tuned: Mapping[str, float], passes: int
 ) -> tuple[Course, list[Record], list[Declined]]:
-    """Run all methods on one instance, with the theorem's parameters and with tuned ones."""
+    """Run all methods on one instance, with the theorem's parameters and with tuned parameters."""
     at = ready(name, seed, passes)
     rows: list[Record] = []
     refused: list[Declined] = []
@@ -330,7 +330,7 @@ def _tune(name: str, seed: int, passes: int) -> float:
     for value in TUNED[name].values:
         met = []
         for number in (1, 2, 3):
-            at = ready(f"drawn {number}", seed + 1_000_003, passes)  # not used in the race
+            at = ready(f"drawn {number}", seed + 1_000_003, passes)  # not in the race
             method = _with_value(known_methods()[name](), value, at.problem)
             rows = [row for row in _raced(at, name, method)[0] if row.method == name]
             met += [at.course.arrival(rows, target) for target in TARGETS]

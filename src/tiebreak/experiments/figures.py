@@ -1,7 +1,7 @@
 """The pictures of a race, drawn only from its rows.
 
 A method has the same colour, line and marker in every picture; lines and markers distinguish the
-methods without colour.
+methods for readers who do not see colours.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def error_curves(
 ) -> Any:
     """Draw infeasibility on the left and suboptimality on the right, a row per instance and axis.
 
-    Several random starts of an instance are drawn as their median, with a band.
+    If an instance has several random starts, their median is drawn, with a band.
     """
     scenes = scenes_of(rows, experiment, {})
     places = [(scenes[name], axis) for name in names if name in scenes for axis in axes]
@@ -150,7 +150,7 @@ def rates(
         _tidy(ax)
     axes[0].set_yticks(range(len(RATES)), [row.label for row in RATES])
     axes[0].invert_yaxis()
-    # Empty curves, for the legend.
+    # Draw empty curves, for the legend.
     axes[0].plot([], [], color="0.6", linewidth=5, label="published rate")
     words = ("measured, full pull", "measured, weak pull", "measured, no pull")
     dots = [*zip("ooo", FACES, words, strict=True), ("<", "black", "steeper, or error 0")]
@@ -184,7 +184,7 @@ def _draw(ax: Axes, scene: Scene, column: Column, axis: Axis) -> dict[str, Any]:
             ax.fill_between(at, low, high, color=style.color, alpha=0.12, linewidth=0)
         seen.append(middle)
     errors = np.concatenate(seen)
-    # Errors below this share of the largest are rounding.
+    # Errors below this share of the largest error are rounding.
     shown = errors[errors > 1e-17 * np.max(errors, initial=0.0)]
     if shown.size:
         ax.set_xscale("log")
@@ -197,7 +197,7 @@ def _draw(ax: Axes, scene: Scene, column: Column, axis: Axis) -> dict[str, Any]:
 
 
 def _points(rows: Sequence[Record], column: Column, axis: Axis) -> tuple[Numbers, Numbers]:
-    """Return a curve for log axes, with errors of 0, up to rounding, below the picture."""
+    """Return a curve for log axes; errors of 0, up to rounding, lie below the picture."""
     used = [row for row in rows if getattr(row, axis) > 0 and not np.isnan(getattr(row, column))]
     at = np.array([getattr(row, axis) for row in used], dtype=float)
     errors = np.array([getattr(row, column) for row in used], dtype=float)
@@ -207,7 +207,7 @@ def _points(rows: Sequence[Record], column: Column, axis: Axis) -> tuple[Numbers
 
 
 def _summary(curves: list[tuple[Numbers, Numbers]]) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-    """Return a single curve as it is; of several, the median and the 10 % and 90 % quantiles."""
+    """Return a single curve as it is; for several, their median and 10 % and 90 % quantiles."""
     if len(curves) == 1:
         at, error = curves[0]
         return at, error, error, error

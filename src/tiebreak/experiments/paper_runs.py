@@ -1,7 +1,8 @@
 """The races of the paper's two figures, with the parameters of its last appendix.
 
-Besides the paper's own instances there are *checks*: the race repeated with one thing varied (a
-step size by a factor of ten, the starts, the split of the data), judged by the same claims.
+Besides the paper's own instances there are *checks*, in which the race is repeated with one thing
+varied (a step size by a factor of ten, the starts, the split of the data), judged by the same
+claims.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Experiment:
     def run(
         self, built: Built, entrants: Sequence[Entrant], steps: int, name: str, tail: float = 1.0
     ) -> list[Record]:
-        """Run a race and add its rows: the first ones, and those in the last part, ``tail``."""
+        """Run a race and add its first rows and the rows in its last part, ``tail``."""
         rows = _race(built, entrants, steps, self.name, name)
         self.rows += _ends(rows, tail)
         scene = name.partition(", seed ")[0]
@@ -72,7 +73,7 @@ class Experiment:
         steps: int,
         name: str,
     ) -> None:
-        """Run the race ``base`` again, with these entrants in place of their namesakes."""
+        """Repeat the race ``base``, with the given entrants in place of their namesakes."""
         varied, checks = {entrant.label for entrant in entrants}, f"{self.name} checks"
         others = (row for row in base if row.method not in varied)
         rows = [row._replace(experiment=checks, instance=name) for row in others]
@@ -90,7 +91,7 @@ def _race(
 
 
 def _ends(rows: Sequence[Record], tail: float) -> list[Record]:
-    """Return every method's first row and the rows in the last ``tail`` of its steps."""
+    """Return, for every method, the first row and the rows in the last ``tail`` of its steps."""
     last = {row.method: row.iteration for row in rows}
     return [
         row
@@ -167,7 +168,7 @@ def figure_1(data: Path | None, quick: bool, say: Say) -> Experiment:
 
 
 def _with_answer(found: Experiment, name: str, built: Built) -> Built:
-    """Return the regression with the answer that Exact finds, and add its facts."""
+    """Return the regression with the answer that Exact finds, and record its facts."""
     answer, source = reference(built.problem)
     known = replace(
         built, upper_optimum=answer.upper, lower_optimum=answer.lower, solution=answer.solution
@@ -197,7 +198,7 @@ def inverse_gamma(problem: Problem, steps: int) -> float:
 def inverse_entrants(problem: Problem, steps: int) -> list[Entrant]:
     """Return the seven methods of figure 2; Bisec-BiO is also measured at its last iterate."""
     bisection = BisecBiO(eps_f=1e-4, eps_g=1e-4, gradients=100)
-    lower_step = min(1e-2, 1.0 / problem.lower.lipschitz)  # at n = 100 equal up to rounding
+    lower_step = min(1e-2, 1.0 / problem.lower.lipschitz)  # at n = 100 both agree up to rounding
     return [
         Entrant("a-IRG", AIRG(gamma_0=1e-2, eta_0=1e-2)),
         Entrant("Bi-SG", BiSG(alpha=0.75, c=1.0)),
@@ -238,7 +239,7 @@ def figure_2(quick: bool, say: Say, steps: int = 1_000) -> Experiment:
 def _inverse_checks(
     found: Experiment, built: Built, base: Sequence[Record], steps: int, seed: int
 ) -> None:
-    """Run the race ``base`` again, with one thing varied at a time."""
+    """Repeat the race ``base`` with one thing varied at a time."""
     n, gamma = built.variables, inverse_gamma(built.problem, steps)
     outside = Entrant(
         "Bi-SG", BiSG(alpha=0.75, c=1.0),

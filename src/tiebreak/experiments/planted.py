@@ -1,6 +1,6 @@
-"""Problems with a planted answer, for `tiebreak race` and decide.py: five fixed, others drawn.
+"""Problems with a planted answer, for `tiebreak race` and decide.py: five fixed, the others random.
 
-We choose x* first, with margins and slopes of every loss there, and then matrices such that the
+We choose x* first, with margins and slopes of every loss at x*, and then matrices such that the
 optimality conditions hold. With N the normal cone of Z at x*, P the subgradients of g's penalty
 there and A the rows in whose images g is strictly convex, they are
 
@@ -32,7 +32,7 @@ Generator = np.random.Generator
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A problem with its answer.
+    """A problem with a planted answer.
 
     Args:
         name, what: the name in the table, and a one-line description.
@@ -41,7 +41,7 @@ class Case:
         callables: which levels (upper, lower) are given as plain callables.
         ties: the dimension of the set of lower minimisers, None if unknown.
         order: the order r of the error bound of g on Z, None if unknown.
-        is_structured: does Exact accept it?
+        is_structured: does Exact accept the problem?
     """
 
     name: str
@@ -193,7 +193,7 @@ def simplex(rng: Generator, n: int = 10, rows: int = 3) -> Case:
         return Problem(upper=LeastSquares(B, c), lower=LeastSquares(A, b), domain=Simplex(1.0))
 
     what = f"least squares twice, {n} variables, simplex with 4 of them at 0"
-    ties, order = 6 - rows, 2.0  # one row repeats the simplex's sum
+    ties, order = 6 - rows, 2.0  # the simplex's sum is one of the rows
     return checked("simplex", what, make, x, -nu, slope, ties=ties, order=order, is_structured=True)
 
 
@@ -281,7 +281,7 @@ def drawn(seed: int, number: int) -> Case:
     condition = 10.0 ** rng.uniform(0.2, 2.0)
     size, unit_f, unit_g = 10.0 ** rng.uniform(-2.0, 2.0, 3)
     domain, x, normal = _domain(rng, n, size)
-    penalty = number == 3  # one of them has a penalty in g, but no domain
+    penalty = number == 3  # one problem has a penalty in g, but no domain
     if penalty:
         domain, x, normal = Space(), x * (rng.random(n) < 0.3), lambda: np.zeros(n)
         x[0] = size
@@ -328,7 +328,7 @@ def drawn(seed: int, number: int) -> Case:
 
 
 def _domain(rng: Generator, n: int, size: float) -> tuple[Domain, Vector, Callable[[], Vector]]:
-    """Return a domain, x* with entries of this size, and a sampler of the normal cone at x*."""
+    """Return a domain, x* with entries up to ``size``, and a sampler of the normal cone at x*."""
     kind = rng.choice(["Ball", "Box", "Simplex"])
     x = size * rng.uniform(0.1, 1.0, n)
     if kind == "Ball":

@@ -21,7 +21,7 @@ from tiebreak.problem import Problem
 
 
 class RelativeScale(NamedTuple):
-    """The scales of relative errors, and the optima that they are measured from."""
+    """The scales of relative errors, and the optima from which errors are measured."""
 
     upper: float
     lower: float
@@ -31,7 +31,7 @@ class RelativeScale(NamedTuple):
 
     @classmethod
     def of(cls, problem: Problem, x0: Any, answer: Answer) -> Self:
-        """Use max(|f*|, |f(x0) - f*|) and g(x0) - g*, or |g*| or 1 if that is 0."""
+        """Use max(|f*|, |f(x0) - f*|) and g(x0) - g*; if the latter is 0, |g*| or 1."""
         x, (f, g, _) = problem.start(x0), answer
         start = problem.upper.value(x), problem.lower.value(x)
         way = start[1] - g
@@ -51,8 +51,8 @@ class Entrant(NamedTuple):
 
     label: str
     method: Method
-    point: Callable[[Any], Array] | None = None  # the point that is measured, x if None
-    words: str = ""  # that point in words
+    point: Callable[[Any], Array] | None = None  # the point to measure, x if None
+    words: str = ""  # the measured point, in words
 
 
 class Record(NamedTuple):
@@ -62,7 +62,7 @@ class Record(NamedTuple):
     instance: str
     method: str
     iteration: int
-    gradients: int  # of f and g together
+    gradients: int  # gradients of f and g together
     seconds: float
     upper: float  # f(x)
     lower: float  # g(x)
@@ -105,7 +105,7 @@ def race(
     every: int = 100,
     grades: bool = False,
 ) -> list[Record]:
-    """Run every method from the same start and return the rows of all of them.
+    """Run every method from the same start and return the rows of all methods.
 
     Args:
         problem: what to solve.
@@ -156,7 +156,7 @@ def _measured(
     entrant: Entrant,
     grades: bool,
 ) -> Iterator[Record]:
-    """Yield the rows of this step; evaluations of ``problem`` are not counted, unlike the run's."""
+    """Yield the rows of a step; evaluations of ``problem`` do not count, unlike the run's own."""
     state, label, counts = run.state, entrant.label, run.counts
     gradients = counts.upper_gradients + counts.lower_gradients
     points = {label: state.x if entrant.point is None else entrant.point(state)}
@@ -165,7 +165,7 @@ def _measured(
     for name, x in points.items():
         upper, lower = problem.upper.value(x), problem.lower.value(x)
         errors = abs(upper - answer.upper), lower - answer.lower
-        # 1e-9 is more than rounding
+        # The margin of 1e-9 is more than rounding.
         if grades and not problem.domain.contains(x, 1e-9 * (1.0 + arrays.norm(x))):
             errors = math.inf, math.inf
         distance = math.nan if answer.solution is None else arrays.norm(x - answer.solution)

@@ -85,7 +85,7 @@ def write(found: Experiment, folder: Path, made: str, say: Say) -> Reproduction:
 
 
 def _pictures(found: Experiment, rows: list[Record], folder: Path) -> list[Path]:
-    """Write every picture as .png and .pdf; none without matplotlib."""
+    """Write every picture as .png and .pdf; without matplotlib there are no pictures."""
     title, curves = found.title, partial(figures.error_curves, rows)
     draw: dict[str, Callable[[Path], object]] = {}
     if found.name == "fig1":
@@ -160,7 +160,7 @@ def report(found: Experiment, rows: Sequence[Record], pictures: Sequence[str], m
 
 
 def _checks(found: Experiment, rows: Sequence[Record]) -> list[str]:
-    """Return the verdicts with one thing varied at a time, and the notes."""
+    """Return the verdicts of the checks, which vary one thing at a time, and the notes."""
     judged = []
     if f"{found.name} checks" in CLAIMS:
         judged = verdicts(rows, f"{found.name} checks", found.facts)

@@ -1,6 +1,6 @@
-"""The rows of a race by instance, what is known about each, and how fast errors decrease.
+"""The rows of a race by instance, the known facts of each instance, and the decrease of errors.
 
-The claims, the pictures and the slopes for the paper's table 1 are made from these.
+The claims, the pictures and the slopes for the paper's table 1 are made from these data.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ class Facts(NamedTuple):
 
     label: str = ""  # what the data are
     is_twin: bool = False  # synthetic data instead of the paper's
-    upper_optimum: float = math.nan  # f* and g*
+    upper_optimum: float = math.nan  # the optimal value f*
     lower_optimum: float = math.nan
-    source: str = ""  # where they come from
-    shape: tuple[int, int] | None = None  # of the training matrix
-    dimension: int | None = None  # of the set of lower minimisers
-    order: float | None = None  # of the error bound; inf if there is none, None if unknown
+    source: str = ""  # where f* and g* come from
+    shape: tuple[int, int] | None = None  # the shape of the training matrix
+    dimension: int | None = None  # dimension of the set of lower minimisers
+    order: float | None = None  # order of the error bound; inf if there is none, None if unknown
     smoothness: tuple[float, float] = (math.nan, math.nan)  # L_f and L_g
     refusals: Mapping[str, str] = {}  # method -> the reason why it refused
 
     @classmethod
     def of(cls, built: Built, source: str, *asked: Entrant) -> Facts:
-        """Return what is known about a built-in problem, and which of these methods refuse it."""
+        """Return what is known about a built-in problem, and which methods refuse it."""
         f, g, _ = built.answer or (math.nan, math.nan, None)
         refusals = {each.label: each.method.check(built.problem) for each in asked}
         return cls(
@@ -59,7 +59,7 @@ class Facts(NamedTuple):
 
 
 class UnknownHere(Exception):
-    """A claim cannot be judged from these rows; the message says why."""
+    """Raised if a claim cannot be judged from the rows; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -73,15 +73,15 @@ class Scene:
     def at(self, method: str, column: Column, axis: Axis, share: float = 1.0) -> float:
         """Return a method's error at the end of the race on this axis, the median over starts.
 
-        It is the largest error in the last tenth of the run: a run that passes through f* by chance
-        has not arrived. With ``share``, the error is measured at that share of the run. A method
-        that ended on its own keeps its last point.
+        The error is the largest in the last tenth of the run: a run that passes through f* by
+        chance has not arrived. With ``share``, the error is measured at that share of the run. A
+        method that ended on its own keeps its last point.
         """
         tails = (last_tenth(run, method, axis, share) for run in self.runs)
         return median(max(error_of(row, column) for row in tail) for tail in tails)
 
     def all_at(self, methods: Iterable[str], column: Column, axis: Axis) -> dict[str, float]:
-        """Return the error of several methods, as in ``at``, the smallest first."""
+        """Return the errors of several methods, as ``at`` measures them, the smallest first."""
         errors = {method: self.at(method, column, axis) for method in methods}
         return dict(sorted(errors.items(), key=lambda item: item[1]))
 
@@ -97,7 +97,7 @@ def error_of(row: Record, column: Column) -> float:
 
 
 def last_tenth(run: Curves, method: str, axis: Axis, share: float) -> list[Record]:
-    """Return a method's rows in the last tenth of this share of the run, at least the last one."""
+    """Return a method's rows in the last tenth of a share of the run, at least the last row."""
     if not run.get(method):
         raise UnknownHere(f"there are no rows of {method}")
     last = [rows[-1] for rows in run.values() if rows]
@@ -127,13 +127,13 @@ def scenes_of(
     }
 
 
-BINS_PER_DECADE = 8  # each wide enough to contain a peak of an oscillating run
+BINS_PER_DECADE = 8  # a bin is wide enough to contain a peak of an oscillating run
 FEWEST = 3  # minimum number of points for a slope
-DECADES = 2.0  # of iterations, over which a rate is measured
+DECADES = 2.0  # decades of iterations over which a rate is measured
 FITTED = 0.05  # how far a fitted slope may fall short of the published rate
 LOGARITHM = 0.15  # the slope of a factor log k over the same decades, 1/ln(1000)
-# How strongly the slope of f at x* pulls away from the minimisers of g, with the suffix that an
-# instance's name gets.
+# How strongly the slope of f at x* pulls away from the minimisers of g, and the suffix for names of
+# instances.
 PULLS = {1.0: "", 0.1: ", weak pull", 0.0: ", no pull"}
 
 
@@ -142,10 +142,10 @@ def slope(
 ) -> float:
     """Return the slope of log(error) against log(iteration) in the last ``decades``.
 
-    It is -p if error ~ k^-p. The fit uses the *largest* error of each eighth of a decade, so the
-    dips of an oscillating run do not count. Errors of at most ``floor`` (rounding, or negative as
-    f - f* may be) count as zero: a run that reaches zero and stays there is fitted up to its first
-    zero bin, and one that is zero throughout has slope -inf. Too few points give NaN.
+    The slope is -p if error ~ k^-p. The fit uses the *largest* error of each eighth of a decade, so
+    the dips of an oscillating run do not count. Errors of at most ``floor`` (rounding, or negative
+    as f - f* may be) count as zero: a run that reaches zero and stays there is fitted up to its
+    first zero bin, and one that is zero throughout has slope -inf. Too few points give NaN.
 
     Args:
         iterations: increasing numbers of iterations above 0.
@@ -196,14 +196,14 @@ class PublishedRate(NamedTuple):
         return self._rate("g")
 
     def _rate(self, *errors: str) -> float:
-        """Return the rate under this row's assumption; by default the sets here are bounded."""
+        """Return the rate under the row's assumption; by default, the sets are bounded."""
         known = (rate for rate in self.method.rates if rate.error in errors)
         assumed = (self.assuming,) if self.assuming else ("", BOUNDED)
         return next(rate.exponent for rate in known if rate.assuming in assumed)
 
     @property
     def allowed(self) -> float:
-        """How far a slope may fall short: Õ hides a logarithm."""
+        """How far a slope may fall short of the rate: Õ hides a logarithm."""
         return FITTED + (LOGARITHM if "Õ" in self.quote else 0.0)
 
 
@@ -228,7 +228,7 @@ RATES = (
 def measured_slopes(scene: Scene, row: PublishedRate) -> dict[str, float]:
     """Return the slopes over the last two decades: (f - f*)+, g - g* and |f - f*|.
 
-    The published rates bound f - f* from above; the last is given for comparison.
+    The published rates bound f - f* from above; |f - f*| is given for comparison.
     """
     every = scene.runs[0].get(row.label, ())
     rows = sorted((r for r in every if r.iteration > 0), key=lambda r: r[3:5])

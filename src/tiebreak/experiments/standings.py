@@ -20,7 +20,7 @@ from tiebreak.experiments.race import Record, arrival
 
 COSTS = ("passes", "gradients", "seconds")
 TARGETS = tuple((kind, eps) for kind in ("weak", "absolute") for eps in (1e-2, 1e-3, 1e-4, 1e-6))
-OURS = ("agm-bio", "p-agm-bio")  # the paper's method; the second one is for penalties
+OURS = ("agm-bio", "p-agm-bio")  # the paper's method, without and with penalties
 NEVER = "–"
 
 
@@ -29,17 +29,17 @@ class Course(NamedTuple):
 
     instance: str
     variables: int
-    upper: float  # the errors of f and g are relative to these
+    upper: float  # upper and lower: the scales of the errors
     lower: float
     f: float  # f*
     g: float  # g*
-    order: float  # of the growth of g, if stated
+    order: float  # order of growth of g, if stated
     counts: int  # 0 if only false claims are counted
-    passes: int  # the budget
+    passes: int  # the budget of passes
     source: str  # where f* and g* come from
 
     def arrival(self, rows: Iterable[Record], target: tuple[str, float]) -> Record | None:
-        """Return the row at which a run arrives here, for a criterion and an accuracy."""
+        """Return the row at which a run arrives, for a criterion and an accuracy."""
         scales = (self.upper, self.lower)
         return arrival(rows, self.f, scales, target[1], is_weak=target[0] == "weak")
 
@@ -59,7 +59,7 @@ def is_official(label: str) -> bool:
 
 @dataclass(frozen=True)
 class Standings:
-    """The rows of a race, and what follows from them."""
+    """The rows of a race, and all numbers that follow from them."""
 
     rows: Sequence[Record]
     courses: Sequence[Course]
@@ -109,7 +109,7 @@ class Standings:
         met, found = self.arrivals[target], []
         for at, row in met[method].items():
             costs = (getattr(met[m][at], what) for m in self.officials if at in met[m])
-            best = max(min(costs, default=math.inf), 1e-9)  # even if it arrives at the start
+            best = max(min(costs, default=math.inf), 1e-9)  # not 0 if a method starts there
             found.append(getattr(row, what) / best)
         return found
 
@@ -122,7 +122,7 @@ class Standings:
             cells = []
             for target in TARGETS:
                 found = self.ratios(target, method, what)
-                finite = [ratio for ratio in found if ratio > 0.0]  # 0 if no official row arrives
+                finite = [ratio for ratio in found if ratio > 0.0]  # 0: no official row
                 typical = f" ({median(finite):.3g})" if finite else ""
                 cells.append(f"{len(found)}{typical}")
             rows.append([method, *cells])
@@ -171,8 +171,8 @@ class Standings:
     def exponent(self, course: Course, label: str, error: str) -> float:
         """Return p if the largest error in (k/2, k] decreases like k^-p over the last decade.
 
-        Return nan if there is no error above rounding before the last decade, inf if there is none
-        at its end.
+        The result is nan if no error exceeds rounding before the last decade, and inf if none does
+        at the end.
         """
         rows = self.runs[course.instance, label]
         last = rows[-1].iteration
@@ -195,7 +195,7 @@ class Standings:
     # -- sentences ----------------------------------------------------------------------------
 
     def sentences(self) -> list[str]:
-        """Return what the rows say, and where AGM-BiO is first and last."""
+        """Return sentences on what the rows say, and where AGM-BiO is first and last."""
         said = [
             f"{len(self.officials)} methods on {len(self.courses)} instances, "
             f"{self.courses[0].passes:,} passes each."
@@ -213,7 +213,7 @@ class Standings:
         return said
 
     def place(self, target: tuple[str, float]) -> str:
-        """Say where AGM-BiO needs the fewest passes of all that arrive, and where the most."""
+        """Say where AGM-BiO needs the fewest passes of the methods that arrive, and the most."""
         first, last, arrived = [], [], 0
         for course in self.raced:
             at, met = course.instance, self.arrivals[target]
@@ -231,7 +231,7 @@ class Standings:
     def profiles(self) -> tuple[list[Group], list[Panel]]:
         """Return performance (Dolan, Moré 2002) and data profiles (Moré, Wild 2009), in passes.
 
-        Both have the same horizontal axis, from 1 to the budget.
+        Both profiles have the same horizontal axis, from 1 to the budget.
         """
         last = max(course.passes for course in self.courses)
         x = 2.0 ** (np.arange(4 * math.ceil(math.log2(last)) + 1) / 4.0)

@@ -3,7 +3,7 @@
 Every instance is *planted*: x* is chosen first, then f and g such that x* is the answer. So the
 slopes are measured against the truth. Every rate is measured three times: with the slope of f at x*
 pulling away from the minimisers of g, so that f approaches f* from below and g - g* is hard to
-reduce; with a tenth of that pull; and with none, so that f approaches f* from above.
+reduce; with a tenth of that pull; and with no pull, so that f approaches f* from above.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ from tiebreak.sets import Ball, Box
 
 SIZE = 20  # variables of the planted instances
 START = np.full(SIZE, 0.5 / math.sqrt(SIZE))
-# Nesterov's slow example: the differences along a path whose first node is fixed. The smallest
-# singular value decreases like 1/SIZE, so no method is done after SIZE steps.
+# The matrix of Nesterov's slow example: differences along a path whose first node is fixed. Its
+# smallest singular value decreases like 1/SIZE, so no method is done after SIZE steps.
 CHAIN = np.eye(SIZE) - np.eye(SIZE, k=-1)
 
 
 def order_1(pull: float, sharp: int = 6) -> Built:
     """Return a weakly sharp problem: g(x) = s + s²/2, s = x_1 + ... + x_m, on the unit box.
 
-    The minimisers are x_1 = ... = x_m = 0, and g - g* >= s >= dist: alpha = 1. With
-    f(x) = ½|C(x - x*)|² - pull s the slope of f at x* has length pull sqrt(m), at most M = sqrt(m).
+    The minimisers of g are the points with x_1 = ... = x_m = 0, and g - g* >= s >= dist, so alpha =
+    1. With f(x) = ½|C(x - x*)|² - pull s the slope of f at x* has length pull sqrt(m), at most M =
+    sqrt(m).
     """
     x = np.linspace(0.2, 0.8, SIZE)
     x[:sharp] = 0.0
@@ -63,7 +64,7 @@ def order_1(pull: float, sharp: int = 6) -> Built:
 
 
 def order_2(pull: float, rows: int = 6) -> Built:
-    """Return quadratic growth: g(x) = ½|A(x - x*)|² with orthogonal rows, x* inside a ball.
+    """Return a problem of quadratic growth: g(x) = ½|A(x - x*)|², orthogonal rows, x* in a ball.
 
     The rows have lengths from 1 down to 0.3: alpha = 0.09. f(x) = ½|C(x - x*)|² + 2 pull <A' 1, x>,
     whose slope at x* is a combination of the rows, so no other minimiser of g has a smaller f.
@@ -97,9 +98,9 @@ def bounded(pull: float) -> Built:
 
 
 def shortest(pull: float) -> Built:
-    """Return f(x) = ½|x - (1 - pull) x*|², with balls as level sets, over A x = A x*.
+    """Return the problem f(x) = ½|x - (1 - pull) x*|², with balls as level sets, over A x = A x*.
 
-    x* = A' w is the shortest solution. A has rows of very different lengths.
+    x* = A' w is the shortest solution. The rows of A have very different lengths.
     """
     rng = np.random.default_rng(1)
     rows = SIZE // 4
@@ -122,11 +123,11 @@ def shortest(pull: float) -> Built:
 
 
 class Trial(NamedTuple):
-    """How a row of the table is measured: one run, one per horizon, or one per accuracy."""
+    """How a row of the table is measured: by one run, one per horizon, or one per accuracy."""
 
-    planted: Callable[[float], Built]  # as a function of the pull
-    method: Callable[[float], Method]  # as a function of a horizon or an accuracy
-    ladder: tuple[float, ...] = ()  # horizons above 1, accuracies below; a single run if empty
+    planted: Callable[[float], Built]  # the problem as a function of the pull
+    method: Callable[[float], Method]  # a function of a horizon or accuracy
+    ladder: tuple[float, ...] = ()  # horizons (> 1) or accuracies (< 1); a single run if empty
 
 
 HORIZONS = tuple(float(round(10.0 ** (e / 4.0))) for e in range(8, 17))  # 100 to 10,000
@@ -195,10 +196,10 @@ def _measure(found: Experiment, label: str, pull: float, trial: Trial, longest: 
 
 
 class State(NamedTuple):
-    """The state of a run."""
+    """The state of a run of `CutAt`."""
 
     k: int
-    A: float  # sum of the step sizes a_i
+    A: float  # the sum of the step sizes a_i
     x: Array
     z: Array
     upper_value: float  # f(x) and g(x)
@@ -231,10 +232,10 @@ class CutAt(Method):
     name: ClassVar[str] = "cut-at"
 
     def check(self, problem: Problem) -> Refusal | None:
-        """Accept any problem that AGM-BiO can run on."""
+        """Accept every problem that AGM-BiO can run on."""
 
     def describe(self, problem: Problem) -> str:
-        """Say where the cut is."""
+        """Describe the method by the place of its cut."""
         where = {None: "y_k", 0.0: "x_k", 1.0: "z_k"}.get(self.share, f"share {self.share}")
         return f"AGM-BiO with the cut at {where}, gamma = {self.gamma:g}"
 
