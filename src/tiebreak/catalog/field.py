@@ -94,7 +94,7 @@ def squared_hinge(n: int = 20, rows: int = 60, active: int = 8, seed: int = 0) -
 
 
 def cg_bio_toy() -> Built:
-    """The two-variable example of CG-BiO's authors, on a polyhedron: needing linear programs.
+    """The two-variable example of CG-BiO's authors, on a polyhedron that needs linear programs.
 
         f(x) = ½ x_1² - ½ x_1 + x_2/10,   g(x) = -x_1 - x_2
         Z = { x >= 0, x_1 + x_2 <= 1, 4 x_1 + 6 x_2 <= 5 },   x* = (0.6, 0.4)

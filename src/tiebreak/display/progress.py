@@ -31,7 +31,7 @@ class Screen:
         print(f"\r{said[:width]:<{min(width, 110)}}", end="", file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """End the last line, which stays visible."""
+        """End the last line of the display, so that it stays visible."""
         if self._is_used:
             print(file=sys.stderr, flush=True)
 

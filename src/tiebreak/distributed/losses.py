@@ -37,8 +37,8 @@ class OnWorkers(LinearLoss, is_open=True):
             default of the loss if None.
         target: in Parquet files, the name of the column b; all other columns form A.
         weights: in Parquet files, the column with the row weights, if there is one.
-        workers: how many Ray actors share the shards; one per shard if None. Each actor uses one
-            thread: give every core a shard.
+        workers: how many Ray actors share the shards; one per shard if None. An actor uses a single
+            thread, so give every core a shard.
         lipschitz: your own upper bound on the Lipschitz constant, as for the loss itself.
         parameters: the parameters of the loss by name, such as Huber's ``delta``. Multinomial needs
             ``classes``, unless every shard contains the last class.

@@ -165,8 +165,9 @@ class Rows(Matrix):
             max_restarts=8, max_task_retries=-1, scheduling_strategy="SPREAD"
         )
         if len(ray.cloudpickle.dumps(sources)) > INLINE:
-            # A function may contain many rows. If it were passed to the actor directly, Ray would
-            # delete it once the worker has started, and the worker could not be restarted.
+            # A function may contain many rows. If the function were passed to the actor directly,
+            # Ray would delete it once the worker has started, and the worker could not be
+            # restarted.
             sources = [
                 partial(from_store, ray.put(one)) if callable(one) else one for one in sources
             ]
@@ -255,7 +256,7 @@ class Rows(Matrix):
         def end() -> Reply:
             replies = self._received(sent)
             lost = [i for i, reply in enumerate(replies) if reply is None]
-            if lost:  # Ray restarted these, with rows but without images
+            if lost:  # workers that Ray restarted have rows but no images
                 with self._lock:
                     points, alive = self._stacked(sources), self._alive(request.keys)
                     again = self._send_request(request._replace(points=points, alive=alive), lost)
@@ -343,7 +344,7 @@ class Rows(Matrix):
                 raise type(cause)(str(cause)) from None
             raise RuntimeError(f"{self.kind}: a worker failed with {cause!r:.100}") from None
         except failures.RayError as error:
-            why = str(error).strip().splitlines()[-1][:90]  # the rest is Ray's output
+            why = str(error).strip().splitlines()[-1][:90]  # the last line, without Ray's own
             raise RuntimeError(
                 f"{self.kind}: a worker died and could not be restarted: {why}"
             ) from None

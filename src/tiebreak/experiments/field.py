@@ -199,7 +199,7 @@ def _workers(count: int, files: Sequence[str]) -> Iterator[Callable[..., Iterabl
         yield starmap
         return
     threads = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-    os.environ.update(dict.fromkeys(threads, "1"))  # a new process reads these
+    os.environ.update(dict.fromkeys(threads, "1"))  # new processes read them
     with ProcessPoolExecutor(count, get_context("spawn"), _load, (files,)) as pool:
         yield lambda task, each: pool.map(task, *zip(*each, strict=True))
 
@@ -224,7 +224,7 @@ class Ready(NamedTuple):
 
 @cache
 def ready(name: str, seed: int, passes: int) -> Ready:
-    """Return the instance of this name with its answer, built once per process."""
+    """Return the named instance with its answer, built once per process."""
     if name in SEEDS or name.startswith("drawn "):
         case = planted(name) if name in SEEDS else drawn(seed, int(name.removeprefix("drawn ")))
         problem, x0, order = case.make(), np.zeros(case.variables), case.order

@@ -265,7 +265,7 @@ SEEDS: dict[str, tuple[Callable[[Generator], Case], int]] = {
 
 
 def planted(name: str) -> Case:
-    """Return the problem of this name."""
+    """Return the problem that has the given name."""
     make, seed = SEEDS[name]
     return make(np.random.default_rng(seed))
 

@@ -53,7 +53,7 @@ class Declined(NamedTuple):
 
 
 def is_official(label: str) -> bool:
-    """Does this label use the theorem's own parameters and point?"""
+    """Does the label use the theorem's own parameters and point?"""
     return ":" not in label and "," not in label
 
 
@@ -283,7 +283,7 @@ class Standings:
             panels=panels,
             groups=groups,
             axes=[("x", "multiple of the best (performance), passes (data)")],
-            # Show one accuracy of each criterion: a table with all of them is too wide to read.
+            # Show one accuracy of each criterion: a table with all accuracies is too wide to read.
             readout=[
                 ("x", "at"),
                 *((p.curves[0].column, p.title) for p in panels if p.title.endswith("1e-2")),

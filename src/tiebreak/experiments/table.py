@@ -31,7 +31,7 @@ from tiebreak.sets import Ball, Box
 
 SIZE = 20  # variables of the planted instances
 START = np.full(SIZE, 0.5 / math.sqrt(SIZE))
-# The matrix of Nesterov's slow example: differences along a path whose first node is fixed. Its
+# The matrix of Nesterov's slow example: differences along a path whose first node is fixed. The
 # smallest singular value decreases like 1/SIZE, so no method is done after SIZE steps.
 CHAIN = np.eye(SIZE) - np.eye(SIZE, k=-1)
 

@@ -39,8 +39,8 @@ class Smooth(SmoothFunction, keyword=""):
     rounding of the sizes involved: the value, the slope, and the change of the slope times |x|.
     Without ``lipschitz``, those sizes are measured at the start, where the change is the largest of
     those in three directions, one of them x0. So the sizes of the terms of ½x'Qx - c'x + d count
-    even if the terms cancel. A large constant that the callables add and subtract again is not
-    noticed: give ``lipschitz`` in that case, or the digits that it costs are not accounted for.
+    even if the terms cancel. If the callables add and subtract a large constant, the digits lost in
+    this way are not noticed, unless you give ``lipschitz``.
 
     ``value`` and ``gradient`` get a copy of x, which they may overwrite. Gradients are copied, so
     ``gradient`` may return the same buffer in every call. If the data behind the callables change,

@@ -223,7 +223,8 @@ class Quadratic(SmoothFunction):
     def growth(self) -> float:
         """The smallest positive eigenvalue if c is in the range of Q: then h has a minimum.
 
-        If mu is that eigenvalue, h(x) - min h <= |grad h(x)|²/(2 mu) on R^n, as for least squares.
+        If mu is the smallest positive eigenvalue, h(x) - min h <= |grad h(x)|²/(2 mu) on R^n, as
+        for least squares.
         """
         if self.strong_convexity > 0.0 or not self._least_positive > 0.0:
             return self.strong_convexity

@@ -48,7 +48,7 @@ class Substitution:
         return x
 
     def rows(self, A: Any) -> Any:
-        """Rows that have the same products with u as the rows of A with x.
+        """Rows whose products with u equal the products of A's rows with x.
 
         The new rows are dense or sparse, as A is; no two entries of A are added.
         """

@@ -98,7 +98,7 @@ class Writer:
     def __init__(self, owner: str) -> None:
         self.owner = owner
         self.arrays: dict[str, Host] = {}
-        # Arrays and their names, by id: so an array that two levels share is saved only once.
+        # Arrays and their names by id, so that an array that two levels share is saved only once.
         self._named: dict[int, tuple[Any, str]] = {}
 
     def write(self, path: Path, header: dict[str, Any], name: str = HEADER) -> None:

@@ -48,7 +48,7 @@ class Affine:
         return Affine(tuple((i, factor * block) for i, block in self.blocks), factor * self.offset)
 
     def scaled(self, factors: Host) -> Affine:
-        """Each number times its own factor."""
+        """The terms with each number multiplied by its own factor."""
         if np.all(factors == 1.0):
             return self
         return Affine(
@@ -57,7 +57,7 @@ class Affine:
         )
 
     def some(self, places: Host) -> Affine:
-        """Some of the numbers, selected by a mask or by indices."""
+        """The terms of some of the numbers, selected by a mask or by indices."""
         if places.dtype == bool:
             if places.all():
                 return self
@@ -130,7 +130,7 @@ class Cost:
         self.squares.append(terms.scaled(np.sqrt(w)).some(w > 0.0))
 
     def add(self, weights: Host | float, terms: Affine) -> None:
-        """Add the sum of weights_i terms_i."""
+        """Add the sum of weights_i terms_i to the objective."""
         w = np.broadcast_to(np.asarray(weights, dtype=np.float64), len(terms))
         self.linear.append((w, terms))
 
@@ -157,7 +157,7 @@ class ConicForm:
 
     @cached_property
     def x(self) -> Affine:
-        """The variables of the problem."""
+        """The variables x of the problem, as terms."""
         return _identity(0, self.n)
 
     def of_x(self, matrix: Any, offset: Host | float = 0.0) -> Affine:
@@ -242,7 +242,7 @@ class ConicForm:
         return stacked_terms([sizes, terms.scaled(signs).some(known)]).some(order)
 
     def length(self, terms: Affine) -> Affine:
-        """One number that equals |terms|, the Euclidean norm, if it is minimised."""
+        """One number that equals the Euclidean norm |terms| if the number is minimised."""
         most = arrays.norm(self.bound(terms)) * SAFE
         is_of_x = all(first == 0 for first, _ in terms.blocks)
         if is_of_x and self.radius < math.inf:
@@ -275,7 +275,7 @@ def _positive(block: Any) -> Any:
 
 
 def scaled_rows(rows: Any, factors: Host) -> Any:
-    """Every row times its factor."""
+    """The matrix with every row multiplied by its factor."""
     if isinstance(rows, np.ndarray):
         return factors[:, None] * rows
     # Copy the indices, too: SciPy sorts them in place, together with the data of only one matrix.
@@ -285,7 +285,7 @@ def scaled_rows(rows: Any, factors: Host) -> Any:
 
 
 def entries(block: Any) -> tuple[Host, Host, Host]:
-    """Rows, columns and values of the nonzero entries."""
+    """The rows, columns and values of the nonzero entries of a matrix."""
     if arrays.is_sparse(block):
         found = block.tocoo()
         stored = np.flatnonzero(found.data)

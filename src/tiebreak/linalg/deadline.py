@@ -2,9 +2,9 @@
 
 Every thread has its own limit, which belongs to the call that it runs. Long computations call
 `check` in every round of a loop and, with the size of the work, before a factorisation, which
-cannot be interrupted. The clock is used only to stop work. Durations are estimated from a nominal
-speed: with measured durations, the load of the machine would decide what is tried. Without a time
-limit, the clock is not read.
+cannot be interrupted. The clock is used only to stop work. Durations are estimates for a nominal
+speed, because with measured durations the load of the machine would decide what is tried. Without a
+time limit, the clock is not read.
 
 `check` and `spend` also count the work, so that alternatives can be compared (`metered`).
 """

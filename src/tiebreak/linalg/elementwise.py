@@ -25,7 +25,7 @@ def into(out: Array | None, name: str, *operands: Any) -> Array:
 
 
 def masked(out: Array | None, x: Array, mask: Array) -> Array:
-    """x where the mask is true, 0 elsewhere."""
+    """A copy of x, with 0 where the mask is false."""
     numpy = type(x) is np.ndarray
     return into(out, "multiply", x, mask if numpy else namespace(x).astype(mask, x.dtype))
 

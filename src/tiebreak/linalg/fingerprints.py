@@ -1,8 +1,8 @@
 """The user's own arrays behind an object, and whether they still hold the same numbers.
 
 Functions, penalties, domains and problems are made once, cache what is expensive to compute (A'A,
-Lipschitz constants, ranks) and never change. The arrays that they were made from belong to the
-user, who may write new numbers into them. So each object remembers its arguments with a
+Lipschitz constants, ranks) and never change. The arrays that such objects were made from belong to
+the user, who may write new numbers into these arrays. So each object remembers its arguments with a
 fingerprint, and ``current`` rebuilds the object if the fingerprint has changed. `solve`, `certify`
 and `compare` call ``current`` first, so their answers are for the current numbers.
 
@@ -125,7 +125,7 @@ def known(made: Any) -> Any:
 
 @lru_cache
 def described_outside(kind: Any) -> bool:
-    """Does a class from outside the package describe its objects? Proofs rely on what it says."""
+    """Does a class from outside the package describe its objects? Proofs rely on it."""
     outside = (c for c in kind.__mro__ if not c.__module__.startswith("tiebreak."))
     return any(name in vars(c) for c in outside for name in kind.describing)
 

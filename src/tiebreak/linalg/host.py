@@ -41,7 +41,7 @@ class Sliced:
     def __init__(self, A: Host) -> None:
         self.shape: tuple[int, ...] = A.shape
         self.exponent: int = top_exponent(A)
-        self.is_plain: bool = A.size > CAREFUL  # is it too large for anything but plain products?
+        self.is_plain: bool = A.size > CAREFUL  # is the matrix too large for other products?
         self._bits = (53 - max(*A.shape, 1).bit_length()) // 2
         self._slices = A[None]
         if not self.is_plain:

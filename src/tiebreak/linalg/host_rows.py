@@ -34,7 +34,7 @@ class HostRows:
         return matrix.is_at_hand and times * matrix.size <= DENSE_LIMIT
 
     def scaled(self, factors: Host) -> HostRows:
-        """Every row times its factor."""
+        """The rows, each multiplied by its factor."""
         return HostRows(scaled_rows(self.entries, factors))
 
     @property

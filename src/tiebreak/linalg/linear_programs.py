@@ -16,7 +16,7 @@ def linear_program(
 ) -> Host | None:
     """A minimiser of <cost, v> over {rows v <= right, equal v = 0} and bounds.
 
-    None if HiGHS finds none.
+    The result is None if HiGHS finds no minimiser.
     """
     zero = None if equal is None else np.zeros(equal.shape[0])
     found = last_attempt(cost, A_ub=rows, b_ub=right, A_eq=equal, b_eq=zero, bounds=bounds)
@@ -81,7 +81,8 @@ def strict_rows(rows: Any, equal: Any = None) -> Host | None:
     return known
 
 
-# -- one cost after another ---------------------------------------------------------------------
+# -- Solve for one cost after another.
+# ---------------------------------------------------------------------
 
 
 class Ranges(NamedTuple):

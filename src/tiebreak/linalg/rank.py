@@ -108,8 +108,8 @@ def in_units(found: Rank, rows: Host, units: Host) -> Rank:
 def as_it_is(rows: Host) -> tuple[Host, Host]:
     """Units of 1 for `decide_rank`.
 
-    They are for rows that were computed in suitable units: a row of rounding errors counts as 0
-    there, but equilibration would enlarge it.
+    Units of 1 suit rows that were computed in suitable units: a row of rounding errors counts as 0
+    in them, but equilibration would enlarge it.
     """
     return np.ones(rows.shape[0]), np.ones(rows.shape[1])
 
@@ -140,8 +140,9 @@ def null_basis(
 def without_fixed(N: Host, units: Host, level: float) -> Host:
     """The basis N with exact zeros for variables that none of its columns moves.
 
-    Their entries are only rounding errors: a few times this level, relative to the length of the
-    column in these units. A function of such variables alone would see nothing else.
+    The entries of such variables are only rounding errors: a few times ``level``, relative to the
+    length of the column in the given units. A function of such variables alone would see nothing
+    but rounding.
     """
     in_units = np.abs(N / units[:, None])
     least = TOL.few_units * level * np.linalg.norm(in_units, axis=0)
@@ -160,8 +161,8 @@ def graded_basis(N: Host, R: Host, rows: Host) -> Host:
     deadline.check(deadline.svd_work(len(R), N.shape[1]))
     M = R @ N
     N = N @ np.linalg.svd(M, full_matrices=len(M) < N.shape[1])[2].T
-    # Rounding errors of the longest columns remain in the others. They are orthogonalised again,
-    # each in its own unit (as in one-sided Jacobi methods: Demmel and Veselic 1992).
+    # Rounding errors of the longest columns remain in the others. The columns are orthogonalised
+    # again, each in its own unit (as in one-sided Jacobi methods: Demmel and Veselic 1992).
     M = R @ N
     lengths = np.linalg.norm(M, axis=0)
     # Shorter columns are only rounding errors.
@@ -275,7 +276,7 @@ def sparse_nullity(rows: Any) -> int | None:
     """The dimension of { v : rows v = 0 } for sparse rows; None if rounding would decide it.
 
     The method is a Cholesky factorisation of the Gram matrix of rows or columns, whichever are
-    fewer: a pivot is the squared distance of a column from those before it, so each dependent
+    fewer. A pivot is the squared distance of a column from those before it, so each dependent
     column leaves a pivot of 0. A small shift keeps the other pivots regular.
     """
     import scipy.sparse as sp

@@ -46,7 +46,7 @@ class RowGram:
         self.noise: float = rounding_unit(EPS, *self.shape) * self.trace
 
     def clear_rank(self, epsilon: float = EPS) -> int:
-        """The number of eigenvalues that surely exceed the rounding errors of data in ``epsilon``.
+        """The number of eigenvalues that certainly exceed rounding, for data in ``epsilon``.
 
         Those eigenvalues exceed c = `TOL.clear_units` times their rounding errors, and their roots
         exceed c times the rounding level of singular values. The first condition implies the second
@@ -146,9 +146,9 @@ class RowRank(NamedTuple):
 def sure_rank(A: Any, gram: RowGram, epsilon: float) -> RowRank | None:
     """The rank of A if it is beyond doubt; None if A A' does not tell.
 
-    Clear eigenvalues are certain. The others may be exactly 0, which only exact arithmetic can
-    tell: an eigenvalue of A A' that looks like 0 may have a root of 1e-8. The other eigenvalues may
-    also be rounding errors: with orthonormal columns U they are at most |U'A|, by the minimax
+    Clear eigenvalues are certain. Other eigenvalues may be exactly 0, which takes exact arithmetic
+    to decide, because an eigenvalue of A A' that looks like 0 may have a root of 1e-8. Eigenvalues
+    may also be rounding errors, which are at most |U'A| for orthonormal columns U, by the minimax
     principle. No row or column may look like rounding errors of the others, because
     `spectra.cleaned` would set it to 0.
     """
@@ -191,8 +191,8 @@ def _largest(A: Any, axis: int) -> Host:
 def sparse_rank(A: Any) -> int | None:
     """The rank of a matrix in CSR form, with its numbers as stored; None if that takes too long.
 
-    A row that is alone in some column is independent of all others. Removing these rows leaves
-    other rows alone in columns, and so on. For text data, few rows remain.
+    A row that is alone in some column is independent of all others. Removing such rows leaves other
+    rows alone in some column, and so on. In text data, few rows remain in the end.
     """
     rest, known = A.copy(), 0
     rest.eliminate_zeros()

@@ -108,8 +108,8 @@ def semidefinite_root(Q: Host, slack: float) -> tuple[Host, Host, Host]:
     """Roots, an orthonormal basis (rows) and units: Q = R'R, R = diag(roots) basis diag(units).
 
     R has as many rows as the rank, in units in which the diagonal is about 1, because rank does not
-    depend on units. Eigenvalues up to ``slack`` times the largest are set to 0 before the root is
-    taken: the root of a rounding error is not a rounding error.
+    depend on units. Eigenvalues up to ``slack`` times the largest are set to 0 before taking the
+    root, because the root of a rounding error is not a rounding error.
     """
     deadline.check(0.5 * deadline.svd_work(*Q.shape))
     units = power_of_two(np.abs(np.diag(Q)), 0.5)

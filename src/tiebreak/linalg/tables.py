@@ -122,7 +122,7 @@ def common(
     known = [(who, tuple(names)) for who, names in named if names is not None]
     for who, names in known[1:]:
         first, wanted = known[0]
-        if len(names) == len(wanted) and names != wanted:  # lengths have their own check
+        if len(names) == len(wanted) and names != wanted:  # another check compares lengths
             i = next(
                 i for i, pair in enumerate(zip(names, wanted, strict=True)) if len({*pair}) > 1
             )

@@ -288,9 +288,9 @@ def _threshold_path(x: Array, c: Array, total: float, *, signed: bool) -> Projec
 
 
 def _mean_and_spread(c: Array, signs: Array) -> tuple[float, float]:
-    """The mean m of the entries of signs c with nonzero signs, and the length of signs c - m.
+    """The mean m of sign_j c_j over the j with nonzero signs, and the length of the deviations.
 
-    The length is 0 if it is only a rounding error. ``signs`` is overwritten.
+    A length that is only a rounding error is returned as 0. ``signs`` is overwritten.
     """
     xp = namespace(c)
     count = max(dot(signs, signs), 1.0)

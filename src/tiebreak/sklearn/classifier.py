@@ -30,9 +30,10 @@ from tiebreak.sklearn.model import FLOATS, SPARSE, TieBreakModel
 class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
     """Linear classification: among all coefficients that fit equally well, those that you prefer.
 
-    Two classes share one row of coefficients; more classes have one row each, with the softmax
-    (multinomial) loss. The multinomial loss does not change if the same vector is added to the
-    coefficients of all classes: such ties always exist and count in ``n_ties_``.
+    Two classes share one row of coefficients; with three classes or more, each class has its own
+    row, and the loss is the softmax (multinomial) loss. The multinomial loss does not change if the
+    same vector is added to the coefficients of all classes: such ties always exist and count in
+    ``n_ties_``.
 
     Parameters
     ----------
@@ -43,7 +44,7 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         of absolute values; "fair": the least covariance of the decision function with
         ``sensitive_features`` (in ``fit``); "smooth": the least squared differences of neighbouring
         coefficients; or a tiebreak function of the coefficients, row by row.
-        The intercept never counts.
+        The intercept never counts in the preference.
     slack : float or tiebreak.Slack, default=0.0
         How much worse than the best fit the training loss (with its penalty) may be, for the sake
         of what you prefer: 0.01 means "at most 1 % worse". ``tiebreak.Slack(share=0.01)`` is 1 % of
@@ -69,9 +70,9 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         Fit an intercept, which is not penalised.
     domain : tiebreak set, default=None
         The set of allowed coefficients (row by row if there are several rows), such as
-        ``tiebreak.Orthant()`` for non-negative ones. The intercept is free. Boxes (``Orthant`` is
-        one) and linear constraints work with and without an intercept; every other set, such as
-        ``tiebreak.Ball``, needs fit_intercept=False.
+        ``tiebreak.Orthant()`` for non-negative ones. The intercept is not restricted. Boxes
+        (``Orthant`` is one) and linear constraints work with and without an intercept; every other
+        set, such as ``tiebreak.Ball``, needs fit_intercept=False.
     radius : float, default=None
         An upper bound on the length of some best choice, intercept included. The bound is not
         verified, and only proofs use it.

@@ -1,7 +1,7 @@
 """The training data of a level: which variable is which coefficient, and the intercept.
 
 The intercept is an extra column of ones with its own variable. For squares the column can be left
-out: for any coefficients, the best intercept makes the weighted residuals sum to 0, so that
+out, because for any coefficients the best intercept makes the weighted residuals sum to 0, so that
 
     min over the intercept of sum w_i (<a_i, x> + intercept - y_i)²  =  |(H W^½ (A x - y)) without
                                                                         its first entry|²
@@ -121,7 +121,7 @@ def exact_offset(X: Any) -> Host:
     low, high = (np.ravel(as_dense(M)) for M in (X.min(0), X.max(0)))
     near, far = np.where(low > 0.0, (low, high), (np.minimum(high, 0.0), low))
     is_far = (near != 0.0) & (np.abs(far) <= 2.0 * np.abs(near))
-    columns = as_dense(X[:, np.flatnonzero(is_far)])  # no zeros here
+    columns = as_dense(X[:, np.flatnonzero(is_far)])  # entries without zeros
     is_far[is_far] = np.all(_whole(columns), axis=0)
     return np.where(is_far, near, 0.0).astype(np.float64)
 
@@ -136,7 +136,7 @@ def _minus(X: Any, offset: Host) -> Any:
 
 
 def with_ones(X: Any) -> Any:
-    """Append a column of ones to X."""
+    """Append a column of ones to the features X."""
     ones = np.ones((X.shape[0], 1))
     if isinstance(X, np.ndarray):
         return np.hstack([X, ones])

@@ -1,4 +1,4 @@
-"""One fit: solves both levels, and keeps what an estimator needs but never the data."""
+"""A fit solves both levels and keeps what an estimator needs, but never the data."""
 
 from __future__ import annotations
 
@@ -110,8 +110,8 @@ class Task:
         upper: what is preferred.
         domain: the set of all variables, intercepts included.
         radius: an upper bound on the length of some solution, not verified.
-        separated: tells for a direction x which rows are on the right side of it (for several
-            classes: once for each other class); None for regressions.
+        separated: a function that tells which rows are on the right side of a direction x (with
+            several classes, once for each other class); None for regressions.
         classes: the names of the outputs if there are several.
     """
 
@@ -125,14 +125,14 @@ class Task:
     classes: Host | None = None
 
     def lower(self, more: Any = None) -> Any:
-        """Return the loss with its penalty, plus ``more``."""
+        """Return the loss plus its penalty and ``more``."""
         lower: Any = self.loss
         for part in (self.penalty, more):
             lower = lower if part is None else lower + part
         return lower
 
     def problem(self, more: Any = None) -> tb.Problem:
-        """Return both levels, with ``more`` added to the lower one."""
+        """Return both levels, with ``more`` added to the lower level."""
         return tb.Problem(
             upper=self.upper,
             lower=self.lower(more),
@@ -232,7 +232,7 @@ def _ending(result: tb.Result) -> FitOutcome:
 
 
 def fit_others(first: FitOutcome, Y: Host, settings: Settings) -> dict[int, FitOutcome]:
-    """Fit the targets after the first with the same preference; leave out what is not proved."""
+    """Fit all targets but the first with the same preference; leave out results without a proof."""
     found = [] if first.result is None else solve_others(first.result, Y, settings.rtol)
     return {k: _ending(one) for k, one in enumerate(found, 1) if one.proved}
 

@@ -404,7 +404,7 @@ def _as_columns(owner: str, values: Any, rows: int) -> Host:
             columns.append(column.astype(np.float64)[:, None])
         else:
             kinds, codes = np.unique(column.astype(str), return_inverse=True)
-            columns.append(np.eye(len(kinds))[codes][:, 1:])  # the rest tell the first
+            columns.append(np.eye(len(kinds))[codes][:, 1:])  # one is redundant
     found = np.hstack(columns)
     if not np.all(np.isfinite(found)):
         raise ValueError(f"{owner}: sensitive_features must be finite, got NaN or infinity")

@@ -46,7 +46,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         of absolute values; "fair": the least covariance of the predictions with
         ``sensitive_features`` (in ``fit``); "smooth": the least squared differences of neighbouring
         coefficients; or a tiebreak function of the coefficients, such as ``tiebreak.Linear(c)``.
-        The intercept never counts.
+        The intercept never counts in the preference.
     slack : float or tiebreak.Slack, default=0.0
         How much worse than the best fit the training loss (with its penalty) may be, for the sake
         of what you prefer: 0.01 means "at most 1 % worse". If the best fit is perfect (a loss of
@@ -75,8 +75,8 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         Fit an intercept, which is not penalised.
     domain : tiebreak set, default=None
         The set of allowed coefficients (row by row if there are several rows), such as
-        ``tiebreak.Orthant()`` for non-negative ones. The intercept is free. Boxes (``Orthant`` is
-        one) and linear constraints work with every loss; every other set, such as
+        ``tiebreak.Orthant()`` for non-negative ones. The intercept is not restricted. Boxes
+        (``Orthant`` is one) and linear constraints work with every loss; every other set, such as
         ``tiebreak.Ball``, needs loss="squared" or fit_intercept=False.
     radius : float, default=None
         An upper bound on the length of some best choice, intercept included. It is not verified,

@@ -168,7 +168,7 @@ class SquaredHinge(ClippedLoss):
         return SquaredHinge(matrix, arrays.double(self.y))
 
     def _residual(self, images: Array, rows: Any = slice(None)) -> Array:
-        """Margins minus 1, which cost nothing where they are positive; capped at 1."""
+        """The margins minus 1, capped at 1: positive entries cost nothing."""
         margins = self.y[rows] * images
         return arrays.namespace(images).clip(margins, -math.inf, 2.0) - 1.0
 

@@ -51,8 +51,7 @@ class LeastSquares(LinearLoss):
             absorbed: the rows and b are multiplied by sqrt(w_i) in float64, rounded once. Ranks
             refer to the rows as you gave them, without weights.
         gram: work with A'A instead of A (one product per point instead of two). If None, A'A is
-            used
-            data: A'A is used if A is tall and dense, and the residual cannot become so small
+            used if A is tall and dense, and the residual cannot become so small
             relative to b that the value ½x'A'Ax - b'Ax + ½|b|² would lose more than two digits to
             cancellation. With A'A, streamed rows are read only a few times.
         lipschitz: your own upper bound on lambda_max(A'A) or, with weights, on lambda_max(A'WA) (if
@@ -373,7 +372,7 @@ class LeastSquares(LinearLoss):
         if not rank or self.singular_values is None or self._equilibrated is None:
             return 0.0
         if rank < smaller and spectra.exact_rank(self.given_matrix.dense()) != rank:
-            return 0.0  # a positive singular value looks like zero
+            return 0.0  # some positive singular value looks like 0
         alike, share = self._equilibrated
         noise = max(self.matrix.shape) * spectra.EPS * float(self.singular_values[0])
         s = max(float(self.singular_values[rank - 1]) - noise, share * float(alike[rank - 1]))

@@ -1,6 +1,6 @@
 """The parts of a function: h(x) = sum of w_i phi_i(A_i x) + <c, x>, with its matrices.
 
-Everything here is NumPy float64 on the host, for the exact solver.
+All arrays are NumPy float64 on the host, for the exact solver.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class Part(ABC):
     def image_error(self, x: Host, dual: Host) -> float:
         """The largest |<e, rows d>|/|R d| over all d: e is the dual's error, R is `curvature`.
 
-        The number ignores the rounding of R. It is inf if no bound is known.
+        The number ignores the rounding of R. The result is inf if no bound is known.
         """
         return math.inf
 
@@ -97,7 +97,7 @@ class Part(ABC):
     def slope_ratio(self, at: Host, off: float) -> float:
         """|<grad, d>| over the root of the curvature along d, at most, within ``off`` of a point.
 
-        The bound holds for all d. It does not include its own rounding.
+        The bound holds for all d, and does not include its own rounding.
         """
 
     def curvature_rows(self, at: Host) -> Host:

@@ -71,7 +71,7 @@ class Groups(FromData):
         return f"<{self.count} groups of {np.count_nonzero(self.labels >= 0)} variables>"
 
     def same_as(self, other: Groups) -> bool:
-        """Are the other groups equal to these groups?"""
+        """Do two objects hold equal groups?"""
         return np.array_equal(
             np.trim_zeros(self.labels + 1, "b"), np.trim_zeros(other.labels + 1, "b")
         )

@@ -33,7 +33,7 @@ class Penalty(FromData, is_open=True):
     __array_ufunc__ = None  # so that a NumPy number times a penalty calls __rmul__
     _weights: ClassVar[tuple[str, ...]] = ("weight",)
     names: ClassVar[tuple[Any, ...] | None] = None  # names of the variables, as in Function
-    dimension: ClassVar[int | None] = None  # the number of variables; None if it accepts any number
+    dimension: ClassVar[int | None] = None  # number of variables; None if any number is accepted
     describing = ("terms", "add_to_conic", "far_rows", "squared")
 
     def __post_init__(self) -> None:
@@ -59,7 +59,7 @@ class Penalty(FromData, is_open=True):
 
     @property
     def summands(self) -> tuple[Penalty, ...]:
-        """The penalties whose sum this is; for a single penalty, itself."""
+        """The penalties that add up to this one; a single penalty returns itself."""
         return (self,)
 
     @property
@@ -327,7 +327,7 @@ class L2(CentredNorm):
 
     Args:
         weight: a non-negative number; or a vector with one entry per variable, each 0 or the same
-            number: then variables of weight 0 are not penalised. (Any other weights leave no prox
+            number, where variables of weight 0 are not penalised. (Any other weights leave no prox
             in closed form. If the norm is the whole upper level, `SquaredNorm` with the
             squared weights has the same minimisers.)
         center: vector, the origin if None. A nonzero center has a joint prox with squares, and L1

@@ -270,7 +270,7 @@ class _Path:
         return abs(gap) <= unit * (float(self.factors @ products) + value)
 
     def further(self, point: PathPoint, tries: int) -> float | PathPoint:
-        """Newton's step first, then longer and longer steps.
+        """Try Newton's step first, then longer and longer steps.
 
         The search ends if v is lost to rounding in v - mu c, or if no point satisfies the cut.
         """

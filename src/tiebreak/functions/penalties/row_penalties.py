@@ -29,7 +29,7 @@ class RowPenalty(EstimatorLoss, Penalty, is_open=True):
     A: Any
     mean: bool
     weights: Any
-    target: ClassVar[str]  # the name of its second argument
+    target: ClassVar[str]  # the name of the constructor's second argument
 
     def __post_init__(self) -> None:
         from scipy.sparse import csr_array

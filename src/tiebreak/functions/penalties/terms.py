@@ -54,7 +54,7 @@ class Terms:
     center: Host | None = None  # the center of the norms; the square is centred at 0
     has_operator: ClassVar[bool] = False  # is this a norm |D x - center|_1? See `operator_terms`
     is_alone: ClassVar[bool] = False  # does no other penalty or set allow a joint prox?
-    has_prox: ClassVar[bool] = True  # is there a prox at all?
+    has_prox: ClassVar[bool] = True  # do the terms have a prox?
 
     @property
     def weights(self) -> tuple[Any, float, float, float]:
@@ -68,12 +68,12 @@ class Terms:
 
     @property
     def has_norms(self) -> bool:
-        """Are there any terms besides a square?"""
+        """Do the terms include a norm?"""
         return any(self.norms)
 
     @cached_property
     def has_weights(self) -> bool:
-        """Are there any terms besides the set?"""
+        """Do the terms include more than the set?"""
         return self.has_norms or self.square != 0.0
 
     def times(self, factor: float) -> Terms:

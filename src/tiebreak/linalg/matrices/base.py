@@ -69,7 +69,7 @@ def block_bytes() -> int:
 
 
 class Matrix:
-    """A matrix A, known by its products. Subclasses define those, ``shape`` and ``prototype``."""
+    """A matrix A, known by its products; subclasses also define ``shape`` and ``prototype``."""
 
     shape: tuple[int, int]
     entries: Any  # the entries, if they are in memory, and their transpose
@@ -190,8 +190,8 @@ class Matrix:
     def errors(self, epsilon: float, spectral: float) -> tuple[float, float, float]:
         """Bounds on the rounding errors of sums over the rows, of A x per |x|, of A' r per |r|.
 
-        ``spectral`` is a bound on |A|, for a subclass that needs it. Images are mixed from other
-        images: between two refreshes, mixing adds at most the 64 units of `rounding_unit`.
+        ``spectral`` is a bound on |A|, for a subclass that needs it. Mixing images from other
+        images adds at most the 64 units of `rounding_unit` between two refreshes.
         """
         unit = rounding_unit(epsilon, *self.shape)
         return unit, unit * self.frobenius, unit * self.frobenius
@@ -234,7 +234,7 @@ class Matrix:
 
     @property
     def signature(self) -> tuple[Any, ...]:
-        """Arrays that distinguish this matrix from every other, for a checkpoint."""
+        """Arrays that distinguish the matrix from every other matrix, for a checkpoint."""
         return (self.entries,)
 
 

@@ -23,7 +23,7 @@ from tiebreak.linalg.matrices.base import (
 from tiebreak.linalg.matrices.streamed import Float64Rows
 
 CACHED_BYTES = 2**24  # smaller matrices stay in a cache anyway: passes need not be shared
-CACHED_PAIR_BYTES = 2**21  # the same limit if `has_small_products`
+CACHED_PAIR_BYTES = 2**21  # as CACHED_BYTES, if `has_small_products`
 FEWEST_ROWS = 16  # per block: with fewer rows, adding up the sums of blocks would take too long
 DEVICE_BLOCK = 2**28  # bytes of a matrix on a device that are converted to float64 at a time
 FLOAT64_COPY_LIMIT = 2**25  # largest single-precision matrix that is also kept in float64

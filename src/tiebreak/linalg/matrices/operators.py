@@ -14,7 +14,7 @@ from tiebreak.linalg.matrices.base import Matrix, random_pair
 
 
 def is_operator(value: Any) -> bool:
-    """Is ``value`` known by its products alone? Its library is not imported.
+    """Is ``value`` known by its products alone? No library is imported for the test.
 
     A scipy.sparse.linalg.LinearOperator or an operator of PyLops has ``matvec`` and ``rmatvec``;
     anything else needs ``@`` and ``.H`` or ``.T``, and must not be an array.
