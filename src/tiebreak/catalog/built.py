@@ -26,7 +26,7 @@ class Answer(NamedTuple):
 
     upper: float  # f*
     lower: float  # g*
-    solution: Array | None = None  # x*, if it is unique
+    solution: Array | None = None  # x*, if unique
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -38,7 +38,7 @@ class Built:
         problem: the Problem.
         x0: where every method starts.
         upper_optimum, lower_optimum: f* and g*, if there is a closed form.
-        solution: x*, if there is a closed form.
+        solution: x*, if it has a closed form.
         truth: the point that the data were made from, if any. Because of noise and ties it is not
             the solution.
         ties: the dimension of the set of lower minimisers, if theory gives it.

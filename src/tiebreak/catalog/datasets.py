@@ -1,4 +1,4 @@
-"""Problems on scikit-learn's bundled data; nothing is downloaded."""
+"""Problems on data that come with scikit-learn; nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -80,9 +80,9 @@ def validation_over_training(
 
     Both levels are least squares (per row if ``mean``), and the models lie in a ball. The error
     bound has order 2 unless the least-squares solution closest to the origin lies exactly on the
-    sphere: if it is inside, the affine set of solutions meets the interior of the ball; if it is
-    outside, the minimiser x* is unique, grad g(x*) = -lambda x* with lambda > 0, and on the ball
-    g(x) - g* >= lambda (|x*|² - <x*, x>) >= lambda/2 |x - x*|².
+    sphere. If that solution is inside, the affine set of solutions meets the interior of the ball;
+    if that solution is outside, the minimiser x* is unique, grad g(x*) = -lambda x* with lambda >
+    0, and on the ball g(x) - g* >= lambda (|x*|² - <x*, x>) >= lambda/2 |x - x*|².
     """
     order = rng.permutation(target.shape[0])
     below, above = order[:train], order[train:]
@@ -185,7 +185,7 @@ def _low_or_high() -> tuple[Matrix, Vector]:
 def _shortest_minimiser(A: Matrix, y: Vector) -> Vector:
     """Return the shortest minimiser of the logistic loss on R^n, by Newton's method from 0.
 
-    Every step is the shortest possible, so every step is in the range of A', and so is their sum.
+    Each step is the shortest possible, so all steps and their sum are in the range of A'.
     """
     x = np.zeros(A.shape[1])
     for _ in range(50):

@@ -23,7 +23,7 @@ from tiebreak.linalg import checks
 __all__ = ["Built", "Instance", "breast_cancer", "instance", "instances", "table"]
 
 
-# What each parameter must be; a name has the same rule in every built-in problem.
+# The rule for each parameter, the same in every built-in problem.
 LEAST = {
     **dict.fromkeys(("seed", "ties"), 0),
     **dict.fromkeys(("n", "rows", "rank", "steps", "features", "nonzeros"), 1),

@@ -1,6 +1,6 @@
 """Linear inverse problems: some have known answers, some are random, and one is a toy.
 
-One more problem keeps every first-order method far from f* for any given number of steps.
+Another problem keeps every first-order method far from f* for any given number of steps.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def inverse(n: int = 100, seed: int = 0) -> Built:
         x* = (1/n, ..., 1/n),   f* = 1/(2n),   g* = 0,   L_f = 1,   L_g = n
 
     The minimisers of g are the simplex, of dimension n - 1. The error bound has order 2 and modulus
-    1: let s be the sum of the entries of x >= 0. If s >= 1, some y in the simplex has y <= x, and
-    |x - y| <= |x - y|_1 = s - 1; otherwise y = x + (1-s)/n has |x - y| = (1-s)/sqrt(n).
+    1, as follows. Let s be the sum of the entries of x >= 0. If s >= 1, some y in the simplex has y
+    <= x, and |x - y| <= |x - y|_1 = s - 1; otherwise y = x + (1-s)/n has |x - y| = (1-s)/sqrt(n).
 
     Args:
         n: the number of variables.

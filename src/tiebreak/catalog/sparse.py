@@ -25,13 +25,13 @@ def basis_pursuit(
     x*. The entries of A and x* are dyadic, so b, f* = |x*|_1 and g* = 0 are exact.
 
     *Proof.* The builder finds y with A_S'y = sign(x*) on the support S and |A'y| < 1 elsewhere.
-    Then every x with Ax = b has |x|_1 >= <A'y, x> = <y, b> = <A'y, x*> = |x*|_1, with equality only
-    for x = 0 off S, and A_S has full rank: x* is the only solution. A problem without such a y is
-    redrawn. A has full rank: the solution set has dimension n - rows, and the error bound has order
-    2.
+    With this y, every x with Ax = b has |x|_1 >= <A'y, x> = <y, b> = <A'y, x*> = |x*|_1, with
+    equality only for x = 0 off S, and A_S has full rank: x* is the only solution. A problem without
+    such a y is redrawn. A has full rank, so the solution set has dimension n - rows; the error
+    bound has order 2.
 
     Args:
-        rows, variables: the shape of A; fewer rows than variables.
+        rows, variables: the shape of A, which must have fewer rows than variables.
         nonzeros: the number of nonzero entries of x*.
         seed: the random seed.
     """
@@ -48,7 +48,7 @@ def group_pursuit(
     |A_G'y| < 1 elsewhere.
 
     Args:
-        rows: the number of rows of A; fewer than its groups times size columns.
+        rows: the number of rows of A; less than the number of its columns, groups times size.
         groups, size: the number of groups, and of variables in each.
         active: the number of groups in which x* is not zero.
         seed: the random seed.
@@ -109,8 +109,8 @@ def lasso_duplicates(
     u*_j among its copies into shares >= 0: copies - 1 dimensions for each non-zero, and g* =
     weight²/2 |y|² + weight |u*|_1. (The error bound has order 2 on bounded sets only.)
 
-    *Upper level.* Half of the features, rounded up, are shared by all copies; each of the others is
-    given to one copy. The residual r = B x* - c is chosen such that sign(u*_j) B_i'r is the same
+    *Upper level.* Half of the features, rounded up, are shared by all copies; every other feature
+    is given to one copy. The residual r = B x* - c is chosen such that sign(u*_j) B_i'r is the same
     for all copies i of j with a share, and larger for the others: the optimality conditions. The
     differences of the copies' columns in B have full rank, so x* is the only solution; f* = ½|r|².
 
@@ -131,7 +131,7 @@ def lasso_duplicates(
     shares = np.zeros((features, copies))
     shares[support, 0] = 1.0
     shares[support[:shared]] = rng.dirichlet(np.full(copies, 5.0), shared)
-    while True:  # draw until the copies' differences have full rank: nearly always once
+    while True:  # redraw until the copies' differences have full rank: rarely needed
         B = rng.standard_normal((validation, features, copies)) / math.sqrt(validation)
         signed = np.sign(u[support])[:, None] * B[:, support]
         differences = (signed[:, :, 1:] - signed[:, :, :1]).reshape(validation, ties)
@@ -194,8 +194,8 @@ def _certificate(A: Matrix, x: Matrix) -> Vector | None:
     """Return y with A_G'y = x_G/|x_G| for rows x_G of x that are not 0 and |A_G'y| < 1 elsewhere.
 
     y is the shortest solution of these equations. If groups exceed the limit, further equations set
-    them to the limit, until no group exceeds it. The result is None if this fails; another y may
-    still exist.
+    them to the limit, until no group exceeds it. The result is None if no such y is found, although
+    another y may exist.
     """
     size, active = x.shape[1], np.any(x != 0.0, axis=1)
     wanted, held = np.zeros(x.shape), active.copy()

@@ -28,12 +28,12 @@ def regression(
     """The paper's over-parameterised regression: validation loss over training loss in a ball.
 
     The days are columns, each scaled to [0, 1]; a random column is the target b, and the other 730
-    columns are the features. g(x) = ½|Ax - b|² on the training rows, and f is the same loss on the
-    other rows.
+    columns are the features. The lower level is g(x) = ½|Ax - b|² on the training rows, and f is
+    the same loss on the other rows.
 
     With the paper's 75 % there are 801 rows for 730 variables and a single lower minimiser, so
     nothing is selected; with 25 % there are 267 rows, and the solution set has dimension 463 if the
-    ball is large enough to contain a model that fits them.
+    ball is large enough to contain a model that fits these rows.
 
     Args:
         file: wikivital_mathematics.json; None for the synthetic twin (the label says so).
@@ -117,7 +117,7 @@ def _day(path: Path, day: str, entry: Any) -> Matrix:
 
 @cache
 def twin() -> Matrix:
-    """Return made-up visits of the same shape: 1068 pages, 731 days.
+    """Return made-up visits of the same shape as the file: 1068 pages, 731 days.
 
     The number of visits to a page on a day is a Poisson count whose mean is the product of
 

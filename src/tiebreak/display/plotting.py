@@ -28,9 +28,9 @@ def convergence(run: View, path: str | Path | None = None) -> Any:
     left.
 
     The lower edge of the band is proved: no minimiser of the lower level has a smaller f, and no
-    point of the domain has a smaller g. Where f(x) is below it, x is slightly suboptimal for g and
-    f(x) < f* is proved: there is no band, and open circles show the size of the gap. Crosses at the
-    upper edge of the gaps mark steps at which nothing is proved.
+    point of the domain has a smaller g. Where f(x) is below the band, x is slightly suboptimal for
+    g and f(x) < f* is proved: there is no band, and open circles show the size of the gap. Crosses
+    at the upper edge of the gaps mark steps at which nothing is proved.
 
     Args:
         run: the view of what ``solve`` returned.
@@ -46,7 +46,7 @@ def convergence(run: View, path: str | Path | None = None) -> Any:
         for name, column in run.groups[0].columns.items()
     }
     step, report = columns["iteration"], run.report
-    is_direct = len(step) < 3  # a direct method: a line through two points tells nothing
+    is_direct = len(step) < 3  # for a direct method, a line through two points tells nothing
     figure = new_figure(9.0, 2.8 if is_direct else 6.0)
     axes = figure.subplots(1 if is_direct else 2, 2, sharex=not is_direct, squeeze=False)
     for ax, (level, letter) in zip(axes[0], LETTERS.items(), strict=True):

@@ -102,7 +102,7 @@ class Rich(Screen):
         self._show(Text(said, no_wrap=True, overflow="ellipsis"))
 
     def _show(self, what: Any) -> None:
-        self._live.start()  # the first row starts the display
+        self._live.start()  # started by the first row
         self._live.update(what, refresh=True)
 
     def close(self) -> None:
@@ -161,7 +161,7 @@ def screen_for(progress: object) -> Screen:
 
 
 def _is_notebook() -> bool:
-    """Does a notebook kernel show our output?  Terminals do not count."""
+    """Does a notebook kernel, and not a terminal, show our output?"""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return hasattr(shell, "kernel")
 

@@ -133,8 +133,8 @@ def kept_rows(columns: Sequence[Column], most: int) -> Column:
     """Return the indices of about ``most`` rows, in order, or of all rows if there are fewer.
 
     The chosen rows are the first, the last, some at even and some at geometric distances (an axis
-    may be logarithmic), and in every stretch those where a column is smallest or largest, infinite
-    values included.
+    may be logarithmic), and, in every stretch, the rows in which a column is smallest or largest,
+    infinite values included.
     """
     count = len(columns[0]) if columns else 0
     if count <= most:

@@ -112,7 +112,7 @@ class OnWorkers(LinearLoss, is_open=True):
 
 
 def on_workers(kind: type[LinearLoss]) -> type[OnWorkers]:
-    """A class for this loss with its rows in Ray workers, whose constructor takes shards."""
+    """A class for the loss ``kind`` with rows in Ray workers, whose constructor takes shards."""
     members = {
         "__doc__": f"{kind.__name__} with its rows in Ray workers.\n\n{OnWorkers.__doc__}",
         "__module__": kind.__module__,

@@ -5,7 +5,7 @@ evaluation is one round trip: the driver sends the new points, with a recipe for
 of the evaluation from new and kept points; the workers return losses and slopes, which are
 summed in the order of the workers. Images and rows are never sent, and no point is sent twice.
 
-Several threads may query the same workers: a lock makes recording a round and sending it one
+Several threads may query the same workers: because of a lock, recording and sending a round is one
 operation, so workers get rounds in the order in which the driver recorded them.
 """
 
@@ -47,7 +47,7 @@ INLINE = 100 * 1024
 
 
 class Traffic(NamedTuple):
-    """Numbers sent to the workers and received in ``rounds`` rounds, per worker."""
+    """How many numbers one worker received and sent in ``rounds`` rounds."""
 
     rounds: int = 0
     points: float = 0.0  # entries of points sent to the worker
@@ -126,7 +126,7 @@ class RemoteRows:
 
     def __init__(self, times: Any, rows: slice, is_transposed: bool = False) -> None:
         self._times, self._rows, self._is_transposed = times, rows, is_transposed
-        self.shape = (rows.stop - rows.start,)  # callers only need the count
+        self.shape = (rows.stop - rows.start,)  # the number of rows is enough
 
     def __matmul__(self, v: Array) -> Array:
         import ray
@@ -226,7 +226,7 @@ class Rows(Matrix):
         return float(sum(self._each(attrgetter("loss.lipschitz"))))
 
     def remote(self, image: Image) -> Remote:
-        """An image of this matrix; a plain array, as from a checkpoint, is the point itself."""
+        """An image under the matrix; a plain array, as from a checkpoint, stands for a point."""
         return image if isinstance(image, Remote) else Remote(self, image)
 
     def note(self, made: Remote) -> None:
@@ -334,7 +334,7 @@ class Rows(Matrix):
         return [getattr(worker, what).remote(message) for worker in chosen]
 
     def _received(self, sent: Sequence[Any]) -> list[Any]:
-        """The replies to sent requests, in the same order."""
+        """The replies to requests that were sent, in the order of the requests."""
         failures = self._ray.exceptions
         try:
             replies: list[Any] = self._ray.get(list(sent))
@@ -344,7 +344,7 @@ class Rows(Matrix):
                 raise type(cause)(str(cause)) from None
             raise RuntimeError(f"{self.kind}: a worker failed with {cause!r:.100}") from None
         except failures.RayError as error:
-            why = str(error).strip().splitlines()[-1][:90]  # the last line, without Ray's own
+            why = str(error).strip().splitlines()[-1][:90]  # Ray's output comes first
             raise RuntimeError(
                 f"{self.kind}: a worker died and could not be restarted: {why}"
             ) from None
@@ -392,6 +392,6 @@ def _ray(owner: str) -> Any:
     except ImportError:
         raise missing(f"{owner} on workers", "ray", "ray") from None
     if not ray.is_initialized():
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry unless asked for
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry by default
         ray.init(log_to_driver=False, logging_level=logging.ERROR)
     return ray

@@ -31,20 +31,20 @@ Source: TypeAlias = "tuple[str | Path, ...] | str | Path | Loader"
 class Request(NamedTuple):
     """One evaluation, as sent to every worker.
 
-    A request refers to slots: first images that the worker has kept, then those of the new points,
-    then mixtures (1 - weight) p + weight q of earlier slots.
+    A request refers to slots: first images that the worker has kept, then the images of the new
+    points, then mixtures (1 - weight) p + weight q of earlier slots.
     """
 
     keys: tuple[int, ...]  # the names of all slots, under which the worker keeps them
     points: Array  # one row per new point
-    mixtures: tuple[tuple[int, int, float], ...]  # p, q, weight
+    mixtures: tuple[tuple[int, int, float], ...]  # each is (p, q, weight)
     anew: tuple[int, ...]  # slots whose images are recomputed: mixing accumulates rounding errors
-    at: tuple[int, ...]  # slots with value and slope
-    values_at: tuple[int, ...]  # slots with the value only
+    at: tuple[int, ...]  # slots whose value and slope are needed
+    values_at: tuple[int, ...]  # slots of which only the value is needed
     alive: tuple[int, ...]  # other images that must be kept
 
     def packed(self) -> bytes:
-        """The request as bytes, which Ray sends a third faster than an array.
+        """The request as bytes, because Ray sends bytes a third faster than an array.
 
         Unpickling adds no risk, because Ray itself pickles what its processes exchange.
         """
@@ -123,7 +123,7 @@ class Shard:
         return ShardFacts(*matrix.shape, dtype, self.names, size, self.b, self.weights)
 
     def evaluate(self, request: Request) -> Reply | None:
-        """The reply; None if an image is missing because the worker was restarted."""
+        """The reply to a request; None if an image is missing because the worker was restarted."""
         forward, slots = self.loss.forward, len(request.keys) - len(request.mixtures)
         known = request.keys[: slots - len(request.points)]
         if not all(key in self.kept for key in known):

@@ -379,7 +379,7 @@ def verdicts(
     """Judge every claim about an experiment from the rows of ``rows.csv`` alone.
 
     Args:
-        rows: the rows of a race; those of other experiments are skipped.
+        rows: the rows of a race; rows of other experiments are skipped.
         experiment: "fig1", "fig2" or "table1".
         facts: what the rows do not contain, by instance: shapes, dimensions, f*, whether the data
             are a synthetic twin.
@@ -387,7 +387,7 @@ def verdicts(
     Returns:
         At least one Verdict per claim: one per instance and axis that the claim concerns. If rows
         are missing or not finite, the verdict is "not testable here", and a sentence says why. On a
-        synthetic twin, a claim about the data is "not testable here" too; the numbers say what the
+        synthetic twin, a claim about the data is "not testable here" too; its numbers say what the
         twin shows.
     """
     scenes = scenes_of(rows, experiment, facts or {})

@@ -45,7 +45,7 @@ class Comparison(Shown):
         rows: one Record per method and recorded step.
         answer: f*, g* and x*, from which the errors are measured.
         source: where the answer comes from, in words.
-        scales: max(|value at x*|, |value at x0|) of both levels; accuracies are relative to them.
+        scales: max(|value at x*|, |value at x0|) of both levels, to which accuracies are relative.
         refused: the methods that refused the problem, with their reasons.
 
     Examples:

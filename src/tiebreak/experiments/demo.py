@@ -1,7 +1,7 @@
 """``tiebreak demo`` shows the purpose of the library on one screen and in one picture.
 
 With 495 columns, many models fit 50 tumours perfectly. The next 260 tumours decide which of these
-models is chosen, and the 259 that neither level has seen show whether the choice was a good one.
+models is chosen, and the 259 tumours that neither level has seen show whether the choice was good.
 """
 
 from __future__ import annotations

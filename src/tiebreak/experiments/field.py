@@ -89,24 +89,23 @@ TUNED = {
 }
 
 RULES = (
-    ("known to all", "L_f, L_g, sigma, the diameter D of Z, the order of growth of g if the "
-     "instance states it, and the number of steps that the budget allows; not f*, g* or a "
-     "modulus."),
-    ("start and budget", "The same start for all. A run ends after a number of data passes, never "
-     "by a clock, so that a second run has the same gradients and passes."),
-    ("costs", "Gradients of f and g together; data passes, in which values count like gradients; "
-     "seconds, on a clock that stops during measurements."),
-    ("parameters", "The theorem's own values. In a second row, \"tuned\", one parameter is the "
-     "best of five values on three other draws, the same for all instances. Methods without a "
-     "free parameter, or that plan for an accuracy, have no such row."),
-    ("point", "The theorem's own point. Other points worth measuring have their own rows, "
-     "marked by a colon. We evaluate f and g ourselves; a point outside Z does not count."),
+    ("known to all", "Methods know L_f, L_g, sigma, the diameter D of Z, the order of growth of g "
+     "if stated, and the number of allowed steps; not f*, g* or a modulus."),
+    ("start and budget", "All methods start at the same point. A run ends after a number of data "
+     "passes, never by a clock, so gradients and passes are repeatable."),
+    ("costs", "We count gradients of f and g together; data passes, in which values count like "
+     "gradients; seconds, on a clock that stops during measurements."),
+    ("parameters", "Methods use their theorem's own values. In a second row, \"tuned\", one "
+     "parameter is the best of five values on three other draws, the same for all instances. "
+     "Methods without a free parameter, or that plan for an accuracy, have no such row."),
+    ("point", "Methods are measured at their theorem's own point. Other points have rows marked by "
+     "a colon. We evaluate f and g ourselves; a point outside Z does not count."),
     ("accuracy", "Weak: f - f* within eps max(|f*|, |f(x0) - f*|), g - g* within eps (g(x0) - g*). "
      "Absolute: likewise for |f - f*|. A run arrives when both stay true until its end."),
-    ("answers", "Planted, in closed form, or by exact. exact and conic take no steps and do not "
-     "race, nor does P-AGM-BiO without a penalty, because it is AGM-BiO."),
-    ("refusals", "A method outside its assumptions refuses in one sentence. On Duffin's "
-     "instance, where no method can find f*, only false claims count."),
+    ("answers", "Answers are planted, in closed form, or by exact. exact and conic take no steps "
+     "and do not race, nor does P-AGM-BiO without a penalty, because it is AGM-BiO."),
+    ("refusals", "A method outside its assumptions refuses in one sentence. On Duffin's instance, "
+     "where no method can find f*, only false claims count."),
 )  # fmt: skip
 
 
@@ -132,7 +131,7 @@ def run_field(
 ) -> Standings:
     """Race all or the named methods on all or the named instances, and write rows and a page.
 
-    If a race is interrupted, its finished parts stay in ``out``, and the same call continues.
+    If a race is interrupted, its finished parts stay in ``out``, and the same call continues it.
 
     Args:
         out: the folder for rows.csv, instances.csv, refused.csv and race.html.
@@ -140,9 +139,9 @@ def run_field(
         passes: the number of data passes that a run may take.
         seed: the seed of the six drawn instances.
         courses: names of instances.
-        workers: the number of processes; each has one thread, so that products do not depend on the
-            others.
-        say: called with a line about what is being done.
+        workers: the number of processes; each has one thread, so that products do not depend on
+            other processes.
+        say: a function that is called with a line about what is being done.
     """
     raced = contestants([from_file(name) for name in names])
     everything = (*BUILT_IN, *SEEDS, *FROM_PAPERS, *DRAWN)

@@ -1,8 +1,8 @@
 """Problems with a planted answer, for `tiebreak race` and decide.py: five fixed, the others random.
 
 We choose x* first, with margins and slopes of every loss at x*, and then matrices such that the
-optimality conditions hold. With N the normal cone of Z at x*, P the subgradients of g's penalty
-there and A the rows in whose images g is strictly convex, they are
+optimality conditions hold. For N, the normal cone of Z at x*, P, the subgradients of g's penalty at
+x*, and A, the rows in whose images g is strictly convex, the conditions are
 
     lower level   -grad g1(x*) = s + nu,   s in P, nu in N,
     upper level   -grad f(x*) = A'lambda + c nu + n,   n in N:
@@ -68,8 +68,8 @@ class Case:
     def with_order(self, problem: Problem) -> Problem:
         """Return the problem with the order of its error bound, if known, for Theorem 2.
 
-        The theorem's gamma depends on nothing else in the bound; the modulus is small enough to be
-        valid.
+        The theorem's gamma depends on nothing else in the bound; the modulus given is small enough
+        to be valid.
         """
         if self.order is None or not problem.is_smooth:
             return problem
@@ -158,7 +158,7 @@ def ball(rng: Generator, rows: int = 801, columns: int = 730, rank: int = 500) -
 
 
 def unique(rng: Generator, rows: int = 300, columns: int = 100, condition: float = 1e3) -> Case:
-    """Return ill-conditioned least squares on R^n; first-order methods miss its only minimiser."""
+    """Return an ill-conditioned problem on R^n; first-order methods miss its only minimiser."""
     A = spectrum(rng, rows, columns, condition)
     x = 10.0 * rng.standard_normal(columns)
     U = np.linalg.svd(A, full_matrices=False)[0]

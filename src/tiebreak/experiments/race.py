@@ -109,7 +109,7 @@ def race(
 
     Args:
         problem: what to solve.
-        entrants: the methods; one with an open horizon plans for ``steps``.
+        entrants: the methods; a method with an open horizon plans for ``steps``.
         answer: the answer from which errors are measured.
         x0: the common start, the origin if None; projected onto the domain.
         steps, seconds, passes: the limits of each method.

@@ -42,10 +42,10 @@ def reproduce(
     Args:
         what: "fig1", "fig2" or "table1".
         out: a folder, created if needed, for rows.csv, pictures, and finally report.md.
-        data: wikivital_mathematics.json for fig1; without it a synthetic twin is used, and all
-            outputs say so.
+        data: wikivital_mathematics.json for fig1; without the file a synthetic twin is used, and
+            all outputs say so.
         quick: fewer steps (fig1, table1) or fewer starts (fig2).
-        say: called with a line about what happens next.
+        say: a function that is called with a line about what happens next.
 
     Returns:
         The verdicts and the files. Each file is written completely or not at all; a report.md

@@ -37,7 +37,7 @@ class Facts(NamedTuple):
     shape: tuple[int, int] | None = None  # the shape of the training matrix
     dimension: int | None = None  # dimension of the set of lower minimisers
     order: float | None = None  # order of the error bound; inf if there is none, None if unknown
-    smoothness: tuple[float, float] = (math.nan, math.nan)  # L_f and L_g
+    smoothness: tuple[float, float] = (math.nan, math.nan)  # the pair L_f, L_g
     refusals: Mapping[str, str] = {}  # method -> the reason why it refused
 
     @classmethod
@@ -102,7 +102,7 @@ def last_tenth(run: Curves, method: str, axis: Axis, share: float) -> list[Recor
         raise UnknownHere(f"there are no rows of {method}")
     last = [rows[-1] for rows in run.values() if rows]
     steps = max(row.iteration for row in last)
-    # The race ends when the first of the methods that take all steps has finished.
+    # The race ends when the first method has taken all steps.
     limit = share * min(getattr(row, axis) for row in last if row.iteration == steps)
     reached = [row for row in run[method] if getattr(row, axis) <= limit]
     if not reached:
@@ -145,7 +145,7 @@ def slope(
     The slope is -p if error ~ k^-p. The fit uses the *largest* error of each eighth of a decade, so
     the dips of an oscillating run do not count. Errors of at most ``floor`` (rounding, or negative
     as f - f* may be) count as zero: a run that reaches zero and stays there is fitted up to its
-    first zero bin, and one that is zero throughout has slope -inf. Too few points give NaN.
+    first zero bin, and a run that is zero throughout has slope -inf. Too few points give NaN.
 
     Args:
         iterations: increasing numbers of iterations above 0.

@@ -1,7 +1,7 @@
 """The paper's table 1: the rate of every method, measured under its assumptions.
 
-Every instance is *planted*: x* is chosen first, then f and g such that x* is the answer. So the
-slopes are measured against the truth. Every rate is measured three times: with the slope of f at x*
+Every instance is *planted*: x* is chosen first, then f and g such that x* is the answer. So slopes
+are measured against the true answer. Every rate is measured three times: with the slope of f at x*
 pulling away from the minimisers of g, so that f approaches f* from below and g - g* is hard to
 reduce; with a tenth of that pull; and with no pull, so that f approaches f* from above.
 """
@@ -39,8 +39,8 @@ CHAIN = np.eye(SIZE) - np.eye(SIZE, k=-1)
 def order_1(pull: float, sharp: int = 6) -> Built:
     """Return a weakly sharp problem: g(x) = s + s²/2, s = x_1 + ... + x_m, on the unit box.
 
-    The minimisers of g are the points with x_1 = ... = x_m = 0, and g - g* >= s >= dist, so alpha =
-    1. With f(x) = ½|C(x - x*)|² - pull s the slope of f at x* has length pull sqrt(m), at most M =
+    The minimisers of g have x_1 = ... = x_m = 0, and alpha = 1, because g - g* >= s >= dist. With
+    f(x) = ½|C(x - x*)|² - pull s the slope of f at x* has length pull sqrt(m), at most M =
     sqrt(m).
     """
     x = np.linspace(0.2, 0.8, SIZE)
@@ -169,7 +169,7 @@ def table_1(quick: bool, say: Say, longest: int = 10_000) -> Experiment:
     found.notes.append(
         "A slope over two decades is not a bound: O() may hide a constant that stays far above "
         "the run for that long. With a weak pull, AGM-BiO at gamma = 1 stays below Theorem 1's "
-        "bound on g, but hardly decreases; for other methods that miss their rate there, we have "
+        "bound on g, but hardly decreases; for other methods that then miss their rate, we have "
         "not compared the constants. The size of the ball, the number of variables and the full "
         "pull were chosen so that AGM-BiO's bound matters within two decades: its slope of g - g* "
         "depends on that choice."
@@ -179,14 +179,14 @@ def table_1(quick: bool, say: Say, longest: int = 10_000) -> Experiment:
         "is no accident that the cut at x_k does no harm on a bounded set: it makes the step on g "
         "a Frank-Wolfe step, g(x_{k+1}) - g* <= (1 - w)(g(x_k) - g*) + "
         "w² L_g D²/2 with w = a_k/A_{k+1}, hence g(x_k) - g* <= 2 L_g D²/(k+1), which is "
-        "Theorem 1's own order. What is lost is the proof of anything faster, and on unbounded "
-        "sets of anything at all. In the ball the cut at z_k exceeds that bound."
+        "Theorem 1's own order. With this cut, nothing faster is proved, and on unbounded sets "
+        "nothing at all. In the ball the cut at z_k exceeds that bound."
     )
     return found
 
 
 def _measure(found: Experiment, label: str, pull: float, trial: Trial, longest: int) -> None:
-    """Add the rows for one line of the table; if it takes several runs, the last row of each."""
+    """Add the rows for one line of the table; of several runs, each last row."""
     planted, name = trial.planted(pull), label + PULLS[pull]
     found.facts[name] = Facts.of(planted, "planted")
     for rung in (rung for rung in trial.ladder or (longest,) if rung <= longest):
@@ -215,12 +215,12 @@ class CutAt(Method):
                   { z in Z : g(p_k) + <grad g(p_k), z - p_k> <= level }
 
     With the cut at y_k, convexity gives g(x_{k+1}) <= (A_k g(x_k) + a_k level)/A_{k+1} plus
-    L_g/2 |x_{k+1} - y_k|², and x_{k+1} - y_k = a_k/A_{k+1} (z_{k+1} - z_k) is short. At x_k the
-    last term has z_{k+1} - x_k instead of z_{k+1} - z_k; at z_k the factor a_k/A_{k+1} is lost.
-    All three cuts contain every minimiser of g, so f(x_k) - f* stays bounded by O(1/k²).
+    L_g/2 |x_{k+1} - y_k|², and x_{k+1} - y_k = a_k/A_{k+1} (z_{k+1} - z_k) is short. With the cut
+    at x_k, the last term has z_{k+1} - x_k instead of z_{k+1} - z_k; at z_k, the factor a_k/A_{k+1}
+    is lost. All three cuts contain every minimiser of g, so f(x_k) - f* stays bounded by O(1/k²).
 
     Args:
-        level: exactly g*, so that only the cut differs.
+        level: g*, exactly, so that methods differ only in the cut.
         share: 0 for x_k, 1 for z_k, None for y_k, whose share is a_k/A_{k+1}.
         gamma: a_k = gamma (k+1)/(4 L_f).
     """

@@ -31,7 +31,7 @@ class PointWithImage(NamedTuple):
 
     x: Array
     image: Image
-    reach: Any = None  # how far the point reaches: see `Minorant`
+    reach: Any = None  # see `Minorant.reach`
 
 
 @in_files("minorant")
@@ -54,7 +54,7 @@ class Minorant(NamedTuple):
 
 
 Projection: TypeAlias = Callable[[Array], Array]  # the projection onto Z
-Outcome: TypeAlias = tuple[list[Minorant], list[float]]  # minorants, then values elsewhere
+Outcome: TypeAlias = tuple[list[Minorant], list[float]]  # minorants and values
 
 
 class PendingEvaluation:
@@ -98,7 +98,7 @@ class PendingEvaluation:
         return self._outcome
 
     def slopes(self) -> list[Array]:
-        """The slopes of the minorants, in the order of the minorants."""
+        """The slopes of all minorants, in order."""
         if self._slopes is not None:
             return self._slopes()
         return [minorant.slope for minorant in self()[0]]
@@ -165,9 +165,10 @@ class Function(FromData, is_open=True):
     def evaluate_async(
         self, at: Sequence[PointWithImage], values_at: Sequence[PointWithImage] = ()
     ) -> PendingEvaluation:
-        """Start ``evaluate``; calling what is returned waits for the end and returns the outcome.
+        """Start ``evaluate`` and return a handle; calling the handle waits for the outcome.
 
-        If the data are on a GPU or a cluster, two functions can then be evaluated at the same time.
+        This lets two functions be evaluated at the same time if their data are on a GPU or a
+        cluster.
         """
 
         def end() -> Outcome:
@@ -177,15 +178,15 @@ class Function(FromData, is_open=True):
         return PendingEvaluation(end)
 
     def note_reading(self) -> None:
-        """Count one more pass over all the data that was not part of an evaluation."""
+        """Count a pass over all the data that was not part of an evaluation."""
 
     def passes(self, forwards: int, slopes: int, values: int) -> int:
-        """The number of data passes that this many forward products, slopes and values cost."""
+        """The number of data passes that some forward products, slopes and values cost."""
         return 0
 
     @property
     def known_lipschitz(self) -> float:
-        """An upper bound on ``lipschitz``; if data passes are expensive, it takes none."""
+        """An upper bound on ``lipschitz``, without a data pass if passes are expensive."""
         return self.lipschitz
 
     @property
@@ -311,7 +312,7 @@ class EstimatorLoss:
     loss_name: ClassVar[str] = ""  # name of the loss in estimators that fit it; "" if none does
     # Maps an estimator's names of parameters to the names that the loss uses.
     loss_parameters: ClassVar[dict[str, str]] = {}
-    task: ClassVar[str] = "regression"  # the others are "two classes" and "more classes"
+    task: ClassVar[str] = "regression"  # or "two classes", or "more classes"
     has_counts: ClassVar[bool] = False  # must the targets be non-negative?
     lower_bound = 0.0
 
@@ -330,8 +331,8 @@ class SmoothFunction(Function, is_open=True):
         return None
 
     def sized(self, x0: Array, project: Projection) -> SmoothFunction:
-        """The function for a run from x0 in Z; near x0 it may measure sizes for its error
-        bounds."""
+        """The function for a run from x0 in Z, with sizes measured near x0 if error bounds need
+        them."""
         return self
 
     def without_structure(self, own: tuple[str, ...]) -> SmoothFunction:

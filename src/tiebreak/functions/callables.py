@@ -37,10 +37,10 @@ class Smooth(SmoothFunction, keyword=""):
     ``lipschitz``, ``strong_convexity`` and ``lower_bound`` are not verified, but the certificate
     relies on them. The certificate also assumes that the callables are accurate to 64 units of
     rounding of the sizes involved: the value, the slope, and the change of the slope times |x|.
-    Without ``lipschitz``, those sizes are measured at the start, where the change is the largest of
-    those in three directions, one of them x0. So the sizes of the terms of ½x'Qx - c'x + d count
-    even if the terms cancel. If the callables add and subtract a large constant, the digits lost in
-    this way are not noticed, unless you give ``lipschitz``.
+    Without ``lipschitz``, value, slope and change are measured at the start; the change is the
+    largest along three directions, one of them x0. For ½x'Qx - c'x + d, for example, the sizes of
+    all terms count, even if the terms cancel. If the callables add and subtract a large constant,
+    the digits lost in this way are not noticed, unless you give ``lipschitz``.
 
     ``value`` and ``gradient`` get a copy of x, which they may overwrite. Gradients are copied, so
     ``gradient`` may return the same buffer in every call. If the data behind the callables change,
@@ -56,7 +56,7 @@ class Smooth(SmoothFunction, keyword=""):
         array([1., 1.])
     """
 
-    # The name, in messages, of a callable that returned something wrong.
+    # How messages name a callable that returned something wrong.
     _owner, _value_name = "Smooth", "value"
     known_by = "its callables"
 

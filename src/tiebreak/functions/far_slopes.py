@@ -48,13 +48,13 @@ class LossRows(NamedTuple):
 
 
 class FarRows(NamedTuple):
-    """How a function behaves far out along a direction d."""
+    """The behaviour of a function far out along a direction d."""
 
     # Rows whose products with d must be 0: otherwise the function grows like a square.
     fixed: Sequence[HostRows] = ()
     losses: Sequence[LossRows] = ()
     linear: Host | None = None  # c of a term <c, x>, without the function's weight
-    # If the rows are not available, a test whether the loss of every row certainly decreases along
+    # If the rows are not available: a test that tells if every row's loss certainly decreases along
     # d.
     hidden: Callable[[Host], bool] | None = None
 

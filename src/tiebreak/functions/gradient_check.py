@@ -4,7 +4,7 @@ A convex function h of one variable satisfies, for every step t > 0,
 
     (h(x) - h(x - t))/t  <=  h'(x)  <=  (h(x + t) - h(x))/t,
 
-so values on either side enclose the derivative without any truncation error: only the rounding
+so values on either side of x enclose the derivative without truncation error: only the rounding
 errors of the values must be added. The size of rounding errors is measured on a short line, where
 the function is almost a parabola. Values near 1e12 that vary by 1 say little about the slope, so no
 error is reported.
@@ -25,9 +25,9 @@ from tiebreak.sets import Domain, projected
 
 Value = Callable[[Any], float]  # a function of a NumPy vector
 
-# Each step is a length times one of these powers of epsilon; one of the powers works well.
+# Steps are lengths times these powers of epsilon: for most functions, one of the powers works well.
 POWERS = (1 / 2, 3 / 8, 1 / 4, 1 / 8)
-LINE = 6  # points on either side of the middle of the line on which rounding is measured
+LINE = 6  # points on either side of the middle of the line that measures rounding
 MOVES = (1.0, 1e-3, 1e-6)  # distances relative to |x0|: far away, h may overflow or be flat
 
 
@@ -92,7 +92,7 @@ def wrong_slope(name: str, h: SmoothFunction, domain: Domain, x: Array) -> str:
     one direction is checked; ``minimize(check_gradients=True)`` checks every coordinate.
     """
     near, _ = next(_points_near(domain, x))
-    direction = near - x if arrays.norm(near - x) > 0.0 else near  # x and near: in the domain
+    direction = near - x if arrays.norm(near - x) > 0.0 else near  # both in the domain
     with arrays.quiet():
         slope = h.gradient(near)
         if not arrays.is_array(slope) or slope.shape != x.shape or not arrays.all_finite(slope):
@@ -122,7 +122,8 @@ def _points_near(domain: Domain, x0: Array) -> Iterator[tuple[Array, Any]]:
             arrays.to_numpy(projected(domain, arrays.like(start + sign * part * move, x0)))
             for sign in (1.0, -1.0)
         )
-        # A point between two projections, one from each side: inside Z, if Z has an interior.
+        # The middle of two projections from opposite sides, which lies inside Z if Z has an
+        # interior.
         point = (2.0 * there + back) / 3.0
         yield arrays.like(point, x0), np.maximum(part * lengths, np.abs(point))
 

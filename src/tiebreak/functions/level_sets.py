@@ -173,7 +173,8 @@ class Ellipsoids:
     """{x in R^n : weight h(x) <= level} for a quadratic h with Hessian V diag(w) V', w > 0.
 
     At v, let V g be the slope of f. The projection moves v by -lam V (g/(1 + lam w)) and lowers f
-    by the sum of g² lam (1 + lam w/2)/(1 + lam w)²: neither a centre nor a constant is needed.
+    by the sum of g² lam (1 + lam w/2)/(1 + lam w)²: the formula needs neither a centre nor a
+    constant.
     """
 
     f: Function
@@ -247,9 +248,9 @@ def _spectrum(h: Quadratic | LeastSquares) -> tuple[Host, Host]:
 def _crossing(excess: Callable[[float], float], noise: float) -> float:
     """The s in [0, 1] where the non-decreasing ``excess`` passes 0, to within ``noise``.
 
-    The result is 0 if ``excess`` is positive everywhere, and 1 if it is positive nowhere. The
-    method is regula falsi with halved ends (the Illinois method: Dowell, Jarratt 1971) and, if that
-    is slow, bisection over the floating-point numbers.
+    The result is 0 if ``excess`` is positive everywhere, and 1 if it is positive nowhere. The root
+    is found by regula falsi with halved ends (the Illinois method: Dowell, Jarratt 1971) or, if
+    that is slow, bisection over the floating-point numbers.
     """
     low, high = (0.0, excess(0.0)), (1.0, excess(1.0))
     if low[1] >= 0.0:

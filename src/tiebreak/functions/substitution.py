@@ -42,7 +42,7 @@ class Substitution:
         self._matrix = csr_array((self._factors, where), shape=(len(places), size))
 
     def point(self, u: Host) -> Host:
-        """The x that belongs to u."""
+        """The vector x that belongs to u."""
         x = np.zeros(len(self._used))
         x[self._used] = self._factors * u[self._places]
         return x
@@ -106,7 +106,7 @@ class Substitution:
         return SquaredNorm(each, middle) if each.any() else Flat(), constant
 
     def level(self, h: Function) -> tuple[SmoothFunction | Penalty, float]:
-        """A level, which is smooth or an l1 norm, as a function of u; and the constant."""
+        """A level (smooth, or an l1 norm) as a function of u; and its constant."""
         smooth, penalty = split(h)
         return self.penalty(penalty) if penalty.terms.has_weights else self.function(smooth)
 

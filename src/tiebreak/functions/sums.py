@@ -26,7 +26,7 @@ N = TypeVar("N", float, Fraction)
 
 
 def _summed(name: str) -> Any:
-    """The weighted sum of the property with this name over all functions."""
+    """The weighted sum of a named property over all functions."""
     return property(lambda self: sum(w * getattr(h, name) for w, h in self.summed))
 
 
@@ -210,7 +210,7 @@ class Sum(Combination, in_tables=False):
 def in_one_precision(who: str, first: F, second: F) -> tuple[F, F]:
     """Both functions for vectors of the same dtype: float64 if one of them needs it.
 
-    Raise ValueError if their libraries differ, or one of them cannot be converted.
+    Raise ValueError if the libraries of the functions differ, or one function cannot be converted.
     """
     prototypes = [h.prototype for h in (first, second) if h.prototype is not None]
     if len({(type(x), x.dtype) for x in prototypes}) < 2:

@@ -32,7 +32,7 @@ from tiebreak.linalg.refusals import missing
 from tiebreak.linalg.registry import KEYWORDS, KINDS
 
 HEADER = "tiebreak"  # the name of the JSON text
-FORMAT = 2  # raised whenever an older version of tiebreak would misread a file
+FORMAT = 2  # increased if older versions of tiebreak would misread a file
 NUMBERS = "fiub"  # kinds of dtypes that a file may hold
 SPARSE = {  # the arrays of each sparse format; others are saved as csr
     "csr": ("data", "indices", "indptr"),
@@ -286,7 +286,7 @@ class Reader:
         try:
             made = getattr(scipy.sparse, code["sparse"])(given, shape=tuple(code["shape"]))
             if form != "coo":  # the constructor of COO checks everything
-                made.check_format(full_check=True)  # a wrong index would read out of bounds
+                made.check_format(full_check=True)  # wrong indices would read out of bounds
         except (ValueError, TypeError, IndexError) as error:
             raise Refused(f"has a damaged sparse matrix ({first_line(error)})") from None
         return made

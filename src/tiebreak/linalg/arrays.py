@@ -27,7 +27,7 @@ ONE_THREAD = 2**13  # up to this length, BLAS multiplies vectors in one thread
 MANY_THREADS = 2**17  # from this length on, several threads are faster
 TINY = 2.0**-1000  # an absolute error that covers underflow, which relative errors do not
 SAFE = 1.0 + 1e-12  # more than the rounding errors of a sum of thousands of positive numbers
-MOST_EXPONENT = 256  # exponents of ordinary numbers are smaller: fourth powers do not overflow
+MOST_EXPONENT = 256  # ordinary numbers have smaller exponents: fourth powers do not overflow
 HUGE = 1e150  # larger factors drown all other terms in rounding; HUGE² is finite
 
 _NAMESPACES: dict[type, Namespace] = {}
@@ -37,7 +37,7 @@ _UNITS: dict[tuple[type, Any], float] = {}  # units of rounding by array type an
 def namespace(x: Array) -> Namespace:
     """The array-API namespace of ``x``.
 
-    NumPy 2 is its own namespace: importing array_api_compat's wrapper would only take time.
+    NumPy 2 is its own namespace: importing the wrapper of array_api_compat would only cost time.
     """
     kind = type(x)
     if kind is np.ndarray:
@@ -105,8 +105,8 @@ def epsilon(x: Array) -> float:
 def rounding_unit(epsilon: float, *sizes: int) -> float:
     """The relative rounding error of a sum over the longest of ``sizes``: n units, and 64 more.
 
-    This is the classical bound; smaller bounds fail if equal terms round in the same direction. The
-    64 units cover everything else, including the drift of images between two refreshes.
+    n units are the classical bound; smaller bounds fail if equal terms round in the same direction.
+    The 64 units cover everything else, including the drift of images between two refreshes.
     """
     return epsilon * (64.0 + 0.5 * max(sizes, default=1))
 
@@ -212,8 +212,8 @@ def inner(x: Array, y: Array) -> Array:
     """<x, y> as a scalar of the library, which may stay on its device.
 
     Long vectors of NumPy are multiplied in pieces that BLAS leaves to one thread. Otherwise the
-    other threads of BLAS stay busy for a while after every call, waiting for the next one: they
-    would take cores from sparse products or other processes, and would gain nothing.
+    other threads of BLAS would stay busy for a while after every call, waiting for the next call.
+    They would take cores from sparse products or other processes, without any gain.
     """
     if type(x) is not np.ndarray:
         return x @ y

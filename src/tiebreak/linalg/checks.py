@@ -102,7 +102,7 @@ def floating(owner: str, name: str, value: Any) -> Array:
         raise TypeError(f"{owner}: {name} must hold real numbers, got dtype {value.dtype}")
     if not str(value.dtype).endswith(("float32", "float64")):
         raise TypeError(f"{owner}: {name} must be float32 or float64, got dtype {value.dtype}")
-    if arrays.drops_float64(value):  # float32 data too: the certificate is summed in float64
+    if arrays.drops_float64(value):  # the certificate needs float64 even for float32 data
         raise ValueError(
             f"{owner}: {name} must come from JAX with float64, which the certificate needs, "
             'got JAX without it; call jax.config.update("jax_enable_x64", True)'
@@ -233,9 +233,9 @@ def with_matrix(
 def matrix(owner: str, name: str, value: Any, is_symmetric: bool = False) -> Matrix:
     """``value`` as a `Matrix`: dense, scipy.sparse, an operator, or streamed rows.
 
-    A symmetric operator needs no adjoint: symmetry is checked instead. Up to DENSE_LIMIT entries,
-    the matrix is copied: a factorisation makes several copies anyway. A larger matrix stays in the
-    user's memory, and `fingerprints` detects changes.
+    A symmetric operator needs no adjoint: symmetry is checked instead. A matrix of up to
+    DENSE_LIMIT entries is copied: a factorisation makes several copies anyway. A larger matrix
+    stays in the user's memory, and `fingerprints` detects changes.
     """
     if isinstance(value, Matrix):
         return value
@@ -267,7 +267,7 @@ def _sparse(owner: str, name: str, value: Any) -> Any:
     value = value.tocsr()
     if value.nnz <= DENSE_LIMIT or not value.has_canonical_format:
         value = value.copy()
-        value.sum_duplicates()  # duplicates: stored entries would not be the matrix's
+        value.sum_duplicates()  # without duplicates, stored entries are the matrix's
     return value
 
 

@@ -65,7 +65,7 @@ class Affine:
         return Affine(tuple((i, block[places]) for i, block in self.blocks), self.offset[places])
 
     def sum(self) -> Affine:
-        """The sum of all the numbers."""
+        """The sum of all the numbers, as a single number."""
         blocks = tuple((i, np.asarray(block.sum(axis=0))[None]) for i, block in self.blocks)
         return Affine(blocks, np.array([np.sum(self.offset)]))
 
@@ -138,7 +138,7 @@ class Cost:
 class ConicForm:
     """The variables z = (x, auxiliary variables) and their constraints, under construction.
 
-    Bounds on the size of x give bounds on auxiliary variables, and these enter the proofs.
+    Bounds on the size of x give bounds on auxiliary variables, and those bounds enter the proofs.
 
     Args:
         lower, upper: lower <= x <= upper on the whole feasible set; infinite if unknown.
@@ -297,7 +297,8 @@ def entries(block: Any) -> tuple[Host, Host, Host]:
 def add_log_sum_exp(form: ConicForm, cost: Cost, weights: Host, margins: Sequence[Affine]) -> None:
     """Add weights_i log(1 + sum over the margins m of exp m_i), for positive weights.
 
-    log(...) is the least s with exp(m_i - s) <= p_i for every m and exp(-s) <= 1 - sum of the p.
+    The logarithm is the least s with exp(m_i - s) <= p_i for every m and exp(-s) <= 1 - sum of the
+    p.
     """
     sizes = np.max([form.bound(some) for some in margins], axis=0)
     s = form.variables(len(weights), sizes + math.log(len(margins) + 1))
@@ -313,7 +314,7 @@ def add_log_sum_exp(form: ConicForm, cost: Cost, weights: Host, margins: Sequenc
 def add_quadratic(
     form: ConicForm, cost: Cost, weight: float, Q: Any, c: Host, constant: float, epsilon: float
 ) -> None:
-    """Add weight (½x'Qx + <c, x> + constant), for data with this unit of rounding."""
+    """Add weight (½x'Qx + <c, x> + constant), for data with the given unit of rounding."""
     root, shift = completed_square(Q, c, epsilon)
     if shift is None:
         cost.add(weight * c, form.x)

@@ -34,7 +34,7 @@ class TimeIsUp(Over):
 
 
 class TooLong(TimeIsUp):
-    """There is time left, but not enough for the next computation."""
+    """The time that is left is not enough for the next computation."""
 
 
 class OverBudget(TooLong):
@@ -68,7 +68,7 @@ class Limit:
 
     @property
     def is_over(self) -> bool:
-        """Is there no time left, or not enough for the next computation?"""
+        """Is no time left, or too little for the next computation?"""
         return self.is_closing or time.perf_counter() >= self._end
 
     @property

@@ -8,10 +8,9 @@ and `compare` call ``current`` first, so their answers are for the current numbe
 
 New numbers behind a linear operator or a plain callable cannot be detected.
 
-Subclasses by users are examined in this module, too. Of its own classes the library knows not only
-values but Hessians, faces and cones; none of this knowledge is valid for a subclass that overrides
-something. `overridden` detects such overrides, and sums, levels and problems use only what `known`
-leaves of an object.
+Subclasses by users are examined in this module, too. The library knows Hessians, faces and cones of
+its own classes, which are no longer valid if a subclass overrides something. `overridden` detects
+such overrides, and sums, levels and problems use only what `known` leaves of an object.
 """
 
 from __future__ import annotations
@@ -64,18 +63,18 @@ class Inputs:
 class FromData:
     """An object made from the user's arrays, or from other objects of the class `FromData`.
 
-    A class with ``is_open`` is meant to be subclassed: its subclasses describe themselves, and
-    nothing else is known about them.
+    A class with ``is_open`` is meant to be subclassed: nothing is known about a subclass beyond its
+    own description.
 
     Files name a class by its ``keyword``. By default the keyword is the class's name, for classes
-    of the package that are not open; ""keeps a class out of files. A class whose objects combine
-    others, usually by an operator, is not ``in_tables``: it does not check its arguments, and no
-    table of a problem file describes it.
+    of the package that are not open; "" keeps a class out of files. A class whose objects combine
+    others, usually by an operator, is not ``in_tables``: such a class does not check its arguments,
+    and no table of a problem file describes it.
     """
 
     _inputs: Inputs | None = None
     is_open: ClassVar[bool] = True
-    describing: ClassVar[tuple[str, ...]] = ()  # members by which a class describes itself
+    describing: ClassVar[tuple[str, ...]] = ()  # members that describe a class
 
     def __init_subclass__(
         cls,
@@ -193,7 +192,7 @@ def fingerprint(value: Any) -> object:
     """A value that changes with the numbers in ``value``; None if the numbers cannot be known.
 
     For memory on the host, a CRC-32 per piece: a change of up to 32 consecutive bits is always
-    noticed; a larger one is missed with probability 2^-32 for every piece that it touches.
+    noticed; a larger change is missed with probability 2^-32 for every piece that it touches.
     Checksums take as long as a few products with the array, and a run makes dozens of products.
     """
     if type(value) is np.ndarray:
@@ -320,5 +319,5 @@ def _members(part: Any) -> Iterator[tuple[str, Any]]:
     """The members of an object by name, without cached results."""
     for name, piece in sorted(vars(part).items()):
         is_cache = isinstance(getattr(type(part), name, None), cached_property)
-        if name == "lipschitz" or not is_cache:  # user-supplied constants are part of it
+        if name == "lipschitz" or not is_cache:  # the user's constants count
             yield name, piece

@@ -29,7 +29,7 @@ def norm(x: Host) -> float:
 
 
 class Sliced:
-    """A matrix whose products have twice the precision, built from plain ones (Ozaki et al. 2012).
+    """A matrix whose products have twice the precision, made of plain ones (Ozaki et al. 2012).
 
     Matrix and vector are split into slices: slice i holds whole multiples of 2^(-i bits) that are
     below 2^((1-i) bits) in size. With n 2^(2 bits) <= 2^53, no product of two slices is rounded,
@@ -41,7 +41,7 @@ class Sliced:
     def __init__(self, A: Host) -> None:
         self.shape: tuple[int, ...] = A.shape
         self.exponent: int = top_exponent(A)
-        self.is_plain: bool = A.size > CAREFUL  # is the matrix too large for other products?
+        self.is_plain: bool = A.size > CAREFUL  # is the matrix too large to be sliced?
         self._bits = (53 - max(*A.shape, 1).bit_length()) // 2
         self._slices = A[None]
         if not self.is_plain:

@@ -99,12 +99,12 @@ class RowProducts(NamedTuple):
 
     @property
     def is_open(self) -> Host:
-        """For each product: is it not known to be exactly 0?"""
+        """A mask of the products that are not known to be exactly 0."""
         return np.asarray((self.product != 0.0) | (self.error > 0.0))
 
     @property
     def is_near(self) -> Host:
-        """For each product: is it too close to 0 to tell its sign?"""
+        """A mask of the products that are too close to 0 for their signs to be known."""
         return np.asarray((self.error > 0.0) & (np.abs(self.product) <= self.error))
 
     def signs(self, reach: float) -> Host | None:

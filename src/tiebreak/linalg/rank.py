@@ -161,8 +161,9 @@ def graded_basis(N: Host, R: Host, rows: Host) -> Host:
     deadline.check(deadline.svd_work(len(R), N.shape[1]))
     M = R @ N
     N = N @ np.linalg.svd(M, full_matrices=len(M) < N.shape[1])[2].T
-    # Rounding errors of the longest columns remain in the others. The columns are orthogonalised
-    # again, each in its own unit (as in one-sided Jacobi methods: Demmel and Veselic 1992).
+    # Rounding errors of the longest columns remain in shorter columns. So the columns are
+    # orthogonalised again, each in its own unit (as in one-sided Jacobi methods: Demmel and Veselic
+    # 1992).
     M = R @ N
     lengths = np.linalg.norm(M, axis=0)
     # Shorter columns are only rounding errors.
@@ -179,14 +180,14 @@ def graded_basis(N: Host, R: Host, rows: Host) -> Host:
         N = np.where(
             np.linalg.norm(R @ cleaned, axis=0) <= np.linalg.norm(R @ N, axis=0), cleaned, N
         )
-    # Orthonormalise again from the last to the first: a little of a short column does not hurt a
-    # long one.
+    # Orthonormalise again from the last column to the first: a little of a short column does no
+    # harm in a long one.
     last_first = N[:, ::-1]
     root = np.linalg.cholesky(last_first.T @ last_first)
     return np.asarray(solve_triangular(root, last_first.T, lower=True).T[:, ::-1])
 
 
-# --- what rows see of a slice ---------------------------------------------------------------------
+# --- which directions of a slice change the rows ---------------------------------------------------
 
 
 class Directions(NamedTuple):
@@ -205,7 +206,7 @@ def directions(
     others: int = 0,
     is_graded: bool = False,
 ) -> Directions:
-    """The `Directions` within the columns of N, the null space of this many other rows.
+    """The `Directions` within the columns of N, the null space of ``others`` other rows.
 
     A product of a row and a column counts as a rounding error relative to its own terms, in
     comparable units. If all products are rounding errors, no direction counts as seen. With

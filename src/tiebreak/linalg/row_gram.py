@@ -2,8 +2,8 @@
 
 The eigenvalues cost a fraction of a singular value decomposition, and A itself may stay sparse; but
 they are the squares of the singular values, so small singular values are lost in rounding errors
-sooner. Results computed from eigenvalues must be refined, and are rejected if they do not determine
-the
+sooner. Results computed from these eigenvalues must be refined, and are rejected if they do not
+determine the
 rank: see `rank`.
 """
 
@@ -115,7 +115,7 @@ def column_gram(matrix: Matrix) -> Host:
 def _column_gram(matrix: Matrix) -> Host:
     if isinstance(matrix, RowBlocks):
         total = np.zeros((matrix.shape[1],) * 2)
-        for some in matrix.slices(4 * matrix.shape[1]):  # slices for fast products
+        for some in matrix.slices(4 * matrix.shape[1]):  # long enough to be fast
             total += host(some.transposed) @ host(some.entries)
         return total
     A = matrix.on_host()
@@ -192,7 +192,7 @@ def sparse_rank(A: Any) -> int | None:
     """The rank of a matrix in CSR form, with its numbers as stored; None if that takes too long.
 
     A row that is alone in some column is independent of all others. Removing such rows leaves other
-    rows alone in some column, and so on. In text data, few rows remain in the end.
+    rows alone in some column, and so on. In text data, this leaves few rows.
     """
     rest, known = A.copy(), 0
     rest.eliminate_zeros()

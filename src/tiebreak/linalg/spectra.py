@@ -115,7 +115,7 @@ def semidefinite_root(Q: Host, slack: float) -> tuple[Host, Host, Host]:
     units = power_of_two(np.abs(np.diag(Q)), 0.5)
     values, vectors = np.linalg.eigh(Q / units / units[:, None])
     kept = values > slack * float(np.max(np.abs(values), initial=0.0))
-    basis = np.where(np.diag(Q) > 0.0, vectors.T[kept], 0.0)  # 0 if Q lacks a variable
+    basis = np.where(np.diag(Q) > 0.0, vectors.T[kept], 0.0)  # 0 for a variable that Q lacks
     return np.sqrt(values[kept]), basis, units
 
 
@@ -130,7 +130,7 @@ def equilibrate(A: Host) -> tuple[Host, Host]:
     """
     with np.errstate(divide="ignore"):
         size = np.log2(np.abs(A))
-    r, c = np.zeros(A.shape[0]), -_largest(size, axis=0)  # columns first, in any units
+    r, c = np.zeros(A.shape[0]), -_largest(size, axis=0)  # columns first: their units are arbitrary
     for _ in range(16):
         rows, columns = (_largest(size + r[:, None] + c, axis) for axis in (1, 0))
         if max(np.max(np.abs(rows), initial=0.0), np.max(np.abs(columns), initial=0.0)) < 0.5:
@@ -208,8 +208,8 @@ def exact_rank(A: Host) -> int | None:
 
     The result is None if elimination would take more than a few seconds.
 
-    A float is an integer times a power of two, so the float has a residue modulo an odd prime. The
-    rank of the residues is at most the true one, and smaller only by accident, with probability
+    Every float is an integer times a power of two, and so has a residue modulo an odd prime. The
+    rank of the residues is at most the true one, and is smaller only by accident, with probability
     about n/2^30 for each of the two primes, which are drawn from all primes between 2^30 and 2^31,
     with the data as seed. Singular values cannot tell an exact zero from 1e-17.
 
@@ -256,7 +256,7 @@ def _rank_modulo(A: Host, prime: int) -> int:
     deadline.check()
     if A.shape[0] < A.shape[1]:
         A = A.T
-    # If rows are so many, most of them are combinations of a few.
+    # If there are many more rows than columns, most rows are combinations of a few.
     if len(A) > 8 * A.shape[1]:
         return _tall_rank(A, prime)
     return _square_rank(_residues(A, prime), prime)
@@ -286,9 +286,9 @@ def _tall_rank(A: Host, prime: int) -> int:
 
     As long as the rank is not reached, each combination is independent of those before it, except
     with probability 2^-10 (a linear function vanishes at random numbers). So with n + 8
-    combinations the rank is that of A, unless 9 of them fail, again with probability below n/2^30.
-    A residue times 10 bits is below 2^41, and a sum of 4096 of these is exact in float64. If some
-    rows already have full rank, the others are not needed.
+    combinations the rank is that of A, unless 9 combinations fail, again with probability below
+    n/2^30. A residue times 10 bits is below 2^41, and a sum of 4096 of these is exact in float64.
+    If some rows already have full rank, the others are not needed.
     """
     n = A.shape[1]
     some = A[np.linspace(0, len(A) - 1, 2 * n).astype(np.int64)]

@@ -103,7 +103,7 @@ def need_same_rows(owner: str, first: tuple[str, Any], second: tuple[str, Any]) 
     if not (_is_pandas(A) and _is_pandas(B)):
         return
     if len(A.index) != len(B.index) or A.index.equals(B.index):
-        return  # another check reports different lengths
+        return  # other checks report lengths
     labels, others = A.index.tolist(), B.index.tolist()
     i = next((i for i, label in enumerate(labels) if label != others[i]), 0)
     raise ValueError(

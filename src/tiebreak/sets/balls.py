@@ -72,8 +72,8 @@ class Ball(Set):
         away = self._centred(x)
         if norm(away) < self.radius * (1.0 - TOL.met):
             return None
-        # This curvature is |slope|/radius: x + d lies |d|²/(2 radius) below the tangent plane of a
-        # sphere.
+        # The curvature of the sphere is |slope|/radius: x + d lies |d|²/(2 radius) below the
+        # tangent plane of a sphere.
         return face_across(self.project, away)._replace(
             curvature=lambda slope: max(-dot(away, slope) / dot(away, away), 0.0)
         )
@@ -138,7 +138,7 @@ class Ball(Set):
     def cut_projection(
         self, x: Array, c: Array, beta: float, guess: float, known: Products
     ) -> CutProjection:
-        """A closed form in the plane of c and y = x - center: a is along c/|c|, b across."""
+        """A closed form in the plane of c and y = x - center: a lies along c/|c|, b across it."""
         eps, radius = arrays.epsilon(x), self.radius
         y = self._centred(x)
         if y is not x:
@@ -156,7 +156,7 @@ class Ball(Set):
             return CutProjection(self._back(c * (-radius / length)), far / length, False)
         reach = radius * math.sqrt((1.0 - ratio) * (1.0 + ratio))
         b = math.sqrt(max(0.0, (distance - a) * (distance + a)))
-        if not b > 0.1 * distance:  # b is small, or NaN
+        if not b > 0.1 * distance:  # b is small or NaN
             return self._cut_nearly_parallel(y, c, known.normal, a, h, reach) or self._uncut(
                 x, y, distance
             )

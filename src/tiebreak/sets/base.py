@@ -62,7 +62,8 @@ class Set(FromData, is_open=True):
     """The base of all sets; the formulas are in the sets themselves.
 
     For cuts, a set defines either ``cut_projection``, or ``projection_path`` and ``last_piece``.
-    Those three methods and everything below `project_cut_with_products` are internal.
+    ``cut_projection``, ``projection_path``, ``last_piece`` and everything below
+    `project_cut_with_products` are internal.
     """
 
     names: tuple[Any, ...] | None = None  # names of the variables, if they come from pandas
@@ -85,7 +86,7 @@ class Set(FromData, is_open=True):
         }
         where = {"__module__": type(self).__module__}
         alone: Set = type(type(self).__name__, (Set,), {**answers, **where})()
-        assign(alone, "given", self)  # by which a saved run identifies the set
+        assign(alone, "given", self)  # saved runs identify the set by it
         return alone
 
     def __and__(self, other: Any) -> Set:
@@ -100,7 +101,7 @@ class Set(FromData, is_open=True):
 
     @property
     def parts(self) -> tuple[Set, ...]:
-        """The sets that intersect in this set: for most sets, the set itself."""
+        """The sets whose intersection is the set; most sets return only themselves."""
         return (self,)
 
     @property
@@ -299,7 +300,7 @@ class Set(FromData, is_open=True):
         return None
 
     def preimage(self, z: Array) -> Array:
-        """A point that projects to z and, if possible, to the same face after small moves."""
+        """A point whose projection is z, and which may move a little without leaving z's face."""
         return z
 
     def cut_projection(

@@ -137,7 +137,7 @@ class Box(Set):
         return max(inside * (1.0 - unit) - unit * norm(x), 0.0)
 
     def face_at(self, x: Array) -> ActiveFace:
-        """The face around x: entries on a bound stay on it."""
+        """The face around x, on which entries at a bound stay at that bound."""
         xp, zero = namespace(x), zeros_like(x)
         low, high = (like(bound, x) for bound in (self.lower, self.upper))
         free = (x > low) & (x < high)
@@ -266,7 +266,7 @@ class Orthant(Box):
 
 
 def _bound(name: str, value: Any) -> Any:
-    """A bound of a Box, a float or a vector; infinities are allowed, NaN is not."""
+    """A bound of a Box as a float or a vector; infinities are allowed, but NaN is not."""
     is_vector = isinstance(value, list | tuple) or tables.is_series(value)
     if not arrays.is_array(value) and not is_vector:
         bound: Any = checks.number("Box", name, value, "a number or a vector")

@@ -1,7 +1,8 @@
 """Sets given by constraints: second-order cones, and intersections of sets.
 
-Projecting onto such a set is an optimisation problem, too expensive for every step of a first-order
-method. These sets are domains for the methods that handle constraints directly, "conic"and "exact".
+Projecting onto a set in this module is an optimisation problem, too expensive for every step of a
+first-order method. So these sets are domains for the methods that handle constraints directly,
+"conic" and "exact".
 """
 
 from __future__ import annotations
@@ -209,7 +210,7 @@ class Intersection(Constraints, in_tables=False):
         return min(one.diameter_in(n) for one in self.sets)
 
     def farthest(self, x: Array) -> float:
-        """An upper bound: the smallest of the parts' distances."""
+        """An upper bound: the smallest of the distances in the parts."""
         return min(one.farthest(x) for one in self.sets)
 
     def excess(self, x: Array) -> float:

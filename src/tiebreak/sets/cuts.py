@@ -186,7 +186,7 @@ class _LinearGap:
         return _is_noise(gap, self.c, self.z, self.beta, 8.0)
 
     def further(self, point: PathPoint, tries: int) -> float | PathPoint:
-        """Newton's step, then longer and longer steps, then the last piece."""
+        """Try Newton's step, then longer and longer steps, then the last piece."""
         mu = point.mu
         step = 0.1 * mu if point.slope == 0.0 and mu > 0.0 else point.newton - mu
         following = mu + step * 4.0 ** max(0, tries - 1)
@@ -196,7 +196,7 @@ class _LinearGap:
         return past_a_breakpoint(point, following, self.epsilon)
 
     def last_piece(self, mu: float, largest: float) -> PathPoint:
-        """The start of the last piece if that is past the root, otherwise the answer."""
+        """The start of the last piece if it is past the root; otherwise the answer."""
         start, self.z, slope = self.domain.last_piece(self.x, self.c)
         last = PathPoint(start, dot(self.c, self.z) - self.beta, slope, self._energy())
         if last.gap <= 0.0:

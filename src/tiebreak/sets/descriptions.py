@@ -54,7 +54,7 @@ class LinearRows:
             form.zero(form.of_x(self.A_eq, -self.b_eq), self.numbers[1])
         if len(self.b):
             form.owner = self.words[0] or owner
-            form.nonnegative(form.of_x(-self.A, self.b + 0.0), self.numbers[0])  # no -0
+            form.nonnegative(form.of_x(-self.A, self.b + 0.0), self.numbers[0])  # 0, not -0
 
 
 def of_single(places: Host, factors: Host, n: int) -> Any:
@@ -100,7 +100,7 @@ class Bounds(NamedTuple):
     radius: float = math.inf
 
     def within(self, other: Bounds) -> Bounds:
-        """The bounds that hold if these bounds and others hold."""
+        """The bounds that hold if the bounds of ``self`` and ``other`` hold."""
         lower = np.maximum(self.lower, other.lower)
         return Bounds(lower, np.minimum(self.upper, other.upper), min(self.radius, other.radius))
 
@@ -145,7 +145,7 @@ def _swept(lower: Host, upper: Host, rows: Any, offset: Host) -> tuple[Host, Hos
     total, size = (np.bincount(i, terms, len(offset)) for terms in (known, np.abs(known)))
     # For each term of the row, how many of the other terms have no bound.
     unknown = np.bincount(i, ~is_known, len(offset))[i] - ~is_known
-    # For each term of the row: are all other known terms 0, so that their sum is exact?
+    # For each term of the row: are all other known terms 0, which makes their sum exact?
     alone = np.bincount(i, known != 0.0, len(offset))[i] - (known != 0.0) == 0
     rest, size = (np.where(alone, 0.0, sums) for sums in (total[i] - known, size[i]))
     slack = (SAFE - 1.0) * (size + np.abs(offset[i]))
@@ -190,7 +190,8 @@ def face_of_signs(project: Callable[[Array], Array], x: Array, sign: Array) -> A
         return xp.where(sign != 0.0, v, zero) - (arrays.dot(sign, v) / count) * sign
 
     def retract(y: Array) -> Array:
-        # Steps keep the sum constant along the face, and a projection would add rounding errors.
+        # The step itself keeps the sum constant along the face; a projection would add rounding
+        # errors.
         return y if float(xp.min(sign * y)) >= 0.0 else project(y)
 
     return ActiveFace(

@@ -247,8 +247,8 @@ class Halfspace(Set):
     def _unit(self) -> Array:
         """The normal scaled to length 1; the half-space is {<unit, x> <= height}.
 
-        ``unit`` is in double precision, like some points: rounded to single precision, it would
-        describe another half-space.
+        ``unit`` is in double precision, like some points: rounded to single precision, ``unit``
+        would describe another half-space.
         """
         normal = self._precise
         return normal / norm(normal)

@@ -4,7 +4,7 @@ The dual is the scalar problem max over mu >= 0 of
 
     q(mu) = min_{s in Z} <d + mu c, s> - mu beta,
 
-which is concave and has the slope <c, s(mu)> - beta. At the best mu, two minimisers s(mu), one on
+a concave function with the slope <c, s(mu)> - beta. At the best mu, two minimisers s(mu), one on
 each side of the cut, are combined so that <c, s> = beta. Z only needs ``argmin``.
 """
 
@@ -55,11 +55,11 @@ class _Corner(NamedTuple):
 
 
 def _by_secants(domain: Domain, d: Array, c: Array, beta: float) -> tuple[Array, float]:
-    """Find the mu for which a corner above the cut and one below it are equally good.
+    """Find the mu for which a corner above the cut and a corner below the cut are equally good.
 
     If no point of Z is better for that mu, the answer is a combination of the two corners;
-    otherwise the better point replaces one of them. On a polytope the search ends after finitely
-    many steps; if it is slow, we bisect over the floating-point numbers.
+    otherwise the better point replaces one of the corners. On a polytope the search ends after
+    finitely many steps; if it is slow, we bisect over the floating-point numbers.
     """
     low = _corner(domain, d, c, 0.0)
     if low.height <= beta:

@@ -121,7 +121,7 @@ def _pool(v: Host, weights: Host | None = None) -> tuple[Host, Host]:
 def _length_of_means(c: Host, blocks: Host | None = None) -> float:
     """The length of c averaged over each block; sums that are only rounding errors count as 0.
 
-    By default, the blocks come from the projection of c, so the result is the length of that
+    The default blocks are those of the projection of c, for which the result is the length of the
     projection.
     """
     blocks = _pool(c)[1] if blocks is None else blocks

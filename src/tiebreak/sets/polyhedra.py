@@ -215,17 +215,17 @@ class Polyhedron(Constraints):
 
 
 def deepest_point(rows: Host, offset: Host, equal: Host, right: Host) -> tuple[Host, float]:
-    """The x with the most room in rows x <= offset subject to equal x = right; the room, at most 1.
+    """The x with the most room in rows x <= offset under equal x = right; and the room (at most 1).
 
-    The rows have length 1, so the set contains the ball of that radius around x, within the
-    equations. A linear program finds the point, up to its tolerance; ValueError if the set is
+    The rows have length 1, so the set contains a ball around x within the equations, with the room
+    as its radius. A linear program finds the point, up to its tolerance; ValueError if the set is
     empty.
     """
     n, last = rows.shape[1], np.ones((rows.shape[0], 1))
     wider = np.hstack([rows, last]), np.hstack([equal, np.zeros((equal.shape[0], 1))])
     bounds = [(None, None)] * n + [(0.0, 1.0)]
     found = _linear_program(np.append(np.zeros(n), -1.0), wider[0], offset, wider[1], right, bounds)
-    assert found is not None  # bounded room has a maximum
+    assert found is not None  # room is bounded
     return found[:n], float(found[n])
 
 
@@ -306,7 +306,7 @@ def _sides(of: tuple[str, Any], given: tuple[str, Any], count: int) -> Host:
 
 
 def _lower(matrix: Any, lower: Any, upper: Host) -> Host:
-    """The lower bounds of A x, checked: none may be above the upper bound."""
+    """The lower bounds of A x, after checking that none exceeds the upper bound."""
     found = _sides(("A", matrix), ("lower", lower), len(upper))
     is_allowed = found <= upper  # false for NaN
     if not is_allowed.all() or np.any(found == INFINITY):

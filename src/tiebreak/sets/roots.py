@@ -13,7 +13,7 @@ class PathPoint(NamedTuple):
     mu: float
     gap: float
     slope: float
-    energy: float  # what z minimises without the cut, up to a constant
+    energy: float  # the objective at z, up to a constant
 
     @property
     def newton(self) -> float:
@@ -45,7 +45,7 @@ class Gap(Protocol):
 
 
 def root(gap: Gap, guess: float) -> tuple[float, bool]:
-    """The first mu >= 0 with gap(mu) <= 0, and whether the gap there is only a rounding error.
+    """The first mu >= 0 with gap(mu) <= 0, and whether its gap is only a rounding error.
 
     We use Newton's method, which is exact as soon as it reaches the right linear piece. The iterate
     stays between ``low`` (gap > 0) and ``high`` (gap <= 0); if Newton's method is slow, other steps
@@ -94,8 +94,8 @@ def between(low: PathPoint, high: PathPoint, latest: PathPoint, slow: int) -> fl
         secant = low.mu + (high.mu - low.mu) * (low.gap / (low.gap - high.gap))
         following = sorted((low.newton, secant, high.newton))[1]
     if slow % 4 == 2 or not low.mu < following < high.mu:
-        # This mu gives both ends the same Lagrangian |z - x|^2/2 + mu (<c, z> - beta): for a
-        # polytope the gap may be a staircase, where Newton's method does not help.
+        # The following mu gives both ends the same Lagrangian |z - x|^2/2 + mu (<c, z> - beta):
+        # for a polytope the gap may be a staircase, where Newton's method does not help.
         following = (high.energy - low.energy) / (low.gap - high.gap)
     if slow % 4 == 3 or not low.mu < following < high.mu:
         following = middle(low.mu, high.mu)

@@ -61,7 +61,7 @@ class Simplex(_WithVertices):
 
     @property
     def diameter(self) -> float:
-        """The diameter sqrt(2) total; in R^1, where the simplex is a point, only an upper bound."""
+        """The diameter sqrt(2) total: only an upper bound in R^1, where the simplex is a point."""
         return math.sqrt(2.0) * self.total
 
     def diameter_in(self, n: int) -> float:
@@ -170,7 +170,7 @@ class L1Ball(_WithVertices):
         return face_of_signs(self.project, x, xp.where(is_on, xp.sign(x), arrays.zeros_like(x)))
 
     def project(self, x: Array) -> Array:
-        """Return x if it is inside; otherwise sign(x) max(|x| - tau, 0) with the right tau."""
+        """Return x if it is inside; otherwise sign(x) max(|x| - tau, 0) for a suitable tau."""
         size = abs(x)
         if _sums_to_at_most(size, self.radius):
             return x
@@ -220,9 +220,9 @@ def _onto_simplex(
 ) -> tuple[Array, float, Array | None]:
     """max(v - tau, 0), whose sum is ``total``; tau; the few possibly positive entries, if known.
 
-    Apply Newton's method to sum max(v - tau, 0) - total, which is convex in tau: after the first
-    step, from ``start`` or anywhere, tau is to the left of the root and stays there. ``w`` and
-    ``z`` are overwritten, if given; w may be v, and the result is z.
+    Newton's method is applied to sum max(v - tau, 0) - total, which is convex in tau: after the
+    first step, from ``start`` or anywhere, tau is to the left of the root and stays there. ``w``
+    and ``z`` are overwritten, if given; w may be v, and the result is z.
     """
     xp = namespace(v)
     # Subtract the largest entry: then tau is in [-total, 0), entries below -total do not matter,

@@ -50,13 +50,13 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         of what you prefer: 0.01 means "at most 1 % worse". ``tiebreak.Slack(share=0.01)`` is 1 % of
         what the best fit gains over the constant model (without an intercept: over equal
         probabilities); ``tiebreak.Slack(absolute=...)`` is in units of the loss. Slack does not
-        help if there is no best fit. With a slack, a fit to more than a few hundred samples takes
-        seconds or longer.
+        help if the loss has no best fit. With a slack, a fit to more than a few hundred samples
+        takes seconds or longer.
     loss : {"logistic", "hinge", "squared_hinge"}, default="logistic"
-        The training loss, a mean over the samples. The hinge losses are those of support vector
-        machines, ``max(0, 1 - margin)`` and half its square: for two classes, and without
-        probabilities. The hinge losses always have a minimiser; if a plane separates the classes,
-        "norm"chooses the plane with the widest margin.
+        The training loss, a mean over the samples. The hinge losses of support vector machines,
+        ``max(0, 1 - margin)`` and half its square, are for two classes and give no probabilities.
+        The hinge losses always have a minimiser; if a plane separates the classes,
+        "norm" chooses the plane with the widest margin.
     alpha, l1_ratio : float, default=0.0 and 1.0
         The training loss includes ``alpha (l1_ratio |coef|_1 + (1 - l1_ratio)/2 |coef|²)``.
     reference : array, default=None

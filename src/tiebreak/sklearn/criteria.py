@@ -100,9 +100,9 @@ def leave_one_out(
     """Return the ridge of "shrunk" for each target, by leave-one-out over the validation rows.
 
     The best fits are x0 + z, where x0 has the least norm and z has no effect on the training rows.
-    So z solves a ridge regression: its targets are the residuals of x0 on the validation rows, and
-    its rows are the components of the validation rows orthogonal to the training rows. The method
-    works for the squared loss only.
+    The z of "shrunk" solves a ridge regression: its targets are the residuals of x0 on the
+    validation rows, and its rows are the components of the validation rows orthogonal to the
+    training rows. The method works for the squared loss only.
     """
     from sklearn.linear_model import RidgeCV
 
@@ -118,7 +118,7 @@ def leave_one_out(
     total = float(len(V) if weights is None else np.sum(weights))
     size = float(np.mean(np.sum(unseen * unseen, axis=1)))
     if size <= EPS * float(np.mean(np.sum(V * V, axis=1))):
-        return [1.0] * W.shape[1]  # all best fits predict the same: any ridge will do
+        return [1.0] * W.shape[1]  # all best fits agree: any ridge will do
     penalties = size * np.logspace(-6.0, 6.0, 49)
     models = (RidgeCV(penalties, fit_intercept=False) for _ in range(W.shape[1]))
     fits = (m.fit(unseen, left[:, k], sample_weight=weights) for k, m in enumerate(models))

@@ -35,7 +35,7 @@ from tiebreak.sklearn.slack import (
 )
 from tiebreak.sklearn.targets import solve_others
 
-# The penalty shrinks by this factor until the fit separates what the direction separates.
+# The penalty shrinks by WEAKER until the fit separates all samples that the direction separates.
 WEAKER = 16.0
 MOST_TRIES = 6  # after these tries the penalty would be too weak to matter
 FOR_ESTIMATORS = Remedies(
@@ -66,11 +66,11 @@ class NoMinimiserError(ValueError):
 
 
 class NoMinimiserWarning(UserWarning):
-    """The loss has no minimiser, so the coefficients are those of a weak penalty."""
+    """Warns that the loss has no minimiser, so the coefficients are those of a weak penalty."""
 
 
 class InterpolatedWarning(UserWarning):
-    """The data to choose by are fitted perfectly, so they say little about the choice."""
+    """Warns that the data to choose by, fitted perfectly, say little about the choice."""
 
 
 class FitOutcome(NamedTuple):
@@ -189,7 +189,7 @@ def _loosened(
     if is_used_up(result):
         return result
     ways: list[dict[str, Any]] = [{"method": "conic"}] if result.success else []
-    if not result.success or isinstance(upper, Function):  # penalties take too long
+    if not result.success or isinstance(upper, Function):  # too slow with penalties
         # An iterative method takes a few steps if the faster method finds nothing.
         ways.append({"max_iter": min(settings.max_iter, 500)})
     for options in ways:
@@ -202,7 +202,7 @@ def _loosened(
 def _with_slack(best: FitOutcome, result: tb.LevelsResult) -> FitOutcome:
     """Return the outcome of the best fit, but with the choice that a slack allows."""
     fit = result.levels[FIT]
-    levels = {  # proofs assume a size of x: here the coefficients
+    levels = {  # the "x" of proofs is called coefficients
         name: replace(level, why="coefficients") if level.why == "size" else level
         for name, level in result.levels.items()
     }
@@ -279,8 +279,8 @@ def _without_minimiser(
 def _weakly_penalised(task: Task, settings: Settings, alpha: float, x0: Host | None) -> FitOutcome:
     """Fit with a penalty of the given weight, starting from x0 or zero.
 
-    The penalty leaves no ties, and no proof is needed. So if there is no exact method, and
-    neither a domain nor an l1 norm, L-BFGS of SciPy runs until |slope|²/(2 alpha) is within the
+    The penalty leaves no ties, and no proof is needed. Therefore, if there is no exact method, no
+    domain and no l1 norm, SciPy's L-BFGS runs until |slope|²/(2 alpha) is within the
     tolerance that `solve` would use from a start at zero. If all variables are penalised,
     |slope|²/(2 alpha) is an upper bound on g(x) - g*.
     """

@@ -346,8 +346,8 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         """Draw what the choice gains along the ties; returns the axes.
 
         The picture shows f and the training loss along a line of equally good coefficients: towards
-        the smallest ones unless those were chosen, otherwise in a random direction. The loss is
-        constant as long as fits are equally good.
+        the smallest coefficients unless those were chosen, otherwise in a random direction. As long
+        as fits are equally good, the loss is constant along the line.
 
         Args:
             ax: matplotlib axes; new axes if None.

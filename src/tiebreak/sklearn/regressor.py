@@ -34,8 +34,8 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
     """Linear regression: among all coefficients that fit equally well, those that you prefer.
 
     With more features than samples, or with features that depend on each other, many coefficients
-    have the least training loss, and a solver returns whichever it happens to end at. With this
-    estimator the choice is yours, and it comes with a proof.
+    have the least training loss, and a solver returns whichever coefficients it happens to reach.
+    With this estimator the choice is yours, and it comes with a proof.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         The quantile to predict with the quantile loss, above 0 and below 1.
     alpha, l1_ratio : float, default=0.0 and 1.0
         The training loss includes ``alpha (l1_ratio |coef|_1 + (1 - l1_ratio)/2 |coef|²)``, as in
-        scikit-learn's ElasticNet. With any share of squares there are no ties.
+        scikit-learn's ElasticNet. Any share of squares removes all ties.
     reference : array, default=None
         Coefficients of the shape of ``coef_``; zeros if None.
     ridge : float, default=None
@@ -79,8 +79,8 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         (``Orthant`` is one) and linear constraints work with every loss; every other set, such as
         ``tiebreak.Ball``, needs loss="squared" or fit_intercept=False.
     radius : float, default=None
-        An upper bound on the length of some best choice, intercept included. It is not verified,
-        and only proofs use it.
+        An upper bound on the length of some best choice, intercept included. The bound is not
+        verified, and only proofs use it.
     rtol : float, default=1e-4
         The relative tolerance within which both levels are proved to be optimal.
     max_iter : int, default=10000
@@ -274,8 +274,9 @@ class _Training:
         self.data, self.targets, self.validation = data, Y, validation
         self.centred: Centred | None = None
         # Without the intercept's column the data are no longer whole numbers, for which a rank can
-        # be proved; but with few rows that does not matter, and a penalty needs no rank. In a box
-        # the rank counts even then, and the column does no harm; no other set allows the column.
+        # be proved; but with few rows a proof is not needed, and a penalty needs no rank. In a box
+        # the rank counts even with few rows, and the column does no harm; no other set allows the
+        # column.
         is_few = rows <= n if model.domain is None else not isinstance(model.domain, tb.Box)
         is_wanted = is_few or model.alpha > 0.0
         is_worth = is_wanted and not keeps_intercept

@@ -32,7 +32,7 @@ class OfBestFit(tb.Slack):
 
 
 def slack_rule(owner: str, slack: object) -> tb.Slack | None:
-    """Turn the parameter ``slack`` into a rule; None if nothing may be given up."""
+    """Turn the parameter ``slack`` into a rule; None means that nothing may be given up."""
     rule = slack
     if isinstance(slack, Real) and 0.0 <= float(slack) < math.inf:
         rule = OfBestFit(relative=float(slack))
@@ -48,7 +48,7 @@ def with_best_intercepts(loss: Function | Penalty, layout: Layout, x: Host) -> H
     """Return x with the intercepts that are best for the coefficients in x."""
     from scipy.optimize import minimize, minimize_scalar
 
-    if not layout.has_column:  # squares: the best intercept was eliminated
+    if not layout.has_column:  # the best intercept was eliminated
         return x
     coef, first = layout.split(x)
     if isinstance(loss, Penalty):  # penalties have no gradient, but only one output

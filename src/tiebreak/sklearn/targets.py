@@ -5,8 +5,8 @@ sigma > 0 at most the least singular value of A,
 
     |x - x*| <= |s|/(c sigma²),    g(x) - g* <= |s|²/(2 c sigma²),
 
-and f* is f(x) up to how much f changes within that distance. The bounds are proved for each target
-on its own. Columns are measured in units in which they have similar lengths.
+and f* differs from f(x) by at most the change of f within that distance. The bounds are proved for
+each target on its own. Columns are measured in units in which they have similar lengths.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from tiebreak.sets import described
 def solve_others(first: tb.Result, Y: Host, rtol: float) -> list[tb.Result]:
     """Return the results for all columns of Y except the first, whose result is given.
 
-    The preference must be the same for all columns. A result is "certified"unless the bounds were
-    too weak for a proof. Return no results if the columns of the data are not known to be
+    The preference must be the same for all columns. A result is "certified" unless the bounds were
+    too weak for a proof. The list is empty if the columns of the data are not known to be
     independent, or if the lower level is not the squares of Y's first column alone.
     """
     from scipy.linalg import LinAlgError, cho_factor, cho_solve

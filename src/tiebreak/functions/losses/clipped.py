@@ -68,7 +68,7 @@ class ClippedLoss(LinearLoss, is_open=True):
 
     def _part(self, weight: float, rows: Host, weights: Host, target: Host) -> Part | None:
         if (self.low, self.high) not in ((-self.high, self.high), (-math.inf, 0.0)):
-            return None  # `exact` handles no other pair of bounds
+            return None  # `exact` handles no other bounds
         return ClippedPart(weight, rows, target, weights, self.low, self.high)
 
 
@@ -125,8 +125,9 @@ class Huber(ClippedLoss):
 class SquaredHinge(ClippedLoss):
     """sum_i w_i ½ max(0, 1 - y_i <a_i, x>)², divided by the sum of the weights if ``mean``.
 
-    The loss of a support vector machine with squared errors. Unlike `Logistic` it has a minimiser
-    even if a plane separates the classes: then all planes with margins of 1 or more are ties.
+    The loss of a support vector machine with squared errors. Unlike `Logistic`, this loss has a
+    minimiser even if a plane separates the classes; in that case all planes with margins of 1 or
+    more are ties.
 
     Args:
         A: matrix as in LeastSquares, one row per example.

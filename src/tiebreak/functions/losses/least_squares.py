@@ -58,7 +58,7 @@ class LeastSquares(LinearLoss):
             ``mean``, divided by the number of rows or by the sum of the weights).
 
     If you write new numbers into your arrays, ``solve``, ``certify`` and ``compare`` notice and use
-    them. (If the data behind a linear operator change, nothing notices: make a new LeastSquares.)
+    them. (Changes of the data behind a linear operator cannot be noticed: make a new LeastSquares.)
 
     Examples:
         >>> loss = tb.LeastSquares([[1, 0], [0, 2]], [1, 4])
@@ -141,7 +141,7 @@ class LeastSquares(LinearLoss):
 
     @property
     def given_matrix(self) -> Matrix:
-        """The rows as the user gave them: multiplying by roots of weights may change the rank."""
+        """The rows as the user gave them: multiplied by roots of weights, they may change rank."""
         rows: Matrix = self.squares.rows
         return rows
 
@@ -162,7 +162,7 @@ class LeastSquares(LinearLoss):
         return FarRows([rows])
 
     def parts(self, weight: float, n: int) -> list[Part]:
-        """One part with the rows as the user gave them, and their weights."""
+        """The function as a single part, with the rows as the user gave them and their weights."""
         given = self.unweighted
         if given is None:
             return [LeastSquaresPart(weight * self.scale, self.matrix.dense(), host(self.b))]
@@ -382,8 +382,7 @@ class LeastSquares(LinearLoss):
     def _depends_by_rounding(self) -> bool:
         """For a tall A: do columns look dependent in A'A, although they are not exactly?
 
-        If they do, the smallest singular value is almost 0 and useless as a bound: no SVD is
-        needed.
+        If so, the smallest singular value is almost 0 and useless as a bound, and no SVD is needed.
         """
         rows, n = self.matrix.shape
         if not (rows >= 4 * n > 0 and n <= SIDE and self.matrix.is_explicit):

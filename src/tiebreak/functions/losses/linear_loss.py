@@ -49,7 +49,7 @@ from tiebreak.linalg.sizes import QUICK_SIDE, SECOND, SMALL_SIDE
 
 
 class LossesAndSlopes(NamedTuple):
-    """The outcome of a data pass that may still run: losses wait for that, slopes do not."""
+    """The outcome of a data pass that may still run: reading losses waits, slopes do not."""
 
     losses: Callable[[], list[float]]
     slopes: Callable[[], list[Array]]
@@ -93,7 +93,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     phi: ScalarLoss | None = None  # the loss of a row, if it is smooth
     kernel: str | None = None  # the name of phi in the GPU kernel; None if the kernel lacks phi
     bend: float | None = (
-        None  # |phi'''| <= bend phi'' in every row; None if there is no such number
+        None  # a number with |phi'''| <= bend phi'' in every row; None if there is none
     )
 
     def __init__(self, A: object, mean: bool, lipschitz: float | None) -> None:
@@ -122,7 +122,8 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     def _per_row(self, A: object, value: object, name: str) -> Array:
         """``value`` as a vector with one entry per row of A, in A's library and dtype.
 
-        If A is in single precision and cannot hold these numbers, both are converted to float64.
+        If A is in single precision and cannot hold the numbers of ``value``, A and ``value`` are
+        converted to float64.
         """
         rows, owner = self.matrix.shape[0], type(self).__name__
         if rows == 0 and not np.size(arrays.to_numpy(value)):
@@ -261,7 +262,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return self._loss_and_slope(image)
 
     def sizes_in_image(self, image: Host) -> tuple[float, Host]:
-        """The sizes of the terms of phi and of its gradient; by default, none of them cancel."""
+        """The sizes of the terms of phi and of its gradient; by default, no terms cancel."""
         loss, slopes = self._loss_and_slope(image)
         return float(loss), np.abs(slopes)
 
@@ -447,7 +448,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     def lipschitz(self) -> float:  # type: ignore[override]
         """curvature * lambda_max(A'A) * scale: exact for small matrices, otherwise a Lanczos bound.
 
-        With weights W, A'WA takes the place of A'A.
+        If there are weights W, A'WA takes the place of A'A.
         """
         if self.matrix.shape[0] == 0:
             return 0.0
@@ -504,9 +505,9 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     ) -> tuple[float, float]:
         """Bounds for a phi whose terms do not cancel within a row; inf for any other phi.
 
-        The error of an image comes from the products and from rounding the target. This error
-        changes phi by at most the error times a slope of phi, and |phi'|² <= 2 curvature (phi - min
-        phi). Computing a slope from its image adds a few units of rounding.
+        The error of an image comes from the products and from rounding the target. An error of an
+        image changes phi by at most the error times a slope of phi, and |phi'|² <= 2 curvature (phi
+        - min phi). Computing a slope from its image adds a few units of rounding.
         """
         if self.cancels or not math.isfinite(self.curvature):
             return math.inf, math.inf

@@ -93,7 +93,7 @@ class Logistic(LinearLoss):
     falls_unseen = False
     title = "logistic loss"
     kernel = "logistic"
-    phi = LogisticLoss()  # its second derivative does not depend on labels
+    phi = LogisticLoss()  # labels do not change its second derivative
     loss_name, task = "logistic", "two classes"
 
     def __init__(

@@ -27,11 +27,11 @@ class MultinomialLoss(ScalarLoss):
 
         diag(p) - pp' = S'S,   S = diag(sqrt p) (1 - p'/(1 + sqrt p_0) in every row).
 
-    Along a change u of the margins, it is the variance of a random variable that is u_k with
-    probability p_k and 0 with probability p_0. The derivative of this variance along another change
-    w is, up to the sign, the mean of (u - mean u)² (w - mean w): at most the variance times the
-    range of w, which is at most twice the largest |w_k|. So the second derivative changes by at
-    most a factor e^(2s) if no margin changes by more than s.
+    Along a change u of the margins, the second derivative is the variance of a random variable that
+    is u_k with probability p_k and 0 with probability p_0. The derivative of this variance along
+    another change w is, up to the sign, the mean of (u - mean u)² (w - mean w): at most the
+    variance times the range of w, which is at most twice the largest |w_k|. So the second
+    derivative changes by at most a factor e^(2s) if no margin changes by more than s.
     """
 
     concordance = 2.0
@@ -39,7 +39,7 @@ class MultinomialLoss(ScalarLoss):
     def probabilities(self, margins: Host, examples: Host) -> tuple[Host, Host]:
         """The probability p of every row, and p_0 of the row's example."""
         top = np.zeros(int(np.max(examples, initial=-1)) + 1)
-        np.maximum.at(top, examples, -margins)  # largest exponents; p_0 has 0
+        np.maximum.at(top, examples, -margins)  # the largest -t per example
         top = top[examples]
         powers = np.exp(-margins - top)
         total = np.exp(-top) + _sums(powers, examples)
@@ -66,7 +66,7 @@ class MultinomialLoss(ScalarLoss):
 
 
 def _sums(values: Host, examples: Host) -> Host:
-    """For each row, the sum over all rows of its example."""
+    """For each row, the sum of the values in all rows of the same example."""
     return np.asarray(np.bincount(examples, values)[examples])
 
 
@@ -144,7 +144,7 @@ class Multinomial(LinearLoss):
     falls_unseen = False
     title = "multinomial loss"
     _target_size = 0.0  # labels are not rounded
-    matrix: Repeated  # a loss made by ``of_matrix`` has another type of matrix
+    matrix: Repeated  # another type if made by ``of_matrix``
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class Multinomial(LinearLoss):
         self.take_labels(self._take_weights(A, weights, y))
         self.matrix = Repeated(self.matrix, self.classes)
         self.dimension = self.matrix.shape[1]
-        if self.names is not None:  # pairs (class, column), as in a stacked table
+        if self.names is not None:  # names are pairs (class, column), as in a stacked table
             self.names = tuple((k, name) for k in range(self.classes) for name in self.names)
 
     def take_labels(self, y: Array) -> None:
@@ -222,7 +222,7 @@ class Multinomial(LinearLoss):
         return margins, top + xp.log1p(rest + xp.expm1(-top))
 
     def _class_slopes(self, margins: Array, losses: Array, here: Any = slice(None)) -> Array:
-        """The probabilities of the other classes, and minus their sum for the class y."""
+        """The probabilities of the other classes, and minus the sum of these for the class y."""
         xp = arrays.namespace(margins)
         likely = xp.exp(margins - losses[..., None, :]) * self._others[:, here]
         return likely - self._chosen[:, here] * xp.sum(likely, axis=-2)[..., None, :]
@@ -278,7 +278,7 @@ class Multinomial(LinearLoss):
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
-        # Differences of products and losses, and sums over classes, add to the 64 units of a sum.
+        # Differences of products, losses and sums over classes add errors to the 64 units of a sum.
         return super().rounding(reach, value, slope, epsilon * (1.25 + self.classes / 128.0), n)
 
 

@@ -188,12 +188,12 @@ class Poisson(LinearLoss):
         """Bounds that follow from the value, because it bounds the means: see MEAN_PER_COUNT.
 
         An error of t changes a loss by at most (e^t + y) times that error, and the rounding of t -
-        log y does the same. The other terms are at most (e^t + y)(1 + |log y|).
+        log y changes it by as much. All other terms of the loss are at most (e^t + y)(1 + |log y|).
         """
         size, spectral = self._sizes, float(self.matrix.frobenius)
         unit, of_image, of_adjoint = self.matrix.errors(epsilon, spectral)
         error, loss = of_image * reach, max(value, 0.0) / self.scale
-        if not (error < 0.1 and math.isfinite(loss)):  # the means have no bound then
+        if not (error < 0.1 and math.isfinite(loss)):  # no bound on the means
             return math.inf, math.inf
         steep = 1.01 * ((MEAN_PER_COUNT + 1.0) * size.counts + MEAN_PER_LOSS * loss)
         terms = 1.01 * (MEAN_PER_COUNT + 1.0) * size.logs

@@ -3,14 +3,14 @@
 What the exact solver and its proofs need to know about a smooth loss is a method of its
 `ScalarLoss`, which is defined in the file of the loss.
 
-The slopes of the other losses are clipped residuals: these losses are squares near the targets and
+All other losses have clipped residuals as slopes: such losses are squares near the targets and
 linear far from them. With r = Ax - target, the slopes are psi = clip(r, low, high): for Huber's
-loss, low and high are -delta and delta; for squared hinge losses, they are -inf and 0. All
-minimisers of g have the same psi, because the conjugate of the loss, psi²/2 + <target, psi> on
-low <= psi <= high, is strictly convex. So all minimisers have the same <a_i, x> in the rows where
-psi_i is between its bounds. In the other rows, the outliers, minimisers only have r_i >= high (or
-r_i <= low) in common. If the rows of the outliers are combinations of the others (and of rows that
-Z fixes), all minimisers have the same Ax.
+loss, low and high are -delta and delta; for squared hinge losses, they are -inf
+and 0. All minimisers of g have the same psi, because the conjugate of the loss, psi²/2 + <target,
+psi> on low <= psi <= high, is strictly convex. So all minimisers have the same <a_i, x> in the rows
+where psi_i is between its bounds. In the other rows, the outliers, minimisers only have r_i >= high
+(or r_i <= low) in common. If the rows of the outliers are combinations of the others (and of rows
+that Z fixes), all minimisers have the same Ax.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from tiebreak.linalg import EPS, Host, rounding_unit
 from tiebreak.linalg.host import norm, top_exponent
 from tiebreak.linalg.tolerances import TOL
 
-LARGEST_POWER = 700.0  # the largest p for which e^p does not overflow, with a margin
+LARGEST_POWER = 700.0  # e^p does not overflow for p up to 700
 
 
 class ScalarLoss(ABC):
     """Convex smooth losses phi_i of one margin each; ``target`` has one number for each of them.
 
-    The third derivative of phi_i is at most ``concordance`` times the second one, which therefore
-    changes by at most a factor e^(concordance s) if the margin <a_i, x> changes by s (Bach,
-    Electron. J. Statist. 2010).
+    The third derivative of phi_i is at most ``concordance`` times the second derivative, which
+    therefore changes by at most a factor e^(concordance s) if the margin <a_i, x> changes by s
+    (Bach, Electron. J. Statist. 2010).
     """
 
     concordance: float = 1.0
@@ -52,7 +52,7 @@ class ScalarLoss(ABC):
 
     @abstractmethod
     def terms(self, margins: Host, target: Host) -> Host:
-        """The sizes of the terms of ``first`` before they cancel."""
+        """The sizes of the terms of `first` before they cancel."""
 
     @abstractmethod
     def first_error(self, first: Host, target: Host) -> Host:
@@ -181,7 +181,7 @@ class Kinks(NamedTuple):
     rows: Host
     room: Host  # a lower bound on each row's distance; negative if unknown
     is_outlier: Host
-    side: Host  # of the nearest kink, whose outliers have side * r >= bound
+    side: Host  # side of the nearest kink: its outliers have side * r >= bound
     bound: Host
 
     @property
@@ -190,7 +190,7 @@ class Kinks(NamedTuple):
         return np.asarray(self.rows[self.is_outlier])
 
     def some(self, which: Host) -> Kinks:
-        """The kinks of the chosen rows."""
+        """The part of the kinks in the chosen rows."""
         return Kinks(*(of_all[which] for of_all in self))
 
     def radius(self) -> float:
@@ -205,7 +205,7 @@ class Kinks(NamedTuple):
 class ClippedPart(Part):
     """weight times the sum of weights_i phi(<a_i, x> - target_i); phi' is the clipped residual.
 
-    The bounds are -delta and delta, or -inf and 0.
+    The residuals are clipped to [-delta, delta], or to [-inf, 0].
     """
 
     target: Host
@@ -242,7 +242,7 @@ class ClippedPart(Part):
         return self.weight * norm(self.weights * np.minimum(self._sizes(x), -self.low))
 
     def noise(self, x: Host, dual: Host) -> float:
-        """The errors of the residuals except certain outliers', which do not change slopes."""
+        """The errors of the residuals, but 0 for certain outliers, whose slopes do not change."""
         shape, kinks = self.rows.shape, self.kinks(x)
         unit = 4.0 * (EPS * float(max(shape))) ** 2
         if self.sliced.is_plain:
@@ -255,7 +255,7 @@ class ClippedPart(Part):
         return np.asarray(self.lengths * norm(x) + np.abs(self.target))
 
     def curvature(self, x: Host) -> Host:
-        """R, with a small share of the curvature above for outliers, which have none.
+        """R for Newton's method, with a small curvature for outliers, which have none of their own.
 
         The share keeps Newton steps finite if only outliers depend on a direction; x still gains
         six digits per step.

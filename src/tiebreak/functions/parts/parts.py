@@ -51,7 +51,7 @@ class Slope(NamedTuple):
 def product_error(length: float, shape: tuple[int, ...], size: float, is_plain: bool) -> float:
     """A bound on the error of products that are computed plainly or in twice the precision.
 
-    ``length`` is the norm of the result, and ``size`` that of its terms.
+    ``length`` is the norm of the result, and ``size`` is the norm of its terms.
     """
     error = 2.0 * EPS * length + 4.0 * (EPS * max(shape)) ** 2 * size
     return error + rounding_unit(EPS, *shape) * size if is_plain else error
@@ -93,7 +93,7 @@ class Parts:
 
     @cached_property
     def has_norm(self) -> bool:
-        """Is one of the parts a squared norm of all variables, so that h is strictly convex?"""
+        """Is some part a squared norm of all variables, which makes h strictly convex?"""
         return any(
             len(part.rows) == np.count_nonzero(part.rows) == np.count_nonzero(np.diag(part.rows))
             for part in self.squares
@@ -103,8 +103,8 @@ class Parts:
     def between_kinks(self, x: Host) -> tuple[Parts, Kinks]:
         """The parts without outliers at x, and how far the rows are from their kinks.
 
-        As long as no row passes a kink, h is the sum of these parts and a linear function of the
-        outliers' products.
+        As long as no row passes a kink, h is the sum of the returned parts and a linear function of
+        the outliers' products.
         """
         each = [(part, part.kinks(x)) for part in self.kinked]
         parts = {id(part): part.some(~kinks.is_outlier) for part, kinks in each}
@@ -150,7 +150,7 @@ class Parts:
             seen = part.image_error(x, dual)
             if math.isfinite(seen):
                 in_images.append(seen)
-                of_dual *= rounding_unit(EPS, self.n)  # R is rounded too
+                of_dual *= rounding_unit(EPS, self.n)  # R has rounding errors too
             apart += of_dual
         return Slope(vector, size, error, math.hypot(*in_images), apart)
 
@@ -175,7 +175,7 @@ class Parts:
         return Parts(self.n, tuple(part.lifted(lift) for part in self.losses))
 
     def along(self, x: Host, d: Host) -> Callable[[float], float]:
-        """step -> the derivative of h(x + step d)."""
+        """The function step -> derivative of h(x + step d) with respect to step."""
         parts = [part.along(x, d) for part in self.parts]
         return lambda step: sum(part(step) for part in parts)
 

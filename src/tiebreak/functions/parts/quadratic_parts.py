@@ -68,7 +68,7 @@ class Part(ABC):
     def image_error(self, x: Host, dual: Host) -> float:
         """The largest |<e, rows d>|/|R d| over all d: e is the dual's error, R is `curvature`.
 
-        The number ignores the rounding of R. The result is inf if no bound is known.
+        The result ignores the rounding of R. It is inf if no bound is known.
         """
         return math.inf
 
@@ -77,7 +77,7 @@ class Part(ABC):
         """A matrix R for which R'R is the second derivative at x."""
 
     def curvature_above(self, x: Host) -> Host:
-        """A root R with more curvature, for parts whose kinks leave too little of it."""
+        """R with more curvature, for parts whose kinks would leave too little curvature."""
         return self.curvature(x)
 
     def second(self, x: Host) -> Host:
@@ -95,7 +95,7 @@ class Part(ABC):
 
     @abstractmethod
     def slope_ratio(self, at: Host, off: float) -> float:
-        """|<grad, d>| over the root of the curvature along d, at most, within ``off`` of a point.
+        """A bound on |<grad, d>| over the root of the curvature along d, within ``off`` of a point.
 
         The bound holds for all d, and does not include its own rounding.
         """
@@ -179,7 +179,7 @@ class LeastSquaresPart(Part):
 
 @dataclass(frozen=True)
 class QuadraticPart(Part):
-    """weight/2 x'Qx; its rows are those of Q, because all minimisers share the same Qx."""
+    """weight/2 x'Qx; its rows are the rows of Q, because all minimisers share the same Qx."""
 
     power: ClassVar[int] = 1
 

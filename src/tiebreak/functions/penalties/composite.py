@@ -23,8 +23,8 @@ from tiebreak.linalg.fingerprints import known, remember
 class Composite(Function, in_tables=False):
     """smooth + penalty, written ``smooth + penalty``.
 
-    Values are values of the sum. Everything about slopes (minorants, lipschitz, strong_convexity,
-    rounding) refers to the smooth part alone; the penalty is handled separately.
+    ``value`` is the value of the sum. Everything about slopes (minorants, lipschitz,
+    strong_convexity, rounding) refers to the smooth part alone; the penalty is handled separately.
     """
 
     smooth: SmoothFunction
@@ -108,7 +108,7 @@ class Composite(Function, in_tables=False):
     __mul__ = __rmul__
 
 
-NOTHING = Zero()  # shared, so that its terms are made only once
+NOTHING = Zero()  # shared, so that terms are made only once
 
 
 def split(h: Function | Penalty) -> tuple[SmoothFunction, Penalty]:

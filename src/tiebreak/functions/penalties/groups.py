@@ -44,8 +44,8 @@ UNGROUPED = GroupLayout(None, np.zeros(1))
 class Groups(FromData):
     """Disjoint groups of variables, as given by the user; label -1 means no group.
 
-    ``length`` is the number of variables; None if the groups were given as lists: then any number
-    of other variables may be in no group.
+    ``length`` is the number of variables; None if the groups were given as lists: in that case
+    there may be any number of variables without a group.
     """
 
     def __init__(self, given: Any) -> None:
@@ -55,7 +55,7 @@ class Groups(FromData):
         inside = labels >= 0
         first, names = np.unique(labels[inside], return_index=True, return_inverse=True)[1:]
         rank = np.empty(len(first), dtype=np.int64)
-        rank[np.argsort(first)] = np.arange(len(first))  # numbers in order of appearance
+        rank[np.argsort(first)] = np.arange(len(first))  # groups are numbered as they appear
         self.labels: Host = np.full(len(labels), -1)
         self.labels[inside] = rank[names]
         self.length = length

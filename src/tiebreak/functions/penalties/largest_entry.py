@@ -66,8 +66,8 @@ class LargestEntry(OnlyConic):
 class LInf(CentredNorm):
     """weight max_j |x_j - center_j|, the largest deviation; ``center=None`` is the origin.
 
-    The prox has a closed form only without other penalties and sets, so problems with LInf are
-    solved by "conic".
+    The prox has a closed form only without other penalties and sets, so "conic" solves problems
+    with LInf.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1, 2]], [4])

@@ -33,7 +33,7 @@ class NuclearTerms(Terms):
         return dataclasses.replace(self, **made)  # type: ignore[arg-type]
 
     def with_weights(self, l1: Any, group: float, l2: float, square: float) -> Terms:
-        """The same nuclear norm with another square; terms of vectors do not exist."""
+        """The same nuclear norm with another weight of the square, the only other term."""
         return dataclasses.replace(self, square=square)
 
     @property
@@ -63,7 +63,7 @@ class NuclearTerms(Terms):
         return self._made(u, np.maximum(s - self.nuclear, 0.0) / (1.0 + self.square), vt, x)
 
     def least(self, slope: Array) -> tuple[float, Array | None]:
-        """The minimum depends on singular values of the slope above the weight, with rounding."""
+        """The minimum depends on how far singular values of the slope exceed the weight."""
         u, s, vt = self._svd(slope)
         unit = (8.0 + slope.shape[0]) * arrays.epsilon(slope)
         kept = np.maximum(s - self.nuclear, 0.0)
@@ -125,7 +125,7 @@ class NuclearTerms(Terms):
 class NuclearNorm(Penalty):
     """weight times the sum of the singular values of x as a matrix, which favours low rank.
 
-    Its prox takes one singular value decomposition. The nuclear norm cannot be combined with other
+    The prox takes one singular value decomposition. The nuclear norm cannot be combined with other
     penalties or sets, and has no conic form in this package.
 
     Args:

@@ -392,7 +392,7 @@ class ElasticNet(Penalty):
 class GroupL2(Penalty):
     """weight times the sum over the groups G of |x_G|_2, whatever their sizes.
 
-    ``groups`` is a vector with the group of each variable, a whole number, or -1 for no group; or a
+    ``groups`` is either a vector of whole numbers, the group of each variable (-1 for none), or a
     list of lists of variables. Groups are disjoint. Variables in no group are not penalised. Sums
     over groups are computed on the host.
 
@@ -469,7 +469,7 @@ class Indicator(Penalty, in_tables=False):
 class PenaltySum(Penalty, in_tables=False):
     """first + second, written ``first + second``.
 
-    If they have no joint prox in closed form, only conic solvers accept the sum.
+    If the two penalties have no joint prox in closed form, only conic solvers accept the sum.
     """
 
     first: Penalty

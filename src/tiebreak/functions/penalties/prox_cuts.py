@@ -3,8 +3,9 @@
     minimise a f2(z) + ½|z - v|²  over the z with  G(z) = <c, z> + g2(z) <= beta
 
 As for a cut through a set (see `cuts`), the answer lies on a path: z(mu) is the prox of a f2 + mu
-g2 at v - mu c, and mu is 0 or the root of the non-increasing gap(mu) = G(z(mu)) - beta. Here the
-cut is curved, so it may bind even if c = 0. The sets of f2 and g2 restrict z for every mu, even 0.
+g2 at v - mu c, and mu is 0 or the root of the non-increasing gap(mu) = G(z(mu)) - beta. The cut in
+this module is curved, so it may bind even if c = 0. The sets of f2 and g2 restrict z for every mu,
+even for mu = 0.
 
 On a smooth piece of the path, dz/dmu = -H^-1 d, where d is the gradient of G along the piece and H
 is the Hessian of a f2 + mu g2 + ½|.|². So the slope of the gap is -<d, H^-1 d>.
@@ -134,7 +135,7 @@ def _solved(
 
 
 class _Path:
-    """The path mu -> z(mu), and its gap: see `roots.Gap`. Every new mu overwrites the arrays."""
+    """The path mu -> z(mu), and its gap: see `roots.Gap`. A new mu overwrites all arrays."""
 
     def __init__(self, f: Terms, g: Terms, v: Array, c: Array, beta: float) -> None:
         self.f, self.g, self.beta = f, g, beta

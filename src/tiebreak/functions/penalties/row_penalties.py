@@ -1,8 +1,8 @@
 """Losses of rows with a kink: quantile regression, absolute deviations, and the hinge.
 
-These losses have subgradients, but no gradient and no prox in closed form. So they are penalties
-with a matrix, like `L1` with an operator: for the method "conic"and, as the upper level, for
-"exact".
+These losses have subgradients, but no gradient and no prox in closed form. So the classes are
+penalties with a matrix, like `L1` with an operator: for the method "conic" and, as the upper level,
+for "exact".
 """
 
 from __future__ import annotations

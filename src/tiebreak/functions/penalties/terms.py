@@ -181,10 +181,10 @@ class Terms:
     def least(self, slope: Array) -> tuple[float, Array | None]:
         """The minimum of <slope, x> plus the terms over all x, and a minimiser.
 
-        The result is -inf and None if there is no minimiser. The value is never above the true
-        minimum, because bounds on the rounding errors are subtracted; so it is also -inf if a dual
-        norm of the slope equals a weight up to rounding. (Without weights, the value is
-        -support(-slope) of the set, and its rounding error is not subtracted.)
+        The result is -inf and None if there is no minimiser. The returned value is never above the
+        true minimum, because bounds on the rounding errors are subtracted; so the value is also
+        -inf if a dual norm of the slope equals a weight up to rounding. (Without weights, the value
+        is -support(-slope) of the set, and its rounding error is not subtracted.)
         """
         with arrays.quiet():
             if not self.has_weights:
@@ -355,7 +355,7 @@ class Terms:
     # --- The links of the chain for groups, l2 and the ball only need the lengths of groups.
 
     def layout(self, n: int) -> GroupLayout:
-        """The groups in R^n; a single group of all variables if the weight of the groups is 0."""
+        """The groups in R^n; if the weight of the groups is 0, a single group of all variables."""
         if self.group == 0.0 or self.groups is None:
             return UNGROUPED
         return self.groups.layout(n)
@@ -374,7 +374,7 @@ class Terms:
     def shrunk(
         self, lengths: Host, layout: GroupLayout, divisor: float = 1.0
     ) -> tuple[Host, Host, float, float]:
-        """How groups, l2 and the ball shrink a vector whose groups have these lengths.
+        """How groups, l2 and the ball shrink a vector whose groups have the given lengths.
 
         The result has the lengths of the groups after shrinking each; the total factor of each
         group; the length of the whole vector at that stage; and its final length. All weights are

@@ -2,7 +2,8 @@
 
 A step needs the images ``A x`` of a few points, their losses and the gradients ``A' w`` of some.
 With plain calls, every product reads ``A`` from memory again, and on a GPU these reads take nearly
-all of the time. But a row enters the gradient with its own weight, which depends only on that row:
+all of the time. Yet every row enters the gradient with a weight of its own, which depends only on
+that row:
 
     row a_i  ->  a_i · p  ->  images  ->  weights w_i  ->  G += w_i a_i,
 

@@ -67,7 +67,7 @@ class Kernel:
         check(driver().cuModuleGetFunction(ctypes.byref(self.fold), module, b"fold"))
         most_dynamic_shared = 8  # the attribute's number
         check(driver().cuFuncSetAttribute(self.sweep, most_dynamic_shared, tiling.shared))
-        if tiling.cluster > 1:  # the clusters need not fill the GPU exactly
+        if tiling.cluster > 1:  # clusters may leave part of the GPU idle
             most = ctypes.c_int()
             launch = LaunchConfig(tiling.cluster, 1, 1, tiling.threads + 32, 1, 1, tiling.shared)
             query = driver().cuOccupancyMaxActiveClusters

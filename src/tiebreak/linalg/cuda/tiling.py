@@ -14,13 +14,13 @@ from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.cuda.driver import device_limits
 
 # Workers per block, the most entries of a row for each worker (whose registers hold them for two
-# points and two sums), and blocks per multiprocessor. Few workers with many columns are faster than
-# many with few; if rows are short, several blocks hide each other's barriers.
+# points and two sums), and blocks per multiprocessor. Few workers with many columns each are faster
+# than many workers with few columns; if rows are short, several blocks hide each other's barriers.
 BLOCK_SIZES = ((96, 12, 4), (224, 12, 2), (224, 24, 1))
 
 
 class Tiling(NamedTuple):
-    """What the kernel is compiled for and launched with, for one kind of matrix."""
+    """The parameters with which the kernel is compiled and launched for one kind of matrix."""
 
     device: int
     arch: str
@@ -32,7 +32,7 @@ class Tiling(NamedTuple):
     cluster: int  # blocks that share a row
     slots: int  # rows in shared memory
     lag: int  # turns from the products of a row to its share of the gradients
-    teams: int  # clusters in all, as many as the multiprocessors can hold
+    teams: int  # number of clusters, as many as the multiprocessors can hold
 
     @property
     def wide(self) -> int:
@@ -109,7 +109,7 @@ def dtype_name(x: Array) -> str:
 
 @contextlib.contextmanager
 def current_stream(A: Array) -> Iterator[int]:
-    """Make the device of A current; returns its current stream."""
+    """Make the device of A current and return its current stream."""
     if array_api_compat.is_torch_array(A):
         cuda, device = sys.modules["torch"].cuda, A.get_device()
         with cuda.device(device):

@@ -16,9 +16,9 @@ BLOCK = 2**19  # bytes of rows to process at a time: a part of a core's cache
 THREADED_BLOCK = 2**25  # bytes at a time if threads share a product: small ones gain nothing
 
 # Maps some rows (a slice or indices) and their products with the vectors x to their weights in the
-# sums A' w. Products and weights are matrices, with a row for each x or w.
+# sums A' w. In the call, products and weights are matrices, with a row for each x or w.
 Weigh = Callable[[Any, Array], Array]
-RowBlock = tuple[slice, Array]  # where some rows of A are, and their entries
+RowBlock = tuple[slice, Array]  # the place and the entries of some rows of A
 
 
 class RowSlice(NamedTuple):
@@ -46,7 +46,7 @@ def slice_ends(rows: int, size: int) -> list[int]:
 
 
 def slice_order(count: int, order: np.random.Generator | None) -> Iterable[int]:
-    """The numbers of all slices, in random order if a generator is given."""
+    """The indices of all slices, in random order if a generator is given."""
     return range(count) if order is None else order.permutation(count).tolist()
 
 
@@ -77,10 +77,10 @@ class Matrix:
     prototype: Array  # an empty vector of the library, dtype and device that the products use
 
     is_sparse = False
-    has_slices: bool = False  # may ``slices`` be called?
+    has_slices: bool = False  # can ``slices`` be called?
     are_slices_here: bool = True  # are entries of slices available, or only their products?
-    # A slice of rows costs a dozen calls, or 10 microseconds in NumPy: as much as multiplying this
-    # many cached entries. On a device, launching a dozen kernels costs much more.
+    # A slice of rows costs a dozen calls, or 10 microseconds in NumPy: as much time as multiplying
+    # ``entries_per_call`` cached entries. On a device, launching a dozen kernels costs much more.
     entries_per_call: int = 2**12
     takes_any_library = False  # do products use the array library of the vectors?
     known_by = "rows not in memory"  # a refusal's words if entries are unavailable
@@ -132,10 +132,11 @@ class Matrix:
 
         ``weights`` is the number of vectors w.
 
-        Everything that needs a block of rows on the host is done while it is in the cache, in few
-        calls. NumPy multiplies a stack vector by vector, which is faster than all at once unless
-        `has_small_products`. The products go into ``products``, if given. If the x have a higher
-        precision than A, so do the results: callers that pass float64 rely on this precision.
+        Everything that needs a block of rows on the host is done in few calls, while the block is
+        in the cache. NumPy multiplies a stack vector by vector, which is faster than all at once
+        unless `has_small_products`. The products A x are written into ``products``, if given. If
+        the x have a higher precision than A, so do the results: callers that pass float64 rely on
+        this precision.
         """
         kind, (rows, n) = np.result_type(self.prototype.dtype, *xs), self.shape
         points = np.array(xs, dtype=kind).reshape(len(xs), n)

@@ -28,9 +28,9 @@ THREAD_NONZEROS = 2**18  # non-zeros that are worth a thread
 class Sparse(Matrix):
     """A scipy.sparse matrix in CSR form; products never make it dense, and are shared by threads.
 
-    Products are computed vector by vector. Two vectors at once would need the indices only once,
-    but are at best a tenth faster (for word counts) and at worst a quarter slower (if no column is
-    frequent).
+    Products are computed vector by vector. Multiplying two vectors at once would read the indices
+    only once, but would be at best a tenth faster (for word counts) and at worst a quarter slower
+    (if no column is frequent).
     """
 
     is_sparse = True
