@@ -187,7 +187,7 @@ def graded_basis(N: Host, R: Host, rows: Host) -> Host:
     return np.asarray(solve_triangular(root, last_first.T, lower=True).T[:, ::-1])
 
 
-# --- which directions of a slice change the rows ---------------------------------------------------
+# --- which directions of a slice change the rows --------------------------------------------------
 
 
 class Directions(NamedTuple):

@@ -300,7 +300,7 @@ class Set(FromData, is_open=True):
         return None
 
     def preimage(self, z: Array) -> Array:
-        """A point whose projection is z, and which may move a little without leaving z's face."""
+        """A point whose projection is z and, if possible, stays on z's face as the point moves."""
         return z
 
     def cut_projection(
