@@ -552,7 +552,7 @@ def test_a_reference_of_the_wrong_kind_gets_the_sentence_that_says_what_to_write
         TieBreakRegressor("reference", reference=old).fit(X, y)
     with pytest.raises(ValueError, match=r"must have 1 x 3 coefficients, got .*reindex\("):
         TieBreakRegressor("reference", reference=np.ones(5)).fit(X, y)
-    with pytest.raises(ValueError, match=r"got shape \(4,\); the intercept does not belong to it$"):
+    with pytest.raises(ValueError, match=r"got shape \(4,\); leave out the intercept$"):
         TieBreakRegressor("reference", reference=np.ones(4)).fit(X, y)
     for wrong, got in (({"a": 1.0}, "got dict$"), (["a", "b", "c"], "got list$"), (1.0, "float$")):
         with pytest.raises(ValueError, match=rf"^TieBreakRegressor: reference must be an.* {got}"):

@@ -252,7 +252,7 @@ def test_auto_gives_a_road_half_of_the_time_if_others_are_to_follow(clock, quick
     problem, ends = one_hot(), []
     counted(monkeypatch, "svd", lambda done: clock.wait(1.0))
     result = tb.solve(problem, rtol=1e-3, max_time=4.0, callback=lambda r: ends.append(r.time))
-    assert "which failed (its half of the time is up)" in result.method
+    assert "which failed (half of the remaining time is used up)" in result.method
     assert next(end for end in ends if end > 0.0) < 3.5
     assert result.nit > 10
 

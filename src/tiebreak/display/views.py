@@ -21,7 +21,7 @@ Column = np.ndarray[Any, Any]
 
 
 class Card(NamedTuple):
-    """A key number, with its name above and what is known about it below."""
+    """A key number, with its name above it and what is known about it below."""
 
     label: str
     figure: str

@@ -236,7 +236,7 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
             "1.5",
             "the lower-level problem in this experiment does not satisfy Hölderian error bound "
             "assumption (appendix)",
-            "known not to have one of any order; a strongly convex g has one of order 2",
+            "confirmed if g has no error bound of any order; a strongly convex g has order 2",
             _no_error_bound,
         ),
         Claim(

@@ -313,7 +313,7 @@ def _run_course(
 
 
 def _claim(at: Ready, method: Method) -> str:
-    """Return what a method claims about an instance on which only false claims count."""
+    """Return a method's claim about an instance on which only false claims count."""
     try:
         result = solve(at.problem, method, x0=at.x0, max_iter=at.course.passes // 4)
     except (ValueError, TypeError) as error:

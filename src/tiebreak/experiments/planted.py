@@ -285,14 +285,14 @@ def drawn(seed: int, number: int) -> Case:
     if penalty:
         domain, x, normal = Space(), x * (rng.random(n) < 0.3), lambda: np.zeros(n)
         x[0] = size
-    # Lower level: least squares, perhaps a penalty, and a residual.
+    # The lower level has least squares, perhaps a penalty, and a residual.
     weight = 0.1 / size
     s = np.where(x == 0.0, rng.uniform(-0.8, 0.8, n), np.sign(x))
     s *= weight if penalty else 0.0
     nu = normal()
     spread = spectrum(rng, rows, n, condition) / size
     A, b = squares(spread, x, 0.3 * rng.standard_normal(rows) + 0.1 * (spread @ x), -nu - s)
-    # Upper level: least squares, plus a logistic loss in half of the problems.
+    # The upper level has least squares, and in half of the problems a logistic loss.
     slope = A.T @ rng.standard_normal(rows) - normal()
     above: list[Callable[[], Any]] = []
     rest = slope

@@ -143,7 +143,7 @@ class Smooth(SmoothFunction, keyword=""):
         return 0.0
 
     def passes(self, forwards: int, slopes: int, values: int) -> int:
-        return 2 * slopes + values  # every slope also needs one value
+        return 2 * slopes + values  # a slope also takes a value
 
     def turning(self, reach: float, slope: float) -> float:
         if math.isfinite(self.lipschitz):

@@ -301,7 +301,7 @@ def norm(x: Array, squared: float | None = None) -> float:
     ``squared`` is <x, x>, if known.
     """
     squared = float(inner(x, x)) if squared is None else squared
-    if 1e-30 < squared < 1e30:  # nearly always so, and safe in every precision
+    if 1e-30 < squared < 1e30:  # nearly always true; safe in every precision
         return math.sqrt(squared)
     if epsilon(x) < 1e-10 and 1e-280 < squared < 1e280:
         return math.sqrt(squared)
@@ -327,7 +327,7 @@ def floats(values: Sequence[Any]) -> list[float]:
 def stretched(x: Array, length: float, wanted: float) -> Array:
     """x times wanted/length, where ``length`` = |x| > 0, even if that quotient overflows."""
     share = wanted / length
-    if 1e-30 < abs(share) < 1e30:  # safe in every precision
+    if 1e-30 < abs(share) < 1e30:  # neither overflows nor underflows
         return x * share
     unit = x / length
     return unit * wanted

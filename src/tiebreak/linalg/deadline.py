@@ -98,7 +98,7 @@ class Limit:
             raise TimeIsUp("the time is up")
         needed, left = work / SPEED, self._share - now
         if left <= 0.0:
-            raise TooLong("its half of the time is up")
+            raise TooLong("half of the remaining time is used up")
         if needed > left:
             raise TooLong(f"it would take {needed:.2g} s more, but {left:.2g} s are left")
 

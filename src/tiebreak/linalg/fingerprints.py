@@ -8,8 +8,8 @@ and `compare` call ``current`` first, so their answers are for the current numbe
 
 New numbers behind a linear operator or a plain callable cannot be detected.
 
-Subclasses by users are examined in this module, too. The library knows Hessians, faces and cones of
-its own classes, which are no longer valid if a subclass overrides something. `overridden` detects
+Subclasses by users are examined in this module, too. What the library knows of its own classes
+(Hessians, faces, cones) is not valid for a subclass that overrides something. `overridden` detects
 such overrides, and sums, levels and problems use only what `known` leaves of an object.
 """
 

@@ -192,7 +192,7 @@ def sparse_rank(A: Any) -> int | None:
     """The rank of a matrix in CSR form, with its numbers as stored; None if that takes too long.
 
     A row that is alone in some column is independent of all others. Removing such rows leaves other
-    rows alone in some column, and so on. In text data, this leaves few rows.
+    rows alone in some column, and so on. For text data, few rows remain after this procedure.
     """
     rest, known = A.copy(), 0
     rest.eliminate_zeros()

@@ -288,7 +288,7 @@ def _tall_rank(A: Host, prime: int) -> int:
     with probability 2^-10 (a linear function vanishes at random numbers). So with n + 8
     combinations the rank is that of A, unless 9 combinations fail, again with probability below
     n/2^30. A residue times 10 bits is below 2^41, and a sum of 4096 of these is exact in float64.
-    If some rows already have full rank, the others are not needed.
+    If some rows already have full rank, no more rows are needed.
     """
     n = A.shape[1]
     some = A[np.linspace(0, len(A) - 1, 2 * n).astype(np.int64)]

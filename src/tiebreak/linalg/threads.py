@@ -37,7 +37,7 @@ def together(tasks: Sequence[Callable[[], T]]) -> list[T]:
 
 @cache
 def _pool() -> Any:
-    """The threads of this process, started on first use and kept."""
+    """The pool of threads of the process, started on first use and then kept."""
     from concurrent.futures import ThreadPoolExecutor
 
     return ThreadPoolExecutor(max(allowed() - 1, 1), "tiebreak")  # the calling thread works too

@@ -74,7 +74,7 @@ class Box(Set):
 
     @property
     def diameter(self) -> float:
-        """|upper - lower|; it depends on the dimension if both are numbers: see `diameter_in`."""
+        """|upper - lower|; if both bounds are numbers, the dimension matters: see `diameter_in`."""
         width = to_numpy(self.upper) - to_numpy(self.lower)
         if width.ndim or width == INFINITY or width == 0.0:
             return norm(np.atleast_1d(width))

@@ -115,7 +115,7 @@ def _rescaled(
         z, mu = _refined(small_set, small_x, c, ldexp(beta, -length), start, known)
         if mu < math.inf or length > 1000:
             break
-        length = min(length + 100, 1001)  # z is far larger than x and the set
+        length = min(length + 100, 1001)  # z is far longer than x and the set's size
     if length:
         z = z * 2.0**length if mu > 0.0 else domain.project(x)
     return z, ldexp(min(mu, sys.float_info.max), length - slope)
@@ -160,7 +160,7 @@ def along_the_path(domain: Set, x: Array, c: Array, beta: float, guess: float) -
 
 
 class _LinearGap:
-    """The gap <c, z(mu)> - beta on the path of a set: see `Gap`."""
+    """The gap <c, z(mu)> - beta along the path of a set: see `Gap`."""
 
     def __init__(self, domain: Set, x: Array, c: Array, beta: float) -> None:
         self.domain, self.x, self.c, self.beta = domain, x, c, beta

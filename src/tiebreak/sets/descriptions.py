@@ -28,7 +28,7 @@ class LinearRows:
     Args:
         words: what messages call the rows of A and of A_eq, with {} for the number; empty for the
             default.
-        numbers: the numbers or names of these rows; counted from 0 if None.
+        numbers: the numbers or names of the rows; counted from 0 if None.
     """
 
     n: int
@@ -79,7 +79,7 @@ def stacked(matrices: Sequence[Any], n: int) -> Any:
 
 
 class RecessionDirections(NamedTuple):
-    """{d : low <= d <= high, rows d <= 0, |A d| <= <c, d>}: x + d is in Z if x is.
+    """{d : low <= d <= high, rows d <= 0, |A d| <= <c, d>}: if x is in Z, so is x + d.
 
     The bounds low and high are 0 or infinite.
     """
@@ -158,7 +158,7 @@ def _swept(lower: Host, upper: Host, rows: Any, offset: Host) -> tuple[Host, Hos
 
 
 def _outwards(bound: Host, sign: float) -> Host:
-    """Bounds rounded outwards by the rounding error of a division; 0 is exact."""
+    """Bounds rounded outwards by the rounding error of a division; a bound of 0 stays exact."""
     return np.where(bound == 0.0, 0.0, bound + sign * (SAFE - 1.0) * np.abs(bound))
 
 

@@ -226,7 +226,7 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
             self._need_names(names, features)
         if found.size != features * outputs:
             hint = (
-                "the intercept does not belong to it"
+                "leave out the intercept"
                 if found.size == (features + 1) * outputs
                 else "old.coef_table()['coef'].reindex(X.columns, fill_value=0.0) has one for each "
                 "column of a table X"

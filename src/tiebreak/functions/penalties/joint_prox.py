@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tiebreak.functions.penalties.penalties import Penalty
 
 
-HINT = "the method conic needs no prox, nor does exact if it is all of upper"
+HINT = "conic needs no prox, nor does exact if the whole upper level is one penalty"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

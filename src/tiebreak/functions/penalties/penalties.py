@@ -144,7 +144,7 @@ class Zero(Penalty):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class CentredNorm(Penalty, is_open=True):
-    """A norm of x - center with one weight, or with one per variable."""
+    """A norm of x - center with a single weight, or with one weight per variable."""
 
     weight: Any = 1.0
     center: Any = None

@@ -138,7 +138,7 @@ class Differences(Matrix):
         return xp.reshape(total, (-1,))
 
     def _part(self, axis: int, first: int, last: int | None) -> tuple[slice, ...]:
-        """An index of the grid that takes a slice along this axis."""
+        """An index of the grid that takes a slice along one axis."""
         whole = (slice(None),) * len(self.grid)
         return (*whole[:axis], slice(first, last), *whole[axis + 1 :])
 
