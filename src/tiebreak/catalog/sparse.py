@@ -142,7 +142,7 @@ def lasso_duplicates(
     r = rng.standard_normal(validation) / math.sqrt(validation)
     r += np.linalg.lstsq(differences.T, slack.reshape(ties) - differences.T @ r)[0]
 
-    order = rng.permutation(features * copies)  # no copy is always first
+    order = rng.permutation(features * copies)  # so that no copy always comes first
     A = np.repeat(D, copies, axis=1)[:, order]
     B = B.reshape(validation, features * copies)[:, order]
     x = (shares * u[:, None]).reshape(features * copies)[order]

@@ -126,7 +126,8 @@ class RemoteRows:
 
     def __init__(self, times: Any, rows: slice, is_transposed: bool = False) -> None:
         self._times, self._rows, self._is_transposed = times, rows, is_transposed
-        self.shape = (rows.stop - rows.start,)  # the number of rows is enough
+        # Callers need only the number of rows.
+        self.shape = (rows.stop - rows.start,)
 
     def __matmul__(self, v: Array) -> Array:
         import ray
@@ -322,7 +323,7 @@ class Rows(Matrix):
 
     def _each(self, what: Callable[..., Any], *given: Array) -> list[Any]:
         """The answers of all shards, in the order of the shards."""
-        stored = [self._ray.put(x) for x in given]  # one copy serves all workers
+        stored = [self._ray.put(x) for x in given]  # all workers share a copy
         replies = self._received([one.each.remote(what, *stored) for one in self.workers])
         return [answer for reply in replies for answer in reply]
 
@@ -344,7 +345,8 @@ class Rows(Matrix):
                 raise type(cause)(str(cause)) from None
             raise RuntimeError(f"{self.kind}: a worker failed with {cause!r:.100}") from None
         except failures.RayError as error:
-            why = str(error).strip().splitlines()[-1][:90]  # Ray's output comes first
+            # The last line is the message; Ray's own output comes before it.
+            why = str(error).strip().splitlines()[-1][:90]
             raise RuntimeError(
                 f"{self.kind}: a worker died and could not be restarted: {why}"
             ) from None
@@ -353,7 +355,8 @@ class Rows(Matrix):
 
 def _in_order(images: Sequence[Remote]) -> list[Remote]:
     """The images and all that they are mixed from: kept images, then new points, then mixtures."""
-    found: dict[int, Remote] = {}  # parts come before their mixture
+    # In this dictionary, the parts of a mixture come before the mixture.
+    found: dict[int, Remote] = {}
     stack = list(reversed(images))
     while stack:
         image = stack[-1]
@@ -392,6 +395,7 @@ def _ray(owner: str) -> Any:
     except ImportError:
         raise missing(f"{owner} on workers", "ray", "ray") from None
     if not ray.is_initialized():
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry by default
+        # Ray sends usage statistics only if the user asks for it.
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         ray.init(log_to_driver=False, logging_level=logging.ERROR)
     return ray

@@ -71,7 +71,7 @@ class ShardFacts(NamedTuple):
     rows: int
     columns: int
     dtype: str
-    names: tuple[str, ...]  # the names of the columns, in Parquet
+    names: tuple[str, ...]  # names of the columns of Parquet files
     size: float  # |A|_F
     targets: Host
     weights: Host | None
@@ -237,7 +237,7 @@ def _read(
         return rows.whole(), rows.target, w, tuple(rows.columns)
     try:
         loaded = source()
-    except Exception as error:  # users' functions may raise anything
+    except Exception as error:  # a user's function may raise anything
         what = f"{type(error).__name__}: {error}"[:80]
         raise ValueError(f"{owner}: the loader failed with {what}") from None
     if not (isinstance(loaded, tuple) and len(loaded) in (2, 3)):

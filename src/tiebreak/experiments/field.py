@@ -198,7 +198,8 @@ def _workers(count: int, files: Sequence[str]) -> Iterator[Callable[..., Iterabl
         yield starmap
         return
     threads = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-    os.environ.update(dict.fromkeys(threads, "1"))  # new processes read them
+    # New processes read these variables when they import NumPy.
+    os.environ.update(dict.fromkeys(threads, "1"))
     with ProcessPoolExecutor(count, get_context("spawn"), _load, (files,)) as pool:
         yield lambda task, each: pool.map(task, *zip(*each, strict=True))
 
@@ -329,7 +330,8 @@ def _tune(name: str, seed: int, passes: int) -> float:
     for value in TUNED[name].values:
         met = []
         for number in (1, 2, 3):
-            at = ready(f"drawn {number}", seed + 1_000_003, passes)  # not in the race
+            # These three draws differ from the instances of the race.
+            at = ready(f"drawn {number}", seed + 1_000_003, passes)
             method = _with_value(known_methods()[name](), value, at.problem)
             rows = [row for row in _raced(at, name, method)[0] if row.method == name]
             met += [at.course.arrival(rows, target) for target in TARGETS]

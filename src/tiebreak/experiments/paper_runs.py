@@ -198,7 +198,7 @@ def inverse_gamma(problem: Problem, steps: int) -> float:
 def inverse_entrants(problem: Problem, steps: int) -> list[Entrant]:
     """Return the seven methods of figure 2; Bisec-BiO is also measured at its last iterate."""
     bisection = BisecBiO(eps_f=1e-4, eps_g=1e-4, gradients=100)
-    lower_step = min(1e-2, 1.0 / problem.lower.lipschitz)  # at n = 100 both agree up to rounding
+    lower_step = min(1e-2, 1.0 / problem.lower.lipschitz)  # equal at n = 100, up to rounding
     return [
         Entrant("a-IRG", AIRG(gamma_0=1e-2, eta_0=1e-2)),
         Entrant("Bi-SG", BiSG(alpha=0.75, c=1.0)),

@@ -27,7 +27,7 @@ class RelativeScale(NamedTuple):
     lower: float
     f: float  # f*
     g: float  # g*
-    start: tuple[float, float]  # f(x0), g(x0)
+    start: tuple[float, float]  # the pair f(x0), g(x0)
 
     @classmethod
     def of(cls, problem: Problem, x0: Any, answer: Answer) -> Self:

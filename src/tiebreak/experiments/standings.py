@@ -109,7 +109,8 @@ class Standings:
         met, found = self.arrivals[target], []
         for at, row in met[method].items():
             costs = (getattr(met[m][at], what) for m in self.officials if at in met[m])
-            best = max(min(costs, default=math.inf), 1e-9)  # not 0 for free starts
+            # The bound avoids a division by 0 if a method arrives at the start.
+            best = max(min(costs, default=math.inf), 1e-9)
             found.append(getattr(row, what) / best)
         return found
 
@@ -122,7 +123,8 @@ class Standings:
             cells = []
             for target in TARGETS:
                 found = self.ratios(target, method, what)
-                finite = [ratio for ratio in found if ratio > 0.0]  # no free starts
+                # Ratios are 0 if no official row arrives.
+                finite = [ratio for ratio in found if ratio > 0.0]
                 typical = f" ({median(finite):.3g})" if finite else ""
                 cells.append(f"{len(found)}{typical}")
             rows.append([method, *cells])

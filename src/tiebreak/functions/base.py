@@ -31,7 +31,7 @@ class PointWithImage(NamedTuple):
 
     x: Array
     image: Image
-    reach: Any = None  # see `Minorant.reach`
+    reach: Any = None  # defined in `Minorant`
 
 
 @in_files("minorant")
@@ -54,7 +54,7 @@ class Minorant(NamedTuple):
 
 
 Projection: TypeAlias = Callable[[Array], Array]  # the projection onto Z
-Outcome: TypeAlias = tuple[list[Minorant], list[float]]  # minorants and values
+Outcome: TypeAlias = tuple[list[Minorant], list[float]]  # see `Function.evaluate`
 
 
 class PendingEvaluation:

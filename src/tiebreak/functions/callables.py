@@ -143,7 +143,8 @@ class Smooth(SmoothFunction, keyword=""):
         return 0.0
 
     def passes(self, forwards: int, slopes: int, values: int) -> int:
-        return 2 * slopes + values  # a slope also takes a value
+        # An evaluation with a slope calls ``value``, too.
+        return 2 * slopes + values
 
     def turning(self, reach: float, slope: float) -> float:
         if math.isfinite(self.lipschitz):

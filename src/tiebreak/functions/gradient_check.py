@@ -92,7 +92,8 @@ def wrong_slope(name: str, h: SmoothFunction, domain: Domain, x: Array) -> str:
     one direction is checked; ``minimize(check_gradients=True)`` checks every coordinate.
     """
     near, _ = next(_points_near(domain, x))
-    direction = near - x if arrays.norm(near - x) > 0.0 else near  # both in the domain
+    # The points x and near are in the domain.
+    direction = near - x if arrays.norm(near - x) > 0.0 else near
     with arrays.quiet():
         slope = h.gradient(near)
         if not arrays.is_array(slope) or slope.shape != x.shape or not arrays.all_finite(slope):

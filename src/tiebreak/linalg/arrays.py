@@ -327,7 +327,7 @@ def floats(values: Sequence[Any]) -> list[float]:
 def stretched(x: Array, length: float, wanted: float) -> Array:
     """x times wanted/length, where ``length`` = |x| > 0, even if that quotient overflows."""
     share = wanted / length
-    if 1e-30 < abs(share) < 1e30:  # neither overflows nor underflows
+    if 1e-30 < abs(share) < 1e30:  # no overflow or underflow in any precision
         return x * share
     unit = x / length
     return unit * wanted
@@ -388,7 +388,7 @@ def _interpolated(p: Array, q: Array, weight: float) -> Array:
 def plus(x: Array, y: Array, factor: float, out: Array | None = None) -> Array:
     """x + factor y; NumPy writes the result into ``out``, if given."""
     if type(x) is np.ndarray:
-        total = np.multiply(y, factor, out=out)  # in place, with one new array
+        total = np.multiply(y, factor, out=out)  # computed in place, with one new array
         total += x
         return total
     if array_api_compat.is_torch_array(x):

@@ -267,7 +267,8 @@ def _sparse(owner: str, name: str, value: Any) -> Any:
     value = value.tocsr()
     if value.nnz <= DENSE_LIMIT or not value.has_canonical_format:
         value = value.copy()
-        value.sum_duplicates()  # without duplicates, stored entries are the matrix's
+        # If there were duplicates, the stored entries would not be the entries of the matrix.
+        value.sum_duplicates()
     return value
 
 

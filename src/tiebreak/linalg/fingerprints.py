@@ -213,7 +213,7 @@ def _fingerprint(value: Any) -> object:
     if isinstance(value, list | tuple | range):
         try:
             value = np.asarray(value)
-        except ValueError:  # lists of different lengths
+        except ValueError:  # ``value`` has lists of different lengths
             return tuple(map(fingerprint, value))
     return _array_fingerprint(value) if arrays.is_array(value) else None
 
@@ -319,5 +319,6 @@ def _members(part: Any) -> Iterator[tuple[str, Any]]:
     """The members of an object by name, without cached results."""
     for name, piece in sorted(vars(part).items()):
         is_cache = isinstance(getattr(type(part), name, None), cached_property)
-        if name == "lipschitz" or not is_cache:  # the user's constants count
+        # Constants that the user gave are members, and not cached results.
+        if name == "lipschitz" or not is_cache:
             yield name, piece

@@ -113,7 +113,8 @@ def _sums(terms: Host) -> Host:
 
     The sums use Knuth's two-sum; the error of n terms is n² units of rounding *squared*.
     """
-    if terms.size <= FEW_TERMS and np.isfinite(terms).all():  # fsum rounds only once
+    # `math.fsum` needs few calls and rounds only once.
+    if terms.size <= FEW_TERMS and np.isfinite(terms).all():
         rows = terms.reshape(-1, terms.shape[-1]).tolist()
         return np.array([math.fsum(row) for row in rows]).reshape(terms.shape[:-1])
     errors = np.zeros(terms.shape[:-1])

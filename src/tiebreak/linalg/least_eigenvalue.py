@@ -22,7 +22,7 @@ def least_eigenvalue(K: Any) -> float:
     if not n or min(K.shape) < n:
         return 0.0
     unit = 4.0 * rounding_unit(EPS, *K.shape)
-    rounding = 2.0 * unit * norm_bound(K) ** 2  # for the product, and for s
+    rounding = 2.0 * unit * norm_bound(K) ** 2  # in K'K and in s
     guess = _guess(M)
     for share in (0.5, 0.05):  # guesses are never below the eigenvalue
         error = _factorisation_error(_shifted(M, share * guess), unit)

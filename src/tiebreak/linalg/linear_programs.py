@@ -74,7 +74,7 @@ def strict_rows(rows: Any, equal: Any = None) -> Host | None:
             return None
         strict = np.zeros(len(known))
         strict[is_bound], strict[~is_bound] = -sign * found[column], found[k:]
-        more = (strict > 1e-6) & ~known  # beyond HiGHS's tolerance
+        more = (strict > 1e-6) & ~known  # above HiGHS's tolerance
         if not more.any():
             break
         known |= more
@@ -154,7 +154,7 @@ class _WarmStarted(LinearPrograms):
         for name, value in (
             ("output_flag", False),
             ("threads", 1),
-            ("primal_feasibility_tolerance", 1e-9),  # tighter than our faces need
+            ("primal_feasibility_tolerance", 1e-9),  # far tighter than faces need
             ("dual_feasibility_tolerance", 1e-9),
         ):
             self._solver.setOptionValue(name, value)

@@ -115,7 +115,8 @@ def column_gram(matrix: Matrix) -> Host:
 def _column_gram(matrix: Matrix) -> Host:
     if isinstance(matrix, RowBlocks):
         total = np.zeros((matrix.shape[1],) * 2)
-        for some in matrix.slices(4 * matrix.shape[1]):  # long enough to be fast
+        # Slices of that length make the products fast.
+        for some in matrix.slices(4 * matrix.shape[1]):
             total += host(some.transposed) @ host(some.entries)
         return total
     A = matrix.on_host()

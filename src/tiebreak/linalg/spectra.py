@@ -231,7 +231,7 @@ def exact_rank(A: Host) -> int | None:
     return found
 
 
-_RANKS: dict[bytes, int] = {}  # by digest of the matrix
+_RANKS: dict[bytes, int] = {}  # ranks, by the digests of the matrices
 
 
 def _prime(draw: np.random.Generator) -> int:

@@ -103,7 +103,8 @@ def need_same_rows(owner: str, first: tuple[str, Any], second: tuple[str, Any]) 
     if not (_is_pandas(A) and _is_pandas(B)):
         return
     if len(A.index) != len(B.index) or A.index.equals(B.index):
-        return  # other checks report lengths
+        # Different lengths are reported by another check.
+        return
     labels, others = A.index.tolist(), B.index.tolist()
     i = next((i for i, label in enumerate(labels) if label != others[i]), 0)
     raise ValueError(
@@ -122,7 +123,7 @@ def common(
     known = [(who, tuple(names)) for who, names in named if names is not None]
     for who, names in known[1:]:
         first, wanted = known[0]
-        if len(names) == len(wanted) and names != wanted:  # another check compares lengths
+        if len(names) == len(wanted) and names != wanted:  # lengths have a separate check
             i = next(
                 i for i, pair in enumerate(zip(names, wanted, strict=True)) if len({*pair}) > 1
             )

@@ -86,7 +86,7 @@ class Set(FromData, is_open=True):
         }
         where = {"__module__": type(self).__module__}
         alone: Set = type(type(self).__name__, (Set,), {**answers, **where})()
-        assign(alone, "given", self)  # saved runs identify the set by it
+        assign(alone, "given", self)  # identifies the set in a saved run
         return alone
 
     def __and__(self, other: Any) -> Set:

@@ -112,7 +112,7 @@ class Box(Set):
         return "the bound of {}", np.array(self.names, dtype=object)
 
     def necessary_rows(self, n: int) -> LinearRows | None:
-        return None  # `bounds_in` has all bounds
+        return None  # `bounds_in` already has all bounds
 
     def bounds_in(self, n: int) -> Bounds:
         return Bounds(*self.ends(n))

@@ -118,7 +118,8 @@ def _in_ball(ball: Ball, d: Array, c: Array, beta: float) -> tuple[Array, float]
     unit = c / length
     along = dot(unit, d)
     across = moved(d, along, unit)
-    across = moved(across, dot(unit, across), unit)  # twice, against cancellation
+    # The projection is repeated because of cancellation.
+    across = moved(across, dot(unit, across), unit)
     width = norm(across)
     half = math.sqrt((1.0 - ratio) * (1.0 + ratio))
     s = center + (ratio * radius) * unit

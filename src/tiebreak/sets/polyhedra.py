@@ -225,7 +225,8 @@ def deepest_point(rows: Host, offset: Host, equal: Host, right: Host) -> tuple[H
     wider = np.hstack([rows, last]), np.hstack([equal, np.zeros((equal.shape[0], 1))])
     bounds = [(None, None)] * n + [(0.0, 1.0)]
     found = _linear_program(np.append(np.zeros(n), -1.0), wider[0], offset, wider[1], right, bounds)
-    assert found is not None  # room is bounded
+    # The room is bounded, so there is a maximum.
+    assert found is not None
     return found[:n], float(found[n])
 
 
@@ -308,7 +309,7 @@ def _sides(of: tuple[str, Any], given: tuple[str, Any], count: int) -> Host:
 def _lower(matrix: Any, lower: Any, upper: Host) -> Host:
     """The lower bounds of A x, after checking that none exceeds the upper bound."""
     found = _sides(("A", matrix), ("lower", lower), len(upper))
-    is_allowed = found <= upper  # false for NaN
+    is_allowed = found <= upper  # False for NaN
     if not is_allowed.all() or np.any(found == INFINITY):
         i = int(np.argmin(is_allowed & (found < INFINITY)))
         needed = f"-inf or a number up to b ({upper[i]:g})"

@@ -238,7 +238,7 @@ def _onto_simplex(
     while True:
         above = _above(part, tau, above)
         active = int(xp.count_nonzero(above > 0))
-        if active == 0 and tau > -total:  # the guess was too large
+        if active == 0 and tau > -total:  # the first guess was too large
             tau = -total
             continue
         if active == 0:  # if entries are not finite, the caller notices

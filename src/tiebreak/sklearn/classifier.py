@@ -287,7 +287,8 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> Host:
         """Return the probabilities of the classes, one column each."""
         scores = self.decision_function(X)
-        if scores.ndim == 1:  # make two columns: softmax loses no digits
+        # With two columns, softmax loses no digits.
+        if scores.ndim == 1:
             scores = np.stack([np.zeros_like(scores), scores], axis=1)
         return np.asarray(softmax(scores))
 

@@ -35,7 +35,8 @@ class Criterion:
     owner: str
     prefer: Any
     reference: Host | None = None  # coefficients, one row per output
-    covariance: Data | None = None  # rows: covariances of sensitive features with features
+    # One row of covariances with the features for each sensitive feature.
+    covariance: Data | None = None
 
     def function(
         self,

@@ -121,7 +121,8 @@ def exact_offset(X: Any) -> Host:
     low, high = (np.ravel(as_dense(M)) for M in (X.min(0), X.max(0)))
     near, far = np.where(low > 0.0, (low, high), (np.minimum(high, 0.0), low))
     is_far = (near != 0.0) & (np.abs(far) <= 2.0 * np.abs(near))
-    columns = as_dense(X[:, np.flatnonzero(is_far)])  # far from 0, so no zeros
+    # The chosen columns are far from 0, so none of their entries is 0.
+    columns = as_dense(X[:, np.flatnonzero(is_far)])
     is_far[is_far] = np.all(_whole(columns), axis=0)
     return np.where(is_far, near, 0.0).astype(np.float64)
 

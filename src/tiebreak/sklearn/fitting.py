@@ -189,7 +189,8 @@ def _loosened(
     if is_used_up(result):
         return result
     ways: list[dict[str, Any]] = [{"method": "conic"}] if result.success else []
-    if not result.success or isinstance(upper, Function):  # too slow with penalties
+    # For a penalty, an iterative method would take too long.
+    if not result.success or isinstance(upper, Function):
         # An iterative method takes a few steps if the faster method finds nothing.
         ways.append({"max_iter": min(settings.max_iter, 500)})
     for options in ways:
@@ -202,7 +203,8 @@ def _loosened(
 def _with_slack(best: FitOutcome, result: tb.LevelsResult) -> FitOutcome:
     """Return the outcome of the best fit, but with the choice that a slack allows."""
     fit = result.levels[FIT]
-    levels = {  # the "x" of proofs is called coefficients
+    # Proofs assume a bound on the size of x, which estimators call coefficients.
+    levels = {
         name: replace(level, why="coefficients") if level.why == "size" else level
         for name, level in result.levels.items()
     }

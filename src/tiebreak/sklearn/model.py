@@ -404,7 +404,8 @@ def _as_columns(owner: str, values: Any, rows: int) -> Host:
             columns.append(column.astype(np.float64)[:, None])
         else:
             kinds, codes = np.unique(column.astype(str), return_inverse=True)
-            columns.append(np.eye(len(kinds))[codes][:, 1:])  # one is redundant
+            # The first column is redundant, because the columns add up to 1.
+            columns.append(np.eye(len(kinds))[codes][:, 1:])
     found = np.hstack(columns)
     if not np.all(np.isfinite(found)):
         raise ValueError(f"{owner}: sensitive_features must be finite, got NaN or infinity")

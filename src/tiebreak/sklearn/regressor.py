@@ -210,7 +210,8 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
             raise ValueError(
                 f"{self._owner}: y must not be negative for loss={self.loss!r}, got {np.min(y):g}"
             )
-        if kind.has_counts and y.shape[1:] == (1,):  # a single column, as the tags announce
+        # The estimator's tags announce that counts have a single column.
+        if kind.has_counts and y.shape[1:] == (1,):
             y = column_or_1d(y, warn=True)
         Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
         training = self._training(X, sample_weight)

@@ -48,7 +48,8 @@ def with_best_intercepts(loss: Function | Penalty, layout: Layout, x: Host) -> H
     """Return x with the intercepts that are best for the coefficients in x."""
     from scipy.optimize import minimize, minimize_scalar
 
-    if not layout.has_column:  # the best intercept was eliminated
+    # For squares, the best intercept has been eliminated.
+    if not layout.has_column:
         return x
     coef, first = layout.split(x)
     if isinstance(loss, Penalty):  # penalties have no gradient, but only one output
@@ -110,7 +111,7 @@ def with_slack_to_spare(first: tb.Result, allowed: float, **options: Any) -> tb.
     return tb.LevelsResult(
         x=found.x,
         levels={report.name: report for report in reports},
-        status=found.status if first.proved else first.status,  # the weaker status
+        status=found.status if first.proved else first.status,  # the weaker of the two
         reason="the preference needs less than the slack, so the fit decides among its ties",
         time=first.time + found.time,
         method=found.method,

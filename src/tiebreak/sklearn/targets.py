@@ -52,7 +52,7 @@ def solve_others(first: tb.Result, Y: Host, rtol: float) -> list[tb.Result]:
     except LinAlgError:
         return []
     U = cho_solve(factor, A.T @ Y)
-    for _ in range(2):  # iterative refinement
+    for _ in range(2):  # two steps of iterative refinement
         U += cho_solve(factor, A.T @ (Y - A @ U))
     R = A @ U - Y
     lengths, unit = np.linalg.norm(R, axis=0), 2.0 * rounding_unit(EPS, *A.shape)

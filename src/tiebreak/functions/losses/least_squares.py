@@ -116,7 +116,7 @@ class LeastSquares(LinearLoss):
                 )
             self._change_precision(wide)
         w = host(weights)
-        if w.all():  # rows of weight 0 have become zeros
+        if w.all():  # no row was replaced by zeros
             self.unweighted = Squares(self.matrix, arrays.like(self.b, self.prototype), w)
         factors = arrays.like(np.sqrt(w), self.prototype)
         self.matrix = with_scaled_rows(self.matrix, factors)
@@ -215,7 +215,8 @@ class LeastSquares(LinearLoss):
         if arrays.epsilon(self.prototype) > 1e-15:
             return False
         rows, n = self.matrix.shape
-        deadline.check(deadline.svd_work(rows, n) / 8)  # this includes the work of `gram`
+        # The check includes the work of `gram`.
+        deadline.check(deadline.svd_work(rows, n) / 8)
         values, vectors = np.linalg.eigh(G := column_gram(self.matrix))
         noise = rounding_unit(spectra.EPS, rows, n) * float(np.trace(G))
         seen = values > (noise if self._is_streamed else -math.inf)
@@ -372,7 +373,8 @@ class LeastSquares(LinearLoss):
         if not rank or self.singular_values is None or self._equilibrated is None:
             return 0.0
         if rank < smaller and spectra.exact_rank(self.given_matrix.dense()) != rank:
-            return 0.0  # some positive singular value looks like 0
+            # Some positive singular value looks like 0.
+            return 0.0
         alike, share = self._equilibrated
         noise = max(self.matrix.shape) * spectra.EPS * float(self.singular_values[0])
         s = max(float(self.singular_values[rank - 1]) - noise, share * float(alike[rank - 1]))

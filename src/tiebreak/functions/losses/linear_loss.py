@@ -425,7 +425,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         assert self.kernel is not None
         read = matrix.read(points, *asked, self.target, self.kernel, self.scale)
         plan.fill(read.products[: len(points)], read.images)
-        gradients = [*read.gradients]  # copied now, while the GPU is working
+        gradients = [*read.gradients]  # copied while the GPU works
         return LossesAndSlopes(
             arrays.PendingNumbers(read.losses, self._scaled_losses), lambda: gradients
         )

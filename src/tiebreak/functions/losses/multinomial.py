@@ -39,7 +39,8 @@ class MultinomialLoss(ScalarLoss):
     def probabilities(self, margins: Host, examples: Host) -> tuple[Host, Host]:
         """The probability p of every row, and p_0 of the row's example."""
         top = np.zeros(int(np.max(examples, initial=-1)) + 1)
-        np.maximum.at(top, examples, -margins)  # the largest -t per example
+        # The largest exponent -t of each example; the exponent of p_0 is 0.
+        np.maximum.at(top, examples, -margins)
         top = top[examples]
         powers = np.exp(-margins - top)
         total = np.exp(-top) + _sums(powers, examples)
@@ -144,7 +145,8 @@ class Multinomial(LinearLoss):
     falls_unseen = False
     title = "multinomial loss"
     _target_size = 0.0  # labels are not rounded
-    matrix: Repeated  # another type if made by ``of_matrix``
+    # A loss that was made by ``of_matrix`` has another kind of matrix.
+    matrix: Repeated
 
     def __init__(
         self,

@@ -193,7 +193,7 @@ class Poisson(LinearLoss):
         size, spectral = self._sizes, float(self.matrix.frobenius)
         unit, of_image, of_adjoint = self.matrix.errors(epsilon, spectral)
         error, loss = of_image * reach, max(value, 0.0) / self.scale
-        if not (error < 0.1 and math.isfinite(loss)):  # no bound on the means
+        if not (error < 0.1 and math.isfinite(loss)):  # then the means have no bound
             return math.inf, math.inf
         steep = 1.01 * ((MEAN_PER_COUNT + 1.0) * size.counts + MEAN_PER_LOSS * loss)
         terms = 1.01 * (MEAN_PER_COUNT + 1.0) * size.logs

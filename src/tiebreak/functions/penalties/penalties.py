@@ -420,7 +420,8 @@ class GroupL2(Penalty):
     def terms(self) -> Terms:
         groups = self.groups
         if groups.count == 1 and groups.length is not None and not groups.labels.any():
-            return Terms(l2=self.weight)  # a single group of all variables
+            # All variables are in the only group.
+            return Terms(l2=self.weight)
         return Terms(group=self.weight if groups.count else 0.0, groups=groups)
 
 
@@ -442,7 +443,7 @@ class Indicator(Penalty, in_tables=False):
             got = checks.what_it_is(self.domain)
             raise TypeError(f"Indicator: domain must be a domain such as Box(0, 1), got {got}")
         remember(self, Indicator, domain=self.domain)
-        if isinstance(self.domain, Set):  # sets of another package have no names
+        if isinstance(self.domain, Set):  # foreign sets have no ``names``
             assign(self, "names", self.domain.names)
 
     @property
