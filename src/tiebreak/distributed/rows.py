@@ -239,7 +239,8 @@ class Rows(Matrix):
         """The image of x; nothing is sent before a function is evaluated at x.
 
         If a method has just mixed x from other points, it wants the product to be recomputed. The
-        workers can recompute it without receiving x, because they have made the same mixture.
+        workers can recompute this product without receiving x, because they have made the same
+        mixture.
         """
         with self._lock:
             alike = (made.mixture for made in self._recent if np.array_equal(made.point, x))

@@ -66,7 +66,7 @@ class Reply(NamedTuple):
 
 
 class ShardFacts(NamedTuple):
-    """What the driver must know about a shard, and what it keeps."""
+    """Facts about a shard that the driver must know, and data that it keeps."""
 
     rows: int
     columns: int

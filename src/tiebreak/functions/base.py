@@ -167,8 +167,8 @@ class Function(FromData, is_open=True):
     ) -> PendingEvaluation:
         """Start ``evaluate`` and return a handle; calling the handle waits for the outcome.
 
-        This lets two functions be evaluated at the same time if their data are on a GPU or a
-        cluster.
+        If their data are on a GPU or a cluster, two functions can be evaluated at the same time in
+        this way.
         """
 
         def end() -> Outcome:

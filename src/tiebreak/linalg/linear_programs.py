@@ -114,7 +114,7 @@ class LinearPrograms:
         self._rows = sp.csr_array(sp.hstack([self._rows, columns]))
 
     def minimise(self, cost: Host, ranges: Ranges) -> Vertex | None:
-        """A minimiser of <cost, x>; None if HiGHS finds none."""
+        """A minimiser of <cost, x>; None if HiGHS finds no minimiser."""
         import scipy.sparse as sp
 
         low, high, least, most = ranges

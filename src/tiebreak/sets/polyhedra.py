@@ -256,9 +256,9 @@ def no_point() -> EmptySet:
 def contradicts(A: Any, b: Host, A_eq: Any, b_eq: Host, y: Host, y_eq: Host) -> bool:
     """Do the multipliers show that no x has A x <= b and A_eq x = b_eq?
 
-    For y >= 0, every such x would satisfy (y'A + y_eq'A_eq) x <= y'b + y_eq'b_eq. The slope on the
-    left must be 0 in every entry, up to the rounding of its terms, and the right side must be
-    negative by more than feasible points may violate the rows.
+    For y >= 0, every such x would satisfy (y'A + y_eq'A_eq) x <= y'b + y_eq'b_eq. This is
+    impossible if the slope on the left is 0 in every entry, up to the rounding of its terms, and
+    the right side is so negative that the tolerance for feasible points cannot explain it.
     """
     slope, terms = A.T @ y + A_eq.T @ y_eq, abs(A).T @ np.abs(y) + abs(A_eq).T @ np.abs(y_eq)
     right, size = b @ y + b_eq @ y_eq, np.abs(b) @ np.abs(y) + np.abs(b_eq) @ np.abs(y_eq)

@@ -65,7 +65,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         The quantile to predict with the quantile loss, above 0 and below 1.
     alpha, l1_ratio : float, default=0.0 and 1.0
         The training loss includes ``alpha (l1_ratio |coef|_1 + (1 - l1_ratio)/2 |coef|²)``, as in
-        scikit-learn's ElasticNet. Any share of squares removes all ties.
+        scikit-learn's ElasticNet. Any share of squares in the penalty removes all ties.
     reference : array, default=None
         Coefficients of the shape of ``coef_``; zeros if None.
     ridge : float, default=None

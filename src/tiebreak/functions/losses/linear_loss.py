@@ -309,7 +309,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return None if part is None else [part]
 
     def _part(self, weight: float, rows: Host, weights: Host, target: Host) -> Part | None:
-        """The part ``weight`` times the sum of weights_i phi_i(<row_i, x>); None if unknown."""
+        """``weight`` times the sum of weights_i phi_i(<row_i, x>), as a part; None if unknown."""
         return None if self.phi is None else LossPart(weight, rows, target, weights, self.phi)
 
     # --- reading a few rows at a time: see `has_slices` ---
