@@ -192,7 +192,7 @@ def with_free_intercepts(owner: str, domain: Any, layout: Layout) -> Any:
     rows = known.linear_rows(n)
     if rows is None:
         raise ValueError(
-            f"{owner}: domain must be a box or have linear constraints only if there is an "
+            f"{owner}: domain must be a box or linear constraints if there is an "
             f"intercept, got {type(domain).__name__}; fit_intercept=False takes any set"
         )
     places = np.flatnonzero(layout.penalised)
