@@ -67,8 +67,8 @@ def examples() -> str:
     rows = [
         "# Gallery",
         "",
-        "Worked examples, one per task. Each is a program that draws a picture and checks its own",
-        "claims. `make docs` runs them all.",
+        "Each example is a program for one task that draws a picture and checks its own claims.",
+        "The command `make docs` runs all examples.",
         "",
     ]
     rows += ["| example | the task |", "|---|---|"]

@@ -25,8 +25,8 @@ DOCTEST = re.compile(r">>> .*?(?=\n\s*\n|\Z)", re.DOTALL)
 TAG = re.compile(r"</?[a-z]+(?: [a-z]+=[^>]*)?/?>")
 CUT = "\0"
 END = re.compile(
-    r"(?<=[.?!])[\")*]*\s+(?=[\"(*`A-Z0-9])|\n\s*\n"
-    r"|\n(?=\s*(?:[-#>]|\d+\.|\w+ :|\w+:)\s)|(?:Args|Returns|Raises|Examples):|\0"
+    r"(?<=[.?!])(?P<closing>[\")*]*)\s+(?=[\"(*`A-Z0-9])|\n\s*\n"
+    r"|\n(?=\s*(?:[-#>]|\d+\.)\s| {4,}\w+ ?:\s)|(?:Args|Returns|Raises|Examples):|\0"
 )
 ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|et al|vs|cf|no|p)\.$")
 MARK = re.compile(r"^(?:[-#>*]|\d+\.)+\s+")
@@ -42,8 +42,9 @@ class Sentence(NamedTuple):
 
 def sentences(path: Path, line: int, text: str) -> Iterator[Sentence]:
     """The sentences of a text that starts at this line of a file."""
-    start, ends = 0, [*(match.span() for match in END.finditer(text)), (len(text), len(text))]
-    for stop, following in ends:
+    ends = [(max(end.start(), end.end("closing")), end.end()) for end in END.finditer(text)]
+    start = 0
+    for stop, following in [*ends, (len(text), len(text))]:
         piece = text[start:stop]
         if ABBREVIATION.search(piece):
             continue
