@@ -37,9 +37,9 @@ class _LevelSolution(NamedTuple):
     word: str  # "proved" or "estimated"
     price: float | None  # -d(next level)/d(slack), if its slack is positive
     solver: str  # the solver's own status, "" if no solver was used
-    residual: float = math.nan  # relative, of the optimality conditions
+    residual: float = math.nan  # relative residual of the optimality conditions
     is_bound_proved: bool = False  # is `bound` proved? `word` refers to both ends
-    why: str = ""  # why it is only estimated: "size", "inside" or "held"
+    why: str = ""  # why the gap is only estimated: "size", "inside" or "held"
 
 
 @in_files("conic.level")
@@ -85,8 +85,8 @@ class ChainSolution(NamedTuple):
     levels: tuple[LevelSolution, ...]
     status: str  # "solved", "unbounded", "undetermined", "infeasible", "failed", or a limit
     message: str = ""
-    direction: Host | None = None  # if it is unbounded
-    contradiction: Host | None = None  # if it is infeasible: multipliers of the program's rows
+    direction: Host | None = None  # of an unbounded level
+    contradiction: Host | None = None  # multipliers of the program's rows that prove infeasibility
     is_least: bool = False  # was x chosen by its norm among the points that all levels allow?
     method: str = METHOD
 

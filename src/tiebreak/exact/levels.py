@@ -154,7 +154,7 @@ def _on_polyhedron(p: ScaledProblem, x0: Host, Z: PolyhedralRows, doubtful: bool
     residual, slope = _residual(g, whole, u, Z.lifted(x0), basis), g.slope(u)
     weights, _ = whole.balance(slope.vector, u)
     doubt = _doubt(p, g, u, settled, whole, np.vstack([whole.rows[weights > 0.0], Z.equal]))
-    # 2. The set of its solutions.
+    # 2. The set of lower minimisers.
     most = float(np.max(weights, initial=0.0))
     presses = weights > max(TOL.touching * slope.size, TOL.independent * most)
     pressing = whole.rows[presses]

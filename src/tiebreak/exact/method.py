@@ -74,7 +74,8 @@ class ExactFindings(NamedTuple):
     # equilibrated matrix if rows or columns differ much in size.
     sigma: float
     sigma_next: float
-    # The distance from the given data to data for which x is exact, in the same units.
+    # The distance from the given data to data for which x is exact, in units of the singular
+    # values.
     backward_error: float
     upper_range: tuple[float, float]  # the values of f for the smaller and for the larger rank
     residual: float  # the larger of the two levels' relative residuals
