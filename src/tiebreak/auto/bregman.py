@@ -5,9 +5,10 @@
 
 Each round adds the minorant of g at its last point and keeps eta: this is Bregman iteration (Osher,
 Burger, Goldfarb, Xu, Yin 2005), which for one level is the method of multipliers (Hestenes, Powell
-1969). If g is g1 = phi(Ax) + <c, x>, phi strictly convex, plus g2, the sum of the minorants is
-smallest on all minimisers of g. So adding it does not change the answer, while its slope balances
-that of f: x_k converges to x* itself, and the inner problem does not become worse conditioned.
+1969). Let g be g2 plus g1 = phi(Ax) + <c, x> with phi strictly convex. Then the sum of the
+minorants is smallest on all minimisers of g. So adding this sum does not change the answer, while
+its slope balances that of f: x_k converges to x* itself, and the inner problem does not become
+worse conditioned.
 """
 
 from __future__ import annotations
@@ -43,37 +44,37 @@ from tiebreak.problem import Problem
 from tiebreak.proofs.gate import DOUBT, Ended
 from tiebreak.sets import ActiveFace
 
-# The rounds. eta is measured in units of curvature of g over curvature of f.
-FIRST_ETA = 0.2  # makes both levels similar in size, and takes a few rounds
-# conjugate gradients suffer less from ill conditioning, so fewer rounds suffice
+# Constants of the rounds; the unit of eta is the curvature of g over the curvature of f.
+FIRST_ETA = 0.2  # makes both levels similar in size, so that a few rounds suffice
+# eta for conjugate gradients, which suffer less from ill conditioning: fewer rounds suffice
 FIRST_ETA_CG = 1e-3
 ROUND_ACCURACY = 0.1  # a round ends when its slope is below this share of g's residual
 # if a round leaves more than SLOW of g's residual, eta shrinks by ETA_FALL
 SLOW, ETA_FALL = 0.3, 0.25
-MAX_ROUNDS = 60  # each gains a factor of 3 or reduces eta: after this many f will not settle
-F_SETTLED = 1e-11  # relative distance from f* at which f counts as settled, by the multipliers
-F_SETTLED_COARSELY = 2e-10  # used without a Hessian, when each digit costs many steps
-# The steps of a round.
+MAX_ROUNDS = 60  # each round gains a factor of 3 or reduces eta: after this many, f will not settle
+F_SETTLED = 1e-11  # relative distance from f*, by the multipliers, at which f counts as settled
+F_SETTLED_COARSELY = 2e-10  # used without a Hessian, where each digit costs many steps
+# Constants of the steps of a round.
 SLOPE_UNITS = 8.0  # units of rounding in a slope
 ROUND_PATIENCE = 500  # after this many steps that do not halve the slope, only rounding is left
 CG_PATIENCE = 2000  # patience for conjugate gradients, whose slope may rise for a long time
 SETTLED_PATIENCE = 32  # patience once f has settled up to rounding
 RENEWAL = 0.25  # recompute Hessians after this share of the steps that they cost
 WORTHWHILE = 16  # Hessians do not pay for fewer steps than this
-RELEASE = 0.3  # if a smaller share of the slope is along the face, change the face
+RELEASE = 0.3  # change the face if a smaller share of the slope lies along it
 
 
 @dataclass(frozen=True)
 class BregmanIteration(Method):
     """Bregman iteration for two levels, as described at the top of the file.
 
-    A round is solved by L-BFGS on the active face of its point (Liu, Nocedal 1989), with prox steps
-    if the face has to change, up to a share of the residual of g. With c = sum of (x_i - x)/eta_i,
+    L-BFGS on the active face of the point (Liu, Nocedal 1989), with prox steps if the face has to
+    change, solves a round up to a share of the residual of g. With c = sum of (x_i - x)/eta_i,
     the multipliers are grad g1(x + t c)/t + O(t), so that
 
         |f(x) - f*|  is about  |c| |residual of g at x|.
 
-    Once f has settled by that estimate, the proof begins: see `refinement_proof`.
+    Once f has settled according to this estimate, the proof begins: see `refinement_proof`.
 
     If f and g are quadratic with many variables, and nothing bounds x, a round is solved by
     conjugate gradients.
@@ -107,7 +108,7 @@ class BregmanIteration(Method):
         return "Bregman iteration"
 
     def report(self, state: State) -> StateReport:
-        """Report how it ended, whether f has settled, and what the consistency checks found."""
+        """Report how the run ended, whether f has settled, and what the consistency checks say."""
         is_proving, known = state.proof is not None, state.evidence.intervals
         return StateReport(
             one_sided="" if known is None else known.why,
@@ -155,7 +156,7 @@ class BregmanIteration(Method):
         )  # fmt: skip
 
     def init_from(self, problem: Problem, x0: Array, multipliers: Multipliers) -> State:
-        """Resume the round that ended there; if x0 still ends it, the proof comes next."""
+        """Resume the round that ended at x0; if x0 still ends it, the proof comes next."""
         state = self._first_round(problem, x0)
         eta, slopes, weight, points, t, c, inverse = multipliers
         if not 0.0 < eta < math.inf:
@@ -287,7 +288,7 @@ def _end_round(problem: Problem, state: State, lower_residual: float) -> State:
     c = point_sum - weight * x
     gain = max(abs(arrays.dot(c, x - lower)) / t, abs(f - state.upper_value))
     if state.weight == 0.0 or not arrays.norm(c) > 0.0:
-        gain = math.inf  # one point gives no estimate: the last value may be of the same sum
+        gain = math.inf  # no estimate: the last value may belong to the same sum
     upper_error = gain / size if size > 0.0 else gain
     evidence = StepEvidence(lower=((1.0, here.g),), values=((g, x, here.g),))
     state = state._replace(
@@ -309,7 +310,7 @@ def _end_round(problem: Problem, state: State, lower_residual: float) -> State:
 
 
 def _gave_up(state: State, why: str) -> State:
-    """End without an answer."""
+    """End the run without an answer."""
     return state._replace(finished=Ended(DOUBT, why))
 
 
@@ -334,7 +335,7 @@ def _rounding_of_value(state: State) -> float:
     """Bound how much rounding may change the sum."""
     f, g, eta = state.here.f, state.here.g, state.eta
     sizes = max(abs(g.value), g.size) + eta * max(abs(f.value), f.size)
-    sizes += _sizes(state) * arrays.norm(f.at)  # x is rounded too, off the face
+    sizes += _sizes(state) * arrays.norm(f.at)  # off the face, x is rounded too
     return 16.0 * arrays.epsilon(f.at) * sizes
 
 
@@ -365,9 +366,9 @@ def _steepness(terms: Terms, x: Array) -> float:
 
 
 def _needs_hessians(state: State, face: ActiveFace) -> bool:
-    """Should we now compute or recompute columns of the Hessians?  Each costs as much as a step.
+    """Should we now compute or recompute columns of the Hessians? A column costs a step.
 
-    Only after as many steps as they cost: at worst we spend twice what is needed.
+    We do so only after as many steps as the columns cost: at worst we spend twice what is needed.
     """
     if face.free is None or int(state.x.shape[0]) > KEPT_MATRIX:
         return False
@@ -388,7 +389,7 @@ def _more_columns(problem: Problem, state: State, face: ActiveFace) -> State:
 
 
 def _with_inverse_hessian(problem: Problem, state: State, face: ActiveFace) -> State:
-    """Set the inverse Hessian of this sum on this face, if all of it is known."""
+    """Set the inverse Hessian of the round's sum on the face, if all its columns are known."""
     here, hessians = state.here, state.hessians
     if hessians is None or face.free is None or len(hessians.missing(face)):
         return state
@@ -403,7 +404,7 @@ def _with_inverse_hessian(problem: Problem, state: State, face: ActiveFace) -> S
 
 
 def _checked(problem: Problem, state: State, there: RoundObjective) -> State:
-    """Do the consistency checks of this step, and count the violations."""
+    """Run the consistency checks of this step, and count the violations."""
     (f1, g1), here = problem.smooth_parts, state.here
     d = there.x - here.x
     along_f, along_g, square = arrays.dots((here.f.slope, d), (here.g.slope, d), (d, d))
@@ -428,7 +429,7 @@ def _quasi_newton_step(problem: Problem, state: State, face: ActiveFace) -> Stat
     slope = here.slope
     d = face.along(-state.inverse_hessian.times(slope, state.scale))
     fall = arrays.dot(slope, d)
-    if not fall < 0.0:  # the learned curvature no longer fits
+    if not fall < 0.0:  # the learned curvature is outdated
         d, fall = -state.scale * slope, -state.scale * arrays.dot(slope, slope)
         state = state._replace(inverse_hessian=InverseHessian())
     t, noise = 1.0, _rounding_of_value(state)
@@ -442,7 +443,7 @@ def _quasi_newton_step(problem: Problem, state: State, face: ActiveFace) -> Stat
         if math.isfinite(there.value) and (is_lower or is_flat):
             break
         if t == 1.0 and 0.0 < (room := face.room(here.x, d)) < 1.0:
-            t = room  # with the projection it need not decrease: go straight to the first bound
+            t = room  # the projected sum need not decrease: go straight to the first bound
             continue
         # The minimum of the parabola through both values and the first slope.
         rise = there.value - here.value - t * fall

@@ -233,7 +233,7 @@ class LinearChain:
         return Deferred(count)
 
     def remaining(self, ranges: Ranges, z: Host) -> tuple[AffineSet, ConicSet]:
-        """Return the points that differ from z in free variables, and the constraints on these."""
+        """Return the points that differ from z in free variables, and the constraints on them."""
         import scipy.sparse as sp
 
         low, high, least, most = ranges

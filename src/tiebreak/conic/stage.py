@@ -52,7 +52,7 @@ def row_lengths(rows: Any) -> Host:
 
 @dataclass(frozen=True)
 class AffineSet:
-    """{ base + basis w } with an orthonormal basis; None: all z; sparse: fixed variables.
+    """The set { base + basis w }. Basis: orthonormal, None (all z), or sparse (fixed variables).
 
     ``error`` bounds the relative error of the basis, which depends on its equations.
     """

@@ -1,4 +1,4 @@
-"""What to show for a Result, a LevelsResult and a Tradeoff; `display` draws it.
+"""The views of a Result, a LevelsResult and a Tradeoff; `display` draws them.
 
 The view of a race is in `experiments.compare`.
 """
@@ -94,7 +94,7 @@ def run_view(result: Result) -> View:
 
 
 def run_report(result: Result) -> dict[str, Any]:
-    """Return what ``to_dict`` does, without the trace, which may have millions of rows."""
+    """Return the data of ``to_dict`` without the trace, which may have millions of rows."""
     proof = result.certificate
     return {
         "status": result.status,
@@ -222,7 +222,7 @@ def _run_group(result: Result) -> Group:
 
 
 def _duals_table(result: LevelsResult) -> Table:
-    """Return how fast levels change with the right-hand sides of the rows that matter most."""
+    """Return how fast the levels change with the right-hand sides of the most important rows."""
     known = {name: duals for name, duals in result.duals.items() if duals is not None}
     sizes = {row: max(abs(duals[row]) for duals in known.values()) for row in result.rows if known}
     rows = sorted((row for row in sizes if sizes[row]), key=lambda row: -sizes[row])
