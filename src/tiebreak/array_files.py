@@ -6,8 +6,7 @@ name, ``train.csv:!price`` drops one), Matrix Market (.mtx, .mtx.gz).
 A .csv may have a header: a first line without a number in it, or the 0,1,2 that pandas writes (if
 these numbers are data, write 0.0). Without a header the columns are called 0, 1, 2. The index that
 pandas writes as a first column, without a name or as "Unnamed: 0", does not count as a column. True
-and False, in any
-capitalisation, are 1 and 0.
+and False, in any capitalisation, are 1 and 0.
 """
 
 from __future__ import annotations

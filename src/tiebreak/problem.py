@@ -125,7 +125,7 @@ class Point(NamedTuple):
 
 
 class PendingReach(NamedTuple):
-    """constant + weight |z|, where |z| is still on a device, to be fetched with other numbers."""
+    """The sum constant + weight |z|; |z| is still on a device, to be fetched with other numbers."""
 
     constant: float = 0.0
     weight: float = 1.0
@@ -164,7 +164,7 @@ def mixed(p: Point, q: Point, weight: float) -> Point:
 
 
 class _ByName:
-    """Reject levels that are not given by name, with a sentence that shows the right call."""
+    """Rejects levels that are not given by name, with a sentence that shows the right call."""
 
     def __new__(cls, *unnamed: object, **named: object) -> Self:
         lacking = [name for name in ("upper", "lower") if named and name not in named]
@@ -316,10 +316,9 @@ class Problem(_ByName, FromData):
 
         Dtypes and sparse formats are kept (dia, lil and dok become csr), and so are tables of
         pandas whose labels are text or numbers; arrays of other libraries come back as NumPy
-        arrays.
-        Objects that a file cannot hold are rejected before anything is written: callables, linear
-        operators, streamed and distributed rows, classes of your own. The file is written whole or
-        not at all; NumPy can read its arrays too, under names such as ``lower.A``.
+        arrays. Objects that a file cannot hold are rejected before anything is written: callables,
+        linear operators, streamed and distributed rows, classes of your own. The file is written
+        whole or not at all; NumPy can read its arrays too, under names such as ``lower.A``.
         """
         now = self.current()
         save("Problem.save", path, "Problem", lambda writer: writer.model("", now, now.names))
@@ -422,8 +421,8 @@ class Problem(_ByName, FromData):
     @property
     def growth(self) -> float:
         """A mu > 0 with g(x) - g* >= mu/2 dist(x, X_g*)² on Z, if one is known; otherwise 0."""
-        # A strongly convex g grows so on every Z, least squares on R^n, and an error bound of order
-        # 2 says so.
+        # Such growth is an error bound of order 2: strongly convex g have one on every Z, least
+        # squares on R^n.
         on_space = self.lower.growth if described(self.domain).is_space else 0.0
         curvature = self.lower.strong_convexity + self.penalties[1].strong_convexity
         return max(curvature, on_space)
@@ -461,7 +460,7 @@ class Problem(_ByName, FromData):
         return projected(self.domain, self.point(x0, "solve", "x0", is_start=True))
 
     def violations(self, x: Array) -> list[Violation]:
-        """Return what x violates: the number of variables, or constraints of the domain."""
+        """Return the requirements that x violates: its length, or constraints of the domain."""
         Z, n = self.domain, self.dimension
         if x.ndim != 1 or n not in (None, x.shape[0]):
             return [Violation(f"the shape ({n},)", math.inf, 1.0)]

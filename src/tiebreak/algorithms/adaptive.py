@@ -70,9 +70,8 @@ class AdaptiveAGMBiO(Method):
     are proved. If the gap of f is small enough but that of g is not, eta shrinks by the missing
     factor; if the gap of g is far smaller than asked but that of f is not, eta grows; if only the
     bounds on g* are too wide, the second run continues alone. If nothing can be proved about f, eta
-    shrinks once h has settled.
-    The choice of eta does not enter the proof: as always, the bound accumulator makes the
-    certificate.
+    shrinks once h has settled. The choice of eta does not enter the proof: as always, the bound
+    accumulator makes the certificate.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -208,8 +207,7 @@ def _has_settled(state: State, excess: float) -> bool:
 
     We use the inequality in the docstring of the class with the distance that z has moved instead
     of |z_0 - x*|, and the decrease of h since the phase was a quarter to a half as long. The phase
-    must have at
-    least a third of all steps so far.
+    must have at least a third of all steps so far.
     """
     main = state.main
     way = main.z.x - main.origin

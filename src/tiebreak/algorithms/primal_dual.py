@@ -117,26 +117,23 @@ class PrimalDual(Method):
         s_{k+1} = (Lambda_k s_k + sigma x_{k+1})/Lambda_{k+1},   tau (sigma L_g + L_f/2) < 1
 
     Here f = f1 + f2 and g = g1 + g2, each smooth + penalty, and Lambda_0 = 0. With sigma fixed,
-    Lambda_k =
-    sigma k, which gives the paper's averages with weights 1/(k+1). For g = ½|Ax - b|² this is
-    Chambolle and Pock's method for minimising f subject to Ax = b, or the method of Condat and Vu
-    if f1 != 0: the dual
-    variable u_k = Lambda_k (A s_k - b) enters only through A'u_k = Lambda_k grad g(s_k), and b need
-    not be in the range of A. Lambda_k is the multiplier of g: with the minorants l_f of f1 at x_k
-    and l_g of g1 at y_k, f* >= min over Z of l_f + f2 + Lambda_{k+1} (l_g + g2 - g*) at every step.
+    Lambda_k = sigma k, which gives the paper's averages with weights 1/(k+1). For g = ½|Ax - b|²
+    this is Chambolle and Pock's method for minimising f subject to Ax = b, or the method of Condat
+    and Vu if f1 != 0: the dual variable u_k = Lambda_k (A s_k - b) enters only through A'u_k =
+    Lambda_k grad g(s_k), and b need not be in the range of A. Lambda_k is the multiplier of g: with
+    the minorants l_f of f1 at x_k and l_g of g1 at y_k, f* >= min over Z of l_f + f2 + Lambda_{k+1}
+    (l_g + g2 - g*) at every step.
 
     **The ratio of both steps.** The dual step is sigma, and the primal step is as long as this
     sigma allows. Lambda and s hold the dual for any next sigma, so a change of sigma loses no
     information. As in PDLP (Applegate et al. 2021), sigma/tau becomes |du|²/|dx|², where du and dx
-    are
-    the moves of dual and primal since the last change: slow modes of g move x little and the dual
-    far, and need a larger sigma. |du|² = <A'du, dw>, where du = A dw, follows from gradients of g,
-    with x_k instead of a minimiser of g. sigma L_g stays above L_f/2, because a smaller
-    sigma would hardly lengthen tau.
+    are the moves of dual and primal since the last change: slow modes of g move x little and the
+    dual far, and need a larger sigma. |du|² = <A'du, dw>, where du = A dw, follows from gradients
+    of g, with x_k instead of a minimiser of g. sigma L_g stays above L_f/2, because a smaller sigma
+    would hardly lengthen tau.
 
     **A penalty on D x in f**, f2(x) = p(D x - c), has no prox in closed form. We keep its dual
-    variable u, as
-    Condat and Vu do, and a step uses D'(2 u_k - u_{k-1}) instead of the prox of f2:
+    variable u, as Condat and Vu do, and a step uses D'(2 u_k - u_{k-1}) instead of the prox of f2:
 
         u_{k+1} = the point nearest u_k + sigma_D (D x_{k+1} - c) with <u, r> <= p(r) for all r
 
@@ -144,8 +141,7 @@ class PrimalDual(Method):
     by an estimate: f minus its dual value, plus the error of A x times its multiplier.
 
     L_f and L_g are the functions' own constants if known, otherwise estimates; they grow if
-    f1(x_{k+1})
-    or g1(s_{k+1}) exceeds the minorant at x_k or y_k by more than they allow.
+    f1(x_{k+1}) or g1(s_{k+1}) exceeds the minorant at x_k or y_k by more than they allow.
 
     Args:
         ratio: sigma L_g/L_f, fixed for the whole run (if f1 is linear, L_f is the slope of f over a
@@ -406,8 +402,7 @@ def with_proof(problem: Problem, state: State) -> StepEvidence:
 
     exactly if g1 is quadratic, and approximately otherwise. The extra cost of this cut is at most
     Lambda times ``excess``, a bound on g(x_k) - g*. The best Lambda makes both costs equal. These
-    are only
-    minorants: the bound accumulator decides what they prove.
+    are only minorants: the bound accumulator decides what they prove.
     """
     g1, x, evidence = problem.smooth_parts[1], state.point, state.evidence
     ((g_x,), _) = g1.evaluate([x.g])

@@ -100,13 +100,12 @@ class BregmanSVRG(Method):
     of a slice, and L_max the curvature of one row. If Z binds or there are penalties, gradient maps
     replace the gradients in the test; p uses the gradient itself.
 
-    A slice consists of neighbouring rows, so taking it costs no more than reading them. Slices in
-    a random order work as well as random rows, even if the rows are sorted. With b = L_max/L_g rows
+    A slice consists of neighbouring rows, so taking it costs no more than reading them. Slices in a
+    random order work as well as random rows, even if the rows are sorted. With b = L_max/L_g rows
     the noise is as large as the curvature; with fewer rows, steps are shorter. But the calls for a
-    slice
-    cost as much as a few thousand entries. So b is large enough that the calls cost no more than
-    the rows of a slice, but leaves at least 500 slices: with fewer slices, the extra readings of
-    the data outweigh the calls saved.
+    slice cost as much as a few thousand entries. So b is large enough that the calls cost no more
+    than the rows of a slice, but leaves at least 500 slices: with fewer slices, the extra readings
+    of the data outweigh the calls saved.
 
     The first eta is 20 (L_g + V)/(N L_f) with N slices, so that an epoch settles a round.
 

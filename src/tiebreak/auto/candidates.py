@@ -18,8 +18,7 @@ class Candidate(NamedTuple):
 
     ``title`` names the method in a few words ("": use its own description). ``least`` is a lower
     bound on the method's work, which is a single step if it ``is_direct``. A method that
-    ``refines``
-    ends on its own, with a point that is accurate up to rounding.
+    ``refines`` ends on its own, with a point that is accurate up to rounding.
     """
 
     method: Method

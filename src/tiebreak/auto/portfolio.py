@@ -4,7 +4,7 @@ We count the work of every candidate and forecast what it still needs. The candi
 smallest forecast runs next. A forecast is
 
     measured:      the proved error of its point was s after half of its work and is t now; on
-                   logarithmic scales both points lie on a line, and the forecast is where it meets 1;
+                   logarithmic scales these lie on a line, and the forecast is where it meets 1;
     not measured:  as much work again as it has had, and at first the rest of its minimum. This
                    also holds for a method that proves nothing before it ends.
 

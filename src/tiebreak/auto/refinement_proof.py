@@ -5,9 +5,8 @@
         = f* - O(t):
 
 This takes one gradient for each t, and some more to correct c if g1 is not quadratic. x + t c is in
-Z for
-t sum 1/eta_i <= 1, as a convex combination of x and the x_i. We only supply minorants: the bound
-accumulator turns them into bounds.
+Z for t sum 1/eta_i <= 1, as a convex combination of x and the x_i. We only supply minorants: the
+bound accumulator turns them into bounds.
 
 Without a proof, unless g is quadratic, x counts as an answer only if some cut balances f at x: then
 x minimises f + cut/t over Z, up to a small gap. No cut balances f if the set of minimisers of g has
@@ -151,8 +150,7 @@ def _tilt(problem: Problem, x: Array) -> tuple[Array, float]:
 
     A linear function over a box with infinite sides is bounded below only if its slope has the
     right signs along these sides, to the last bit, so we tilt it until the signs are certainly
-    right. A slope of s
-    times these signs is smaller at the corner than at x by s times the cost.
+    right. A slope of s times these signs is smaller at the corner than at x by s times the cost.
     """
     sides, xp, zero = described(problem.domain).sides(x), arrays.namespace(x), arrays.zeros_like(x)
     if sides is None or problem.radius is not None or not problem.is_smooth:

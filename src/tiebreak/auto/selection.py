@@ -65,8 +65,7 @@ def _direct(problem: Problem, refusal: Refusal | None, is_alone: bool) -> list[C
         return [_exact(problem, _factorisation(problem))]
     if is_for_cones and (problem.is_bounded or is_alone) and not Conic().refusal(problem):
         # On a bounded set Conic proves its answer; on other sets the multipliers of other methods
-        # do.
-        # An interior-point method factorises the data of each level about twenty times.
+        # do. An interior-point method factorises the data of each level about twenty times.
         least = 20.0 * _factorisation(problem)
         return [Candidate(Conic(), "conic", least, is_direct=True, refines=True)]
     return []
@@ -81,12 +80,11 @@ def _by_slices(problem: Problem, direct: list[Candidate]) -> list[Candidate]:
     """Return a list of the method whose steps use only a few rows each, if it pays off.
 
     The minimum of the method is a hundred epochs, as many full readings, and a hundred products for
-    L_g: with fewer, f settles on no problem. In single precision, reading an entry takes half the
+    L_g. With fewer, f settles on no problem. In single precision, reading an entry takes half the
     time; direct methods convert the entries. If this is less work than a direct method needs, the
-    method goes first, and no other is needed. An epoch
-    must have at least 500 slices, or too many epochs are needed; a slice has about as many rows as
-    there are columns, unless some rows are much longer than others. Counting the slices takes a
-    data pass, so this check comes last.
+    method goes first, and no other is needed. An epoch must have at least 500 slices, or too many
+    epochs are needed; a slice has about as many rows as there are columns, unless some rows are
+    much longer than others. Counting the slices takes a data pass, so this check comes last.
     """
     method, n = BregmanSVRG(), problem.dimension or 1
     rows = max((matrix.shape[0] for matrix in matrices_of(problem.smooth_parts[1])), default=0)
@@ -126,9 +124,8 @@ def problem_in_float64(problem: Problem) -> Problem:
     """Return the problem in float64 if the data are in float32 and few; else the problem itself.
 
     In float32 little can be proved. If the data are large, only the proof is in float64. We also
-    keep
-    float32 if g's matrices have singular values that are rounding errors of float32: in float64
-    such values would count, and change the answer by orders of magnitude.
+    keep float32 if g's matrices have singular values that are rounding errors of float32: in
+    float64 such values would count, and change the answer by orders of magnitude.
     """
     if not problem.is_single or _entries(problem) > FLOAT64_COPY_LIMIT:
         return problem
@@ -193,9 +190,8 @@ def _factorisation(problem: Problem, n: int = 0) -> float:
     """Return the work of factorising the data of each level once, in the units of a Meter.
 
     The work depends on the smaller side of each matrix, whose square costs a product per entry. If
-    f is a
-    penalty on D x with n variables, the entries of D x are variables too, and all rows form one
-    matrix.
+    f is a penalty on D x with n variables, the entries of D x are variables too, and all rows form
+    one matrix.
     """
     matrices = _matrices(problem)
     rows_above = problem.penalties[0].terms.rows_above(n) if n else None

@@ -1,11 +1,11 @@
 """Does a solved level have a minimiser, or is it chasing an infimum that is not attained?
 
 Consider the directions w of { w : offset - rows w in K } along which the level does not rise: F w =
-0, <q, w> <= 0. If no direction moves the slack of a curved cone (second-order,
-exponential), a quadratic function on a polyhedron remains, and it has a minimiser (Rockafellar,
-Theorem 27.3). If some direction moves the slack of a curved cone, there are two
-cases. Either the slack moves into the cone's interior, and the cone may be dropped; or the infimum
-lies on the edge of the cone at infinity and is not attained.
+0, <q, w> <= 0. If no direction moves the slack of a curved cone (second-order, exponential), a
+quadratic function on a polyhedron remains, and it has a minimiser (Rockafellar, Theorem 27.3). If
+some direction moves the slack of a curved cone, there are two cases. Either the slack moves into
+the cone's interior, and the cone may be dropped; or the infimum lies on the edge of the cone at
+infinity and is not attained.
 """
 
 from __future__ import annotations
@@ -79,10 +79,8 @@ def slow_fall(stage: Stage, at: PrimalDualPoint) -> Host | None:
     To a solver, a slope that is small relative to other terms looks like a rounding error, so we
     search for small slopes in their own units. Along directions d with F d = 0, two kinds of slopes
     may be hidden. The first kind is the part r = F'(F w - t) + q + rows' y that no term and no
-    multiplier balances:
-    <q, d> = <r, d> unless a constraint with a multiplier stops d. The second kind are small entries
-    of q,
-    which decide if the large entries do not make the level rise.
+    multiplier balances: <q, d> = <r, d> unless a constraint with a multiplier stops d. The second
+    kind are small entries of q, which decide if the large entries do not make the level rise.
     """
     q, pull = stage.objective.linear, stage.rows.T @ dual_point(stage.blocks, at.y)
     sizes = stage.slope_terms(at.w) + stage.row_sizes.T @ np.abs(at.y)
@@ -98,8 +96,7 @@ def _descent(stage: Stage, slope: Host, other: Host, sizes: Host) -> Host | None
     """Return a direction with F w = 0 and <slope, w> < 0 along which ``other`` does not rise.
 
     We take the steepest direction: a solver projects -slope onto the cone of such directions.
-    ``sizes``
-    are the sizes of the slope's terms; a slope that may be rounding error does not count.
+    ``sizes`` are the sizes of the slope's terms; a slope that may be rounding error does not count.
     """
     import scipy.sparse as sp
 

@@ -421,8 +421,7 @@ class _Chain:
         """Bound how far the minimum may exceed the value at the point, which may be infeasible.
 
         An interior point proves the bound; without one, the multipliers estimate it to first order.
-        After
-        a held level nothing is proved, because no point is known to be one of its minimisers.
+        After a held level nothing is proved, because no point is known to be one of its minimisers.
         """
         stage, at = found.stage, found.at
         if self.is_whole and (stage.is_flat or not stage.cones):

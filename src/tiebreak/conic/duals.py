@@ -2,8 +2,7 @@
 
 Whichever method found the point, no direction d that respects the active constraints and the
 earlier levels improves a level to first order. So the linear program min <slope, d> has the minimum
-0, and
-its multipliers are those of the level.
+0, and its multipliers are those of the level.
 """
 
 from __future__ import annotations

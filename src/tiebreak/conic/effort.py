@@ -2,9 +2,9 @@
 
 Clarabel orders the variables of its equations (minimum degree) and factorises them once. Only then
 is the number of entries in the factor known. We estimate this number as that of a dense factor of
-the rows or of the
-variables, whichever are fewer. If time or memory does not allow such a factor, we use an order that
-keeps entries close to the diagonal (Cuthill and McKee 1969), which overestimates trees.
+the rows or of the variables, whichever are fewer. If time or memory does not allow such a factor,
+we use an order that keeps entries close to the diagonal (Cuthill and McKee 1969), which
+overestimates trees.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 All minimisers of g = ½|A x - t|² over Z have the same image A x. If A x = t for some x in Z, this
 image is t; on R^n it is the image of any minimiser, which a sparse factorisation finds. So the
-upper level is one
-sparse program with A x fixed, which Clarabel solves without a basis, a rank or dense matrices.
-Its multipliers are the dual point of `proofs.operator_dual`, which proves the answer.
+upper level is one sparse program with A x fixed, which Clarabel solves without a basis, a rank or
+dense matrices. Its multipliers are the dual point of `proofs.operator_dual`, which proves the
+answer.
 """
 
 from __future__ import annotations

@@ -62,8 +62,8 @@ def clarabel_solve(
     added = len(q) - n
     length = _unit(offset)
     steepest = length * float(abs(gram).max()) if len(q) else 0.0
-    # Near a minimiser, slopes may be far smaller than the terms that cancel in them.
-    # Near a center, the tolerance is at least this share of the terms that cancel in a slope.
+    # Near a minimiser, slopes may be far smaller than the terms that cancel in them. Near a center,
+    # the tolerance is at least this share of the terms that cancel in a slope.
     slope = _unit(np.append(q, steepest if center is None else 2.0**-30 * steepest)) * length
     P = gram * (length / slope * length)
     P, rows = sp.csc_matrix(sp.triu(P)), sp.csc_matrix(rows)

@@ -209,9 +209,8 @@ class Stage:
         """Return the stage without inequalities and cones that are relatively far from w = 0.
 
         Return None if all inequalities and cones are near. A solver's accuracy is relative to the
-        largest number in its
-        input, and a generous bound may be a million times the numbers that matter. 0 w <= unit
-        replaces it.
+        largest number in its input, and a generous bound may be a million times the numbers that
+        matter. 0 w <= unit replaces it.
         """
         unit, room = nearby(self.blocks, self.lengths, self.offset, [self.objective])
         far = room > unit
@@ -262,7 +261,7 @@ def stage_of(
     """Return the level in w.
 
     The base satisfies the inequalities up to rounding. We relax the inequalities by the base's
-    violation: without any room, as between x >= 0 and x <= 0, they would be infeasible.
+    violation. Without any room, as between x >= 0 and x <= 0, they would be infeasible.
     """
     moved, error = offset, np.zeros_like(offset)
     if where.base.any():

@@ -112,8 +112,8 @@ def identity(problem: Problem, method: object, x0: Array) -> dict[str, str]:
 
     Plain callables are identified by their values and slopes at seven points of the domain: x0, and
     for each of SCALES one point on either side of x0 along a random direction. Two callables that
-    agree
-    at all seven points are taken to be the same: there is no certain way to compare callables.
+    agree at all seven points are taken to be the same: there is no certain way to compare
+    callables.
     """
     n, rng = int(x0.shape[0]), np.random.default_rng(0)
     probes = [x0]

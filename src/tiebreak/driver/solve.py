@@ -152,9 +152,8 @@ def solve(
             pass if rows are streamed; or your own function, or object with update(row) and close().
             For three or more levels, True shows a line for each level as it is solved.
         checkpoint: a .npz file. The run is saved to this file from time to time; a later call with
-            the
-            same problem, method and x0 resumes it, with the step sizes that were planned at first.
-            If the file cannot be written, a RuntimeWarning says so and the run continues.
+            the same problem, method and x0 resumes it, with the step sizes that were planned at
+            first. If the file cannot be written, a RuntimeWarning says so and the run continues.
 
     Returns:
         A Result; ``print(result)`` says what is proved and what is not. Its ``status`` is one of

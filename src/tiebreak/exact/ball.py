@@ -27,8 +27,7 @@ class BallSlice:
     """{x0 + N v : |x0 + N v - center| <= radius}: a flat slice of a ball, itself a ball.
 
     ``radius`` is the radius of the slice, around the point of the slice nearest to the center.
-    ``known``: the singular
-    values and right vectors of R on the slice, if R never changes.
+    ``known``: the singular values and right vectors of R on the slice, if R never changes.
     """
 
     def __init__(
@@ -42,9 +41,8 @@ class BallSlice:
         """Return the d that minimises ½|R d|² + <slope, d> over the slice as seen from x.
 
         The step takes one singular value decomposition and one scalar root. In the coordinates of
-        R's
-        singular vectors, z(mu) = -(a + mu w)/(s² + mu), where w is x - center and a is the slope;
-        mu = 0, or the root of |w + z(mu)| = radius.
+        R's singular vectors, z(mu) = -(a + mu w)/(s² + mu), where w is x - center and a is the
+        slope; mu = 0, or the root of |w + z(mu)| = radius.
         """
         s, vt = self._singular(R, rows)
         a, w = vt @ (self.N.T @ slope.vector), vt @ (self.N.T @ (x - self.center))

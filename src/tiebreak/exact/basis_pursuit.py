@@ -5,10 +5,9 @@
 The rows of V are orthonormal. With x = p - q, p and q >= 0, this is a linear program. On R^n we
 begin with few columns and add those whose slope |V'y| exceeds their price, where y is the dual of
 the current program, until no such column is left (column generation). HiGHS says which entries are
-0 and
-which inequalities are active; then the point and the multipliers solve equations, up to rounding. x
-is optimal if it has a subgradient s and a normal of the inequalities whose sum is a combination of
-the equations. The prices are 1 in the units of the problem.
+0 and which inequalities are active; then the point and the multipliers solve equations, up to
+rounding. x is optimal if it has a subgradient s and a normal of the inequalities whose sum is a
+combination of the equations. The prices are 1 in the units of the problem.
 """
 
 from __future__ import annotations
@@ -241,8 +240,7 @@ def _snapped(program: BasisPursuit, guess: Host, slope: Host) -> tuple[Host, Hos
     """Return the refined guess, its active inequalities, and whether it satisfies all constraints.
 
     The refined point has as few nonzero entries and as many active inequalities as the equations
-    allow. If HiGHS's
-    tolerance hid an entry, the ``slope`` of this entry reaches its price.
+    allow. If HiGHS's tolerance hid an entry, the ``slope`` of this entry reaches its price.
     """
     tight = np.abs(slope) > (1.0 - TOL.solver) * program.prices
     x, _, fits = _refined(program, guess, ZERO_SHARES[0], tight)

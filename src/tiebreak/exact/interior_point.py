@@ -140,8 +140,8 @@ class NormalEquations:
 
     Without E the system is one matrix, unless that matrix is a diagonal plus a few rows. Otherwise
     K is the matrix of H and the bounds of single variables, and C has all other rows. With the
-    weights w of the rows of B
-    (and infinite ones for E), d = K^-1 (r - C'u), (C K^-1 C' + 1/w) u = C K^-1 r.
+    weights w of the rows of B (and infinite ones for E), d = K^-1 (r - C'u), (C K^-1 C' + 1/w) u =
+    C K^-1 r.
     """
 
     def __init__(self, H: Host, B: Inequalities, weights: Host, E: Host) -> None:

@@ -120,12 +120,11 @@ class Exact(Method):
     and the ball, and face by face on polyhedra (if a polyhedron has many faces, an interior-point
     method guesses the right one). For f = L1(weight), HiGHS finds the sparsest lower minimiser by a
     linear program, solved up to rounding. A lower level with an l1 penalty on R^n is reduced to one
-    on an orthant
-    (`reductions.lasso`). The method has to decide the rank: without a clear gap in the singular
-    values, the run ends as "undetermined", and so it does if the losses are too small to decide. If
-    f has several minimisers there, the one of least norm is returned (``Problem(counted=...)``
-    restricts the norm to some variables). The answer does not
-    depend on x0: the method begins at the point of Z nearest to the origin, or at x0 if A has many
+    on an orthant (`reductions.lasso`). The method has to decide the rank: without a clear gap in
+    the singular values, the run ends as "undetermined", and so it does if the losses are too small
+    to decide. If f has several minimisers there, the one of least norm is returned
+    (``Problem(counted=...)`` restricts the norm to some variables). The answer does not depend on
+    x0, because the method begins at the point of Z nearest to the origin, or at x0 if A has many
     more rows than variables.
 
     Examples:

@@ -3,8 +3,7 @@
 A slice is {x0 + N v} ∩ Z, with N an orthonormal basis of its directions. Each slice object provides
 the ``step`` d that minimises a quadratic model over the slice, and the ``normal`` that balances a
 slope, with the residual of the optimality conditions. Slopes are computed in twice the precision,
-so Newton's
-method also acts as iterative refinement.
+so Newton's method also acts as iterative refinement.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ def register_cvxpy() -> None:
     objective's value, ``problem.status`` is "optimal", and ``problem.solution.attr["tiebreak"]`` is
     the result, with one row per level. Dual values are None: a chain of problems has no single set
     of duals. If the problem cannot be solved, cp.SolverError says why, and the variables keep their
-    values.
-    Solving again with the same ``then`` objects and new parameter values compiles nothing again.
+    values. Solving again with the same ``then`` objects and new parameter values compiles nothing
+    again.
 
     Examples:
         >>> import cvxpy as cp

@@ -4,8 +4,7 @@ See `tiebreak.proofs.accumulator` for the inequality. The weights in that inequa
 several sums are kept (the whole run, its tails from every power of two, the last cut alone), and
 the best bound counts, with the best common factor on the cuts. A constant below f1 or g1 is also a
 minorant and may be mixed in: on an unbounded Z, mixing moves the slope into the dual ball of a
-penalty. The bound
-g2(x*) <= ghat - inf g1 limits the size of x*.
+penalty. The bound g2(x*) <= ghat - inf g1 limits the size of x*.
 """
 
 from __future__ import annotations

@@ -52,17 +52,16 @@ class AdaBiM(Method):
         x_{k+1} = prox of s_k (g2 + e_k f2) on Z at x_k - s_k (grad g1(x_k) + e_k grad f1(x_k))
         e_0 = u,   e_k = min(max(u/k, 3 e_{k-1}/4), e_{k-1})
 
-    Let dx and dh be the last changes of x and of grad h1, with h1 = g1 + e f1. Let
-    l = <dh, dx>/|dx|², c = |dh|²/<dh, dx>, l_g the value of l for g1 alone, tau_k = e_k/e_{k-1} and
-    a = s_k e_k mu/2. Then s_{k+1} is s_k/tau_{k+1} times the smaller of
+    Let dx and dh be the last changes of x and of grad h1, with h1 = g1 + e f1. Let l = <dh,
+    dx>/|dx|², c = |dh|²/<dh, dx>, l_g the value of l for g1 alone, tau_k = e_k/e_{k-1} and a = s_k
+    e_k mu/2. Then s_{k+1} is s_k/tau_{k+1} times the smaller of
 
         sqrt((1 + tau_k s_k/s_{k-1}) tau_k)
         sqrt(1 + 4 a - 4 (1 - tau_k) s_k l_g) / (2 sqrt(s_k l (s_k c - 1) - a))
 
     This size is halved until s (l - e mu/2) <= nu, with the l of the new step. f and g are each
-    smooth + penalty.
-    The output is the last iterate. The theorem says that x_k converges to a solution, without a
-    rate, if the gradients are locally Lipschitz; we prove no other property.
+    smooth + penalty. The output is the last iterate. The theorem says that x_k converges to a
+    solution, without a rate, if the gradients are locally Lipschitz; we prove no other property.
 
     A negative number under a root counts as 0; a step that would become 0 is halved instead.
 

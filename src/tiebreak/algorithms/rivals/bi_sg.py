@@ -49,9 +49,8 @@ class BiSG(Method):
     Here f = f1 + f2 and g = g1 + g2 are smooth + penalty; without penalties the steps are a
     projected gradient step and a gradient step. Subgradient steps for f2 would also work. We use
     the prox of f2: the same inequality holds (see `alternating`), there is no subgradient to
-    choose, and
-    entries that a penalty makes 0 are exactly 0. f2 needs no joint prox with g2 and Z, because each
-    level has its own step.
+    choose, and entries that a penalty makes 0 are exactly 0. f2 needs no joint prox with g2 and Z,
+    because each level has its own step.
 
     The output is the last y_k: g(y_k) - g* = O(k^-alpha). The sum over all steps gives
     f - f* = O(k^-(1-alpha)) for the best of f(y_1) ... f(y_k).

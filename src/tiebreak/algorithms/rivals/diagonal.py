@@ -1,9 +1,9 @@
 """The diagonal family: one proximal gradient step on g + e_k f, then a smaller e_k.
 
 Seven published methods use this recursion, with different weights e_k, momentum and step sizes:
-IRE-
-PG, staBiM, Solodov's SEDM, Bi-PG, FBi-PG, bi-FISTA and IRE-APG. Two other methods of this package
-are close to it: a-IRG takes shorter steps, of size k^-1/2, and R-APM never lowers its weight.
+IRE- PG, staBiM, Solodov's SEDM, Bi-PG, FBi-PG, bi-FISTA and IRE-APG. Two other methods of this
+package are close to it: a-IRG takes shorter steps, of size k^-1/2, and R-APM never lowers its
+weight.
 """
 
 from __future__ import annotations
@@ -221,8 +221,7 @@ class IREPG(Diagonal):
     """Iterative regularisation that returns an average: `Diagonal` with e_k = u (k + 1)^-1/2.
 
     The weight of f decreases like k^-beta (``power``), 0 < beta < 1. At the average z both bounds
-    of
-    `Diagonal` hold: f - f* = O(K^-(1-beta)); g - g* = O(K^-beta) for beta < 1/2, times log K at
+    of `Diagonal` hold: f - f* = O(K^-(1-beta)); g - g* = O(K^-beta) for beta < 1/2, times log K at
     1/2, O(K^-(1-beta)) above. At the last iterate g - g* = O(K^-beta).
 
     Examples:

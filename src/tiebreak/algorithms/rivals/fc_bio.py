@@ -99,15 +99,13 @@ class FCBiO(Method):
 
         x_{k+1} = argmin over Z of max of both minorants at y_k, + L/2 |x - y_k|²
 
-    The steps use FISTA's momentum and L = max{L_f, rho L_g}. A point with psi_t <= eps_f/2 is
-    accepted: u = min{t, f(x)}; if N = ceil(2 D sqrt(L/eps_f)) steps find no such point, l = t. The
-    output is
-    the last accepted point: f(x) - f* <= eps_f and g(x) - g* <= eps_g, since
+    The steps use FISTA's momentum and L = max{L_f, rho L_g}. If psi_t <= eps_f/2, the point is
+    accepted and u = min{t, f(x)}; if N = ceil(2 D sqrt(L/eps_f)) steps find no such point, l = t.
+    The output is the last accepted point: f(x) - f* <= eps_f and g(x) - g* <= eps_g, since
     psi_t(x_N) - min psi_t <= 2 L D²/(N+1)² <= eps_f/2. The method takes about log2((u-l)/eps_f) N
-    steps.
-    f(x) may be far below f*. The inner step is a projection onto Z intersected with a half-space:
-    see `minimised`.
-    The lower bound l is the one that f declares, or (our choice) the minimum of f's minorant on Z.
+    steps. f(x) may be far below f*. The inner step is a projection onto Z intersected with a
+    half-space: see `minimised`. The lower bound l is the one that f declares, or (our choice) the
+    minimum of f's minorant on Z.
 
     With ``lipschitz`` f and g need no gradients (the hinge and quantile losses, norms): the calls,
     and before them one on g alone, average projected subgradients of psi_t with steps

@@ -42,11 +42,11 @@ class PBAPG(Method):
 
     Here s = 1/(L_f + gamma L_g), and f = f1 + f2 and g = g1 + g2 are smooth + penalty; without
     penalties the prox is the projection onto Z. The output is the last iterate. Under an error
-    bound of order r on a bounded Z, gamma = O(eps^(1-r)) makes every eps-minimiser of f + gamma g
-    a point with |f - f*| <= 3 eps and g - g* = O(eps^r) (``penalty_for``). FISTA finds such a
+    bound of order r on a bounded Z, gamma = O(eps^(1-r)) makes every eps-minimiser of f + gamma g a
+    point with |f - f*| <= 3 eps and g - g* = O(eps^r) (``penalty_for``). FISTA finds such a
     minimiser in K = O(eps^(-r/2)) steps, so with the gamma that fits K the errors after K steps are
-    O(K^(-2/r)) and O(K^-2).
-    The error bound refers to the whole g, and its M to subgradients of the whole f.
+    O(K^(-2/r)) and O(K^-2). The error bound refers to the whole g, and its M to subgradients of the
+    whole f.
 
     ``adaptive`` needs neither eps nor K: it takes phases of 16, 32, 64 ... steps, each from the
     last point of the previous one with new momentum; gamma grows by 2^(2 - 2/r) from phase to
@@ -158,9 +158,9 @@ class PBAPG(Method):
 def penalty_for(bound: ErrorBound, accuracy: float) -> float:
     """gamma = 2 gamma*, gamma* = C^r eps^(1-r) (r-1)^(r-1)/r^r, C = M (r/alpha)^(1/r).
 
-    By Proposition 1 of the AGM-BiO paper f* - f <= C (g - g*)^(1/r) <= gamma* (g - g*) + eps.
-    So an eps-minimiser of f + gamma g has f - f* <= eps, g - g* <= 2 eps/gamma* and
-    f* - f <= 3 eps. If the order is 1, gamma = 2 M/alpha for every eps.
+    By Proposition 1 of the AGM-BiO paper f* - f <= C (g - g*)^(1/r) <= gamma* (g - g*) + eps. So an
+    eps-minimiser of f + gamma g has f - f* <= eps, g - g* <= 2 eps/gamma* and f* - f <= 3 eps. If
+    the order is 1, gamma = 2 M/alpha for every eps.
     """
     r = bound.order
     log = r * _log_slope(bound) + (1.0 - r) * math.log(accuracy) + _log_constant(r)

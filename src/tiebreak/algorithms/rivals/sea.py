@@ -51,11 +51,10 @@ class SEA(Method):
         y_k     = x_k - s grad f(x_k)
         x_{k+1} = projection of y_k - t grad g(y_k) onto Z,   output (x_1 + ... + x_T)/T
 
-    We did not have the paper: the recursion is our reconstruction, with bounds that take two lines
-    to prove.
-    With |grad f| <= G on Z, summing the inequality of `alternating` over T steps gives
-    f - f* <= R0²/(2 s T) + s G²/2 and t (g - g*) <= R0²/(2 T) + s² G²/2 + s (f* - f) for the
-    average; both are O(T^-1/2) with s = D/(G sqrt(T)) and t = 1/L_g.
+    We did not have the paper: the recursion is our reconstruction, and its bounds take two lines to
+    prove. With |grad f| <= G on Z, the sum of the inequality of `alternating` over T steps gives
+    f - f* <= R0²/(2 s T) + s G²/2 and t (g - g*) <= R0²/(2 T) + s² G²/2 + s (f* - f) for the average;
+    both are O(T^-1/2) with s = D/(G sqrt(T)) and t = 1/L_g.
 
     Args:
         upper_step: s; D/(G sqrt(T)) if None, with the diameter D of Z and

@@ -280,8 +280,7 @@ class SBCGF(_StochasticCG):
 
     Here g_t estimates g(x_t): it adds <mean of two estimates, x_{t+1} - x_t> over the steps since
     the last full reading. Unlike in the paper, slices are neighbouring rows in a random order, and
-    an
-    epoch is a step. The unit |g|, the size of g at x0, is our addition.
+    an epoch is a step. The unit |g|, the size of g at x0, is our addition.
 
     Args:
         batch: the number of rows in a slice; sqrt(m) of m if None.

@@ -114,8 +114,7 @@ def curvature_error(h: Parts, x: Host, R: Host, least: float) -> float:
     """Bound the relative error of |R v| as the root of the second derivative, for v in T.
 
     Rounding changes the margins, and the second derivatives of the losses by the same relative
-    amount. A form was
-    factorised, and its root has a larger error than the form itself.
+    amount. A form was factorised, and its root has a larger error than the form itself.
     """
     unit = rounding_unit(EPS, *R.shape)
     lost = unit * norm(R) / least

@@ -70,8 +70,7 @@ def multiples_of_rows(Z: PolyhedralRows, normal: Host, x: Host) -> tuple[Host, f
     """Return a normal q = G'lambda + E'nu of Z at x near this one, lambda >= 0, and max <q, z>.
 
     Also return the size of the terms that add up to q. The maximum over Z is at most <lambda,
-    offset> +
-    <nu, right>.
+    offset> + <nu, right>.
     """
     faces = PolyhedronSlice(Z.rows, Z.offset, null_basis(Z.equal))
     weights, _ = faces.balance(-normal, x)
@@ -128,9 +127,7 @@ def inward_direction(G: Host, span: Host, null: Host | None) -> Host | None:
 
     d is orthogonal to the orthonormal rows ``span``; ``null`` is a basis of their complement, or
     None if the complement is large. We first try d = minus the sum of the rows. The best direction
-    is
-    that of the
-    shortest d with G d <= -1.
+    is that of the shortest d with G d <= -1.
     """
     if null is not None:
         inside = inward_direction(G @ null, np.zeros((0, null.shape[1])), None)

@@ -195,8 +195,7 @@ def _across_ball(
     radius ``depth`` lies in Z. So the minimisers over Z are minimisers on R^n. If the minimiser
     nearest to x is within d of x and of Z, mix it with the minimiser near p, with the share d/(d +
     depth) of the latter: the mixture is in Z. All such mixtures z satisfy, for every y and s = grad
-    f(x)
-    + R'y,
+    f(x) + R'y,
 
         f(z) >= f(x) + <s, z - x> + sigma/2 |z - x|² - |y| |R (z - x)|.
     """

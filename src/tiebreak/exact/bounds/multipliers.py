@@ -52,8 +52,7 @@ class RowMultipliers(NamedTuple):
         """f* >= t (<y, R x> + nu <c, x> - max_Z <q, z> - price), t |R'y + nu c - q|_inf <= weight.
 
         The bound holds for f = weight |x|_1 and every y, nu, q and t >= 0, because s = t (R'y + nu
-        c -
-        q) has <s, x*> <= f*, and the right-hand side is at most <s, x*>. q is a normal of Z,
+        c - q) has <s, x*> <= f*, and the right-hand side is at most <s, x*>. q is a normal of Z,
         ``sign`` a subgradient of |x|_1, and ``high`` at least f*. If f has a center, the bound
         holds for x - center, and <q, center> is added.
         """

@@ -25,17 +25,17 @@ positive, its variable is on its lower bound, and so on: such constraints J hold
 No multiplier is assumed to be zero: one that may be 0 forces no constraint.
 
 *The distance.* W = {w : a_i w = a_i y, <c, w> = <c, y>, G_J w = h_J, E w = e} contains y. B has the
-scaled rows of W, and p satisfies the rows of J and Z exactly, so some p1 in W has
-|p1 - p| <= |B (y - p)|/sigma, where sigma is the smallest nonzero singular value of B. If W = {y},
-p1 = y. Otherwise take any (Slater) point p0 that satisfies the other constraints with a margin, and
-move it onto W likewise: a mixture q of both satisfies what p1 violates. q is in W and in Z,
-hence g(q) = g(y); and if it is nearer to p than R, the convex g has a minimum over Z at q.
+scaled rows of W, and p satisfies the rows of J and Z exactly, so |p1 - p| <= |B (y - p)|/sigma for
+some p1 in W, where sigma is the smallest nonzero singular value of B. If W = {y}, p1 = y. Otherwise
+take any (Slater) point p0 that satisfies the other constraints with a margin, and move it onto W
+likewise. A mixture q of p1 and the moved p0 satisfies the constraints that p1 violates. q is in W
+and in Z, hence g(q) = g(y); and if it is nearer to p than R, the convex g has a minimum over Z at
+q.
 
 So this proof checks every number, wherever it comes from (multipliers, the point p0, R): a bad
 number makes the bound wide or infinite, never wrong. R is as small as the argument allows; the
-bound is
-then about |eta|/sigma + |r|/sigma². A rank below full is computed exactly for the stored numbers
-(`spectra.exact_rank`), and so is the rank of a quadratic form, which must be convex.
+bound is then about |eta|/sigma + |r|/sigma². A rank below full is computed exactly for the stored
+numbers (`spectra.exact_rank`), and so is the rank of a quadratic form, which must be convex.
 """
 
 from __future__ import annotations

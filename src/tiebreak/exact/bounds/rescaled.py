@@ -3,7 +3,7 @@
 Units are powers of two, so no number is rounded; f*, g* and all values stay the same. The sizes of
 vectors and matrices bound the rounding errors of products: they are smallest in units in which
 columns have similar sizes. If the equations can be satisfied, or nearly so, their weights hardly
-matter: `WeightedEquations` says why.
+matter, as `WeightedEquations` explains.
 """
 
 from __future__ import annotations
@@ -68,10 +68,9 @@ class WeightedEquations:
     satisfied, or nearly so, their weights hardly matter, for the following reason.
 
     Let g = ½|W(Ax - b)|² with W diagonal, rows of A of one size, and x a point of Z close to a
-    solution.
-    Let B be some independent rows, and sigma the smallest singular value of A_B on the columns
-    whose variables are not on a bound. Some q with A_B q = b_B is within s = |A_B x - b_B|/sigma of
-    x, and q is in Z if no other bound is within s.
+    solution. Let B be some independent rows, and sigma the smallest singular value of A_B on the
+    columns whose variables are not on a bound. Some q with A_B q = b_B is within s = |A_B x -
+    b_B|/sigma of x, and q is in Z if no other bound is within s.
 
     If B contains all rows, then the minimisers of g over Z are the points of Z with Ax = b,
     whatever W is. Otherwise g at q depends only on the other rows N: a minimiser x* of g over Z has

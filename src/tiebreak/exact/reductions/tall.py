@@ -7,10 +7,10 @@ have |phi'''| <= bend phi'' (logistic, Poisson: bend = 1). For these losses the 
 
 The step always descends (Sun and Tran-Dinh, Math. Program. 2019), and becomes Newton's as c goes to
 0; we take Newton's own step if it descends enough. The eigenvectors of A'A split R^n into
-directions that
-the rows of g see and those that they do not: g is minimised along the first, f along the others,
-and the norm along those that f does not see either. If f is an l1 norm, the upper level is a linear
-program in the n variables. Everything is in units in which the columns of g have similar sizes.
+directions that the rows of g see and those that they do not: g is minimised along the first, f
+along the others, and the norm along those that f does not see either. If f is an l1 norm, the upper
+level is a linear program in the n variables. Everything is in units in which the columns of g have
+similar sizes.
 
 The rows are read in slices, from memory or disk, and not kept: one reading gives the value, slope,
 second derivative and margins at the next point, which also shows whether the step was good.

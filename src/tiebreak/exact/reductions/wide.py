@@ -273,8 +273,7 @@ def _refined(
     """Refine x + A'q + M'p, or x + W⁻¹A'q, until only the last digit changes.
 
     Return None if the refinement does not end. Rounding errors in A A' make each correction a fixed
-    share of
-    the last one, so we know the size of the next one before computing it.
+    share of the last one, so we know the size of the next one before computing it.
     """
     before, S = 0.0, equations.S
     for _ in range(TOL.sweeps):
