@@ -421,8 +421,7 @@ class Problem(_ByName, FromData):
     @property
     def growth(self) -> float:
         """A mu > 0 with g(x) - g* >= mu/2 dist(x, X_g*)² on Z, if one is known; otherwise 0."""
-        # Such growth is an error bound of order 2: strongly convex g have one on every Z, least
-        # squares on R^n.
+        # Such growth holds for a strongly convex g on every Z, and for least squares on R^n.
         on_space = self.lower.growth if described(self.domain).is_space else 0.0
         curvature = self.lower.strong_convexity + self.penalties[1].strong_convexity
         return max(curvature, on_space)

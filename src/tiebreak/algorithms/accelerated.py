@@ -63,8 +63,8 @@ class State(NamedTuple):
     lower_value: float
     smoothness: float  # S = L_f/gamma
     lower_smoothness: float  # L_g, or a substitute if g is linear
-    lipschitz_violations: tuple[int, int]  # how often f and g rose more than L allows,
-    convexity_violations: tuple[int, int]  # or fell below a minorant: see `out_of_bounds`
+    lipschitz_violations: tuple[int, int]  # how often f and g rose more than L allows
+    convexity_violations: tuple[int, int]  # how often they fell below a minorant
     level_run: LevelRun | None
     evidence: StepEvidence  # the minorants of this step, for the certificate
 
@@ -105,7 +105,7 @@ class Accelerated(Method):
             convexity_violations=state.convexity_violations,
         )
 
-    # -- where the penalties enter: AGMBiO has neither ------------------------------------------
+    # -- steps that involve the penalties, which AGMBiO does not have -----------------------------
 
     def line_6(
         self, problem: Problem, v: GradientStep, a: float, c: Array, beta: float, guess: float
@@ -226,7 +226,7 @@ class Accelerated(Method):
         return self.lower_step(problem, run.gradient_step, b, run.gradient_step_square)
 
     def _level_step(self, problem: Problem, state: State) -> State:
-        """Take one step of the run for the levels only: in ``init``, and first with FixedLevels."""
+        """Take one step of the run for the levels alone, as in ``init`` and with FixedLevels."""
         run, L_g, g1 = state.level_run, state.lower_smoothness, problem.smooth_parts[1]
         assert run is not None
         v = self._next_v(problem, run, L_g)

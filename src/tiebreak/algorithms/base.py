@@ -99,7 +99,7 @@ class Multipliers(NamedTuple):
     points: Array
     t: float
     c: Array
-    inverse_hessian: Array | None  # of g + eta f along the face of x, as far as it is known
+    inverse_hessian: Array | None  # inverse Hessian of g + eta f along the face of x, if known
 
 
 class StateReport(NamedTuple):
@@ -118,7 +118,7 @@ class StateReport(NamedTuple):
     is_settling: bool = False  # will f soon be more accurate, even if it is proved already?
     decides: bool = False  # does the next step decide everything, with its own proof?
     is_milestone: bool = False  # does this step deserve a row of the trace?
-    multipliers: Multipliers | None = None  # for a warm start
+    multipliers: Multipliers | None = None  # used by a warm start
     lipschitz_violations: tuple[int, int] = (0, 0)  # how often f and g rose more than L allows
     convexity_violations: tuple[int, int] = (0, 0)  # how often f and g fell below their minorants
 

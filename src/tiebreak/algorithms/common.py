@@ -165,8 +165,8 @@ def need_joint_prox(method: object, problem: Problem, is_split: bool = False) ->
     """Refuse penalties whose weighted sum on Z has no prox in closed form.
 
     Args:
-        is_split: does the method take a step of its own for f's penalty?  Then only the penalty of
-            g must have a prox on Z.
+        is_split: does the method take a step of its own for f's penalty?  If so, only the penalty
+            of g must have a prox on Z.
     """
     # With an operator, f's penalty has no prox of its own either.
     is_split = is_split and not problem.penalties[0].terms.has_operator
@@ -239,7 +239,7 @@ def first_curvature(
 ) -> tuple[float, bool]:
     """Return how much the gradient of h changes per length on a short descent, as a guess of L_h.
 
-    Also return whether it changes in a way that is impossible for a convex function.
+    Also return whether the change is impossible for a convex function.
     """
     way = here.slope if arrays.max_abs(here.slope) > 0.0 else other.slope
     steepness = arrays.norm(way)
@@ -263,7 +263,7 @@ def first_curvature(
 
 
 def is_due(k: int) -> bool:
-    """Is a costly test due?  It is after steps 1 to 16, then 8 to 16 times as k doubles."""
+    """Is a costly test due?  Yes for k up to 16, then 8 to 16 times as k doubles."""
     return k % (1 << max(k.bit_length() - 4, 0)) == 0
 
 

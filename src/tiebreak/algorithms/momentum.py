@@ -4,7 +4,8 @@
     z_{k+1} = prox of a_k (g2 + eta f2) on Z at z_k - a_k (grad g1(y_k) + eta grad f1(y_k))
     x_{k+1} = (A_k x_k + a_k z_{k+1})/A_{k+1}
 
-where L grows until h1 = g1 + eta f1 has h1(x_{k+1}) <= its minorant at y_k + L/2 |x_{k+1} - y_k|².
+L grows until, for h1 = g1 + eta f1, h1(x_{k+1}) is at most its minorant at y_k plus L/2 |x_{k+1} -
+y_k|².
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ def _trial(
     share = a / A if run.A > 0.0 else 1.0
     if y is None:
         (y,) = (yield DataRequest(has_f, at=[mixed(run.x, run.z, share)])).minorants
-    slope = y.g.slope if y.f is None else y.g.slope + eta * y.f.slope  # of h1 at y_k
+    slope = y.g.slope if y.f is None else y.g.slope + eta * y.f.slope  # slope of h1 at y_k
     z = yield from forward(has_f, problem.prox(run.z.x - a * slope, a * eta, a))
     x = mixed(run.x, z, share)  # x_{k+1}
     if (run.steps + 1) % REFRESH == 0:
@@ -188,9 +189,9 @@ def forward(has_f: bool, x: Array) -> Generator[DataRequest, DataReply, Point]:
 def run_together(problem: Problem, runs: Sequence[Generator[DataRequest, DataReply, T]]) -> list[T]:
     """Advance several runs together and return their results.
 
-    A run on f and g is written as a generator. It yields a `DataRequest` (points to multiply or to
-    evaluate) and is sent a `DataReply`. One call of f and one of g answer what several runs request
-    at the same time; both are started before we wait for either.
+    A run on f and g is written as a generator. This generator yields a `DataRequest` (points to
+    multiply or to evaluate) and is sent a `DataReply`. One call of f and one of g answer all
+    requests that several runs make at the same time; we start both calls before we wait for either.
     """
     requests = {i: next(run) for i, run in enumerate(runs)}
     returned: dict[int, T] = {}

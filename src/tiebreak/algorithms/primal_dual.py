@@ -400,9 +400,9 @@ def with_proof(problem: Problem, state: State) -> StepEvidence:
 
         Lambda grad g1 = Lambda_k grad g1(s_k) + (Lambda - Lambda_k) grad g1(x_k)
 
-    exactly if g1 is quadratic, and approximately otherwise. The extra cost of this cut is at most
-    Lambda times ``excess``, a bound on g(x_k) - g*. The best Lambda makes both costs equal. These
-    are only minorants: the bound accumulator decides what they prove.
+    This identity is exact if g1 is quadratic, and approximate otherwise. The extra cost of this cut
+    is at most Lambda times ``excess``, a bound on g(x_k) - g*. The best Lambda makes both costs
+    equal. The function returns only minorants: the bound accumulator decides what they prove.
     """
     g1, x, evidence = problem.smooth_parts[1], state.point, state.evidence
     ((g_x,), _) = g1.evaluate([x.g])
@@ -427,7 +427,7 @@ def with_proof(problem: Problem, state: State) -> StepEvidence:
 def _excess(problem: Problem, state: State, g_x: Minorant) -> tuple[float, float]:
     """Return an upper estimate of g(x_k) - g*, and one of the error of g's slope.
 
-    Both come from a proximal gradient step on g and include rounding errors.
+    Both estimates come from a proximal gradient step on g and include rounding errors.
     """
     x, t = state.x, 1.0 / state.L_g
     length, reach = arrays.norm(x), problem.domain.diameter_in(int(x.shape[0]))

@@ -1,12 +1,12 @@
 """BR-SVRG: Bregman rounds with variance-reduced steps, for losses of many rows.
 
 A full gradient of a loss with many rows is expensive, and a gradient from a few rows is noisy. We
-keep the slopes of all rows at a snapshot w, as one number per row. Then the slope estimate from a
-slice I of rows
+keep the slopes of all rows at a snapshot w, as one number per row. A slice I of rows then gives the
+slope estimate
 
     grad g(w) + m/|I| A_I'(phi'(A_I x) - phi'(A_I w))
 
-has noise that decreases with |x - w| (SVRG: Johnson, Zhang 2013). For a few epochs to suffice, the
+Its noise decreases with |x - w| (SVRG: Johnson, Zhang 2013). For a few epochs to suffice, the
 objective must be strongly convex enough: so we use rounds of Bregman iteration, which keep the
 weight eta of f large and leave the accuracy to the multiplier p.
 """

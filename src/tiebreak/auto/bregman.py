@@ -232,7 +232,7 @@ class BregmanIteration(Method):
         f, g = minorants_at(problem, *problem.forward(x))
         evidence = StepEvidence(lower=((1.0, g),), values=((g.value, x, g),))
         state = state._replace(x=x, upper_value=f.value, lower_value=g.value, evidence=evidence)
-        if not (after is None or after.has_settled):  # for display
+        if not (after is None or after.has_settled):  # evaluate for the display
             return state
         if not arrays.is_single(x):
             return refinement_proof.at_once(problem, state, f, g, way)
@@ -266,7 +266,7 @@ class BregmanIteration(Method):
         if arrays.norm(x - problem.domain.project(x)) > 0.0:  # the ball binds, or may bind
             return state._replace(conjugate=None, by_cg=False)
         there = _objective_at(problem, state, x)
-        if after is not None and not is_over:  # for display, during a long round
+        if after is not None and not is_over:  # evaluate for the display, during a long round
             f, g = there.f.value, there.g.value
             evidence = StepEvidence(lower=((1.0, there.g),), values=((g, x, there.g),))
             return state._replace(x=x, upper_value=f, lower_value=g, evidence=evidence)
@@ -326,7 +326,7 @@ def _sizes(state: State) -> float:
 def _rounding_of_slope(state: State) -> float:
     """Bound the rounding error of a slope."""
     sizes = _sizes(state)
-    if state.by_cg:  # a residual of 0 has no size, but x is rounded
+    if state.by_cg:  # a residual of 0 gives no scale, but x is rounded
         sizes += arrays.norm(state.here.x) / state.scale
     return SLOPE_UNITS * arrays.epsilon(state.here.x) * sizes
 
@@ -479,7 +479,7 @@ def _prox_step(problem: Problem, state: State, face: ActiveFace) -> State:
     for _ in range(60):
         x = problem.prox(here.x - t * here.smooth, t * weights[0], t * weights[1])
         there, d = _objective_at(problem, state, x), x - here.x
-        # Only the smooth parts, without the penalties.
+        # Use only the smooth parts, without the penalties.
         rise = there.g.value - here.g.value - arrays.dot(here.g.slope, d)
         rise += state.eta * (there.f.value - here.f.value - arrays.dot(here.f.slope, d))
         if math.isfinite(there.value) and rise <= 0.5 * arrays.dot(d, d) / t + noise:

@@ -1,4 +1,4 @@
-"""The state of Bregman iteration, and the objective of a round at a point:
+"""The state of Bregman iteration, and the objective of a round at a point.
 
     g + eta f + eta (<slope_sum, .> + weight g2),
 
@@ -86,8 +86,8 @@ class State(NamedTuple):
     hint: tuple[float, Array] | None  # t and c of a former run's proof, for a warm start
     proof: Proof | None  # None until f has settled
     finished: Ended
-    lipschitz_violations: tuple[int, int]  # how often f and g rose more than L allows,
-    convexity_violations: tuple[int, int]  # or fell below a minorant: see `out_of_bounds`
+    lipschitz_violations: tuple[int, int]  # how often f and g rose more than L allows
+    convexity_violations: tuple[int, int]  # how often they fell below a minorant
     evidence: StepEvidence
 
 

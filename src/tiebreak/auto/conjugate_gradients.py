@@ -1,6 +1,6 @@
 """Conjugate gradients (CG), if f and g are quadratic and nothing bounds x.
 
-This is the iterative form of the exact method, with a Krylov space instead of a factorisation. CG
+CG is the iterative form of the exact method, with a Krylov space instead of a factorisation. CG
 needs only a gradient of f and of g in each step, so A may be sparse, an operator, or on another
 machine. Hestenes, Stiefel 1952. Two classes implement CG:
 

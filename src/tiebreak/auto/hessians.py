@@ -127,7 +127,7 @@ class HessianDifferences(NamedTuple):
         # The step length balances rounding and third derivatives, and must not underflow.
         size = arrays.norm(x)
         length = 1e-6 * (size if size > 1e-150 else 1.0)
-        # Only a few columns per step, so that a run can be stopped in between.
+        # Compute only a few columns per step, so that a run can be stopped in between.
         for i in self.missing(face)[:16]:
             deadline.check()
             unit = np.zeros(len(known))
@@ -167,7 +167,7 @@ class HessianDifferences(NamedTuple):
             P = P[free]
             H = P @ H @ P + float(np.mean(np.diagonal(H))) * (np.eye(len(free)) - P)
         top = float(np.max(np.diagonal(H)))
-        # Relative to the largest curvature, and well above the rounding errors of differences (a
+        # The ridge is relative to the largest curvature, and well above the rounding errors of differences (a
         # few 1e-10): steps would follow these far along directions that neither level sees.
         for ridge in TOL.ladder:
             H[np.diag_indices_from(H)] += ridge * top

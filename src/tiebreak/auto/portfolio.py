@@ -5,8 +5,8 @@ smallest forecast runs next. A forecast is
 
     measured:      the proved error of its point was s after half of its work and is t now; on
                    logarithmic scales these lie on a line, and the forecast is where it meets 1;
-    not measured:  as much work again as it has had, and at first the rest of its minimum. This
-                   also holds for a method that proves nothing before it ends.
+    not measured:  as much work again as it has had, and at first the rest of its minimum. Methods
+                   that prove nothing before they end count as not measured.
 
 So two candidates without measurements share the work evenly, and a wrong choice costs only a
 factor. A direct method, whose work is a single step, is interrupted if it far exceeds its forecast,
@@ -384,9 +384,9 @@ def _error(own: Proved) -> float:
 def _for_the_proof(inner: Any, own: Proved) -> Proved:
     """Return the bounds to show to the running method while an answer needs a proof.
 
-    They hold the gap of the method's own point and, once that gap is small, a lower tolerance that
-    the point does not meet yet: the bound on f* is loose by about the point's suboptimality for g,
-    which must shrink.
+    These bounds hold the gap of the method's own point and, once that gap is small, a lower
+    tolerance that the point does not meet yet: the bound on f* is loose by about the point's
+    suboptimality for g, which must shrink.
     """
     asked_upper, asked_lower = own.asked
     excess = max(inner.lower_value - own.least_value, 0.0)

@@ -4,9 +4,9 @@
     f* >= min over Z of  f1's minorant at x + f2 + (g1's minorant at x + t c + g2 - g*)/t
         = f* - O(t):
 
-This takes one gradient for each t, and some more to correct c if g1 is not quadratic. x + t c is in
-Z for t sum 1/eta_i <= 1, as a convex combination of x and the x_i. We only supply minorants: the
-bound accumulator turns them into bounds.
+The bound takes one gradient for each t, and some more to correct c if g1 is not quadratic. x + t c
+is in Z for t sum 1/eta_i <= 1, as a convex combination of x and the x_i. We only supply minorants:
+the bound accumulator turns them into bounds.
 
 Without a proof, unless g is quadratic, x counts as an answer only if some cut balances f at x: then
 x minimises f + cut/t over Z, up to a small gap. No cut balances f if the set of minimisers of g has

@@ -42,7 +42,7 @@ class _Curved(NamedTuple):
     def is_on_edge(self, s: Host, v: Host, little: float) -> bool:
         """Does s tend along v to a part of the edge that it cannot reach?
 
-        It does not if s moves into the interior, or if s is on the ray of v (second-order cones).
+        No if s moves into the interior, or if s is on the ray of v (second-order cones).
         """
         if self.is_exponential:
             return bool(v[2] <= TOL.away * norm(v) and s[2] <= little)

@@ -1,6 +1,6 @@
 """Computes lower bounds from a dual point, without trusting a solver's status.
 
-For any u, any y in the dual cone and all feasible z,
+Any u and any y in the dual cone give a bound for all feasible z:
 
     ½|F z - t|² + <q, z>  >=  -<u, t> - ½|u|² - <y, offset> + <r, z>,    r = F'u + q + rows'y.
 
@@ -65,8 +65,8 @@ def _times(sizes: Host, away: Host) -> float:
 def _balanced_exponentials(h: Objective, rows: Any, blocks: Blocks, y: Host) -> tuple[Host, Host]:
     """Return y with slope exactly 0 in variables of only one exponential, and mark such variables.
 
-    Such a variable is the mean of a Poisson loss. It may be as large as exp(reach), so any rounding
-    error in its slope would be too much.
+    Such a variable is the mean of a Poisson loss. This mean may be as large as exp(reach), so any
+    rounding error in its slope would be too much.
     """
     tops = blocks.exponential[:, 2]
     if not len(tops):

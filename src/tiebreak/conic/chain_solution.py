@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from tiebreak.linalg import Host, deadline, in_files
 from tiebreak.linalg.deferred import Deferred, resolved
 
-SlackRule = Callable[[float, float], float]  # from the best value and the value before this level
+SlackRule = Callable[[float, float], float]  # of the best value and the previous value
 Told = Callable[[int, float], None]  # receives the number and best value of each solved level
 
 METHOD = "conic, images and faces held"
@@ -30,9 +30,9 @@ class _LevelSolution(NamedTuple):
     best: float  # the least value found over the minimisers of earlier levels
     bound: float  # a lower bound on that least value
     error: float  # the error of `best`, on both sides
-    value: float  # at the final point
+    value: float  # the value at the final point
     slack: float  # what it may give up, as a number
-    dimension: int | Deferred | None  # of the choices left after it; None if unknown
+    dimension: int | Deferred | None  # of the choices left; None if unknown
     held: str  # how it was held: "image", "face", "image and face", "cut", "point", "nothing"
     word: str  # "proved" or "estimated"
     price: float | None  # -d(next level)/d(slack), if its slack is positive

@@ -35,7 +35,7 @@ class HeldAnswer(NamedTuple):
     x: Host
     intervals: Intervals
     residual: float  # the larger relative difference: of f and its dual, or of A x and its image
-    dimension: int | None  # of the set of minimisers of g; None if the rank of A is not proved
+    dimension: int | None  # dimension of g's minimisers; None if A's rank is not proved
     solver: str  # Clarabel's own status
 
 

@@ -130,7 +130,7 @@ def _newton(
 ) -> tuple[SolvedStage, PrimalDualPoint]:
     """Take Newton steps with these inequalities as equations; return the best and the last point.
 
-    The last solves these equations; it may violate other inequalities.
+    The last point solves these equations; it may violate other inequalities.
     """
     first = now = start._replace(y=_on_faces(stage, active, start))
     best = SolvedStage(stage, first, active, math.inf)
@@ -299,7 +299,7 @@ def _curvature(rows: Any, curves: list[_Curve], weights: Host) -> Any:
     if isinstance(rows, np.ndarray):
         each = zip(places, bends, strict=True)
         return sum(rows[some].T @ bend @ rows[some] for some, bend in each)
-    # One block for each curve: there may be thousands.
+    # Use one block for each curve, because there may be thousands.
     sizes, bent = np.array([len(some) for some in places]), rows[np.concatenate(places)]
     firsts, ends = np.cumsum(sizes) - sizes, np.append(0, np.cumsum(np.repeat(sizes, sizes)))
     columns = [first + np.tile(np.arange(k), k) for first, k in zip(firsts, sizes, strict=True)]

@@ -16,7 +16,7 @@ from tiebreak.linalg import Host, decide_rank
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.tolerances import TOL
 
-BALANCED = 1e-13  # if the residual of the optimality conditions is larger, try again
+BALANCED = 1e-13  # a larger residual of the optimality conditions calls for another try
 # If the second try's answer is longer by this factor, it chases an infimum that is not attained:
 # both tries end near a minimiser if there is one.
 GROWS = 2.0

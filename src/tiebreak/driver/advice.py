@@ -23,7 +23,7 @@ class Remedies(NamedTuple):
     )
     narrower: str = "Problem(radius=...) may narrow it"
     one_sided: str = "Problem(error_bound=...) would prove it; criterion='weak' does not require it"
-    below_rounding: str = "set atol"  # if "", like one_sided, advise a looser rtol
+    below_rounding: str = "set atol"  # "" here or in one_sided: advise a looser rtol
     has_method: bool = True  # can the caller choose the method and its parameters?
 
 

@@ -88,7 +88,7 @@ class LiveLine:
         levels = problem.smooth_parts if self.is_on else ()
         found = [matrix for h in levels for matrix in matrices_of(h)]
         found = [matrix.block if isinstance(matrix, Repeated) else matrix for matrix in found]
-        # Both levels may use the same matrix.
+        # Upper and lower level may use the same matrix.
         self._swept = list({id(m): m for m in found if isinstance(m, RowBlocks)}.values())
 
     def __enter__(self) -> None:

@@ -100,7 +100,7 @@ class Result(Outcome, Shown):
     multipliers: Multipliers | None = field(default=None, repr=False)
     known: Known | None = field(default=None, repr=False)  # all proved bounds on f* and g*
     criterion: str = "absolute"  # the requirement on f(x) besides the gap, see ``solve``
-    point: str = ""  # which of the method's points x is
+    point: str = ""  # the kind of point that x is
     claims: tuple[str, ...] = ()  # what a third-party method claims, in sentences
 
     @property

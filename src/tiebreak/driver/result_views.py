@@ -211,7 +211,7 @@ def _run_group(result: Result) -> Group:
     if result.status == "failed" and math.isinf(result.lower_gap):
         columns["upper_gap"][:] = columns["lower_gap"][:] = math.inf
     for level in LETTERS:
-        with np.errstate(over="ignore", invalid="ignore"):  # for a run that overflowed
+        with np.errstate(over="ignore", invalid="ignore"):  # the run may have overflowed
             bound = columns[f"{level}_value"] - columns[f"{level}_gap"]
         columns[f"{level}_bound"] = np.fmax.accumulate(np.where(np.isnan(bound), -np.inf, bound))
     columns["gradients"] = columns["upper_gradients"] + columns["lower_gradients"]

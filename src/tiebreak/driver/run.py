@@ -201,7 +201,7 @@ class Run:
 
     @property
     def due(self) -> bool:
-        """Is a row due?  It is after every step at first, later after a tenth more steps."""
+        """Is a row due?  Yes after every step at first, later after a tenth more steps."""
         last = self.rows[-1].iteration if self.rows else -1
         is_milestone = self.iteration > last and self.report.is_milestone
         return is_milestone or self.iteration >= last + max(1, last // 10)
@@ -289,8 +289,8 @@ class Run:
     def take_over(self, former: Result) -> None:
         """Reuse the bounds that a former run proved for this problem, and its scale of tolerances.
 
-        This requires that both levels still have their former values: the user's functions may have
-        changed.
+        Former bounds count only if both levels still have their former values: the user's functions
+        may have changed.
         """
         x = self.state.x
         errors = self.certifier.value_errors(x, *self.values)

@@ -1,4 +1,4 @@
-"""The only loop: prepare, iterate, conclude.  It times, counts, records, stops and saves."""
+"""The only loop: prepare, iterate, conclude.  It also times, counts, records, stops and saves."""
 
 from __future__ import annotations
 
@@ -440,7 +440,7 @@ def _conclude(
             if fall := watch.check_at_end(run.state.x, run.gaps, is_hope, seconds):
                 run.fall, ended = fall, _without_end(fall, run.problem)
         x = arrays.like(x, given)
-        proof = run.certificate(arrays.like(x, run.state.x))  # in the run's precision
+        proof = run.certificate(arrays.like(x, run.state.x))  # x in the run's precision
     except deadline.Over:
         x, point = arrays.like(run.state.x, given), run.method.answer(run.state)
         proof = _last_proof(run, x)

@@ -109,7 +109,7 @@ class SparsestPoint(NamedTuple):
     sign: Host  # a subgradient at x
     normal: Host  # a normal of the inequalities at x
     multipliers: Host  # y, with V'y close to sign + normal
-    residual: float  # of these two sides, relative to their size
+    residual: float  # of that approximation, relative to the terms
     left_open: int = 0  # the dimension of the set of all minimisers
 
 

@@ -2,7 +2,7 @@
 
     minimise ½|M v|² + <q, v>   over   { v : B v <= slack, E v = 0 }
 
-This is Mehrotra's predictor-corrector method (SIAM J. Optim. 1992) with dense matrices. The method
+We use Mehrotra's predictor-corrector method (SIAM J. Optim. 1992) with dense matrices. The method
 squares M, so the answer has about eight digits: enough to guess which inequalities hold with
 equality.
 """

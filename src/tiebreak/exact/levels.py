@@ -43,12 +43,12 @@ class ExactSolution(NamedTuple):
     """Both levels solved with one choice of the rank."""
 
     x: Host
-    dimension: int | None  # of the set of lower minimisers; None if it is not determined
+    dimension: int | None  # dimension of the lower minimisers; None if not determined
     residual: float  # relative residual of the optimality conditions of both levels
     normal: Host  # the normal of Z at x that balances f's slope on the slice
     direction: Host | None = None  # a direction of the slice along which f is unbounded
     doubt: str = ""  # a sentence if x may be wrong
-    sign: Host | None = None  # if f = |x|_1: the subgradient that balances slice and normal
+    sign: Host | None = None  # for f = |x|_1: the subgradient that balances slice and normal
     left_open: int = 0  # a bound on the dimension of the solutions; x has the least norm
     is_flat: bool = False  # is f constant on the lower minimisers, if there are many?
     is_clear: bool = True  # is the set that f leaves open known?
@@ -328,7 +328,7 @@ def _least_norm(
     if isinstance(where, BallSlice):
         return minimise(size, where.along(left.unseen, x), x)[0]
     Z, N = PolyhedralRows(where.rows, where.offset, where.rows[:0]), where.N @ left.unseen
-    if f.kinked:  # its outliers appear as inequalities
+    if f.kinked:  # outliers of f appear as inequalities
         shared = shared_rows(f, f.rows(p.epsilon), Z, null_basis(where.N.T).T, x, p.epsilon)
         if not shared.doubt:
             found = directions(shared.rows, where.N, p.epsilon, is_graded=p.needs_grading)

@@ -67,8 +67,8 @@ READINGS = (  # doubts about the data, not about the computation
 class ExactFindings(NamedTuple):
     """What the factorisations reveal besides x."""
 
-    dimension: int | None  # of the set of lower minimisers; None if it is not determined
-    rank: int  # of the rows whose products with x all minimisers share
+    dimension: int | None  # dimension of the lower minimisers; None if not determined
+    rank: int  # rank of the rows whose products with x all minimisers share
     # The smallest singular value that counts towards the rank, and the next one. These singular
     # values belong to the matrix itself, to several matrices scaled to length 1, or to an
     # equilibrated matrix if rows or columns differ much in size.
@@ -240,7 +240,7 @@ def _by_rows(problem: Problem, given: Array, parts: tuple[Parts, Parts]) -> Dire
 
     def solved(doubtful: bool) -> tuple[ExactSolution, DirectState, float]:
         answer = solve(scaled, x0, doubtful)
-        x = projected(problem.domain, arrays.like(answer.x, given))  # in Z up to rounding
+        x = projected(problem.domain, arrays.like(answer.x, given))  # x is in Z up to rounding
         end = _state(problem, 1, x)
         return answer, end, -math.inf if answer.direction is not None else end.upper_value
 

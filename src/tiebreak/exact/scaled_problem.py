@@ -1,4 +1,4 @@
-"""Both levels in units that minimise the effect of rounding, with the rank of the lower one."""
+"""Both levels in units that minimise the effect of rounding, with the rank of the lower level."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from tiebreak.linalg import Host, assign, checks, refusals
 from tiebreak.sets import Box, Polyhedron, Set, intersection
 
 ENDINGS = (".mps", ".lp")
-WARNING = re.compile(r"^WARNING:\s*(.+)", re.MULTILINE)  # in HiGHS's log
+WARNING = re.compile(r"^WARNING:\s*(.+)", re.MULTILINE)  # a warning in HiGHS's log
 OBJECTIVE = "objective"  # name of the objective if the file gives none
 
 

@@ -5,10 +5,10 @@ and ghat >= g* a computed value of g at a point of Z. Then
 
     f*  >=  (1/sum a_i) min_{x in Z} [ sum a_i (l_f,i + f2)(x) + sum mu_i (l_g,i + g2 - ghat)(x) ],
 
-because x* lies in Z and (l_g,i + g2)(x*) <= g* <= ghat. Similarly, g* is at least the minimum over
-Z of g2 plus any average of l_g,i. The weights may be chosen freely; `tiebreak.proofs.bounds`
-decides which sums to try. Bounds on rounding errors are subtracted: a certificate may be loose, but
-it is never wrong.
+The reason is that x* lies in Z and (l_g,i + g2)(x*) <= g* <= ghat. Similarly, g* is at least the
+minimum over Z of g2 plus any average of l_g,i. The weights may be chosen freely;
+`tiebreak.proofs.bounds` decides which sums to try. Bounds on rounding errors are subtracted: a
+certificate may be loose, but it is never wrong.
 
 This package does not depend on any method: a method only supplies `StepEvidence`. This module sums
 the evidence, and a `Certifier` (certificate.py) says what the bounds mean for a point.

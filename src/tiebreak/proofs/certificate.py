@@ -25,13 +25,13 @@ class Standing(NamedTuple):
     """The status of a point: the proved gaps, and how far below f* its value may be.
 
     The gaps alone do not exclude that f(x) lies far below f*, if x is slightly suboptimal for g.
-    Let v(c) = min { f : g <= g* + c } and c = g(x) - g*. If the bound min { f : g <= l } >= L -
-    mu (l - ghat) holds with f(x) <= L + eps/2 and mu c <= eps/8, then v(4c) is at most eps below
-    f(x). So if v decreases at least half as much from c to 4c as from 0 to c, that is
-    f* - v(4c) >= 1.5 (f* - v(c)), then |f(x) - f*| <= 2 eps. The condition on v holds for quadratic
-    growth of g, if x is not close to f's own minimiser. It fails if g grows so slowly in some
-    direction that its growth is lost in c: then f* - v(c) has a part that does not decrease with c.
-    So the test is a guard and not a proof; `upper_error` is proved.
+    Let v(c) = min { f : g <= g* + c } and c = g(x) - g*. If the bound min { f : g <= l } >= L - mu
+    (l - ghat) holds with f(x) <= L + eps/2 and mu c <= eps/8, then v(4c) is at most eps below f(x).
+    So if v decreases at least half as much from c to 4c as from 0 to c, that is f* - v(4c) >= 1.5
+    (f* - v(c)), then |f(x) - f*| <= 2 eps. The condition on v holds for quadratic growth of g, if x
+    is not close to f's own minimiser. The condition fails if g grows so slowly in some direction
+    that this growth is lost in c: then f* - v(c) has a part that does not decrease with c. So the
+    test is a guard and not a proof; `upper_error` is proved.
     """
 
     upper_gap: float  # an upper bound on f(x) - f*

@@ -103,7 +103,7 @@ class ResultClaim(NamedTuple):
     fall: tuple[int, Array] | None = None
     # do multipliers, or the rows of another language's model, prove a negative answer?
     is_shown: bool = False
-    broken: str = ""  # which promise was found to be false
+    broken: str = ""  # the promise that was found to be false
     readings: str = ""  # the two readings of data whose rank is decided by rounding
     assumed: str = ""  # what the proof relies on besides the data
 

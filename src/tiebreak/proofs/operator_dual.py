@@ -1,4 +1,4 @@
-"""What a dual point proves if g is least squares and f a penalty of D x - c.
+"""Bounds from a dual point, if g is least squares and f a penalty of D x - c.
 
 Let f(x) = p(D x - c) with <u, r> <= p(r) for all r, and y any weights of the rows of g = ½|A x -
 t|². Put e = A'y - D'u. Every minimiser x* of g with the least f satisfies
@@ -7,11 +7,12 @@ t|². Put e = A'y - D'u. Every minimiser x* of g with the least f satisfies
 
     |A (x* - x)|  <=  min(2 |A x - t|, sqrt(2 |A'(A x - t)| |x* - x|)),
 
-because |A x* - t| <= |A x - t| and g(x*) <= g(x), up to the distance of x from Z. This bound does
-not need the rank of A. The distance of x* follows from Z, or from the least singular value of [A;
-D]: if f* <= f(x), then |D (x* - x)| <= 2 f(x)/w, where w is the least positive slope of p. f* is
-bounded from above if an exact minimiser of g is close to x; we know this if the rows or the columns
-of A are independent and the domain is R^n. The bounds include all rounding errors.
+The last inequality holds because |A x* - t| <= |A x - t| and g(x*) <= g(x), up to the distance of x
+from Z. This bound does not need the rank of A. The distance of x* follows from Z, or from the least
+singular value of [A; D]: if f* <= f(x), then |D (x* - x)| <= 2 f(x)/w, where w is the least
+positive slope of p. f* is bounded from above if an exact minimiser of g is close to x; we know this
+if the rows or the columns of A are independent and the domain is R^n. The bounds include all
+rounding errors.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class AIRG(Method):
     assumptions: ClassVar[str] = "f, g convex with bounded gradients; Z closed"
     guarantee: ClassVar[str] = "f - f* <= O(k^-(1/2-b)), g - g* <= O(k^-b); both O(k^(-1/4))"
     cites: ClassVar[tuple[str, ...]] = ("kaushik2021",)
-    rates: ClassVar[tuple[Rate, ...]] = (Rate("f above", 0.25), Rate("g", 0.25))  # at b = 1/4
+    rates: ClassVar[tuple[Rate, ...]] = (Rate("f above", 0.25), Rate("g", 0.25))  # for b = 1/4
     output: ClassVar[str] = "the average of x_0 ... x_k, weighted by gamma_i^r"
 
     def __post_init__(self) -> None:

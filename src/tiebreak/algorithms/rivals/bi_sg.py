@@ -83,7 +83,7 @@ class BiSG(Method):
     )
     guarantee: ClassVar[str] = "f - f* <= O(k^-(1-alpha)), g - g* <= O(k^-alpha), 1/2 < alpha < 1"
     cites: ClassVar[tuple[str, ...]] = ("merchav2023",)
-    rates: ClassVar[tuple[Rate, ...]] = (  # at alpha = 3/4
+    rates: ClassVar[tuple[Rate, ...]] = (  # for alpha = 3/4
         Rate("f above", 0.25, at="the best of y_1 ... y_k"),
         Rate("g", 0.75),
     )

@@ -38,8 +38,8 @@ class Call(NamedTuple):
     level: float  # c; inf in the first call, which covers all of Z
     run: Fista
     f_0: Minorant  # f where the call began: its minorant in the certificate
-    weight: float  # the sum of the weights t_i of g's minorants so far,
-    constant: float  # and the weighted sum of these minorants: constant + <slope, x>
+    weight: float  # the sum of the weights t_i of g's minorants so far
+    constant: float  # the weighted sum of these minorants is constant + <slope, x>
     slope: Array
 
 
@@ -71,7 +71,7 @@ class Memory(NamedTuple):
     """The variables of the recursion besides the last accepted point; ``k`` counts FISTA steps."""
 
     call: Call
-    found: BisectionFindings  # with l and u
+    found: BisectionFindings  # holds l and u
     smoothness: float  # L_g, or a substitute
     upper_tolerance: float  # eps_f
     lower_tolerance: float  # eps_g

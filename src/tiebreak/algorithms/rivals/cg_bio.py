@@ -53,16 +53,16 @@ class CGBiO(Method):
     """Conditional Gradient method for Bilevel Optimization, for a bounded Z.
 
     The first phase runs FISTA on g until the Frank-Wolfe gap max_{s in Z} <grad g(x), x - s> is at
-    most eps_g/2, which proves g(x) - g* <= eps_g/2: see `first_phase`. The second phase is From
-    that x_0 on,
+    most eps_g/2, which proves g(x) - g* <= eps_g/2: see `first_phase`. Starting from the resulting
+    x_0, the second phase is
 
         s_k     = argmin of <grad f(x_k), s> over
                   { s in Z : g(x_k) + <grad g(x_k), s - x_k> <= g(x_0) }
         x_{k+1} = (1 - gamma_k) x_k + gamma_k s_k,   gamma_k = scale/(k+2)
 
-    until <grad f(x_k), x_k - s_k> <= eps_f and <grad g(x_k), x_k - s_k> <= eps_g/2, which proves
-    f(x_k) - f* <= eps_f and g(x_k) - g* <= eps_g. With scale = 2, D the diameter of Z and k >= 1,
-    f(x_k) - f* <= 2 L_f D²/(k+1) and g(x_k) - g* <= 2 L_g D²/(k+1) + eps_g/2.
+    It ends when <grad f(x_k), x_k - s_k> <= eps_f and <grad g(x_k), x_k - s_k> <= eps_g/2, which
+    proves f(x_k) - f* <= eps_f and g(x_k) - g* <= eps_g. With scale = 2, D the diameter of Z and k
+    >= 1, f(x_k) - f* <= 2 L_f D²/(k+1) and g(x_k) - g* <= 2 L_g D²/(k+1) + eps_g/2.
 
     With the multiplier mu_k of the cut, f(x_k) - <grad f(x_k), x_k - s_k> is a bound on f*: the
     certificate gets the minorants at x_k with the weights 1 and mu_k, times k + 1.

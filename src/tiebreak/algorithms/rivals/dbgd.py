@@ -48,10 +48,11 @@ class DBGD(Method):
         phi_k   = min{ alpha L_f (g(x_k) - ghat), beta L_f/L_g |grad g|² }
         xi_k    = min{ xi/(L_f sqrt(k+1)), 1/(L_f + lam_k L_g) }
 
-    at x = x_k. ghat is the largest known lower bound on g*: the function's own, or the
-    certificate's so far; without a lower bound, only the second part of phi counts. We added the
-    units L_f, L_f/L_g and 1/L_f of alpha, beta and xi. We also added the second part of xi_k:
-    without it, the steps diverge near the minimisers of g, where lam_k is large.
+    All functions are evaluated at x = x_k. ghat is the largest known lower bound on g*: the
+    function's own, or the certificate's so far; without a lower bound, only the second part of phi
+    counts. We added the units L_f, L_f/L_g and 1/L_f of alpha, beta and xi. We also added the
+    second part of xi_k: without it, the steps diverge near the minimisers of g, where lam_k is
+    large.
 
     The paper proves that a measure of stationarity tends to 0, without a rate for f or g.
 

@@ -53,7 +53,7 @@ class Question(NamedTuple):
     psi: Psi
     k: int
     momentum: float  # t_k of FISTA
-    x: Point  # in Z: the last iterate, or the average
+    x: Point  # a point of Z: the last iterate, or the average
     y: Point  # where the next step begins
     f_y: Minorant  # minorants of f1 and g1 at y
     g_y: Minorant
@@ -89,13 +89,13 @@ State: TypeAlias = RunState[Memory]
 class FCBiO(Method):
     """Functionally Constrained Bilevel Optimizer, for a bounded Z.
 
-    First FISTA on g finds ghat = g(x) with g(x) - g* <= eps_g/2 (see `first_phase`); u = f(x), and
+    First, FISTA on g finds ghat = g(x) with g(x) - g* <= eps_g/2 (see `first_phase`); u = f(x), and
     l is a lower bound on f. Then, until u - l <= eps_f/2, we take t = (l + u)/2 and rho =
     eps_f/eps_g, and minimise
 
         psi_t(x) = max{ f(x) - t, rho (g(x) - ghat) }
 
-    over Z, starting from the last accepted point:
+    The search over Z starts from the last accepted point:
 
         x_{k+1} = argmin over Z of max of both minorants at y_k, + L/2 |x - y_k|²
 

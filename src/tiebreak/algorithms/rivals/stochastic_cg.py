@@ -5,11 +5,11 @@ bilevel optimization, NeurIPS 2025, arXiv 2505.18037. Cao, Jiang, Abolfazli, Yaz
 Mokhtari: Projection-free methods for stochastic simple bilevel optimization with convex lower-level
 problem, NeurIPS 2023, arXiv 2308.07536.
 
-All three methods estimate the slopes of both levels by one recursion over slices I of rows,
+All three methods estimate the slopes of both levels by the same recursion over slices I of rows:
 
     d_t = s_I(x_t) + (1 - b_t) (d_{t-1} - s_I(x_{t-1})),    s_I the slope from the slice,
 
-Here b_t = a_t, the step size (STORM), or b_t = 0 and d is reset to the gradient once in an epoch
+Either b_t = a_t, the step size (STORM), or b_t = 0 and d is reset to the gradient once in an epoch
 (SPIDER).
 """
 
@@ -71,7 +71,7 @@ class _StochasticCG(Method):
     batch: int | None = None
     seed: int = 0
 
-    # are the estimates reset to the gradients after every epoch?
+    # does every epoch end by resetting the estimates to the gradients?
     is_refreshed: ClassVar[bool] = True
     needs_projection: ClassVar[bool] = False
 
@@ -272,8 +272,8 @@ class SBCGF(_StochasticCG):
     """Stochastic Bilevel Conditional Gradient method for Finite sums, for a bounded Z.
 
     The first phase takes conditional gradients on g alone, with SPIDER's estimates (see
-    `stochastic_cg`), until the Frank-Wolfe gap at a full reading is at most eps_g/2. The second
-    phase is From that x_0 on
+    `stochastic_cg`), until the Frank-Wolfe gap at a full reading is at most eps_g/2. Starting from
+    the resulting x_0, the second phase is
 
         s_t     = argmin of <dF_t, s> over { s in Z : <dG_t, s - x_t> <= g(x_0) - g_t + K_t }
         x_{t+1} = (1 - a_t) x_t + a_t s_t,    a_t = scale/(t+2),    K_t = slack |g|/sqrt(t+1)

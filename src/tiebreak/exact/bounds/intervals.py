@@ -125,8 +125,8 @@ def prove_within(problem: Problem, x: Array, d: float) -> Intervals:
 def prove_at(problem: Problem, x: Array) -> Intervals | None:
     """Return what losses of a linear map prove about any x on R^n or a polyhedron, or None.
 
-    `Exact` does not need these bounds: they serve points that other methods found. They take one
-    factorisation of the rows of g, and the multipliers that balance the slope of f best.
+    `Exact` does not need these bounds: they serve points that other methods found. The bounds take
+    one factorisation of the rows of g, and the multipliers that balance the slope of f best.
     """
     if not (described(problem.domain).is_linear and problem.is_smooth):
         return None
@@ -194,8 +194,8 @@ def _across_ball(
     p has the same images as x and is nearest to the center; around some minimiser near p, a ball of
     radius ``depth`` lies in Z. So the minimisers over Z are minimisers on R^n. If the minimiser
     nearest to x is within d of x and of Z, mix it with the minimiser near p, with the share d/(d +
-    depth) of the latter: the mixture is in Z. All such mixtures z satisfy, for every y and s = grad
-    f(x) + R'y,
+    depth) of the latter: the mixture is in Z. For every y and s = grad f(x) + R'y, all such
+    mixtures z satisfy
 
         f(z) >= f(x) + <s, z - x> + sigma/2 |z - x|² - |y| |R (z - x)|.
     """

@@ -29,7 +29,7 @@ from tiebreak.sets import Domain
 class NearestMinimiser(NamedTuple):
     """Proved bounds for the minimisers of g over Z near x; inf if nothing is proved."""
 
-    distance: float = math.inf  # from x to the nearest minimiser
+    distance: float = math.inf  # distance from x to the nearest minimiser
     image: float = math.inf  # |R (x - x*)| for all x*; R'R is the curvature of g's squares
     excess: float = math.inf  # |g(x) - g*|
     why: str = ""  # the reason if nothing is proved

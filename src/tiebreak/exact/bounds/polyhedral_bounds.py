@@ -146,7 +146,7 @@ class AroundPoint:
         self.single = np.count_nonzero(Z.rows, axis=1) == 1
         self.fixed = np.count_nonzero(Z.equal, axis=1) == 1
         self.unit = rounding_unit(EPS, self.n, *(len(part.rows) for part in g.parts))
-        self.curvature_bound = largest_curvature(g, at, self.away)  # on the way from x to p
+        self.curvature_bound = largest_curvature(g, at, self.away)  # valid from x to p
         self.s, self.s_error = slope.vector, slope.error + self.curvature_bound * point.off + TINY
         self.slope_bound = norm(self.s) + self.s_error
         g, kinks = g.between_kinks(at)
@@ -307,7 +307,7 @@ class AroundPoint:
         if len(tilts) == 1 and c.any():
             tilt = size / norm(c)
             blocks.append(tilt * c[None])
-            raws.append((tilts[0].weights @ tilts[0].rows)[None, free])  # in c, weights are rounded
+            raws.append((tilts[0].weights @ tilts[0].rows)[None, free])  # c has rounded weights
         dense = dense[np.any(dense != 0.0, axis=1)]
         B, raw = np.vstack([*blocks, size * dense]), np.vstack([*raws, dense])
         if not B.size:
@@ -322,7 +322,7 @@ class AroundPoint:
             rank = int(np.count_nonzero(s > TOL.clear_units * noise))
             if not rank or spectra.exact_rank(raw) != rank:
                 return NO_RANK
-        if rank < B.shape[1] and len(tilts) > 1:  # their sum is known only up to rounding
+        if rank < B.shape[1] and len(tilts) > 1:  # the sum of several is rounded
             return NO_RANK
         found = FreeRows(free, B, float(s[rank - 1]) - noise, vt[:rank], tilt)
         if len(self.outliers) and rank < B.shape[1]:
@@ -352,7 +352,7 @@ class AroundPoint:
             step = min(room, 100.0 * far / inward)
             length = step * norm(direction) * SAFE
             aside = norm(rows.B @ direction) + rounding_unit(EPS, *rows.B.shape) * norm(rows.B)
-            off = (aside * step / rows.sigma + far) * SAFE  # from p0 onto W
+            off = (aside * step / rows.sigma + far) * SAFE  # distance from p0 to W
             margin = slack - step * rate - (off + error * step) * SAFE
             if not np.all(margin > 0.0):
                 continue

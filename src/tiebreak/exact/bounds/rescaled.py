@@ -31,7 +31,7 @@ def prove_rescaled(scaled: ScaledProblem, problem: Problem, x: Host, normal: Hos
         return intervals
     try:
         twin, u, normal = stretched(problem, units), x / units, units * normal
-    except ValueError:  # in these units, weights leave the range of float64
+    except ValueError:  # weights leave the range of float64
         return intervals
     if twin is None:
         return intervals
@@ -73,7 +73,8 @@ class WeightedEquations:
     b_B|/sigma of x, and q is in Z if no other bound is within s.
 
     If B contains all rows, then the minimisers of g over Z are the points of Z with Ax = b,
-    whatever W is. Otherwise g at q depends only on the other rows N: a minimiser x* of g over Z has
+    whatever W is. Otherwise g at q depends only on the other rows N: a minimiser x* of g over Z
+    satisfies
 
         min(W_B)² |A_B (x* - q)|²  <=  2 g(x*)  <=  2 g(q)  =  |W_N (A_N q - b_N)|²,
 

@@ -6,10 +6,10 @@ Take any point z, the slope s of h there, and a bound G >= g(z) - g*. Every mini
 
     |<e_j, grad h(x*)> - s_j|  <=  c_j sqrt(2 G),    c_j² the largest curvature of h along e_j,
 
-because the sum of phi_i(a_i'x) exceeds its tangent by at least |change of phi_i'|²/(2 L_i), with
-L_i its largest curvature. (For least squares, where the images of x* and z differ by at most sqrt(2
-G), this is the gap-safe rule of Fercoq, Gramfort and Salmon 2015.) Together with the optimality
-conditions, this gives
+This holds because the sum of phi_i(a_i'x) exceeds its tangent by at least |change of phi_i'|²/(2
+L_i), where L_i is the largest curvature of phi_i. (For least squares, where the images of x* and z
+differ by at most sqrt(2 G), this is the gap-safe rule of Fercoq, Gramfort and Salmon 2015.)
+Together with the optimality conditions, this gives
 
     |s_j| + c_j sqrt(2 G) < w_j    :  x*_j = 0 for every minimiser
     |s_j| > c_j sqrt(2 G)          :  no minimiser has an x*_j with the sign of s_j

@@ -264,7 +264,7 @@ class TallAnswer(NamedTuple):
     is_rounded: bool
     values: Host  # the eigenvalues of g's A'A in these units, ascending
     left_open: int = 0  # dimension of the minimisers of f among those of g
-    # Is that exact for the stored numbers?  None if they were rounded to lower precision.
+    # Is `left_open` exact for the stored numbers?  None if these were rounded.
     is_open_exactly: bool | None = True
     subgradient: Host | None = None  # a subgradient of f in u, if f is an l1 norm
     balance: float = 0.0  # relative distance of the subgradient from the span of g's rows
@@ -405,7 +405,7 @@ def _in_units(H: Host, units: Host) -> Host:
 
 
 def _has_whole_ties(N: Host, *levels: TallLevel) -> bool:
-    """Do all rows have as many whole ties as N has columns?  That bounds the rank."""
+    """Do all rows have as many whole ties as N has columns?  If so, the rank is known."""
     if not N.shape[1]:
         return True
     slices = (

@@ -202,8 +202,8 @@ class WideAnswer(NamedTuple):
     rest: float  # singular values of A up to this are rounding errors; 0 if all are clear
     center: Host  # center of f, if f is a norm
     reduced: Reduced | None  # None if f is a norm
-    metric: Metric | None = None  # if f is a norm with weights
-    dual: Host | None = None  # if f is an l1 norm: S'dual is a subgradient, up to rounding
+    metric: Metric | None = None  # used if f is a norm with weights
+    dual: Host | None = None  # for an l1 norm f: S'dual is a subgradient, up to rounding
     balance: float = 0.0  # how far S'dual is from a subgradient, relative
     left_open: int = 0  # dimension of the minimisers of f among those of g
 

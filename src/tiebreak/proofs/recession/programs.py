@@ -20,7 +20,7 @@ from tiebreak.proofs.recession.direction import as_meant, level_of, proved_direc
 from tiebreak.proofs.recession.level import RecessionLevel
 from tiebreak.sets.descriptions import stacked
 
-LONG = 2**28  # with more multiplications in a factorisation, a linear program takes minutes
+LONG = 2**28  # multiplications in a factorisation from which a linear program takes minutes
 ROUGH = 0.5  # allowed change of a margin: up to 1, second derivatives are still informative
 LEAST = float(np.finfo(float).tiny)  # replaces 0 in denominators
 HARDLY_FALLS = "whether {} is not determined: it hardly falls, if at all"
@@ -76,7 +76,8 @@ def candidates(level: RecessionLevel) -> Iterator[Host]:
 def _in_own_units(level: RecessionLevel) -> tuple[RecessionLevel, Host | None]:
     """The level in u with x = W u, whose rows have orthonormal columns, so that no descent is slow.
 
-    This is done only on R^n, and only if it is quick; otherwise return the level itself and None.
+    The change of variables is made only on R^n and only if it is quick; otherwise return the level
+    itself and None.
     """
     n = len(level.linear.c)
     if not level.cone.is_space or n > QUICK_SIDE or is_long(level):
