@@ -190,7 +190,7 @@ class Problem(_ByName, FromData):
             ``lower`` is a part of Z, for both levels.
         radius: a promise that some solution has |x| <= radius; it is not verified, and only the
         certificate uses it.
-        error_bound: how g grows away from its minimisers; not verified either.
+        error_bound: how g grows away from its minimisers; it is not verified either.
         counted: the weights of the variables in the norm that decides among the remaining ties; 0
             for a variable that does not count, such as an intercept; all ones if not given.
 
@@ -412,7 +412,7 @@ class Problem(_ByName, FromData):
 
     @property
     def is_open_below(self) -> bool:
-        """Is g smooth on R^n with unknown growth?  If so, slopes do not bound it."""
+        """Is g smooth on R^n with unknown growth?  If so, slopes give no bound."""
         is_free = described(self.domain).is_space and self.radius is None
         if not is_free or self.penalties[1].terms.has_weights:
             return False

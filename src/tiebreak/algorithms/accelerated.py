@@ -64,7 +64,7 @@ class State(NamedTuple):
     smoothness: float  # S = L_f/gamma
     lower_smoothness: float  # L_g, or a substitute if g is linear
     lipschitz_violations: tuple[int, int]  # how often f and g rose more than L allows
-    convexity_violations: tuple[int, int]  # how often they fell below a minorant
+    convexity_violations: tuple[int, int]  # how often f and g fell below a minorant
     level_run: LevelRun | None
     evidence: StepEvidence  # the minorants of this step, for the certificate
 
@@ -240,7 +240,8 @@ class Accelerated(Method):
             evidence = evidence._replace(values=state.evidence.values + evidence.values)
         return state._replace(level_run=after, level=min(state.level, g_u), evidence=evidence)
 
-    # -- for speed: fewer data passes, and a device that never waits ----------------------------
+    # -- shortcuts for speed: fewer data passes, and a device that never waits
+    # ----------------------------
 
     def _forward_in_one_pass(
         self, problem: Problem, state: State, z: Array

@@ -33,7 +33,7 @@ class State(NamedTuple):
     upper_value: float  # f(x) and g(x)
     lower_value: float
     lipschitz_violations: tuple[int, int]  # how often f and g rose more than L allows
-    convexity_violations: tuple[int, int]  # how often they fell below a minorant
+    convexity_violations: tuple[int, int]  # how often f and g fell below a minorant
     evidence: StepEvidence
 
     @property

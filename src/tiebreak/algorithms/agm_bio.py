@@ -3,7 +3,8 @@
 Cao, Jiang, Yazdandoost Hamedani, Mokhtari: An accelerated gradient method for convex smooth simple
 bilevel optimization, NeurIPS 2024, arXiv 2402.08097.
 
-`tiebreak.algorithms.reference` has them as printed, in plain NumPy; both take the same steps.
+`tiebreak.algorithms.reference` has both algorithms as printed, in plain NumPy; the fast versions
+take the same steps.
 """
 
 from __future__ import annotations

@@ -158,8 +158,8 @@ class Method(ABC):
     cites: ClassVar[tuple[str, ...]] = ()  # keys of field.bib, or BibTeX entries
     rates: ClassVar[tuple[Rate, ...]] = ()
     output: ClassVar[str] = "the last iterate"  # the point of the method's theorem
-    needs_projection: ClassVar[bool] = True  # do its steps project onto Z?
-    adapts: ClassVar[bool] = False  # does it use the proved bounds? see `adapt`
+    needs_projection: ClassVar[bool] = True  # do the method's steps project onto Z?
+    adapts: ClassVar[bool] = False  # does the method use proved bounds? see `adapt`
     remedy: ClassVar[str] = ""  # what to try if the gaps hardly shrink
 
     @abstractmethod

@@ -60,7 +60,7 @@ ESTIMATED = (
 
 @in_files("primal-dual.mark")
 class Mark(NamedTuple):
-    """The last change of sigma: x_k, and its multiplier and cut at y_k."""
+    """The last change of sigma: x_k, the multiplier and the cut at y_k at that step."""
 
     x: Array
     multiplier: float
@@ -89,7 +89,7 @@ class State(NamedTuple):
     s: Point  # the average of all x_i, weighted by sigma_i
     multiplier: float  # Lambda_k, the sum of all sigma_i
     sigma: float  # sigma_k, the next dual step, already used in y_k
-    L_f: float  # estimates of both Lipschitz constants; they only grow
+    L_f: float  # growing estimates of both Lipschitz constants
     L_g: float
     f_x: Minorant  # of f1 at x_k
     g_y: Minorant  # of g1 at y_k
@@ -179,7 +179,7 @@ class PrimalDual(Method):
         check_positive(self, "ratio")
 
     def check(self, problem: Problem) -> Refusal | None:
-        if isinstance(problem.penalties[0].terms, OperatorTerms):  # its prox is not needed
+        if isinstance(problem.penalties[0].terms, OperatorTerms):  # no prox is needed
             return refusal_of(lambda: problem.lower_joint)
         return need_joint_prox(self, problem)
 

@@ -109,7 +109,7 @@ class BregmanSVRG(Method):
 
     The first eta is 20 (L_g + V)/(N L_f) with N slices, so that an epoch settles a round.
 
-    **The proof.** Once f has settled to its tolerance according to p, w is fixed. The minorant of g
+    **The proof.** Once p shows that f has settled to its tolerance, w is fixed. The minorant of g
     at u with the multiplier 1/t proves f(w) if grad g(u) = -t grad f(w), which holds at
     w + t sum_j (w_j - w)/eta_j up to second-order terms; the same steps on g + t <grad f(w), .>
     lead from there to u. Only full readings count as evidence.
@@ -249,7 +249,7 @@ class BregmanSVRG(Method):
         return after._replace(finished=Ended(ANSWER, rounds))
 
     def ends(self, problem: Problem) -> bool:
-        """Does the run end on its own?  It does on R^n, if the loss of a row is strictly convex.
+        """Does the run end on its own?  Yes on R^n, if the loss of a row is strictly convex.
 
         Otherwise Bregman rounds may settle at a point that is not the answer.
         """
@@ -261,7 +261,7 @@ class BregmanSVRG(Method):
 
 
 def _at_snapshot(problem: Problem, state: State, x: Array) -> State:
-    """Read all rows at x, and return the state with its snapshot there."""
+    """Read all rows at x, and return the state with its snapshot at x."""
     f2, g2 = problem.penalties
     (w,) = problem.forward(x)
     f_w, g_w = minorants_at(problem, w)
@@ -373,7 +373,7 @@ class Sampled:
 
 
 def _slices(weight: float, loss: LinearLoss, L: float, batch: int | None) -> Slices:
-    """Choose slices with enough rows that their noise is below the curvature."""
+    """Choose slices with so many rows that the noise is below the curvature."""
     rows, most = max(loss.row_count, 1), weight * loss.row_lipschitz
     enough = most / L if L > 0.0 else 1.0
     # the overhead of a call, as a number of rows

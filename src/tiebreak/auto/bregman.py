@@ -202,7 +202,7 @@ class BregmanIteration(Method):
         enough = max(F_SETTLED_COARSELY, 32.0 * arrays.epsilon(here.x))
         if state.stalled >= SETTLED_PATIENCE and state.upper_error <= enough:
             state = state._replace(here=_objective_at(problem, state, state.x))
-            return refinement_proof.begin(problem, state)  # for the previous round's point
+            return refinement_proof.begin(problem, state)  # about the previous point
         if state.stalled >= ROUND_PATIENCE:
             return _gave_up(state, "a round could not be solved to rounding")
         if state.by_cg:
@@ -243,7 +243,7 @@ class BregmanIteration(Method):
         ))  # fmt: skip
 
     def _cg_step(self, problem: Problem, state: State, way: ConjugateGradients) -> State:
-        """Take one step of conjugate gradients; evaluate the point when they end."""
+        """Take one step of conjugate gradients; evaluate the point at the end of the run."""
         here, noise = state.here, SLOPE_UNITS * arrays.epsilon(state.x)
         after = way.step(problem, here.f, here.g, state.eta)
         if after is not None:
@@ -340,7 +340,7 @@ def _rounding_of_value(state: State) -> float:
 
 
 def _curvatures(problem: Problem, f_x: Minorant, g_x: Minorant) -> tuple[float, float]:
-    """Estimate how much both gradients change per length."""
+    """Estimate how much the gradients of f and g change per unit length."""
     x = f_x.at
     curvature_f, curvature_g = 0.0, 0.0
     for way in (f_x.slope, g_x.slope, -1.0 * f_x.slope, -1.0 * g_x.slope):

@@ -27,7 +27,7 @@ class RoundObjective(NamedTuple):
     f: Minorant
     g: Minorant
     value: float
-    smooth: Array  # the slope of its smooth part
+    smooth: Array  # the slope of the smooth part of the objective
     slope: Array  # slope along the face of the point, with that of the penalties
 
     @property
@@ -87,7 +87,7 @@ class State(NamedTuple):
     proof: Proof | None  # None until f has settled
     finished: Ended
     lipschitz_violations: tuple[int, int]  # how often f and g rose more than L allows
-    convexity_violations: tuple[int, int]  # how often they fell below a minorant
+    convexity_violations: tuple[int, int]  # how often f and g fell below a minorant
     evidence: StepEvidence
 
 

@@ -52,7 +52,7 @@ def lower_bound(
     size = float(sum(sizes) + np.abs(r) @ np.abs(z) + abs(h.constant))
     off = _times(np.abs(rest) + error, away)
     least = h.constant - float(np.sum(terms)) - off * (1.0 + unit) - cost * (1.0 + unit)
-    is_square = not h.linear.any()  # then h is at least its constant
+    is_square = not h.linear.any()  # if so, h is at least its constant
     bound = max(least - unit * size, h.constant if is_square else -math.inf)
     return bound - h.misfit(most) if h.misfits else bound
 

@@ -28,10 +28,10 @@ class _LevelSolution(NamedTuple):
     """The fields of a `LevelSolution`."""
 
     best: float  # the least value found over the minimisers of earlier levels
-    bound: float  # a lower bound on that least value
+    bound: float  # a lower bound on the level's least value
     error: float  # the error of `best`, on both sides
     value: float  # the value at the final point
-    slack: float  # what it may give up, as a number
+    slack: float  # the slack of the level, as a number
     dimension: int | Deferred | None  # of the choices left; None if unknown
     held: str  # how it was held: "image", "face", "image and face", "cut", "point", "nothing"
     word: str  # "proved" or "estimated"

@@ -1,9 +1,9 @@
 """Estimates of the time and memory that Clarabel needs before it first checks the clock.
 
-Clarabel orders the variables of its equations (minimum degree) and factorises them once. Only then
-is the number of entries in the factor known. We estimate this number as that of a dense factor of
-the rows or of the variables, whichever are fewer. If time or memory does not allow such a factor,
-we use an order that keeps entries close to the diagonal (Cuthill and McKee 1969), which
+Clarabel orders the variables of its equations (minimum degree) and factorises them once. The number
+of entries in the factor is known only after the ordering. We estimate it by that of a dense factor
+of the rows or of the variables, whichever are fewer. If time or memory does not allow such a
+factor, we use an order that keeps entries close to the diagonal (Cuthill and McKee 1969), which
 overestimates trees.
 """
 
@@ -25,7 +25,7 @@ def ask_for_factor(P: Any, rows: Any) -> None:
     """
     import scipy.sparse as sp
 
-    # A factor of so few rows and variables takes only milliseconds.
+    # Below this number of rows and variables, a factor takes only milliseconds.
     if sum(rows.shape) <= 300:
         return
     data = sp.csr_array(rows)

@@ -4,11 +4,11 @@ With multipliers l of the rows and d = c - rows'l, for all x in the set
 
     <c, x>  =  <l, rows x> + <d, x>  >=  the sum of the least l_i s_i and the least d_j x_j,
 
-Each minimum is over the range of that row or variable. The sum is a lower bound for any l. If this
+Each minimum is over the range of the row or variable. The sum is a lower bound for any l. If this
 bound is the minimum, every minimiser has l_i s_i and d_j x_j at their least values. So if l_i or
 d_j is not 0, we hold one end of that range for later levels. Multipliers of a later level may pull
-away from a held end. A multiple of the earlier level corrects them: <c, x> = <c + share c_1, x> -
-share <c_1, x>, and <c_1, x> is at most the value found for level 1.
+away from a held end. A multiple of the earlier level corrects such multipliers: <c, x> = <c + share
+c_1, x> - share <c_1, x>, and <c_1, x> is at most the value found for level 1.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ class LinearChain:
     def level(self, number: int) -> bool:
         """Solve one level, bound it, and hold it; return False if that fails.
 
-        The level fails if it has no minimiser, or if its minimiser fails a check. Other methods
-        then find out why.
+        The level fails if it has no minimiser, or if its minimiser fails a check. The other methods
+        then find out why the level fails.
         """
         h = self.program.objectives[number]
         vertex = self.programs.minimise(h.linear, self.ranges)
@@ -171,7 +171,7 @@ class LinearChain:
         for level in reversed(self.held):
             if (share := level.share(duals, slopes)) > 0.0:
                 cost, duals = cost + share * level.cost, duals + share * level.duals
-                of_cost = of_cost + share * np.abs(level.cost)  # a sum that may cancel
+                of_cost = of_cost + share * np.abs(level.cost)  # terms of a sum that may cancel
                 slopes = cost - self.turned @ duals
                 rest, given = rest + share * level.most, given + abs(share * level.most)
         low, high = np.maximum(self.whole.low, -most), np.minimum(self.whole.high, most)

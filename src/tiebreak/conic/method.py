@@ -34,7 +34,7 @@ WHY = {
     "solved": ANSWER,
 }
 NOT_SURE = ", as far as a solver can tell; rounding errors decide it"
-# The last program of each problem: its set, its size, and the program.
+# The last program of each problem, with the set and the size for which it was compiled.
 COMPILED: WeakKeyDictionary[Problem, tuple[Domain, int, ConicProgram]] = WeakKeyDictionary()
 ONE_SIDED = "no point is known to minimise the lower level exactly, so nothing bounds f* from above"
 
@@ -136,7 +136,7 @@ class Conic(Method):
         return DirectState(0, x0, problem.upper.value(x0), problem.lower.value(x0), StepEvidence())
 
     def step(self, problem: Problem, state: DirectState) -> DirectState:
-        """Solve both levels in this one step."""
+        """Solve both levels in one step."""
         n = int(state.x.shape[0])
         held = HeldProblem.of(problem, n)
         if held is not None and (answer := held.solve()) is not None:

@@ -93,9 +93,9 @@ def polished(stage: Stage, start: PrimalDualPoint) -> SolvedStage:
 
 
 def _held_wrongly(stage: Stage, at: PrimalDualPoint) -> float:
-    """Return the largest share of a variable's slope that an inequality balances wrongly.
+    """Return the largest share of a variable's slope that a wrong inequality balances.
 
-    Such an inequality is not active, or its multiplier has the wrong sign. Losses with small
+    A wrong inequality is not active, or its multiplier has the wrong sign. Losses with small
     weights look like rounding errors relative to the other losses, so each variable in a loss is
     compared with its own slopes, and all other variables with the largest slope.
     """

@@ -89,9 +89,9 @@ class ConicProgram:
     def first_levels(self) -> Host:
         """Return for each row the first level that needs it: 0 for constraints.
 
-        Rows that only represent an objective have the number of its level. An objective owns the
-        auxiliary variables that it reaches through cones without passing x. Before its turn, the
-        rows of these variables would only let the solver drift.
+        Rows that only represent an objective get the number of the objective's level. An objective
+        owns the auxiliary variables that it reaches through cones without passing x. Before its
+        turn, the rows of these variables would only let the solver drift.
         """
         auxiliary = np.ones(self.size, dtype=bool)
         auxiliary[self.variables] = False

@@ -91,7 +91,7 @@ def _is_drowned(found: SolvedStage) -> bool:
 
 
 def _by_solver(stage: Stage) -> SolvedStage | Fall | str:
-    """Solve with these constraints; if that stalls, solve again more strictly.
+    """Solve with these constraints; if the solver stalls, solve again more strictly.
 
     Later tries solve relative to the point found, because Clarabel's accuracy is relative to the
     size of its input.

@@ -54,7 +54,7 @@ def row_lengths(rows: Any) -> Host:
 class AffineSet:
     """The set { base + basis w }. Basis: orthonormal, None (all z), or sparse (fixed variables).
 
-    ``error`` bounds the relative error of the basis, which depends on its equations.
+    ``error`` bounds the relative error of the basis, which depends on the equations behind it.
     """
 
     base: Host

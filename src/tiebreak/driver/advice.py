@@ -28,7 +28,7 @@ class Remedies(NamedTuple):
 
 
 FOR_SOLVE = Remedies()
-REMEDIES = ContextVar("remedies", default=FOR_SOLVE)  # estimators set their own
+REMEDIES = ContextVar("remedies", default=FOR_SOLVE)  # estimators set their own advice
 
 _OR_PENALTY = ", or a penalty on all variables plus a smooth part with a known lower_bound"
 

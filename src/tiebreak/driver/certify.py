@@ -1,4 +1,4 @@
-"""Bounds for any point, whichever solver it came from."""
+"""Bounds for any point, no matter which solver found it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def certify(
     rtol: Tolerance = 1e-4,
     atol: Tolerance = 0.0,
 ) -> Certificate:
-    """Prove how close ``x`` is to optimal, whichever solver it came from.
+    """Prove how close ``x`` is to optimal, no matter which solver found it.
 
     The proof costs oracle calls: the first-order method that "auto" prefers starts from the
     projection of x and collects minorants until both gaps of x stop shrinking; then AGM-BiO does

@@ -37,7 +37,7 @@ SCALES = (1e-2, 1.0, 1e6)
 
 
 class Store:
-    """Saves a run to a file, if one is given, in at most a twentieth of the time."""
+    """Saves a run to a file, if one is given, using at most a twentieth of the run's time."""
 
     def __init__(
         self, path: str | Path | None, problem: Problem, method: Method, x0: Array
@@ -83,7 +83,7 @@ class Store:
         return run
 
     def save(self, run: Run) -> None:
-        """Save the run now; warn once if that fails."""
+        """Save the run now; warn once if saving fails."""
         if self.path is None:
             return
         began = time.perf_counter()

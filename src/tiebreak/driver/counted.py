@@ -81,7 +81,7 @@ class Counted(SmoothFunction, keyword=""):
         return pending
 
 
-# Members that need no counting are passed through.
+# All other attributes are those of the function itself.
 for _name in (
     *("bare", "lipschitz", "known_lipschitz", "rough_lipschitz", "strong_convexity", "defect"),
     *("lower_bound", "growth", "shares_passes", "rounding", "extent", "magnitude", "turning"),

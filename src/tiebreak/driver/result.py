@@ -48,7 +48,7 @@ class Outcome:
 
     @property
     def success(self) -> bool:
-        """Is there an answer: certified, or solved?"""
+        """Does the run have an answer, certified or solved?"""
         return self.status in SUCCESSES
 
     @property
@@ -76,7 +76,7 @@ class Result(Outcome, Shown):
         dimension: the dimension of the lower level's solution set, None if unknown.
         assumed: the unchecked assumptions of the proofs, in sentences.
         trace: one Row per recorded step; ``trace.to_pandas()``.
-        findings: what the method found besides x (``Exact``: ranks, residuals), or None.
+        findings: the method's results besides x (``Exact``: ranks, residuals), or None.
         multipliers: the data besides x that a warm start uses, ``solve(problem, x0=result)``.
 
     Examples:

@@ -44,7 +44,7 @@ MOST_ENTRIES = 20  # entries of x that are shown
 
 
 def run_view(result: Result) -> View:
-    report, problem = run_report(result), vars(result).get("problem")  # None if it was not saved
+    report, problem = run_report(result), vars(result).get("problem")  # no problem was saved
     upper, lower, ties = (line[9:] for line in str(result).splitlines()[1:4])
     end = [f"{calls:,}" for calls in result.trace[-1][-3:]]
     steps = counted(result.nit, "step")
@@ -204,7 +204,7 @@ def _run_panels(tolerance: tuple[float, float]) -> list[Panel]:
 def _run_group(result: Result) -> Group:
     """Return the trace by columns, with the best bound so far."""
     rows, width = result.trace, len(Row._fields)
-    # there may be millions of rows
+    # the trace may have millions of rows
     flat = np.fromiter(chain.from_iterable(rows), float, len(rows) * width)
     columns = dict(zip(Row._fields, flat.reshape(-1, width).T.copy(), strict=True))
     # If a promise was seen to be false, nothing in earlier rows is proved either.

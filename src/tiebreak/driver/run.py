@@ -77,8 +77,8 @@ class Run:
     """A method running on a problem: its state, bounds, trace, counts and clock.
 
     With ``certifies`` False no bounds are collected, as in a race in which only the steps count
-    (except for methods that adapt to proved bounds). A warm start begins where a ``former`` run
-    ended.
+    (except for methods that adapt to proved bounds). A warm start begins at the end of a ``former``
+    run.
     """
 
     def __init__(
@@ -320,7 +320,7 @@ class Run:
 
     @cached_property
     def is_met(self) -> bool:
-        """Is everything proved that was requested?"""
+        """Do the proved bounds meet the request?"""
         is_enough = self._is_enough()
         if is_enough and not self.has_own_proof:  # this proof ends the run
             self.certified = self.state, self.standing
@@ -350,7 +350,7 @@ class Run:
         return standing.lower_gap <= TOL.clear_units * error
 
     def is_proved(self, proof: Certificate) -> bool:
-        """Does this certificate prove all requests? Its point may be rounded."""
+        """Does this certificate, perhaps for a rounded point, prove all requests?"""
         asked = self.asked
         if proof.upper_gap > asked[0] or proof.lower_gap > asked[1]:
             return False
@@ -419,7 +419,7 @@ class Run:
         return self.rows[-1]
 
     def record_answer(self, proof: Certificate) -> None:
-        """Make the last row describe the point that is returned."""
+        """Make the last row describe the returned point."""
         self.rows[-1] = self.rows[-1]._replace(
             upper_value=proof.upper_value,
             lower_value=proof.lower_value,

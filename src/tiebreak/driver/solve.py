@@ -246,7 +246,7 @@ def _solve_levels(
     max_time: float | None,
     options: dict[str, Any],
 ) -> LevelsResult:
-    """Solve two levels without slack by any method, all others as a chain."""
+    """Solve two levels without slack by any method, and all other levels as a chain."""
     began = time.perf_counter()
     levels = levels.current() if isinstance(levels, Levels) else levels
     if isinstance(levels, Levels) and levels.is_plain:
@@ -254,7 +254,7 @@ def _solve_levels(
         exact = None
         is_double = isinstance(result.x, np.ndarray) and result.x.dtype == np.float64
         if method == "auto" and result.status == "solved" and is_double:
-            with contextlib.suppress(deadline.Interrupted):  # there is an answer already
+            with contextlib.suppress(deadline.Interrupted):  # the run already has an answer
                 exact = proved_exactly(
                     levels, math.nan, min(tolerances("rtol", rtol)), max_time, began,
                     lambda: CompiledLevels(levels, x0),

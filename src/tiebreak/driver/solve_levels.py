@@ -147,7 +147,7 @@ def proved_exactly(
     compiled: Callable[[], ConicLevels],
     told: Told | None = None,
 ) -> LevelsResult | None:
-    """Solve in rational arithmetic, exactly; return None if that does not succeed."""
+    """Solve exactly, in rational arithmetic; return None if this does not succeed."""
     with deadline.limited(max_time, began) as limit, stopping_on_ctrl_c(limit), arrays.quiet():
         found = solve_exactly(levels, before, told)
     if found is None:
@@ -207,7 +207,7 @@ def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: floa
     ended, direction, number = _ended(found), found.direction, len(found.levels)
     if direction is not None:
         direction = direction[own]
-        # an exact direction nearby, or None if that cannot be proved
+        # an exact direction nearby, or None without a proof
         if isinstance(levels.model, Levels):
             direction = settled_direction(levels.model, number, direction)
             # A level with slack needs no minimiser: only an unbounded one ends the chain.

@@ -307,5 +307,5 @@ def can_be_strict(B: Host) -> Host | None:
     """Find the inequalities B v <= 0 that can all be strict at once; None if HiGHS fails."""
     v = face_of(B).onto(np.full(len(B), -1.0))
     if np.all(B @ v <= -0.5) and np.max(np.abs(v), initial=0.0) < 1.0 / TOL.independent:
-        return np.ones(len(B), dtype=bool)  # all can be strict, as with independent rows
+        return np.ones(len(B), dtype=bool)  # all rows can be strict, as independent rows can
     return strict_rows(B)

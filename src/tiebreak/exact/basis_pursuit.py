@@ -109,7 +109,7 @@ class SparsestPoint(NamedTuple):
     sign: Host  # a subgradient at x
     normal: Host  # a normal of the inequalities at x
     multipliers: Host  # y, with V'y close to sign + normal
-    residual: float  # of that approximation, relative to the terms
+    residual: float  # relative error of V'y as sign + normal
     left_open: int = 0  # the dimension of the set of all minimisers
 
 
@@ -163,10 +163,10 @@ def _by_columns(program: BasisPursuit, base: Host) -> tuple[Host, Host] | None:
     From a ``base`` that misses the equations by no more than HiGHS's tolerances, we solve for the
     correction, in units of the misfit: entries of the base keep their signs.
 
-    If there are inequalities, we use all columns. On R^n a few columns may not suffice for the
-    equations, so we add unit vectors for each equation and sign. The dual y of the program with all
-    columns has |V'y| <= prices, so |y| <= |prices|: if unit vectors cost twice that, the solution
-    uses none of them.
+    If the polyhedron has inequalities, we use all columns. On R^n a few columns may not suffice for
+    the equations, so we add unit vectors for each equation and sign. The dual y of the program with
+    all columns has |V'y| <= prices, so |y| <= |prices|: if unit vectors cost twice that, the
+    solution uses none of them.
     """
     from scipy.sparse import csc_array, csr_array
 

@@ -1,4 +1,4 @@
-"""An approximate minimiser of a quadratic program, and which inequalities are active there.
+"""An approximate minimiser of a quadratic program, and the inequalities that are active at it.
 
     minimise ½|M v|² + <q, v>   over   { v : B v <= slack, E v = 0 }
 

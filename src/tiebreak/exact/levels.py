@@ -51,7 +51,7 @@ class ExactSolution(NamedTuple):
     sign: Host | None = None  # for f = |x|_1: the subgradient that balances slice and normal
     left_open: int = 0  # a bound on the dimension of the solutions; x has the least norm
     is_flat: bool = False  # is f constant on the lower minimisers, if there are many?
-    is_clear: bool = True  # is the set that f leaves open known?
+    is_clear: bool = True  # do we know the set that f leaves open?
 
 
 def solve(p: ScaledProblem, x0: Host, doubtful: bool) -> ExactSolution:
@@ -199,10 +199,10 @@ def _solution_set(
 ) -> tuple[PolyhedronSlice, Host, int | None]:
     """Return the slice of all minimisers like u, its equations and its dimension (None: unknown).
 
-    Inequalities that hold with equality on the whole slice belong to its equations. Inequalities
-    with positive multipliers (``pressing``) hold with equality: along the slice g's slope is 0, and
-    so is the sum of weights <rows, d>. A linear program finds which of the other inequalities
-    active at u do so as well.
+    Inequalities that hold with equality on the whole slice become equations of the slice.
+    Inequalities with positive multipliers (``pressing``) hold with equality: along the slice g's
+    slope is 0, and so is the sum of weights <rows, d>. A linear program finds which of the other
+    inequalities active at u do so as well.
     """
     if len(pressing):
         N = _common_null_basis(equations, pressing, p.epsilon, doubtful)
@@ -389,7 +389,7 @@ def _doubt(
     if not p.rank.is_plain:
         R, rank = g.curvature(x), p.rank.low
         size = norm(R)
-        if not g.is_quadratic:  # active constraints may see what the losses do not
+        if not g.is_quadratic:  # active constraints may detect changes that losses miss
             R = np.vstack([R, size * pressing])
             rank = decide_rank(np.vstack([g.rows(), pressing])).low
         matters = max(R.shape) * EPS * size > 1e-6 * math.sqrt(curvature)

@@ -164,7 +164,7 @@ class Exact(Method):
         return f"Exact, by direct factorisation, on {type(problem.domain).__name__}"
 
     def report(self, state: DirectState) -> StateReport:
-        """Report how it ended and what it found."""
+        """Report how the step ended and what it found."""
         found = state.findings
         if found is None:  # the single step decides, and proves more than any start
             return StateReport(state.finished, decides=not state.finished.why)
@@ -182,7 +182,7 @@ class Exact(Method):
         return DirectState(0, x0, problem.upper.value(x0), problem.lower.value(x0), StepEvidence())
 
     def step(self, problem: Problem, state: DirectState) -> DirectState:
-        """Solve both levels in this one step."""
+        """Solve both levels in one step."""
         n = int(state.x.shape[0])
         found = with_images(problem, n) or in_squares(problem) or on_orthant(problem, n, state.x)
         found = found or with_residuals(problem, n)
@@ -478,7 +478,7 @@ def _findings(
 def _unbounded(
     problem: Problem, x: Array, rank: Rank, found: NoMinimum, answer: ExactSolution | None = None
 ) -> DirectState:
-    """End without a minimum, with the direction that shows it."""
+    """End without a minimum, with the direction that proves its absence."""
     state = _without_minorants(_state(problem, 1, x))
     findings = _findings(rank, answer, (-math.inf, state.upper_value))
     return state._replace(

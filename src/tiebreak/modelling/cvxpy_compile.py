@@ -134,7 +134,7 @@ class Compiler:
     def _shares(self, first: CompiledLevel) -> bool:
         """Do levels and constraints add up to more variables if they are compiled separately?"""
         if all(arg.is_affine() for one in self._constraints for arg in getattr(one, "args", ())):
-            return False  # these need no auxiliary variables
+            return False  # such levels need no auxiliary variables
         with with_values(self._variables, {}):
             alone = sum(_compile(half, self._squares).size for half in self._halves)
         return alone - len(self.columns) > first.size
@@ -154,7 +154,7 @@ class Compiler:
 
 @contextlib.contextmanager
 def with_values(variables: Sequence[Any], values: Mapping[Any, Any]) -> Iterator[None]:
-    """Temporarily give the variables these values, keyed by variable id; others get None."""
+    """Temporarily give the variables these values by variable id; other variables get None."""
     former = {variable.id: variable.value for variable in variables}
     save_values(variables, values)
     try:

@@ -80,8 +80,8 @@ class BoundAccumulator:
         """Add the evidence of one step; False if waiting evidence was not finite and was dropped.
 
         Evidence may be summed at any time: on the host, the sums agree to the last bit. `add`
-        queries a device while it is idle. `catch_up` sums later, unless every step is summed
-        at once.
+        queries a device while the device is idle. `catch_up` sums later, unless every step is
+        summed at once.
         """
         self._waiting.append(evidence)
         if len(self._waiting) >= self._batch:

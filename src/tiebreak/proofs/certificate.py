@@ -110,7 +110,7 @@ class Certificate:
         upper_gap: float = math.inf,
         lower_gap: float = math.inf,
     ) -> Certificate:
-        """A certificate of which only these gaps are known."""
+        """A certificate that contains only these gaps."""
         gaps = upper_gap, lower_gap, math.inf
         return cls(upper_value, lower_value, *gaps, NOWHERE, NOWHERE, 0.0)
 

@@ -91,7 +91,7 @@ class Measured(NamedTuple):
 
 
 def measured(minorants: Sequence[Minorant]) -> Iterator[Measured]:
-    """The minorants in float64, with all their sizes in one transfer."""
+    """The minorants in float64; all their sizes are fetched in one transfer."""
     vectors = iter(arrays.doubles([v for m in minorants for v in (m.at, m.slope)]))
     pairs = list(zip(vectors, vectors, strict=True))
     products = [p for at, slope in pairs for p in ((slope, at), (at, at), (slope, slope))]

@@ -1,4 +1,4 @@
-"""Lower models: weighted sums of minorants, and where they are lowest."""
+"""Lower models: weighted sums of minorants, and the points where these sums are lowest."""
 
 from __future__ import annotations
 

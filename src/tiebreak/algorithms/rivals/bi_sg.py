@@ -41,7 +41,7 @@ State: TypeAlias = RunState[Memory]
 
 @dataclass(frozen=True)
 class BiSG(Method):
-    """Bi-Sub-Gradient method, here with gradients and prox steps.
+    """Bi-Sub-Gradient method, in a version with gradients and prox steps.
 
         y_{k+1} = prox of t g2 on Z at x_k - t grad g1(x_k)
         x_{k+1} = prox of eta_k f2 at y_{k+1} - eta_k grad f1(y_{k+1}),   eta_k = c/(k+1)^alpha

@@ -37,7 +37,7 @@ class Call(NamedTuple):
 
     level: float  # c; inf in the first call, which covers all of Z
     run: Fista
-    f_0: Minorant  # f where the call began: its minorant in the certificate
+    f_0: Minorant  # minorant of f at the start of the call, for the certificate
     weight: float  # the sum of the weights t_i of g's minorants so far
     constant: float  # the weighted sum of these minorants is constant + <slope, x>
     slope: Array

@@ -1,7 +1,7 @@
 """The diagonal family: one proximal gradient step on g + e_k f, then a smaller e_k.
 
 Seven published methods use this recursion, with different weights e_k, momentum and step sizes:
-IRE- PG, staBiM, Solodov's SEDM, Bi-PG, FBi-PG, bi-FISTA and IRE-APG. Two other methods of this
+IRE-PG, staBiM, Solodov's SEDM, Bi-PG, FBi-PG, bi-FISTA and IRE-APG. Two other methods of this
 package are close to it: a-IRG takes shorter steps, of size k^-1/2, and R-APM never lowers its
 weight.
 """

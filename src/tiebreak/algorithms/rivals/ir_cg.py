@@ -39,7 +39,7 @@ class Memory(NamedTuple):
     g_x: Minorant
     unit: float  # c L_g/L_f
     total: float  # the sum of the weights of x_1 ... x_{t-1} in z_t
-    average: Point  # the average of these points with these weights
+    average: Point  # the average of x_1 ... x_{t-1} with these weights
 
 
 State: TypeAlias = RunState[Memory]
@@ -66,7 +66,7 @@ class IRCG(Method):
 
     Args:
         p: how fast the weight of f decreases, in (0, 1).
-        c: the size of that weight.
+        c: the size of the weight of f.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])

@@ -35,12 +35,12 @@ class RVFISTA(Method):
         eta = (L_g/sigma) (p ln K/K)²,   L = L_g + eta L_f,   q = sqrt(eta sigma/L)
 
     The output is the last iterate. Let h = g + eta f and C = h(x_0) - h(x*) + (eta sigma/2) |x_0 -
-    x*|². For every k, it is proved that
+    x*|². For every k, we can prove
 
         f(x_k) - f* <= (1 - q)^k C/eta,    g(x_k) - g* <= (1 - q)^k C + eta (f* - f(x_k)),
 
-    So g - g* = O(ln²K/K²) and f - f* = O(K^(2-p)/ln²K) after K steps. This is our
-    reconstruction of the method; p = 2 did better than the p = 4 that makes both bounds quadratic.
+    So g - g* = O(ln²K/K²) and f - f* = O(K^(2-p)/ln²K) after K steps. The method is our
+    reconstruction from the paper; p = 2 did better than the p = 4 that makes both bounds quadratic.
 
     Args:
         p: the parameter of eta.

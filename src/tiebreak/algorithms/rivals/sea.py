@@ -53,8 +53,8 @@ class SEA(Method):
 
     We did not have the paper: the recursion is our reconstruction, and its bounds take two lines to
     prove. With |grad f| <= G on Z, the sum of the inequality of `alternating` over T steps gives
-    f - f* <= R0²/(2 s T) + s G²/2 and t (g - g*) <= R0²/(2 T) + s² G²/2 + s (f* - f) for the average;
-    both are O(T^-1/2) with s = D/(G sqrt(T)) and t = 1/L_g.
+    f - f* <= R0²/(2 s T) + s G²/2 and t (g - g*) <= R0²/(2 T) + s² G²/2 + s (f* - f) at the
+    average. Both bounds are O(T^-1/2) with s = D/(G sqrt(T)) and t = 1/L_g.
 
     Args:
         upper_step: s; D/(G sqrt(T)) if None, with the diameter D of Z and

@@ -166,7 +166,7 @@ class IRSCG(_StochasticCG):
         batch: the number of rows in a slice; sqrt(m) of m if None.
         seed: the seed for the order of the slices.
         p: how fast the weight of f decreases, in (0, 1); the paper's best is 1/4.
-        c: the size of that weight.
+        c: the size of the weight of f.
 
     Examples:
         >>> fit = tb.Logistic([[1, 2], [2, 4], [1, 2], [2, 4]], [0, 1, 1, 0])
@@ -240,7 +240,7 @@ class IRFSCG(IRSCG):
         batch: the number of rows in a slice; sqrt(m) of m if None.
         seed: the seed for the order of the slices.
         p: how fast the weight of f decreases, in (0, 1); the paper's best is 1/2.
-        c: the size of that weight.
+        c: the size of the weight of f.
 
     Examples:
         >>> fit = tb.Logistic([[1, 2], [2, 4], [1, 2], [2, 4]], [0, 1, 1, 0])

@@ -19,14 +19,14 @@ from tiebreak.proofs.regions import SolutionRegion
 class EvaluationWithErrors(NamedTuple):
     """A function at x, with bounds on the rounding errors of its value and its slope.
 
-    ``value`` belongs to the whole function, ``slope`` to its smooth part.
+    ``value`` is that of the whole function, but ``slope`` that of its smooth part.
     """
 
     value: float
     slope: Host
     value_error: float
     slope_error: float
-    penalty: float  # a bound on the slopes of its L1 penalty everywhere
+    penalty: float  # a bound on the slopes of the function's L1 penalty, at any x
 
     @property
     def steepness(self) -> float:

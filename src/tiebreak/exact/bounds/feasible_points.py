@@ -84,9 +84,10 @@ def forced_rows(Z: PolyhedralRows, near: Host, s: Host, error: Host) -> Host:
     """Find the inequalities that are active wherever minus the slope is a normal of Z.
 
     The slope is s up to ``error``, entry by entry, and only inequalities that are ``near`` can be
-    active. If their rows M and Z's equations are independent, the multipliers are unique. Bounds
-    absorb what the other rows leave of the slope, so the free variables determine the multipliers
-    of the other rows: with a left inverse P of M', P M' = 1 + D, as -P (slope) - D (multipliers).
+    active. If the rows M of these inequalities and Z's equations are independent, the multipliers
+    are unique. Bounds absorb what the other rows leave of the slope, so the free variables
+    determine the multipliers of the other rows: with a left inverse P of M', P M' = 1 + D, as -P
+    (slope) - D (multipliers).
     """
     forced = np.zeros(len(Z.rows), dtype=bool)
     single = near & (np.count_nonzero(Z.rows, axis=1) == 1)

@@ -74,7 +74,7 @@ def prove(
         return Intervals((low, high), least, rests=WITHIN.format(distance))
 
     def is_open(value: float, error: float, low: float, high: float) -> bool:
-        """Could another proof narrow them?  No proof removes the rounding error of the value."""
+        """Could a proof narrow these? No proof removes the rounding error of the value."""
         return not (value - low <= 64.0 * error and high - value <= 64.0 * error)
 
     near, unmet, is_space = NearestMinimiser(), math.inf, described(problem.domain).is_space

@@ -118,7 +118,7 @@ class NearbyMinimisers(NamedTuple):
     change: float  # an upper bound on |R (x* - x)| for every minimiser x*
     distance: float  # some minimiser is within this distance of x
     span: Span
-    rows: tuple[Host, ...]  # the rows that span T, as they are stored
+    rows: tuple[Host, ...]  # the stored rows that span T
 
 
 def nearby_minimisers(h: Parts, x: Host) -> NearbyMinimisers | None:
@@ -134,7 +134,8 @@ def nearby_minimisers(h: Parts, x: Host) -> NearbyMinimisers | None:
     found = span(R, *rows)
     if found is None:
         return _by_residual(h, x, R, rows) if is_squares else None
-    # If rows are missing, g is unbounded, or nearly so, or only outliers see some direction.
+    # If the span lacks some rows, g is unbounded, or nearly so, or only outliers see some
+    # direction.
     if not _contains(found, rows, h.c, *kinks.outliers):
         return None
     doubt = curvature_error(h, x, R, found.least)
@@ -201,7 +202,7 @@ def below(
 
         f* >= value + <s, delta> - |y| |R delta| + (sigma/2 |delta|², or ½|F delta|² for f's own F).
 
-    ``sigma``: the strong convexity of f. If it is 0, `flattest` or |delta| <= reach bounds the
+    ``sigma``: the strong convexity of f. If sigma = 0, `flattest` or |delta| <= reach bounds the
     decrease.
     """
     R, (y, left, rounding) = g.span.R, g.span.balance(slope)

@@ -372,7 +372,7 @@ class AroundPoint:
             if key not in self._directions:
                 self._directions[key] = inward_direction(G[near], rows.span, rows.null)
             direction = self._directions[key]
-            if direction is None:  # with more constraints there is none either
+            if direction is None:  # then no W' within W has one either
                 return
             yield direction
 
@@ -398,7 +398,7 @@ class AroundPoint:
         at, Z = self.point.at, self.Z
         slope, bend = f.slope(at), largest_curvature(f, at, self.away)
         error = slope.error + bend * self.point.off + TINY
-        lost = (norm(slope.vector) + error + 0.5 * bend * self.away) * self.away  # from p to x
+        lost = (norm(slope.vector) + error + 0.5 * bend * self.away) * self.away  # loss from p to x
         C, c = self.C / (norm(self.C) or 1.0), self.c / (norm(self.c) or 1.0)
         equal = Z.equal[~self.fixed]
         rows = np.vstack([C, c[None], equal])

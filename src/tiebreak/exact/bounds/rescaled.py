@@ -42,7 +42,7 @@ def prove_rescaled(scaled: ScaledProblem, problem: Problem, x: Host, normal: Hos
         return intervals
     if equations.can_be_met(u):
         twin = equations.alike()
-        more = prove(twin, u, normal)._replace(lower=-math.inf)  # this g has other values
+        more = prove(twin, u, normal)._replace(lower=-math.inf)  # g of the twin has other values
     else:
         more = prove_within(twin, u, equations.distance(u))
     return intervals.both(more)

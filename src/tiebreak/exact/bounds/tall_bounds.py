@@ -116,7 +116,7 @@ def _sparse_ends(
     u, unit = answer.x / units, rounding_unit(EPS, *W.shape)
     change = f.value_error + norm(dual.weights) * near.distance * SAFE
     high = f.value + change
-    if answer.subgradient is None:  # there are no ties
+    if answer.subgradient is None:  # g has no ties
         return f.value - change, high
     z = W @ ((W.T @ answer.subgradient) / kept)
     s, error, size = answer.lower.times_hessian(answer.lower.at(answer.x, False), units * z)

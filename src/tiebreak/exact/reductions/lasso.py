@@ -133,7 +133,7 @@ def on_orthant(
     moved = _curvatures(h) * math.sqrt(2.0 * gap) * SAFE + error
     kept = s + moved >= w * (1.0 - 4.0 * EPS)
     if not math.isfinite(gap) or np.any(kept & (s <= moved) & (w > 0.0)):
-        return NOT_SETTLED  # there is no bound, or both signs are possible
+        return NOT_SETTLED  # without a bound, or with both signs possible
     if not kept.any():  # x* = 0: keep any variable, because a problem needs one
         kept[0] = True
     signs = np.where((w == 0.0) | (slope.vector <= 0.0), 1.0, -1.0)

@@ -1,7 +1,8 @@
 """Both levels on R^n if the losses have many more rows than variables, by n x n matrices.
 
 Everything uses second derivatives, which are n x n. The losses of f and g are sums of squares, or
-have |phi'''| <= bend phi'' (logistic, Poisson: bend = 1). For these losses the step
+have |phi'''| <= bend phi'' (logistic, Poisson: bend = 1). For losses of the second kind, we use the
+step
 
     x + log(1 + c)/c d,    c = bend max_i |<a_i, d>|,    d Newton's direction,
 
@@ -264,7 +265,7 @@ class TallAnswer(NamedTuple):
     is_rounded: bool
     values: Host  # the eigenvalues of g's A'A in these units, ascending
     left_open: int = 0  # dimension of the minimisers of f among those of g
-    # Is `left_open` exact for the stored numbers?  None if these were rounded.
+    # Is `left_open` exact for the stored numbers?  None if stored numbers were rounded.
     is_open_exactly: bool | None = True
     subgradient: Host | None = None  # a subgradient of f in u, if f is an l1 norm
     balance: float = 0.0  # relative distance of the subgradient from the span of g's rows
@@ -455,7 +456,7 @@ def _is_rounding(g: TallLevel, N: Host, others: Host) -> bool:
 
 
 def _unseen(g: TallLevel, units: Host, N: Host, V: Host, values: Host) -> Host:
-    """Remove from N, eigenvectors of A'A, the components that the rows still see."""
+    """Remove from the eigenvectors N of A'A the components along which the rows do not vanish."""
     if not N.shape[1]:
         return N
     moved = units[:, None] * N

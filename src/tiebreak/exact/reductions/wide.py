@@ -166,7 +166,7 @@ class Reduced(NamedTuple):
 
     equations: ScaledEquations  # F x = t
     FA: Host  # F S'
-    M: Host  # divided by a power of two near its largest entry
+    M: Host  # M, divided by a power of two near its largest entry
     gram: RowGram  # of M
     rank: int  # of M
     least: float  # proved: |F d| >= least |d| for d with S d = 0 in the span of F's and S's rows

@@ -67,7 +67,7 @@ def as_meant(level: RecessionLevel, d: Host) -> Iterator[Host]:
     """
     given, d = d, d / float(np.max(np.abs(d)))
     d = np.where(np.abs(d) <= TOL.solver, 0.0, d)
-    # Directions with small whole numbers are tried: their products are exact.
+    # We try directions with small whole numbers, because their products are exact.
     for most in range(1, 13):
         whole = np.round(most * d)
         if np.all(np.abs(whole - most * d) <= TOL.solver * most):

@@ -36,7 +36,7 @@ class RecessionCone:
 
     @property
     def is_space(self) -> bool:
-        """Are there no bounds, rows or curves?"""
+        """Is the cone free of bounds, rows and curves?"""
         is_free = np.isinf(self.low).all() and np.isinf(self.high).all()
         return bool(is_free) and not (self.rows.shape[0] or self.curves)
 
