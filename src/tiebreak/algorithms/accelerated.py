@@ -71,7 +71,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class Accelerated(Method):
-    """Algorithm 2; without penalties it is Algorithm 1, which `AGMBiO` makes faster."""
+    """Algorithm 2; without penalties it is Algorithm 1, for which `AGMBiO` has faster code."""
 
     gamma: float | None = None
     levels: OnlineLevels | FixedLevels | GivenLevels = field(default_factory=OnlineLevels)

@@ -2,7 +2,7 @@
 
 With multipliers l of the rows and d = c - rows'l, for all x in the set
 
-    <c, x>  =  <l, rows x> + <d, x>  >=  the sum of the least l_i s_i and the least d_j x_j,
+    <c, x>  =  <l, rows x> + <d, x>  >=  the sum of the least l_i s_i and the least d_j x_j.
 
 Each minimum is over the range of the row or variable. The sum is a lower bound for any l. If this
 bound is the minimum, every minimiser has l_i s_i and d_j x_j at their least values. So if l_i or

@@ -1,7 +1,8 @@
 """Refines the answer of an interior-point method by Newton's method, up to rounding.
 
 If the exposed faces are known, a minimiser solves smooth equations. Let c_k(s) = 0 for every
-inequality that binds (s_j, s_0 - |s_1|, s_2 - s_1 exp(s_0 / s_1)) and y = sum of lambda_k c_k'(s),
+inequality that binds (s_j, s_0 - |s_1|, s_2 - s_1 exp(s_0 / s_1)) and y = sum of lambda_k c_k'(s).
+Then
 
     F'(F w - t) + q + rows' y = 0,     c(offset - rows w) = 0.
 

@@ -90,8 +90,8 @@ class ConicProgram:
         """Return for each row the first level that needs it: 0 for constraints.
 
         Rows that only represent an objective get the number of the objective's level. An objective
-        owns the auxiliary variables that it reaches through cones without passing x. Before its
-        turn, the rows of these variables would only let the solver drift.
+        owns the auxiliary variables that it reaches through cones without passing x. While earlier
+        levels are solved, the rows of such variables would only let the solver drift.
         """
         auxiliary = np.ones(self.size, dtype=bool)
         auxiliary[self.variables] = False

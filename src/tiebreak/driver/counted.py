@@ -81,7 +81,7 @@ class Counted(SmoothFunction, keyword=""):
         return pending
 
 
-# All other attributes are those of the function itself.
+# Attributes that need no counting come from the function itself.
 for _name in (
     *("bare", "lipschitz", "known_lipschitz", "rough_lipschitz", "strong_convexity", "defect"),
     *("lower_bound", "growth", "shares_passes", "rounding", "extent", "magnitude", "turning"),

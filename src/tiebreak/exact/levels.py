@@ -1,7 +1,7 @@
 """Solve the lower level, find its solution set, and solve the upper level over that.
 
 1. Minimise g over Z, up to rounding, by Newton's method, with exact steps on balls and polyhedra.
-2. Its minimisers form an affine slice of Z: { x in Z : Ax = A xhat, <c, x> = <c, xhat> }. On a
+2. The minimisers of g form an affine slice of Z: { x in Z : Ax = A xhat, <c, x> = <c, xhat> }. On a
    polyhedron, inequalities that hold with equality on the whole slice become its equations.
 3. Minimise f over that slice in the same way; if f is |x|_1, by a linear program.
 4. The minimisers of f form a slice too, or a face of the linear program: minimise |x|² over them.

@@ -81,7 +81,7 @@ class ExactFindings(NamedTuple):
     residual: float  # the larger of the two levels' relative residuals
     direction: Array | None = None  # a direction along which there is no minimum
     level: str = ""  # the level without a minimum, "upper" or "lower"
-    one_sided: str = ""  # why f* is not proved from above, if it is not
+    one_sided: str = ""  # why f* is not proved from above, or ""
     left_open: int = 0  # a bound on the dimension of the solutions; x has the least norm
     is_flat: bool = False  # is f constant on the lower minimisers, if there are many?
 

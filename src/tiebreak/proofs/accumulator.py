@@ -3,7 +3,7 @@
 Let f = f1 + f2 and g = g1 + g2, with minorants l_f,i of f1 and l_g,i of g1, weights a_i, mu_i >= 0,
 and ghat >= g* a computed value of g at a point of Z. Then
 
-    f*  >=  (1/sum a_i) min_{x in Z} [ sum a_i (l_f,i + f2)(x) + sum mu_i (l_g,i + g2 - ghat)(x) ],
+    f*  >=  (1/sum a_i) min_{x in Z} [ sum a_i (l_f,i + f2)(x) + sum mu_i (l_g,i + g2 - ghat)(x) ].
 
 The reason is that x* lies in Z and (l_g,i + g2)(x*) <= g* <= ghat. Similarly, g* is at least the
 minimum over Z of g2 plus any average of l_g,i. The weights may be chosen freely;
@@ -108,7 +108,7 @@ class BoundAccumulator:
     def _measure(self) -> None:
         """Measure all waiting evidence, and update the bounds by its values.
 
-        If the vectors are on a device, this takes one query.
+        If the vectors are on a device, measuring takes one query.
         """
         self.catch_up()  # evidence is summed in the order of the steps
         waiting, self._waiting = self._waiting, []

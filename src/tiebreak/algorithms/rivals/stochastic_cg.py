@@ -7,7 +7,7 @@ problem, NeurIPS 2023, arXiv 2308.07536.
 
 All three methods estimate the slopes of both levels by the same recursion over slices I of rows:
 
-    d_t = s_I(x_t) + (1 - b_t) (d_{t-1} - s_I(x_{t-1})),    s_I the slope from the slice,
+    d_t = s_I(x_t) + (1 - b_t) (d_{t-1} - s_I(x_{t-1})),    s_I is the slope from slice I.
 
 Either b_t = a_t, the step size (STORM), or b_t = 0 and d is reset to the gradient once in an epoch
 (SPIDER).
@@ -163,7 +163,7 @@ class IRSCG(_StochasticCG):
     once per epoch; the unit u is our addition.
 
     Args:
-        batch: the number of rows in a slice; sqrt(m) of m if None.
+        batch: the number of rows in a slice; by default, sqrt(m) of all m rows.
         seed: the seed for the order of the slices.
         p: how fast the weight of f decreases, in (0, 1); the paper's best is 1/4.
         c: the size of the weight of f.
@@ -237,7 +237,7 @@ class IRFSCG(IRSCG):
         a_t = log(q)/q for t < q, then 2/(t+2);    e_t = c u/(max(t, q) + 1)^p.
 
     Args:
-        batch: the number of rows in a slice; sqrt(m) of m if None.
+        batch: the number of rows in a slice; by default, sqrt(m) of all m rows.
         seed: the seed for the order of the slices.
         p: how fast the weight of f decreases, in (0, 1); the paper's best is 1/2.
         c: the size of the weight of f.
@@ -283,7 +283,7 @@ class SBCGF(_StochasticCG):
     an epoch is a step. The unit |g|, the size of g at x0, is our addition.
 
     Args:
-        batch: the number of rows in a slice; sqrt(m) of m if None.
+        batch: the number of rows in a slice; by default, sqrt(m) of all m rows.
         seed: the seed for the order of the slices.
         eps_g: twice the accuracy of the first phase; if None, 1e-4 of the size of g.
         scale: a_t (t+2), in (0, 2].

@@ -10,7 +10,7 @@ The third derivative of phi is at most the second derivative (Bach 2010), or `co
 second derivative; this factor counts in rho. So along a v with |<m_i, v>| <= s, the second
 derivative of g shrinks by no more than a factor e^-s. With s <= rho |v|_H,
 
-    <grad g(x + v), v>/|v|_H  >=  -lambda + (1 - exp(-rho |v|_H))/rho,
+    <grad g(x + v), v>/|v|_H  >=  -lambda + (1 - exp(-rho |v|_H))/rho.
 
 The right-hand side is positive for |v|_H > r = -log(1 - rho lambda)/rho, if rho lambda < 1. So g
 has a minimiser x + delta with delta in T and |delta|_H <= r, and g(x) - g* <= lambda r. All

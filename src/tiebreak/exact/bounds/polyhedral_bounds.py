@@ -9,7 +9,7 @@ s = C'eta + r - G'lambda - E'nu, with lambda >= 0 and lambda_i > 0 only where G_
 <s, p - z> <= |eta| |C (p - z)| + |r| R for all of these points z. For z = y, this inequality bounds
 both
 
-    g(p) - g(y)   and   <grad g(p) - grad g(y), p - y>  >=  kappa |C (p - y)|²,
+    g(p) - g(y)   and   <grad g(p) - grad g(y), p - y>  >=  kappa |C (p - y)|².
 
 Here kappa = 1 for squares (and for Huber losses, if no row passes its kink); the second derivatives
 of other losses change by a factor of at most e^(largest change of a margin), because |phi'''| <=
@@ -372,7 +372,7 @@ class AroundPoint:
             if key not in self._directions:
                 self._directions[key] = inward_direction(G[near], rows.span, rows.null)
             direction = self._directions[key]
-            if direction is None:  # then no W' within W has one either
+            if direction is None:  # more constraints allow none
                 return
             yield direction
 

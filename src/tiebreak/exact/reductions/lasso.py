@@ -4,7 +4,7 @@
 
 Take any point z, the slope s of h there, and a bound G >= g(z) - g*. Every minimiser x* has
 
-    |<e_j, grad h(x*)> - s_j|  <=  c_j sqrt(2 G),    c_j² the largest curvature of h along e_j,
+    |<e_j, grad h(x*)> - s_j|  <=  c_j sqrt(2 G),    c_j²: the largest curvature of h along e_j.
 
 This holds because the sum of phi_i(a_i'x) exceeds its tangent by at least |change of phi_i'|²/(2
 L_i), where L_i is the largest curvature of phi_i. (For least squares, where the images of x* and z

@@ -80,7 +80,7 @@ class Outliers(NamedTuple):
         return not self.touches.any() or any(self._leaves(g, x, Z, held, way) for way in ways)
 
     def _leaves(self, g: Parts, x: Host, Z: PolyhedralRows, held: Host, touches: Host) -> bool:
-        """Does a direction that loosens these inequalities lead to a minimiser without contact?"""
+        """Does a direction that loosens these inequalities lead to a minimiser off all kinks?"""
         N = null_basis(held)
         rows, offset = np.vstack([Z.rows, self.rows]), np.append(Z.offset, self.offset)
         slack, rates = offset - rows @ x, rows @ N

@@ -4,7 +4,7 @@ Everything uses second derivatives, which are n x n. The losses of f and g are s
 have |phi'''| <= bend phi'' (logistic, Poisson: bend = 1). For losses of the second kind, we use the
 step
 
-    x + log(1 + c)/c d,    c = bend max_i |<a_i, d>|,    d Newton's direction,
+    x + log(1 + c)/c d,    c = bend max_i |<a_i, d>|,    d: Newton's direction.
 
 The step always descends (Sun and Tran-Dinh, Math. Program. 2019), and becomes Newton's as c goes to
 0; we take Newton's own step if it descends enough. The eigenvectors of A'A split R^n into
