@@ -96,8 +96,8 @@ class State(NamedTuple):
     mark: Mark
     upper_value: float  # f(x_k) and g(x_k)
     lower_value: float
-    lipschitz_violations: tuple[int, int]  # how often f and g rose more than L allows,
-    convexity_violations: tuple[int, int]  # or fell below a minorant: see `out_of_bounds`
+    lipschitz_violations: tuple[int, int]  # how often f and g rose more than L allows
+    convexity_violations: tuple[int, int]  # how often f and g fell below a minorant
     evidence: StepEvidence
     dual: OperatorDual | None = None  # used if f2 is a penalty on D x
 
@@ -132,8 +132,9 @@ class PrimalDual(Method):
     of g, with x_k instead of a minimiser of g. sigma L_g stays above L_f/2, because a smaller sigma
     would hardly lengthen tau.
 
-    **A penalty on D x in f**, f2(x) = p(D x - c), has no prox in closed form. We keep its dual
-    variable u, as Condat and Vu do, and a step uses D'(2 u_k - u_{k-1}) instead of the prox of f2:
+    **A penalty on D x in f**, f2(x) = p(D x - c), has no prox in closed form. We keep the dual
+    variable u of this penalty, as Condat and Vu do, and a step uses D'(2 u_k - u_{k-1}) instead of
+    the prox of f2:
 
         u_{k+1} = the point nearest u_k + sigma_D (D x_{k+1} - c) with <u, r> <= p(r) for all r
 

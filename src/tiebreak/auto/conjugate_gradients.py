@@ -79,7 +79,7 @@ class ConjugateGradients(NamedTuple):
 def _stretch(g: Minorant, moved: Array, d: Array) -> float:
     """Return a factor that makes d as long as x, or as the move since g was evaluated."""
     length, reach = arrays.norm(d), max(arrays.norm(g.at), arrays.norm(moved))
-    fall = abs(g.value) / (arrays.norm(g.slope) or math.inf)  # used if x and move are 0
+    fall = abs(g.value) / (arrays.norm(g.slope) or math.inf)  # in case x and ``moved`` are 0
     return (reach or fall or length) / length
 
 

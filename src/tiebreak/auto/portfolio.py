@@ -58,7 +58,7 @@ ALLOWANCE = 64.0
 AGAIN = 1.0  # after a proof or an exact point, spend at most this share of its work on the other
 CLOSER = 1e-3  # while proving, ask the next point for this share of the present suboptimality for g
 ENDED = "has ended"
-WORSE = "g is larger there than at an earlier point, or f is below f*"
+WORSE = "g is larger at its point than at an earlier one, or f is below f*"
 
 
 @dataclass(frozen=True)

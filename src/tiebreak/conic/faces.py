@@ -58,7 +58,7 @@ class HeldRows(NamedTuple):
 
     rows: Any
     values: Host
-    linear: Host  # one for each row
+    linear: Host  # one factor for each row
     root: float = 0.0
     is_shared: bool = False
     gap: float = 0.0

@@ -25,9 +25,9 @@ FARTHEST_UNIT = 200  # units are between 2^-FARTHEST_UNIT and 2^FARTHEST_UNIT
 class Units(NamedTuple):
     """The units of a program's z, its levels' values and its rows."""
 
-    lengths: Host  # one for each entry of z
-    values: Host  # one for each level
-    rows: Host  # one for each row
+    lengths: Host  # one unit for each entry of z
+    values: Host  # one unit for each level
+    rows: Host  # one unit for each row
 
 
 class _Entries(NamedTuple):

@@ -52,7 +52,7 @@ def row_lengths(rows: Any) -> Host:
 
 @dataclass(frozen=True)
 class AffineSet:
-    """The set { base + basis w }. Basis: orthonormal, None (all z), or sparse (fixed variables).
+    """The set { base + basis w }: basis orthonormal, None (all z), or sparse (fixed variables).
 
     ``error`` bounds the relative error of the basis, which depends on the equations behind it.
     """
@@ -258,7 +258,7 @@ def stage_of(
     where: AffineSet,
     unit: float,
 ) -> Stage:
-    """Return the level in w.
+    """Return the level as a program in w.
 
     The base satisfies the inequalities up to rounding. We relax the inequalities by the base's
     violation. Without any room, as between x >= 0 and x <= 0, they would be infeasible.

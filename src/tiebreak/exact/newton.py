@@ -132,8 +132,8 @@ def _newton(
 def _small_root(R: Host, basis: Host | None, keeps_digits: bool) -> Host:
     """Return a small matrix with the same R'R on the span of the basis, and 0 elsewhere.
 
-    The small matrix comes from R'R if that has enough digits for a Newton step, and otherwise from
-    a factorisation of R, as it always does if one R serves all steps (``keeps_digits``).
+    The small matrix comes from R'R if that has enough digits for a Newton step. Otherwise, or if
+    one R serves all steps (``keeps_digits``), it comes from a factorisation of R.
     """
     m, n = R.shape
     if m < TOL.tall * n:

@@ -14,7 +14,7 @@ from tiebreak.modelling.cvxpy_levels import CvxpyLevels, from_cvxpy
 _LAST: weakref.WeakKeyDictionary[Any, tuple[list[Any], dict[str, Any], CvxpyLevels]] = (
     weakref.WeakKeyDictionary()
 )
-LEVELS = ("radius", "slacks", "names")  # arguments of `from_cvxpy`; all others are those of `solve`
+LEVELS = ("radius", "slacks", "names")  # arguments of `from_cvxpy`; all others belong to `solve`
 
 
 def register_cvxpy() -> None:

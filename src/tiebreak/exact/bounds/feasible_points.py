@@ -40,7 +40,7 @@ def point_on_rows(Z: PolyhedralRows, v: Host, tight: Host) -> FeasiblePoint | No
     """
     bounds, v = tight & Z.bounds, v.copy()
     which = np.nonzero(Z.rows[bounds])[1]
-    v[which] = np.sum(Z.rows[bounds], axis=1) * Z.offset[bounds]  # exactly on their bounds
+    v[which] = np.sum(Z.rows[bounds], axis=1) * Z.offset[bounds]  # move exactly onto bounds
     free = np.ones(len(v), dtype=bool)
     free[which] = False
     M = np.vstack([Z.rows[tight & ~bounds], Z.equal])

@@ -99,7 +99,7 @@ def _rank(*rows: Host) -> int:
     """Return the exact rank of the stored rows, or 0 if there are too many."""
     stacked = np.vstack(rows)
     found = spectra.exact_rank(stacked)
-    if found is None:  # few of the rows may differ
+    if found is None:  # try only the different rows
         found = spectra.exact_rank(np.unique(stacked, axis=0))
     return found or 0
 

@@ -103,9 +103,9 @@ class TallLevel:
         self.others: list[tuple[float, Function]] = []
         self.constant: Host = np.zeros((n, n))  # second derivative of all terms but the losses
         self.linear: Host = np.zeros(n)  # the sizes of the slope's linear terms
-        self._longest: tuple[bytes, float] | None = None  # length of its longest row, in some units
+        self._longest: tuple[bytes, float] | None = None  # the longest row's length, by units
         origin = np.zeros(n)
-        self.epsilon: float = EPS  # the unit in which the entries of its losses were rounded
+        self.epsilon: float = EPS  # the unit of rounding of the losses' entries
         self.is_in_memory: bool = True  # are all rows in memory?
         for weight, part in summands(h):
             if isinstance(part, LinearLoss):
@@ -406,7 +406,7 @@ def _in_units(H: Host, units: Host) -> Host:
 
 
 def _has_whole_ties(N: Host, *levels: TallLevel) -> bool:
-    """Do all rows have as many whole ties as N has columns?  If so, the rank is known."""
+    """Do the rows have as many ties with whole coefficients as N has columns?"""
     if not N.shape[1]:
         return True
     slices = (

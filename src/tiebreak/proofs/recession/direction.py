@@ -41,7 +41,7 @@ def settled_direction(problem: Problem | Levels, level: int, direction: Array) -
 
 
 def direction_near(level: RecessionLevel | None, d: Host) -> Host | None:
-    """A direction near d along which the level provably decreases; None without one or a level."""
+    """A direction near d along which the level provably decreases; None without a proof."""
     if level is None or not (d.any() and np.isfinite(d).all()):
         return None
     tried = (proved_direction(level, some) for some in as_meant(level, d))
