@@ -1,4 +1,4 @@
-"""Algorithms 1 and 2 as printed in the paper, to read next to it; tests for the fast versions.
+"""Algorithms 1 and 2 as printed in the paper; tests compare the fast versions with these.
 
 Cao, Jiang, Yazdandoost Hamedani, Mokhtari: An accelerated gradient method for convex smooth simple
 bilevel optimization, NeurIPS 2024, arXiv 2402.08097.

@@ -167,8 +167,9 @@ class HessianDifferences(NamedTuple):
             P = P[free]
             H = P @ H @ P + float(np.mean(np.diagonal(H))) * (np.eye(len(free)) - P)
         top = float(np.max(np.diagonal(H)))
-        # The ridge is relative to the largest curvature, and well above the rounding errors of differences (a
-        # few 1e-10): steps would follow these far along directions that neither level sees.
+        # The ridge is relative to the largest curvature, and well above the rounding errors of
+        # differences (a few 1e-10): steps would follow these errors far along directions that
+        # neither level sees.
         for ridge in TOL.ladder:
             H[np.diag_indices_from(H)] += ridge * top
             try:
