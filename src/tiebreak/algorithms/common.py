@@ -165,8 +165,8 @@ def need_joint_prox(method: object, problem: Problem, is_split: bool = False) ->
     """Refuse penalties whose weighted sum on Z has no prox in closed form.
 
     Args:
-        is_split: does the method take a step of its own for f's penalty?  If so, only the penalty
-            of g must have a prox on Z.
+        is_split: does the method take a step of its own for f's penalty?  With such a step, only
+            the penalty of g must have a prox on Z.
     """
     # With an operator, f's penalty has no prox of its own either.
     is_split = is_split and not problem.penalties[0].terms.has_operator

@@ -2,7 +2,8 @@
 
     minimise sum of prices_i |x_i|   over   { x : V x = V x0,  rows x <= offset }
 
-The rows of V are orthonormal. With x = p - q, p and q >= 0, this is a linear program. On R^n we
+The rows of V are orthonormal. With x = p - q, p and q >= 0, basis pursuit is a linear program. On
+R^n we
 begin with few columns and add those whose slope |V'y| exceeds their price, where y is the dual of
 the current program, until no such column is left (column generation). HiGHS says which entries are
 0 and which inequalities are active; then the point and the multipliers solve equations, up to

@@ -3,7 +3,7 @@
 Methods and solvers only say why they ended. The gate checks such a claim in the order in which a
 reader would: x is finite; a negative answer has a direction or multipliers that prove it; x has
 the right shape and is in Z, judged by the terms of each constraint; no promise is contradicted; the
-bounds at x are as tight as requested. Only then does the run get its status.
+bounds at x are as tight as requested. The run gets its status after these checks.
 """
 
 from __future__ import annotations
