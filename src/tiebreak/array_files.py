@@ -4,9 +4,9 @@
 name, ``train.csv:!price`` drops one), Matrix Market (.mtx, .mtx.gz).
 
 A .csv may have a header: a first line without a number in it, or the 0,1,2 that pandas writes (if
-those are data, write 0.0). Without a header the columns are called 0, 1, 2. The index that pandas
-writes in front, without a name or as "Unnamed: 0", is not a column. True and False, in any
-capitalisation, are 1 and 0.
+these numbers are data, write 0.0). Without a header the columns are called 0, 1, 2. The index that
+pandas writes as a first column, without a name or as "Unnamed: 0", does not count as a column. True
+and False, in any capitalisation, are 1 and 0.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def read_array(name: str | Path, *, matrix: bool = False) -> Any:
         name: the file; ``data.npz:key`` picks one of several arrays in a .npz file,
             ``train.csv:age,income`` picks columns of a .csv file, ``train.csv:!price`` drops one.
         matrix: whether to return a matrix. In .csv and .mtx files, a vector looks like a matrix
-            with one row or one column; it is returned as a vector unless this is True.
+            with one row or one column; it is returned as a vector unless ``matrix`` is True.
     """
     path, pick = _path_and_pick(str(name))
     reader = next((read for end, read in READERS.items() if path.name.endswith(end)), None)
@@ -153,7 +153,7 @@ def _csv(path: Path, pick: str) -> Any:
         if not lines:
             raise ValueError(f"{path} is empty: it holds no numbers")
         width = len(next(_rows(lines))[1])
-        if len(names) != width:  # there is no header, or it is a line of words
+        if len(names) != width:  # the first line is data, or a line of words
             names = [str(i) for i in range(width)]
         columns = _columns(path, names, pick)
         table = _table(path, lines, columns, width)
@@ -212,7 +212,7 @@ def _is_header(names: list[str], lines: int) -> bool:
         return True
     own = names[1:] if names[0] in INDEX else names
     is_counted = own == [str(i) for i in range(len(own))]
-    return lines > 1 and len(names) > 1 and is_counted  # a single 0 may well start a vector
+    return lines > 1 and len(names) > 1 and is_counted  # a single 0 may start a vector
 
 
 def _columns(path: Path, names: list[str], pick: str) -> list[int]:
@@ -232,7 +232,7 @@ def _columns(path: Path, names: list[str], pick: str) -> list[int]:
 
 
 def _number(text: str) -> float:
-    """Return the number as NumPy reads it; True and False are 1 and 0."""
+    """Return the number as NumPy reads it; True counts as 1 and False as 0."""
     text = text.strip()
     if text.lower() in TRUTH:
         return TRUTH[text.lower()]

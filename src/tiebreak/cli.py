@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code: int = arguments.run(arguments)
         sys.stdout.flush()
         return code
-    except BrokenPipeError:  # as with | head: the reader has closed the pipe, which is not an error
+    except BrokenPipeError:  # not an error: with | head, the reader closes the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for Python's final flush
         return 141  # what the shell reports for a program ended by SIGPIPE
     except MemoryError as error:
@@ -229,7 +229,7 @@ def _solve(arguments: argparse.Namespace) -> int:
 
 
 def _page_path(arguments: argparse.Namespace) -> Path | None:
-    """Return where --html writes its page; reject a folder before the work starts."""
+    """Return the path of the page that --html writes; reject a folder before the work starts."""
     if arguments.html is None:
         return None
     page = Path(arguments.html)
@@ -270,7 +270,7 @@ def _folders(folders: Iterable[Path]) -> Iterator[None]:
                 ) from None
         yield
     except BaseException:
-        for folder in sorted(set(made), reverse=True):  # inner folders first
+        for folder in sorted(set(made), reverse=True):  # remove inner folders first
             with contextlib.suppress(OSError):
                 folder.rmdir()
         raise
@@ -306,7 +306,7 @@ def _in_order(file: str) -> Levels:
 
 
 def _description(problem: Problem | Levels) -> Iterator[str]:
-    """Yield what a problem consists of, line by line."""
+    """Yield a description of the problem, line by line."""
     parts: dict[str, Function | Penalty]
     if isinstance(problem, Problem):
         parts = {"lower level g": problem.lower, "upper level f": problem.upper}
@@ -327,7 +327,7 @@ def _write(
     ``names`` are the names of the variables, if they have any.
     """
     x = to_numpy(result.x)
-    if is_empty := result.status == "infeasible":  # zeros are no plan, nor is an older file
+    if is_empty := result.status == "infeasible":  # neither zeros nor an older file is a plan
         paths["x"].unlink(missing_ok=True)
     elif paths["x"].suffix == ".csv":
         write_atomically(paths["x"], lambda file: np.savetxt(file, x, fmt="%.17g"))
@@ -381,7 +381,7 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 
 def _names(texts: Sequence[str]) -> list[str]:
-    """Return the methods of --methods, separated by spaces or commas; load those from files."""
+    """Return the methods named in --methods, separated by spaces or commas; load their files."""
     return [from_file(name) for text in texts for name in text.split(",")]
 
 

@@ -21,13 +21,14 @@ from tiebreak.sets.base import Violation
 @in_files("Slack")
 @dataclass(frozen=True)
 class Slack:
-    """How much worse a level may get for the sake of later ones: the sum of three parts.
+    """How much worse a level may get in favour of later levels: the sum of three parts.
 
     Args:
-        absolute: in the level's own units.
-        relative: a share of the absolute value of its best value; nothing if that is 0.
-        share: a share of what the level could gain: its value before it was minimised (for the
-            first level at x0, for later ones at the point chosen by the levels before) minus its
+        absolute: a number in the level's own units.
+        relative: a share of the absolute value of the best value; this part is 0 if that value is
+        0.
+        share: a share of the level's possible gain: its value before it was minimised (for the
+            first level at x0, for later levels at the point that earlier levels chose) minus its
             best value.
 
     Examples:
@@ -64,8 +65,8 @@ class Level(FromData):
 
     Args:
         objective: a function such as LeastSquares(A, b), a penalty such as L1(), or a sum.
-        name: for the report; "level 1" and so on if None.
-        slack: how much worse it may get for later levels: a number (absolute) or a `Slack`.
+        name: the name in the report; "level 1" and so on if None.
+        slack: how much worse the level may get for later levels: a number (absolute) or a `Slack`.
         sense: "min", or "max" for a linear objective; reports keep your sign.
 
     Examples:
@@ -104,12 +105,12 @@ class Level(FromData):
 
     @property
     def sign(self) -> int:
-        """1 if it is minimised, -1 if it is maximised."""
+        """1 if the level is minimised, -1 if it is maximised."""
         return 1 if self.sense == "min" else -1
 
     @cached_property
     def minimised(self) -> Function | Penalty:
-        """What is minimised: the objective, or its negative."""
+        """The function to minimise: the objective, or its negative."""
         return self.objective if self.sign > 0 else self.objective.negative  # type: ignore[union-attr]
 
     @property
@@ -131,7 +132,8 @@ class Levels(FromData):
     Args:
         levels: two or more; a plain function becomes a Level without a name or slack.
         domain: the set of all x; R^n if not given.
-        radius: some solution has |x| <= radius; not verified, only used for bounds.
+        radius: a promise that some solution has |x| <= radius; it is not verified and only used for
+        bounds.
 
     Examples:
         >>> plan = tb.Levels(
@@ -180,7 +182,7 @@ class Levels(FromData):
         self._check_pairs()
 
     def _check_pairs(self) -> None:
-        """Check kinds, sizes and names of variables of all levels, as `Problem` does for two."""
+        """Check kinds of levels and numbers and names of their variables, as `Problem` does."""
         sizes = sorted({h.dimension for h in self._objectives if h.dimension is not None})
         if len(sizes) > 1:
             got = " and ".join(map(str, sizes))
@@ -261,12 +263,12 @@ class ConicLevels(ABC):
 
     Attributes:
         names: the names of the levels, in order.
-        rules: their slacks; the last level has none.
+        rules: the slacks of the levels; the last level has none.
         signs: 1 for a level that is minimised, -1 for one that is maximised.
         model: the user's model, with methods ``values(x)`` and ``violations(x)``.
         promises: the arguments that the bounds rely on, such as radius=1.0.
         before: the value of the first level at x0, for a slack that is a share; nan if unknown.
-        assumed: what the bounds rely on without having checked it, in sentences.
+        assumed: the unchecked assumptions of the bounds, in sentences.
     """
 
     names: tuple[str, ...]
@@ -282,7 +284,7 @@ class ConicLevels(ABC):
         """Return the `ConicProgram` for the current values of the parameters."""
 
     def assign(self, z: Any) -> Any:
-        """Return x, and assign its values to the user's variables, if there are any."""
+        """Return x, and assign its values to the user's variables, if the model has any."""
         return z[self.program().variables]
 
 

@@ -58,8 +58,8 @@ class ErrorBound:
     Args:
         order: r >= 1 (1: weak sharpness, 2: quadratic growth).
         modulus: alpha > 0.
-        gradient_bound: M >= |grad f| on the solution set; |grad f(x*)| is enough. With a penalty in
-            f, a bound on the subgradients of the whole f there.
+        gradient_bound: M >= |grad f| on the solution set; |grad f(x*)| is enough. If f has a
+            penalty, M bounds the subgradients of the whole f on this set.
 
     Examples:
         >>> growth = tb.ErrorBound(order=2, modulus=2.0, gradient_bound=2.0)
@@ -85,7 +85,7 @@ def check_kind(owner: str, name: str, value: object, kind: Any, what: str) -> No
 
 
 def html_table(parts: dict[str, object]) -> str:
-    """Return what a problem consists of as a table for notebooks."""
+    """Return a description of the problem as a table for notebooks."""
     rows = (f"<tr><th>{escape(k)}</th><td>{escape(repr(v))}</td></tr>" for k, v in parts.items())
     return f"<table>{''.join(rows)}</table>"
 
@@ -107,7 +107,7 @@ class Point(NamedTuple):
     x: Array
     upper: Image = None
     lower: Image = None
-    reach: Any = None  # if the images were mixed: the sum of lengths that bounds their error
+    reach: Any = None  # for mixed images: the sum of lengths that bounds their error
 
     @property
     def f(self) -> PointWithImage:
@@ -125,7 +125,7 @@ class Point(NamedTuple):
 
 
 class PendingReach(NamedTuple):
-    """constant + weight |z|, where |z| is still on a device, to be fetched with other numbers."""
+    """The sum constant + weight |z|; |z| is still on a device, to be fetched with other numbers."""
 
     constant: float = 0.0
     weight: float = 1.0
@@ -152,8 +152,9 @@ def with_length(at: T, length: float) -> T:
 
 def mixed(p: Point, q: Point, weight: float) -> Point:
     """Return (1 - weight) p + weight q; the images are mixed too, without a new product."""
-    # The images are off by a few units of |1 - weight| |p| + |weight| |q|, or of what p and q were
-    # mixed from. The certificate needs this size, the ``reach`` of the mixture.
+    # The images have errors of a few units of |1 - weight| |p| + |weight| |q|, or of the points
+    # that p and q were mixed from. The certificate needs the size of these errors, the ``reach`` of
+    # the mixture.
     if weight == 1.0:
         return q
     p, q = p.with_reach(), q.with_reach()
@@ -187,8 +188,9 @@ class Problem(_ByName, FromData):
         lower: g, what must be minimal first: smooth, a penalty, or the sum of both.
         domain: Z, a closed convex set; all of R^n if not given. An Indicator in ``upper`` or
             ``lower`` is a part of Z, for both levels.
-        radius: some solution has |x| <= radius; not verified, only used by the certificate.
-        error_bound: how g grows away from its minimisers; not verified either.
+        radius: a promise that some solution has |x| <= radius; it is not verified, and only the
+        certificate uses it.
+        error_bound: how g grows away from its minimisers; it is not verified either.
         counted: the weights of the variables in the norm that decides among the remaining ties; 0
             for a variable that does not count, such as an intercept; all ones if not given.
 
@@ -212,7 +214,7 @@ class Problem(_ByName, FromData):
     # the names of the variables, if pandas gives any
     names: ClassVar[tuple[Any, ...] | None] = None
     _latest: ClassVar[Problem | None] = None  # a copy with the numbers of the last call
-    # in a run, the problem whose functions are counted here
+    # in a run, the problem whose functions this one counts
     original: ClassVar[Problem | None] = None
 
     if TYPE_CHECKING:  # a penalty alone is accepted and becomes a Composite
@@ -303,7 +305,7 @@ class Problem(_ByName, FromData):
 
     def current(self) -> Problem:
         """Return the problem with the current numbers of its arrays; itself if none has changed."""
-        # The new problem is kept for the next call, with everything that was computed about it.
+        # Keep the new problem for the next call, with all results that were computed for it.
         latest = FromData.current(self._latest or self)
         if latest is not self:
             assign(self, "_latest", latest)
@@ -312,17 +314,17 @@ class Problem(_ByName, FromData):
     def save(self, path: str | Path) -> None:
         """Save to a .npz file with all data, for ``tiebreak.load``; nothing is pickled.
 
-        Dtypes and sparse formats are kept (dia, lil and dok become csr), tables of pandas with
-        labels that are text or numbers; arrays of other libraries come back as NumPy's.
-        Objects that a file cannot hold are rejected before anything is written: callables, linear
-        operators, streamed and distributed rows, classes of your own. The file is written whole or
-        not at all; NumPy can read its arrays too, under names such as ``lower.A``.
+        Dtypes and sparse formats are kept (dia, lil and dok become csr), and so are tables of
+        pandas whose labels are text or numbers; arrays of other libraries come back as NumPy
+        arrays. Objects that a file cannot hold are rejected before anything is written: callables,
+        linear operators, streamed and distributed rows, classes of your own. The file is written
+        whole or not at all; NumPy can read its arrays too, under names such as ``lower.A``.
         """
         now = self.current()
         save("Problem.save", path, "Problem", lambda writer: writer.model("", now, now.names))
 
     def _falls_without_end(self) -> bool:
-        """Is the lower level linear up to its penalty, and certainly unbounded below on Z?"""
+        """Is the lower level linear apart from its penalty, and certainly unbounded below on Z?"""
         smooth, penalty = split(self.lower)
         slope = _linear_slope(smooth)
         if slope is None or penalty.terms.square > 0.0 or not has_projection(self.domain):
@@ -385,13 +387,13 @@ class Problem(_ByName, FromData):
 
     @cached_property
     def in_float64(self) -> Problem | None:
-        """The same problem for vectors in float64; None if its functions do not know how."""
+        """The problem for vectors in float64; None if its functions do not support that."""
         upper, lower = self.upper.in_float64, self.lower.in_float64
         return None if upper is None or lower is None else replace(self, upper=upper, lower=lower)
 
     @property
     def is_single(self) -> bool:
-        """Are its data in single precision?"""
+        """Are the data of the problem in single precision?"""
         return any(map(arrays.is_single, self._prototypes))
 
     def in_precision_of(self, x: Array) -> Problem:
@@ -400,7 +402,7 @@ class Problem(_ByName, FromData):
 
     @property
     def shares_passes(self) -> bool:
-        """Are the products of a level postponed to an evaluation that needs only one pass?"""
+        """Does a level postpone its products to an evaluation that needs only one pass?"""
         return any(h.shares_passes for h in self.smooth_parts)
 
     @property
@@ -410,7 +412,7 @@ class Problem(_ByName, FromData):
 
     @property
     def is_open_below(self) -> bool:
-        """Is g smooth on R^n with unknown growth?  Then nonzero slopes do not bound it."""
+        """Is g smooth on R^n with unknown growth?  If so, slopes give no bound."""
         is_free = described(self.domain).is_space and self.radius is None
         if not is_free or self.penalties[1].terms.has_weights:
             return False
@@ -418,17 +420,16 @@ class Problem(_ByName, FromData):
 
     @property
     def growth(self) -> float:
-        """mu > 0 with g(x) - g* >= mu/2 dist(x, X_g*)² on Z, if that is known; otherwise 0."""
-        # A strongly convex g has it on every Z, and least squares on R^n: an error bound of order
-        # 2.
+        """A mu > 0 with g(x) - g* >= mu/2 dist(x, X_g*)² on Z, if one is known; otherwise 0."""
+        # Such growth holds for a strongly convex g on every Z, and for least squares on R^n.
         on_space = self.lower.growth if described(self.domain).is_space else 0.0
         curvature = self.lower.strong_convexity + self.penalties[1].strong_convexity
         return max(curvature, on_space)
 
     def point(self, x: Any, owner: str, name: str, *, is_start: bool = False) -> Array:
         """Return ``x`` as a vector of the library, dtype and length of this problem."""
-        # It stays in float64 if float32 data would round it, see `in_precision_of`. A start is
-        # rounded, because it is not a part of the problem.
+        # A vector stays in float64 if float32 data would round it, see `in_precision_of`. A start
+        # is rounded, because it is not a part of the problem.
         tables.common(owner, ("the problem", self.names), (name, tables.names(x)), what="names")
         x = checks.vector(owner, name, x)
         if self.dimension is not None:
@@ -458,7 +459,7 @@ class Problem(_ByName, FromData):
         return projected(self.domain, self.point(x0, "solve", "x0", is_start=True))
 
     def violations(self, x: Array) -> list[Violation]:
-        """Return what x violates: the number of variables, or constraints of the domain."""
+        """Return the requirements that x violates: its length, or constraints of the domain."""
         Z, n = self.domain, self.dimension
         if x.ndim != 1 or n not in (None, x.shape[0]):
             return [Violation(f"the shape ({n},)", math.inf, 1.0)]
@@ -490,7 +491,7 @@ def _names(made: Any) -> list[str]:
 def solution_dimension(problem: Problem) -> int | None:
     """Return the dimension of the set of lower minimisers, None if it is not known.
 
-    It is 0 if g is strongly convex; on R^n and in a ball, g itself may know it.
+    The dimension is 0 if g is strongly convex; on R^n and in a ball, g itself may know it.
     """
     g, ball = problem.lower, described(problem.domain).as_ball
     if g.strong_convexity + problem.penalties[1].strong_convexity > 0.0:

@@ -243,8 +243,8 @@ def _level(
 ) -> Any:
     """Return a level: a smooth function or a penalty, plus the penalties of its sub-tables.
 
-    ``more`` lists other keys that it may have, for the message about an unknown key. The columns of
-    the first level's .csv file name the variables.
+    ``more`` lists other keys that the table may have, for the message about an unknown key. The
+    columns of the first level's .csv file name the variables.
     """
     rest = {key: value for key, value in table.items() if key != "penalty"}
     level = _object(name, rest, _kinds(Function, Penalty), files, ("penalty", *more))

@@ -1,9 +1,10 @@
 """Problems and results in files: one .npz file each, written whole or not at all, never unpickled.
 
-A carefully forged result is trusted: whoever can write your files could change your data as well.
+A carefully forged result is trusted: anyone who can write your files could change your data as
+well.
 
 Problems save themselves with `linalg.archive`. A result's file holds its fields by name, its trace,
-and on request its problem; this module writes that, and it loads all kinds of files.
+and on request its problem; this module writes the files of results and loads all kinds of files.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ LEVELS_FIELDS = [
 
 
 def result_content(writer: Writer, result: Result, problem: bool, where: str = "") -> Any:
-    """Return the content for a result; the names of its arrays begin with ``where``."""
+    """Return the file content for a result; the names of its arrays begin with ``where``."""
     found = {name: getattr(result, name) for name in FIELDS}
     own = found["findings"]
     if own is not None and type(own) not in KEYWORDS:
@@ -63,7 +64,7 @@ def _problem_of(writer: Writer, result: Result) -> Any:
 
 
 def levels_content(writer: Writer, result: LevelsResult) -> Any:
-    """Return the content for the result of levels."""
+    """Return the file content for the result of levels."""
     run = result.result
     return {
         "fields": {name: writer.encode(name, getattr(result, name)) for name in LEVELS_FIELDS},
@@ -196,7 +197,7 @@ def _check(owner: str, parts: dict[str, Any], hints: dict[str, Any]) -> None:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Does the value have that type?  Arrays of all libraries are saved as NumPy arrays."""
+    """Does the value have this type?  Arrays of all libraries are saved as NumPy arrays."""
     if hint is Any:
         return isinstance(value, np.ndarray) and value.dtype.kind == "f"
     if hint is float:

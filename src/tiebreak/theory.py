@@ -67,7 +67,7 @@ def level_bound(k: int, *, L_g: float, distance: float) -> float:
 
 
 def level_term(k: int, *, L_g: float, distance: float, fixed: int | None = None) -> float:
-    """What the levels add to every bound on g: (1/A_k) sum_{i<k} a_i (g_i - g*) <= this.
+    """An upper bound on (1/A_k) sum_{i<k} a_i (g_i - g*), which the levels add to every bound on g.
 
     Online: 4 L_g R0² (ln k + 1)/(k(k+1)).  Fixed: 2 L_g R0²/(K+1)².
     """
@@ -101,7 +101,7 @@ def weighted_sum(
     distance: float,
     fixed: int | None = None,
 ) -> float:
-    """Weighted-sum lemma, for every lambda = ``weight`` >= ``smallest_weight``.
+    """The weighted-sum lemma, for every lambda = ``weight`` >= ``smallest_weight``.
 
     lambda (f(x_k) - f*) + g(x_k) - g* <= 4 L_g R0² (ln k + 1)/(k(k+1)) + 4 lambda S R0²/(k(k+1)).
     """
@@ -173,7 +173,7 @@ class Theorem2(NamedTuple):
         return smoothness_error_bound(self.L_f, self.L_g, self.order, iterations, self.unit)
 
     def weight(self, iterations: int) -> float:
-        """lambda = w T^-p, at which the proof uses the weighted sum."""
+        """The weight lambda = w T^-p for which the proof uses the weighted sum."""
         return self.unit * _power(_at_least(1, iterations), -_decay(self.order))
 
     def upper(self, iterations: int) -> float:
@@ -194,11 +194,10 @@ class Theorem2(NamedTuple):
     def lower(self, iterations: int, fixed: int | None = None) -> float:
         """(iii) g(x_T) - g* <= max{2 E, (2 lambda C)^(r/(r-1))}, C = M (r/alpha)^(1/r).
 
-        E is the weighted sum. By Proposition 1, t = g(x_T) - g* satisfies
-        t - lambda C t^(1/r) <= E. If lambda C t^(1/r) <= t/2, the first term of the max bounds t;
-        otherwise the second does. Written out,
-        2 E = [8 L_g (ln T + 3) + 16 w L_f T^-p] R0²/(T(T+1))
-        <= 24 L_g R0² (ln T + 1)/T² + 16 w L_f R0²/T^(2+p), below both forms that the paper prints.
+        E is the weighted sum. By Proposition 1, t = g(x_T) - g* satisfies t - lambda C t^(1/r) <=
+        E. If lambda C t^(1/r) <= t/2, the first term of the maximum bounds t; otherwise the second
+        term does. Written out, 2 E = [8 L_g (ln T + 3) + 16 w L_f T^-p] R0²/(T(T+1)) <= 24 L_g R0²
+        (ln T + 1)/T² + 16 w L_f R0²/T^(2+p), below both forms that the paper prints.
         """
         weight = self.weight(iterations)
         total = weighted_sum(
@@ -270,7 +269,7 @@ def _decay(order: float) -> float:
 
 
 def _power(base: float, exponent: float) -> float:
-    """base**exponent; inf if that overflows."""
+    """The power base**exponent; inf if it overflows."""
     try:
         return float(base**exponent)
     except OverflowError:

@@ -1,7 +1,7 @@
 """Algorithms 1 and 2 of the paper.
 
-Both are written for f = f1 + f2 and g = g1 + g2 with smooth f1, g1; AGM-BiO is for f2 = g2 = 0.
-Slopes, minorants and Lipschitz constants are those of f1 and g1, values those of f and g. The
+Both algorithms are written for f = f1 + f2 and g = g1 + g2 with smooth f1, g1; AGM-BiO is the case
+f2 = g2 = 0. Slopes, minorants and Lipschitz constants belong to f1 and g1, values to f and g. The
 notation is the paper's; `tiebreak.algorithms.reference` has these steps without the code for speed.
 """
 
@@ -36,7 +36,8 @@ from tiebreak.sets import Products
 class GradientStep(NamedTuple):
     """z_k - a_k grad f1(y_k), where line 6 starts, and its products with the normal of the cut.
 
-    They are computed at the end of the previous step, so that a device is queried only once.
+    Point and products are computed at the end of the previous step, so that a device is queried
+    only once.
     """
 
     point: Array
@@ -57,20 +58,20 @@ class State(NamedTuple):
     cut_at_y: float  # <grad g1(y_k), y_k>
     gradient_step: GradientStep
     level: float  # g_k
-    mu: float  # multiplier of the previous cut, the first guess for the next
+    mu: float  # multiplier of the previous cut: a first guess for the next one
     upper_value: float  # f(x) and g(x)
     lower_value: float
     smoothness: float  # S = L_f/gamma
     lower_smoothness: float  # L_g, or a substitute if g is linear
-    lipschitz_violations: tuple[int, int]  # how often f and g rose more than L allows,
-    convexity_violations: tuple[int, int]  # or fell below a minorant: see `out_of_bounds`
+    lipschitz_violations: tuple[int, int]  # how often f and g rose more than L allows
+    convexity_violations: tuple[int, int]  # how often f and g fell below a minorant
     level_run: LevelRun | None
     evidence: StepEvidence  # the minorants of this step, for the certificate
 
 
 @dataclass(frozen=True)
 class Accelerated(Method):
-    """Algorithm 2; without penalties it is Algorithm 1, which `AGMBiO` makes faster."""
+    """Algorithm 2; without penalties it is Algorithm 1, for which `AGMBiO` has faster code."""
 
     gamma: float | None = None
     levels: OnlineLevels | FixedLevels | GivenLevels = field(default_factory=OnlineLevels)
@@ -104,7 +105,7 @@ class Accelerated(Method):
             convexity_violations=state.convexity_violations,
         )
 
-    # -- where the penalties enter: AGMBiO has neither ------------------------------------------
+    # -- steps that involve the penalties, which AGMBiO does not have -----------------------------
 
     def line_6(
         self, problem: Problem, v: GradientStep, a: float, c: Array, beta: float, guess: float
@@ -152,7 +153,7 @@ class Accelerated(Method):
     # -- the algorithm ------------------------------------------------------------------------
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """Do line 2, and the first step of the run for the levels, which is one step ahead."""
+        """Run line 2 of the algorithm, and the first step for the levels, which is taken ahead."""
         f2, g2 = problem.penalties
         x, f_y, g_y = at_start(problem, x0)  # y_0 = x_0
         f_x, g_x = f_y.value + f2.value(x.x), g_y.value + g2.value(x.x)
@@ -174,7 +175,7 @@ class Accelerated(Method):
         return self._level_step(problem, state)
 
     def step(self, problem: Problem, state: State) -> State:
-        """Do lines 4 to 8 once; with FixedLevels, first do the steps of the run for the levels.
+        """Run lines 4 to 8 of the algorithm; with FixedLevels, first take all steps for the levels.
 
         Line 5 is one step ahead: f and g are evaluated at x_{k+1} and y_{k+1} in one data pass.
         """
@@ -225,7 +226,7 @@ class Accelerated(Method):
         return self.lower_step(problem, run.gradient_step, b, run.gradient_step_square)
 
     def _level_step(self, problem: Problem, state: State) -> State:
-        """Take one step of the run for the levels only: in ``init``, and first with FixedLevels."""
+        """Take one step of the run for the levels alone, as in ``init`` and with FixedLevels."""
         run, L_g, g1 = state.level_run, state.lower_smoothness, problem.smooth_parts[1]
         assert run is not None
         v = self._next_v(problem, run, L_g)
@@ -235,11 +236,12 @@ class Accelerated(Method):
         step = run.next_gradient_step(points.v, g_w.slope, L_g)
         after = run.advanced(points, g_w, g_u, step, arrays.dot(step, step), L_g)
         evidence = after.evidence_since(run)
-        if run.k == 0:  # count the value at x_0 too
+        if run.k == 0:  # the value at x_0 counts too
             evidence = evidence._replace(values=state.evidence.values + evidence.values)
         return state._replace(level_run=after, level=min(state.level, g_u), evidence=evidence)
 
-    # -- for speed: fewer data passes, and a device that never waits ----------------------------
+    # -- shortcuts for speed: fewer data passes, and a device that never waits
+    # ----------------------------
 
     def _forward_in_one_pass(
         self, problem: Problem, state: State, z: Array
@@ -267,8 +269,8 @@ def _evaluate_at_once(
 ) -> State:
     """Return the state with f and g at x_{k+1} and y_{k+1}, and the products for the next step.
 
-    Everything is started before we wait for anything: f and g run in parallel if possible, and a
-    GPU has all its work before we fetch numbers from it, once.
+    We start all evaluations before we wait for any: f and g run in parallel if possible, and a GPU
+    has all its work before we fetch its numbers in a single transfer.
     """
     (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
     run, L_g = state.level_run, state.lower_smoothness
@@ -315,7 +317,7 @@ def _evaluate_at_once(
 
 
 def _order(problem: Problem) -> float | None:
-    """Return the order of the error bound: the user's, or 2 if g is known to grow quadratically."""
+    """Return the order of the error bound: as given, or 2 if g is known to grow quadratically."""
     if problem.error_bound is not None:
         return problem.error_bound.order
     return 2.0 if problem.growth > 0.0 else None

@@ -13,8 +13,8 @@ from tiebreak.linalg import Array, Refusal, arrays, in_files
 from tiebreak.problem import Point, Problem
 
 EASIER = 4.0  # eta shrinks by at most this factor at a time, and at least by its square root
-ETA_SAFETY = 0.8  # share of the eta that would just suffice, because that eta is only an estimate
-LAVISH = 64.0  # if g is better than asked by this factor, a larger eta helps f at no cost
+ETA_SAFETY = 0.8  # share of the sufficient eta that we use, because that eta is only an estimate
+LAVISH = 64.0  # if g's gap is this factor below the tolerance, a larger eta helps f for free
 ROOM = 0.5  # share of the lower tolerance for x; the rest is for the proof of g*
 
 
@@ -23,8 +23,8 @@ class State(NamedTuple):
     """Everything a run needs to continue, as arrays and numbers."""
 
     k: int
-    main: Momentum  # on g + eta f
-    lower: Momentum  # on g alone, for the proof of g*
+    main: Momentum  # the run on g + eta f
+    lower: Momentum  # the run on g alone, for the proof of g*
     eta: float
     is_main_active: bool  # does x still need steps?
     is_lower_active: bool  # does the proof of g* still need steps?
@@ -32,8 +32,8 @@ class State(NamedTuple):
     marks: tuple[float, float]  # h(x) at the last two ages that were powers of two
     upper_value: float  # f(x) and g(x)
     lower_value: float
-    lipschitz_violations: tuple[int, int]  # how often f and g rose more than L allows,
-    convexity_violations: tuple[int, int]  # or fell below a minorant: see `out_of_bounds`
+    lipschitz_violations: tuple[int, int]  # how often f and g rose more than L allows
+    convexity_violations: tuple[int, int]  # how often f and g fell below a minorant
     evidence: StepEvidence
 
     @property
@@ -47,28 +47,31 @@ class AdaptiveAGMBiO(Method):
     """AGM-BiO without constants: the multiplier of the cut is fixed for a phase, then adapted.
 
     With the multiplier mu_k of its cut, line 6 of AGM-BiO is an accelerated step on f + (mu_k/a_k)
-    g without the cut. Here the ratio is 1/eta for a whole phase, and with h = g + eta f:
+    g without the cut. Here we keep this ratio at 1/eta for a whole phase, and minimise h = g + eta
+    f:
 
         a_k from L a_k² = A_k + a_k = A_{k+1},   y_k = (A_k x_k + a_k z_k)/A_{k+1}
         z_{k+1} = prox of a_k (g2 + eta f2) on Z at z_k - a_k (grad g1(y_k) + eta grad f1(y_k))
         x_{k+1} = (A_k x_k + a_k z_{k+1})/A_{k+1}
 
-    where L grows until A_{k+1} D(x_{k+1}, y_k) <= ½|z_{k+1} - z_k|², with D the Bregman distance
-    of g1 + eta f1. The proof of acceleration uses nothing else. So at every step, for every u in Z
-    and whatever the true Lipschitz constants are,
+    Here L grows until A_{k+1} D(x_{k+1}, y_k) <= ½|z_{k+1} - z_k|², with D the Bregman distance of
+    g1 + eta f1. The proof of acceleration uses no other property of L. So at every step, for every
+    u in Z and whatever the true Lipschitz constants are, we have
 
         A_k (h(x_k) - h(u)) + ½|z_k - u|² <= ½|z_0 - u|²,
 
-    where z_0 is the point of the last restart. With u = x* this gives f(x_k) - f* <= |z_0 - x*|²/(2
+    Here z_0 is the point of the last restart. With u = x* this gives f(x_k) - f* <= |z_0 - x*|²/(2
     eta A_k) and g(x_k) - g* <= |z_0 - x*|²/(2 A_k) + eta (f* - f(x_k)): as in Theorem 1 of AGM-BiO,
-    the upper gap needs no error bound, and eta decides how far x may be from the minimisers of g.
+    the bound on the upper gap needs no error bound, and eta decides how far x may be from the
+    minimisers of g.
 
     The method restarts (z_0 = x) when h has risen. A second run of the same kind, on g alone, finds
-    g*; it pauses while the bounds on g* are good enough. Between steps `adapt` learns what is
-    proved. If f is proved low enough but g is not, eta shrinks by the factor that is missing; if g
-    is far better than asked but f is not, eta grows; if only g* is not known well enough, the
-    second run continues alone. If nothing can be proved about f, eta shrinks once h has settled.
-    None of this enters the proof: the bound accumulator makes the certificate, as always.
+    g*; it pauses while the bounds on g* are good enough. Between steps `adapt` learns which bounds
+    are proved. If the gap of f is small enough but that of g is not, eta shrinks by the missing
+    factor; if the gap of g is far smaller than asked but that of f is not, eta grows; if only the
+    bounds on g* are too wide, the second run continues alone. If nothing can be proved about f, eta
+    shrinks once h has settled. The choice of eta does not enter the proof: as always, the bound
+    accumulator makes the certificate.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -123,7 +126,7 @@ class AdaptiveAGMBiO(Method):
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
-        """Take an accelerated step on g + eta f and one on g alone; either may pause."""
+        """Take an accelerated step on g + eta f and one on g alone; either run may pause."""
         runs = [advance(problem, state.main, state.eta)] if state.is_main_active else []
         runs += [advance(problem, state.lower, 0.0)] if state.is_lower_active else []
         steps = iter(run_together(problem, runs))
@@ -154,7 +157,7 @@ class AdaptiveAGMBiO(Method):
         return state._replace(k=state.k + 1, evidence=evidence)
 
     def adapt(self, state: State, proved: Proved) -> State:
-        """Decide from what is proved which runs continue, and with which eta."""
+        """Use the proved bounds to decide which runs continue, and with which eta."""
         excess = state.lower_value - proved.least_value  # g(x) - g*, as far as it is known
         asked_upper, asked_lower = proved.asked
         gap = proved.standing.upper_gap
@@ -191,20 +194,20 @@ class AdaptiveAGMBiO(Method):
         )
 
 
-# -- what is known at the start, and when nothing is proved ---------------------------------------
+# -- decisions at the start, and when nothing is proved ---------------------------------------
 
 
 def _ratio(p: float, q: float) -> float:
-    """Return p/q, or 0 if that is meaningless."""
+    """Return p/q, or 0 if the ratio is meaningless."""
     return p / q if p > 0.0 and q > 0.0 and math.isfinite(p / q) else 0.0
 
 
 def _has_settled(state: State, excess: float) -> bool:
-    """Is h(x) - min h small relative to the excess of g, as far as one can tell without proof?
+    """Is h(x) - min h small relative to the excess of g, as far as we can tell without proof?
 
-    We use the inequality of the class with the distance that z has moved instead of |z_0 - x*|, and
-    how much h has decreased since the phase was a quarter to a half as long. The phase must have at
-    least a third of all steps so far.
+    We use the inequality in the docstring of the class with the distance that z has moved instead
+    of |z_0 - x*|, and the decrease of h since the phase was a quarter to a half as long. The phase
+    must have at least a third of all steps so far.
     """
     main = state.main
     way = main.z.x - main.origin

@@ -3,7 +3,8 @@
 Cao, Jiang, Yazdandoost Hamedani, Mokhtari: An accelerated gradient method for convex smooth simple
 bilevel optimization, NeurIPS 2024, arXiv 2402.08097.
 
-`tiebreak.algorithms.reference` has them as printed, in plain NumPy; both take the same steps.
+`tiebreak.algorithms.reference` has both algorithms as printed, in plain NumPy; the fast versions
+take the same steps.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ class AGMBiO(Accelerated):
         x_{k+1} = (A_k x_k + a_k z_{k+1})/(A_k + a_k),   A_{k+1} = A_k + a_k
 
     Args:
-        gamma: in (0, 1], or None for the theorem that applies: Theorem 3 or 2 with the problem's
+        gamma: a number in (0, 1], or None for the value of the theorem that applies: Theorem 3 or 2
+        with the problem's
             error bound (or Theorem 2 with order 2 if g is known to grow quadratically), else
-            Theorem 1 (gamma = 1) on a bounded domain. If none applies, gamma = 1 and the report
-            says so.
+            Theorem 1 (gamma = 1) on a bounded domain. If no theorem applies, gamma = 1 and the
+            report says so.
         levels: where g_k comes from: OnlineLevels(), FixedLevels(iterations), GivenLevels(values).
         horizon: T of Theorem 2, the planned number of steps; ``solve`` uses max_iter.
 
@@ -88,16 +90,16 @@ class AGMBiO(Accelerated):
 class PAGMBiO(Accelerated):
     """Proximal AGM-BiO, for f = f1 + f2 and g = g1 + g2 with penalties f2 and g2.
 
-    Algorithm 2, with a_k = gamma (k+1)/(4 L_f); L_f is that of f1, or a unit-free substitute if
-    f1 is linear or absent (any positive number is admissible then):
+    This is Algorithm 2, with a_k = gamma (k+1)/(4 L_f). L_f belongs to f1, or is a unit-free
+    substitute if f1 is linear or absent (any positive number is admissible then):
 
         y_k     = (A_k x_k + a_k z_k)/(A_k + a_k)
         z_{k+1} = argmin a_k f2(z) + ½|z - (z_k - a_k grad f1(y_k))|²
                   over { z in Z : g1(y_k) + <grad g1(y_k), z - y_k> + g2(z) <= g_k }
         x_{k+1} = (A_k x_k + a_k z_{k+1})/(A_k + a_k),   A_{k+1} = A_k + a_k
 
-    and the levels g_k come from an accelerated proximal gradient run on g. Without penalties it is
-    AGM-BiO bit for bit; an indicator in f or g is a part of Z.
+    The levels g_k come from an accelerated proximal gradient run on g. Without penalties the method
+    is AGM-BiO bit for bit; an indicator in f or g is a part of Z.
 
     Args:
         gamma: in (0, 1], or None for the theorem that applies, as in AGMBiO; if f has a penalty,

@@ -57,7 +57,7 @@ class State(Protocol):
 
     @property
     def evidence(self) -> StepEvidence:
-        """The minorants and values of the last step, for the certificate; may be empty."""
+        """The minorants and values of the last step, for the certificate; this may be empty."""
 
 
 @runtime_checkable
@@ -99,14 +99,14 @@ class Multipliers(NamedTuple):
     points: Array
     t: float
     c: Array
-    inverse_hessian: Array | None  # of g + eta f along the face of x, as far as known
+    inverse_hessian: Array | None  # inverse Hessian of g + eta f along the face of x, if known
 
 
 class StateReport(NamedTuple):
     """What a method says about its state, beyond the four members of every state."""
 
     finished: Ended = NOT_ENDED  # why the method has ended on its own
-    answer: Ended = NOT_ENDED  # why it would end if the proof were not missing
+    answer: Ended = NOT_ENDED  # why the method would end if x were proved
     fall: NoMinimum | None = None  # a direction along which there is no minimum
     is_empty: bool = False  # do multipliers prove that Z is empty?
     readings: str = ""  # a sentence about both readings of data whose rank rounding decides
@@ -114,11 +114,11 @@ class StateReport(NamedTuple):
     findings: Findings | None = None
     one_sided: str = ""  # why f* is not proved from above, if the method knows
     reach: Any = None  # the size of the terms that images of x were mixed from, or None
-    is_good: bool = True  # is x better than the method's start, as far as one can tell?
-    is_settling: bool = False  # will f soon be more accurate, whatever is already proved?
+    is_good: bool = True  # is x better than the method's start, as far as it can tell?
+    is_settling: bool = False  # will f soon be more accurate, even if it is proved already?
     decides: bool = False  # does the next step decide everything, with its own proof?
-    is_milestone: bool = False  # is this step worth a row?
-    multipliers: Multipliers | None = None  # for a warm start
+    is_milestone: bool = False  # does this step deserve a row of the trace?
+    multipliers: Multipliers | None = None  # used by a warm start
     lipschitz_violations: tuple[int, int] = (0, 0)  # how often f and g rose more than L allows
     convexity_violations: tuple[int, int] = (0, 0)  # how often f and g fell below their minorants
 
@@ -157,9 +157,9 @@ class Method(ABC):
     guarantee: ClassVar[str] = ""
     cites: ClassVar[tuple[str, ...]] = ()  # keys of field.bib, or BibTeX entries
     rates: ClassVar[tuple[Rate, ...]] = ()
-    output: ClassVar[str] = "the last iterate"  # which point its theorem is about
-    needs_projection: ClassVar[bool] = True  # do its steps project onto Z?
-    adapts: ClassVar[bool] = False  # does it use what is proved? see `adapt`
+    output: ClassVar[str] = "the last iterate"  # the point of the method's theorem
+    needs_projection: ClassVar[bool] = True  # do the method's steps project onto Z?
+    adapts: ClassVar[bool] = False  # does the method use proved bounds? see `adapt`
     remedy: ClassVar[str] = ""  # what to try if the gaps hardly shrink
 
     @abstractmethod
@@ -188,13 +188,13 @@ class Method(ABC):
         return self.init(problem, x0)
 
     def planned(self, steps: int) -> Self:
-        """Return the method for at most this many steps, its ``horizon`` unless that is set."""
+        """Return the method with ``horizon`` = this maximum number of steps, unless it is set."""
         mine: Any = self
         is_open = getattr(mine, "horizon", steps) is None
         return replace(mine, horizon=max(steps, 1)) if is_open else self
 
     def adapt(self, state: Any, proved: Proved) -> Any:
-        """Adapt the state to what is proved; the loop calls this now and then if ``adapts``."""
+        """Adapt the state to the proved bounds; the loop calls this now and then if ``adapts``."""
         return state
 
     def history(self, problem: Problem, state: Any) -> str:
@@ -210,7 +210,7 @@ class Method(ABC):
         return {}
 
     def report(self, state: Any) -> StateReport:
-        """Return what there is to say about a state besides its point, values and evidence."""
+        """Return remarks on a state: all that is not its point, values and evidence."""
         return StateReport()
 
 

@@ -30,10 +30,10 @@ M = TypeVar("M")
 
 @in_files("run-state")
 class RunState(NamedTuple, Generic[M]):
-    """The state of a run: the point that counts, and what the recursion of the method remembers."""
+    """The state of a run: the point that counts, and the variables of the method's recursion."""
 
     k: int
-    point: Point  # with its images
+    point: Point  # x with its images
     upper_value: float  # f and g there
     lower_value: float
     evidence: StepEvidence
@@ -60,7 +60,8 @@ def weighted(
 ) -> StepEvidence:
     """Return the evidence of a step: minorants of f and g with weights a and b, and values of g.
 
-    Their sum bounds f*; ``lower`` is the weight of the minorant of g in the bound on g*, b if None.
+    The weighted sum bounds f*; ``lower`` is the weight of the minorant of g in the bound on g*
+    (None: b).
     """
     return StepEvidence(
         upper=((a, f),), cuts=((b, g),), lower=((b if lower is None else lower, g),), values=values
@@ -88,7 +89,7 @@ def check_within(method: object, name: str, needed: str, holds: Callable[[float]
 
 
 def need_smooth(method: object, problem: Problem, *levels: str) -> Refusal | None:
-    """Refuse a problem with a penalty on one of these levels, or on either if none is named."""
+    """Refuse a problem with a penalty on one of these levels (on any level if none is named)."""
     for level, h in (("upper", problem.upper), ("lower", problem.lower)):
         if isinstance(h, Composite) and level in (levels or ("upper", "lower")):
             others = "methods for penalties: adaptive, primal-dual, p-agm-bio, r-apm, pb-apg, bi-sg"
@@ -101,7 +102,7 @@ def need_lipschitz(
 ) -> Refusal | None:
     """Refuse a problem if a Lipschitz constant that is needed is not known.
 
-    None is needed if the parameters ``unless`` of the method are all given.
+    No constant is needed if the parameters ``unless`` of the method are all given.
     """
     if unless and all(getattr(method, name) is not None for name in unless):
         return None
@@ -164,8 +165,8 @@ def need_joint_prox(method: object, problem: Problem, is_split: bool = False) ->
     """Refuse penalties whose weighted sum on Z has no prox in closed form.
 
     Args:
-        is_split: does the method take a step of its own for f's penalty?  Then only that of g has
-            to have a prox on Z.
+        is_split: does the method take a step of its own for f's penalty?  With such a step, only
+            the penalty of g must have a prox on Z.
     """
     # With an operator, f's penalty has no prox of its own either.
     is_split = is_split and not problem.penalties[0].terms.has_operator
@@ -190,7 +191,7 @@ def unit_of(problem: Problem, given: float | None, f_0: Minorant, g_0: Minorant)
 def typical_length(problem: Problem, g_0: Minorant) -> float:
     """Return a length in the units of x: the domain's diameter, or twice the promised radius.
 
-    If that is infinite or 0, return how far the lower level moves, or 1.
+    If this length is infinite or 0, return how far the lower level moves, or 1.
     """
     length = problem.domain.diameter_in(int(g_0.at.shape[0]))
     if not math.isfinite(length) and problem.radius is not None:
@@ -208,9 +209,9 @@ def _distance_moved(problem: Problem, g_0: Minorant) -> float:
 def typical_curvature(problem: Problem, h: Function, h_0: Minorant, g_0: Minorant) -> float:
     """Return how much the slope of h typically changes per unit length, penalty included.
 
-    That is L_h, or the slope of h divided by a typical length if h1 is linear, plus the slope of h2
-    divided by the distance that the lower level moves: a penalty pulls to the origin, so the size
-    of the domain says little.
+    The change is L_h (if h1 is linear, the slope of h divided by a typical length) plus the slope
+    of h2 divided by the distance that the lower level moves: a penalty pulls to the origin, so the
+    size of the domain says little.
     """
     length = typical_length(problem, g_0)
     smooth = h.lipschitz or arrays.norm(h_0.slope) / length
@@ -221,8 +222,8 @@ def typical_curvature(problem: Problem, h: Function, h_0: Minorant, g_0: Minoran
 def positive_smoothness(problem: Problem, h: Function, h_0: Minorant, g_0: Minorant) -> float:
     """Return L_h, or a unit-free substitute if that is 0.
 
-    Any positive number would be admissible; this one makes the first step on a linear function as
-    long as the domain.
+    Any positive number would be admissible; with this substitute, the first step on a linear
+    function is as long as the domain.
     """
     return h.lipschitz or typical_curvature(problem, h, h_0, g_0) or 1.0
 
@@ -238,13 +239,14 @@ def first_curvature(
 ) -> tuple[float, bool]:
     """Return how much the gradient of h changes per length on a short descent, as a guess of L_h.
 
-    Also return whether it changes in a way that is impossible for a convex function.
+    Also return whether the change is impossible for a convex function.
     """
     way = here.slope if arrays.max_abs(here.slope) > 0.0 else other.slope
     steepness = arrays.norm(way)
     if not 0.0 < steepness < math.inf:
         return 0.0, False
-    # A length in the units of x: |x|, the distance to h = 0, or one gradient step if L is known.
+    # This length, in the units of x, is |x|, the distance to h = 0, or a gradient step if L is
+    # known.
     length = max(arrays.norm(here.at), abs(here.value) / steepness)
     if 0.0 < h.known_lipschitz < math.inf:
         length = steepness / h.known_lipschitz
@@ -261,7 +263,7 @@ def first_curvature(
 
 
 def is_due(k: int) -> bool:
-    """Is a costly test due?  After each of the first 16 steps, then 8 to 16 times as k doubles."""
+    """Is a costly test due?  Yes for k up to 16, then 8 to 16 times as k doubles."""
     return k % (1 << max(k.bit_length() - 4, 0)) == 0
 
 
@@ -296,15 +298,15 @@ def values_at(problem: Problem, x: Point) -> tuple[float, float]:
 def out_of_bounds(
     h: SmoothFunction, y: Minorant, value: float, inner: float, square: float
 ) -> tuple[bool, bool]:
-    """Is h(y + dx) above h(y) + <slope, dx> + L/2 |dx|²?  Is it below h(y) + <slope, dx>?
+    """Is h(y + dx) above h(y) + <slope, dx> + L/2 |dx|²?  Is h(y + dx) below h(y) + <slope, dx>?
 
-    ``value`` is h(y + dx), ``inner`` is <slope, dx> and ``square`` is |dx|². The first is
+    ``value`` is h(y + dx), ``inner`` is <slope, dx> and ``square`` is |dx|². The first case is
     impossible if L is a Lipschitz constant of the gradient, the second if h is convex and its
-    gradient is correct. These consistency checks come with every step at no extra cost.
+    gradient is correct. The two consistency checks come with every step at no extra cost.
     """
     rise, epsilon = value - y.value - inner, arrays.epsilon(y.at)
     curved = 0.5 * h.known_lipschitz * square if square > 0.0 else 0.0
-    # this is at most a quarter of the slack below: see `rounding_unit`
+    # ``few`` is at most a quarter of the slack below: see `rounding_unit`
     few = 64.0 * epsilon * max(abs(value), abs(y.value))
     if -few <= rise <= curved + few:
         return False, False
@@ -323,11 +325,11 @@ def rounding_of_rise(h: SmoothFunction, y: Minorant, value: float, square: float
     return slack + h.defect * square
 
 
-S = TypeVar("S", bound=Any)  # a state with both counts
+S = TypeVar("S", bound=Any)  # a state that counts both kinds of violations
 
 
 def with_violations(state: S, f: tuple[bool, bool], g: tuple[bool, bool]) -> S:
-    """Add to the counts of the state what `out_of_bounds` found for f and g in a step."""
+    """Add the violations that `out_of_bounds` found for f and g in a step to the state's counts."""
     (a, b), (c, d) = state.lipschitz_violations, state.convexity_violations
     counted: S = state._replace(
         lipschitz_violations=(a + f[0], b + g[0]), convexity_violations=(c + f[1], d + g[1])

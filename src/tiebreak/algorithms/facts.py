@@ -26,8 +26,8 @@ class Rate(NamedTuple):
 
     error: Error  # f - f* from above, |f - f*|, or g - g*
     exponent: float
-    assuming: str = ""  # in addition to what the method assumes anyway
-    at: str = ""  # which point, if it is not the method's answer
+    assuming: str = ""  # an assumption besides those of the method
+    at: str = ""  # the point, unless it is the method's answer
 
     def __str__(self) -> str:
         words = {"f above": "f - f*", "|f|": "|f - f*|", "g": "g - g*"}[self.error]
@@ -36,7 +36,7 @@ class Rate(NamedTuple):
 
 
 def bibtex(keys: Iterable[str]) -> str:
-    """Return the entries of field.bib with these keys; anything else is taken as an entry."""
+    """Return the entries of field.bib with these keys; other strings count as entries."""
     return "\n".join(_bibliography().get(key, key) for key in keys)
 
 

@@ -1,7 +1,7 @@
 """FISTA on a weighted sum w_f f + w_g g, for the regularised and the two-phase methods.
 
-f = f1 + f2 and g = g1 + g2 are smooth + penalty: we use the gradients of f1 and g1 and the prox of
-w_f f2 + w_g g2 on Z, which is the projection onto Z if there are no penalties.
+f = f1 + f2 and g = g1 + g2 have a smooth part and a penalty each: we use the gradients of f1 and g1
+and the prox of w_f f2 + w_g g2 on Z, which is the projection onto Z without penalties.
 
 Beck, Teboulle: A fast iterative shrinkage-thresholding algorithm, SIAM J. Imaging Sci. 2009.
 """
@@ -26,16 +26,16 @@ class Fista(NamedTuple):
     k: int  # steps since the last restart
     t: float  # t_1 = 1, t_{k+1} = (1 + sqrt(1 + 4 t_k²))/2
     x: Point  # in Z
-    y: Point  # extrapolated, perhaps outside Z
-    f_y: Minorant | None  # of f1; None if f has no weight
+    y: Point  # the extrapolated point, perhaps outside Z
+    f_y: Minorant | None  # minorant of f1; None if f has no weight
     g_y: Minorant  # of g1
-    f_x: float  # with the penalty
+    f_x: float  # f at x, with the penalty
     g_x: float
 
 
 @in_files("fista")
 class Memory(NamedTuple):
-    """What a method remembers that only runs FISTA on a weighted sum of f and g."""
+    """The memory of a method that only runs FISTA on a weighted sum of f and g."""
 
     run: Fista
     upper_weight: float
@@ -135,7 +135,7 @@ def extrapolated(
 
 
 def step_size(problem: Problem, run: Fista, upper_weight: float, lower_weight: float) -> float:
-    """Return 1/L_h1 = 1/(w_f L_f + w_g L_g), or a substitute if h1 is linear."""
+    """Return the step size 1/L_h1 = 1/(w_f L_f + w_g L_g), or a substitute if h1 is linear."""
     f, g = problem.upper, problem.lower
     smoothness = upper_weight * f.lipschitz + lower_weight * g.lipschitz
     if smoothness == 0.0 and run.f_y is not None:

@@ -38,7 +38,7 @@ class OnlineLevels:
 class FixedLevels:
     """g_k = g_K for all k: first ``iterations`` steps on g alone, then the main loop.
 
-    This removes the logarithms from the bounds and saves one gradient of g per step later.
+    Fixed levels remove the logarithms from the bounds and save one gradient of g per step later.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -105,7 +105,7 @@ class LevelRun(NamedTuple):
     g_w: Minorant  # g1 at w_k
     g_u: float  # g(u_k)
     gradient_step: Array  # v_k - b_k grad g1(w_k), computed ahead
-    gradient_step_square: float  # the squared length of that
+    gradient_step_square: float  # squared length of `gradient_step`
 
     @classmethod
     def begin(cls, x: Point, g_x: Minorant, value: float, L_g: float) -> LevelRun:
@@ -124,13 +124,13 @@ class LevelRun(NamedTuple):
         return LevelPoints(v, u, mixed(u, v, b_next / (B + b_next)))
 
     def next_gradient_step(self, v: Point, slope: Array, L_g: float) -> Array:
-        """Return v_{k+1} - b_{k+1} grad g1(w_{k+1}); ``slope`` is that gradient."""
+        """Return v_{k+1} - b_{k+1} grad g1(w_{k+1}); ``slope`` is the gradient."""
         return arrays.plus(v.x, slope, -theory.auxiliary_step_size(self.k + 1, L_g))
 
     def advanced(
         self, points: LevelPoints, g_w: Minorant, g_u: float, step: Array, square: float, L_g: float
     ) -> LevelRun:
-        """Return the run after one step, with what was evaluated at its new points."""
+        """Return the run after one step, with the evaluations at its new points."""
         (v, u, _), B = points, self.B + theory.auxiliary_step_size(self.k, L_g)
         return LevelRun(self.k + 1, B, u, v.x, g_w, g_u, step, square)
 

@@ -4,7 +4,8 @@
     z_{k+1} = prox of a_k (g2 + eta f2) on Z at z_k - a_k (grad g1(y_k) + eta grad f1(y_k))
     x_{k+1} = (A_k x_k + a_k z_{k+1})/A_{k+1}
 
-where L grows until h1 = g1 + eta f1 has h1(x_{k+1}) <= its minorant at y_k + L/2 |x_{k+1} - y_k|².
+L grows until, for h1 = g1 + eta f1, h1(x_{k+1}) is at most its minorant at y_k plus L/2 |x_{k+1} -
+y_k|².
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from tiebreak.problem import Point, Problem, mixed
 SHRINK = 0.97  # factor on L after every step, so that it follows the curvature down as well as up
 TRIES = 100  # maximum number of backtracking steps; after that only rounding is left
 GROWTH = 1.3  # minimum growth of L if a step was too long
-EXTRA = 1.02  # margin on the L that is needed: exactly that L might fail again by rounding
-MOST_GROWTH = 8.0  # maximum growth of L at a time: a far too long step overestimates L or overflows
+EXTRA = 1.02  # margin on the required L, which might fail again by rounding without it
+MOST_GROWTH = 8.0  # maximum growth of L at a time: steps far too long overestimate L or overflow
 
 
 @in_files("adaptive.momentum")
@@ -41,7 +42,7 @@ class Momentum(NamedTuple):
     def restarted_if_risen(self, before: Momentum) -> Momentum:
         """Return this run, or a new one from its point if h has risen since ``before``.
 
-        Also restart if its step sizes are about to overflow, as they may if h is nearly linear.
+        Also restart if the step sizes are about to overflow, as they may if h is nearly linear.
         """
         # A, and A times a value, must stay far from overflow.
         if (self.value <= before.value or self.steps < 3) and self.A < 2.0**900:
@@ -55,7 +56,7 @@ def begin(x: Point, smoothness: float, value: float) -> Momentum:
 
 
 class Step(NamedTuple):
-    """The result of a step, what it evaluated, and what `out_of_bounds` says about f and g."""
+    """The result of a step, its evaluations, and the verdicts of `out_of_bounds` on f and g."""
 
     run: Momentum
     a: float
@@ -84,7 +85,7 @@ def advance(problem: Problem, run: Momentum, eta: float) -> Generator[DataReques
         last = rise
         needed = 2.0 * rise / square if square > 0.0 else math.inf
         L = max(GROWTH * L, EXTRA * needed) if math.isfinite(needed) else MOST_GROWTH * L
-        y = None if run.A > 0.0 else step.y  # y_0 = z_0, whatever L is
+        y = None if run.A > 0.0 else step.y  # y_0 = z_0 does not depend on L
     return step._replace(run=step.run._replace(smoothness=SHRINK * L))
 
 
@@ -93,7 +94,7 @@ def _trial(
 ) -> Generator[DataRequest, DataReply, tuple[Step, float, float, float]]:
     """Take the step with this L; ``y`` holds f1 and g1 at y_k if they are known.
 
-    Also return by how much h1 then exceeds its minorant at y_k, the allowance for rounding, and
+    Also return the excess of h1(x_{k+1}) over its minorant at y_k, the allowance for rounding, and
     |x_{k+1} - y_k|².
     """
     has_f = eta > 0.0
@@ -102,7 +103,7 @@ def _trial(
     share = a / A if run.A > 0.0 else 1.0
     if y is None:
         (y,) = (yield DataRequest(has_f, at=[mixed(run.x, run.z, share)])).minorants
-    slope = y.g.slope if y.f is None else y.g.slope + eta * y.f.slope  # of h1 at y_k
+    slope = y.g.slope if y.f is None else y.g.slope + eta * y.f.slope  # slope of h1 at y_k
     z = yield from forward(has_f, problem.prox(run.z.x - a * slope, a * eta, a))
     x = mixed(run.x, z, share)  # x_{k+1}
     if (run.steps + 1) % REFRESH == 0:
@@ -138,7 +139,7 @@ def _trial(
 def _next_y(problem: Problem, x: Point, z: Point, A: float, L: float) -> list[Point]:
     """Return y_{k+1} for the data pass of x_{k+1} if data passes are expensive.
 
-    The evaluation there is wasted only if L has to grow or the run restarts.
+    The evaluation at y_{k+1} is wasted only if L has to grow or the run restarts.
     """
     if not problem.shares_passes:
         return []
@@ -163,9 +164,9 @@ class Minorants(NamedTuple):
 
 
 class DataRequest(NamedTuple):
-    """Points to multiply by the matrices, or to evaluate with slopes or without."""
+    """Points to multiply by the matrices, or to evaluate with or without slopes."""
 
-    has_f: bool  # otherwise it concerns g alone
+    has_f: bool  # otherwise the request is for g alone
     forward: Sequence[Array] = ()
     at: Sequence[Point] = ()
     values_at: Sequence[Point] = ()
@@ -188,9 +189,9 @@ def forward(has_f: bool, x: Array) -> Generator[DataRequest, DataReply, Point]:
 def run_together(problem: Problem, runs: Sequence[Generator[DataRequest, DataReply, T]]) -> list[T]:
     """Advance several runs together and return their results.
 
-    A run on f and g is written as a generator. It yields a `DataRequest` (points to multiply or to
-    evaluate) and is sent a `DataReply`. One call of f and one of g answer what several runs request
-    at the same time; both are started before we wait for either.
+    A run on f and g is written as a generator. This generator yields a `DataRequest` (points to
+    multiply or to evaluate) and is sent a `DataReply`. One call of f and one of g answer all
+    requests that several runs make at the same time; we start both calls before we wait for either.
     """
     requests = {i: next(run) for i, run in enumerate(runs)}
     returned: dict[int, T] = {}

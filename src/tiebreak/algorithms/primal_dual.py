@@ -60,7 +60,7 @@ ESTIMATED = (
 
 @in_files("primal-dual.mark")
 class Mark(NamedTuple):
-    """The last change of sigma: x_k, and its multiplier and cut at y_k."""
+    """The last change of sigma: x_k, the multiplier and the cut at y_k at that step."""
 
     x: Array
     multiplier: float
@@ -71,12 +71,12 @@ class Mark(NamedTuple):
 
 @in_files("primal-dual.operator")
 class OperatorDual(NamedTuple):
-    """The dual variable of D x - center if f2 is a penalty on that."""
+    """The dual variable of D x - center, if f2 is a penalty on D x - center."""
 
     u: Array
     pull: Array  # D'(2 u_k - u_{k-1}), of the size of x
-    square: float  # a bound on |D|²
-    gap: float = math.inf  # about |f(x_k) - f*|, at the last step that asked for it
+    square: float  # an upper bound on |D|²
+    gap: float = math.inf  # estimate of |f(x_k) - f*| when it was last computed
     finished: Ended = NOT_ENDED
 
 
@@ -88,18 +88,18 @@ class State(NamedTuple):
     point: Point  # x_k
     s: Point  # the average of all x_i, weighted by sigma_i
     multiplier: float  # Lambda_k, the sum of all sigma_i
-    sigma: float  # sigma_k, the next step of the dual, already in y_k
-    L_f: float  # estimates of both Lipschitz constants; they only grow
+    sigma: float  # sigma_k, the next dual step, already used in y_k
+    L_f: float  # growing estimates of both Lipschitz constants
     L_g: float
     f_x: Minorant  # of f1 at x_k
     g_y: Minorant  # of g1 at y_k
     mark: Mark
     upper_value: float  # f(x_k) and g(x_k)
     lower_value: float
-    lipschitz_violations: tuple[int, int]  # how often f and g rose more than L allows,
-    convexity_violations: tuple[int, int]  # or fell below a minorant: see `out_of_bounds`
+    lipschitz_violations: tuple[int, int]  # how often f and g rose more than L allows
+    convexity_violations: tuple[int, int]  # how often f and g fell below a minorant
     evidence: StepEvidence
-    dual: OperatorDual | None = None  # if f2 is a penalty on D x
+    dual: OperatorDual | None = None  # used if f2 is a penalty on D x
 
     @property
     def x(self) -> Array:
@@ -116,35 +116,37 @@ class PrimalDual(Method):
                   at x_k - tau (grad f1(x_k) + Lambda_{k+1} grad g1(y_k))
         s_{k+1} = (Lambda_k s_k + sigma x_{k+1})/Lambda_{k+1},   tau (sigma L_g + L_f/2) < 1
 
-    where f = f1 + f2 and g = g1 + g2, smooth + penalty, Lambda_0 = 0. With sigma fixed, Lambda_k =
-    sigma k, which gives the paper's averages with weights 1/(k+1). For g = ½|Ax - b|² this is
-    Chambolle and Pock's method for min f s.t. Ax = b, or that of Condat and Vu if f1 != 0: the dual
-    variable u_k = Lambda_k (A s_k - b) enters only through A'u_k = Lambda_k grad g(s_k), and b need
-    not be in the range of A. Lambda_k is the multiplier of g: with the minorants l_f of f1 at x_k
-    and l_g of g1 at y_k, f* >= min over Z of l_f + f2 + Lambda_{k+1} (l_g + g2 - g*) at every step.
+    Here f = f1 + f2 and g = g1 + g2, each smooth + penalty, and Lambda_0 = 0. With sigma fixed,
+    Lambda_k = sigma k, which gives the paper's averages with weights 1/(k+1). For g = ½|Ax - b|²
+    this is Chambolle and Pock's method for minimising f subject to Ax = b, or the method of Condat
+    and Vu if f1 != 0: the dual variable u_k = Lambda_k (A s_k - b) enters only through A'u_k =
+    Lambda_k grad g(s_k), and b need not be in the range of A. Lambda_k is the multiplier of g: with
+    the minorants l_f of f1 at x_k and l_g of g1 at y_k, f* >= min over Z of l_f + f2 + Lambda_{k+1}
+    (l_g + g2 - g*) at every step.
 
-    **The ratio of both steps.** The dual step is sigma, and the primal step is then as long as
-    allowed. The dual is kept in Lambda and s whatever the next sigma is, so changing sigma loses
-    nothing. As in PDLP (Applegate et al. 2021), sigma/tau becomes |du|²/|dx|², where du and dx are
-    the moves of dual and primal since the last change: slow modes of g move x little and the dual
-    far, and need a larger sigma. |du|² = <A'du, dw>, where du = A dw, follows from gradients of g,
-    with x_k instead of a minimiser of g. sigma L_g stays above L_f/2, because a smaller
-    sigma would hardly lengthen tau.
+    **The ratio of both steps.** The dual step is sigma, and the primal step is as long as this
+    sigma allows. Lambda and s hold the dual for any next sigma, so a change of sigma loses no
+    information. As in PDLP (Applegate et al. 2021), sigma/tau becomes |du|²/|dx|², where du and dx
+    are the moves of dual and primal since the last change: slow modes of g move x little and the
+    dual far, and need a larger sigma. |du|² = <A'du, dw>, where du = A dw, follows from gradients
+    of g, with x_k instead of a minimiser of g. sigma L_g stays above L_f/2, because a smaller sigma
+    would hardly lengthen tau.
 
-    **A penalty on D x in f**, f2(x) = p(D x - c), has no prox. We keep its dual variable u, as
-    Condat and Vu do, and a step uses D'(2 u_k - u_{k-1}) instead of the prox of f2:
+    **A penalty on D x in f**, f2(x) = p(D x - c), has no prox in closed form. We keep the dual
+    variable u of this penalty, as Condat and Vu do, and a step uses D'(2 u_k - u_{k-1}) instead of
+    the prox of f2:
 
         u_{k+1} = the point nearest u_k + sigma_D (D x_{k+1} - c) with <u, r> <= p(r) for all r
 
-    with sigma_D |D|² = sigma L_g, so that tau (2 sigma L_g + L_f/2) < 1. The run stops
+    Here sigma_D |D|² = sigma L_g, so that tau (2 sigma L_g + L_f/2) < 1. The run stops
     by an estimate: f minus its dual value, plus the error of A x times its multiplier.
 
-    L_f and L_g are those of the functions if known, otherwise estimates; they grow if f1(x_{k+1})
-    or g1(s_{k+1}) exceeds the minorant at x_k or y_k by more than they allow.
+    L_f and L_g are the functions' own constants if known, otherwise estimates; they grow if
+    f1(x_{k+1}) or g1(s_{k+1}) exceeds the minorant at x_k or y_k by more than they allow.
 
     Args:
         ratio: sigma L_g/L_f, fixed for the whole run (if f1 is linear, L_f is the slope of f over a
-            typical length). If None, it is 1 at first and adapts.
+            typical length). If None, the ratio is 1 at first and adapts.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -178,7 +180,7 @@ class PrimalDual(Method):
         check_positive(self, "ratio")
 
     def check(self, problem: Problem) -> Refusal | None:
-        if isinstance(problem.penalties[0].terms, OperatorTerms):  # its prox is not needed
+        if isinstance(problem.penalties[0].terms, OperatorTerms):  # no prox is needed
             return refusal_of(lambda: problem.lower_joint)
         return need_joint_prox(self, problem)
 
@@ -244,7 +246,7 @@ class EndingPrimalDual(PrimalDual):
     adapts: ClassVar[bool] = True
 
     def adapt(self, state: State, proved: Proved) -> State:
-        """Return the state, ended if the estimate is small enough."""
+        """Return the state; the run ends if the estimate is small enough."""
         dual, (upper, lower) = state.dual, proved.asked
         if dual is None or dual.gap > upper or proved.standing.lower_gap > lower:
             return state
@@ -334,7 +336,7 @@ def _next_dual(terms: Terms, dual: OperatorDual, x: Array, across: float) -> Ope
 
 
 def _gap(problem: Problem, state: State) -> float:
-    """Estimate |f(x_k) - f*|: f2 minus its dual, the rest of the slopes, the error of A x.
+    """Estimate |f(x_k) - f*| by f2 minus its dual, the rest of the slopes and the error of A x.
 
     Here q = |u|² for the dual variable of A x, as in `with_proof`, and |A (x_k - x*)|² = 2 (g -
     g*).
@@ -393,14 +395,15 @@ def with_proof(problem: Problem, state: State) -> StepEvidence:
     """Return the evidence of the last step and of the gradients of g1 at x_k and at a better cut.
 
     The cut of a step, at y_k with the multiplier Lambda_k, proves f* up to q/(2 Lambda_k), where q
-    is |u|² for the dual variable u. That decreases like 1/k, much more slowly than the error of
-    x_k. The cut at x_k + (s_k - x_k) Lambda_k/Lambda with a larger Lambda has the same dual, since
+    is |u|² for the dual variable u. This error decreases like 1/k, much more slowly than the error
+    of x_k. The cut at x_k + (s_k - x_k) Lambda_k/Lambda with a larger Lambda has the same dual,
+    since
 
         Lambda grad g1 = Lambda_k grad g1(s_k) + (Lambda - Lambda_k) grad g1(x_k)
 
-    if g1 is quadratic, and approximately otherwise. Its extra cost is at most Lambda times
-    ``excess``, a bound on g(x_k) - g*. The best Lambda makes both costs equal. These are only
-    minorants: the bound accumulator decides what they prove.
+    This identity is exact if g1 is quadratic, and approximate otherwise. The extra cost of this cut
+    is at most Lambda times ``excess``, a bound on g(x_k) - g*. The best Lambda makes both costs
+    equal. The function returns only minorants: the bound accumulator decides what they prove.
     """
     g1, x, evidence = problem.smooth_parts[1], state.point, state.evidence
     ((g_x,), _) = g1.evaluate([x.g])
@@ -425,7 +428,7 @@ def with_proof(problem: Problem, state: State) -> StepEvidence:
 def _excess(problem: Problem, state: State, g_x: Minorant) -> tuple[float, float]:
     """Return an upper estimate of g(x_k) - g*, and one of the error of g's slope.
 
-    Both come from a proximal gradient step on g and include rounding errors.
+    Both estimates come from a proximal gradient step on g and include rounding errors.
     """
     x, t = state.x, 1.0 / state.L_g
     length, reach = arrays.norm(x), problem.domain.diameter_in(int(x.shape[0]))

@@ -1,4 +1,4 @@
-"""Algorithms 1 and 2 as printed in the paper, to read next to it; tests compare the fast ones.
+"""Algorithms 1 and 2 as printed in the paper; tests compare the fast versions with these.
 
 Cao, Jiang, Yazdandoost Hamedani, Mokhtari: An accelerated gradient method for convex smooth simple
 bilevel optimization, NeurIPS 2024, arXiv 2402.08097.
@@ -75,8 +75,9 @@ def p_agm_bio(
     Yields y_k, z_{k+1} and x_{k+1} of each step; line 10 returns the last x.
 
     Args:
-        prox_cut: (v, a, c, beta) -> the z that minimises a f2(z) + ½|z - v|² where
-            <c, z> + g2(z) <= beta; a set Z is a part of f2 or g2, 0 on Z and inf outside.
+        prox_cut: (v, a, c, beta) -> the z that minimises a f2(z) + ½|z - v|² among those with <c,
+            z> + g2(z) <= beta; f2 or g2 includes the set Z, as a function that is 0 on Z and inf
+            outside.
         levels: g_0, ..., g_K, all at least the minimum of g.
         L_f: Lipschitz constant of the gradient of f1.
     """
@@ -131,9 +132,9 @@ def accelerated_levels(
 def projection_onto_cut(
     project: Callable[[Vector], Vector], v: Vector, c: Vector, beta: float
 ) -> Vector:
-    """Do line 6 of Algorithm 1 with nothing but the projection onto Z.
+    """Run line 6 of Algorithm 1, using only the projection onto Z.
 
-    It is the projection of v - mu c onto Z, where mu >= 0 is the multiplier of the cut.
+    The result is the projection of v - mu c onto Z, where mu >= 0 is the multiplier of the cut.
     """
     return first_within(lambda mu: project(v - mu * c), lambda z: float(c @ z) - beta)
 
@@ -146,7 +147,7 @@ def prox_within_cut(
     c: Vector,
     beta: float,
 ) -> Vector:
-    """Do line 6 of Algorithm 2 with prox(v, a, mu) = argmin of a f2(z) + mu g2(z) + ½|z - v|²."""
+    """Run line 6 of Algorithm 2 with prox(v, a, mu) = argmin of a f2(z) + mu g2(z) + ½|z - v|²."""
     return first_within(lambda mu: prox(v - mu * c, a, mu), lambda z: float(c @ z) + g2(z) - beta)
 
 

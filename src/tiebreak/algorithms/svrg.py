@@ -1,11 +1,12 @@
 """BR-SVRG: Bregman rounds with variance-reduced steps, for losses of many rows.
 
-A full gradient of a loss with many rows is expensive, and a gradient from a few rows is noisy. With
-the slopes of all rows at a snapshot w, kept as one number per row, the slope from a slice I of rows
+A full gradient of a loss with many rows is expensive, and a gradient from a few rows is noisy. We
+keep the slopes of all rows at a snapshot w, as one number per row. A slice I of rows then gives the
+slope estimate
 
     grad g(w) + m/|I| A_I'(phi'(A_I x) - phi'(A_I w))
 
-has noise that decreases with |x - w| (SVRG: Johnson, Zhang 2013). For a few epochs to suffice, the
+Its noise decreases with |x - w| (SVRG: Johnson, Zhang 2013). For a few epochs to suffice, the
 objective must be strongly convex enough: so we use rounds of Bregman iteration, which keep the
 weight eta of f large and leave the accuracy to the multiplier p.
 """
@@ -49,12 +50,12 @@ Slope: TypeAlias = Callable[[Array], Array]
 
 @in_files("br-svrg.proof")
 class CutProof(NamedTuple):
-    """The state of the proof: g's minorant at u with the multiplier 1/t, and f's at w."""
+    """The state of the proof: g's minorant at u with multiplier 1/t, and f's minorant at w."""
 
     t: float
     u: Point
     g_u: Minorant
-    begun: int  # the step at which it began
+    begun: int  # the step at which the proof began
 
 
 @in_files("br-svrg")
@@ -95,20 +96,20 @@ class BregmanSVRG(Method):
         for all slices of rows, in a random order:                         (one reading of the data)
             x <- prox of s eta f2 on Z at x - s (slope of g from the slice + eta (grad f1(x) + p))
 
-    with s = 1/(2 (L_g + V) + eta L_f), where V = L_max/b bounds the curvature of a mean over the b
-    rows of a slice and L_max that of one row. If Z binds or there are penalties, gradient maps
+    Here s = 1/(2 (L_g + V) + eta L_f), V = L_max/b bounds the curvature of a mean over the b rows
+    of a slice, and L_max the curvature of one row. If Z binds or there are penalties, gradient maps
     replace the gradients in the test; p uses the gradient itself.
 
-    A slice consists of neighbouring rows, so taking it costs no more than reading them. Slices in
-    a random order work as well as random rows, even if the rows are sorted. With b = L_max/L_g rows
-    the noise is as large as the curvature; with fewer, steps are shorter. But the calls for a slice
-    cost as much as a few thousand entries. So b is large enough that they cost no more than its
-    rows, but leaves at least 500 slices: with fewer, the extra readings of the data outweigh the
-    calls saved.
+    A slice consists of neighbouring rows, so taking it costs no more than reading them. Slices in a
+    random order work as well as random rows, even if the rows are sorted. With b = L_max/L_g rows
+    the noise is as large as the curvature; with fewer rows, steps are shorter. But the calls for a
+    slice cost as much as a few thousand entries. So b is large enough that the calls cost no more
+    than the rows of a slice, but leaves at least 500 slices: with fewer slices, the extra readings
+    of the data outweigh the calls saved.
 
     The first eta is 20 (L_g + V)/(N L_f) with N slices, so that an epoch settles a round.
 
-    **The proof.** Once f has settled to its tolerance according to p, w is fixed. The minorant of g
+    **The proof.** Once p shows that f has settled to its tolerance, w is fixed. The minorant of g
     at u with the multiplier 1/t proves f(w) if grad g(u) = -t grad f(w), which holds at
     w + t sum_j (w_j - w)/eta_j up to second-order terms; the same steps on g + t <grad f(w), .>
     lead from there to u. Only full readings count as evidence.
@@ -248,7 +249,7 @@ class BregmanSVRG(Method):
         return after._replace(finished=Ended(ANSWER, rounds))
 
     def ends(self, problem: Problem) -> bool:
-        """Does it end on its own?  On R^n, if the loss of a row is strictly convex.
+        """Does the run end on its own?  Yes on R^n, if the loss of a row is strictly convex.
 
         Otherwise Bregman rounds may settle at a point that is not the answer.
         """
@@ -260,7 +261,7 @@ class BregmanSVRG(Method):
 
 
 def _at_snapshot(problem: Problem, state: State, x: Array) -> State:
-    """Read all rows at x, and return the state with its snapshot there."""
+    """Read all rows at x, and return the state with its snapshot at x."""
     f2, g2 = problem.penalties
     (w,) = problem.forward(x)
     f_w, g_w = minorants_at(problem, w)
@@ -273,7 +274,7 @@ def _at_snapshot(problem: Problem, state: State, x: Array) -> State:
 
 
 def need_rows(method: object, problem: Problem) -> Refusal | None:
-    """Refuse a lower level without a loss of rows."""
+    """Refuse a lower level that is not a loss of rows."""
     lower = problem.smooth_parts[1].bare
     if any(has_slices(part) for _, part in summands(lower)):
         return None
@@ -372,7 +373,7 @@ class Sampled:
 
 
 def _slices(weight: float, loss: LinearLoss, L: float, batch: int | None) -> Slices:
-    """Choose slices with enough rows that their noise is below the curvature."""
+    """Choose slices with so many rows that the noise is below the curvature."""
     rows, most = max(loss.row_count, 1), weight * loss.row_lipschitz
     enough = most / L if L > 0.0 else 1.0
     # the overhead of a call, as a number of rows
@@ -414,8 +415,8 @@ def _error(state: State, lower: Array) -> float:
 def _with_proof(problem: Problem, state: State) -> State:
     """Begin the proof at the end of a round if f seems to have settled.
 
-    With c = sum_j (w_j - w)/eta_j, its bound is too low by t/2 |<c, grad f>| + (g(w) - g*)/t. We
-    estimate g(w) - g* by how much g decreased in the last round.
+    With c = sum_j (w_j - w)/eta_j, the bound of the proof is too low by t/2 |<c, grad f>| + (g(w) -
+    g*)/t. We estimate g(w) - g* by the decrease of g in the last round.
     """
     x, fall = state.x, state.former[1] - state.lower_value
     c = state.points - state.weight * x

@@ -14,8 +14,9 @@ from tiebreak.sets import ActiveFace, Domain, described, room_along
 def face_of_domain(domain: Domain, x: Array) -> ActiveFace:
     """Return the face of the domain whose relative interior contains x.
 
-    Entries are on a bound if `project` has put them there, to the last bit. The sphere of a ball
-    also counts as a face, with its tangent directions. For an unknown set, return the whole set.
+    Entries count as on a bound only if they equal it to the last bit, as `project` leaves them. The
+    sphere of a ball also counts as a face, with its tangent directions. If the kind of set is
+    unknown, return the whole set.
     """
     whole = ActiveFace(
         lambda v: v,
@@ -30,8 +31,8 @@ def face_of_domain(domain: Domain, x: Array) -> ActiveFace:
 def face_of_terms(terms: Terms, x: Array) -> tuple[ActiveFace, Array | None]:
     """Return the face on which the terms are smooth, and their slope along it (None for 0).
 
-    Entries at a kink of an l1 part stay there, and so do groups and the whole vector at the kinks
-    of their norms. The kinks are at 0, or at the center if there is one.
+    Entries at a kink of an l1 part stay at the kink, and so do groups and the whole vector at the
+    kinks of their norms. The kinks are at 0, or at the center if the penalty has one.
     """
     face = face_of_domain(terms.domain, x)
     if not terms.has_weights:

@@ -5,9 +5,10 @@
 
 Each round adds the minorant of g at its last point and keeps eta: this is Bregman iteration (Osher,
 Burger, Goldfarb, Xu, Yin 2005), which for one level is the method of multipliers (Hestenes, Powell
-1969). If g is g1 = phi(Ax) + <c, x>, phi strictly convex, plus g2, the sum of the minorants is
-smallest on all minimisers of g. So adding it does not change the answer, while its slope balances
-that of f: x_k converges to x* itself, and the inner problem does not become worse conditioned.
+1969). Let g be g2 plus g1 = phi(Ax) + <c, x> with phi strictly convex. Then the sum of the
+minorants is smallest on all minimisers of g. So adding this sum does not change the answer, while
+its slope balances that of f: x_k converges to x* itself, and the inner problem does not become
+worse conditioned.
 """
 
 from __future__ import annotations
@@ -43,37 +44,37 @@ from tiebreak.problem import Problem
 from tiebreak.proofs.gate import DOUBT, Ended
 from tiebreak.sets import ActiveFace
 
-# The rounds. eta is measured in units of curvature of g over curvature of f.
-FIRST_ETA = 0.2  # makes both levels similar in size, and takes a few rounds
-# conjugate gradients suffer less from ill conditioning, so fewer rounds suffice
+# Constants of the rounds; the unit of eta is the curvature of g over the curvature of f.
+FIRST_ETA = 0.2  # makes both levels similar in size, so that a few rounds suffice
+# eta for conjugate gradients, which suffer less from ill conditioning: fewer rounds suffice
 FIRST_ETA_CG = 1e-3
 ROUND_ACCURACY = 0.1  # a round ends when its slope is below this share of g's residual
 # if a round leaves more than SLOW of g's residual, eta shrinks by ETA_FALL
 SLOW, ETA_FALL = 0.3, 0.25
-MAX_ROUNDS = 60  # each gains a factor of 3 or reduces eta: after this many f will not settle
-F_SETTLED = 1e-11  # relative distance from f* at which f counts as settled, by the multipliers
-F_SETTLED_COARSELY = 2e-10  # used without a Hessian, when each digit costs many steps
-# The steps of a round.
+MAX_ROUNDS = 60  # each round gains a factor of 3 or reduces eta: after this many, f will not settle
+F_SETTLED = 1e-11  # relative distance from f*, by the multipliers, at which f counts as settled
+F_SETTLED_COARSELY = 2e-10  # used without a Hessian, where each digit costs many steps
+# Constants of the steps of a round.
 SLOPE_UNITS = 8.0  # units of rounding in a slope
 ROUND_PATIENCE = 500  # after this many steps that do not halve the slope, only rounding is left
 CG_PATIENCE = 2000  # patience for conjugate gradients, whose slope may rise for a long time
 SETTLED_PATIENCE = 32  # patience once f has settled up to rounding
 RENEWAL = 0.25  # recompute Hessians after this share of the steps that they cost
 WORTHWHILE = 16  # Hessians do not pay for fewer steps than this
-RELEASE = 0.3  # if a smaller share of the slope is along the face, change the face
+RELEASE = 0.3  # change the face if a smaller share of the slope lies along it
 
 
 @dataclass(frozen=True)
 class BregmanIteration(Method):
     """Bregman iteration for two levels, as described at the top of the file.
 
-    A round is solved by L-BFGS on the active face of its point (Liu, Nocedal 1989), with prox steps
-    if the face has to change, up to a share of the residual of g. With c = sum of (x_i - x)/eta_i,
+    L-BFGS on the active face of the point (Liu, Nocedal 1989), with prox steps if the face has to
+    change, solves a round up to a share of the residual of g. With c = sum of (x_i - x)/eta_i,
     the multipliers are grad g1(x + t c)/t + O(t), so that
 
         |f(x) - f*|  is about  |c| |residual of g at x|.
 
-    Once f has settled by that estimate, the proof begins: see `refinement_proof`.
+    Once f has settled according to this estimate, the proof begins: see `refinement_proof`.
 
     If f and g are quadratic with many variables, and nothing bounds x, a round is solved by
     conjugate gradients.
@@ -107,7 +108,7 @@ class BregmanIteration(Method):
         return "Bregman iteration"
 
     def report(self, state: State) -> StateReport:
-        """Report how it ended, whether f has settled, and what the consistency checks found."""
+        """Report how the run ended, whether f has settled, and what the consistency checks say."""
         is_proving, known = state.proof is not None, state.evidence.intervals
         return StateReport(
             one_sided="" if known is None else known.why,
@@ -155,7 +156,7 @@ class BregmanIteration(Method):
         )  # fmt: skip
 
     def init_from(self, problem: Problem, x0: Array, multipliers: Multipliers) -> State:
-        """Resume the round that ended there; if x0 still ends it, the proof comes next."""
+        """Resume the round that ended at x0; if x0 still ends it, the proof comes next."""
         state = self._first_round(problem, x0)
         eta, slopes, weight, points, t, c, inverse = multipliers
         if not 0.0 < eta < math.inf:
@@ -201,7 +202,7 @@ class BregmanIteration(Method):
         enough = max(F_SETTLED_COARSELY, 32.0 * arrays.epsilon(here.x))
         if state.stalled >= SETTLED_PATIENCE and state.upper_error <= enough:
             state = state._replace(here=_objective_at(problem, state, state.x))
-            return refinement_proof.begin(problem, state)  # for the previous round's point
+            return refinement_proof.begin(problem, state)  # about the previous point
         if state.stalled >= ROUND_PATIENCE:
             return _gave_up(state, "a round could not be solved to rounding")
         if state.by_cg:
@@ -231,7 +232,7 @@ class BregmanIteration(Method):
         f, g = minorants_at(problem, *problem.forward(x))
         evidence = StepEvidence(lower=((1.0, g),), values=((g.value, x, g),))
         state = state._replace(x=x, upper_value=f.value, lower_value=g.value, evidence=evidence)
-        if not (after is None or after.has_settled):  # for display
+        if not (after is None or after.has_settled):  # evaluate for the display
             return state
         if not arrays.is_single(x):
             return refinement_proof.at_once(problem, state, f, g, way)
@@ -242,7 +243,7 @@ class BregmanIteration(Method):
         ))  # fmt: skip
 
     def _cg_step(self, problem: Problem, state: State, way: ConjugateGradients) -> State:
-        """Take one step of conjugate gradients; evaluate the point when they end."""
+        """Take one step of conjugate gradients; evaluate the point at the end of the run."""
         here, noise = state.here, SLOPE_UNITS * arrays.epsilon(state.x)
         after = way.step(problem, here.f, here.g, state.eta)
         if after is not None:
@@ -265,7 +266,7 @@ class BregmanIteration(Method):
         if arrays.norm(x - problem.domain.project(x)) > 0.0:  # the ball binds, or may bind
             return state._replace(conjugate=None, by_cg=False)
         there = _objective_at(problem, state, x)
-        if after is not None and not is_over:  # for display, during a long round
+        if after is not None and not is_over:  # evaluate for the display, during a long round
             f, g = there.f.value, there.g.value
             evidence = StepEvidence(lower=((1.0, there.g),), values=((g, x, there.g),))
             return state._replace(x=x, upper_value=f, lower_value=g, evidence=evidence)
@@ -287,7 +288,7 @@ def _end_round(problem: Problem, state: State, lower_residual: float) -> State:
     c = point_sum - weight * x
     gain = max(abs(arrays.dot(c, x - lower)) / t, abs(f - state.upper_value))
     if state.weight == 0.0 or not arrays.norm(c) > 0.0:
-        gain = math.inf  # one point gives no estimate: the last value may be of the same sum
+        gain = math.inf  # no estimate: the last value may belong to the same sum
     upper_error = gain / size if size > 0.0 else gain
     evidence = StepEvidence(lower=((1.0, here.g),), values=((g, x, here.g),))
     state = state._replace(
@@ -309,7 +310,7 @@ def _end_round(problem: Problem, state: State, lower_residual: float) -> State:
 
 
 def _gave_up(state: State, why: str) -> State:
-    """End without an answer."""
+    """End the run without an answer."""
     return state._replace(finished=Ended(DOUBT, why))
 
 
@@ -325,7 +326,7 @@ def _sizes(state: State) -> float:
 def _rounding_of_slope(state: State) -> float:
     """Bound the rounding error of a slope."""
     sizes = _sizes(state)
-    if state.by_cg:  # a residual of 0 has no size, but x is rounded
+    if state.by_cg:  # a residual of 0 gives no scale, but x is rounded
         sizes += arrays.norm(state.here.x) / state.scale
     return SLOPE_UNITS * arrays.epsilon(state.here.x) * sizes
 
@@ -334,12 +335,12 @@ def _rounding_of_value(state: State) -> float:
     """Bound how much rounding may change the sum."""
     f, g, eta = state.here.f, state.here.g, state.eta
     sizes = max(abs(g.value), g.size) + eta * max(abs(f.value), f.size)
-    sizes += _sizes(state) * arrays.norm(f.at)  # x is rounded too, off the face
+    sizes += _sizes(state) * arrays.norm(f.at)  # off the face, x is rounded too
     return 16.0 * arrays.epsilon(f.at) * sizes
 
 
 def _curvatures(problem: Problem, f_x: Minorant, g_x: Minorant) -> tuple[float, float]:
-    """Estimate how much both gradients change per length."""
+    """Estimate how much the gradients of f and g change per unit length."""
     x = f_x.at
     curvature_f, curvature_g = 0.0, 0.0
     for way in (f_x.slope, g_x.slope, -1.0 * f_x.slope, -1.0 * g_x.slope):
@@ -365,9 +366,9 @@ def _steepness(terms: Terms, x: Array) -> float:
 
 
 def _needs_hessians(state: State, face: ActiveFace) -> bool:
-    """Should we now compute or recompute columns of the Hessians?  Each costs as much as a step.
+    """Should we now compute or recompute columns of the Hessians? A column costs a step.
 
-    Only after as many steps as they cost: at worst we spend twice what is needed.
+    We do so only after as many steps as the columns cost: at worst we spend twice what is needed.
     """
     if face.free is None or int(state.x.shape[0]) > KEPT_MATRIX:
         return False
@@ -388,7 +389,7 @@ def _more_columns(problem: Problem, state: State, face: ActiveFace) -> State:
 
 
 def _with_inverse_hessian(problem: Problem, state: State, face: ActiveFace) -> State:
-    """Set the inverse Hessian of this sum on this face, if all of it is known."""
+    """Set the inverse Hessian of the round's sum on the face, if all its columns are known."""
     here, hessians = state.here, state.hessians
     if hessians is None or face.free is None or len(hessians.missing(face)):
         return state
@@ -403,7 +404,7 @@ def _with_inverse_hessian(problem: Problem, state: State, face: ActiveFace) -> S
 
 
 def _checked(problem: Problem, state: State, there: RoundObjective) -> State:
-    """Do the consistency checks of this step, and count the violations."""
+    """Run the consistency checks of this step, and count the violations."""
     (f1, g1), here = problem.smooth_parts, state.here
     d = there.x - here.x
     along_f, along_g, square = arrays.dots((here.f.slope, d), (here.g.slope, d), (d, d))
@@ -428,7 +429,7 @@ def _quasi_newton_step(problem: Problem, state: State, face: ActiveFace) -> Stat
     slope = here.slope
     d = face.along(-state.inverse_hessian.times(slope, state.scale))
     fall = arrays.dot(slope, d)
-    if not fall < 0.0:  # the learned curvature no longer fits
+    if not fall < 0.0:  # the learned curvature is outdated
         d, fall = -state.scale * slope, -state.scale * arrays.dot(slope, slope)
         state = state._replace(inverse_hessian=InverseHessian())
     t, noise = 1.0, _rounding_of_value(state)
@@ -442,7 +443,7 @@ def _quasi_newton_step(problem: Problem, state: State, face: ActiveFace) -> Stat
         if math.isfinite(there.value) and (is_lower or is_flat):
             break
         if t == 1.0 and 0.0 < (room := face.room(here.x, d)) < 1.0:
-            t = room  # with the projection it need not decrease: go straight to the first bound
+            t = room  # the projected sum need not decrease: go straight to the first bound
             continue
         # The minimum of the parabola through both values and the first slope.
         rise = there.value - here.value - t * fall
@@ -478,7 +479,7 @@ def _prox_step(problem: Problem, state: State, face: ActiveFace) -> State:
     for _ in range(60):
         x = problem.prox(here.x - t * here.smooth, t * weights[0], t * weights[1])
         there, d = _objective_at(problem, state, x), x - here.x
-        # Only the smooth parts, without the penalties.
+        # Use only the smooth parts, without the penalties.
         rise = there.g.value - here.g.value - arrays.dot(here.g.slope, d)
         rise += state.eta * (there.f.value - here.f.value - arrays.dot(here.f.slope, d))
         if math.isfinite(there.value) and rise <= 0.5 * arrays.dot(d, d) / t + noise:

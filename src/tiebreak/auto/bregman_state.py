@@ -1,8 +1,8 @@
-"""The state of Bregman iteration, and the objective of a round at a point,
+"""The state of Bregman iteration, and the objective of a round at a point.
 
     g + eta f + eta (<slope_sum, .> + weight g2),
 
-with slope_sum = sum of grad g1(x_i)/eta_i and weight = sum of 1/eta_i over the previous rounds.
+Here slope_sum = sum of grad g1(x_i)/eta_i and weight = sum of 1/eta_i over the previous rounds.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class RoundObjective(NamedTuple):
     f: Minorant
     g: Minorant
     value: float
-    smooth: Array  # the slope of its smooth part
-    slope: Array  # with the slope of the penalties, along the face of the point
+    smooth: Array  # the slope of the smooth part of the objective
+    slope: Array  # slope along the face of the point, with that of the penalties
 
     @property
     def x(self) -> Array:
@@ -44,18 +44,18 @@ class Proof(NamedTuple):
     c: Array
     curvature: float  # <c, Hc>, H the Hessian of g1
     rounding: float  # rounding error of a cut, as a value of g
-    reach: float  # the diameter of Z, or the cost of a tilt of 1
+    reach: float  # the diameter of Z, or the cost of a unit tilt
     is_tilted: bool
     tilt: Array  # the signs that the remaining slope must have if Z is unbounded; else 0
-    lean: Array  # how far the minimiser of f + g/eta moves if f is tilted by that
+    lean: Array  # the move of the minimiser of f + g/eta if f is tilted by ``tilt``
     t_count: int  # the number of previous t
     tries: int  # the number of c tried for this t
     d: Array  # the last step of c
-    left: Array  # the remaining slope before it, along the face
+    left: Array  # the remaining slope before this step, along the face
     best: Array  # the c with the smallest remaining slope for this t, and its norm
     least: float
     made: tuple[float, Array]  # t and c of the last cut
-    gap: float  # by the best cut so far, f(x) - f* is at most about this
+    gap: float  # approximate bound on f(x) - f* by the best cut so far
     slight: float  # x counts as an answer if the gap is at most this share of the size of f
 
 
@@ -73,21 +73,21 @@ class State(NamedTuple):
     point_sum: Array  # sum of x_i/eta_i
     here: RoundObjective  # the iterate of this round
     inverse_hessian: InverseHessian
-    hessians: HessianDifferences | None  # both Hessians along the face, once they are worth it
-    hessian_age: int  # steps since they were computed
+    hessians: HessianDifferences | None  # both Hessians along the face, once they pay off
+    hessian_age: int  # steps since the Hessians were computed
     by_cg: bool  # are rounds solved by conjugate gradients?
-    conjugate: ConjugateGradients | ShortestWay | None  # from ``here`` on
-    least: float  # the slope that has not been halved for ``stalled`` steps
+    conjugate: ConjugateGradients | ShortestWay | None  # the run that starts at ``here``
+    least: float  # the least slope, which was not halved for ``stalled`` steps
     stalled: int
     scale: float  # 1/L for the first step of L-BFGS
     rounds: int
     lower_residual: float  # the residual of g at x: the norm of its prox-gradient mapping
     upper_error: float  # about |f(x) - f*|, relative
     hint: tuple[float, Array] | None  # t and c of a former run's proof, for a warm start
-    proof: Proof | None  # None before f has settled
+    proof: Proof | None  # None until f has settled
     finished: Ended
-    lipschitz_violations: tuple[int, int]  # how often f and g rose more than L allows,
-    convexity_violations: tuple[int, int]  # or fell below a minorant: see `out_of_bounds`
+    lipschitz_violations: tuple[int, int]  # how often f and g rose more than L allows
+    convexity_violations: tuple[int, int]  # how often f and g fell below a minorant
     evidence: StepEvidence
 
 

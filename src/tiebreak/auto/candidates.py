@@ -17,8 +17,8 @@ class Candidate(NamedTuple):
     """A method of a portfolio, and what the report says about it.
 
     ``title`` names the method in a few words ("": use its own description). ``least`` is a lower
-    bound on its work, which is a single step if the method ``is_direct``. A method that ``refines``
-    ends on its own, with a point that is accurate up to rounding.
+    bound on the method's work, which is a single step if it ``is_direct``. A method that
+    ``refines`` ends on its own, with a point that is accurate up to rounding.
     """
 
     method: Method
@@ -32,14 +32,14 @@ class Candidate(NamedTuple):
 class Runner(NamedTuple):
     """The progress of a candidate."""
 
-    inner: Any = None  # the state of its method; None before it begins
-    spent: float = 0.0  # the work spent on it
-    error: float = math.inf  # proved error of its point, in units of what is asked
+    inner: Any = None  # the state of the method; None before it begins
+    spent: float = 0.0  # the work spent on this candidate
+    error: float = math.inf  # proved error of its point, in units of the tolerance
     marks: tuple[tuple[float, float], ...] = ()  # work and error, at each doubling of the work
-    note: str = ""  # how it ended; "" while it can go on
+    note: str = ""  # how the candidate ended; "" while it can go on
 
     def measured(self, error: float) -> Runner:
-        """Record the present error of its point, with a mark if the work has doubled."""
+        """Record the present error of the candidate's point; set a mark if its work has doubled."""
         error = min(error, self.error)
         marks = self.marks
         if math.isfinite(error) and (not marks or self.spent >= 2.0 * marks[-1][0] > 0.0):
@@ -47,7 +47,7 @@ class Runner(NamedTuple):
         return self._replace(error=error, marks=marks)
 
     def forecast(self, candidate: Candidate) -> float:
-        """Estimate how much more work it needs."""
+        """Estimate how much more work the candidate needs."""
         if self.note:
             return math.inf
         if self.spent < candidate.least or candidate.refines or len(self.marks) < 2:
@@ -72,12 +72,12 @@ class State(NamedTuple):
     best: int  # the candidate whose point counts
     proved: int  # the first candidate with both gaps proved, or NONE
     answer: int  # the candidate that has ended with its answer, or NONE
-    phase: int  # RACING, REFINING what is proved, PROVING the answer, OVER
+    phase: int  # RACING, REFINING a proved point, PROVING the answer, OVER
     since: float  # the total work at the beginning of this phase
     lipschitz_violations: tuple[int, int]  # doubts about f and g, from all candidates
     convexity_violations: tuple[int, int]
     least: float  # the least value of g seen
-    allowed: float  # by how much the g of an answer may exceed it
+    allowed: float  # the allowed excess of an answer's g over ``least``
     evidence: StepEvidence
 
     @property

@@ -1,8 +1,8 @@
 """Conjugate gradients (CG), if f and g are quadratic and nothing bounds x.
 
-This is the iterative form of the exact method, with a Krylov space instead of a factorisation. It
-needs only a gradient of f and g in each step, so A may be sparse, an operator, or elsewhere.
-Hestenes, Stiefel 1952. There are two ways:
+CG is the iterative form of the exact method, with a Krylov space instead of a factorisation. CG
+needs only a gradient of f and of g in each step, so A may be sparse, an operator, or on another
+machine. Hestenes, Stiefel 1952. Two classes implement CG:
 
 `ShortestWay` if f is a distance from a center, perhaps with weights: one run on g alone from the
 center ends at the minimiser of g closest to it, as LSQR does (Paige, Saunders 1982).
@@ -41,7 +41,7 @@ def is_taken(problem: Problem) -> bool:
 class ConjugateGradients(NamedTuple):
     """Conjugate gradients from x, the point where a round began."""
 
-    moved: Array  # how far the iterate is from x
+    moved: Array  # the distance of the iterate from x, as a vector
     lower: Array  # the slope of g at the iterate
     residual: Array  # minus the slope of the sum at the iterate
     direction: Array
@@ -50,10 +50,10 @@ class ConjugateGradients(NamedTuple):
     def step(
         self, problem: Problem, f: Minorant, g: Minorant, eta: float
     ) -> ConjugateGradients | None:
-        """Take one step; f and g are minorants at x. None if the curvature is 0 up to rounding.
+        """Take one step; f and g are minorants at x. Return None if rounding hides the curvature.
 
-        H d is the change of the slopes from x to x + d, with d as long as x, so cancellation loses
-        no more digits than the slopes have lost already.
+        We compute H d as the change of the slopes from x to x + d, with d as long as x, so
+        cancellation loses no more digits than the slopes have lost already.
         """
         d, x = self.direction, f.at
         stretch = _stretch(g, self.moved, d)
@@ -79,7 +79,7 @@ class ConjugateGradients(NamedTuple):
 def _stretch(g: Minorant, moved: Array, d: Array) -> float:
     """Return a factor that makes d as long as x, or as the move since g was evaluated."""
     length, reach = arrays.norm(d), max(arrays.norm(g.at), arrays.norm(moved))
-    fall = abs(g.value) / (arrays.norm(g.slope) or math.inf)  # a length if both are 0
+    fall = abs(g.value) / (arrays.norm(g.slope) or math.inf)  # in case x and ``moved`` are 0
     return (reach or fall or length) / length
 
 
@@ -99,29 +99,29 @@ class ShortestWay(NamedTuple):
     """Conjugate gradients on g from the minimiser of f = ½ <x - center, W (x - center)>.
 
     Every iterate has grad f(x) = W (x - center) = - gamma grad g(x) - H c, with H the Hessian of g
-    and c in the Krylov space: c and gamma are accumulated along with x. In the end grad g is 0, and
-    c gives the multipliers of the proof, as the rounds of Bregman iteration do.
+    and c in the Krylov space: c and gamma are accumulated along with x. At the end grad g is 0, and
+    c gives the multipliers of the proof, like the c of Bregman iteration.
     """
 
-    inverse: Any  # of W: a number or a vector, 0 for variables of weight 0
+    inverse: Any  # inverse of W: a number or a vector, 0 for variables of weight 0
     # d and H d/<d, H d> for variables of weight 0, conjugate to each other
     free: tuple[tuple[Array, Array], ...]
-    moved: Array  # how far the iterate is from the point where g was evaluated
+    moved: Array  # the iterate minus the point at which g was evaluated
     residual: Array  # minus the slope of g at the iterate
     direction: Array
-    square: float  # <residual, inverse residual>, and the first one
+    square: float  # <residual, inverse residual>, and its first value
     first: float
     c: Array
-    apart: Array  # what a step of length 1 adds to c, apart from the move of x
+    apart: Array  # addition to c by a step of length 1, apart from the move of x
     gamma: float
-    delta: float  # what it adds to gamma
+    delta: float  # addition to gamma by this step
     steps: int
     mark: Array  # ``moved`` after ``marked`` steps
     marked: int
     has_settled: bool
 
     def step(self, problem: Problem, g: Minorant) -> ShortestWay | None:
-        """Take one step; g is the minorant at the first point. None if the curvature is 0."""
+        """Take one step; g is the minorant at the first point. Return None at zero curvature."""
         d, p = self.direction, self
         curved = _curved(problem, g, self.moved, d)
         curvature = arrays.dot(d, curved)
@@ -180,7 +180,7 @@ def shortest(problem: Problem, x: Array) -> tuple[Array, ShortestWay] | None:
         unseen = np.flatnonzero(weights == 0.0)
         each = np.divide(inverse, weights, out=np.zeros_like(weights), where=weights > 0.0)
         inverse = arrays.like(each, x)
-    if len(unseen) > 8:  # only an intercept or a few: each costs as much as a step
+    if len(unseen) > 8:  # allow only a few, like an intercept: each costs a step
         return None
     g = _lower(problem, center)
     free: list[tuple[Array, Array]] = []
@@ -208,19 +208,19 @@ def _lower(problem: Problem, x: Array) -> Minorant:
 
 
 def _curved(problem: Problem, g: Minorant, moved: Array, d: Array) -> Array:
-    """Return H d as a change of g's slope from where it was evaluated: see `ConjugateGradients`."""
+    """Return H d as a change of g's slope from its last evaluation: see `ConjugateGradients`."""
     stretch = _stretch(g, moved, d)
     return (_lower(problem, arrays.plus(g.at, d, stretch)).slope - g.slope) / stretch
 
 
 def _conjugate(free: Any, d: Array) -> Array:
-    """Return the part of d that is conjugate to all of these."""
+    """Return the part of d that is conjugate to all of the given directions."""
     for other, curved in free:
         d = arrays.plus(d, other, -arrays.dot(curved, d))
     return d
 
 
 def _ahead(inverse: Any, free: Any, residual: Array) -> tuple[Array, float]:
-    """Return the steepest descent in the metric of f, and the squared residual in it."""
+    """Return the steepest descent and the squared residual, both in the metric of f."""
     d = inverse * residual
     return _conjugate(free, d), arrays.dot(residual, d)

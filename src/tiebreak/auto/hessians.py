@@ -1,7 +1,7 @@
 """Hessians on the active face: from the steps taken so far, or by differences of gradients.
 
-With few variables the former is BFGS with a matrix: what one round has learned serves the next.
-With many, it keeps only the last pairs (L-BFGS; Liu, Nocedal 1989).
+For few variables, the steps give a BFGS matrix, which later rounds use again. For many variables,
+only the last pairs are kept (L-BFGS; Liu, Nocedal 1989).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class InverseHessian(NamedTuple):
     pairs: tuple[tuple[Array, Array], ...] = ()
 
     def times(self, slope: Array, scale: float) -> Array:
-        """Return H slope, or ``scale`` times the slope if nothing is known yet."""
+        """Return H slope, or ``scale`` times the slope if there are no pairs yet."""
         if self.inverse is not None:
             return self.inverse @ slope
         q, weights = slope, []
@@ -63,7 +63,7 @@ class InverseHessian(NamedTuple):
         return InverseHessian(H + xp.stack([p, s], axis=1) @ xp.stack([s, p], axis=0))
 
     def onto(self, before: ActiveFace, after: ActiveFace) -> InverseHessian:
-        """Carry it over to another face.
+        """Transfer the inverse Hessian to another face.
 
         If entries become fixed, the inverse of the rest of H^-1 is a Schur complement; entries that
         become free start with a typical curvature.
@@ -127,14 +127,14 @@ class HessianDifferences(NamedTuple):
         # The step length balances rounding and third derivatives, and must not underflow.
         size = arrays.norm(x)
         length = 1e-6 * (size if size > 1e-150 else 1.0)
-        # Only a few columns per step, so that a run can be stopped in between.
+        # Compute only a few columns per step, so that a run can be stopped in between.
         for i in self.missing(face)[:16]:
             deadline.check()
             unit = np.zeros(len(known))
             unit[i] = length
             way = face.along(arrays.like(unit, x))
             there, sign = problem.domain.project(x + way), 1.0
-            # outside Z: use the other side
+            # if outside Z, use the other side
             if arrays.norm(there - x - way) > 0.5 * arrays.norm(way):
                 there, sign = problem.domain.project(x - way), -1.0
             (point,) = problem.forward(there)
@@ -149,7 +149,7 @@ class HessianDifferences(NamedTuple):
     ) -> Array | None:
         """Return the inverse Hessian of g1 + eta f1 + terms along the face, or None.
 
-        ``curvature`` is what the face itself adds to it.
+        ``curvature`` is the curvature of the face itself.
         """
         free = np.nonzero(arrays.to_numpy(face.free) > 0.0)[0]
         if not len(free):
@@ -167,8 +167,9 @@ class HessianDifferences(NamedTuple):
             P = P[free]
             H = P @ H @ P + float(np.mean(np.diagonal(H))) * (np.eye(len(free)) - P)
         top = float(np.max(np.diagonal(H)))
-        # Relative to the largest curvature, and well above the rounding errors of differences (a
-        # few 1e-10): steps would follow these far along directions that neither level sees.
+        # The ridge is relative to the largest curvature, and well above the rounding errors of
+        # differences (a few 1e-10): steps would follow these errors far along directions that
+        # neither level sees.
         for ridge in TOL.ladder:
             H[np.diag_indices_from(H)] += ridge * top
             try:

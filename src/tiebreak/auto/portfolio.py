@@ -1,12 +1,12 @@
 """A portfolio: several methods on one problem that take turns according to their progress.
 
-We count the work of every candidate and forecast what it still needs. The one with the smallest
-forecast runs next. A forecast is
+We count the work of every candidate and forecast what it still needs. The candidate with the
+smallest forecast runs next. A forecast is
 
     measured:      the proved error of its point was s after half of its work and is t now; on
-                   logarithmic scales that is a line, and the forecast is where it meets 1;
-    not measured:  as much work again as it has had, and at first the rest of its minimum. This
-                   also holds for a method that proves nothing before it ends.
+                   logarithmic scales these lie on a line, and the forecast is where it meets 1;
+    not measured:  as much work again as it has had, and at first the rest of its minimum. Methods
+                   that prove nothing before they end count as not measured.
 
 So two candidates without measurements share the work evenly, and a wrong choice costs only a
 factor. A direct method, whose work is a single step, is interrupted if it far exceeds its forecast,
@@ -14,8 +14,8 @@ and waits for its next turn. All evidence goes into one bound accumulator, and e
 from the best point found so far. The work is counted, not timed: the same call takes the same
 turns.
 
-An answer should be exact and proved. Whichever comes first, an exact point or a proof, we spend up
-to AGAIN times as much work on the other, and then stop.
+An answer should be exact and proved. If we have an exact point or a proof, we spend up to AGAIN
+times as much work on the other, and then stop.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ ALLOWANCE = 64.0
 AGAIN = 1.0  # after a proof or an exact point, spend at most this share of its work on the other
 CLOSER = 1e-3  # while proving, ask the next point for this share of the present suboptimality for g
 ENDED = "has ended"
-WORSE = "g is larger there than at an earlier point, or f is below f*"
+WORSE = "g is larger at its point than at an earlier one, or f is below f*"
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ class Portfolio(Method):
     """Methods that take turns, as described at the top of the file.
 
     Args:
-        candidates: the methods, with their minimum work.
-        why: why an expected method is missing.
+        candidates: the methods of the portfolio, with their minimum work.
+        why: the reason why an expected method is missing.
     """
 
     candidates: tuple[Candidate, ...]
@@ -78,14 +78,14 @@ class Portfolio(Method):
     assumptions: ClassVar[str] = "those of the methods that it takes"
     guarantee: ClassVar[str] = "those of the methods that it takes"
     adapts: ClassVar[bool] = True
-    needs_projection: ClassVar[bool] = False  # the candidates check that themselves
+    needs_projection: ClassVar[bool] = False  # the candidates check for a projection themselves
 
     def check(self, problem: Problem) -> Refusal | None:
         """Refuse what the first candidate refuses; all of them were chosen for this problem."""
         refusal = self.candidates[0].method.refusal(problem)
         if refusal is None or refusal.argument != "domain" or not self.why:
             return refusal
-        # Its hint names the direct methods, which refuse the problem too.
+        # The hint of the refusal names the direct methods, which refuse the problem too.
         return Refusal(refusal.owner, "domain", refusal.needed, refusal.got, self.why)
 
     def planned(self, steps: int) -> Portfolio:
@@ -148,16 +148,16 @@ class Portfolio(Method):
         return ""
 
     def _report(self, state: State) -> StateReport:
-        """Return what the running method says about its state."""
+        """Return the running method's report on its state."""
         inner = state.runners[state.at].inner
         return StateReport() if inner is None else self.candidates[state.at].method.report(inner)
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """Begin with the candidate of the smallest forecast."""
+        """Begin with the candidate that has the smallest forecast."""
         return self.init_from(problem, x0, None)
 
     def init_from(self, problem: Problem, x0: Array, multipliers: Multipliers | None) -> State:
-        """Begin from where a former run ended, if there was one."""
+        """Begin at the end of a former run, if there was one."""
         at = min(range(len(self.candidates)), key=lambda i: self.candidates[i].least)
         with deadline.metered() as meter:
             inner = first_state(self.candidates[at].method, problem, x0, multipliers)
@@ -176,13 +176,13 @@ class Portfolio(Method):
         state = state._replace(k=state.k + 1, evidence=StepEvidence())
         if state.at == state.answer and state.phase != OVER:
             state = self._begin_proof(problem, state)
-        if state.phase == OVER:  # the proof may have decided this before the step
+        if state.phase == OVER:  # the proof may have ended the run before the step
             return state
         candidate, runner = self.candidates[state.at], state.runners[state.at]
         has_others = self._has_others(state)
         allowed = self._allowed(state) if candidate.is_direct and has_others else math.inf
         try:
-            # Time spent on one method may be needed by others.
+            # Other methods may need the time that one method spends.
             with (
                 deadline.half() if has_others else contextlib.nullcontext(),
                 deadline.metered(allowed) as meter,
@@ -216,15 +216,16 @@ class Portfolio(Method):
     def _first_state(self, problem: Problem, state: State) -> Any:
         """Return the first state of the running candidate, at the best point so far.
 
-        It starts at x0 if g is clearly better there: earlier methods may have gone astray.
+        The candidate starts at x0 if g is clearly smaller at x0: earlier methods may have gone
+        astray.
         """
-        x = arrays.like(state.x, state.start)  # an answer may be in a wider precision
+        x = arrays.like(state.x, state.start)  # an answer may have a higher precision
         if not problem.lower.value(x) <= problem.lower.value(state.start) + state.allowed:
             x = state.start
         return self.candidates[state.at].method.init(problem, x)
 
     def _allowed(self, state: State) -> float:
-        """Return how much work a direct method may take: at least what the others are forecast."""
+        """Return how much work a direct method may take: at least the forecast of the others."""
         forecasts = [
             runner.forecast(candidate)
             for candidate, runner in zip(self.candidates, state.runners, strict=True)
@@ -237,7 +238,7 @@ class Portfolio(Method):
         candidate, runner = self.candidates[number], state.runners[number]
         if runner.note or state.phase == RACING:
             return not runner.note
-        if candidate.is_direct:  # not for a proof, and only if enough work is left for it
+        if candidate.is_direct:  # not for a proof, and only if there is enough work left
             return state.phase == REFINING and runner.forecast(candidate) <= self._left(state)
         return state.phase == PROVING or candidate.refines
 
@@ -267,7 +268,7 @@ class Portfolio(Method):
         )
 
     def _concluded(self, problem: Problem, state: State) -> State:
-        """Return the state after a step, in which the running method may have ended."""
+        """Return the state after a step that may have ended the running method."""
         inner, report = state.runners[state.at].inner, self._report(state)
         why, said = report.finished
         is_answer = why == ANSWER or (why == DOUBT and report.is_ambiguous)
@@ -294,7 +295,7 @@ class Portfolio(Method):
     def _begin_proof(self, problem: Problem, state: State) -> State:
         """Turn to the proof of the answer, or end if no minorant bounds g* from below.
 
-        The first step after the answer decides this: by then `adapt` knows the tolerance.
+        The first step after the answer makes this choice: by then `adapt` knows the tolerance.
         """
         is_proved_by_value = state.lower_value - problem.lower.lower_bound <= state.allowed
         can_be_proved = is_proved_by_value or not problem.is_open_below
@@ -316,7 +317,7 @@ class Portfolio(Method):
         return state._replace(at=at)
 
     def adapt(self, state: State, proved: Proved) -> State:
-        """Pass what is proved on to the running method, and choose the next one."""
+        """Pass the proved bounds on to the running method, and choose the next method."""
         at, state = state.at, state._replace(allowed=proved.asked[1])
         runner, method = state.runners[at], self.candidates[at].method
         if state.answer != NONE and _is_refuted(state, proved):
@@ -358,7 +359,7 @@ def _is_refuted(state: State, proved: Proved) -> bool:
 
 
 def _standing_of(inner: Any, state: State, shown: Standing) -> Standing:
-    """Return the standing of the running method's point, from that of the point that counts."""
+    """Return the standing of the running method's point, given that of the point that counts."""
     f, g = inner.upper_value - state.upper_value, inner.lower_value - state.lower_value
     if f == g == 0.0:
         return shown
@@ -368,9 +369,9 @@ def _standing_of(inner: Any, state: State, shown: Standing) -> Standing:
 
 
 def _error(own: Proved) -> float:
-    """Return the distance from the proof in units of what is asked: 1 once it is complete.
+    """Return the distance from the proof in units of the tolerances: 1 once it is complete.
 
-    It is a product, because one part shrinks while another waits for its turn.
+    The distance is a product, because one part shrinks while another waits for its turn.
     """
     standing, (upper, lower) = own.standing, own.asked
     upper, lower = max(upper, UNDERFLOW), max(lower, UNDERFLOW)
@@ -381,10 +382,11 @@ def _error(own: Proved) -> float:
 
 
 def _for_the_proof(inner: Any, own: Proved) -> Proved:
-    """Return what is proved as the running method should see it while an answer needs a proof.
+    """Return the bounds to show to the running method while an answer needs a proof.
 
-    That is the gap of its own point and, once that is small, a lower tolerance that it does not
-    meet yet: its bound on f* is loose by about its point's suboptimality for g, which must shrink.
+    These bounds hold the gap of the method's own point and, once that gap is small, a lower
+    tolerance that the point does not meet yet: the bound on f* is loose by about the point's
+    suboptimality for g, which must shrink.
     """
     asked_upper, asked_lower = own.asked
     excess = max(inner.lower_value - own.least_value, 0.0)

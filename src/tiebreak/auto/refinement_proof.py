@@ -4,13 +4,13 @@
     f* >= min over Z of  f1's minorant at x + f2 + (g1's minorant at x + t c + g2 - g*)/t
         = f* - O(t):
 
-with one gradient for each t, and some more to correct c if g1 is not quadratic. x + t c is in Z for
-t sum 1/eta_i <= 1, as a convex combination of x and the x_i. These are only minorants: the bound
-accumulator decides what they prove.
+The bound takes one gradient for each t, and some more to correct c if g1 is not quadratic. x + t c
+is in Z for t sum 1/eta_i <= 1, as a convex combination of x and the x_i. We only supply minorants:
+the bound accumulator turns them into bounds.
 
 Without a proof, unless g is quadratic, x counts as an answer only if some cut balances f at x: then
-x minimises f + cut/t over Z, up to a small gap. No cut does if the minimisers of g have a flat
-interior, as those of a squared hinge have: the minorants of the rounds vary over this set, and f
+x minimises f + cut/t over Z, up to a small gap. No cut balances f if the set of minimisers of g has
+a flat interior, as for a squared hinge: the minorants of the rounds vary over this set, and f
 settles elsewhere.
 """
 
@@ -50,13 +50,13 @@ def begin(problem: Problem, state: State) -> State:
     """Begin the proof.
 
     The error of a cut is t <c, Hc>/2 plus rounding/t: we try several t around the best one, the
-    largest first. If rounding makes every sum of cuts unbounded below, there is no proof: then the
-    middle t and smaller ones are tried, to see whether x is an answer, unless that is known.
+    largest first. If rounding makes every sum of cuts unbounded below, there is no proof. Then we
+    try the middle t and smaller ones, to see whether x is an answer, unless that is already known.
     """
     is_hopeless = problem.is_open_below and not problem.upper.strong_convexity > 0.0
     if is_hopeless and _is_quadratic(problem):
         return state._replace(finished=Ended(ANSWER, _settled(state)))
-    # Values known to one unit of rounding determine a minimiser to its square root, and no better.
+    # Values known to one unit of rounding determine a minimiser only to the root of that unit.
     slight = max(1e-4, 4.0 * math.sqrt(arrays.epsilon(state.x)))
     if arrays.is_single(state.x) and problem.in_float64 is not None:
         problem = problem.in_float64
@@ -75,7 +75,7 @@ def begin(problem: Problem, state: State) -> State:
     if not 0.0 < t < math.inf:
         t = 1.0 / (state.weight or 1.0)
     t *= 1.0 if is_hopeless else T_FALL ** -(T_COUNT // 2)
-    if state.hint is not None and state.rounds == 1:  # a warm start at the answer itself
+    if state.hint is not None and state.rounds == 1:  # a warm start from the answer itself
         t, c = state.hint
     nothing = arrays.zeros_like(x)
     tilt, cost = _tilt(problem, x)
@@ -103,7 +103,7 @@ def at_once(problem: Problem, state: State, f: Minorant, g: Minorant, way: Short
 
 
 def multipliers(state: State) -> Multipliers | None:
-    """Return what the next run may begin with: the round that ended at x, before its minorant."""
+    """Return the start of the next run: the round that ended at x, before its minorant."""
     proof, last = state.proof, 1.0 / state.eta if state.eta > 0.0 else 0.0
     if proof is None:
         return None
@@ -149,8 +149,8 @@ def _tilt(problem: Problem, x: Array) -> tuple[Array, float]:
     """Return 1 for free entries without an upper bound, -1 without a lower one, and the cost.
 
     A linear function over a box with infinite sides is bounded below only if its slope has the
-    right signs along them, to the last bit, so we tilt it until it certainly does. A slope of s
-    times these signs is smaller at the corner than at x by s times the cost.
+    right signs along these sides, to the last bit, so we tilt it until the signs are certainly
+    right. A slope of s times these signs is smaller at the corner than at x by s times the cost.
     """
     sides, xp, zero = described(problem.domain).sides(x), arrays.namespace(x), arrays.zeros_like(x)
     if sides is None or problem.radius is not None or not problem.is_smooth:
@@ -163,11 +163,12 @@ def _tilt(problem: Problem, x: Array) -> tuple[Array, float]:
 
 
 def next_cut(problem: Problem, state: State, proof: Proof) -> State:
-    """Make the next cut of the proof, and a better c, or the next t.
+    """Make the next cut of the proof, and improve c or move on to the next t.
 
     The slope of a cut at x + t c, divided by t, should be minus that of f along the face (apart
-    from the tilt). The rest of their sum corrects c, by a quasi-Newton step with the Hessian of the
-    rounds instead of g's, and with the length that would have been best for the last step.
+    from the tilt). The rest of the two slopes' sum corrects c, by a quasi-Newton step with the
+    Hessian of the rounds instead of g's, and with the length that would have been best for the last
+    step.
     """
     x, here, t = state.x, state.here, proof.t
     proof = proof._replace(made=(t, proof.c))
@@ -175,7 +176,7 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
     (g_y,), _ = problem.lower.evaluate([point.g])
     f_y, s = here.f, 0.0
     if proof.is_tilted:
-        s = TILTED * t * proof.curvature / proof.reach  # as much as the cut's own error
+        s = TILTED * t * proof.curvature / proof.reach  # a cost as large as the cut's own error
         (leaned,) = problem.forward(problem.domain.project(x + s * proof.lean))
         (f_y,), _ = problem.upper.evaluate([leaned.f])
     inside = INSIDE if problem.penalties[0].terms.has_weights else 0.0
@@ -190,10 +191,10 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
     slope = f_y.slope + slope / t - s * proof.tilt
     left = face.along(slope)
     lost = arrays.norm(left) * proof.reach
-    if problem.is_smooth:  # on a sphere this is second order
+    if problem.is_smooth:  # on a sphere, the change is of second order
         lost = min(lost, arrays.dot(slope, x) + problem.domain.support(-1.0 * slope))
     is_close = lost <= SLIGHT_LOSS * max(t * proof.curvature, proof.rounding / t)
-    # If the Hessian of the rounds does not fit g there, the steps of c may diverge.
+    # If the Hessian of the rounds does not fit g at the cut, the steps of c may diverge.
     remaining = arrays.norm(left)
     has_run_away = not remaining <= LONGEST * proof.least or not (
         _is_moderate(f_y) and _is_moderate(g_y)
@@ -203,8 +204,8 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
     elif remaining < proof.least:
         proof = proof._replace(best=proof.c, least=remaining)
     gap = max((here.g.value - g_y.value - arrays.dot(g_y.slope, x - g_y.at)) / t, 0.0)
-    # Add what the remaining slope of f + cut/t may gain within a distance |x| of x. The slope that
-    # g still has at x does not count.
+    # Add what the remaining slope of f + cut/t may gain within a distance |x| of x. The remaining
+    # slope of g at x does not count.
     unbalanced = arrays.norm(face.along(slope - here.g.slope / t))
     gap += min(lost, unbalanced * arrays.norm(x))
     proof = proof._replace(gap=min(proof.gap, gap))
@@ -216,7 +217,7 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
         c, ahead = c + longer * proof.d, left + longer * turn
         inverse_hessian = inverse_hessian.learned(proof.d, turn)
     d = -face.along(inverse_hessian.times(ahead, state.scale))
-    if has_run_away or not arrays.all_finite(c + d):  # discard everything learned since
+    if has_run_away or not arrays.all_finite(c + d):  # discard all that was learned since
         proof = proof._replace(c=proof.best, tries=MOST_CUTS)
     else:
         proof = proof._replace(c=c + d, d=d, left=ahead, tries=proof.tries + 1)
@@ -239,7 +240,7 @@ def _ending(problem: Problem, state: State, proof: Proof) -> Ended:
 
 
 def _is_quadratic(problem: Problem) -> bool:
-    """Is g1 quadratic?  Then it has the form phi(Ax) + <c, x> with phi strictly convex."""
+    """Is g1 quadratic?  A quadratic g has the form phi(Ax) + <c, x> with phi strictly convex."""
     return all(part.degree <= 2 for _, part in summands(problem.smooth_parts[1].bare))
 
 

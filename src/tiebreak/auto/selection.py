@@ -1,8 +1,8 @@
 """The candidates of ``method="auto"`` for a problem, and their minimum work.
 
 If direct factorisation (`Exact`) gives an exact answer, its minimum is one factorisation of the
-data; that of a first-order method is a number of steps. Both follow from the sizes alone. Their
-progress decides which one runs when: see `portfolio`.
+data; the minimum of a first-order method is a number of steps. Both minima follow from the sizes of
+the data. The progress of the methods decides which one runs when: see `portfolio`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def choose(problem: Problem) -> Portfolio:
     if not BregmanIteration().refusal(problem):
         title = "exact, by conjugate gradients" if conjugate_gradients.is_taken(problem) else ""
         candidates.append(Candidate(BregmanIteration(), title, steps, refines=True))
-        # No gradient method is faster on g alone: others wait for 3000 of their steps.
+        # No gradient method is faster on g alone: other methods wait for 3000 of its steps.
         steps *= 30.0 if conjugate_gradients.distance(problem) else 1.0
     if not PrimalDual().refusal(problem):
         candidates.append(Candidate(PrimalDual(), "", steps))
@@ -64,8 +64,8 @@ def _direct(problem: Problem, refusal: Refusal | None, is_alone: bool) -> list[C
     if not is_for_cones and (is_alone or not _is_far(problem)):
         return [_exact(problem, _factorisation(problem))]
     if is_for_cones and (problem.is_bounded or is_alone) and not Conic().refusal(problem):
-        # On a bounded set it proves what it finds; elsewhere the multipliers of other methods do.
-        # An interior-point method factorises the data of each level about twenty times.
+        # On a bounded set Conic proves its answer; on other sets the multipliers of other methods
+        # do. An interior-point method factorises the data of each level about twenty times.
         least = 20.0 * _factorisation(problem)
         return [Candidate(Conic(), "conic", least, is_direct=True, refines=True)]
     return []
@@ -77,14 +77,14 @@ def _exact(problem: Problem, least: float) -> Candidate:
 
 
 def _by_slices(problem: Problem, direct: list[Candidate]) -> list[Candidate]:
-    """Return the method that takes steps on a few rows each, in a list, if that pays off.
+    """Return a list of the method whose steps use only a few rows each, if it pays off.
 
-    Its minimum is a hundred epochs, as many full readings, and a hundred products for L_g: fewer
-    settle nothing on any problem. In single precision, reading an entry takes half the time; direct
-    methods convert it. One with less work goes first, and then no other method is needed. An epoch
-    must have at least 500 slices, or too many epochs are needed; a slice has about as many rows as
-    there are columns, unless some rows are much longer than others. Counting the slices takes a
-    data pass, so we do that last.
+    The minimum of the method is a hundred epochs, as many full readings, and a hundred products for
+    L_g. With fewer, f settles on no problem. In single precision, reading an entry takes half the
+    time; direct methods convert the entries. If this is less work than a direct method needs, the
+    method goes first, and no other is needed. An epoch must have at least 500 slices, or too many
+    epochs are needed; a slice has about as many rows as there are columns, unless some rows are
+    much longer than others. Counting the slices takes a data pass, so this check comes last.
     """
     method, n = BregmanSVRG(), problem.dimension or 1
     rows = max((matrix.shape[0] for matrix in matrices_of(problem.smooth_parts[1])), default=0)
@@ -102,8 +102,8 @@ def _by_slices(problem: Problem, direct: list[Candidate]) -> list[Candidate]:
 def _with_operator(problem: Problem, is_exact: bool) -> list[Candidate]:
     """Return the candidates for a penalty on D x: by factorisation, by cones, by products.
 
-    If an operator is known only by its products, nothing can be proved, and the primal-dual method
-    takes over; it needs thousands of steps.
+    If an operator is known only by its products, nothing can be proved, and only the primal-dual
+    method is left; it needs thousands of steps.
     """
     n = problem.dimension or 1
     held = HeldProblem.of(problem, n)
@@ -114,7 +114,7 @@ def _with_operator(problem: Problem, is_exact: bool) -> list[Candidate]:
         least = FEWEST_STEPS * STEP if held is None else held.work
         candidates.append(Candidate(Conic(), "conic", least, is_direct=True, refines=True))
     if not PrimalDual().refusal(problem):
-        # The dual variable of D x makes it slower: it takes about ten times as many steps.
+        # The dual variable of D x makes the method slower: it takes about ten times as many steps.
         least = 10 * _steps(problem)
         candidates.append(Candidate(EndingPrimalDual(), "", least))
     return candidates
@@ -123,9 +123,9 @@ def _with_operator(problem: Problem, is_exact: bool) -> list[Candidate]:
 def problem_in_float64(problem: Problem) -> Problem:
     """Return the problem in float64 if the data are in float32 and few; else the problem itself.
 
-    In float32 little can be proved. With large data, only the proof is in float64. The same holds
-    if g's matrices have singular values that are rounding errors of float32: in float64 these would
-    count, and change the answer by orders of magnitude.
+    In float32 little can be proved. If the data are large, only the proof is in float64. We also
+    keep float32 if g's matrices have singular values that are rounding errors of float32: in
+    float64 such values would count, and change the answer by orders of magnitude.
     """
     if not problem.is_single or _entries(problem) > FLOAT64_COPY_LIMIT:
         return problem
@@ -189,9 +189,9 @@ def _entries(problem: Problem) -> int:
 def _factorisation(problem: Problem, n: int = 0) -> float:
     """Return the work of factorising the data of each level once, in the units of a Meter.
 
-    It uses the smaller side of each matrix, whose square costs a product for every entry. If f is a
-    penalty on D x with n variables, the entries of D x are variables too, and all rows form one
-    matrix.
+    The work depends on the smaller side of each matrix, whose square costs a product per entry. If
+    f is a penalty on D x with n variables, the entries of D x are variables too, and all rows form
+    one matrix.
     """
     matrices = _matrices(problem)
     rows_above = problem.penalties[0].terms.rows_above(n) if n else None

@@ -1,10 +1,10 @@
 """Does a solved level have a minimiser, or is it chasing an infimum that is not attained?
 
-On { w : offset - rows w in K } consider the directions w of the set along which the level does not
-rise: F w = 0, <q, w> <= 0. If none of them moves the slack of a curved cone (second-order,
-exponential), the rest is a quadratic function on a polyhedron, and there is a minimiser
-(Rockafellar, Theorem 27.3). If one of them does, there are two cases. Either it moves into the
-cone's interior, and the cone may be dropped; or the infimum lies on the edge of the cone at
+Consider the directions w of { w : offset - rows w in K } along which the level does not rise: F w =
+0, <q, w> <= 0. If no direction moves the slack of a curved cone (second-order, exponential), a
+quadratic function on a polyhedron remains, and it has a minimiser (Rockafellar, Theorem 27.3). If
+some direction moves the slack of a curved cone, there are two cases. Either the slack moves into
+the cone's interior, and the cone may be dropped; or the infimum lies on the edge of the cone at
 infinity and is not attained.
 """
 
@@ -35,14 +35,14 @@ from tiebreak.sets import RecessionDirections
 class _Curved(NamedTuple):
     """A curved cone that a direction may move."""
 
-    rows: Host  # the indices of its rows
+    rows: Host  # the indices of the cone's rows
     is_exponential: bool
-    is_loss: bool  # is it part of the level's own value?
+    is_loss: bool  # is the cone part of the level's own value?
 
     def is_on_edge(self, s: Host, v: Host, little: float) -> bool:
         """Does s tend along v to a part of the edge that it cannot reach?
 
-        No if s moves into the interior, or if it is already on the ray of v (second-order cones).
+        No if s moves into the interior, or if s is on the ray of v (second-order cones).
         """
         if self.is_exponential:
             return bool(v[2] <= TOL.away * norm(v) and s[2] <= little)
@@ -54,7 +54,7 @@ class _Curved(NamedTuple):
 def escape(stage: Stage, at: PrimalDualPoint, own: int | None) -> Host | None:
     """Return a direction along which the level seems unbounded; None if it has a minimiser.
 
-    ``own``: exponential cones from this row on are losses of the level itself; if one of them
+    ``own``: exponential cones from this row on are losses of the level itself; if such a loss
     changes along a direction, the level decreases. ``own`` is None if these rows are unknown.
     """
     curved, s, dropped = _suspects(stage, at, own), stage.slack(at.w), list[_Curved]()
@@ -77,10 +77,10 @@ def slow_fall(stage: Stage, at: PrimalDualPoint) -> Host | None:
     """Return a direction of the set along which the level decreases, however slowly, or None.
 
     To a solver, a slope that is small relative to other terms looks like a rounding error, so we
-    search for small slopes in their own units. Along directions d with F d = 0, two kinds may be
-    hidden. One is the part r = F'(F w - t) + q + rows' y that no term and no multiplier balances:
-    <q, d> = <r, d> unless y holds d. The other are small entries of q, which decide if the large
-    ones do not rise.
+    search for small slopes in their own units. Along directions d with F d = 0, two kinds of slopes
+    may be hidden. The first kind is the part r = F'(F w - t) + q + rows' y that no term and no
+    multiplier balances: <q, d> = <r, d> unless a constraint with a multiplier stops d. The second
+    kind are small entries of q, which decide if the large entries do not make the level rise.
     """
     q, pull = stage.objective.linear, stage.rows.T @ dual_point(stage.blocks, at.y)
     sizes = stage.slope_terms(at.w) + stage.row_sizes.T @ np.abs(at.y)
@@ -95,8 +95,8 @@ def slow_fall(stage: Stage, at: PrimalDualPoint) -> Host | None:
 def _descent(stage: Stage, slope: Host, other: Host, sizes: Host) -> Host | None:
     """Return a direction with F w = 0 and <slope, w> < 0 along which ``other`` does not rise.
 
-    It is the steepest one: a solver projects -slope onto the cone of these directions. ``sizes``
-    are the sizes of the slope's terms; a slope that may be rounding error does not count.
+    We take the steepest direction: a solver projects -slope onto the cone of such directions.
+    ``sizes`` are the sizes of the slope's terms; a slope that may be rounding error does not count.
     """
     import scipy.sparse as sp
 
@@ -114,7 +114,7 @@ def _descent(stage: Stage, slope: Host, other: Host, sizes: Host) -> Host | None
 
 
 class _Directions(NamedTuple):
-    """Directions w: equal w = 0, below w <= 0, and -w times the other rows in their cones."""
+    """Directions w with equal w = 0, below w <= 0, and -w times the other rows in their cones."""
 
     equal: Any
     below: Any
@@ -125,7 +125,7 @@ class _Directions(NamedTuple):
 def _directions(stage: Stage, gone: Collection[int] = ()) -> _Directions:
     """Return the directions of the set along which the level's squares stay the same.
 
-    Curved cones that begin at the rows ``gone`` are left out.
+    We leave out the curved cones that begin at the rows ``gone``.
     """
     import scipy.sparse as sp
 
@@ -144,7 +144,7 @@ def _directions(stage: Stage, gone: Collection[int] = ()) -> _Directions:
 
 
 def is_way_down(stage: Stage, w: Host) -> bool:
-    """Is this, to a solver's accuracy, a direction of the set along which the level decreases?"""
+    """Is w, to a solver's accuracy, a direction of the set along which the level decreases?"""
     h, v, little = stage.objective, -(stage.rows @ w), TOL.faint * norm(w)
     off = np.append(outside(stage.blocks, v), np.abs(v[stage.blocks.zero]))
     bends = np.abs(h.squares @ w) > little * row_lengths(h.squares)
@@ -155,8 +155,8 @@ def is_way_down(stage: Stage, w: Host) -> bool:
 def fall_along(program: ConicProgram, level: int, direction: Host) -> Host | None:
     """Return a nearby direction along which a level of the program decreases, or None.
 
-    The recession directions of an exponential cone have s_0 <= 0 = s_1, s_2 >= 0; those of other
-    cones are the cones themselves.
+    In an exponential cone we allow only the edge s_0 <= 0 = s_1, s_2 >= 0, because s_1 is usually
+    constant; in all other cones we allow every direction.
     """
     from scipy.sparse import csr_array, vstack
 
@@ -224,7 +224,7 @@ def _direction(stage: Stage, curved: list[_Curved], dropped: list[_Curved]) -> t
     gain = Objective(np.zeros((0, n + k)), np.zeros(0), np.append(np.zeros(n), -np.ones(k)))
     found = clarabel_solve(gain, sp.hstack([G, T]), offset, tuple(kinds)).z
     w = np.where(np.isfinite(found[:n]), found[:n], 0.0)
-    # The answer is 0 or 1, up to rounding.
+    # Each t_i is 0 or 1, up to rounding.
     return w, np.asarray(-(moves @ w) > 0.5)
 
 

@@ -1,11 +1,12 @@
 """Computes lower bounds from a dual point, without trusting a solver's status.
 
-For any u, any y in the dual cone and all feasible z,
+Any u and any y in the dual cone give a bound for all feasible z:
 
     ½|F z - t|² + <q, z>  >=  -<u, t> - ½|u|² - <y, offset> + <r, z>,    r = F'u + q + rows'y.
 
-After other levels, z has their images and lies on their faces: E z = E base, up to the errors of
-these levels. With weights on these equations, r + E'weights is rounding error, and
+On the minimisers of earlier levels, E z = E base up to the errors of these levels: E has the rows
+of their images and faces. With suitable weights on these equations, r + E'weights is only rounding
+error, and
 
     <r, z - base>  >=  -|weights| |E (z - base)| - |r + E'weights| |z - base|.
 
@@ -51,21 +52,21 @@ def lower_bound(
     size = float(sum(sizes) + np.abs(r) @ np.abs(z) + abs(h.constant))
     off = _times(np.abs(rest) + error, away)
     least = h.constant - float(np.sum(terms)) - off * (1.0 + unit) - cost * (1.0 + unit)
-    is_square = not h.linear.any()  # then it is at least its constant
+    is_square = not h.linear.any()  # if so, h is at least its constant
     bound = max(least - unit * size, h.constant if is_square else -math.inf)
     return bound - h.misfit(most) if h.misfits else bound
 
 
 def _times(sizes: Host, away: Host) -> float:
-    """Return <sizes, away>, where away may be infinite if its size is 0."""
+    """Return <sizes, away>, where entries of ``away`` may be infinite if their size is 0."""
     return float(sizes @ np.where(sizes > 0.0, away, 0.0))
 
 
 def _balanced_exponentials(h: Objective, rows: Any, blocks: Blocks, y: Host) -> tuple[Host, Host]:
-    """Return y with slope exactly 0 in the variables of only one exponential, and which they are.
+    """Return y with slope exactly 0 in variables of only one exponential, and mark such variables.
 
-    Such a variable, the mean of a Poisson loss, may be as large as exp(reach), so any rounding
-    error in its slope would be too much.
+    Such a variable is the mean of a Poisson loss. This mean may be as large as exp(reach), so any
+    rounding error in its slope would be too much.
     """
     tops = blocks.exponential[:, 2]
     if not len(tops):
@@ -79,7 +80,7 @@ def _balanced_exponentials(h: Objective, rows: Any, blocks: Blocks, y: Host) -> 
     mine = np.isin(places, tops) & (np.abs(values) == 1.0) & (-h.linear[single] / values >= 0.0)
     y = y.copy()
     y[places[mine]] = -h.linear[single[mine]] / values[mine]
-    # y can balance only one of several such variables in a row, unless they cost the same.
+    # If a row has several such variables, y can balance only one, unless they cost the same.
     exact = h.linear[single[mine]] + values[mine] * y[places[mine]] == 0.0
     return y, single[mine][exact]
 
@@ -87,8 +88,8 @@ def _balanced_exponentials(h: Objective, rows: Any, blocks: Blocks, y: Host) -> 
 def _balanced(r: Host, held: list[HeldRows], z: Host, away: Host) -> tuple[Host, float]:
     """Return the part of a slope that no held equation balances, and the cost of the rest.
 
-    Any weights give a bound. We try some that favour accurate equations more or less, and take the
-    cheapest.
+    Any weights give a bound. We try weights that favour accurate equations more or less, and take
+    the cheapest.
     """
     if not held or not r.any():
         return r, 0.0
@@ -133,8 +134,9 @@ def _smallest_weights(rows: Any, target: Host) -> Host:
 def contradiction(constraints: ConicSet) -> Host | None:
     """Return multipliers that prove the constraints to be infeasible, or None.
 
-    They are the multipliers of the least t for which all constraints, relaxed by t, are feasible;
-    rows have lengths of about 1. Small relative changes then balance them up to rounding.
+    We minimise t so that all constraints, relaxed by t, are feasible (rows have lengths of about
+    1), and take the multipliers. Small relative changes then balance the multipliers up to
+    rounding.
     """
     import scipy.sparse as sp
 
@@ -180,7 +182,7 @@ def value_error(h: Objective, z: Host) -> float:
 def clear_change(h: Objective, z: Host, least: float) -> float:
     """Return a change of the objective near z that is clearly more than rounding.
 
-    Auxiliary variables of 0 share the rounding error of the others; ``least`` is a length.
+    Auxiliary variables of 0 share the rounding error of the other variables; ``least`` is a length.
     """
     longest = float(np.max(np.abs(z), initial=least))
     return TOL.clear_units * (value_error(h, z) + EPS * float(np.sum(np.abs(h.linear))) * longest)
@@ -193,7 +195,7 @@ def slack_rounding(stage: Stage, w: Host) -> tuple[Host, Host]:
     terms = unit * (np.abs(stage.offset) + stage.row_sizes @ np.abs(w)) + stage.offset_error
     found = [terms[blocks.nonnegative]]
     found += [np.array([2.0 * norm(terms[cone])]) for cone in blocks.second_order]
-    if len(blocks.exponential):  # the error of s_2 - s_1 exp(s_0 / s_1), by its derivatives
+    if len(blocks.exponential):  # error of s_2 - s_1 exp(s_0 / s_1), by derivatives
         (s0, s1, _), (t0, t1, t2) = s[blocks.exponential].T, terms[blocks.exponential].T
         ratio = s0 / np.maximum(s1, LEAST)
         rise = 2.0 * np.exp(np.minimum(ratio, 700.0))
@@ -205,7 +207,8 @@ def value_inside(stage: Stage, at: PrimalDualPoint, inner: Host) -> float | None
     """Return the objective at a feasible point near ``at``, an upper bound on the least value.
 
     ``inner`` is the point of the interior-point method, usually slightly inside the inequalities;
-    return None if it is not. Equations hold up to rounding, whose cost the multipliers give.
+    return None if it is outside. Equations hold up to rounding, and the multipliers give the cost
+    of that rounding.
     """
     zero = stage.blocks.zero
 
@@ -228,9 +231,9 @@ def value_inside(stage: Stage, at: PrimalDualPoint, inner: Host) -> float | None
 
 
 def assumed_reach(reach: Host, z: Host, times: float) -> tuple[Host, bool]:
-    """Return a bound on |z_j| for some solution, and whether it is known; if not, ``times`` |z|.
+    """Bound |z_j| for some solution; also return whether that is proved: if not, use ``times`` |z|.
 
-    z is in units in which its entries are comparable.
+    The units of z make its entries comparable.
     """
     is_known = np.isfinite(reach)
     return np.where(is_known, reach, times * (norm(z) or 1.0)), bool(np.all(is_known))

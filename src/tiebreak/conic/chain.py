@@ -72,7 +72,7 @@ NO_POINT = "no point meets all constraints"
 def solve_chain(
     program: ConicProgram, slacks: Sequence[SlackRule | None], told: Told | None = None
 ) -> ChainSolution:
-    """Solve one level after another; each but the last has a slack, or None."""
+    """Solve one level after another; all but the last have a slack or None."""
     try:
         scaled, units = in_units(program)
     except deadline.Over as over:
@@ -107,7 +107,7 @@ def solve_chain(
 
 
 def _in_unit(rule: SlackRule, unit: float) -> SlackRule:
-    """Return the rule for values in this unit."""
+    """Return the slack rule for values in this unit."""
     return lambda best, before: rule(unit * best, unit * before) / unit
 
 
@@ -123,7 +123,7 @@ class _Chain:
         self.whole = whole
         self.constraints = whole.part(self.first_levels == 0)
         self.objectives = program.objectives
-        self.equations = whole.part(self.first_levels < 0)  # of held levels, if z is long
+        self.equations = whole.part(self.first_levels < 0)  # equations of held levels, if z is long
         self.where = AffineSet(np.zeros(program.size))
         blocks, lengths = Blocks.of(whole.cones), row_lengths(whole.rows)
         self.unit = nearby(blocks, lengths, whole.offset, self.objectives)[0] or 1.0
@@ -131,7 +131,7 @@ class _Chain:
         self.is_bounded = bool(np.isfinite(program.reach[program.variables]).all())
         self.is_whole = True  # is no level held yet, so that we can verify points as feasible?
         self.is_proved = True  # are the gaps of all held levels proved?
-        self.cut: Cut | None = None  # of the previous level
+        self.cut: Cut | None = None  # cut of the previous level
         self.found: list[LevelSolution] = []
         self.doubt = ""  # why a level may have other minimisers than those held
         self.previous = np.zeros(program.size)
@@ -181,7 +181,7 @@ class _Chain:
         return found._replace(method=BY_LINEAR_PROGRAMS) if is_kept else None
 
     def _is_kept(self, z: Host) -> bool:
-        """Does z satisfy all constraints, and is no level worse by more than rounding?"""
+        """Does z satisfy all constraints without making a level worse by more than rounding?"""
         is_outside = self._is_outside(z, TOL.accurate, TOL.clear / TOL.accurate)
         return not is_outside and all(
             h.value(z) <= level.best + level.slack + level.error + self._rounding(number, z)
@@ -189,7 +189,7 @@ class _Chain:
         )
 
     def _give_back(self) -> None:
-        """Return unused slack: if ties are left, minimise those levels once more, in order."""
+        """Return unused slack: if ties are left, minimise levels with slack once more, in order."""
         for level, objective in zip(self.found, self.objectives, strict=True):
             if level.slack > 0.0 and resolved(self._dimension()) != 0:
                 stage = self._stage(objective)
@@ -199,7 +199,7 @@ class _Chain:
                     self._hold_face(objective, found, 0.0)
 
     def _least_norm(self, own: Host) -> None:
-        """Choose the point of least |x|, in the user's units, that all levels allow.
+        """Among the points that all levels allow, choose the one of least |x|, in the user's units.
 
         ``own``: the entries of x that may move. We keep the point only if no level gets worse by
         more than rounding.
@@ -222,7 +222,7 @@ class _Chain:
         """Add the constraints on the auxiliary variables of a level."""
         so_far, aims = self.whole.part(self.first_levels <= number), self.objectives[: number + 1]
         near, _ = nearby(Blocks.of(so_far.cones), row_lengths(so_far.rows), so_far.offset, aims)
-        self.unit = near or self.unit  # the scale of later levels is not a scale for this one
+        self.unit = near or self.unit  # later levels have their own scale
         more = self.whole.part(self.first_levels == number) if number else None
         if more is not None and len(more.offset):
             self.constraints = self.constraints.joined(*more)
@@ -246,7 +246,7 @@ class _Chain:
         return ChainSolution(z, tuple(levels), status, message, direction, is_least=self.is_least)
 
     def _within_bounds(self, z: Host) -> Host:
-        """Correct z where rounding has moved it off a 0 or across a bound on one variable."""
+        """Correct entries of z that rounding moved off a 0 or across a bound on one variable."""
         z = np.where(np.abs(z) <= TOL.nothing * self.unit, 0.0, z)
         row, place, entry = single_entries(self.whole.rows)
         is_bound = np.isin(row, Blocks.of(self.whole.cones).nonnegative)
@@ -262,7 +262,7 @@ class _Chain:
     def _lost(self, z: Host) -> int | None:
         """Return the first level that later levels made worse than allowed, or None."""
         for number, level in enumerate(self.found):
-            # The user's function may compute in float32.
+            # The caller's function may compute in float32.
             value = min(self.program.value(number, z), self.objectives[number].value(z))
             allowed = level.slack + TOL.solver * self._size(number) + self._rounding(number, z)
             if value > level.best + allowed:
@@ -272,8 +272,8 @@ class _Chain:
     def _is_outside(self, z: Host, share: float = TOL.solver, floor: float = 1.0) -> bool:
         """Is a constraint violated by more than this share of its own terms?
 
-        If an answer is 0, its terms are rounding errors themselves, on the scale of the program's
-        unit; ``floor`` says how much of that scale counts.
+        If an answer is 0, its terms are rounding errors on the scale of the program's unit;
+        ``floor`` says how much of that scale counts.
         """
         rows, offset, cones = self.whole.part(self.first_levels == 0)
         blocks, s = Blocks.of(cones), offset - rows @ z
@@ -286,7 +286,7 @@ class _Chain:
         )
 
     def _level(self, number: int, objective: Objective) -> ChainSolution | None:
-        """Solve one level and hold it; return an end if it has no solution."""
+        """Solve one level and hold it; return how the chain ends if the level has no solution."""
         own = len(self.constraints.offset) if number else 0
         self._enter(number)
         stage = self._stage(objective)
@@ -327,9 +327,9 @@ class _Chain:
         return clear_change(self.objectives[number], z, self.unit)
 
     def _falls(self, number: int, direction: Host) -> ChainSolution:
-        """End with a direction along which a level is unbounded, if that is certain.
+        """If a level is certainly unbounded along a direction, end the chain with that direction.
 
-        A solver may notice that before it notices that no point is feasible.
+        A solver may find such a direction before it finds that no point is feasible.
         """
         if number == 0 and (empty := self._infeasible()) is not None:
             return empty
@@ -342,12 +342,12 @@ class _Chain:
     def _escape(self, number: int, found: SolvedStage, own: int) -> Host | None:
         """Return a direction along which a level may have no minimum, or None.
 
-        The level's losses are the rows from ``own`` on. It needs no minimum if its slack is above
-        the solver's accuracy.
+        The level's losses are the rows from ``own`` on. A level needs no minimum if its slack is
+        above the solver's accuracy.
         """
         z = self.where.point(found.at.w)
         best = self.objectives[number].value(z)
-        # If a value is 0 up to the solver's accuracy, so is any share of it.
+        # If a value is 0 up to the solver's accuracy, any share of it is 0 too.
         best = best if abs(best) > TOL.half else 0.0
         if self.is_bounded or self._slack(number, best, z, self.previous) > 0.0:
             return None
@@ -358,7 +358,7 @@ class _Chain:
         return stage_of(objective, *self.constraints.joined(*self.equations), self.where, self.unit)
 
     def _no_answer(self, number: int, why: str, status: str = "failed") -> ChainSolution:
-        """End because a level was not solved, after checking that some point is feasible."""
+        """End the chain at an unsolved level, after checking that some point is feasible."""
         if number == 0 and (empty := self._infeasible()) is not None:
             return empty
         value = self.objectives[number].value(self.previous)
@@ -370,7 +370,7 @@ class _Chain:
         return self._end(status, f"level {number + 1}: {why}")
 
     def _infeasible(self) -> ChainSolution | None:
-        """End if multipliers prove that no point satisfies the constraints."""
+        """End the chain if multipliers prove that no point satisfies the constraints."""
         first = self.first_levels == 0
         against, y = np.zeros(len(first)), contradiction(self.whole.part(first))
         if y is None:
@@ -384,7 +384,7 @@ class _Chain:
         before, self.previous = self.previous, z
         best = objective.value(z)
         most, is_known = assumed_reach(self.program.reach, z, TOL.assumed)
-        y = at.y[: len(self.constraints.offset)]  # without those of the held equations
+        y = at.y[: len(self.constraints.offset)]  # without the held equations
         bound = lower_bound(objective, self.constraints, y, z, self.held, most)
         is_bound_proved = self.is_proved and is_known
         rounding = value_error(objective, z)
@@ -413,15 +413,15 @@ class _Chain:
         )
 
     def _slack(self, number: int, best: float, z: Host, before: Host) -> float:
-        """Return what a level may give up at z, if ``before`` was the point before it."""
+        """Return what a level may give up at z, if ``before`` was the point before that level."""
         value, rounding = self.program.value(number, before), self._rounding(number, z)
         return allowed_slack(self.slacks[number], best, value, rounding)
 
     def _above(self, found: SolvedStage) -> float:
         """Bound how far the minimum may exceed the value at the point, which may be infeasible.
 
-        An interior point proves it; without one, the multipliers estimate it to first order. After
-        a held level nothing is proved, because no point is known to be one of its minimisers.
+        An interior point proves the bound; without one, the multipliers estimate it to first order.
+        After a held level nothing is proved, because no point is known to be one of its minimisers.
         """
         stage, at = found.stage, found.at
         if self.is_whole and (stage.is_flat or not stage.cones):
@@ -431,15 +431,15 @@ class _Chain:
         if inside is None:
             off = np.maximum(outside(stage.blocks, stage.slack(at.w)), 0.0)
             most = float(np.max(off + slack_rounding(stage, at.w)[1], initial=0.0))
-            # Twice: in a set without interior, the minimum changes like sqrt(most), and most * y
-            # is half of that change.
+            # Use twice the estimate: in a set without interior, the minimum changes like
+            # sqrt(most), and most * y is half of that change.
             return 2.0 * most * float(np.sum(np.abs(at.y)))
         return max(inside - stage.objective.value(at.w), 0.0)
 
     def _keep(
         self, number: int, objective: Objective, found: SolvedStage, gap: float, slack: float
     ) -> str:
-        """Add a cut if the level has slack, else hold image and face; return which it was."""
+        """Add a cut if the level has slack, else hold image and face; say which was done."""
         if self.where.dimension == 0:
             return "point"
         if slack == 0.0:
@@ -451,7 +451,7 @@ class _Chain:
         return "cut"
 
     def _price(self, number: int, at: PrimalDualPoint) -> None:
-        """Set the price of the previous level's slack: how fast this level decreases with it."""
+        """Set the previous level's price: how fast the current level decreases with that slack."""
         if self.cut is None or self.cut.level != number - 1:
             return
         y = at.y[self.cut.row :]

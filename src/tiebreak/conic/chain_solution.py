@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from tiebreak.linalg import Host, deadline, in_files
 from tiebreak.linalg.deferred import Deferred, resolved
 
-SlackRule = Callable[[float, float], float]  # from the best value and the value before this level
+SlackRule = Callable[[float, float], float]  # of the best value and the previous value
 Told = Callable[[int, float], None]  # receives the number and best value of each solved level
 
 METHOD = "conic, images and faces held"
@@ -28,18 +28,18 @@ class _LevelSolution(NamedTuple):
     """The fields of a `LevelSolution`."""
 
     best: float  # the least value found over the minimisers of earlier levels
-    bound: float  # a lower bound on that least value
+    bound: float  # a lower bound on the level's least value
     error: float  # the error of `best`, on both sides
-    value: float  # at the final point
-    slack: float  # what it may give up, as a number
-    dimension: int | Deferred | None  # of the choices left after it; None if unknown
+    value: float  # the value at the final point
+    slack: float  # the slack of the level, as a number
+    dimension: int | Deferred | None  # of the choices left; None if unknown
     held: str  # how it was held: "image", "face", "image and face", "cut", "point", "nothing"
     word: str  # "proved" or "estimated"
     price: float | None  # -d(next level)/d(slack), if its slack is positive
     solver: str  # the solver's own status, "" if no solver was used
-    residual: float = math.nan  # relative, of the optimality conditions
+    residual: float = math.nan  # relative residual of the optimality conditions
     is_bound_proved: bool = False  # is `bound` proved? `word` refers to both ends
-    why: str = ""  # why it is only estimated: "size", "inside" or "held"
+    why: str = ""  # why the gap is only estimated: "size", "inside" or "held"
 
 
 @in_files("conic.level")
@@ -85,8 +85,8 @@ class ChainSolution(NamedTuple):
     levels: tuple[LevelSolution, ...]
     status: str  # "solved", "unbounded", "undetermined", "infeasible", "failed", or a limit
     message: str = ""
-    direction: Host | None = None  # if it is unbounded
-    contradiction: Host | None = None  # if it is infeasible: multipliers of the program's rows
+    direction: Host | None = None  # of an unbounded level
+    contradiction: Host | None = None  # multipliers of the program's rows that prove infeasibility
     is_least: bool = False  # was x chosen by its norm among the points that all levels allow?
     method: str = METHOD
 

@@ -1,4 +1,4 @@
-"""What the chain needs from a cone: which of its inequalities bind, its faces, its dual.
+"""Properties of cones that the chain needs: which inequalities bind, the faces, and the dual.
 
 A pair of complementary points s in K, y in K*, <s, y> = 0, exposes a face of K: the s of every
 optimal point lies in it, for any optimal y.
@@ -32,7 +32,7 @@ class Blocks(NamedTuple):
     exponential: Host  # (k, 3)
 
     @classmethod
-    @lru_cache(maxsize=64)  # each level needs them several times
+    @lru_cache(maxsize=64)  # each level needs the blocks several times
     def of(cls, cones: tuple[Cone, ...]) -> Blocks:
         """Return the blocks in the order of the cones."""
         found: dict[str, list[Host]] = {
@@ -63,23 +63,24 @@ class Active(NamedTuple):
 class Pairs(NamedTuple):
     """Complementary numbers without units, one from s and one from y for each inequality.
 
-    Divided by the length of its row, s is a distance; multiplied by it, y is a slope. Distances are
-    relative to the largest one, slopes to ``size``. For a second-order cone the numbers are its two
-    eigenvalues, for an exponential one the distance from its surface and the largest entry of y.
+    The length of a row divides s, which gives a distance, and multiplies y, which gives a slope.
+    Distances are relative to the largest distance, slopes to ``size``. For a second-order cone the
+    numbers are its two eigenvalues, for an exponential cone the distance from its surface and the
+    largest entry of y.
     """
 
     nonnegative: tuple[Host, Host]
-    second_order: tuple[Host, Host]  # (k, 2): boundary or not, vertex or not
+    second_order: tuple[Host, Host]  # (k, 2): at the boundary or not, at the vertex or not
     exponential: tuple[Host, Host]
 
     @classmethod
     def of(
         cls, blocks: Blocks, s: Host, y: Host, lengths: Host, size: float, least: float = 0.0
     ) -> Pairs:
-        """Return the pairs of a point from its slacks; ``size`` is that of the objective's slope.
+        """Return the pairs of a point from its slacks; ``size`` measures the objective's slope.
 
-        If all inequalities bind, slacks are rounding errors and the largest is not a unit: then we
-        use ``least``, a length of the point.
+        If all inequalities bind, slacks are rounding errors and the largest slack is no scale: then
+        we use ``least``, a length of the point.
         """
         lengths = np.where(lengths > 0.0, lengths, 1.0)
         slope = max(float(np.max(np.abs(y) * lengths, initial=0.0)), size) or 1.0
@@ -147,7 +148,7 @@ def outside(blocks: Blocks, s: Host) -> Host:
 
 
 def of_inequalities(blocks: Blocks, sizes: Host) -> Host:
-    """Return a size per inequality, in the order of `outside`: its rows' largest, or 1 for 0."""
+    """Return each inequality's size, in the order of `outside`: its largest row, or 1 for 0."""
     cones = (*blocks.second_order, *blocks.exponential)
     found = np.append(sizes[blocks.nonnegative], [np.max(sizes[cone]) for cone in cones])
     return np.where(found > 0.0, found, 1.0)
@@ -176,7 +177,7 @@ def dual_point(blocks: Blocks, y: Host) -> Host:
 def _dual_exponential(y: Host) -> Host:
     """Move y into { u < 0, w >= -u exp(v/u - 1) } or { u = 0, v, w >= 0 } by raising v.
 
-    v is the multiplier of s_1, usually a constant: then nothing else changes.
+    v is the multiplier of s_1, which is usually a constant: then no slope changes.
     """
     u, v, w = y.T
     is_inside = (u < 0.0) & (w > 0.0)

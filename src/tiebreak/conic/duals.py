@@ -1,8 +1,8 @@
 """Computes the multipliers of the constraints, level by level, from the final point alone.
 
-Whichever method found the point, no direction d that keeps the active constraints and the earlier
-levels improves a level to first order. So the linear program min <slope, d> has the minimum 0, and
-its multipliers are those of the level.
+Whichever method found the point, no direction d that respects the active constraints and the
+earlier levels improves a level to first order. So the linear program min <slope, d> has the minimum
+0, and its multipliers are those of the level.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from tiebreak.linalg.tolerances import TOL
 def row_multipliers(
     program: ConicProgram, z: Host, is_cut: Sequence[bool | None]
 ) -> list[Host | None] | None:
-    """Return y for every level with slope + rows'y = 0, up to what holds the earlier levels.
+    """Return y for every level with slope + rows'y = 0, up to multipliers of the earlier levels.
 
-    y >= 0 for inequalities, unless an earlier level has turned one into an equation. None for a
-    level that z is not known to balance, and for all if some constraints are not linear.
+    y >= 0 for inequalities, unless an earlier level has turned one into an equation. The result is
+    None for a level that z is not known to balance, and for all levels if some constraints are not
+    linear.
 
     Args:
         is_cut: for each level, None without slack; otherwise whether all of its slack was used.
@@ -46,11 +47,11 @@ def row_multipliers(
     ends = np.cumsum([part.shape[0] for part in parts])
     all_rows = sp.csr_array(sp.vstack(parts))
     programs, (count, n) = linear_programs(all_rows), all_rows.shape
-    # Directions of length at most 1 that keep the active rows and the earlier levels.
+    # Directions of length at most 1 that respect the active rows and the earlier levels.
     least, most = np.full(count, -np.inf), np.full(count, np.inf)
     least[: ends[0]][is_equal], most[: ends[0]][is_active] = 0.0, 0.0
     for number, (unit, cut) in enumerate(zip(units.values, is_cut, strict=True)):
-        if cut is not None:  # z gives something up: it does not minimise this level
+        if cut is not None:  # z gives some value up: it does not minimise this level
             most[ends[-2] + number] = 0.0 if cut else np.inf
             found.append(None)
             continue
@@ -62,7 +63,8 @@ def row_multipliers(
             return [*found, *[None] * (len(is_cut) - len(found))]
         y = -vertex.duals[: ends[0]]
         found.append(float(unit) * y / units.rows)
-        # Later levels keep what this one needs: rows with a multiplier, and the image of squares.
+        # Later levels keep the rows in which this level has a multiplier, and the image of its
+        # squares.
         least[: ends[0]][is_active & (y > TOL.solver * largest)] = 0.0
         least[ends[number] : ends[number + 1]] = 0.0
         most[ends[number] : ends[number + 1]] = 0.0

@@ -1,9 +1,10 @@
-"""How much time and memory Clarabel needs before it first checks the clock.
+"""Estimates of the time and memory that Clarabel needs before it first checks the clock.
 
-It orders the variables of its equations (minimum degree) and factorises them once. Only then is the
-number of entries in the factor known. We estimate it as a dense factor of the rows or of the
-variables, whichever are fewer. If time or memory does not allow that, we use an order that keeps
-entries close to the diagonal (Cuthill and McKee 1969), which overestimates trees.
+Clarabel orders the variables of its equations (minimum degree) and factorises them once. The number
+of entries in the factor is known only after the ordering. We estimate it by that of a dense factor
+of the rows or of the variables, whichever are fewer. If time or memory does not allow such a
+factor, we use an order that keeps entries close to the diagonal (Cuthill and McKee 1969), which
+overestimates trees.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ SPARSE_PRODUCT = 4.0  # cost of a product found by its indices, in the order or 
 def ask_for_factor(P: Any, rows: Any) -> None:
     """Raise `deadline.Over` or `MemoryError` unless there is time and memory for the first factor.
 
-    The factor is that of an interior-point method's equations with Hessian P and these rows.
+    The factor belongs to the equations of an interior-point method with Hessian P and these rows.
     """
     import scipy.sparse as sp
 
-    # A factor of so few rows and variables takes only milliseconds.
+    # Below this number of rows and variables, a factor takes only milliseconds.
     if sum(rows.shape) <= 300:
         return
     data = sp.csr_array(rows)
@@ -42,7 +43,7 @@ def ask_for_factor(P: Any, rows: Any) -> None:
     try:
         check_factor(np.arange(count), ordering)
     except (deadline.TooLong, MemoryError):
-        if 8 * P.nnz > count * count:  # too full for any order to help
+        if 8 * P.nnz > count * count:  # too many entries for any order to help
             raise
         full = np.zeros(len(in_rows), dtype=bool) if by_rows else in_rows > _many(count)
         few = data[~full]  # a full row would give a full graph
@@ -63,11 +64,11 @@ def _many(nodes: int) -> float:
 
 def check_factor(columns: Host, ordering: float) -> None:
     """Check that there is time and memory for a factor with these column counts."""
-    # A product in a dense part of the factor is 1/16 of a unit of `deadline.svd_work`.
+    # A product in a dense part of the factor costs 1/16 of a unit of `deadline.svd_work`.
     deadline.check(ordering + (1 / 16) * _squares(columns))
     entry = np.dtype(np.float64).itemsize + np.dtype(np.int64).itemsize  # a value and its index
     size = entry * int(np.sum(columns))
-    try:  # if the system refuses it now, Clarabel's own request would end the process
+    try:  # if this allocation fails, Clarabel's own would end the process
         np.empty(size, dtype=np.uint8)
     except MemoryError:
         factor = f"the factor of Clarabel's equations may take {size / 2**30:.3g} GiB"
@@ -77,7 +78,7 @@ def check_factor(columns: Host, ordering: float) -> None:
 def column_counts(graph: Any, lasts: int = 0) -> Host:
     """Estimate the entries in each column of a factor in a good order, with ``lasts`` full rows.
 
-    Nodes with very many neighbours come last, like full rows.
+    Nodes with many neighbours are ordered last, like full rows.
     """
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 

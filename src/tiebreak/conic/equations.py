@@ -1,4 +1,4 @@
-"""The symmetric equations of Newton's method, which have many solutions if there are ties."""
+"""The symmetric equations of Newton's method; ties give these equations many solutions."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def regularised_solution(K: Any, right: Host, primal: int) -> Host | None:
         return None
     x, left = np.zeros(size), d * right
     least = norm(left)
-    # Rounds of refinement that remove the effect of the shift.
+    # These rounds of refinement remove the effect of the shift.
     for _ in range(12):
         trial = x + solve(left)
         left = d * right - scaled @ trial

@@ -1,8 +1,8 @@
-"""What a solved level passes to the next: image and faces as equations, or with slack a cut.
+"""Constraints that a solved level adds: its image and faces as equations, or a cut if it has slack.
 
 For every optimal y of a level, { z feasible : <y, s(z)> = 0, F z = F z* } is the set of all its
 minimisers. No cut or tolerance is needed; a cut would let the next level gain sqrt(slack). So only
-levels that may give something up become cuts.
+levels that may give up some value become cuts.
 """
 
 from __future__ import annotations
@@ -50,14 +50,15 @@ class HeldRows(NamedTuple):
     """Equations that all minimisers of a level satisfy, with bounds on their errors.
 
     On the true minimisers each |<row, z> - its value| is at most ``linear`` * gap, where the gap is
-    between the level's value and its bound. If ``root`` is not 0, the vector of all of them is at
-    most ``linear`` * gap + ``root`` * sqrt(gap). If ``is_shared``, the errors cannot all be that
-    large at the same time: the sum of |<row, z> - its value| / ``linear`` is at most the gap.
+    between the level's value and its bound. If ``root`` is not 0, the vector of all these errors is
+    at most ``linear`` * gap + ``root`` * sqrt(gap). If ``is_shared``, the errors cannot all reach
+    their bounds at the same time: the sum of |<row, z> - its value| / ``linear`` is at most the
+    gap.
     """
 
     rows: Any
     values: Host
-    linear: Host  # one for each row
+    linear: Host  # one factor for each row
     root: float = 0.0
     is_shared: bool = False
     gap: float = 0.0
@@ -68,7 +69,7 @@ class HeldRows(NamedTuple):
         return self.linear * self.gap + self.root * math.sqrt(self.gap)
 
     def cost(self, weights: Host) -> float:
-        """Bound the error of a bound that uses the equations with these weights."""
+        """Bound the error of a sum of the equations with these weights."""
         if not weights.any():
             return 0.0
         if self.root == 0.0:
@@ -88,7 +89,8 @@ def held_rows(
 ) -> list[HeldRows]:
     """Return the equations of a level's minimisers, in groups of rows of equal accuracy.
 
-    They follow from <y, s> + ½|F (z - at)|² <= gap for all minimisers z, where |s| <= reach.
+    The equations follow from <y, s> + ½|F (z - at)|² <= gap for all minimisers z, where |s| <=
+    reach.
     """
     (rows, offset, _), tiny = constraints, LEAST
     zero, one = Blocks.of(constraints.cones).zero, active.nonnegative
@@ -102,7 +104,7 @@ def held_rows(
         across, values = _across(ray_of(y[cone]), rows[cone], offset[cone])
         linear = np.full(across.shape[0], 1.0 / pull)
         found.append(HeldRows(across, values, linear, math.sqrt(2.0 * size / pull)))
-    for cone in active.curves:  # y = y_2 (-e^r, -e^r (1 - r), 1), or a larger second entry
+    for cone in active.curves:  # y_1 >= -y_2 e^r (1 - r), y_0 = -y_2 e^r
         # D = |s_0 - r s_1|: e^r D² / (2 s_1 + D) <= gap / y_2, since e^d - 1 - d >= d² / (2 + |d|),
         # and |s_2 - e^r s_1| <= gap / y_2 + e^r D.
         pull = max(y[cone[2]], tiny)
@@ -122,7 +124,7 @@ def remaining(
 ) -> ConicSet:
     """Return the inequalities that are not active at all minimisers of a level.
 
-    Those that are constant on ``where``, which contains a feasible point, are left out.
+    Inequalities that are constant on ``where``, which contains a feasible point, are left out.
     """
     rows, offset, blocks = constraints.rows, constraints.offset, Blocks.of(constraints.cones)
     plain = np.setdiff1d(blocks.nonnegative, active.nonnegative)
@@ -167,7 +169,7 @@ class Cut(NamedTuple):
     """The set { z : h(z) <= most } of a level as rows, an offset and a cone."""
 
     level: int
-    row: int  # where it begins among the constraints
+    row: int  # first row of the level among the constraints
     rows: Any
     offset: Host
     cone: Cone
@@ -194,14 +196,14 @@ def sublevel(h: Objective, z: Host, slack: float) -> tuple[Any, Host, Cone, floa
 
 
 def open_directions(where: AffineSet, left: ConicSet, held: Any, own: Host, z: Host) -> int | None:
-    """Count the directions in which x may move from z; None if that is not known.
+    """Count the directions in which x may move from z; return None if the number is unknown.
 
-    They are those of the affine set, of the equations in ``left`` and of the ``held`` ones, and of
-    the inequalities that hold with equality at all points.
+    These directions satisfy the equations of the affine set, those in ``left`` and the ``held``
+    ones, and all inequalities that hold with equality at every point.
     """
     equations = stacked([left.rows[Blocks.of(left.cones).zero], held])
     most = free_directions(where, equations, own)
-    if not most:  # nothing is open, or that is not known
+    if not most:  # nothing is open, or ``most`` is unknown
         return most
     flat = _flat_rows(left, where, equations, z)
     return None if flat is None else free_directions(where, stacked([equations, flat]), own)
@@ -210,7 +212,7 @@ def open_directions(where: AffineSet, left: ConicSet, held: Any, own: Host, z: H
 def _flat_rows(left: ConicSet, where: AffineSet, equations: Any, z: Host) -> Any:
     """Return the inequalities that hold with equality at z and on the whole affine set.
 
-    None if that is not known, as for a curved cone that z touches.
+    Return None if they are unknown, as for a curved cone that z touches.
     """
     rows, offset, cones = left
     blocks = Blocks.of(cones)

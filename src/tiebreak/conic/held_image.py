@@ -1,9 +1,10 @@
-"""Solves problems with many variables, least squares as g and a penalty on D x - c as f.
+"""Solves problems with many variables where g is least squares and f is a penalty on D x - c.
 
-All minimisers of g = ½|A x - t|² over Z have the same image A x. If A x = t for some x in Z, it is
-t; on R^n it is that of any minimiser, which a sparse factorisation finds. So the upper level is one
-sparse program with A x fixed, which Clarabel solves without a basis, a rank or dense matrices.
-Its multipliers are the dual point of `proofs.operator_dual`, which proves the answer.
+All minimisers of g = ½|A x - t|² over Z have the same image A x. If A x = t for some x in Z, this
+image is t; on R^n it is the image of any minimiser, which a sparse factorisation finds. So the
+upper level is one sparse program with A x fixed, which Clarabel solves without a basis, a rank or
+dense matrices. Its multipliers are the dual point of `proofs.operator_dual`, which proves the
+answer.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ from tiebreak.sets import described, projected
 
 
 class HeldAnswer(NamedTuple):
-    """The solution, and how accurate it is."""
+    """The solution and its accuracy."""
 
     x: Host
     intervals: Intervals
     residual: float  # the larger relative difference: of f and its dual, or of A x and its image
-    dimension: int | None  # of the minimisers of g; None if the rank of A is not proved
+    dimension: int | None  # dimension of g's minimisers; None if A's rank is not proved
     solver: str  # Clarabel's own status
 
 
@@ -43,14 +44,14 @@ class HeldProblem(NamedTuple):
 
     problem: Problem
     terms: OperatorTerms
-    program: ConicProgram  # of the lower level alone, on Z
+    program: ConicProgram  # the lower level alone, on Z
     A: Any  # the matrix of the squares in g
     t: Host  # their target
     n: int
 
     @classmethod
     def of(cls, problem: Problem, n: int) -> HeldProblem | None:
-        """Return the problem, or None if it is of another kind or has few variables."""
+        """Return the problem, or None if it has another form or few variables."""
         (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
         terms = f2.terms
         if not isinstance(terms, OperatorTerms) or f1.bare.degree or g2.terms.has_weights:
@@ -74,7 +75,7 @@ class HeldProblem(NamedTuple):
         return factorisation_work(stored + D.size, self.n)
 
     def solve(self) -> HeldAnswer | None:
-        """Return the answer, or None if A x = t has no solution in the set, or it is inaccurate."""
+        """Return the answer; None if A x = t has no solution in Z, or if the answer is rough."""
         is_free = described(self.problem.domain).is_space
         refined, image = None, self.t
         if is_free:
@@ -130,11 +131,11 @@ class HeldProblem(NamedTuple):
         up, down = terms.slopes(count)
         of_sizes = -sp.eye_array(count)
         cost, cones = np.append(np.zeros(n), np.ones(count)), [Cone("nonnegative", 2 * count)]
-        if stacks == 1:  # sizes >= up r and -down r
+        if stacks == 1:  # rows: sizes >= up r and sizes >= -down r
             both = sp.vstack([sp.diags_array(up) @ D, -sp.diags_array(down) @ D])
             penalty = sp.hstack([both, sp.vstack([of_sizes, of_sizes])])
             offset = np.append(up * center, -down * center)
-        else:  # (size, r of every stack) in a cone for each point
+        else:  # a cone for each point: (size, r of every stack)
             turns = np.arange((1 + stacks) * count).reshape(1 + stacks, count).T.reshape(-1)
             penalty = sp.csr_array(sp.block_array([[None, of_sizes], [-D, None]]))[turns]
             offset = np.append(np.zeros(count), -center)[turns]

@@ -2,13 +2,13 @@
 
 With multipliers l of the rows and d = c - rows'l, for all x in the set
 
-    <c, x>  =  <l, rows x> + <d, x>  >=  the sum of the least l_i s_i and the least d_j x_j,
+    <c, x>  =  <l, rows x> + <d, x>  >=  the sum of the least l_i s_i and the least d_j x_j.
 
-each over the range of that row or variable. This is a lower bound for any l. If it is the minimum,
-a minimiser has l_i s_i and d_j x_j at their least values. So if l_i or d_j is not 0, we hold one
-end of its range for later levels. Multipliers of a later level may pull away from a held end. A
-share of the earlier level corrects them: <c, x> = <c + share c_1, x> - share <c_1, x>, and
-<c_1, x> is at most the value found for it.
+Each minimum is over the range of the row or variable. The sum is a lower bound for any l. If this
+bound is the minimum, every minimiser has l_i s_i and d_j x_j at their least values. So if l_i or
+d_j is not 0, we hold one end of that range for later levels. Multipliers of a later level may pull
+away from a held end. A multiple of the earlier level corrects such multipliers: <c, x> = <c + share
+c_1, x> - share <c_1, x>, and <c_1, x> is at most the value found for level 1.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ def linear_chain(program: ConicProgram, slacks: Sequence[SlackRule | None]) -> L
 
 
 class _HeldLevel(NamedTuple):
-    """A held level; ``rows`` and ``columns`` are its multipliers where it holds a range."""
+    """A held level; ``rows`` and ``columns`` are its multipliers for the ranges that it holds."""
 
     cost: Host
     duals: Host
     rows: Host
     columns: Host
-    most: float  # an upper bound on its minimum, without the constant
+    most: float  # an upper bound on the level's minimum, without the constant
 
     def share(self, duals: Host, slopes: Host) -> float:
-        """Return how many times to add its multipliers to bring others back to its held ends."""
+        """Return the multiple of this level that brings other multipliers back to its held ends."""
         pulls, held = np.append(duals, slopes), np.append(self.rows, self.columns)
         away = np.divide(-pulls, held, out=np.zeros_like(held), where=held != 0.0)
         return float(np.max(away, initial=0.0))
@@ -106,7 +106,8 @@ class LinearChain:
     def level(self, number: int) -> bool:
         """Solve one level, bound it, and hold it; return False if that fails.
 
-        It fails if there is no minimiser, or if one fails a check. Other methods then find out why.
+        The level fails if it has no minimiser, or if its minimiser fails a check. The other methods
+        then find out why the level fails.
         """
         h = self.program.objectives[number]
         vertex = self.programs.minimise(h.linear, self.ranges)
@@ -125,7 +126,7 @@ class LinearChain:
         above = 0.0 if is_inside else self._above(duals, slopes, z)
         gap = max(best - bound, 0.0) + rounding + above
         size = float(np.abs(h.linear) @ np.abs(z) + _largest(h.linear))
-        if not gap <= 1e3 * TOL.accurate * size:  # its multipliers are not reliable
+        if not gap <= 1e3 * TOL.accurate * size:  # the multipliers are unreliable
             return False
         word, why = word_of(self.is_proved, is_known, self.is_whole)
         clear = clear_change(h, z, 1.0)
@@ -159,7 +160,7 @@ class LinearChain:
         return True
 
     def _multipliers(self, cost: Host, duals: Host, ranges: Ranges) -> tuple[Host, Host]:
-        """Return multipliers of rows, 0 if their end is infinite, and of variables."""
+        """Return multipliers of rows (0 if the end of the range is infinite) and of variables."""
         is_lost = np.isinf(np.where(duals > 0.0, ranges.least, ranges.most))
         duals = np.where(is_lost, 0.0, duals)
         return duals, cost - self.turned @ duals
@@ -170,13 +171,14 @@ class LinearChain:
         for level in reversed(self.held):
             if (share := level.share(duals, slopes)) > 0.0:
                 cost, duals = cost + share * level.cost, duals + share * level.duals
-                of_cost = of_cost + share * np.abs(level.cost)  # a sum that may cancel
+                of_cost = of_cost + share * np.abs(level.cost)  # terms of a sum that may cancel
                 slopes = cost - self.turned @ duals
                 rest, given = rest + share * level.most, given + abs(share * level.most)
         low, high = np.maximum(self.whole.low, -most), np.minimum(self.whole.high, most)
         duals, slopes = self._multipliers(cost, duals, self.whole)
         terms = _least(duals, self.whole.least, self.whole.most), _least(slopes, low, high)
-        # The rounding of the slopes, sums of few terms; costs have one term per level.
+        # Bound the rounding of the slopes, which are sums of few terms; costs have one term per
+        # level.
         count = np.diff(self.turned.indptr) + len(self.held) + 4
         sizes = of_cost + self.turned_sizes @ np.abs(duals)
         off = EPS * float((count * sizes) @ np.maximum(np.abs(low), np.abs(high)))
@@ -185,7 +187,7 @@ class LinearChain:
         return total - 2.0 * off - (len(self.held) + 8) * EPS * size
 
     def _above(self, duals: Host, slopes: Host, z: Host) -> float:
-        """Bound how far the least value may exceed that at z, to first order: see `conic.chain`."""
+        """Bound how far the minimum may exceed the value at z, to first order: see conic.chain."""
         s, (low, high, least, most) = self.rows @ z, self.ranges
         missed = np.maximum(np.maximum(least - s, s - most), 0.0)
         terms = EPS * (np.diff(self.rows.indptr) + 4) * (self.sizes @ np.abs(z))
@@ -231,7 +233,7 @@ class LinearChain:
         return Deferred(count)
 
     def remaining(self, ranges: Ranges, z: Host) -> tuple[AffineSet, ConicSet]:
-        """Return the points that differ from z in free variables, and the constraints on these."""
+        """Return the points that differ from z in free variables, and the constraints on them."""
         import scipy.sparse as sp
 
         low, high, least, most = ranges
@@ -256,7 +258,7 @@ class LinearChain:
         return where, ConicSet(left, offset, tuple(cone for cone in cones if cone.size))
 
     def give_back(self) -> None:
-        """Return unused slack: if ties are left, minimise those levels once more, in order."""
+        """Return unused slack: if ties are left, minimise levels with slack once more, in order."""
         for level, h in zip(self.found, self.program.objectives, strict=True):
             if level.slack > 0.0 and np.any(self.ranges.low < self.ranges.high):
                 vertex = self.programs.minimise(h.linear, self.ranges)

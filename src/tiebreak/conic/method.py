@@ -1,4 +1,4 @@
-"""The method Conic: solves both levels with a conic solver, the upper one on the held lower one."""
+"""The method Conic: a conic solver minimises g, then f over the minimisers of g."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ WHY = {
     "solved": ANSWER,
 }
 NOT_SURE = ", as far as a solver can tell; rounding errors decide it"
-# The last program of each problem: its set, its size, and the program.
+# The last program of each problem, with the set and the size for which it was compiled.
 COMPILED: WeakKeyDictionary[Problem, tuple[Domain, int, ConicProgram]] = WeakKeyDictionary()
 ONE_SIDED = "no point is known to minimise the lower level exactly, so nothing bounds f* from above"
 
 
 @in_files("conic.findings")
 class ConicFindings(NamedTuple):
-    """What the two solves reveal besides x."""
+    """Results of the two solves besides x."""
 
     levels: tuple[LevelSolution, ...]  # lower, upper
     assumption: str  # what an estimate assumes
@@ -82,7 +82,7 @@ class Conic(Method):
     The lower level is solved once. Its minimisers are then held exactly, by the image of its
     squares and by the face that its multipliers expose, not by a cut g <= g* + delta, which would
     cost sqrt(delta) in f. Bounds come from our own evaluation of the multipliers: a solver's status
-    is reported but never trusted. Needs the extra ``conic``.
+    is reported but never trusted. The method needs the extra ``conic``.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -119,7 +119,7 @@ class Conic(Method):
         return f"Conic, by Clarabel, on {type(problem.domain).__name__}"
 
     def report(self, state: DirectState) -> StateReport:
-        """Report how it ended and what it found."""
+        """Report how the run ended and what it found."""
         found: ConicFindings | None = state.findings
         if found is None:
             return StateReport(decides=True)
@@ -136,7 +136,7 @@ class Conic(Method):
         return DirectState(0, x0, problem.upper.value(x0), problem.lower.value(x0), StepEvidence())
 
     def step(self, problem: Problem, state: DirectState) -> DirectState:
-        """Do everything in this one step."""
+        """Solve both levels in one step."""
         n = int(state.x.shape[0])
         held = HeldProblem.of(problem, n)
         if held is not None and (answer := held.solve()) is not None:
@@ -172,7 +172,7 @@ class Conic(Method):
 def _proved(
     problem: Problem, found: ChainSolution, at: tuple[Array, float, float]
 ) -> tuple[ChainSolution, Intervals]:
-    """Return what the multipliers, and the prover of `exact`, prove about x, f and g."""
+    """Return the bounds that the multipliers and the prover of `exact` give for x, f and g."""
     x, f, g = at
     low = [level.bound if level.is_bound_proved else -math.inf for level in found.levels]
     low += [-math.inf] * (2 - len(low))
@@ -180,7 +180,7 @@ def _proved(
     if found.status != "solved":
         return found, known
     deadline.allow_as_much_again()
-    with contextlib.suppress(deadline.Over):  # x is found, whatever can still be proved about it
+    with contextlib.suppress(deadline.Over):  # x counts even if the proof is cut off
         known = known.both(prove_at(problem, x) or Intervals())
     if not known.is_two_sided:
         return found, known

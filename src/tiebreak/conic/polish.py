@@ -1,12 +1,13 @@
 """Refines the answer of an interior-point method by Newton's method, up to rounding.
 
-If the exposed faces are known, a minimiser solves smooth equations: with c_k(s) = 0 for every
-inequality that binds (s_j, s_0 - |s_1|, s_2 - s_1 exp(s_0 / s_1)) and y = sum of lambda_k c_k'(s),
+If the exposed faces are known, a minimiser solves smooth equations. Let c_k(s) = 0 for every
+inequality that binds (s_j, s_0 - |s_1|, s_2 - s_1 exp(s_0 / s_1)) and y = sum of lambda_k c_k'(s).
+Then
 
     F'(F w - t) + q + rows' y = 0,     c(offset - rows w) = 0.
 
-They have many solutions if there are ties: each step is the smallest correction, so w stays where
-the interior-point method put it, in the middle of the minimisers.
+These equations have many solutions if there are ties. Each step is the smallest correction, so w
+stays where the interior-point method put it, in the middle of the minimisers.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ class SolvedStage(NamedTuple):
     at: PrimalDualPoint
     active: Active
     residual: float
-    # Change of the losses' margins in the last step. What is left of the slopes may be rounding
-    # error for losses with large weights, and yet the whole slope of those with small weights.
+    # Change of the losses' margins in the last step. A remaining slope may be a rounding error for
+    # losses with large weights, and yet the whole slope of losses with small weights.
     change: float = math.inf
     solver: str = ""
     inner: Host | None = None  # the point of the interior-point method
@@ -57,7 +58,7 @@ class SolvedStage(NamedTuple):
 
     @property
     def is_enough(self) -> bool:
-        """Is it as good as Newton steps can make it?"""
+        """Is the point as good as Newton steps can make it?"""
         return self.residual <= TOL.rounding and not self.doubt
 
 
@@ -93,11 +94,11 @@ def polished(stage: Stage, start: PrimalDualPoint) -> SolvedStage:
 
 
 def _held_wrongly(stage: Stage, at: PrimalDualPoint) -> float:
-    """Return the largest share of a variable's slope that an inequality balances wrongly.
+    """Return the largest share of a variable's slope that a wrong inequality balances.
 
-    Such an inequality is not active, or its multiplier has the wrong sign. Losses with small
-    weights look like rounding errors relative to the others, so each variable in a loss is compared
-    with its own slopes, and all others with the largest slope.
+    A wrong inequality is not active, or its multiplier has the wrong sign. Losses with small
+    weights look like rounding errors relative to the other losses, so each variable in a loss is
+    compared with its own slopes, and all other variables with the largest slope.
     """
     blocks, (w, y), size = stage.blocks, at, stage.row_sizes
     losses = np.zeros_like(y)
@@ -130,7 +131,7 @@ def _newton(
 ) -> tuple[SolvedStage, PrimalDualPoint]:
     """Take Newton steps with these inequalities as equations; return the best and the last point.
 
-    The last solves these equations; it may violate other inequalities.
+    The last point solves these equations; it may violate other inequalities.
     """
     first = now = start._replace(y=_on_faces(stage, active, start))
     best = SolvedStage(stage, first, active, math.inf)
@@ -156,8 +157,8 @@ def _newton(
 def _exchanged(stage: Stage, active: Active, at: PrimalDualPoint) -> Active:
     """Drop the rows whose multipliers have the wrong sign, and add those that are violated.
 
-    A cone moves from its tip to a ray if the tip cannot be reached, or if its multiplier is outside
-    the dual cone.
+    We move a slack from its cone's tip to a ray if the tip cannot be reached, or if the multiplier
+    is outside the dual cone.
     """
     (w, y), rows, s = at, stage.blocks.nonnegative, stage.slack(at.w)
     terms = np.abs(stage.offset) + stage.row_sizes @ np.abs(w)
@@ -175,7 +176,7 @@ def _exchanged(stage: Stage, active: Active, at: PrimalDualPoint) -> Active:
 def residual(stage: Stage, at: PrimalDualPoint) -> float:
     """Return the residual of the optimality conditions, relative to their terms.
 
-    It is the largest of stationarity, feasibility and complementarity.
+    The residual is the largest violation of stationarity, feasibility and complementarity.
     """
     w, y = at
     s, u = stage.slack(w), stage.image(w)
@@ -189,7 +190,7 @@ def residual(stage: Stage, at: PrimalDualPoint) -> float:
     # Include the length of w: if only x_j >= 0 binds, nothing else gives a scale.
     reach = np.abs(stage.offset) + stage.lengths * (norm(w) + least)
     zero = stage.blocks.zero
-    # Compare each constraint with its own terms: a distant one gives no scale for another.
+    # Compare each constraint with its own terms: a distant constraint gives no scale for others.
     beyond = outside(stage.blocks, s) / of_inequalities(stage.blocks, reach)
     unmet = np.abs(s[zero]) / np.where(reach[zero] > 0.0, reach[zero], 1.0)
     off = max(norm(unmet), float(np.max(beyond, initial=0.0)))
@@ -214,10 +215,10 @@ def _on_faces(stage: Stage, active: Active, at: PrimalDualPoint) -> Host:
 class _Curve(NamedTuple):
     """An equation c(s) = 0 of a cone's surface."""
 
-    cone: Host  # its rows
+    cone: Host  # the rows of the cone
     normal: Host  # c'(s)
     value: float  # c(s)
-    bent: Host  # the rows in which it is curved
+    bent: Host  # the rows in which c is curved
     bend: Host  # -c''(s) there: positive semidefinite
 
     def weight(self, y: Host) -> float:
@@ -299,7 +300,7 @@ def _curvature(rows: Any, curves: list[_Curve], weights: Host) -> Any:
     if isinstance(rows, np.ndarray):
         each = zip(places, bends, strict=True)
         return sum(rows[some].T @ bend @ rows[some] for some, bend in each)
-    # One block for each curve: there may be thousands.
+    # Use one block for each curve, because there may be thousands.
     sizes, bent = np.array([len(some) for some in places]), rows[np.concatenate(places)]
     firsts, ends = np.cumsum(sizes) - sizes, np.append(0, np.cumsum(np.repeat(sizes, sizes)))
     columns = [first + np.tile(np.arange(k), k) for first, k in zip(firsts, sizes, strict=True)]
@@ -311,13 +312,13 @@ def _curvature(rows: Any, curves: list[_Curve], weights: Host) -> Any:
 def _corrected(F: Any, H: Any, J: Any, slope: Host, values: Host) -> tuple[Host, Host] | None:
     """Return the smallest (dw, dlambda) with (F'F + H) dw + J' dlambda = -slope, J dw = values.
 
-    This is one system in (F dw, dw, dlambda), so that F is not squared.
+    The unknowns of the system are (F dw, dw, dlambda), so that F is not squared.
     """
     p, n, k = F.shape[0], F.shape[1], J.shape[0]
     K, right = kkt_matrix(F, H, J), np.concatenate([np.zeros(p), -slope, values])
     if p + n + k > FEW_EQUATIONS:
         found = regularised_solution(K, right, p + n)
-    else:  # in units in which a row of small weight is not rounding
+    else:  # use units in which a row of small weight is not rounding
         rows, columns = equilibrate(dense(K))
         found = least_solution(rows[:, None] * dense(K) * columns, rows * right)
         found = None if found is None else columns * found

@@ -43,7 +43,7 @@ class Objective:
     misfits: tuple[Misfit, ...] = ()
 
     def misfit(self, sizes: Host) -> float:
-        """Bound how far it is from the function that it represents, for |z| <= sizes."""
+        """Bound the distance from the objective to the function it represents, for |z| <= sizes."""
         return sum(part.at(sizes) for part in self.misfits)
 
     def value(self, z: Host) -> float:
@@ -59,7 +59,7 @@ class ConicProgram:
     Args:
         rows, offset, cones: the set; rows are a SciPy sparse array (csc) or dense.
         objectives: one or more.
-        variables: which entries of z are x, for the dimension of what is left to choose.
+        variables: the entries of z that are x, to count the choices that are left in x.
         reach: |z_j| <= reach_j for some solution; inf if unknown.
         evaluate: returns the value of a level, by its number, at the x of a z, whatever the
             auxiliary variables are; if None, the auxiliary variables of z are used.
@@ -89,9 +89,9 @@ class ConicProgram:
     def first_levels(self) -> Host:
         """Return for each row the first level that needs it: 0 for constraints.
 
-        Rows that only represent an objective have the number of its level. Auxiliary variables that
-        an objective reaches through cones without passing x are its own. Before its turn, the rows
-        of these variables would only let the solver drift.
+        Rows that only represent an objective get the number of the objective's level. An objective
+        owns the auxiliary variables that it reaches through cones without passing x. While earlier
+        levels are solved, the rows of such variables would only let the solver drift.
         """
         auxiliary = np.ones(self.size, dtype=bool)
         auxiliary[self.variables] = False

@@ -1,6 +1,6 @@
 """Functions, penalties and sets as pieces of a conic program.
 
-Squares stay squares; everything else nonlinear gets auxiliary variables, whose least cost for a
+Squares stay squares; any other nonlinear function gets auxiliary variables, whose least cost for a
 given x is the function's value at x.
 """
 
@@ -37,7 +37,7 @@ def compile_levels(
     Args:
         radius: |x| <= radius for some solution, if known; it bounds ``reach`` and is not a
             constraint.
-        owner: named in the `Refusal` of what cones cannot represent.
+        owner: the name in the `Refusal` of an objective that cones cannot represent.
     """
     sets = [*described(domain).parts]
     for i, h in enumerate(objectives):
@@ -97,7 +97,7 @@ def _called(h: Function) -> str:
 
 
 class Builder(ConicForm):
-    """A conic form that becomes a program once it is complete."""
+    """A conic form that is built piece by piece and then becomes a program."""
 
     def owners(self, multipliers: Host) -> list[str]:
         """Name the owners of rows with nonzero multipliers."""
@@ -173,6 +173,6 @@ def _stacked(parts: Sequence[Affine], size: int) -> Any:
     blocks = [block for terms in parts for _, block in terms.blocks]
     is_one = len(parts) == len(blocks) == 1 and blocks[0].shape[1] == size
     if is_one and isinstance(blocks[0], np.ndarray) and np.count_nonzero(blocks[0]) > least:
-        return blocks[0]  # without a copy: it may be large
+        return blocks[0]  # no copy, because the block may be large
     made = _sparse(parts, size)
     return made.toarray() if made.nnz > least else made

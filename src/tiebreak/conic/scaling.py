@@ -1,8 +1,8 @@
 """Units in which the numbers of a program are about 1: powers of two, so nothing is rounded.
 
 Levels are always solved in these units, so the answer does not depend on the user's units. Without
-them, variables in different units and rows of different lengths would hide each other's errors: a
-rounding error in one may be as large as all of another.
+such units, variables in different units and rows of different lengths would hide each other's
+errors, because a rounding error in one row may be as large as all of another row.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ FARTHEST_UNIT = 200  # units are between 2^-FARTHEST_UNIT and 2^FARTHEST_UNIT
 class Units(NamedTuple):
     """The units of a program's z, its levels' values and its rows."""
 
-    lengths: Host  # one for each entry of z
-    values: Host  # one for each level
-    rows: Host  # one for each row
+    lengths: Host  # one unit for each entry of z
+    values: Host  # one unit for each level
+    rows: Host  # one unit for each row
 
 
 class _Entries(NamedTuple):
@@ -42,12 +42,12 @@ def in_units(program: ConicProgram) -> tuple[ConicProgram, Units]:
     """Return the program in suitable units, with rows of length about 1, and these units.
 
     z = units.lengths * the new z; a value of level i = units.values[i] * the new value. Small
-    matrices come out dense.
+    matrices are returned as dense arrays.
     """
     rows, squares = as_rows(program.rows), [as_rows(h.squares) for h in program.objectives]
     linear = np.array([h.linear for h in program.objectives])
     targets = np.concatenate([program.offset, *(h.target for h in program.objectives)])
-    # Rows of one cone share a unit; those of the objectives have their own.
+    # Rows of one cone share a unit; each row of an objective has its own unit.
     more = np.arange(len(program.offset), len(targets) + len(linear))
     firsts = np.append(cone_groups(program.cones), more)
     group = np.repeat(
@@ -112,10 +112,10 @@ def _distance(sizes: Host, targets: Host) -> float:
 def _columns(entries: _Entries, group: Host, n: int, squares: range) -> Host:
     """Return units of the variables that make the entries of every row as similar as possible.
 
-    They are means of logarithms over rows and columns in turn, or 1 if that makes little
+    The units are means of logarithms over rows and columns in turn, or 1 if scaling makes little
     difference. Rows of one cone share a unit. A row with one entry does not count: it is a bound in
-    any unit. Nor do entries of ``squares`` that are rounding errors relative to others in their
-    row and column: matrix roots have many.
+    any unit. Entries of ``squares`` do not count if they are rounding errors relative to others in
+    their row and column: matrix roots have many such entries.
     """
     groups = int(group[-1]) + 1 if len(group) else 0
     in_row = _largest(entries.row, entries.size, group)[entries.row]

@@ -1,4 +1,4 @@
-"""Solves one level, on the set that the others have left, by Clarabel and Newton's method."""
+"""Solves one level by Clarabel and Newton's method, on the set that earlier levels have left."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tiebreak.linalg import Host, decide_rank
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.tolerances import TOL
 
-BALANCED = 1e-13  # if the optimality conditions hold less well, try again
+BALANCED = 1e-13  # a larger residual of the optimality conditions calls for another try
 # If the second try's answer is longer by this factor, it chases an infimum that is not attained:
 # both tries end near a minimiser if there is one.
 GROWS = 2.0
 
 
 class Doubt(str):
-    """Why there may be no minimiser: a sentence instead of an answer."""
+    """A sentence instead of an answer: why there may be no minimiser."""
 
 
 class Fall(NamedTuple):
@@ -46,7 +46,7 @@ def unchanged(stage: Stage) -> SolvedStage:
 def by_solver(stage: Stage) -> SolvedStage | Fall | str:
     """Solve the level by Clarabel and Newton's method, first without distant bounds.
 
-    A minimiser without them that satisfies them is also a minimiser with them.
+    A minimiser without the distant bounds that satisfies them is also a minimiser with them.
     """
     if (direct := _by_factorisation(stage)) is not None:
         return direct
@@ -60,8 +60,8 @@ def by_solver(stage: Stage) -> SolvedStage | Fall | str:
 def _by_factorisation(stage: Stage) -> SolvedStage | None:
     """Minimise a sum of squares without constraints; None for other levels, or if that fails.
 
-    A solver loses rows that are small relative to others, although they decide, too, if the large
-    ones vanish.
+    A solver ignores rows that are small relative to others, but small rows decide the answer too if
+    the large ones vanish.
     """
     F, t = stage.objective.squares, stage.objective.target
     if stage.cones or stage.objective.linear.any() or not 0 < min(F.shape) <= SVD_SIDE:
@@ -70,7 +70,7 @@ def _by_factorisation(stage: Stage) -> SolvedStage | None:
     seen = rank.basis[:, : rank.low]
     left, R = np.linalg.qr(F @ seen)
     v = np.zeros(rank.low)
-    for _ in range(2):  # once more, to remove what rounding left
+    for _ in range(2):  # repeat once to remove rounding errors
         v = v - np.linalg.solve(R, left.T @ (F @ (seen @ v) - t))
     at = PrimalDualPoint(seen @ v, np.zeros(0))
     found = SolvedStage(stage, at, Active(), residual(stage, at), 0.0)
@@ -78,7 +78,7 @@ def _by_factorisation(stage: Stage) -> SolvedStage | None:
 
 
 def _is_inside(stage: Stage, near: Stage, w: Host) -> bool:
-    """Does w satisfy the constraints that were left out, too?"""
+    """Does w also satisfy the constraints that were left out?"""
     extra = np.maximum(outside(stage.blocks, stage.slack(w)), 0.0)
     return bool(np.all(extra <= np.maximum(outside(near.blocks, near.slack(w)), 0.0)))
 
@@ -91,7 +91,7 @@ def _is_drowned(found: SolvedStage) -> bool:
 
 
 def _by_solver(stage: Stage) -> SolvedStage | Fall | str:
-    """Solve with these constraints; if that stalls, solve again more strictly.
+    """Solve with these constraints; if the solver stalls, solve again more strictly.
 
     Later tries solve relative to the point found, because Clarabel's accuracy is relative to the
     size of its input.
@@ -99,7 +99,8 @@ def _by_solver(stage: Stage) -> SolvedStage | Fall | str:
     best: SolvedStage | None = None
     why, lengths = "", [stage.unit]
     # First stop slightly inside the constraints, where Newton's method can continue and a point is
-    # certainly feasible. Then tighten the tolerance as far as possible, to see what binds.
+    # certainly feasible. Then tighten the tolerance as far as possible, to see which constraints
+    # bind.
     for tolerance in (TOL.half, TOL.met, TOL.met):
         center = None if best is None else best.at.w
         answer = clarabel_solve(
@@ -128,7 +129,7 @@ def _by_solver(stage: Stage) -> SolvedStage | Fall | str:
 
 
 def _settled(best: SolvedStage, lengths: list[float]) -> SolvedStage | Fall | str:
-    """Return the best of all tries, which have these lengths, or why it is not an answer."""
+    """Return the best of all tries, given their lengths, or the reason why it is not an answer."""
     is_clear = best.residual <= BALANCED and not best.doubt
     if not is_clear and len(lengths) > 2 and lengths[2] > GROWS * max(lengths[:2]):
         grown = f"its answer is {lengths[2] / lengths[1]:.2g} times as long"

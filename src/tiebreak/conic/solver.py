@@ -30,7 +30,7 @@ class SolverAnswer(NamedTuple):
 
     @property
     def is_unbounded(self) -> bool:
-        """Does the solver say that the objective is unbounded, along z?"""
+        """Does the solver say that the objective is unbounded along z?"""
         return self.status in ("DualInfeasible", "AlmostDualInfeasible")
 
 
@@ -45,7 +45,7 @@ def clarabel_solve(
     """Minimise the objective over { offset - rows z in K } by Clarabel.
 
     If a ``center`` is given, we solve relative to it, because Clarabel's accuracy is relative to
-    its input. Its tolerances are also absolute, so we scale lengths and slopes to about 1.
+    its input. Clarabel's tolerances are also absolute, so we scale lengths and slopes to about 1.
     """
     import clarabel
     import scipy.sparse as sp
@@ -62,8 +62,8 @@ def clarabel_solve(
     added = len(q) - n
     length = _unit(offset)
     steepest = length * float(abs(gram).max()) if len(q) else 0.0
-    # Near a minimiser, slopes may be far smaller than the terms that cancel in them.
-    # Near a center, ask for no more than this share of the terms that cancel in a slope.
+    # Near a minimiser, slopes may be far smaller than the terms that cancel in them. Near a center,
+    # the tolerance is at least this share of the terms that cancel in a slope.
     slope = _unit(np.append(q, steepest if center is None else 2.0**-30 * steepest)) * length
     P = gram * (length / slope * length)
     P, rows = sp.csc_matrix(sp.triu(P)), sp.csc_matrix(rows)
@@ -90,8 +90,8 @@ def _standard_form(
 ) -> tuple[Any, Host, Any, Host, tuple[Cone, ...]]:
     """Return the problem in w = z - z0, with r = F z - t as extra variables if F'F is large.
 
-    It is to minimise ½ w'gram w + <q, w> over { offset - rows w in K }: gram, q, rows, offset and
-    the cones. The equations for r come before all others.
+    The problem, to minimise ½ w'gram w + <q, w> over { offset - rows w in K }, is returned as gram,
+    q, rows, offset and the cones. The equations for r come before all others.
     """
     import scipy.sparse as sp
 
@@ -113,7 +113,7 @@ def _standard_form(
 def _has_large_square(F: Any) -> bool:
     """Does F'F have so many more entries than F that r = F z should become variables?
 
-    A dense F'F is factorised in large blocks, so it may have four times as many entries first.
+    A dense F'F is factorised in large blocks, so we allow it four times as many entries.
     """
     p, n = F.shape
     in_rows = np.full(p, n) if isinstance(F, np.ndarray) else np.diff(F.tocsr().indptr)

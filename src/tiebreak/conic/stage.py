@@ -52,9 +52,9 @@ def row_lengths(rows: Any) -> Host:
 
 @dataclass(frozen=True)
 class AffineSet:
-    """{ base + basis w } with an orthonormal basis; None: all z; sparse: fixed variables.
+    """The set { base + basis w }: basis orthonormal, None (all z), or sparse (fixed variables).
 
-    ``error`` bounds the relative error of the basis, which depends on its equations.
+    ``error`` bounds the relative error of the basis, which depends on the equations behind it.
     """
 
     base: Host
@@ -76,7 +76,7 @@ class AffineSet:
 
     @property
     def rounding(self) -> float:
-        """A product of a unit row with the basis that is below this may be rounding error."""
+        """Products of a unit row with the basis may be rounding errors if they are below this."""
         return TOL.clear_units * len(self.base) * self.error
 
     def columns(self, rows: Any) -> Any:
@@ -113,7 +113,7 @@ class AffineSet:
     def without_fixed(self, rows: Any, base: Host) -> tuple[AffineSet, Host]:
         """Return the set without variables that a single row fixes, and which rows are left.
 
-        This is for many variables, for which a dense basis would be too large.
+        We do this for many variables, for which a dense basis would be too large.
         """
         import scipy.sparse as sp
 
@@ -160,7 +160,7 @@ class Stage:
     offset: Host
     cones: tuple[Cone, ...]
     offset_error: Host  # a bound on the error of the offset
-    unit: float  # a length of z, the scale if everything else is 0
+    unit: float  # a length of z; it is the scale if all other lengths are 0
 
     @property
     def is_flat(self) -> bool:
@@ -201,15 +201,16 @@ class Stage:
         return abs(self.objective.squares)
 
     def slope_terms(self, w: Host) -> Host:
-        """Return the sizes of the terms of the slope before anything cancels."""
+        """Return the sizes of the terms of the slope before they cancel."""
         F, t, q = self.square_sizes, self.objective.target, self.objective.linear
         return np.asarray(F.T @ (F @ np.abs(w) + np.abs(t)) + np.abs(q))
 
     def without_far_bounds(self) -> Stage | None:
         """Return the stage without inequalities and cones that are relatively far from w = 0.
 
-        Return None if all are near. A solver's accuracy is relative to the largest number in its
-        input, and a generous bound may be a million times what matters. 0 w <= unit replaces it.
+        Return None if all inequalities and cones are near. A solver's accuracy is relative to the
+        largest number in its input, and a generous bound may be a million times the numbers that
+        matter. 0 w <= unit replaces it.
         """
         unit, room = nearby(self.blocks, self.lengths, self.offset, [self.objective])
         far = room > unit
@@ -226,10 +227,10 @@ class Stage:
 def nearby(
     blocks: Blocks, lengths: Host, offset: Host, objectives: Sequence[Objective]
 ) -> tuple[float, Host]:
-    """Return how far all that matters is from w = 0, and the room left in each row, at least 0.
+    """Return the scale of the distances from w = 0, and the room (at least 0) left in each row.
 
-    Violated rows matter, and bounds less than TOL.far times as far away; if no row is violated, the
-    nearest bound is the scale. The rows of a cone are as far away as the cone is.
+    The scale comes from violated rows and bounds less than TOL.far times as far away; if no row is
+    violated, the nearest bound is the scale. The rows of a cone are as far away as the cone is.
     """
     apart = _distances(lengths, offset)
     room = np.zeros_like(apart)
@@ -257,10 +258,10 @@ def stage_of(
     where: AffineSet,
     unit: float,
 ) -> Stage:
-    """Return the level in w.
+    """Return the level as a program in w.
 
-    The base satisfies the inequalities up to rounding. We relax them by what it violates: without
-    any room, as between x >= 0 and x <= 0, they would be infeasible.
+    The base satisfies the inequalities up to rounding. We relax the inequalities by the base's
+    violation. Without any room, as between x >= 0 and x <= 0, they would be infeasible.
     """
     moved, error = offset, np.zeros_like(offset)
     if where.base.any():

@@ -23,12 +23,12 @@ class Remedies(NamedTuple):
     )
     narrower: str = "Problem(radius=...) may narrow it"
     one_sided: str = "Problem(error_bound=...) would prove it; criterion='weak' does not require it"
-    below_rounding: str = "set atol"  # if this or one_sided is "", a looser rtol is advised
-    has_method: bool = True  # can the caller choose the method, and its parameters?
+    below_rounding: str = "set atol"  # "" here or in one_sided: advise a looser rtol
+    has_method: bool = True  # can the caller choose the method and its parameters?
 
 
 FOR_SOLVE = Remedies()
-REMEDIES = ContextVar("remedies", default=FOR_SOLVE)  # estimators set their own
+REMEDIES = ContextVar("remedies", default=FOR_SOLVE)  # estimators set their own advice
 
 _OR_PENALTY = ", or a penalty on all variables plus a smooth part with a known lower_bound"
 
@@ -67,7 +67,7 @@ def what_next(
 
 
 def _missing_bounds(run: Run, is_missing: Sequence[bool]) -> str:
-    """Name the levels without a lower bound, and what would give one."""
+    """Name the levels without a lower bound, and say what would give them one."""
     or_penalty = "" if run.problem.is_smooth else _OR_PENALTY
     names = " or ".join(_levels(is_missing))
     letters = " or ".join(itertools.compress(("f*", "g*"), is_missing))
@@ -134,7 +134,7 @@ def _relaxed(run: Run, missing: float) -> str:
 
 
 def _steps_needed(rows: Sequence[Row], tolerance: tuple[float, float]) -> int | None:
-    """Extrapolate the steps that both gaps need from the second half of the run."""
+    """Extrapolate, from the second half of the run, how many steps both gaps need."""
     last = rows[-1]
     half = min(rows, key=lambda row: abs(row.iteration - last.iteration / 2))
     needed = float(last.iteration)
@@ -151,7 +151,7 @@ def _steps_needed(rows: Sequence[Row], tolerance: tuple[float, float]) -> int | 
         if decades > 12.0:  # a tiny tolerance would overflow
             return None
         needed = max(needed, last.iteration * 10.0**decades)
-    digits = 2 - len(str(int(needed)))  # two digits are all that the forecast is worth
+    digits = 2 - len(str(int(needed)))  # the forecast deserves no more than two digits
     return int(round(needed, digits)) if needed < 1e12 else None
 
 
@@ -161,7 +161,7 @@ def _levels(counts: Sequence[int]) -> list[str]:
 
 
 def contradiction(run: Run) -> str:
-    """Say which promise is false; without it there can be no certificate."""
+    """Say which promise is false; a false promise rules out a certificate."""
     not_convex = _levels(run.report.convexity_violations)
     if not_convex:
         return (

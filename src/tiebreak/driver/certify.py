@@ -1,4 +1,4 @@
-"""Bounds for any point, whichever solver it came from."""
+"""Bounds for any point, no matter which solver found it."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def certify(
     rtol: Tolerance = 1e-4,
     atol: Tolerance = 0.0,
 ) -> Certificate:
-    """Prove how close ``x`` is to optimal, whichever solver it came from.
+    """Prove how close ``x`` is to optimal, no matter which solver found it.
 
-    This costs oracle calls: the first-order method that "auto" prefers starts from the projection
-    of x and collects minorants until both gaps of x stop shrinking; then AGM-BiO does the same
-    (P-AGM-BiO if there are penalties) with two values of gamma, if it accepts the problem, because
-    no method is best everywhere. They take at most ``max_iter`` steps and ``max_time`` seconds in
-    all; Ctrl-C returns what is proved by then.
+    The proof costs oracle calls: the first-order method that "auto" prefers starts from the
+    projection of x and collects minorants until both gaps of x stop shrinking; then AGM-BiO does
+    the same (P-AGM-BiO if there are penalties) with two values of gamma, if it accepts the problem,
+    because no method is best everywhere. Together the methods take at most ``max_iter`` steps and
+    ``max_time`` seconds; Ctrl-C returns the bounds proved so far.
 
     The ``status`` of the certificate is "certified" if |f(x) - f*| and g(x) - g* are proved to be
     within the tolerances, which are those of `solve` (relative to the point of the domain nearest
@@ -87,7 +87,7 @@ def certify(
 
 
 def _after_limit(problem: Problem, x: Array, runs: list[Run]) -> Certificate:
-    """Return what is proved about x when the time is up."""
+    """Return the bounds proved for x when the time is up."""
     try:
         if runs:
             return runs[-1].certificate(x)
@@ -120,7 +120,7 @@ def _judged(
 def _collected(
     problem: Problem, x: Array, start: Array, max_iter: int, runs: list[Run]
 ) -> tuple[int, Certificate]:
-    """Run some methods, add them to ``runs``; return the best proof about x and their steps."""
+    """Run some methods and add the runs to ``runs``; return the best proof for x and all steps."""
     kind, steps, proof = AGMBiO if problem.is_smooth else PAGMBiO, 0, None
     for method in (first_order(problem), kind(gamma=1e-3), kind(gamma=1e-1)):
         if refusal := method.refusal(problem):

@@ -1,7 +1,7 @@
 """Save a run and resume it, by a .npz file of arrays and records (see `linalg.archive`).
 
-Accidents are caught: a file with values that no run can have (NaN, a vector of another length, a
-bound that is infinite on the wrong side) is rejected. Carefully forged bounds are trusted: whoever
+Damaged files are rejected if they hold values that no run can have (NaN, a vector of another
+length, a bound that is infinite on the wrong side). Carefully forged bounds are trusted: anyone who
 can write your files can change your data as well.
 """
 
@@ -37,7 +37,7 @@ SCALES = (1e-2, 1.0, 1e6)
 
 
 class Store:
-    """Saves a run to a file, if one is given, and spends at most a twentieth of the time on it."""
+    """Saves a run to a file, if one is given, using at most a twentieth of the run's time."""
 
     def __init__(
         self, path: str | Path | None, problem: Problem, method: Method, x0: Array
@@ -83,7 +83,7 @@ class Store:
         return run
 
     def save(self, run: Run) -> None:
-        """Save the run now; warn once if that fails."""
+        """Save the run now; warn once if saving fails."""
         if self.path is None:
             return
         began = time.perf_counter()
@@ -98,7 +98,7 @@ class Store:
                 warnings.warn(what, RuntimeWarning, stacklevel=3)
             self._has_warned = True
         ended = time.perf_counter()
-        # The next save waits 20 times the duration of this one.
+        # The next save waits 20 times the duration of the current one.
         self._due = ended + 20.0 * (ended - began)
 
     def save_when_due(self, run: Run) -> None:
@@ -108,11 +108,12 @@ class Store:
 
 
 def identity(problem: Problem, method: object, x0: Array) -> dict[str, str]:
-    """Return what identifies a run: a digest of each part, down to the last bit of the data.
+    """Return a digest of each part of a run, down to the last bit of the data, to identify it.
 
     Plain callables are identified by their values and slopes at seven points of the domain: x0, and
-    one on either side of it along a random direction for each of SCALES. Two callables that agree
-    at all seven points are taken to be the same: there is no certain way to compare callables.
+    for each of SCALES one point on either side of x0 along a random direction. Two callables that
+    agree at all seven points are taken to be the same: there is no certain way to compare
+    callables.
     """
     n, rng = int(x0.shape[0]), np.random.default_rng(0)
     probes = [x0]
@@ -120,7 +121,7 @@ def identity(problem: Problem, method: object, x0: Array) -> dict[str, str]:
         away = scale * (1.0 + arrays.norm(x0)) * arrays.like(rng.standard_normal(n), x0)
         probes += [projected(problem.domain, at) for at in (x0 + away, x0 - away)]
     promises, asked = (problem.radius, problem.error_bound), partial(_asked, probes)
-    # computed here so that the digest contains them
+    # compute these parts now, so that the digest contains them
     _ = problem.upper.lipschitz, problem.lower.lipschitz
     return {
         "method": re.sub(r" at 0x[0-9a-f]+", "", repr(method)),
@@ -133,7 +134,7 @@ def identity(problem: Problem, method: object, x0: Array) -> dict[str, str]:
 
 
 def _asked(probes: Sequence[Array], part: object) -> Iterable[Any] | None:
-    """Return what identifies a plain callable: its constants, values and slopes at the probes."""
+    """Return the constants, and the values and slopes at the probes, that identify a callable."""
     if not isinstance(part, Smooth):
         return None
     constants = part.lipschitz, part.strong_convexity, part.lower_bound
@@ -174,7 +175,7 @@ class RunReader(Reader):
         return arrays.from_numpy(found, self._x0)
 
     def run(self, code: Any) -> Saved | None:
-        """Return what the JSON describes, or None if that is not a run."""
+        """Return the run that the JSON describes, or None if it describes something else."""
         try:
             return _sound(self.decode(code), self._x0)
         except (TypeError, KeyError, ValueError, AttributeError, OverflowError, RecursionError):

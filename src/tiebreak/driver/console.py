@@ -43,20 +43,20 @@ def stopping_on_ctrl_c(limit: Limit) -> Iterator[None]:
 
 @runtime_checkable
 class Reporter(Protocol):
-    """An object for ``progress``: it gets every recorded row, and a call at the end."""
+    """An object for ``progress``: it receives every recorded row, and a call at the end."""
 
     def update(self, row: Row) -> object:
         """Called when a step has been recorded."""
 
     def close(self) -> object:
-        """Called when the run is over, however it ended."""
+        """Called at the end of the run, for whatever reason it ended."""
 
 
 Progress = bool | Reporter | Callable[[Row], object]
 
 
 class LevelLines:
-    """Progress for a chain: a line for each level as it is solved."""
+    """The progress of a chain: one line for each level as it is solved."""
 
     def __init__(self, levels: Levels | ConicLevels, began: float) -> None:
         signs = (
@@ -69,7 +69,7 @@ class LevelLines:
         (name, sign), count = self._levels[number], len(self._levels)
         seconds, screen = time.perf_counter() - self._began, screen_for(True)
         screen.text(f"level {number + 1} of {count}, {name}: {sign * best:.9g}, {seconds:.1f} s")
-        screen.close()  # each line stays
+        screen.close()  # each line stays on the screen
 
 
 class LiveLine:
@@ -88,7 +88,7 @@ class LiveLine:
         levels = problem.smooth_parts if self.is_on else ()
         found = [matrix for h in levels for matrix in matrices_of(h)]
         found = [matrix.block if isinstance(matrix, Repeated) else matrix for matrix in found]
-        # Both levels may use the same matrix.
+        # Upper and lower level may use the same matrix.
         self._swept = list({id(m): m for m in found if isinstance(m, RowBlocks)}.values())
 
     def __enter__(self) -> None:
@@ -104,13 +104,13 @@ class LiveLine:
             self._screen.close()
 
     def show(self, row: Row) -> None:
-        """Show the row if the one before has been visible long enough."""
+        """Show the row if the previous row has been visible long enough."""
         if self._screen is not None and self._is_due():
             self._last = row
             self._screen.row(row)
 
     def end(self, row: Row) -> None:
-        """Show the last row, which stays."""
+        """Show the last row, which stays on the screen."""
         if self._screen is not None and row != self._last:
             self._screen.row(row)
 

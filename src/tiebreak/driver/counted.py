@@ -15,7 +15,7 @@ class Counted(SmoothFunction, keyword=""):
     """Counts how often a function is evaluated, and otherwise behaves like it.
 
     The certificate assumes that an evaluation is as precise as its point. Points that are more
-    precise than the data are therefore rejected: some libraries would round them silently.
+    precise than the data are therefore rejected: some libraries would round such points silently.
     """
 
     meanwhile: Callable[[], object] = staticmethod(lambda: None)  # called while an evaluation runs
@@ -26,7 +26,7 @@ class Counted(SmoothFunction, keyword=""):
         self.dimension, self.prototype = function.dimension, function.prototype
         self._entries = sum(matrix.size for matrix in matrices_of(function))
         own = self.prototype
-        # None if no point can be more precise: saves ten checks per step.
+        # None if no point can be more precise, which saves ten checks per step.
         self._single = own.dtype if own is not None and arrays.is_single(own) else None
 
     @cached_property
@@ -81,7 +81,7 @@ class Counted(SmoothFunction, keyword=""):
         return pending
 
 
-# Members that need no counting are passed through.
+# Attributes that need no counting come from the function itself.
 for _name in (
     *("bare", "lipschitz", "known_lipschitz", "rough_lipschitz", "strong_convexity", "defect"),
     *("lower_bound", "growth", "shares_passes", "rounding", "extent", "magnitude", "turning"),

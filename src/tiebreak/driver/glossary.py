@@ -1,6 +1,6 @@
 """The meaning of every word in a report, for ``help(tiebreak.solve)`` and docs/statuses.md.
 
-`make docs` writes the tables of that page.
+`make docs` writes the tables of docs/statuses.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What ``solve`` returns for levels, with one row for each."""
+"""The result of ``solve`` for levels, with one row for each level."""
 
 from __future__ import annotations
 
@@ -42,22 +42,24 @@ def is_sensitive(price: float, size: float, following: float) -> bool:
 @deferring("dimension")
 @dataclass(frozen=True)
 class LevelReport:
-    """What is known about one level.
+    """The results for one level.
 
     Attributes:
         name: the name of the level.
-        best: an interval for its least value over the minimisers of all levels before it: a proof
-            or an estimate, see word.
+        best: an interval for the least value of the level over the minimisers of all levels before
+            it; ``word`` says whether it is proved or estimated.
         value: the value of the level at x.
-        given_up: an interval for value - least value, the loss for the sake of later levels.
-        slack: how much it may give up.
-        dimension: the dimension of what is left to choose from *after* it, None if unknown.
+        given_up: an interval for value - least value, the loss in favour of later levels.
+        slack: how much the level may give up.
+        dimension: the dimension of the set that is left *after* this level, None if unknown.
         price: how fast the next level's best value falls as the slack grows; None without slack.
-        held: how its minimisers were held for the levels after it.
-        word: what the interval ``best`` is. "proved": it contains the least value, rounding
-            included. "estimated": it rests on something unproved, see why.
+        held: how the minimisers of the level were held for the levels after it.
+        word: the nature of the interval ``best``. "proved": the interval contains the least value,
+            rounding included. "estimated": the interval rests on an unproved assumption, see
+            ``why``.
         sign: 1 if the level is minimised, -1 if it is maximised; then best is the largest value.
-        why: why it is estimated: "size" (a radius is assumed), "inside" (no point is known to be
+        why: the reason for an estimate: "size" (a radius is assumed), "inside" (no point is known
+        to be
             feasible to the last bit) or "held" (after another level).
 
     Examples:
@@ -81,7 +83,7 @@ class LevelReport:
 
     @property
     def given_up(self) -> Interval:
-        """Bounds on what the level gave up for the sake of later levels."""
+        """Bounds on the loss of the level in favour of later levels."""
         losses = sorted(self.sign * (self.value - end) for end in self.best)
         return max(0.0, losses[0]), max(0.0, losses[1])  # never -0.0
 
@@ -118,9 +120,10 @@ CLOCK = "000000.s:"
 def lower_interval(result: Result) -> tuple[Interval, str, str]:
     """Return an interval for g* of two levels without slack, whether it is proved, and if not, why.
 
-    The interval of the certificate counts rounding. If its upper end is looser than was asked, as
-    on constraints that no computed point meets to the last bit, we estimate it: g(x), plus a bound
-    on its rounding errors, plus how much g may rise between x and Z.
+    The interval of the certificate includes rounding errors. If the upper end of the interval is
+    looser than requested, as on constraints that no computed point meets to the last bit, we
+    estimate it by g(x), plus a bound on its rounding errors, plus a bound on the rise of g between
+    x and Z.
     """
     (low, high), value = result.lower_optimum, result.lower_value
     if high <= value + result.tolerance[1] and math.isfinite(low):
@@ -149,15 +152,15 @@ class LevelsResult(Outcome, Shown):
     Attributes:
         x: the point.
         levels: a `LevelReport` for each level that was solved, by name, in the order of priority.
-        status, success, proved, message: how it ended, in the words of `Result`.
+        status, success, proved, message: how the call ended, in the words of `Result`.
         time: seconds.
-        method: how it was solved.
+        method: how the levels were solved.
         result: the `Result` of two levels without slack that were solved as a `Problem`, or None.
         direction: a direction along which a level has no minimum, or None.
-        assumed: what the bounds rely on without having checked it, in sentences.
-        note: how x was chosen if the levels leave something open.
+        assumed: the unchecked assumptions of the bounds, in sentences.
+        note: how x was chosen if the levels have several solutions.
 
-        variables: the names of the variables, None if they have none.
+        variables: the names of the variables, or None.
         rows: the names of the domain's rows, see `Polyhedron`.
         multipliers: one line for each level, one column for each row, nan where unknown; see
             `duals`.
@@ -210,11 +213,12 @@ class LevelsResult(Outcome, Shown):
 
     @property
     def duals(self) -> dict[str, dict[str, float] | None]:
-        """By level, how fast its best value changes as the right-hand side of each row grows.
+        """How fast the best value of each level changes as the right-hand side of each row grows.
 
-        Earlier levels stay optimal, or at most at their best value + slack, both as in this result.
-        None if unknown: for a level with slack, and if the domain has constraints that are not
-        linear. If several values are possible, as at a degenerate vertex, this is one of them.
+        Earlier levels stay optimal, or at most at their best value + slack, as in this result.
+        A level has None if its duals are unknown: if it has slack, or if the domain has constraints
+        that are not linear. If several duals are possible, as at a degenerate vertex, the result is
+        one of them.
         """
         found = self.multipliers
         lines = [None] * len(self.levels) if found is None else found.tolist()
@@ -236,7 +240,7 @@ class LevelsResult(Outcome, Shown):
         return ByName(zip(self.variables or (), arrays.to_numpy(self.x).tolist(), strict=False))
 
     def details(self) -> str:
-        """Return the full report: the `Result`'s if there is one, else this and the method."""
+        """Return the full report: that of the `Result`, if any, else the rows and the method."""
         if self.result is not None:
             return "\n".join([self.result.details(), *self._named_lines()])
         return "\n".join([str(self), *self._named_lines(), *_wrapped("  method ", self.method)])
@@ -292,8 +296,8 @@ class LevelsResult(Outcome, Shown):
         return [note for note in notes if note[1]]
 
     def _senses(self, reports: list[LevelReport]) -> list[str]:
-        """Say whether the bounds hold for the problem itself or for one with slacks."""
-        if self.result is not None:  # the result's message says so
+        """Say whether the bounds hold for the problem itself or for a problem with slacks."""
+        if self.result is not None:  # the message of the result already says so
             return []
         cuts = [r.name for r in reports[:-1] if r.held == "cut"]
         said = []

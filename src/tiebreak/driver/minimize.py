@@ -36,11 +36,12 @@ def minimize(
     Args:
         upper: f, a callable of x that returns a number; or a function or a penalty of tiebreak,
             such as ``LeastSquares(A, b)`` or ``L1()``.
-        lower: g, given in any of these ways.
+        lower: g, given in one of the same ways.
         x0: where to start, a vector of any array library: the callables get vectors like it.
-        jac: the pair (gradient of upper, gradient of lower), with None for one that is not a
+        jac: the pair (gradient of upper, gradient of lower), with None for a level that is not a
             callable. True instead of a gradient says that the function returns (value, gradient);
-            True instead of the pair says so for both. Gradients are required, never approximated.
+            True instead of the pair says so for both functions. Gradients are required, never
+            approximated.
         args: further arguments of the callables and of their gradients, as in SciPy: one tuple
             for all, or a pair of tuples (for upper, for lower).
         domain: Z; all of R^n if None. Bounds are ``Box(lower, upper)``.
@@ -55,8 +56,9 @@ def minimize(
         The Result of ``solve``: ``x``, ``upper_value`` and ``lower_value`` (SciPy's ``fun``), the
         proved gaps, ``nit``, ``success``, ``message``; ``trace[-1]`` counts the gradients.
 
-    You need not give a Lipschitz constant. If you know one, or strong convexity, or a lower bound,
-    pass ``Smooth(value, gradient, ...)`` instead of the callable: it may help the proof.
+    You need not give a Lipschitz constant. If you know a Lipschitz constant, strong convexity or a
+    lower bound, pass ``Smooth(value, gradient, ...)`` instead of the callable: this may help the
+    proof.
 
     Examples:
         >>> def f(x):
@@ -87,7 +89,7 @@ def minimize(
         for name, level in (("upper", f), ("lower", g)):
             smooth, _ = split(level)
             if isinstance(smooth, Smooth):
-                smooth.value(start)  # evaluated here first: Smooth remembers the sizes at the start
+                smooth.value(start)  # the first call, because Smooth stores the sizes at the start
                 smooth.gradient(start)
                 check_gradient("minimize", name, smooth, problem.domain, start)
     return solve(problem, x0=start, **options)
@@ -137,7 +139,7 @@ def _same(x: Array, y: Array) -> bool:
 
 
 def _level(name: str, given: Any, gradient: Any, args: tuple[Any, ...]) -> Function | Penalty:
-    """Turn what the user gave into a function or a penalty, or raise with a clear sentence."""
+    """Convert the user's argument to a function or a penalty, or raise with a clear sentence."""
     if isinstance(given, Function | Penalty):
         if callable(gradient):
             raise ValueError(
@@ -177,7 +179,7 @@ def _gradients(jac: Any) -> tuple[Any, Any]:
 
 
 def _arguments(args: Any, *levels: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Return ``args`` as a pair of tuples; anything else is one argument, as in SciPy."""
+    """Return ``args`` as a pair of tuples; any other value is a single argument, as in SciPy."""
     shared = args if isinstance(args, tuple) else (args,)
     if len(shared) != 2 or not all(isinstance(part, tuple) for part in shared):
         return shared, shared

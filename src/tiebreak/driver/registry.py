@@ -78,8 +78,8 @@ class MethodInfo:
     paper: str
     assumptions: str
     guarantee: str
-    rates: tuple[Rate, ...]  # as published
-    output: str  # which point its theorem is about
+    rates: tuple[Rate, ...]  # the published rates
+    output: str  # the point of its theorem
     bibtex: str
 
 
@@ -116,7 +116,7 @@ def register(kind: Kind) -> Kind:
         raise TypeError(f"register: kind must be a subclass of Method, got {got}")
     other: Any = METHODS.get(kind.name, kind)
     is_same = (other.__module__, other.__qualname__) == (kind.__module__, kind.__qualname__)
-    # redefining your own is fine, as in a notebook
+    # users may redefine their own methods, as in a notebook
     if kind.name in ("auto", Method.name) or not is_same:
         raise ValueError(f"register: name must be unused, got {kind.name!r} of {kind.__name__}")
     METHODS[kind.name] = kind
@@ -143,7 +143,7 @@ def _load_entry_points() -> None:
 def from_file(text: str) -> str:
     """Return the name of the method in ``text``; load and register one given as FILE.py:CLASS.
 
-    This runs the file, so the text must come from the user.
+    Loading runs the file, so the text must come from the user.
     """
     path, colon, kind = text.rpartition(":")
     if not (colon and path.endswith(".py")):
@@ -151,7 +151,7 @@ def from_file(text: str) -> str:
     spec = spec_from_file_location(Path(path).stem, path)
     if spec is None or spec.loader is None or not Path(path).is_file():
         raise ValueError(f"method: FILE.py:CLASS must name an existing file, got {text!r}")
-    module = sys.modules[spec.name] = module_from_spec(spec)  # dataclasses look for it there
+    module = sys.modules[spec.name] = module_from_spec(spec)  # dataclasses look it up
     spec.loader.exec_module(module)
     if not hasattr(module, kind):
         raise ValueError(f"method: FILE.py:CLASS must name a class in that file, got {text!r}")

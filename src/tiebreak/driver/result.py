@@ -1,4 +1,4 @@
-"""What ``solve`` returns: the point, what is proved about it, and how it was found."""
+"""The result of ``solve``: the point, the bounds proved for it, and how it was found."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Outcome:
     """How a run ended: one of the keys of STATUSES."""
 
     status: str
-    # was it read from a file, so that its claims have not been rechecked?
+    # was the result read from a file, without rechecking its claims?
     is_loaded: ClassVar[bool] = False
 
     @property
@@ -48,7 +48,7 @@ class Outcome:
 
     @property
     def success(self) -> bool:
-        """Is there an answer: certified, or solved?"""
+        """Does the run have an answer, certified or solved?"""
         return self.status in SUCCESSES
 
     @property
@@ -68,16 +68,16 @@ class Result(Outcome, Shown):
             proved; a negative upper gap proves f(x) < f* (x is slightly suboptimal for g).
         upper_error: proved bound on |f(x) - f*|, inf if there is none.
         upper_optimum, lower_optimum: proved intervals for f* and g*.
-        tolerance: what was asked of the two gaps, as absolute numbers.
+        tolerance: the requested tolerances of the two gaps, as absolute numbers.
         status, success, proved, message: how the run ended, see ``solve``. ``success``: there is an
             answer; ``proved``: there is also a proof that it is within the tolerance.
         nit, time, method: steps, seconds, and the method with its step-size rule.
         point: which of the method's points x is, such as "the last iterate".
         dimension: the dimension of the lower level's solution set, None if unknown.
-        assumed: what the proofs rely on without having checked it, in sentences.
+        assumed: the unchecked assumptions of the proofs, in sentences.
         trace: one Row per recorded step; ``trace.to_pandas()``.
-        findings: what the method found besides x (``Exact``: ranks, residuals), or None.
-        multipliers: what a warm start uses besides x, ``solve(problem, x0=result)``.
+        findings: the method's results besides x (``Exact``: ranks, residuals), or None.
+        multipliers: the data besides x that a warm start uses, ``solve(problem, x0=result)``.
 
     Examples:
         >>> tb.solve(tb.instance("toy").problem).status
@@ -90,7 +90,7 @@ class Result(Outcome, Shown):
     start_values: tuple[float, float]
     status: str
     reason: str  # how the run ended, if the status does not say everything
-    advice: str  # what is not proved and why, and what would help
+    advice: str  # unproved claims, the reasons, and remedies
     nit: int
     time: float
     method: str
@@ -98,9 +98,9 @@ class Result(Outcome, Shown):
     problem: Problem = field(repr=False)
     findings: Findings | None = None
     multipliers: Multipliers | None = field(default=None, repr=False)
-    known: Known | None = field(default=None, repr=False)  # all that is proved about f* and g*
-    criterion: str = "absolute"  # what is required of f(x) besides the gap, see ``solve``
-    point: str = ""  # which of the method's points x is
+    known: Known | None = field(default=None, repr=False)  # all proved bounds on f* and g*
+    criterion: str = "absolute"  # the requirement on f(x) besides the gap, see ``solve``
+    point: str = ""  # the kind of point that x is
     claims: tuple[str, ...] = ()  # what a third-party method claims, in sentences
 
     @property
@@ -115,27 +115,27 @@ class Result(Outcome, Shown):
 
     @property
     def upper_gap(self) -> float:
-        """Proved: f(x) - f* is at most this."""
+        """A proved upper bound on f(x) - f*."""
         return self.certificate.upper_gap
 
     @property
     def lower_gap(self) -> float:
-        """Proved: g(x) - g* is at most this."""
+        """A proved upper bound on g(x) - g*."""
         return self.certificate.lower_gap
 
     @property
     def upper_error(self) -> float:
-        """Proved: |f(x) - f*| is at most this."""
+        """A proved upper bound on |f(x) - f*|."""
         return self.certificate.upper_error
 
     @property
     def upper_optimum(self) -> tuple[float, float]:
-        """Proved: f* lies in this interval."""
+        """A proved interval that contains f*."""
         return self.certificate.upper_optimum
 
     @property
     def lower_optimum(self) -> tuple[float, float]:
-        """Proved: g* lies in this interval."""
+        """A proved interval that contains g*."""
         return self.certificate.lower_optimum
 
     @cached_property
@@ -144,7 +144,7 @@ class Result(Outcome, Shown):
         found = None if self.findings is None else self.findings.dimension
         if found is not None or self.status == "infeasible":
             return found
-        # A run that has used up its time must not spend much more on this.
+        # A run that has used up its time must not spend much more on the dimension.
         is_cut_short = self.status in ("max_time", "stopped")
         with deadline.limited(1.0 if is_cut_short else None):
             return deadline.unless_too_long(
@@ -153,7 +153,7 @@ class Result(Outcome, Shown):
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """What the proofs rely on without having checked it, in sentences."""
+        """The unchecked assumptions of the proofs, in sentences."""
         return tuple(self._assumed)
 
     @cached_property
@@ -163,12 +163,12 @@ class Result(Outcome, Shown):
     if not TYPE_CHECKING:  # a type checker would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
-            """Explain a missing problem: a result may have been saved without it."""
+            """Explain a missing problem: a result may have been saved without its problem."""
             said = f"Result has no attribute {name!r}; its point is x"
             raise AttributeError(NO_PROBLEM if name == "problem" else said)
 
     def is_of(self, problem: Problem) -> bool:
-        """Is this a result of this very problem object?"""
+        """Does the result belong to this very problem object?"""
         return vars(self).get("problem") is problem
 
     @property
@@ -228,9 +228,9 @@ class Result(Outcome, Shown):
     def details(self) -> str:
         """Return the full report: intervals for both optima, ranks, residuals, method, message.
 
-        optimum: proved intervals that contain f* and g*. suboptimal: the most that the lower level
-        gives up for the upper one. secured: why f(x) cannot lie far below f*. assumed: what the
-        proofs rely on without having checked it.
+        optimum: proved intervals that contain f* and g*. suboptimal: the largest amount that the
+        lower level gives up for the upper level. secured: why f(x) cannot lie far below f*.
+        assumed: the unchecked assumptions of the proofs.
         """
         proof = self.certificate
         lines = [
@@ -264,7 +264,7 @@ class Result(Outcome, Shown):
         return said
 
     def _suboptimality(self) -> str:
-        """Say how much of the lower level was given up for the upper one."""
+        """Say how much the lower level gave up for the upper level."""
         gap, start = self.certificate.lower_gap, self.start_values[1]
         if math.isinf(gap):
             return "not known: nothing bounds g* from below"
@@ -339,7 +339,7 @@ def _value(value: float, error: float, asked: float) -> str:
 
 
 def _gap(letter: str, gap: float, asked: float) -> str:
-    """Say what is proved about a level, and whether it is what was asked."""
+    """Say what is proved about a level, and whether that is as much as requested."""
     if math.isinf(gap):
         return f"not proved: nothing bounds {letter}* from below{_asked(asked)}"
     only = "proved" if gap <= asked or not _asked(asked) else "proved only"
@@ -347,7 +347,7 @@ def _gap(letter: str, gap: float, asked: float) -> str:
 
 
 def _asked(tolerance: float) -> str:
-    """Say what was asked for; "" without a tolerance."""
+    """Say which tolerance was requested; "" without a tolerance."""
     return f" (asked {tolerance:.3g})" if tolerance > UNDERFLOW else ""
 
 
@@ -355,7 +355,7 @@ RELIES_ON = "Relies on {}: user-supplied, not verified"
 
 
 def assumptions(problem: Problem) -> list[str]:
-    """Say what every proof about this problem relies on without having checked it.
+    """List the unchecked assumptions of every proof about this problem.
 
     Also say how data were read if that could be a surprise.
     """
@@ -390,7 +390,7 @@ def promises(problem: Problem) -> list[str]:
 
 
 def descriptions(problem: Problem) -> list[str]:
-    """Name the third-party classes whose description of themselves a proof relies on."""
+    """Name the third-party classes whose own description a proof relies on."""
     parts = [
         *described(problem.domain).parts,
         *(part for penalty in problem.penalties for part in penalty.summands),

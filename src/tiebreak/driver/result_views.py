@@ -1,4 +1,4 @@
-"""What to show for a Result, a LevelsResult and a Tradeoff; `display` draws it.
+"""The views of a Result, a LevelsResult and a Tradeoff; `display` draws them.
 
 The view of a race is in `experiments.compare`.
 """
@@ -44,7 +44,7 @@ MOST_ENTRIES = 20  # entries of x that are shown
 
 
 def run_view(result: Result) -> View:
-    report, problem = run_report(result), vars(result).get("problem")  # None if it was not saved
+    report, problem = run_report(result), vars(result).get("problem")  # no problem was saved
     upper, lower, ties = (line[9:] for line in str(result).splitlines()[1:4])
     end = [f"{calls:,}" for calls in result.trace[-1][-3:]]
     steps = counted(result.nit, "step")
@@ -94,7 +94,7 @@ def run_view(result: Result) -> View:
 
 
 def run_report(result: Result) -> dict[str, Any]:
-    """Return what ``to_dict`` does, without the trace, which may have millions of rows."""
+    """Return the data of ``to_dict`` without the trace, which may have millions of rows."""
     proof = result.certificate
     return {
         "status": result.status,
@@ -204,14 +204,14 @@ def _run_panels(tolerance: tuple[float, float]) -> list[Panel]:
 def _run_group(result: Result) -> Group:
     """Return the trace by columns, with the best bound so far."""
     rows, width = result.trace, len(Row._fields)
-    # there may be millions of rows
+    # the trace may have millions of rows
     flat = np.fromiter(chain.from_iterable(rows), float, len(rows) * width)
     columns = dict(zip(Row._fields, flat.reshape(-1, width).T.copy(), strict=True))
     # If a promise was seen to be false, nothing in earlier rows is proved either.
     if result.status == "failed" and math.isinf(result.lower_gap):
         columns["upper_gap"][:] = columns["lower_gap"][:] = math.inf
     for level in LETTERS:
-        with np.errstate(over="ignore", invalid="ignore"):  # for a run that overflowed
+        with np.errstate(over="ignore", invalid="ignore"):  # the run may have overflowed
             bound = columns[f"{level}_value"] - columns[f"{level}_gap"]
         columns[f"{level}_bound"] = np.fmax.accumulate(np.where(np.isnan(bound), -np.inf, bound))
     columns["gradients"] = columns["upper_gradients"] + columns["lower_gradients"]
@@ -222,7 +222,7 @@ def _run_group(result: Result) -> Group:
 
 
 def _duals_table(result: LevelsResult) -> Table:
-    """Return how fast levels change with the right-hand sides of the rows that matter most."""
+    """Return how fast the levels change with the right-hand sides of the most important rows."""
     known = {name: duals for name, duals in result.duals.items() if duals is not None}
     sizes = {row: max(abs(duals[row]) for duals in known.values()) for row in result.rows if known}
     rows = sorted((row for row in sizes if sizes[row]), key=lambda row: -sizes[row])

@@ -37,7 +37,7 @@ def _multipliers(result: LevelsResult, levels: Levels) -> Host | None:
         program = compile_levels(objectives, levels.domain, len(x))
     except Refusal:
         return None
-    if program.size > len(x):  # the auxiliary variables were not kept
+    if program.size > len(x):  # the auxiliary variables are gone
         return None
     found = row_multipliers(program, x, [_is_cut(report) for report in result.levels.values()])
     if found is None:
@@ -50,7 +50,7 @@ def _multipliers(result: LevelsResult, levels: Levels) -> Host | None:
 
 
 def _is_cut(report: LevelReport) -> bool | None:
-    """Was all of the slack used?  None without slack."""
+    """Did the level use all of its slack?  None without slack."""
     if not report.slack:
         return None
     lost = report.sign * (report.value - sum(report.best) / 2.0)

@@ -30,7 +30,7 @@ PER_STATE = ("report", "values", "asked", "is_met")  # computed once, until the 
 
 
 class Intermediate(NamedTuple):
-    """What a callback receives after every step; its gaps are proved."""
+    """The argument of a callback after every step; its gaps are proved."""
 
     x: Array
     nit: int
@@ -52,7 +52,7 @@ class Counts(NamedTuple):
 
 @in_files("least")
 class Least(NamedTuple):
-    """The smallest value of g seen so far, and its point of Z."""
+    """The smallest value of g so far, and its point of Z."""
 
     value: float
     x: Array
@@ -60,7 +60,7 @@ class Least(NamedTuple):
 
 @in_files("run")
 class Saved(NamedTuple):
-    """A run in the form in which it is saved."""
+    """The saved form of a run."""
 
     iteration: int
     seconds: float
@@ -77,8 +77,8 @@ class Run:
     """A method running on a problem: its state, bounds, trace, counts and clock.
 
     With ``certifies`` False no bounds are collected, as in a race in which only the steps count
-    (except for methods that adapt to what is proved). A warm start begins where a ``former`` run
-    ended.
+    (except for methods that adapt to proved bounds). A warm start begins at the end of a ``former``
+    run.
     """
 
     def __init__(
@@ -100,11 +100,11 @@ class Run:
         self.is_foreign = self.certifies and not is_ours
         self.has_claims = False  # has a third-party method claimed an interval?
         self.least: Least | None = saved.least if saved else None
-        # The last state for which everything asked was proved, and its standing then.
+        # The last state at which all requests were proved, and its standing at that time.
         self.certified = saved.certified if saved else None
-        self._news = 0  # how often there was a new point or new evidence
+        self._news = 0  # number of times that the point or the evidence changed
         self._standings: tuple[int, Standing] | None = None  # the standing as of this count
-        # a point, its step, and what is proved about it
+        # a point, its step, and its certificate
         self._stated: tuple[Array, int, Certificate] | None = None
         self._x0 = x0  # kept for the values at the start
         f1, g1 = (h.sized(x0, partial(projected, problem.domain)) for h in problem.smooth_parts)
@@ -130,7 +130,7 @@ class Run:
                 self._note_least()
                 self.accumulator.add(self._evidence())
         self.certifier: Certifier = Certifier(self.accumulator)
-        # By then the evaluations of f and g both run on the GPU or in workers: g's starts last.
+        # When ``meanwhile`` is called, f and g are both being evaluated, because g starts last.
         self.lower.meanwhile = self.accumulator.catch_up
 
     @property
@@ -158,7 +158,7 @@ class Run:
 
     @cached_property
     def report(self) -> StateReport:
-        """What the method says about this state."""
+        """The method's report on this state."""
         return self.method.report(self.state)
 
     @property
@@ -181,7 +181,7 @@ class Run:
         return problem.upper.value(x), problem.lower.value(x)
 
     def _evidence(self) -> StepEvidence:
-        """Return this step's evidence; that of third-party methods is recomputed."""
+        """Return this step's evidence; evidence of third-party methods is recomputed."""
         evidence: StepEvidence = self.state.evidence
         if not self.is_foreign:
             return evidence
@@ -196,12 +196,12 @@ class Run:
 
     @property
     def has_own_proof(self) -> bool:
-        """Does the method have its own proof for this point?  Then minorants add little."""
+        """Does the method have its own proof for this point?  If so, minorants add little."""
         return not self.is_foreign and self.state.evidence.intervals is not None
 
     @property
     def due(self) -> bool:
-        """Is a row due?  At first after every step, later after a tenth more steps."""
+        """Is a row due?  Yes after every step at first, later after a tenth more steps."""
         last = self.rows[-1].iteration if self.rows else -1
         is_milestone = self.iteration > last and self.report.is_milestone
         return is_milestone or self.iteration >= last + max(1, last // 10)
@@ -209,8 +209,9 @@ class Run:
     def step(self) -> bool:
         """Take one step; return False, with nothing changed, if a value became infinite or NaN.
 
-        Also return False if an earlier step had such a slope. The bound accumulator notices that a
-        few steps later: a projection onto a cut skips such a cut, so x need not show it.
+        Also return False if an earlier step had an infinite or NaN slope. The bound accumulator
+        notices such a slope a few steps later: a projection skips a cut with this slope, so x need
+        not show it.
         """
         before, self.state = self.state, self.method.step(self.problem, self._adapted())
         own = self.state.upper_value, self.state.lower_value
@@ -238,7 +239,7 @@ class Run:
                 self.least = Least(value, at)
 
     def _is_inside(self, x: Array) -> bool:
-        """Is x in Z?  The start need not be if there is no projection."""
+        """Is x in Z?  Without a projection, the start may be outside Z."""
         return has_projection(self.problem.domain) or self.problem.domain.contains(x)
 
     @cached_property
@@ -252,8 +253,8 @@ class Run:
         """Return absolute + relative max(|value at x|, |value at x0|) for both levels.
 
         If both values are 0 up to rounding, the size of the level's terms at x replaces them: a
-        residual that cancels is not a scale. For f we add how much it may change over the
-        distance that the tolerance of g leaves open, so that f = 0 has a scale too. We also add
+        residual that cancels is not a scale. For f we add its possible change over the distance
+        that the tolerance of g leaves open, so that f = 0 has a scale too. We also add
         UNDERFLOW, because proofs have to allow for underflow.
         """
         values, n, size = (upper_value, lower_value), int(x.shape[0]), arrays.norm(x)
@@ -270,8 +271,8 @@ class Run:
                 change = way * penalty.terms.steepness(n, way)
                 scale = max(scale, h.magnitude(max(h.extent(x), way), value, 0.0), change)
             wanted = a + r * scale
-            # Require no more than the rounding of x and of the level allows, unless a run could end
-            # early because of this.
+            # Require no more than the rounding of x and of the level allows, unless this would let
+            # a run end early.
             if has_floor and a + r > 0.0:
                 unit = rounding_unit(arrays.epsilon(x), n)
                 wanted = max(wanted, error + unit * size * penalty.terms.steepness(n, size))
@@ -286,9 +287,10 @@ class Run:
             self._x0, self.start_values = origin, values
 
     def take_over(self, former: Result) -> None:
-        """Reuse what a former run proved about this problem, and the scale of its tolerances.
+        """Reuse the bounds that a former run proved for this problem, and its scale of tolerances.
 
-        Only if both levels still have the values they had: the user's functions may have changed.
+        Former bounds count only if both levels still have their former values: the user's functions
+        may have changed.
         """
         x = self.state.x
         errors = self.certifier.value_errors(x, *self.values)
@@ -307,9 +309,9 @@ class Run:
 
     @property
     def standing(self) -> Standing:
-        """What the bounds of this step prove about this point; recomputed after new evidence."""
+        """The standing of this point by the bounds of this step; recomputed after new evidence."""
         if self._standings is None or self._standings[0] != self._news:
-            # A resumed run has computed the bounds of a recorded step before it was saved.
+            # If a resumed run has recorded the step, it computed the bounds before it was saved.
             effort = 0 if self._standings is None and self.is_recorded else 5
             x, reach = self.state.x, self.report.reach
             standing = self.certifier.standing(x, *self.values, effort, reach)
@@ -318,7 +320,7 @@ class Run:
 
     @cached_property
     def is_met(self) -> bool:
-        """Is everything proved that was requested?"""
+        """Do the proved bounds meet the request?"""
         is_enough = self._is_enough()
         if is_enough and not self.has_own_proof:  # this proof ends the run
             self.certified = self.state, self.standing
@@ -337,7 +339,7 @@ class Run:
     def _is_secured(self, standing: Standing, tolerance: float) -> bool:
         """Does the guard secure f(x) from below?
 
-        If its price is 0, f(x) is f's own minimum over Z. If that was already so at x0, f has no
+        If its price is 0, f(x) is f's own minimum over Z. If the price is 0 already at x0, f has no
         scale, and g must be at its minimum up to rounding.
         """
         if self.report.readings or not standing.is_guarded(tolerance):
@@ -348,7 +350,7 @@ class Run:
         return standing.lower_gap <= TOL.clear_units * error
 
     def is_proved(self, proof: Certificate) -> bool:
-        """Is everything proved by this certificate?  Its point may be rounded."""
+        """Does this certificate, perhaps for a rounded point, prove all requests?"""
         asked = self.asked
         if proof.upper_gap > asked[0] or proof.lower_gap > asked[1]:
             return False
@@ -357,10 +359,10 @@ class Run:
         return self._is_secured(self.standing, asked[0]) and proof.upper_gap >= -asked[0]
 
     def has_gone_back(self) -> bool:
-        """Return to the last certified state, unless what is known now contradicts it.
+        """Return to the last certified state, unless later findings contradict it.
 
-        An earlier call with looser tolerances may have certified it, or f may since be proved too
-        low there.
+        An earlier call with looser tolerances may have certified this state, or f may since be
+        proved too low at its point.
         """
         if self.certified is None:
             return False
@@ -374,9 +376,10 @@ class Run:
 
     @property
     def better_below(self) -> Least | None:
-        """Return the point of least g if g is larger here by more than the tolerance, else None.
+        """Return the point of least g if g is larger at x by more than the tolerance, else None.
 
-        The tolerance is the one at that point: where g is huge, so is a tolerance relative to it.
+        We use the tolerance at the point of least g: where g is huge, a relative tolerance is huge
+        too.
         """
         least = self.least
         if least is None or not self.values[1] > least.value:
@@ -388,7 +391,7 @@ class Run:
         return least if self.values[1] - least.value > tolerance > UNDERFLOW else None
 
     def _adapted(self) -> Any:
-        """Return the state, adapted to what is proved if the method uses that."""
+        """Return the state, adapted to the proved bounds if the method uses them."""
         if not self.is_adapting:
             return self.state
         bounds = self.accumulator.sums.lower_bound, self.accumulator.sums.ghat
@@ -397,7 +400,7 @@ class Run:
 
     @property
     def is_adapting(self) -> bool:
-        """Is the method told at this step what is proved so far?"""
+        """Does the method learn the proved bounds at this step?"""
         return self.method.adapts and is_due(self.iteration) and not self.report.decides
 
     @property
@@ -416,7 +419,7 @@ class Run:
         return self.rows[-1]
 
     def record_answer(self, proof: Certificate) -> None:
-        """Make the last row describe the point that is returned."""
+        """Make the last row describe the returned point."""
         self.rows[-1] = self.rows[-1]._replace(
             upper_value=proof.upper_value,
             lower_value=proof.lower_value,
@@ -439,9 +442,9 @@ class Run:
         )  # fmt: skip
 
     def certificate(self, x: Array) -> Certificate:
-        """Return all that is proved about x; f and g are evaluated again, exactly up to rounding.
+        """Return all bounds proved for x; f and g are evaluated again, exactly up to rounding.
 
-        Computed once per point and step.
+        The certificate is computed once per point and step.
         """
         if self._stated is None or self._stated[0] is not x or self._stated[1] != self.iteration:
             self._stated = x, self.iteration, self._certificate(x)
@@ -456,6 +459,6 @@ class Run:
         return self.certifier.certificate(x, upper, upper_value, lower_value)
 
     def _note_violations(self) -> None:
-        """Tell the bounds what the method's consistency checks have found."""
+        """Pass the findings of the method's consistency checks to the bounds."""
         self.accumulator.refuted |= any(self.report.convexity_violations)
         self.accumulator.is_steep |= self.report.lipschitz_violations[0] > 0

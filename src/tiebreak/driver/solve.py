@@ -1,4 +1,4 @@
-"""The only loop: prepare, iterate, conclude.  It times, counts, records, stops and saves."""
+"""The only loop: prepare, iterate, conclude.  It also times, counts, records, stops and saves."""
 
 from __future__ import annotations
 
@@ -125,18 +125,18 @@ def solve(
     Args:
         problem: the Problem, or Levels. Three or more levels, or levels with slack, are solved by
             the method "conic", or in rational arithmetic if "auto" can prove them that way, and
-            give a LevelsResult with one row per level. They accept x0 (for relative slacks), rtol
-            and max_time, but no callback or checkpoint.
+            give a LevelsResult with one row per level. Such levels accept x0 (for relative slacks),
+            rtol and max_time, but no callback or checkpoint.
         method: a method or its name; "auto" chooses.
         x0: where to start; the origin if None. The Result of a former call, for this problem or a
             similar one, is a warm start: its point and multipliers are used, and tolerances are
             then relative to the values at the origin. If the problem is the same object with the
-            same numbers, what was proved still counts and tolerances stay as they were; for a
+            same numbers, its proved bounds are reused and its tolerances stay the same; for a
             callable, only its value at x is compared. x0 is projected onto the domain, and rounded
             if the problem is in float32.
         rtol, atol: one number or a pair (upper, lower). The tolerance of a level is
-            atol + rtol * max(|value at x|, |value at x0|); if both are 0 up to rounding, the
-            size of the terms that cancel in them replaces them.
+            atol + rtol * max(|value at x|, |value at x0|); if both values are 0 up to rounding, the
+            size of the terms that cancel in them is used instead.
         criterion: "absolute" asks for a proof that f(x) - f* and g(x) - g* are within their
             tolerances, and that f(x) is secured from below, so that a point that is slightly
             suboptimal for g does not count as an answer: see ``certified``. "weak" asks only for
@@ -151,9 +151,9 @@ def solve(
         progress: show progress live on standard error or below a notebook cell, with the current
             pass if rows are streamed; or your own function, or object with update(row) and close().
             For three or more levels, True shows a line for each level as it is solved.
-        checkpoint: a .npz file. The run is saved there from time to time; a later call with the
-            same problem, method and x0 resumes it, with the step sizes that were planned at first.
-            If the file cannot be written, a RuntimeWarning says so and the run continues.
+        checkpoint: a .npz file. The run is saved to this file from time to time; a later call with
+            the same problem, method and x0 resumes it, with the step sizes that were planned at
+            first. If the file cannot be written, a RuntimeWarning says so and the run continues.
 
     Returns:
         A Result; ``print(result)`` says what is proved and what is not. Its ``status`` is one of
@@ -246,7 +246,7 @@ def _solve_levels(
     max_time: float | None,
     options: dict[str, Any],
 ) -> LevelsResult:
-    """Solve two levels without slack by any method, all others as a chain."""
+    """Solve two levels without slack by any method, and all other levels as a chain."""
     began = time.perf_counter()
     levels = levels.current() if isinstance(levels, Levels) else levels
     if isinstance(levels, Levels) and levels.is_plain:
@@ -254,7 +254,7 @@ def _solve_levels(
         exact = None
         is_double = isinstance(result.x, np.ndarray) and result.x.dtype == np.float64
         if method == "auto" and result.status == "solved" and is_double:
-            with contextlib.suppress(deadline.Interrupted):  # there is an answer already
+            with contextlib.suppress(deadline.Interrupted):  # the run already has an answer
                 exact = proved_exactly(
                     levels, math.nan, min(tolerances("rtol", rtol)), max_time, began,
                     lambda: CompiledLevels(levels, x0),
@@ -262,7 +262,7 @@ def _solve_levels(
         return name_all(of_problem(levels, result) if exact is None else exact, levels)
     for name, default in inspect.signature(solve).parameters.items():
         if name == "max_iter" or (name == "progress" and options[name] is True):
-            continue  # there are no steps to count; progress shows the levels
+            continue  # chains have no steps to count; progress shows the levels
         if name in options and options[name] != default.default:
             raise ValueError(
                 f"solve: {name} does not apply to three or more levels or to slacks, "
@@ -285,7 +285,8 @@ def _without_end(fall: NoMinimum, problem: Problem) -> Ended:
 def _prepare(problem: Problem, start: Array, method: str | Method) -> tuple[Problem, Array, Method]:
     """Return the checked problem, start and method of the run.
 
-    If "auto" solves a single-precision problem in double precision, they are in float64.
+    If "auto" solves a single-precision problem in double precision, problem and start are in
+    float64.
     """
     chosen = find_method(method, problem)
     check_functions("solve", problem, start)
@@ -342,7 +343,7 @@ def _ended(run: Run, limit: Limit, max_iter: int) -> Ended | None:
         return Ended("stopped")
     if run.iteration < max_iter and not limit.is_over:
         return None
-    if report.answer.why:  # only the proof is missing
+    if report.answer.why:  # the answer lacks only its proof
         return report.answer
     return Ended("max_iter" if run.iteration >= max_iter else "max_time")
 
@@ -357,7 +358,7 @@ def _iterate(
     store: Store,
     watch: RecessionWatch,
 ) -> Ended:
-    """Take steps until something ends the run."""
+    """Take steps until the run ends, for whatever reason."""
     is_first = run.is_recorded  # a resumed run may have its row already
     while True:
         ended = _ended(run, limit, max_iter)
@@ -372,14 +373,14 @@ def _iterate(
             if ended:
                 return ended
             if not run.step():
-                answer = run.report.answer  # an answer that only lacks its proof is kept
+                answer = run.report.answer  # keep an answer that lacks only its proof
                 return answer if answer.why else Ended(BROKEN, after_nonfinite(run))
             store.save_when_due(run)
         except (StopIteration, KeyboardInterrupt):
             return ended or Ended("stopped")
         except (EmptySet, np.linalg.LinAlgError) as error:
             return ended or _without_answer(run, error)
-        except deadline.Over:  # one more pass of the loop ends the run, unless this was it
+        except deadline.Over:  # the next pass of the loop ends the run, unless this was the last
             if limit.is_closing:
                 return ended or Ended(limit.ending)
             limit.close()
@@ -411,7 +412,7 @@ def _after_record(run: Run, watch: RecessionWatch) -> Ended | None:
 
 
 def _tell(callback: Callable[[Intermediate], object] | None, run: Run, given: Array) -> None:
-    """Call back with a point of the same array type as the start."""
+    """Call the callback with a point of the same array type as the start."""
     if callback is not None:
         now = run.intermediate()
         callback(now._replace(x=arrays.own(now.x, given)))  # a copy that the user may overwrite
@@ -423,9 +424,10 @@ def _tell(callback: Callable[[Intermediate], object] | None, run: Run, given: Ar
 def _conclude(
     run: Run, ended: Ended, asked: Problem, given: Array, store: Store, watch: RecessionWatch
 ) -> tuple[Word, Array, str, Certificate, tuple[float, float]]:
-    """Return the status, the point, which point it is, what is proved and what was asked.
+    """Return the status, the point and its description, the certificate and the tolerances.
 
-    If there is no time for that, return the last point with what was already proved about it.
+    If there is no time for a certificate, return the last point with the bounds already proved for
+    it.
     """
     store.save(run)
     run.record(is_proved=False)
@@ -438,7 +440,7 @@ def _conclude(
             if fall := watch.check_at_end(run.state.x, run.gaps, is_hope, seconds):
                 run.fall, ended = fall, _without_end(fall, run.problem)
         x = arrays.like(x, given)
-        proof = run.certificate(arrays.like(x, run.state.x))  # in the run's precision
+        proof = run.certificate(arrays.like(x, run.state.x))  # x in the run's precision
     except deadline.Over:
         x, point = arrays.like(run.state.x, given), run.method.answer(run.state)
         proof = _last_proof(run, x)
@@ -447,7 +449,7 @@ def _conclude(
     run.record_answer(proof)
     if word.status == "unbounded":
         proof = proof.without_upper()
-    elif word.status == "infeasible":  # neither optimum exists
+    elif word.status == "infeasible":  # there is no f* and no g*
         proof = Certificate.of_gaps(proof.upper_value, proof.lower_value)
     return word, x, point, proof, tolerance
 
@@ -481,7 +483,7 @@ def _claim(
     proof: Certificate,
     tolerance: tuple[float, float],
 ) -> ResultClaim:
-    """Return what the run claims about x, for `proofs.gate` to check."""
+    """Return the run's claim about x, which `proofs.gate` checks."""
     broken = ""
     if run.accumulator.is_contradicted:
         broken = wrong_gradient(run.problem, run.state.x) or contradiction(run)
@@ -503,9 +505,9 @@ def _claim(
 
 
 def _last_proof(run: Run, x: Array) -> Certificate:
-    """Return what is already known about the point, if no time is left for more.
+    """Return the bounds already known for the point, if no time is left for more.
 
-    We use its own standing: the last row may describe another point that this one replaced.
+    We use the standing of the point itself: the last row may describe a point that it replaced.
     """
     if arrays.epsilon(x) > arrays.epsilon(run.state.x):  # the proof is about x before rounding
         return Certificate.of_gaps(*run.values)

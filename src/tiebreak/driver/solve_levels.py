@@ -44,7 +44,7 @@ def of_problem(levels: Levels, result: Result) -> LevelsResult:
     """Return the result of two levels without slack, level by level."""
     proof, (lower, upper) = result.certificate, levels.names
     ends, word, why = lower_interval(result)
-    is_known = np.isfinite(proof.upper_optimum).all()  # a proof, even if wider than asked
+    is_known = np.isfinite(proof.upper_optimum).all()  # a proof, even if it is wider than requested
     held = "solution set" if isinstance(result.findings, ExactFindings) else "gap"
     ties: Any = Deferred(lambda: result.dimension)
     reports = {
@@ -56,7 +56,7 @@ def of_problem(levels: Levels, result: Result) -> LevelsResult:
             "proved" if is_known else "estimated",
         ),
     }  # fmt: skip
-    if isinstance(result.findings, ConicFindings):  # these contain more than the certificate uses
+    if isinstance(result.findings, ConicFindings):  # its bounds say more than the certificate
         values = proof.lower_value, proof.upper_value
         triples = zip(levels.names, result.findings.levels, values, strict=False)
         reports |= {name: _level(name, level, value, 1) for name, level, value in triples}
@@ -97,7 +97,7 @@ class CompiledLevels(ConicLevels):
         self.assumed = tuple(dict.fromkeys(said))
 
     def program(self) -> ConicProgram:
-        """Return the program, compiled once."""
+        """Return the program, which is compiled only once."""
         return self._program
 
 
@@ -147,7 +147,7 @@ def proved_exactly(
     compiled: Callable[[], ConicLevels],
     told: Told | None = None,
 ) -> LevelsResult | None:
-    """Solve in rational arithmetic, exactly; return None if that does not succeed."""
+    """Solve exactly, in rational arithmetic; return None if this does not succeed."""
     with deadline.limited(max_time, began) as limit, stopping_on_ctrl_c(limit), arrays.quiet():
         found = solve_exactly(levels, before, told)
     if found is None:
@@ -183,7 +183,7 @@ def chain(
     began: float,
     told: Told | None = None,
 ) -> ChainSolution:
-    """Solve the program with these slacks; ``before`` is the first level's value at x0."""
+    """Solve the program with these slacks; ``before`` is the value of the first level at x0."""
     slacks: list[Callable[[float, float], float] | None] = [
         None if rule.is_none else rule for rule in rules[:-1]
     ]
@@ -195,10 +195,10 @@ def chain(
 
 
 def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: float) -> LevelsResult:
-    """Turn what was found into a result."""
+    """Convert the chain's solution to a result."""
     program, names, own = levels.program(), levels.names, levels.program().variables
     x = found.z[own]
-    with arrays.quiet():  # 0/0, say
+    with arrays.quiet():  # the values may be 0/0
         at = levels.model.values(x)
     each = list(zip(names, found.levels, at, levels.signs, program.objectives, strict=False))
     claims = [
@@ -207,7 +207,7 @@ def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: floa
     ended, direction, number = _ended(found), found.direction, len(found.levels)
     if direction is not None:
         direction = direction[own]
-        # an exact direction nearby, or None if that cannot be proved
+        # an exact direction nearby, or None without a proof
         if isinstance(levels.model, Levels):
             direction = settled_direction(levels.model, number, direction)
             # A level with slack needs no minimiser: only an unbounded one ends the chain.
@@ -264,7 +264,7 @@ def _ended(found: ChainSolution) -> Ended:
 def _claim(
     level: LevelSolution, value: float, rounding: float, h: Objective, rtol: float
 ) -> LevelClaim:
-    """Return what is proved about a level with this value at x, and a tolerance above rounding."""
+    """Return the claim about a level with this value at x, and a tolerance above rounding."""
     if level.word != "proved":
         return LevelClaim()
     scale = max(abs(value), abs(h.value(np.zeros(len(h.linear)))))

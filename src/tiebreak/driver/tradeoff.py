@@ -1,4 +1,4 @@
-"""The trade-off curve f*(slack): what a little slack in the lower level gains in the upper one."""
+"""The trade-off curve f*(slack): the gain in the upper level from a little slack in the lower."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ class TradeoffPoint:
     Attributes:
         slack: how much the lower level may give up.
         value: f at x.
-        bounds: an interval for f*(slack), a proof or an estimate, see word; the upper end is f at
-            a point that meets the constraints up to rounding and gives up no more than the slack.
+        bounds: an interval for f*(slack), proved or estimated according to ``word``; the upper end
+            is f at a point that meets the constraints up to rounding and gives up no more than the
+            slack.
         price: -df*/dslack; inf at slack 0 if only ``Tradeoff.coefficient`` is finite.
         x: the point.
-        word: what the bounds are: "proved" or "estimated" (see `LevelReport`).
+        word: whether the bounds are "proved" or "estimated" (see `LevelReport`).
     """
 
     slack: float
@@ -54,14 +55,14 @@ class Tradeoff(Shown):
     Attributes:
         points: by slack, the smallest first.
         lower: an interval for g*.
-        coefficient: c in f*(slack) = f*(0) - c sqrt(slack) + ..., for small slacks. It is 0 if the
-            curve has a finite slope at 0, and nan if no time was left for it.
+        coefficient: c in f*(slack) = f*(0) - c sqrt(slack) + ..., for small slacks. ``coefficient``
+            is 0 if the curve has a finite slope at 0, and nan if no time was left for it.
         slope: -df*/dslack at 0, or inf.
         is_sensitive: does giving up 1e-7 of g change f by 1 % or more?
         time: seconds.
         skipped: the slacks for which no time was left.
         sign: 1 if f is minimised, -1 if it is maximised (with CVXPY).
-        assumed: what the bounds rely on without having checked it, in sentences.
+        assumed: the unchecked assumptions of the bounds, in sentences.
 
     Examples:
         >>> cost, change = tb.Linear([1, 2]), tb.SquaredNorm(center=[0, 1])
@@ -144,7 +145,7 @@ def tradeoff(
 ) -> Tradeoff:
     """Compute f*(slack) = min f over { x in Z : g(x) <= g* + slack } for several slacks.
 
-    This uses the method "conic" and raises ValueError if it cannot represent the problem.
+    The method is always "conic"; ValueError is raised if it cannot represent the problem.
 
     Args:
         problem: a Problem, or Levels (also of CVXPY), whose first two are used.
@@ -173,7 +174,7 @@ def tradeoff(
         result = report(found, levels, 0.0, 0.0)  # `proofs.gate` checks every point
         if result.status == "max_time":
             raise TimeoutError("tradeoff: max_time ended before all slacks were solved")
-        if result.status == "stopped":  # do not return part of a curve
+        if result.status == "stopped":  # part of a curve is not returned
             raise KeyboardInterrupt
         if not result.success:
             raise ValueError(f"tradeoff: slack {slack:.4g}: {result.message}")
@@ -213,7 +214,8 @@ def _start_of(
     if probe is None:
         return math.nan, math.nan
     fall, price = base.levels[1].best - probe.levels[1].best, probe.levels[0].price or 0.0
-    # If f* falls like sqrt(slack), it falls by 2 price * slack; with a slope, by price * slack.
+    # If f* falls like sqrt(slack), the fall is 2 price * slack; with a finite slope it is price *
+    # slack.
     if fall > 1.5 * price * slack and price > 0.0:
         return 2.0 * price * math.sqrt(slack), math.inf
     return 0.0, price

@@ -20,8 +20,8 @@ from tiebreak.linalg.linear_programs import linear_program, strict_rows
 # After this many changes of face, ask a general solver: its factorisations, at most 60, then cost
 # less than the search so far.
 FACE_CHANGES = 40
-# Beyond LARGE entries, each change of face costs as much as a few of the solver's steps, so we ask
-# it at the start and then more often.
+# If B has more than LARGE entries, each change of face costs as much as a few steps of the general
+# solver, so we ask that solver at the start and then more often.
 LARGE, FACE_CHANGES_IF_LARGE = 2**12, 6
 
 
@@ -34,15 +34,16 @@ def search(program: QuadraticProgram) -> Host:
     A face is the set of inequalities that we hold with equality.
 
     1. Begin at v = 0, on the face of all inequalities that are active there.
-    2. Once, after FACE_CHANGES (or immediately, if the first face was wrong and faces are LARGE):
-       go to the point and face of a general solver if that is lower.
+    2. After FACE_CHANGES (or immediately, if the first face was wrong and faces are LARGE), ask a
+       general solver once, and go to its point and face if the objective is lower there.
     3. Within the face, go along a ray without curvature if the function decreases along one, and
        otherwise to the lowest point of the face.
     4. If an inequality becomes active on the way, stop there and add it to the face; repeat from 2.
     5. At the lowest point of the face, find multipliers w >= 0 of all active inequalities. If
        slope + B'w is only rounding error, v is the minimiser.
     6. Otherwise leave the face along -(slope + B'w), the projection of -slope onto the cone of
-       feasible directions: to the lowest point on it or to the next inequality. Repeat from 2.
+       feasible directions. Go to the lowest point in this direction or to the next inequality.
+       Repeat from 2.
 
     Step 6 always descends, so no face recurs.
     """
@@ -50,20 +51,20 @@ def search(program: QuadraticProgram) -> Host:
     changes = FACE_CHANGES
     if B.size > LARGE:
         changes = FACE_CHANGES_IF_LARGE if faces.was_asked else 1
-    v, face, is_lowest = np.zeros(B.shape[1]), program.slack <= 0.0, False  # 1.
+    v, face, is_lowest = np.zeros(B.shape[1]), program.slack <= 0.0, False  # step 1
     for change in range(changes + 10 * sum(B.shape)):
         deadline.check()
         if change == changes and not (is_lowest and program.is_minimiser(v, face)):
-            v, face = program.ask_general_solver(v, face)  # 2.
+            v, face = program.ask_general_solver(v, face)  # step 2
             is_lowest = False
         if not is_lowest:
-            v, face, is_lowest = program.descend_within(v, face)  # 3. and 4.
+            v, face, is_lowest = program.descend_within(v, face)  # steps 3 and 4
             continue
         met = face | program.is_met(v)
-        direction = -faces.multipliers(met, program.slope(v))[1]  # 5.
+        direction = -faces.multipliers(met, program.slope(v))[1]  # step 5
         if norm(direction) <= program.noise(v):
             break
-        length, stops = program.leave(v, met, direction)  # 6.
+        length, stops = program.leave(v, met, direction)  # step 6
         if math.isinf(length):  # unbounded, but only at the level of rounding
             break
         stays = np.abs(B @ direction) <= 1e-9 * norm(direction)
@@ -72,7 +73,7 @@ def search(program: QuadraticProgram) -> Host:
 
 
 class QuadraticProgram(NamedTuple):
-    """minimise ½|M v|² + <q, v> over {v : B v <= slack}, B the rows of ``faces``."""
+    """Minimise ½|M v|² + <q, v> over {v : B v <= slack}, where B has the rows of ``faces``."""
 
     faces: PolyhedronSlice
     M: Host  # R N: the curvature on the slice
@@ -80,7 +81,7 @@ class QuadraticProgram(NamedTuple):
     rounding: float  # singular values of M up to this count as 0
     q: Slope
     slack: Host
-    least: Host  # slacks up to this are 0
+    least: Host  # slacks up to this value count as 0
 
     def slope(self, v: Host) -> Host:
         """Return the gradient at v."""
@@ -114,12 +115,12 @@ class QuadraticProgram(NamedTuple):
         return v + min(length, 1.0) * lowest, face if is_lowest else face | stops, is_lowest
 
     def is_minimiser(self, v: Host, face: Host) -> bool:
-        """Are all multipliers positive at a face's lowest point v, by plain least squares?"""
+        """Are all least-squares multipliers positive at v, the lowest point of a face?"""
         weights, rest = self.faces.face(face).balance(self.slope(v))
         return bool(np.all(weights >= 0.0)) and norm(rest) <= self.noise(v)
 
     def leave(self, v: Host, met: Host, direction: Host) -> tuple[float, Host]:
-        """Return how far to go from v along the direction, and what becomes active there."""
+        """Return how far to go from v along the direction, and which inequalities stop the step."""
         length, stops = self._reach(v, direction, met)
         curved = norm(self.M @ direction)
         if curved > 8 * EPS * self.size * norm(direction):
@@ -153,7 +154,7 @@ class QuadraticProgram(NamedTuple):
             if np.all(B @ snapped <= slack + least):
                 point = snapped
                 break
-        else:  # back towards 0, which is feasible
+        else:  # move back towards 0, which is feasible
             rate = B @ point
             over = rate > slack
             point = point * float(np.min(slack[over] / rate[over], initial=1.0))
@@ -165,7 +166,7 @@ class QuadraticProgram(NamedTuple):
 
 
 class PolyhedronSlice:
-    """{x0 + N v} ∩ {rows x <= offset}; it caches the last faces with their factors.
+    """The set {x0 + N v} ∩ {rows x <= offset}; the last faces are cached with their factors.
 
     ``equal``: orthonormal rows that span the complement of N, if known.
     """
@@ -176,7 +177,7 @@ class PolyhedronSlice:
         from scipy.sparse import csr_array
 
         self.equal, self.was_asked = equal, False
-        # Bounds of single variables; making a sparse matrix of few takes longer than the product.
+        # Rows that bound single variables are sparse, but converting few rows takes too long.
         is_sparse = 8 * np.count_nonzero(rows) < rows.size > 2**14
         moving = csr_array(rows) @ N if is_sparse else rows @ N
         lengths = np.sqrt(np.sum(moving * moving, axis=1))
@@ -198,7 +199,7 @@ class PolyhedronSlice:
         return found
 
     def slack(self, x: Host, share: float) -> tuple[Host, Host]:
-        """Return how far each inequality is from equality, in v, and what counts as 0."""
+        """Return how far each inequality is from equality, in units of v, and what counts as 0."""
         slack = (self.offset - self.rows @ x) / self.lengths
         least = share * (norm(x) + np.abs(self.offset)) / self.lengths
         return np.where(slack <= least, 0.0, slack), least
@@ -249,7 +250,7 @@ class PolyhedronSlice:
         return Hint(found, (slack - B @ found <= 1e-9 * (np.abs(slack) + norm(found)),))
 
     def _few_equations(self) -> Host | None:
-        """Return the equations if there are few: then we work in x, where most rows are bounds."""
+        """Return the equations if they are few: then we work in x, where most rows are bounds."""
         is_few = self.equal is not None and 2 * len(self.equal) <= self.N.shape[1]
         return self.equal if is_few else None
 
@@ -268,7 +269,7 @@ class PolyhedronSlice:
     def multipliers(self, on: Host, slope: Host) -> tuple[Host, Host]:
         """Return the w >= 0 that minimise |slope + B'w|, B the active rows, and what remains.
 
-        This is plain least squares if its weights have the right signs, as they usually do.
+        Plain least squares gives w if its weights have the right signs, as they usually do.
         """
         if not on.any():
             return np.zeros(0), slope
@@ -281,7 +282,7 @@ class PolyhedronSlice:
         deadline.check(deadline.svd_work(*B.shape))
         try:
             weights = scale * nnls(B.T, -slope / scale)[0]
-        except RuntimeError:  # nnls has its own step limit
+        except RuntimeError:  # nnls reached its own step limit
             weights = np.maximum(weights, 0.0)
         used = weights > 0.0  # solve once more: nnls leaves more than rounding errors
         pressed = np.zeros(len(on), dtype=bool)
@@ -295,7 +296,7 @@ class PolyhedronSlice:
 
 def _reduced(M: Host) -> Host:
     """Return a matrix with the same M'M, with fewer rows if M has many more than columns."""
-    # It pays from one and a half times as many rows as columns.
+    # The smaller matrix pays off if M has at least 1.5 times as many rows as columns.
     if len(M) < 1.5 * M.shape[1]:
         return M
     deadline.check(0.5 * deadline.svd_work(*M.shape))
@@ -306,5 +307,5 @@ def can_be_strict(B: Host) -> Host | None:
     """Find the inequalities B v <= 0 that can all be strict at once; None if HiGHS fails."""
     v = face_of(B).onto(np.full(len(B), -1.0))
     if np.all(B @ v <= -0.5) and np.max(np.abs(v), initial=0.0) < 1.0 / TOL.independent:
-        return np.ones(len(B), dtype=bool)  # all can be strict, as with independent rows
+        return np.ones(len(B), dtype=bool)  # all rows can be strict, as independent rows can
     return strict_rows(B)

@@ -12,7 +12,7 @@ from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.spectra import singular
 from tiebreak.sets import Domain, described
 
-LEAST_MULTIPLIER = 1e-300  # we look for no smaller multipliers: just above the denormal numbers
+LEAST_MULTIPLIER = 1e-300  # the smallest multiplier we look for: just above the denormal numbers
 
 
 def ball_of(domain: Domain, n: int) -> tuple[Host, float] | None:
@@ -26,8 +26,8 @@ def ball_of(domain: Domain, n: int) -> tuple[Host, float] | None:
 class BallSlice:
     """{x0 + N v : |x0 + N v - center| <= radius}: a flat slice of a ball, itself a ball.
 
-    ``radius`` is that of the slice, around its point nearest to the center. ``known``: the singular
-    values and right vectors of R on the slice, if R never changes.
+    ``radius`` is the radius of the slice, around the point of the slice nearest to the center.
+    ``known``: the singular values and right vectors of R on the slice, if R never changes.
     """
 
     def __init__(
@@ -40,9 +40,9 @@ class BallSlice:
     def step(self, R: Host, slope: Slope, x: Host, rows: int = 0) -> Host:
         """Return the d that minimises ½|R d|² + <slope, d> over the slice as seen from x.
 
-        This takes one singular value decomposition and one scalar root. In the coordinates of R's
-        singular vectors, z(mu) = -(a + mu w)/(s² + mu), where w is x - center and a is the slope;
-        mu = 0, or the root of |w + z(mu)| = radius.
+        The step takes one singular value decomposition and one scalar root. In the coordinates of
+        R's singular vectors, z(mu) = -(a + mu w)/(s² + mu), where w is x - center and a is the
+        slope; mu = 0, or the root of |w + z(mu)| = radius.
         """
         s, vt = self._singular(R, rows)
         a, w = vt @ (self.N.T @ slope.vector), vt @ (self.N.T @ (x - self.center))
@@ -63,7 +63,7 @@ class BallSlice:
         return np.asarray(self.N @ (vt.T @ z))
 
     def along(self, directions: Host, x: Host) -> BallSlice:
-        """Return the part of the slice along some of its directions v from x."""
+        """Return the part of the slice that some of its directions v reach from x."""
         w = self.N.T @ (x - self.center)
         across = norm(w - directions @ (directions.T @ w)) / self.radius
         room = math.sqrt(max(1.0 - across, 0.0)) * math.sqrt(1.0 + across)
@@ -103,7 +103,7 @@ class BallSlice:
         low = high
         while excess(low) > 0.0 and low > LEAST_MULTIPLIER:
             low *= 0.1
-        if low == high or excess(low) > 0.0:  # at an end, up to rounding
+        if low == high or excess(low) > 0.0:  # the root is at an end, up to rounding
             return low
         return float(brentq(excess, low, high, xtol=LEAST_MULTIPLIER, rtol=4 * EPS))
 

@@ -2,12 +2,13 @@
 
     minimise sum of prices_i |x_i|   over   { x : V x = V x0,  rows x <= offset }
 
-The rows of V are orthonormal. With x = p - q, p and q >= 0, this is a linear program. On R^n we
+The rows of V are orthonormal. With x = p - q, p and q >= 0, basis pursuit is a linear program. On
+R^n we
 begin with few columns and add those whose slope |V'y| exceeds their price, where y is the dual of
-the current program, until there are none (column generation). HiGHS says which entries are 0 and
-which inequalities are active; then the point and the multipliers solve equations, up to rounding. x
-is optimal if it has a subgradient s and a normal of the inequalities whose sum is a combination of
-the equations. The prices are 1 in the units of the problem.
+the current program, until no such column is left (column generation). HiGHS says which entries are
+0 and which inequalities are active; then the point and the multipliers solve equations, up to
+rounding. x is optimal if it has a subgradient s and a normal of the inequalities whose sum is a
+combination of the equations. The prices are 1 in the units of the problem.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ ZERO_SHARES = (1e-13, 1e-11, 1e-9, 1e-7)
 
 
 class RankedEquations:
-    """V x = V x0, the rows of V orthonormal, for rows whose `Rank` has been decided."""
+    """The equations V x = V x0 with orthonormal rows V, after the `Rank` has been decided."""
 
     def __init__(self, rows: Host, rank: Rank, start: Host) -> None:
         self._rows, self._rank, self._start = Sliced(rows), rank, start
@@ -97,7 +98,7 @@ class L1Norm(NamedTuple):
         return cls(np.broadcast_to(terms.l1 / largest(terms.l1), n), center)
 
     def in_units(self, units: Host) -> L1Norm:
-        """Return it as a function of u = x/units."""
+        """Return the norm as a function of u = x/units."""
         weights = self.weights * units
         return L1Norm(weights / np.max(weights), self.center / units)
 
@@ -107,9 +108,9 @@ class SparsestPoint(NamedTuple):
 
     x: Host
     sign: Host  # a subgradient at x
-    normal: Host  # of the inequalities at x
+    normal: Host  # a normal of the inequalities at x
     multipliers: Host  # y, with V'y close to sign + normal
-    residual: float  # the difference, relative to the size of both
+    residual: float  # relative error of V'y as sign + normal
     left_open: int = 0  # the dimension of the set of all minimisers
 
 
@@ -163,9 +164,10 @@ def _by_columns(program: BasisPursuit, base: Host) -> tuple[Host, Host] | None:
     From a ``base`` that misses the equations by no more than HiGHS's tolerances, we solve for the
     correction, in units of the misfit: entries of the base keep their signs.
 
-    If there are inequalities, we use all columns. On R^n a few columns may not suffice for the
-    equations, so we add unit vectors for each equation and sign. The dual y of all columns has
-    |V'y| <= prices, so |y| <= |prices|: at twice that price, the solution uses no unit vector.
+    If the polyhedron has inequalities, we use all columns. On R^n a few columns may not suffice for
+    the equations, so we add unit vectors for each equation and sign. The dual y of the program with
+    all columns has |V'y| <= prices, so |y| <= |prices|: if unit vectors cost twice that, the
+    solution uses none of them.
     """
     from scipy.sparse import csc_array, csr_array
 
@@ -178,7 +180,7 @@ def _by_columns(program: BasisPursuit, base: Host) -> tuple[Host, Host] | None:
     spare = np.hstack([np.eye(r), -np.eye(r)])[:, : 0 if len(every) else None]
     cost = np.full(spare.shape[1], 2.0 * norm(prices) / unit)
     programs = linear_programs(csr_array(np.vstack([spare, np.zeros((len(every), len(cost)))])))
-    # Columns and their negatives:
+    # `taken` covers the columns and their negatives.
     taken = np.tile((prices == 0.0) | (base != 0.0), (2, 1)) | (len(every) > 0)
     new = taken | _largest(V.slopes(target), -1.0, taken, 2 * r)
     taken, signs, places = new, np.zeros(0), np.zeros(0, dtype=int)
@@ -217,9 +219,9 @@ def _of_least_norm(
 ) -> SparsestPoint:
     """Return x + center for the minimiser x for which its norm is least.
 
-    As in any linear program, the minimisers are the points complementary to one dual solution: 0
-    where the subgradient is below the price, with its sign elsewhere, and with the same product
-    with the normal.
+    As in any linear program, the minimisers are the points complementary to one dual solution: an
+    entry is 0 if its subgradient is below the price and otherwise has the sign of the subgradient,
+    and all minimisers have the same product with the normal.
     """
     x = found.x + center
     free = np.flatnonzero(np.abs(found.sign) >= (1.0 - TOL.touching) * program.prices)
@@ -236,10 +238,10 @@ def _of_least_norm(
 
 
 def _snapped(program: BasisPursuit, guess: Host, slope: Host) -> tuple[Host, Host, bool]:
-    """Return the refined guess, its active inequalities, and whether all are satisfied.
+    """Return the refined guess, its active inequalities, and whether it satisfies all constraints.
 
-    It has as few nonzero entries and as many active inequalities as the equations allow. If HiGHS's
-    tolerance hid an entry, the ``slope`` of this entry reaches its price.
+    The refined point has as few nonzero entries and as many active inequalities as the equations
+    allow. If HiGHS's tolerance hid an entry, the ``slope`` of this entry reaches its price.
     """
     tight = np.abs(slope) > (1.0 - TOL.solver) * program.prices
     x, _, fits = _refined(program, guess, ZERO_SHARES[0], tight)
@@ -262,7 +264,7 @@ def _snapped(program: BasisPursuit, guess: Host, slope: Host) -> tuple[Host, Hos
 def _refined(
     program: BasisPursuit, guess: Host, share: float, more: Host | bool = False
 ) -> tuple[Host, Host, bool]:
-    """Solve for the entries above a share of the largest, and for ``more``.
+    """Solve for the entries above a share of the largest entry, and for the entries in ``more``.
 
     Return x, its active rows, and whether it satisfies all constraints.
     """
@@ -295,8 +297,9 @@ def _proved(
     """Return x with the first multipliers that are good enough, or else with the best ones.
 
     With s = V'y - rows' mu, the first correction of HiGHS's multipliers makes s equal to the price
-    times the sign of x wherever x is not 0. The second one also makes |s| equal to the price where
-    it nearly is, as at a vertex of the set of all multipliers. The last are HiGHS's own.
+    times the sign of x wherever x is not 0. The second correction also makes |s| equal to the price
+    wherever the two nearly agree, as at a vertex of the set of all multipliers. The last
+    multipliers are HiGHS's own.
     """
     sign, tight = np.sign(x), np.abs(slope) > (1.0 - TOL.solver) * program.prices
     answers = []

@@ -20,14 +20,14 @@ def face_of(fixed: Host) -> Face:
 
 
 class Face:
-    """{v : fixed v = 0}, found by factorising fixed'; the rows of ``fixed`` have length 1."""
+    """The space {v : fixed v = 0}, by factorising fixed'; the rows of ``fixed`` have length 1."""
 
     def __init__(self, fixed: Host, k: int) -> None:
         self.count, self._order = len(fixed), np.arange(len(fixed))
         deadline.check(0.5 * deadline.svd_work(k, self.count, whole=True))
         Q, triangle = np.linalg.qr(fixed.T, mode="complete")
         if self.count > k or np.min(np.abs(np.diag(triangle)), initial=1.0) < TOL.independent:
-            from scipy.linalg import qr  # several times slower
+            from scipy.linalg import qr  # several times slower than NumPy
 
             deadline.check(deadline.svd_work(k, self.count, whole=True))
             Q, triangle, self._order = qr(fixed.T, pivoting=True)
@@ -35,14 +35,14 @@ class Face:
         self._span, self._triangle = Q[:, :rank], triangle[:rank, :rank]
         self._first = self._order[:rank]  # independent rows that span all others
         self.T = Q[:, rank:]  # an orthonormal basis of the face
-        self._factors: tuple[Host, Host, Host] | None = None  # R, and what it was factorised into
+        self._factors: tuple[Host, Host, Host] | None = None  # R and its factors
 
     def along(self, R: Host) -> Host:
         """Return R in the basis of the face."""
         return np.asarray(R @ self.T)
 
     def onto(self, off: Host) -> Host:
-        """Return the smallest d with fixed d = off, if there is one."""
+        """Return the smallest d with fixed d = off, if such a d exists."""
         if not self.count:
             return np.zeros(len(self.T))
         from scipy.linalg import solve_triangular
@@ -64,9 +64,9 @@ class Face:
     def step(self, R: Host, rounding: float, slope: Host, size: float) -> tuple[Host, Host]:
         """Return the step to the minimum of ½|Rv|² + <slope, v> on the face, and a ray.
 
-        The function decreases linearly along the ray, which is 0 if there is none.
-        Singular values of R up to ``rounding`` count as 0; ``size`` is that of the slope's terms
-        before they cancel.
+        The function decreases linearly along the ray; the ray is 0 if no direction allows that.
+        Singular values of R up to ``rounding`` count as 0; ``size`` is the size of the slope's
+        terms before they cancel.
         """
         if self._factors is None or self._factors[0] is not R:
             deadline.check(deadline.svd_work(len(R), self.T.shape[1]))

@@ -1,9 +1,10 @@
-"""An approximate minimiser of a quadratic program, and which inequalities are active there.
+"""An approximate minimiser of a quadratic program, and the inequalities that are active at it.
 
     minimise ½|M v|² + <q, v>   over   { v : B v <= slack, E v = 0 }
 
-This is Mehrotra's predictor-corrector method (SIAM J. Optim. 1992) with dense matrices. It squares
-M, so the answer has about eight digits: a hint as to which inequalities hold with equality.
+We use Mehrotra's predictor-corrector method (SIAM J. Optim. 1992) with dense matrices. The method
+squares M, so the answer has about eight digits: enough to guess which inequalities hold with
+equality.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from tiebreak.linalg import TOL, Host, arrays, deadline
 from tiebreak.linalg.host import norm
 
-# after this many steps that do not halve a small mean product, only rounding is left
+# steps without halving a small mean product, after which only rounding is left
 NOT_HALVED = 5
 SHARE_OF_WAY = 0.995  # step this share of the way to the boundary, as usual for this method
 REGULARISATION = 1e-14  # share of |M|² added to all curvatures so that the matrix can be factorised
@@ -37,7 +38,7 @@ def interior_point(
     *,
     end: float | None = None,
 ) -> Hint | None:
-    """Return a point close to the minimiser, or None if none is found or none exists.
+    """Return a point close to the minimiser, or None if no minimiser exists or none is found.
 
     With slacks s >= 0, B v + s = slack, and multipliers z >= 0, v is optimal if
     M'M v + q + B'z = 0 and s z = 0. A Newton step towards s z = mu is
@@ -56,7 +57,7 @@ def interior_point(
     H, split = _square(M / M_norm), Inequalities(rows)
     E = np.zeros((0, len(q))) if equal is None else equal
     system = NormalEquations(H, split, np.ones(len(slack)), E)
-    v = system.solve(-q + rows.T @ slack)  # M and B have size 1, so it can be factorised
+    v = system.solve(-q + rows.T @ slack)  # M and B have size 1, so this cannot fail
     s, z = slack - rows @ v, rows @ v - slack
     s, z = s + max(-1.5 * float(np.min(s)), 0.0), z + max(-1.5 * float(np.min(z)), 0.0)
     both = float(s @ z)
@@ -74,9 +75,9 @@ def interior_point(
                 break
             if norm(pull - E.T @ (E @ pull)) <= TOL.half * float(np.sum(z)) and slack @ z < 0.0:
                 return None
-            # Slacks of 0 without a multiplier are about sqrt(mu). First guess all small slacks,
-            # because superfluous rows are released together; then those smaller than their
-            # multipliers.
+            # Slacks of 0 without a multiplier are about sqrt(mu). The first guess is all small
+            # slacks, because superfluous rows are released together; the second is all slacks
+            # smaller than their multipliers.
             found = Hint(unit * v, (s <= mu**0.25, z > s))
             system = NormalEquations(H, split, z / s, E)
             is_stalled = TOL.small_change > mu > 0.5 * before[-NOT_HALVED]
@@ -137,9 +138,10 @@ class Inequalities:
 class NormalEquations:
     """(H + B' diag(weights) B) d + E'y = r with E d = 0, factorised; H may be a diagonal.
 
-    Without E this is one matrix, unless it is a diagonal plus a few rows. Otherwise K consists of H
-    and the bounds of single variables, and C of all other rows. With the weights w of the rows of B
-    (and infinite ones for E), d = K^-1 (r - C'u), (C K^-1 C' + 1/w) u = C K^-1 r.
+    Without E the system is one matrix, unless that matrix is a diagonal plus a few rows. Otherwise
+    K is the matrix of H and the bounds of single variables, and C has all other rows. With the
+    weights w of the rows of B (and infinite ones for E), d = K^-1 (r - C'u), (C K^-1 C' + 1/w) u =
+    C K^-1 r.
     """
 
     def __init__(self, H: Host, B: Inequalities, weights: Host, E: Host) -> None:
@@ -192,7 +194,7 @@ class _Factor:
                 added *= 100.0
 
     def solve(self, right: Host) -> Host:
-        """Return the solution, also for several right-hand sides as columns."""
+        """Return the solution for one right-hand side, or for several as columns."""
         from scipy.linalg import cho_solve
 
         if self._matrix.ndim == 1:
@@ -200,7 +202,7 @@ class _Factor:
         return np.asarray(cho_solve(self._factor, right, check_finite=False))
 
     def refined(self, right: Host) -> Host:
-        """Return the solution to more digits, in particular without the shift."""
+        """Return a refined solution that, in particular, no longer contains the shift."""
         found = self.solve(right)
         for _ in range(2):
             found = found + self.solve(right - self._matrix @ found - self._diagonal * found)

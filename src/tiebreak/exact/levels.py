@@ -1,10 +1,10 @@
 """Solve the lower level, find its solution set, and solve the upper level over that.
 
 1. Minimise g over Z, up to rounding, by Newton's method, with exact steps on balls and polyhedra.
-2. Its minimisers form an affine slice of Z: { x in Z : Ax = A xhat, <c, x> = <c, xhat> }. On a
+2. The minimisers of g form an affine slice of Z: { x in Z : Ax = A xhat, <c, x> = <c, xhat> }. On a
    polyhedron, inequalities that hold with equality on the whole slice become its equations.
-3. Minimise f over that slice in the same way, or |x|_1 by a linear program.
-4. The minimisers of f form a slice too, or a face of the linear program: minimise |x|² there.
+3. Minimise f over that slice in the same way; if f is |x|_1, by a linear program.
+4. The minimisers of f form a slice too, or a face of the linear program: minimise |x|² over them.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ class ExactSolution(NamedTuple):
     """Both levels solved with one choice of the rank."""
 
     x: Host
-    dimension: int | None  # of the set of lower minimisers, None if not determined
+    dimension: int | None  # dimension of the lower minimisers; None if not determined
     residual: float  # relative residual of the optimality conditions of both levels
     normal: Host  # the normal of Z at x that balances f's slope on the slice
-    direction: Host | None = None  # of the slice, along which f is unbounded
+    direction: Host | None = None  # a direction of the slice along which f is unbounded
     doubt: str = ""  # a sentence if x may be wrong
-    sign: Host | None = None  # if f = |x|_1: the subgradient that balances slice and normal
+    sign: Host | None = None  # for f = |x|_1: the subgradient that balances slice and normal
     left_open: int = 0  # a bound on the dimension of the solutions; x has the least norm
     is_flat: bool = False  # is f constant on the lower minimisers, if there are many?
-    is_clear: bool = True  # is it known what f leaves open?
+    is_clear: bool = True  # do we know the set that f leaves open?
 
 
 def solve(p: ScaledProblem, x0: Host, doubtful: bool) -> ExactSolution:
-    """Solve both levels from a point x0 of Z; ``doubtful`` directions of A count if asked."""
+    """Solve both levels from a point x0 of Z; count ``doubtful`` directions of A on request."""
     if (ball := ball_of(p.domain, p.n)) is not None:
         answer = _on_ball(p, x0, *ball, doubtful)
         beyond = _beyond_ball(p, *ball, doubtful) if answer.doubt == NOT_ON_BALL else None
@@ -107,8 +107,8 @@ def _inside_ball(
 ) -> tuple[Host, float, str] | None:
     """Return g's minimiser on R^n nearest to the center, if it is in the ball, and its residual.
 
-    This uses g's own units, in which the ball is not a ball, so it applies only if the ball does
-    not bind.
+    The search uses g's own units, in which the ball is not a ball, so its result counts only if the
+    ball does not bind.
     """
     free = p.on_space()
     fall = recession(free.problem, 0, p.n)
@@ -154,7 +154,7 @@ def _on_polyhedron(p: ScaledProblem, x0: Host, Z: PolyhedralRows, doubtful: bool
     residual, slope = _residual(g, whole, u, Z.lifted(x0), basis), g.slope(u)
     weights, _ = whole.balance(slope.vector, u)
     doubt = _doubt(p, g, u, settled, whole, np.vstack([whole.rows[weights > 0.0], Z.equal]))
-    # 2. The set of its solutions.
+    # 2. The set of lower minimisers.
     most = float(np.max(weights, initial=0.0))
     presses = weights > max(TOL.touching * slope.size, TOL.independent * most)
     pressing = whole.rows[presses]
@@ -180,7 +180,7 @@ def _on_polyhedron(p: ScaledProblem, x0: Host, Z: PolyhedralRows, doubtful: bool
         N = graded_basis(faces.N, f.curvature(u), equations)
         graded = PolyhedronSlice(faces.rows, faces.offset, N, faces.equal)
     answer = _upper(p, f, graded, u, residual, dimension, doubtful, Z.lift)
-    # we need the normal of Z, not of a face
+    # use the normal of Z, not of a face
     if slice_of_Z is not faces and answer.direction is None:
         normal, _ = slice_of_Z.normal(f.slope(answer.x), answer.x)
         answer = answer._replace(normal=normal)
@@ -197,11 +197,12 @@ def _solution_set(
     u: Host,
     doubtful: bool,
 ) -> tuple[PolyhedronSlice, Host, int | None]:
-    """Return the slice of all minimisers (u is one), its equations and dimension (None: unknown).
+    """Return the slice of all minimisers like u, its equations and its dimension (None: unknown).
 
-    Inequalities that hold with equality on the whole slice belong to its equations. Those with
-    positive multipliers (``pressing``) do: along the slice g's slope is 0, and so is the sum of
-    weights <rows, d>. A linear program finds them among the other inequalities active at u.
+    Inequalities that hold with equality on the whole slice become equations of the slice.
+    Inequalities with positive multipliers (``pressing``) hold with equality: along the slice g's
+    slope is 0, and so is the sum of weights <rows, d>. A linear program finds which of the other
+    inequalities active at u do so as well.
     """
     if len(pressing):
         N = _common_null_basis(equations, pressing, p.epsilon, doubtful)
@@ -232,9 +233,9 @@ def _common_null_basis(equations: Host, rows: Host, epsilon: float, doubtful: bo
 def _lower(
     p: ScaledProblem, g: Parts, where: SetSlice, x: Host, basis: Host
 ) -> tuple[Parts, Host, bool]:
-    """Minimise g from x; return the point, whether it is a minimiser, and g as weighted here.
+    """Minimise g from x; return the point, whether it is a minimiser, and the reweighted g.
 
-    If all rows can be met at once, their weights do not matter and are made equal.
+    If all equations can hold at once, their weights do not matter and are made equal.
     """
     if np.any(p.rank.row_units != 1.0) and g.is_squares:
         alike = g.reweighted(p.rank.row_units)
@@ -270,12 +271,12 @@ def _upper(
     left, basis = _left_open(p, f, where, doubtful, lift), None
     if left.unseen.size:
         basis = where.N @ left.seen
-    elif not f.is_quadratic:  # its flat directions must stay flat in every step
+    elif not f.is_quadratic:  # flat directions of f must stay flat in every step
         rank = decide_rank(f.rows(), units=as_it_is(f.rows()))
         basis = rank.basis[:, : rank.low]
     start, (x, settled) = x, minimise(f, where, x, basis)
     if left.unseen.size:
-        # Minimise f again: a long move along flat directions leaves rounding errors that f sees.
+        # Minimise f again: a long move along flat directions leaves rounding errors that change f.
         x, settled = minimise(f, where, _least_norm(p, f, where, x, left, lift), basis)
     slope = f.slope(x)
     if not settled or math.isinf(slope.error):
@@ -311,7 +312,7 @@ def _left_open(
 
 
 def _moves(unseen: Host, N: Host, lift: Host | None) -> int:
-    """Count the directions that move x: (p, q) may move while p - q does not."""
+    """Count the directions that move x: if x = p - q, (p, q) may move while x does not."""
     if lift is None or not unseen.size:
         return int(unseen.shape[1])
     deadline.check(0.5 * deadline.svd_work(len(lift), unseen.shape[1]))
@@ -322,12 +323,12 @@ def _moves(unseen: Host, N: Host, lift: Host | None) -> int:
 def _least_norm(
     p: ScaledProblem, f: Parts, where: SetSlice, x: Host, left: Directions, lift: Host | None
 ) -> Host:
-    """Return the least-norm minimiser of f over the slice; x is a minimiser."""
+    """Return the least-norm minimiser of f over the slice; the given x is another minimiser."""
     size = p.norm_of_x(lift)
     if isinstance(where, BallSlice):
         return minimise(size, where.along(left.unseen, x), x)[0]
     Z, N = PolyhedralRows(where.rows, where.offset, where.rows[:0]), where.N @ left.unseen
-    if f.kinked:  # its outliers appear as inequalities
+    if f.kinked:  # outliers of f appear as inequalities
         shared = shared_rows(f, f.rows(p.epsilon), Z, null_basis(where.N.T).T, x, p.epsilon)
         if not shared.doubt:
             found = directions(shared.rows, where.N, p.epsilon, is_graded=p.needs_grading)
@@ -380,15 +381,15 @@ def _doubt(
 ) -> str:
     """Say why x may not be the minimiser of g over the whole domain, or return "".
 
-    For quadratics, large rows or columns may hide directions in which g varies; these do not matter
-    if their curvature is negligible relative to the ``curvature`` that a ball adds. Logistic losses
-    may be smaller than the rounding errors of the others: that does no harm if the other losses and
-    the active constraints still determine x.
+    For quadratics, large rows or columns may hide directions in which g varies; such directions do
+    not matter if their curvature is negligible relative to the ``curvature`` that a ball adds.
+    Logistic losses may be smaller than the rounding errors of the other losses. This does no harm
+    if the other losses and the active constraints still determine x.
     """
     if not p.rank.is_plain:
         R, rank = g.curvature(x), p.rank.low
         size = norm(R)
-        if not g.is_quadratic:  # active constraints may see what the losses do not
+        if not g.is_quadratic:  # active constraints may detect changes that losses miss
             R = np.vstack([R, size * pressing])
             rank = decide_rank(np.vstack([g.rows(), pressing])).low
         matters = max(R.shape) * EPS * size > 1e-6 * math.sqrt(curvature)
@@ -417,7 +418,7 @@ def _is_drowned(R: Host, size: float, rank: int) -> bool:
 
 
 def _residual(h: Parts, where: SetSlice, x: Host, start: Host, basis: Host | None = None) -> float:
-    """Return the part of h's slope at x that no normal balances, relative to its terms.
+    """Return the part of h's slope at x that no normal balances, relative to the slope's terms.
 
     For quadratics the scale is at least a millionth of the slope's terms at the start, because x
     may be 0. Only the slope along the basis counts: h does not vary in other directions.

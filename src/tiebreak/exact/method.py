@@ -5,7 +5,8 @@ If g(x) = phi(Ax) + <c, x> with phi strictly convex, all minimisers of g over Z 
     X_g* = { x in Z : Ax = A xhat, <c, x> = <c, xhat> }    for any one minimiser xhat.
 
 So we solve the lower level once, up to rounding, and then minimise f over an affine slice of Z. f
-has the same form, or is weight |x|_1: then a linear program finds the sparsest lower minimiser.
+has the same form as g, or it is weight |x|_1: then a linear program finds the sparsest lower
+minimiser.
 """
 
 from __future__ import annotations
@@ -66,20 +67,21 @@ READINGS = (  # doubts about the data, not about the computation
 class ExactFindings(NamedTuple):
     """What the factorisations reveal besides x."""
 
-    dimension: int | None  # of the set of lower minimisers, None if not determined
-    rank: int  # of the rows whose products with x all minimisers share
-    # The smallest singular value that counts towards the rank, and the next one. They are those of
-    # the matrix itself, of several matrices scaled to length 1, or of an equilibrated matrix if
-    # rows or columns differ much in size.
+    dimension: int | None  # dimension of the lower minimisers; None if not determined
+    rank: int  # rank of the rows whose products with x all minimisers share
+    # The smallest singular value that counts towards the rank, and the next one. These singular
+    # values belong to the matrix itself, to several matrices scaled to length 1, or to an
+    # equilibrated matrix if rows or columns differ much in size.
     sigma: float
     sigma_next: float
-    # x is exact for data that differ from the given ones by this, in the same units
+    # The distance from the given data to data for which x is exact, in units of the singular
+    # values.
     backward_error: float
-    upper_range: tuple[float, float]  # f with the smaller and with the larger rank
+    upper_range: tuple[float, float]  # the values of f for the smaller and for the larger rank
     residual: float  # the larger of the two levels' relative residuals
-    direction: Array | None = None  # along which there is no minimum
+    direction: Array | None = None  # a direction along which there is no minimum
     level: str = ""  # the level without a minimum, "upper" or "lower"
-    one_sided: str = ""  # why f* is not proved from above, if it is not
+    one_sided: str = ""  # why f* is not proved from above, or ""
     left_open: int = 0  # a bound on the dimension of the solutions; x has the least norm
     is_flat: bool = False  # is f constant on the lower minimisers, if there are many?
 
@@ -113,16 +115,17 @@ class ExactFindings(NamedTuple):
 class Exact(Method):
     """The exact answer by direct factorisation, in one step.
 
-    It solves the lower level by Newton's method over Z (one step if g is quadratic), and the upper
-    level over the slice that all lower minimisers share: by singular values and a scalar root on
-    R^n and the ball, face by face on polyhedra (an interior-point method guesses the face if there
-    are many). The sparsest lower minimiser, f = L1(weight), is a linear program (HiGHS), solved up
-    to rounding. A lower level with an l1 penalty on R^n is reduced to one on an orthant
-    (`reductions.lasso`). The rank is a decision: without a clear gap in the singular values, the
-    run ends as "undetermined", as it does if losses are too small to decide. If f leaves something
-    open, the least norm decides (of some variables: ``Problem(counted=...)``). The answer does not
-    depend on x0: the method begins at the point of Z nearest to the origin, or at x0 if there are
-    many more rows than variables.
+    `Exact` solves the lower level by Newton's method over Z (one step if g is quadratic), and the
+    upper level over the slice of all lower minimisers: by singular values and a scalar root on R^n
+    and the ball, and face by face on polyhedra (if a polyhedron has many faces, an interior-point
+    method guesses the right one). For f = L1(weight), HiGHS finds the sparsest lower minimiser by a
+    linear program, solved up to rounding. A lower level with an l1 penalty on R^n is reduced to one
+    on an orthant (`reductions.lasso`). The method has to decide the rank: without a clear gap in
+    the singular values, the run ends as "undetermined", and so it does if the losses are too small
+    to decide. If f has several minimisers there, the one of least norm is returned
+    (``Problem(counted=...)`` restricts the norm to some variables). The answer does not depend on
+    x0, because the method begins at the point of Z nearest to the origin, or at x0 if A has many
+    more rows than variables.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -153,7 +156,7 @@ class Exact(Method):
         if not (Z.is_polyhedral or Z.as_ball):
             return Refusal("Exact", "domain", NEEDED, type(problem.domain).__name__)
         if WideProblem.of(problem) or is_tall(problem) or residuals_above(problem):
-            return None  # it may have too many variables or rows for `_parts`
+            return None  # `_parts` could be too large for this problem
         return refusal_of(lambda: _parts(problem, problem.dimension or 1))
 
     def describe(self, problem: Problem) -> str:
@@ -161,9 +164,9 @@ class Exact(Method):
         return f"Exact, by direct factorisation, on {type(problem.domain).__name__}"
 
     def report(self, state: DirectState) -> StateReport:
-        """Report how it ended and what it found."""
+        """Report how the step ended and what it found."""
         found = state.findings
-        if found is None:  # its single step decides, and proves more than any start
+        if found is None:  # the single step decides, and proves more than any start
             return StateReport(state.finished, decides=not state.finished.why)
         d = found.direction
         return StateReport(
@@ -179,7 +182,7 @@ class Exact(Method):
         return DirectState(0, x0, problem.upper.value(x0), problem.lower.value(x0), StepEvidence())
 
     def step(self, problem: Problem, state: DirectState) -> DirectState:
-        """Do everything in this one step."""
+        """Solve both levels in one step."""
         n = int(state.x.shape[0])
         found = with_images(problem, n) or in_squares(problem) or on_orthant(problem, n, state.x)
         found = found or with_residuals(problem, n)
@@ -237,7 +240,7 @@ def _by_rows(problem: Problem, given: Array, parts: tuple[Parts, Parts]) -> Dire
 
     def solved(doubtful: bool) -> tuple[ExactSolution, DirectState, float]:
         answer = solve(scaled, x0, doubtful)
-        x = projected(problem.domain, arrays.like(answer.x, given))  # in Z up to rounding
+        x = projected(problem.domain, arrays.like(answer.x, given))  # x is in Z up to rounding
         end = _state(problem, 1, x)
         return answer, end, -math.inf if answer.direction is not None else end.upper_value
 
@@ -252,7 +255,7 @@ def _by_rows(problem: Problem, given: Array, parts: tuple[Parts, Parts]) -> Dire
         return _ended(problem, end, Ended(DOUBT, doubt), findings, None)
     intervals = None
     deadline.allow_as_much_again()
-    with contextlib.suppress(deadline.Over):  # x is found, whatever can still be proved about it
+    with contextlib.suppress(deadline.Over):  # x counts even if the proof is cut off
         normal, seen = np.ldexp(answer.normal, parts[0].exponent), _minorants(end)
         intervals = prove(problem, end.x, normal, answer.sign, parts, seen, rows)
         if answer.sign is None:
@@ -265,7 +268,7 @@ def _by_rows(problem: Problem, given: Array, parts: tuple[Parts, Parts]) -> Dire
 def _solved(
     problem: Problem, end: DirectState, findings: ExactFindings, intervals: Intervals | None
 ) -> DirectState:
-    """Return the answer with what is proved about it."""
+    """Return the answer with the bounds proved about it."""
     ending = (
         "by direct factorisation the conditions of optimality of both levels hold to "
         f"{findings.residual:.1g}, with a backward error of {findings.backward_error:.1g}"
@@ -284,7 +287,7 @@ def _ended(
     is_proved = intervals is not None and intervals.is_two_sided and not has_promise
     if is_proved or not has_projection(problem.domain):
         # If f* is proved, a minorant at x could only show that a promise is false. Without a
-        # projection it is useless, because its minimum over Z is not known.
+        # projection, a minorant is useless, because its minimum over Z is unknown.
         end = _without_minorants(end)
     evidence = end.evidence._replace(intervals=intervals)
     return end._replace(evidence=evidence, findings=findings, finished=finished)
@@ -309,7 +312,7 @@ def _without_ties(problem: Problem, x0: Array, only: OnlyMinimiser) -> DirectSta
 
 
 def _by_row_gram(problem: Problem, x0: Array) -> DirectState | None:
-    """Return the answer of `solve_wide` with what is proved about it, or None."""
+    """Return the answer of `solve_wide` with the bounds proved about it, or None."""
     wide = solve_wide(problem, x0)
     if wide is None:
         return None
@@ -329,15 +332,15 @@ def _by_row_gram(problem: Problem, x0: Array) -> DirectState | None:
         residual=residual,
         left_open=wide.left_open,
     )
-    # If rest > 0, the stored numbers have another rank.
+    # If rest > 0, the stored numbers have a different rank.
     return _solved(problem, end, findings, None if wide.rest > 0.0 else intervals)
 
 
 def _by_second_derivatives(problem: Problem, x0: Array) -> tuple[DirectState | None, bool]:
     """Return the answer of `solve_tall`, or None, and whether it is final.
 
-    It is final if everything is proved, or if the columns are dependent only up to rounding.
-    Otherwise, factorising the rows may prove more.
+    The answer is final if everything is proved, or if the columns are dependent only up to
+    rounding. Otherwise, factorising the rows may prove more.
     """
     tall = solve_tall(problem, x0)
     if tall is None:
@@ -380,7 +383,7 @@ def _scaled(
     counted = None if problem.counted is None else host(problem.counted)
     scaled = ScaledProblem(problem, f.scaled, g.scaled, rows, epsilon, l1, counted, Z)
     rank = scaled.rank
-    if scaled.is_rescaled:  # multipliers and directions in the units of x
+    if scaled.is_rescaled:  # convert multipliers and directions to the units of x
         rank = in_units(rank, scaled.rows_in_x, scaled.units)
     return scaled, rank._replace(sigma=g.unit * rank.sigma) if rank.is_plain else rank
 
@@ -412,7 +415,7 @@ def _parts(problem: Problem, n: int) -> tuple[Parts, Parts]:
 def _doubt(
     findings: ExactFindings, is_determined: bool, is_minimum: bool, answer: ExactSolution
 ) -> str:
-    """Say why the answer is not determined, or return ""."""
+    """Return the reason why the answer is not determined, or ""."""
     if not is_determined:
         low, high = findings.upper_range
         return (
@@ -430,7 +433,7 @@ def _doubt(
 
 
 def _state(problem: Problem, k: int, x: Array) -> DirectState:
-    """Evaluate both functions at x."""
+    """Evaluate f and g at x."""
     (point,) = problem.forward(x)
     (f_x,), (g_x,) = problem.upper.evaluate([point.f])[0], problem.lower.evaluate([point.g])[0]
     f2, g2 = (penalty.value(x) for penalty in problem.penalties)
@@ -457,7 +460,7 @@ def _without_minorants(state: DirectState) -> DirectState:
 def _findings(
     rank: Rank, answer: ExactSolution | None, uppers: tuple[float, float]
 ) -> ExactFindings:
-    """Collect what is known with this rank, before anything is proved."""
+    """Collect the findings for this rank, before anything is proved."""
     sigma, following = rank.pair()
     return ExactFindings(
         dimension=None if answer is None or not rank.is_determined else answer.dimension,
@@ -475,7 +478,7 @@ def _findings(
 def _unbounded(
     problem: Problem, x: Array, rank: Rank, found: NoMinimum, answer: ExactSolution | None = None
 ) -> DirectState:
-    """End without a minimum, with the direction that shows it."""
+    """End without a minimum, with the direction that proves its absence."""
     state = _without_minorants(_state(problem, 1, x))
     findings = _findings(rank, answer, (-math.inf, state.upper_value))
     return state._replace(

@@ -1,9 +1,9 @@
 """Newton's method over a slice of a ball or polyhedron, up to rounding.
 
-A slice is {x0 + N v} ∩ Z, with N an orthonormal basis of its directions. It provides the ``step`` d
-that minimises a quadratic model over itself, and the ``normal`` that balances a slope, with the
-residual of the optimality conditions. Slopes are computed in twice the precision, so Newton's
-method also acts as iterative refinement.
+A slice is {x0 + N v} ∩ Z, with N an orthonormal basis of its directions. Each slice object provides
+the ``step`` d that minimises a quadratic model over the slice, and the ``normal`` that balances a
+slope, with the residual of the optimality conditions. Slopes are computed in twice the precision,
+so Newton's method also acts as iterative refinement.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def minimise(h: Parts, where: SetSlice, x: Host, basis: Host | None = None) -> t
     """Minimise h over the slice from its point x, up to rounding; also return whether it settled.
 
     We use Newton's method. If margins of logistic losses grow until the slice ends, they gain only
-    1 per step: then we start from margins of size 1 and double them repeatedly, because the
-    directions of the answers hardly change. If Huber losses have a small delta, rows pass their
-    kinks at every step: then we follow a path of minimisers, from a large delta to a quarter of it
-    and so on.
+    1 per step. Then we start from margins of size 1 and double them repeatedly, because the
+    directions of the minimisers hardly change. If Huber losses have a small delta, rows pass their
+    kinks at every step. Then we follow a path of minimisers: we start with a large delta and divide
+    it by 4 repeatedly.
     """
     start = x
     x, settled = _newton(h, where, x, basis)
@@ -77,8 +77,8 @@ def _newton(
     """Minimise h over the slice from its point x; also return whether that worked, up to rounding.
 
     Each step minimises the quadratic model over the slice itself, up to the minimum of h along it.
-    Far away, where losses with kinks have hardly any curvature, a quadratic above them replaces the
-    model. Steps that no longer shrink or change the margins are rounding errors.
+    Far away, where losses with kinks have hardly any curvature, the model is a quadratic above
+    these losses. Steps that neither shrink nor change the margins are rounding errors.
 
     Args:
         basis: the directions in which h is known to vary, as columns; it excludes the rounding
@@ -102,7 +102,7 @@ def _newton(
             if not where.is_factorised:
                 R = _small_root(R, basis, keeps_digits=h.is_quadratic)
         if is_smooth and not h.largest_change(slope.vector) <= 2.0**200 * norm(R) ** 2:
-            break  # a step would change margins without end: the losses are as good as linear here
+            break  # margins would grow without end: the losses are practically linear
         if basis is not None and balanced is None:
             slope = slope._replace(vector=basis @ (basis.T @ slope.vector))
         d = where.step(R, slope, x, rows)
@@ -114,7 +114,8 @@ def _newton(
         x = x + (d if h.is_quadratic else _line_search(near, x, d) * d)
         x[np.abs(x) < least] = 0.0
         stalls = length > 0.5 * before and length <= TOL.small_change * norm(x)
-        # Rounding makes each refinement a fixed share of the last one: this is the next one's size.
+        # Rounding makes each refinement a fixed share of the last one, so this predicts the next
+        # one.
         coming = length * (length / before) if h.is_quadratic and before < math.inf else length
         if change <= TOL.small_change and (stalls or coming <= 2.0 * EPS * norm(x)):
             return x, True
@@ -131,8 +132,8 @@ def _newton(
 def _small_root(R: Host, basis: Host | None, keeps_digits: bool) -> Host:
     """Return a small matrix with the same R'R on the span of the basis, and 0 elsewhere.
 
-    It comes from R'R itself if that has enough digits for a Newton step, unless R serves all steps
-    (``keeps_digits``); otherwise from a factorisation of R.
+    The small matrix comes from R'R if that has enough digits for a Newton step. Otherwise, or if
+    one R serves all steps (``keeps_digits``), it comes from a factorisation of R.
     """
     m, n = R.shape
     if m < TOL.tall * n:
@@ -150,9 +151,9 @@ def _small_root(R: Host, basis: Host | None, keeps_digits: bool) -> Host:
 
 
 def _line_search(h: Parts, x: Host, d: Host) -> float:
-    """Return how far to go along d: all the way, or to the minimum along d if h rises there.
+    """Return how far to go along d: all the way, or only to the minimum along d if h then rises.
 
-    We use the Illinois method: secants, with the derivative at an end that stays halved.
+    We use the Illinois method: secants, where an end point that stays gets half its derivative.
     """
     derivative = h.along(x, d)
     low, high, at_high = 0.0, 1.0, derivative(1.0)

@@ -21,7 +21,7 @@ NO_START = (
 
 
 class PolyhedralRows(NamedTuple):
-    """{x = lift u : rows u <= offset, equal u = right}, with x = u if lift is None.
+    """The set {x = lift u : rows u <= offset, equal u = right}, with x = u if lift is None.
 
     Without ``right``, a feasible start determines the constants.
     """
@@ -37,7 +37,7 @@ class PolyhedralRows(NamedTuple):
         return x if self.lift is None else np.concatenate([np.maximum(x, 0), np.maximum(-x, 0)])
 
     def stretched(self, units: Host) -> PolyhedralRows:
-        """Return the set of u / units (lift None): exact for bounds and powers of two."""
+        """Return the set of u / units (if lift is None): exact for bounds and powers of two."""
         assert self.lift is None
         return self._replace(rows=self.rows * units, equal=self.equal * units).of_length_one()
 
@@ -73,9 +73,9 @@ def whole_space(n: int) -> PolyhedralRows:
 
 
 def exact_rows(domain: Domain, n: int) -> PolyhedralRows:
-    """Describe the domain (not a ball) in R^n by inequalities, perhaps of a u with lift u = x.
+    """Describe the domain (not a ball) in R^n by inequalities for x, or for a u with lift u = x.
 
-    Rows are exact up to powers of two, which bring their lengths above ½ and up to 1.
+    Rows are exact up to a power of two, which brings their length into (½, 1].
     """
     lift, found = described(domain).lifted_rows(n)
     rows, equal = (A.toarray() if arrays.is_sparse(A) else A for A in (found.A, found.A_eq))
@@ -105,7 +105,7 @@ def _without_twins(Z: PolyhedralRows) -> PolyhedralRows:
         room = 1 if other is None else _level(Z, i) + _level(Z, other)
         if room < -Fraction(TOL.met) * abs(_level(Z, i)):
             raise polyhedra.no_point()
-        if room != 0:  # if below 0 by rounding, nothing will be proved
+        if room != 0:  # if rounding makes it negative, no proof will succeed
             kept.append(i)
         elif sign > 0:
             planes.append(i)
@@ -123,7 +123,7 @@ def _different(equal: Host, right: Host) -> list[int]:
         off = abs(level - seen.setdefault(group, level))
         if off > Fraction(TOL.met) * abs(level):
             raise polyhedra.no_point()
-        if group == i or off:  # if the same only up to rounding, nothing will be proved
+        if group == i or off:  # if equal only up to rounding, no proof will succeed
             found.append(i)
     return found
 
@@ -155,7 +155,7 @@ def _are_parallel(a: Host, b: Host) -> bool:
 
 
 def _level(Z: PolyhedralRows, i: int) -> Fraction:
-    """Return the offset of an inequality scaled so that its largest entry is 1 or -1."""
+    """Return the offset of an inequality after scaling its largest entry to 1 or -1."""
     return Fraction(Z.offset[i]) / Fraction(float(np.max(np.abs(Z.rows[i]))))
 
 
@@ -165,7 +165,7 @@ def _level(Z: PolyhedralRows, i: int) -> Fraction:
 def start(domain: Domain, n: int, rows: PolyhedralRows | None) -> Host:
     """Return a point of the domain, up to rounding.
 
-    It is the point nearest to the origin if the domain has a projection, otherwise 0 or the most
+    If the domain has a projection, this is the point nearest to the origin, otherwise 0 or the most
     interior point.
     """
     if rows is None or has_projection(domain):
@@ -187,10 +187,10 @@ def start(domain: Domain, n: int, rows: PolyhedralRows | None) -> Host:
 
 
 def _candidates(Z: PolyhedralRows, x: Host, close: float | None) -> Iterator[Host]:
-    """Yield points near x that satisfy the equations up to rounding; x does only to nine digits.
+    """Yield points near x that satisfy the equations up to rounding; x has only nine digits.
 
-    If the set is thin, also make inequalities active: those that the previous point violates, then
-    all that x is ``close`` to.
+    If the set is thin, also make inequalities active: first those that the previous point violates,
+    then all that x is ``close`` to.
     """
     held = np.zeros(len(Z.rows), dtype=bool)
     point = _meeting(Z, x, held)

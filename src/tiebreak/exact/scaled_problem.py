@@ -1,4 +1,4 @@
-"""Both levels in units that minimise the effect of rounding, with the rank of the lower one."""
+"""Both levels in units that minimise the effect of rounding, with the rank of the lower level."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ UNLIKE = 2.0**13
 
 
 class ScaledProblem:
-    """f quadratic or |x|_1, and g = phi(Ax) + <c, x>, over Z, in NumPy.
+    """A problem over Z in NumPy: f is quadratic or |x|_1, and g = phi(Ax) + <c, x>.
 
     If Z bounds each variable separately, or not at all, everything is in units in which g's columns
-    have similar sizes: x = units u, with powers of two, so nothing is rounded. Other sets relate
-    the variables to each other and keep the units given: there, other units serve only to decide
-    the rank.
+    have similar sizes: x = units u, with powers of two, so nothing is rounded. Other sets couple
+    the variables, so they keep the given units; then other units serve only to decide the rank.
 
     Args:
-        problem: as it was given; Z is its domain.
-        f: the upper level, scaled; without parts if it is |x|_1.
-        g: the lower level, scaled.
+        problem: the problem as given; Z is its domain.
+        f: the scaled upper level, which has no parts if it is |x|_1.
+        g: the scaled lower level.
         rows: the rows of g before scaling.
         epsilon: the unit of rounding of the data.
         l1: the weights and center if f is a sum of weights_j |x_j - center_j|; the largest is 1.
@@ -83,7 +82,7 @@ class ScaledProblem:
         return Z.stretched(self.units) if self.is_rescaled else Z.of_length_one()
 
     def norm_of_x(self, lift: Host | None = None) -> Parts:
-        """Return ½|x|² as a function of u, or of what is lifted to u."""
+        """Return ½|x|² as a function of u, or of the variables that are lifted to u."""
         weights = self.counted * self.units
         rows = np.diag(weights) if lift is None else weights[:, None] * lift
         return Parts(rows.shape[1], (LeastSquaresPart(1.0, rows, np.zeros(self.n)),)).scaled
@@ -97,19 +96,19 @@ class ScaledProblem:
         if len(self.g.parts) != 1 or not self.g.is_squares or not self.rank.is_plain:
             return None
         (part,), sigma = self.g.squares, np.zeros(self.n)
-        if part.w is not None:  # the rank is that of the rows without their weights
+        if part.w is not None:  # the rank is decided without the weights
             return None
         sigma[:rank] = math.sqrt(part.weight) * norm(part.rows) * self.rank.sigma[:rank]
         return sigma, self.rank.basis.T
 
     @property
     def needs_grading(self) -> bool:
-        """Are the units so far apart that directions must be sorted by how much f varies?"""
+        """Are units so far apart that directions must be sorted by how much f varies along them?"""
         return bool(np.max(self.units) > UNLIKE * np.min(self.units))
 
 
 def _units(columns: Host, rows: Host, f: Parts) -> Host:
-    """Return the units of the columns; those that g ignores get f's, scaled to the same median."""
+    """Return the units of the columns; columns that g ignores get f's units at the same median."""
     sizes, in_g = f.sizes(), rows.any(axis=0)
     in_both, in_f_alone = in_g & (sizes > 0.0), ~in_g & (sizes > 0.0)
     units = np.where(in_g, columns, np.median(columns[in_g]) if in_g.any() else 1.0)

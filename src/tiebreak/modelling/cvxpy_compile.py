@@ -1,8 +1,8 @@
 """CVXPY levels compiled to the same constraints.
 
-Level i is compiled as the sum of all levels with weight 1 for itself and 0 for the others: CVXPY
-then writes the same constraints and the same auxiliary variables for every level, and only the
-objective differs. (Weights as cp.Parameters would compile once, but then a level with its own
+To compile level i, we sum all levels, with weight 1 for level i and 0 for the others. Then CVXPY
+writes the same constraints and the same auxiliary variables for every level, and only the objective
+differs. (Weights as cp.Parameters would compile once, but then a level with its own
 parameter would no longer be DPP, and every new value would need a new compilation.)
 """
 
@@ -43,7 +43,7 @@ class CompiledLevel:
 
 
 class Compiler:
-    """Compiles at the first call of `apply`, and later only what new parameter values change.
+    """Compiles all levels at the first call of `apply`, and later only those with new parameters.
 
     Args:
         levels: convex expressions, the most important first.
@@ -51,9 +51,9 @@ class Compiler:
         variables: the user's variables.
 
     Attributes:
-        columns: which entries of z are the user's variables.
+        columns: the entries of z that are the user's variables.
         is_shared: do a level and a constraint have auxiliary variables in common? CVXPY 1.9 writes
-            |x| only once if it occurs in both.
+            |x| only once if it occurs in a level and in a constraint.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Compiler:
         self.is_shared = False
 
     def apply(self, new: set[Any]) -> tuple[CompiledLevel, tuple[Objective, ...]]:
-        """The first level, with the constraints of all, and all objectives.
+        """The first level, with the constraints of all levels, and all objectives.
 
         ``new`` are the ids of the parameters that have changed: the objective of a level without
         them is reused.
@@ -132,9 +132,9 @@ class Compiler:
         return np.flatnonzero(moved != first.data["c"])
 
     def _shares(self, first: CompiledLevel) -> bool:
-        """Do levels and constraints have more variables if they are compiled separately?"""
+        """Do levels and constraints add up to more variables if they are compiled separately?"""
         if all(arg.is_affine() for one in self._constraints for arg in getattr(one, "args", ())):
-            return False  # they need no auxiliary variables
+            return False  # such levels need no auxiliary variables
         with with_values(self._variables, {}):
             alone = sum(_compile(half, self._squares).size for half in self._halves)
         return alone - len(self.columns) > first.size
@@ -154,7 +154,7 @@ class Compiler:
 
 @contextlib.contextmanager
 def with_values(variables: Sequence[Any], values: Mapping[Any, Any]) -> Iterator[None]:
-    """Temporarily give the variables these values, keyed by variable id; others get None."""
+    """Temporarily give the variables these values by variable id; other variables get None."""
     former = {variable.id: variable.value for variable in variables}
     save_values(variables, values)
     try:
@@ -199,8 +199,8 @@ def same_matrix(one: Any, other: Any) -> bool:
 def square_root(P: Any) -> Any:
     """A sparse F with F'F = P, without zero rows.
 
-    P is diagonal if squares were written with auxiliary variables. Otherwise F is computed block by
-    block, so that one dense quadratic form does not make everything else dense.
+    P is diagonal if CVXPY wrote squares with auxiliary variables. Otherwise F is computed block by
+    block, so that one dense quadratic form does not make all of F dense.
     """
     import scipy.sparse as sp
     from scipy.sparse.csgraph import connected_components
@@ -230,7 +230,7 @@ class Definitions:
     """Auxiliary variables u that are only defined by an equation, u = given - taken w.
 
     z is (w, u) in some order. The objectives become functions of w: CVXPY writes |A x - b|² as |u|²
-    with the rows u = A x - b. After substitution it is a square of x again, with fewer variables
+    with the rows u = A x - b. After substitution the square is one of x again, with fewer variables
     and rows, and its rounding is measured against A x and b, not against u, which is 0 for an exact
     fit.
 
@@ -240,8 +240,8 @@ class Definitions:
 
     Attributes:
         given: the part of u that does not depend on w, see `with_offset`.
-        kept, defined: which entries of z are w and u.
-        variables: which entries of w are the variables.
+        kept, defined: the entries of z that are w and u.
+        variables: the entries of w that are the user's variables.
         rows: the remaining rows, which multiply w.
     """
 
@@ -268,7 +268,7 @@ class Definitions:
         self._taken = sp.csr_array(inner[self._where].multiply(1.0 / self._pivot[:, None]))
 
     def with_offset(self, offset: Host) -> Host:
-        """Take the offset of the program, and return that of the remaining rows."""
+        """Accept the offset of the program, and return the offset of the remaining rows."""
         self.given = offset[self._where] / self._pivot
         return np.asarray(offset[self._others])
 

@@ -59,12 +59,12 @@ def from_cvxpy(
 
     Args:
         objective: the most important level, cp.Minimize or cp.Maximize.
-        then: the levels after it, one or several, in order of priority.
+        then: one or more levels after the first, in order of priority.
         constraints: CVXPY constraints, for all levels.
-        radius: a bound on the entries of a solution's variables, if known; not verified, only used
-            for bounds.
-        slacks: how much worse each level but the last may get for later ones: numbers (absolute) or
-            `Slack`; zero if None.
+        radius: a bound on the entries of a solution's variables, if known; it is not verified and
+            only used for bounds.
+        slacks: how much worse each level but the last may get in favour of later levels: numbers
+            (absolute) or `Slack`; zero if None.
         names: the names of the levels, for the report.
 
     Raises:
@@ -87,7 +87,7 @@ def from_cvxpy(
     constraints = _listed("constraints", constraints)
     levels = CvxpyLevels([objective, *then], constraints, radius, slacks, names)
     if all(parameter.value is not None for parameter in levels.parameters):
-        levels.program()  # errors that only the compiled form reveals are raised here, not later
+        levels.program()  # raises errors now that only the compiled form reveals
     return levels
 
 
@@ -106,10 +106,10 @@ class CvxpyLevels(ConicLevels):
     """CVXPY levels; made by `from_cvxpy`.
 
     Attributes:
-        names: the names of the levels. rules: their slacks.
+        names: the names of the levels. rules: the slacks of the levels.
         signs: 1 for cp.Minimize, -1 for cp.Maximize, which the program minimises negated.
         variables, parameters: the CVXPY objects of all levels and constraints.
-        last: what was assigned last, as a CVXPY Solution.
+        last: the values that were assigned last, as a CVXPY Solution.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class CvxpyLevels(ConicLevels):
         self._first: CompiledLevel | None = None
         self._put: Definitions | None = None
         self.last: Any = None
-        self._values: dict[Any, Host] = {}  # the parameter values that the program has
+        self._values: dict[Any, Host] = {}  # the parameter values of the program
 
     def __repr__(self) -> str:
         return f"<tiebreak.CvxpyLevels: {', '.join(self.names)}>"
@@ -186,7 +186,7 @@ class CvxpyLevels(ConicLevels):
         return self._program
 
     def _first_value(self) -> float:
-        """The first level at the current values of the variables; nan if one has none."""
+        """The first level at the current values of the variables; nan if a value is missing."""
         first = self.levels[0]
         if any(variable.value is None for variable in first.variables()):
             return math.nan
@@ -195,7 +195,7 @@ class CvxpyLevels(ConicLevels):
     def assign(self, z: Host) -> Any:
         """Write ``z`` into the user's variables: all of them or, if anything fails, none.
 
-        Return them as one vector, the x of a result.
+        Return the variables as one vector, the x of a result.
         """
         if self._first is None or self._put is None:
             raise RuntimeError("CvxpyLevels: program() must be called before assign(z)")
@@ -235,7 +235,7 @@ class CvxpyLevels(ConicLevels):
         return [(v, error + unit * abs(v)) for v, error in zip(found, errors, strict=True)]
 
     def violations(self, x: Host) -> list[Violation]:
-        """The constraints that x violates, as CVXPY measures it; the worst violation of each."""
+        """The constraints that x violates by CVXPY's measure, and the worst violation of each."""
         found = []
         with self._at(x) as (_, terms):
             for constraint, own in zip(self.constraints, self._by_constraint(terms), strict=True):
@@ -244,7 +244,7 @@ class CvxpyLevels(ConicLevels):
                     continue
                 amounts = np.ravel(constraint.violation(), order="F")
                 sizes = np.zeros_like(amounts)
-                for part in (own, *map(_sizes, constraint.args)):  # for a cone, the largest counts
+                for part in (own, *map(_sizes, constraint.args)):  # in a cone, the largest counts
                     sizes += part if part.shape == amounts.shape else np.max(part)
                 worst = int(np.argmax(amounts / np.where(sizes > 0.0, sizes, 1.0)))
                 found += [Violation(_short(constraint), float(amounts[worst]), float(sizes[worst]))]
@@ -318,7 +318,7 @@ def _cones(dims: Any, levels: CvxpyLevels) -> tuple[Cone, ...]:
 
 
 def _owner(levels: CvxpyLevels, cone: str) -> str:
-    """The level or constraint that needs this cone: each is compiled alone."""
+    """The level or constraint that needs this cone, found by compiling each of them alone."""
     import cvxpy as cp
 
     pieces = [

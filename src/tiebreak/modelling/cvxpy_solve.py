@@ -9,12 +9,12 @@ from tiebreak.driver.solve import solve
 from tiebreak.linalg.refusals import missing
 from tiebreak.modelling.cvxpy_levels import CvxpyLevels, from_cvxpy
 
-# The levels that each CVXPY problem was last solved with: a new parameter value must not compile
-# them again.
+# The levels with which each CVXPY problem was last solved: a new parameter value must not compile
+# these levels again.
 _LAST: weakref.WeakKeyDictionary[Any, tuple[list[Any], dict[str, Any], CvxpyLevels]] = (
     weakref.WeakKeyDictionary()
 )
-LEVELS = ("radius", "slacks", "names")  # arguments of `from_cvxpy`; all others are those of `solve`
+LEVELS = ("radius", "slacks", "names")  # arguments of `from_cvxpy`; all others belong to `solve`
 
 
 def register_cvxpy() -> None:
@@ -29,8 +29,9 @@ def register_cvxpy() -> None:
     ``rtol`` and ``max_time`` are those of `solve`. Afterwards ``problem.value`` is the first
     objective's value, ``problem.status`` is "optimal", and ``problem.solution.attr["tiebreak"]`` is
     the result, with one row per level. Dual values are None: a chain of problems has no single set
-    of them. If it cannot be solved, cp.SolverError says why, and the variables keep their values.
-    Solving again with the same ``then`` objects and new parameter values compiles nothing again.
+    of duals. If the problem cannot be solved, cp.SolverError says why, and the variables keep their
+    values. Solving again with the same ``then`` objects and new parameter values compiles nothing
+    again.
 
     Examples:
         >>> import cvxpy as cp
@@ -68,7 +69,7 @@ def _levels_of(problem: Any, then: Any, options: dict[str, Any]) -> CvxpyLevels:
     then = list(then) if isinstance(then, list | tuple) else [then]
     if problem in _LAST:
         former, options_then, levels = _LAST[problem]
-        # By identity: == of CVXPY objects may be a constraint, not an answer.
+        # Compare by identity: == of CVXPY objects may return a constraint instead of a truth value.
         if list(map(id, former)) == list(map(id, then)) and options_then == options:
             return levels
     levels = from_cvxpy(problem.objective, then, problem.constraints, **options)

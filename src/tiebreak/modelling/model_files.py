@@ -17,7 +17,7 @@ from tiebreak.linalg import Host, assign, checks, refusals
 from tiebreak.sets import Box, Polyhedron, Set, intersection
 
 ENDINGS = (".mps", ".lp")
-WARNING = re.compile(r"^WARNING:\s*(.+)", re.MULTILINE)  # in HiGHS's log
+WARNING = re.compile(r"^WARNING:\s*(.+)", re.MULTILINE)  # a warning in HiGHS's log
 OBJECTIVE = "objective"  # name of the objective if the file gives none
 
 
@@ -28,7 +28,7 @@ class LinearModel:
     Attributes:
         domain: the feasible set, a `Polyhedron`, a `Box` or their intersection.
         functions: the file's objective first, then its free rows (N in MPS), each a `Linear`.
-        sense: "min" or "max", as the file says about its objective.
+        sense: "min" or "max", as stated in the file for its objective.
         variables: the names of the variables, in the order of x.
 
     Examples:
@@ -55,7 +55,7 @@ class LinearModel:
         """The objective or a free row as a `Level`.
 
         Args:
-            name: the name of the function; the file's objective if None.
+            name: the name of the function; None stands for the file's objective.
             slack: see `Level`.
             sense: "min" or "max"; if None, the file's own for its objective, "min" for a free row.
         """
@@ -75,7 +75,7 @@ class LinearModel:
 
         Args:
             entries: numbers by the name of the variable.
-            default: the number for all other variables.
+            default: the number for the variables that are not named.
         """
         places = {name: i for i, name in enumerate(self.variables)}
         found = np.full(len(places), float(default))
@@ -150,7 +150,7 @@ def _parsed(text: str, path: Path) -> Any:
         is_read = solver.readModel(str(copy)) == highspy.HighsStatus.kOk
         solver.setOptionValue("output_flag", False)
         said = log.read_text(errors="replace") if log.exists() else ""
-    # what HiGHS ignores changes the model, even if it calls the model read
+    # a line that HiGHS ignores changes the model, even if HiGHS reports success
     doubts = [line for line in WARNING.findall(said) if not is_read or "ignored" in line]
     if not is_read or doubts:
         why = f": {' '.join(doubts[0].split())}" if doubts else ""
@@ -169,7 +169,7 @@ def _parsed(text: str, path: Path) -> Any:
 
 
 def _model(lp: Any, objective: str, further: list[str]) -> LinearModel:
-    """The parts of HiGHS's program; ``further``: rows that are objectives despite their bounds."""
+    """The parts of HiGHS's program; the rows ``further`` are objectives despite their bounds."""
     import highspy
     from scipy.sparse import csc_array, csr_array
 
@@ -204,7 +204,7 @@ def _model(lp: Any, objective: str, further: list[str]) -> LinearModel:
 
 
 def _with_all_objectives(text: str) -> tuple[str, list[str], str]:
-    """The first N row of an MPS file, the other N rows, and the text with these as >= rows.
+    """The first N row of an MPS file, the other N rows, and the text in which those are >= rows.
 
     HiGHS ignores all N rows but the first.
     """

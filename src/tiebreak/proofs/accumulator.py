@@ -1,17 +1,17 @@
 """Sums the minorants that a method produces, for bounds on f* and g*.
 
-With f = f1 + f2 and g = g1 + g2, minorants l_f,i of f1 and l_g,i of g1, any weights a_i, mu_i >= 0,
-and any ghat >= g* that is a computed value of g at a point of Z,
+Let f = f1 + f2 and g = g1 + g2, with minorants l_f,i of f1 and l_g,i of g1, weights a_i, mu_i >= 0,
+and ghat >= g* a computed value of g at a point of Z. Then
 
-    f*  >=  (1/sum a_i) min_{x in Z} [ sum a_i (l_f,i + f2)(x) + sum mu_i (l_g,i + g2 - ghat)(x) ],
+    f*  >=  (1/sum a_i) min_{x in Z} [ sum a_i (l_f,i + f2)(x) + sum mu_i (l_g,i + g2 - ghat)(x) ].
 
-because x* lies in Z and (l_g,i + g2)(x*) <= g* <= ghat. Similarly, g* is at least the minimum over
-Z of g2 plus any average of l_g,i. The weights are free; `tiebreak.proofs.bounds` decides which sums
-are tried.
-Bounds on rounding errors are subtracted: a certificate may be loose, but it is never wrong.
+The reason is that x* lies in Z and (l_g,i + g2)(x*) <= g* <= ghat. Similarly, g* is at least the
+minimum over Z of g2 plus any average of l_g,i. The weights may be chosen freely;
+`tiebreak.proofs.bounds` decides which sums to try. Bounds on rounding errors are subtracted: a
+certificate may be loose, but it is never wrong.
 
-This package does not depend on any method: a method only supplies `StepEvidence`. The evidence
-is summed here, and a `Certifier` (certificate.py) says what the bounds mean for a point.
+This package does not depend on any method: a method only supplies `StepEvidence`. This module sums
+the evidence, and a `Certifier` (certificate.py) says what the bounds mean for a point.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ class BoundAccumulator:
         self._search = Search(problem, zero)
         self.refuted: bool = False  # was a promise of the user found to be false?
         self.is_steep: bool = False  # was f found to rise faster than its constant allows?
-        self._has_minimiser = False  # is it proved that g has one?
+        self._has_minimiser = False  # is it proved that g has a minimiser?
         # The sizes of f and g, if they are sums whose parts may cancel.
         self.part_sizes: tuple[float, float] = (0.0, 0.0)
-        self._is_good = True  # was everything finite that was summed since the last add?
+        self._is_good = True  # were all sums since the last add finite?
         self._sums = sums or Sums(
             steps=0, blocks=(), last_upper=None, last_cut=None, last_lower=None, last_ratio=0.0,
             ghat=math.inf,
@@ -79,9 +79,9 @@ class BoundAccumulator:
     def add(self, evidence: StepEvidence) -> bool:
         """Add the evidence of one step; False if waiting evidence was not finite and was dropped.
 
-        It does not matter when evidence is summed: on the host, the sums agree to the last bit. A
-        device is queried here, while it is idle. `catch_up` sums later, unless every step is summed
-        at once.
+        Evidence may be summed at any time: on the host, the sums agree to the last bit. `add`
+        queries a device while the device is idle. `catch_up` sums later, unless every step is
+        summed at once.
         """
         self._waiting.append(evidence)
         if len(self._waiting) >= self._batch:
@@ -108,7 +108,7 @@ class BoundAccumulator:
     def _measure(self) -> None:
         """Measure all waiting evidence, and update the bounds by its values.
 
-        This queries a device, once.
+        If the vectors are on a device, measuring takes one query.
         """
         self.catch_up()  # evidence is summed in the order of the steps
         waiting, self._waiting = self._waiting, []
@@ -121,7 +121,7 @@ class BoundAccumulator:
         values = [value for evidence in waiting for value in evidence.values]
         if values:
             self._lower_ghat(values)
-        # The growth of g costs too much for the start alone, or if a method has its own bounds.
+        # Skip the growth of g at the start, or if a method has its own bounds: it costs too much.
         has_stepped = any(evidence.lower or evidence.cuts for evidence in waiting)
         has_bounds = any(evidence.intervals is not None for evidence in waiting)
         if values and has_stepped and not has_bounds and self._growth > 0.0:
@@ -129,7 +129,7 @@ class BoundAccumulator:
 
     @cached_property
     def _growth(self) -> float:
-        """The growth of the lower level on R^n, which takes a factorisation."""
+        """The growth of the lower level on R^n; computing it takes a factorisation."""
         if not described(self.problem.domain).is_space:
             return 0.0
         return deadline.unless_too_long(lambda: self.problem.lower.growth, 0.0)
@@ -137,7 +137,7 @@ class BoundAccumulator:
     # -- values of g ----------------------------------------------------------------------------
 
     def _lower_ghat(self, values: Sequence[tuple[float, Array, Minorant]]) -> None:
-        """Lower ghat by the smallest value, and by others still below it (usually none)."""
+        """Lower ghat to the smallest value, and use others that are below ghat (usually none)."""
         ghat, values = self._sums.ghat, sorted(values, key=lambda entry: entry[0])
         for some in (values[:1], values[1:]):
             if below := [entry for entry in some if entry[0] < ghat]:
@@ -168,7 +168,7 @@ class BoundAccumulator:
         return bounds
 
     def _raise_lower_bound(self, minorants: Sequence[Minorant]) -> None:
-        """Raise the bound by g* >= g(x) - |grad g(x)|²/(2 mu), on R^n, where g grows with mu."""
+        """Raise the lower bound to g(x) - |grad g(x)|²/(2 mu), on R^n, if g grows with mu."""
         bounds = []
         for near, sizes in zip(minorants, measured(minorants), strict=True):
             errors = minorant_errors(self.problem.lower, near, sizes.reach, sizes.steepness)
@@ -218,7 +218,7 @@ class BoundAccumulator:
     def _model(
         self, h: Function, minorant: Minorant, sizes: Measured, upper: float, lower: float
     ) -> Model:
-        """value + <slope, x - at> + sigma/2 |x - at|², with its rounding errors."""
+        """The model value + <slope, x - at> + sigma/2 |x - at|², with its rounding errors."""
         at, slope, inner, size, steepness, reach = sizes
         sigma = h.strong_convexity - h.defect
         of_value, of_slope = minorant_errors(h, minorant, reach, steepness)
@@ -235,7 +235,7 @@ class BoundAccumulator:
         return Model(upper, lower, constant, slope, sigma, of_value + TINY, of_slope)
 
     def _take_over(self, known: Intervals) -> None:
-        """Accept what a method, or another run, has proved."""
+        """Accept bounds that a method, or another run, has proved."""
         self._has_minimiser |= known.has_minimiser
         (low, high), s = known.upper, self._sums
         self._sums = s._replace(
@@ -246,13 +246,13 @@ class BoundAccumulator:
         )
 
     def inherit(self, other: BoundAccumulator) -> None:
-        """Take over the bounds and doubts of another run on the same problem, but not its sums."""
+        """Adopt the bounds and doubts of another run on the same problem, but not its sums."""
         self.refuted |= other.refuted
         self.is_steep |= other.is_steep
         self.take_over(other.sums.known)
 
     def take_over(self, known: Known) -> None:
-        """Take over what is known about this problem."""
+        """Adopt the bounds that are already known for this problem."""
         s = self.sums
         guard = known.guard if known.guard.value > s.guard.value else s.guard
         self._sums = s._replace(ghat=min(s.ghat, known.ghat), guard=guard)
@@ -276,7 +276,7 @@ class BoundAccumulator:
 
     @property
     def is_contradicted(self) -> bool:
-        """Is g* proved to be above a value of g, or was another promise of the user refuted?"""
+        """Is g* proved to be above a value of g, or was a promise of the user refuted?"""
         return self.refuted or self.sums.lower_bound > self.sums.ghat
 
     def steepness(self, model: Model, size: float) -> float:

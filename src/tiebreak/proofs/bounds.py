@@ -1,10 +1,10 @@
-"""From sums of minorants to bounds on f* and g*: which sums are tried, and with which factors.
+"""Bounds on f* and g* from sums of minorants: which sums to try, and with which factors.
 
-See `tiebreak.proofs.accumulator` for the inequality. Its weights are free, so several sums are kept
-(the whole run, its tails from every power of two, the last cut alone), and the best bound counts,
-with the best common factor on the cuts. A constant below f1 or g1 is also a minorant and may be
-mixed in: on an unbounded Z, that is how a slope gets into the dual ball of a penalty. The bound
-g2(x*) <= ghat - inf g1 limits the size of x*.
+See `tiebreak.proofs.accumulator` for the inequality. The weights in that inequality are free, so
+several sums are kept (the whole run, its tails from every power of two, the last cut alone), and
+the best bound counts, with the best common factor on the cuts. A constant below f1 or g1 is also a
+minorant and may be mixed in: on an unbounded Z, mixing moves the slope into the dual ball of a
+penalty. The bound g2(x*) <= ghat - inf g1 limits the size of x*.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ MARGINS = (1e-13, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
 class Bound(NamedTuple):
     """min { f : g <= c } >= value - multiplier (c - level) for all c; for c = g* this bounds f*.
 
-    The multiplier is the total weight of g's minorants relative to those of f: how much of the
-    bound is lost if g is known less accurately.
+    The multiplier is the total weight of g's minorants relative to that of f's minorants: the rate
+    at which the bound decreases if g is known less accurately.
     """
 
     value: float
@@ -61,19 +61,19 @@ class Block(NamedTuple):
 
 @in_files("Known")
 class Known(NamedTuple):
-    """What is proved about a problem, without the evidence."""
+    """The bounds proved for a problem, without the evidence."""
 
     upper_bound: float  # this field and the next four have the same meaning as in `Sums`
     upper_ceiling: float
     lower_bound: float
     ghat: float
     guard: Bound
-    rests: str = ""  # what the upper end of f* relies on, see `Intervals`
+    rests: str = ""  # what the upper end for f* relies on, see `Intervals`
 
 
 @in_files("sums")
 class Sums(NamedTuple):
-    """All that the certificate is computed from: only arrays and numbers, which can be saved."""
+    """The data behind the certificate: only arrays and numbers, which can be saved."""
 
     steps: int
     blocks: tuple[Block, ...]
@@ -83,20 +83,20 @@ class Sums(NamedTuple):
     # ratio of the weights of the last cut and the last minorant of f; 0 if there is none
     last_ratio: float
     ghat: float  # the smallest proved value of g at a point of Z, rounding included
-    upper_bound: float  # f* is at least this
-    guard: Bound  # the bound that says most about points slightly suboptimal for g
-    upper_ceiling: float  # f* is at most this, by a method's own proof
-    lower_bound: float  # g* is at least this
+    upper_bound: float  # a lower bound on f*
+    guard: Bound  # the strongest bound for points slightly suboptimal for g
+    upper_ceiling: float  # an upper bound on f*, by a method's own proof
+    lower_bound: float  # a lower bound on g*
     tail: int  # the block where the best sum for f* begins, and its best factor on the cuts
     tail_factor: float
     kept_cut: Model | None  # the single cut that served best so far, and its factor
     kept_factor: float
     lower_tail: int  # the block where the best sum for g* begins
-    rests: str = ""  # what the upper end of f* relies on, see `Intervals`
+    rests: str = ""  # what the upper end for f* relies on, see `Intervals`
 
     @property
     def known(self) -> Known:
-        """What the sums prove."""
+        """The bounds that the sums prove."""
         ends = self.upper_bound, self.upper_ceiling, self.lower_bound, self.ghat
         return Known(*ends, self.guard, self.rests)
 
@@ -121,7 +121,7 @@ class Search:
     """Turns sums into bounds.
 
     A search needs about a hundred numbers at a time. If the vectors are on a device and not very
-    long, all new ones are first copied to the host in one transfer.
+    long, all new vectors are first copied to the host in one transfer.
     """
 
     def __init__(self, problem: Problem, zero: Array) -> None:
@@ -193,7 +193,7 @@ class Search:
                 if bound > best:
                     best, favourite = bound, last
         tails = tails_of([block.lower for block in s.blocks])
-        tried = []  # only the tails: that of a single step is the last minorant
+        tried = []  # only tails are tried: the tail of a single step is the last minorant
         for start in _starts(len(s.blocks), s.lower_tail, s.steps):
             tail = tails[start]
             if tail.weight > 0.0:
@@ -216,7 +216,7 @@ class Search:
         for start in _starts(len(s.blocks), s.tail, s.steps):
             if uppers[start].weight > 0.0:
                 upper, cuts = self._normalised(uppers[start], all_cuts[start], s.ghat)
-                t, low = self._lowest(upper, cuts, 1.0)  # 1, as in the proof of the theorem
+                t, low = self._lowest(upper, cuts, 1.0)  # 1, as in the theorem's proof
                 if favourite is None or low.value >= favourite[0]:
                     favourite = low.value, start, upper, cuts
                 bounds.append(Bound(low.value, t * cuts.weight, s.ghat))
@@ -250,9 +250,9 @@ class Search:
     def _two_bounds(
         self, value: float, upper: Model, cuts: Model, factor: float, ghat: float
     ) -> list[Bound]:
-        """The bound that was found, and the one with a constant below f mixed in."""
+        """The bound that was found, and the bound with a constant below f mixed in."""
         mixed = self._mixed(self._floors[0], upper.plus(cuts, factor))
-        multiplier = factor * cuts.weight  # the mixture has no larger multiplier
+        multiplier = factor * cuts.weight  # mixing does not raise the multiplier
         return [Bound(value, multiplier, ghat), Bound(mixed, multiplier, ghat)]
 
     def _normalised(self, upper: Model, cuts: Model, ghat: float) -> tuple[Model, Model]:
@@ -287,7 +287,8 @@ class Search:
     def _lowest(self, base: Model, move: Model, t: float) -> tuple[float, Low]:
         """min_Z of base + t move.
 
-        If nothing bounds it from below, t is moved to where something does, if possible.
+        If the model is unbounded below at t, t moves to a value at which it is bounded, if
+        possible.
         """
         low = self._region.minimum(base.plus(move, t))
         for margin in MARGINS:
@@ -304,7 +305,7 @@ class Search:
 
 
 def _on_the_host(domain: Domain) -> Domain:
-    """The set with its vectors, if it has any, on the host."""
+    """The set after moving its vectors, if it has any, to the host."""
     assert dataclasses.is_dataclass(domain)
     fields = {each.name: getattr(domain, each.name) for each in dataclasses.fields(domain)}
     far = {name: arrays.to_numpy(part) for name, part in fields.items() if arrays.is_array(part)}
@@ -312,7 +313,7 @@ def _on_the_host(domain: Domain) -> Domain:
 
 
 def _with_bounds(s: Sums, bounds: Sequence[Bound]) -> Sums:
-    """The best bound on f*, and the one that is best if g is known a few times less accurately."""
+    """The best bound on f*, and the best bound if g is known a few times less accurately."""
     bounds = [bound for bound in bounds if math.isfinite(bound.value)]
     # The guard lets g be known four times less accurately: see `certificate.Standing`.
     level = s.ghat + 4.0 * max(s.ghat - s.lower_bound, 0.0)
@@ -329,8 +330,8 @@ def best_of(*bounds: float) -> float:
 def _starts(blocks: int, favourite: int, turn: int) -> set[int]:
     """The blocks from which a tail is tried: trying all of them would cost too much.
 
-    They are the whole run, the last two blocks, the last best one and its successor, and one more
-    in rotation, so that each is tried at some time.
+    These blocks are the first (the whole run), the last two, the last best one and its successor,
+    and one more in rotation, so that every block is tried at some time.
     """
     return {0, max(blocks - 2, 0), favourite, min(favourite + 1, blocks - 1), turn % blocks}
 

@@ -24,18 +24,18 @@ NOWHERE = (-math.inf, math.inf)  # the interval of an unknown value
 class Standing(NamedTuple):
     """The status of a point: the proved gaps, and how far below f* its value may be.
 
-    The gaps alone let f(x) lie far below f*, if x is slightly suboptimal for g. Let
-    v(c) = min { f : g <= g* + c } and c = g(x) - g*. If the bound min { f : g <= l } >= L -
-    mu (l - ghat) holds with f(x) <= L + eps/2 and mu c <= eps/8, then v(4c) is at most eps below
-    f(x). So if v decreases at least half as much from c to 4c as from 0 to c, that is
-    f* - v(4c) >= 1.5 (f* - v(c)), then |f(x) - f*| <= 2 eps. This holds for quadratic growth of g,
-    if x is not close to f's own minimiser. It fails if g grows so slowly in some direction that its
-    growth is lost in c: then f* - v(c) has a part that does not decrease with c. It is a guard, not
-    a proof: that is `upper_error`.
+    The gaps alone do not exclude that f(x) lies far below f*, if x is slightly suboptimal for g.
+    Let v(c) = min { f : g <= g* + c } and c = g(x) - g*. If the bound min { f : g <= l } >= L - mu
+    (l - ghat) holds with f(x) <= L + eps/2 and mu c <= eps/8, then v(4c) is at most eps below f(x).
+    So if v decreases at least half as much from c to 4c as from 0 to c, that is f* - v(4c) >= 1.5
+    (f* - v(c)), then |f(x) - f*| <= 2 eps. The condition on v holds for quadratic growth of g, if x
+    is not close to f's own minimiser. The condition fails if g grows so slowly in some direction
+    that this growth is lost in c: then f* - v(c) has a part that does not decrease with c. So the
+    test is a guard and not a proof; `upper_error` is proved.
     """
 
-    upper_gap: float  # f(x) - f* is at most this
-    lower_gap: float  # g(x) - g* is at most this
+    upper_gap: float  # an upper bound on f(x) - f*
+    lower_gap: float  # an upper bound on g(x) - g*
     guard_gap: float  # f(x) - L
     price: float  # an upper bound on mu (g(x) - g*)
 
@@ -55,11 +55,11 @@ class Standing(NamedTuple):
 
 
 class Proved(NamedTuple):
-    """What is proved at some step, for a method that adapts to it."""
+    """The bounds proved at some step, for a method that adapts to them."""
 
     standing: Standing  # the standing of the method's point
-    lower_bound: float  # g* is at least this
-    least_value: float  # g* is at most this
+    lower_bound: float  # a lower bound on g*
+    least_value: float  # an upper bound on g*
     asked: tuple[float, float]  # the tolerances on both gaps, 0 if there is no stopping
     is_guarded: bool  # must f(x) also be bounded from below?
 
@@ -67,13 +67,13 @@ class Proved(NamedTuple):
 @in_files("Certificate")
 @dataclass(frozen=True)
 class Certificate:
-    """What is proved about a point x.
+    """The bounds proved for a point x.
 
     Attributes:
         upper_value, lower_value: f(x) and g(x).
-        upper_gap: f(x) - f* is at most this (inf: nothing proved; negative: f(x) < f* is proved).
-        lower_gap: g(x) - g* is at most this.
-        upper_error: |f(x) - f*| is at most this.
+        upper_gap: a bound on f(x) - f* (inf: nothing is proved; negative: f(x) < f* is proved).
+        lower_gap: a bound on g(x) - g*.
+        upper_error: a bound on |f(x) - f*|.
         upper_optimum, lower_optimum: intervals that contain f* and g*.
         distance: how far x is from the domain; the gaps refer to x as it is.
         upper_estimate: an estimate of |f(x) - f*| that assumes quadratic growth of g; not a bound.
@@ -110,7 +110,7 @@ class Certificate:
         upper_gap: float = math.inf,
         lower_gap: float = math.inf,
     ) -> Certificate:
-        """A certificate of which only these gaps are known."""
+        """A certificate that contains only these gaps."""
         gaps = upper_gap, lower_gap, math.inf
         return cls(upper_value, lower_value, *gaps, NOWHERE, NOWHERE, 0.0)
 
@@ -133,7 +133,7 @@ class Certificate:
 
 
 def _proved(level: str, letter: str, value: float, gap: float, where: tuple[float, float]) -> str:
-    """One line of a report: the value, and what is proved about it."""
+    """One line of a report: the value, and the bounds proved for it."""
     if math.isinf(gap):
         return (
             f"{level}   {letter}(x) = {value:.9g}, not certified: "
@@ -165,7 +165,7 @@ class Certifier:
     ) -> Standing:
         """Proved upper bounds on f(x) - f* and g(x) - g*, and the guard; inf if there is none.
 
-        With ``effort`` 0, the bounds are those found before; ``reach``: see `Minorant`.
+        With ``effort`` 0, bounds found earlier are used again; ``reach``: see `Minorant`.
         """
         known = self._accumulator
         if effort:
@@ -187,7 +187,7 @@ class Certifier:
     ) -> tuple[float, float]:
         """Bounds on the rounding errors of f and g at x; ``reach``: see `Minorant`.
 
-        The errors of the last point are cached: a step needs them several times.
+        The errors of the last point are cached, because a step needs them several times.
         """
         known, values = self._accumulator, (upper_value, lower_value)
         lasts = known.sums.last_upper, known.sums.last_lower
@@ -221,8 +221,8 @@ class Certifier:
         standing = self.standing(x, upper_value, lower_value, effort=30)
         distance = distance_from(self._problem.domain, x)
         ceiling, rests = known.sums.upper_ceiling, known.sums.rests
-        # If the upper end is as close as the lower one, or right to half the digits, no
-        # factorisation is needed for a closer one.
+        # If the upper end is as close as the lower end, or right to half the digits, we do not
+        # factorise for a closer upper end.
         close = max(standing.upper_gap, math.sqrt(EPS) * abs(upper_value))
         if ceiling - upper_value > close and not known.is_steep:
             values = upper_value, lower_value
@@ -260,8 +260,8 @@ class Certifier:
         If g grows like mu/2 dist² (strongly convex, or least squares on R^n), d² = 2 gap/mu and f*
         <= f(x) + |grad f1(x)| d + L_f/2 d² + (the rise of f2 over d); with the user's error bound,
         f* <= f(x) + M d (Proposition 1). Otherwise we return inf: no first-order method can bound
-        f* from above. Growth is measured on Z: a point outside it (by ``distance``) gets no
-        ceiling, unless that is rounding error. Deep inside Z, growth on R^n suffices.
+        f* from above. Growth is measured on Z: a point outside Z (by ``distance``) gets no ceiling,
+        unless that distance is a rounding error. Deep inside Z, growth on R^n suffices.
         """
         f, bound, x = self._problem.upper, self._problem.error_bound, upper.at
         known, n = self._accumulator, int(x.shape[0])
@@ -300,8 +300,8 @@ class Certifier:
     def _way_inside(self, x: Array, lower_value: float) -> float:
         """A bound on the distance to a minimiser of g on R^n that lies in Z; inf if there is none.
 
-        g - inf g >= mu/2 dist² on R^n: if a ball of that radius around x is in Z, so is the nearest
-        minimiser, which then also minimises g on Z.
+        Growth on R^n, g - inf g >= mu/2 dist², bounds the distance. If the ball of that radius
+        around x is in Z, so is the nearest minimiser, which then also minimises g on Z.
         """
         g, depth = self._problem.lower, described(self._problem.domain).depth(x)
         if depth == 0.0:

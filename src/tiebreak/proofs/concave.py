@@ -9,7 +9,7 @@ from tiebreak.linalg.arrays import HUGE
 from tiebreak.linalg.tolerances import TOL
 
 Tangent = tuple[float, float, float]  # t, value and derivative
-# value and derivative at t, or at the nearest t where it is finite
+# value and derivative at t, or at the nearest t with a finite value
 Concave = Callable[[float], Tangent]
 
 STRIDES = 4.0, 1e8  # the first and the largest factor on t until the maximum is bracketed
@@ -18,13 +18,13 @@ STRIDES = 4.0, 1e8  # the first and the largest factor on t until the maximum is
 def largest(
     concave: Concave, start: float, effort: int, ceiling: float = math.inf
 ) -> tuple[float, float]:
-    """The largest value found of a concave function of t in (0, ceiling], and where.
+    """The largest value found of a concave function of t in (0, ceiling], and its t.
 
-    ``concave(t)`` gives value and derivative at t or, if t is outside the interval on which the
-    function is finite, at a point just inside. t is multiplied or divided by 4, 16, 256 ... until
+    ``concave(t)`` gives value and derivative at t or, if the function is infinite at t, at a point
+    just inside the interval where it is finite. t is multiplied or divided by 4, 16, 256 ... until
     the maximum is bracketed, and then moves to where the two tangents meet. Every value is a valid
-    bound, so stopping early is safe. Values are trusted more than derivatives, which may belong to
-    an inexact minimum.
+    bound, so stopping early is safe. We trust values more than derivatives, which may belong to an
+    inexact minimum.
     """
     left = right = None
     best, t, (stride, longest) = (-math.inf, start), start, STRIDES
@@ -59,8 +59,8 @@ def _between(left: Tangent, right: Tangent) -> float:
     """The point where two tangents meet, but not too close to either of them."""
     (a, at_a, up), (b, at_b, down) = left, right
     meet = (at_b - at_a + up * a - down * b) / (up - down)
-    if not math.isfinite(meet):  # nothing bounds the model at a
+    if not math.isfinite(meet):  # the model is unbounded at a
         meet = 0.5 * (a + b)
-    # Not too close to the ends of the bracket, because tangents may be inexact.
+    # Stay away from the ends of the bracket, because tangents may be inexact.
     margin = 0.05 * (b - a)
     return min(max(meet, a + margin), b - margin)

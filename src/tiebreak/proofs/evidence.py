@@ -22,9 +22,9 @@ class Intervals(NamedTuple):
     """Bounds that a method has proved in its own way, by factorisation instead of minorants."""
 
     upper: tuple[float, float] = (-math.inf, math.inf)  # an interval that contains f*
-    lower: float = -math.inf  # g* is at least this
-    why: str = ""  # why f* has no upper bound, if that is known
-    has_minimiser: bool = False  # is it proved that g has one?
+    lower: float = -math.inf  # a lower bound on g*
+    why: str = ""  # why f* has no upper bound, if the reason is known
+    has_minimiser: bool = False  # is it proved that g has a minimiser?
     rests: str = ""  # what the upper end of f* relies on: a point of Z, or the distance to one
 
     @property
@@ -50,14 +50,14 @@ class StepEvidence(NamedTuple):
     lower: Weighted = ()  # minorants of g1, weighted for a bound on g* itself
     # g at a point of Z, with a nearby minorant
     values: tuple[tuple[float, Array, Minorant], ...] = ()
-    intervals: Intervals | None = None  # what the method has proved in its own way
+    intervals: Intervals | None = None  # bounds that the method has proved in its own way
 
 
 def evaluated_again(problem: Problem, evidence: StepEvidence) -> StepEvidence:
-    """The evidence of a method from outside the package, of which only weights and points are used.
+    """Evidence of a method from outside the package: only its weights and points are used.
 
-    Minorants and values are evaluated again; weights that are not positive prove nothing and are
-    dropped, as are the method's own intervals.
+    Minorants and values are evaluated again. Weights that are not positive prove nothing and are
+    dropped, and so are the method's own intervals.
     """
     (f1, g1), g2 = problem.smooth_parts, problem.penalties[1]
 
@@ -79,7 +79,7 @@ def evaluated_again(problem: Problem, evidence: StepEvidence) -> StepEvidence:
 class Measured(NamedTuple):
     """A minorant's point and slope in float64, <slope, at>, |at| and |slope|.
 
-    ``reach`` is |at|, or the longer lengths that the image was mixed from: see `Minorant`.
+    ``reach`` is |at|, or more if the image was mixed from longer points: see `Minorant`.
     """
 
     at: Array
@@ -91,7 +91,7 @@ class Measured(NamedTuple):
 
 
 def measured(minorants: Sequence[Minorant]) -> Iterator[Measured]:
-    """The minorants in float64, with all their sizes in one transfer."""
+    """The minorants in float64; all their sizes are fetched in one transfer."""
     vectors = iter(arrays.doubles([v for m in minorants for v in (m.at, m.slope)]))
     pairs = list(zip(vectors, vectors, strict=True))
     products = [p for at, slope in pairs for p in ((slope, at), (at, at), (slope, slope))]
@@ -116,8 +116,8 @@ def value_error(
 ) -> float:
     """A bound on the rounding error of the value of h at x, including its penalty.
 
-    ``reach`` = |x|, or more: see `Measured`; ``steepness``: roughly the slope of the smooth part
-    there; ``parts``: see `Minorant.size`.
+    ``reach``: at least |x|, see `Measured`; ``steepness``: roughly the length of the smooth part's
+    slope at x; ``parts``: see `Minorant.size`.
     """
     penalty, n = split(h)[1].value(x), int(x.shape[0])
     parts = max(abs(value) + penalty, parts)

@@ -1,9 +1,9 @@
-"""The gate: the status of every run that took a step is decided here, once its point is checked.
+"""The gate decides the status of every run that took a step, once the run's point is checked.
 
-Methods and solvers only say why they ended. Their claim is checked in the order in which a reader
-would check it: x is finite; a negative answer has a direction or multipliers that prove it; x has
+Methods and solvers only say why they ended. The gate checks such a claim in the order in which a
+reader would: x is finite; a negative answer has a direction or multipliers that prove it; x has
 the right shape and is in Z, judged by the terms of each constraint; no promise is contradicted; the
-bounds at x are as tight as requested. Then the status is given.
+bounds at x are as tight as requested. The run gets its status after these checks.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ LIMITS = ("max_iter", "max_time", "stopped")
 KNOWN = (*HOPES, DOUBT, FALLS, EMPTY, BROKEN, *LIMITS)
 
 # How far outside Z a point may be and still count as feasible, relative to each constraint's own
-# terms. Every certified status means this, and no proof corrects it: it is a promise of the
-# interface, not a tuning parameter, and a hundred times stricter than the default of linear
+# terms. Every certified status relies on this number, and no proof corrects it: it is a promise of
+# the interface, not a tuning parameter, and a hundred times stricter than the default of linear
 # programming solvers (1e-7).
 NEARLY_IN_Z = 1e-9
 WEAK = "f(x) - f* and g(x) - g* are proved to be within the tolerance (weak: f(x) may be below f*)"
@@ -64,30 +64,30 @@ UNSEEN = "a direction of unlimited descent was reported, but it fails a check"
 
 @in_files("ended")
 class Ended(NamedTuple):
-    """Why a run ended, with a sentence if the reason alone does not say it all."""
+    """The reason why a run ended, with a sentence if the reason needs explaining."""
 
     why: str = ""
     sentence: str = ""
 
     @classmethod
     def of(cls, why: str, sentence: str) -> Ended:
-        """Convert what a method says; one from outside the package may say `solved`."""
+        """Convert a method's reason; methods from outside the package may say `solved`."""
         own = ANSWER if why in SUCCESSES else DOUBT
         return cls(why if why in KNOWN else own, sentence)
 
 
 class Constrained(Protocol):
-    """What the gate needs from a problem: a Problem, Levels, or a model of another language."""
+    """The interface that the gate needs: a Problem, Levels, or a model of another language."""
 
     def violations(self, x: Any) -> Sequence[Violation]:
         """The constraints that x violates."""
 
 
 class LevelClaim(NamedTuple):
-    """What is proved about one level at x, for the value that was computed there."""
+    """The bounds proved for one level's computed value at x."""
 
-    gap: float = math.inf  # the level's value minus its best one is at most this
-    error: float = math.inf  # the absolute value of that difference is at most this
+    gap: float = math.inf  # a bound on the level's value minus its best value
+    error: float = math.inf  # a bound on the absolute value of that difference
     asked: float = 0.0  # the tolerance
 
 
@@ -103,13 +103,13 @@ class ResultClaim(NamedTuple):
     fall: tuple[int, Array] | None = None
     # do multipliers, or the rows of another language's model, prove a negative answer?
     is_shown: bool = False
-    broken: str = ""  # which promise was found to be false
+    broken: str = ""  # the promise that was found to be false
     readings: str = ""  # the two readings of data whose rank is decided by rounding
     assumed: str = ""  # what the proof relies on besides the data
 
 
 def claims_of(proof: Certificate, asked: tuple[float, float]) -> tuple[LevelClaim, LevelClaim]:
-    """What a certificate says about both levels, g first; the tolerances are those of f and g."""
+    """The claims of a certificate about both levels, g first, with the tolerances of f and g."""
     return (
         LevelClaim(proof.lower_gap, proof.lower_gap, asked[1]),
         LevelClaim(proof.upper_gap, proof.upper_error, asked[0]),
@@ -117,7 +117,7 @@ def claims_of(proof: Certificate, asked: tuple[float, float]) -> tuple[LevelClai
 
 
 class Word(NamedTuple):
-    """The status, with a sentence if the status alone does not say it all."""
+    """The status, with a sentence if the status needs explaining."""
 
     status: str
     sentence: str = ""
@@ -170,7 +170,7 @@ def _is_proved(claim: ResultClaim) -> bool:
 
 
 def _how(claim: ResultClaim) -> str:
-    """A sentence about what is proved, needed if the status alone would claim too much."""
+    """A sentence on the proved bounds, needed if the status alone would claim too much."""
     is_weak = claim.criterion == "weak" and claim.levels[-1].error > claim.levels[-1].asked
     said = WEAK if is_weak else ""
     return ASSUMING.format(said or STATUSES["certified"], claim.assumed) if claim.assumed else said

@@ -1,4 +1,4 @@
-"""Lower models: weighted sums of minorants, and where they are lowest."""
+"""Lower models: weighted sums of minorants, and the points where these sums are lowest."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tiebreak.linalg import Array, arrays, in_files
 class Model(NamedTuple):
     """A weighted sum of minorants of f1 and g1: constant + <slope, x> + curvature/2 |x|².
 
-    ``upper`` and ``lower`` are the sums of the weights; f2 and g2 come with the same weights.  The
-    true sum at x, without them, is at least this minus value_error + slope_error |x|.
+    ``upper`` and ``lower`` are the sums of the weights; f2 and g2 come with the same weights.
+    Without f2 and g2, the true sum at x is at least this model minus value_error + slope_error |x|.
     """
 
     upper: float
@@ -32,12 +32,12 @@ class Model(NamedTuple):
 
     @property
     def is_finite(self) -> bool:
-        """Are all its numbers finite (the slope by its error, which contains its norm)?"""
+        """Are all numbers finite (the slope is tested by its error, which contains its norm)?"""
         return math.isfinite(self.constant) and math.isfinite(self.slope_error)
 
     def plus(self, other: Model, factor: float = 1.0) -> Model:
         """This sum plus ``factor`` times another."""
-        return Model(  # written out, because it is done ten times per step
+        return Model(  # written out for speed: ten calls per step
             self.upper + factor * other.upper,
             self.lower + factor * other.lower,
             self.constant + factor * other.constant,
@@ -52,7 +52,7 @@ class Model(NamedTuple):
         return Model(*(factor * part for part in self))
 
     def at(self, x: Array) -> tuple[float, float]:
-        """Its value at x, and |x|."""
+        """The model's value at x, and |x|."""
         along, square = arrays.dots((self.slope, x), (x, x))
         value = self.constant + along + 0.5 * self.curvature * square
         return value, arrays.norm(x, square)
@@ -61,10 +61,9 @@ class Model(NamedTuple):
 class Low(NamedTuple):
     """A lower bound on a model, and where it is attained, if anywhere.
 
-    ``fall`` gives the rate at which a model rises or falls along a direction in which this one
-    decreases forever; None if no such direction is known. ``is_sharp``: its rounding errors are
-    smaller than what the curvature adds to the linear part, so a bound on that part alone is no
-    better.
+    ``fall`` gives the rate at which another model rises or falls along a direction in which this
+    model decreases forever; None if no such direction is known. ``is_sharp``: the curvature adds
+    more than the rounding errors, so a bound on the linear part alone is no better.
     """
 
     value: float = -math.inf

@@ -1,17 +1,18 @@
-"""What a dual point proves if g is least squares and f a penalty of D x - c.
+"""Bounds from a dual point, if g is least squares and f a penalty of D x - c.
 
 Let f(x) = p(D x - c) with <u, r> <= p(r) for all r, and y any weights of the rows of g = ½|A x -
-t|². With e = A'y - D'u, every minimiser x* of g with the least f has
+t|². Put e = A'y - D'u. Every minimiser x* of g with the least f satisfies
 
     f* >= <u, D x* - c>  >=  <u, D x - c> - |y| |A (x* - x)| - <e, x* - x>,
 
     |A (x* - x)|  <=  min(2 |A x - t|, sqrt(2 |A'(A x - t)| |x* - x|)),
 
-because |A x* - t| <= |A x - t| and g(x*) <= g(x), up to the distance of x from Z. No rank is
-needed. The distance of x* follows from Z, or from the least singular value of [A; D]: if f* <=
-f(x), then |D (x* - x)| <= 2 f(x)/w, w being the least positive slope of p. f* is bounded from above
-if an exact minimiser of g is close to x: the rows of A, or its columns, are independent, and the
-domain is R^n. The bounds include all rounding errors.
+The last inequality holds because |A x* - t| <= |A x - t| and g(x*) <= g(x), up to the distance of x
+from Z. This bound does not need the rank of A. The distance of x* follows from Z, or from the least
+singular value of [A; D]: if f* <= f(x), then |D (x* - x)| <= 2 f(x)/w, where w is the least
+positive slope of p. f* is bounded from above if an exact minimiser of g is close to x; we know this
+if the rows or the columns of A are independent and the domain is R^n. The bounds include all
+rounding errors.
 """
 
 from __future__ import annotations
@@ -60,9 +61,9 @@ class Balance:
         self.y = norm(y) * (1.0 + long)
         error = unit * norm(r_size) * (1.0 + long)
         self.g = 0.5 * max(norm(r) * (1.0 - long) - error, 0.0) ** 2 * (1.0 - long)  # a lower bound
-        self.off = norm(r) * (1.0 + long) + error  # |A x - t| is at most this
+        self.off = norm(r) * (1.0 + long) + error  # an upper bound on |A x - t|
         self.slope = norm(np.abs(A.T @ r) + unit * (abs(A).T @ r_size)) * (1.0 + long)
-        # <u, D x - c> is at least this.
+        # A lower bound on <u, D x - c>.
         self.gain = float(u @ off) - float(np.abs(u) @ (long * np.abs(off) + unit * off_size))
         weights, value = np.tile(np.maximum(*slopes), terms.stacks), terms.value(x)
         error = float(weights @ (long * np.abs(off) + unit * off_size)) * (1.0 + long)
@@ -70,7 +71,7 @@ class Balance:
         self.outside = distance_bound(problem.domain, x)  # the distance of x from Z
 
     def below(self, away: float) -> float:
-        """A lower bound on f* if it is not above f(x) and |x* - x| <= ``away``."""
+        """A lower bound on f* if f* <= f(x) and |x* - x| <= ``away``."""
         across = min(2.0 * self.off, math.sqrt(2.0 * self.slope) * math.sqrt(away + self.outside))
         across += norm_bound(self.A) * self.outside
         cost = min(norm(np.abs(self.e) + self.e_error) * away, self._pull(away))
@@ -86,7 +87,7 @@ class Balance:
         return max(most, 0.0) + self.unit * sizes + norm(self.e_error) * away
 
     def distance(self) -> float:
-        """A bound on the distance of x from every x*, if f* <= f(x); inf if none is known."""
+        """A bound on the distance of x from every x*, if f* <= f(x); inf if no bound is known."""
         within = self.problem.domain.diameter_in(len(self.x))
         if math.isfinite(within):
             return within + self.outside
@@ -115,7 +116,7 @@ def prove(
 ) -> Intervals:
     """Intervals of f* and g* from x, y and u, for g = ½|A x - t|² and f = terms; see above.
 
-    A is sparse or dense. Row weights may have rounded its entries and those of t, by less than the
+    A is sparse or dense. Row weights may have rounded the entries of A and t, by less than the
     rounding errors that we include for products with them.
     """
     found = Balance(problem, terms, A, t, at)
@@ -129,7 +130,7 @@ def prove(
     if not math.isfinite(apart):
         return Intervals((max(low, 0.0), math.inf), 0.0, NO_RANK)
     change = terms.steepness(len(found.x), apart) * apart * (1.0 + found.unit)
-    if A.shape[0] > A.shape[1]:  # with more rows than columns, it is the only minimiser
+    if A.shape[0] > A.shape[1]:  # with more rows than columns, g has only one minimiser
         low = max(low, found.f[0] - change)
     ends, rests = (max(low, 0.0), found.f[1] + change), WITHIN.format(apart)
     return Intervals(ends, max(found.g - excess, 0.0), has_minimiser=True, rests=rests)

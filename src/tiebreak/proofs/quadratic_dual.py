@@ -1,17 +1,17 @@
-"""What a direction c proves about both levels if g is quadratic and f smooth.
+"""Bounds on both levels from a direction c, if g is quadratic and f smooth.
 
 Let H be the Hessian of g, and e = grad f(x) + gamma grad g(x) + H c with gamma >= 0. For x in Z,
 every minimiser x* of g over Z has <grad g(x), d> <= g* - g(x) <= 0 with d = x* - x. So if f is
-strongly convex with modulus s >= 0,
+strongly convex with modulus s >= 0, we have
 
     f*  >=  f(x) + <grad f(x), d> + s/2 |d|²  >=  f(x) - <H c, d> + <e, d> + s/2 |d|²,
 
     -<H c, d>  =  <c, grad g(x)> - <c, grad g(x*)>.
 
 On R^n, grad g(x*) is 0. If a ball of radius rho around x lies in Z, z = x - rho c/|c| is in Z, and
-<grad g(x*), z - x*> >= 0 says that <c, grad g(x*)> <= (g(x) - g*) |c|/rho. No rank of H is needed,
-nor a bound on g* on R^n. Any c will do: H c is the difference of two gradients, and c that of the
-two points. The bounds include all rounding errors.
+<grad g(x*), z - x*> >= 0 says that <c, grad g(x*)> <= (g(x) - g*) |c|/rho. The bounds need neither
+the rank of H nor a bound on g* on R^n. The bounds hold for any c: H c is the difference of two
+gradients, and c the difference of their points. The bounds include all rounding errors.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def prove(problem: Problem, f: Minorant, g: Minorant, ahead: Minorant, gamma: fl
     )
     off += f_slope + (1.0 + gamma) * g_slope + _errors(problem.lower, ahead)[1]
     reach, length = _reach(problem, x), arrays.norm(c) * (1.0 + unit)
-    # Two lower bounds on g: its own, and a plane through its value at x.
+    # Two lower bounds on g: the one it declares, and a plane through its value at x.
     low = g.value - g_value - (steepness + g_slope) * reach - unit * abs(g.value) - TINY
     low = max(problem.lower.lower_bound, low if math.isfinite(reach) else -math.inf)
     along = arrays.dot(c, g.slope) - length * (g_slope + unit * steepness)
@@ -65,7 +65,7 @@ def prove(problem: Problem, f: Minorant, g: Minorant, ahead: Minorant, gamma: fl
 
 
 def _reach(problem: Problem, x: Array) -> float:
-    """How far x can be from an answer in Z, or from one of a promised length."""
+    """How far x can be from an answer in Z, or from an answer of a promised length."""
     length = arrays.norm(x) * (1.0 + rounding_unit(2.0**-52, int(x.shape[0])))
     promised = math.inf if problem.radius is None else length + problem.radius
     return min(problem.domain.diameter_in(int(x.shape[0])), promised)

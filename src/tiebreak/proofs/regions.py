@@ -13,8 +13,8 @@ Each kind of region knows one way to a lower bound, ``minimum(model) -> Low``:
     PenalisedRegion   penalties that are norms, with as much of Z and the ball as has a joint prox
     SolutionRegion    all of it: the best bound of those that apply
 
-A bound over a larger region is valid for a smaller one, so the largest bound counts. It is -inf if
-nothing bounds the model from below.
+A bound over a larger region is valid for a smaller one, so the largest bound counts. The bound is
+-inf if the model is unbounded below on all these regions.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from tiebreak.proofs.models import Low, Model
 from tiebreak.sets import Ball, Domain, Space, described
 from tiebreak.sets.domains import projection_error
 
-SMALLEST_RADIUS = 2.0**-500  # a smaller radius is as good as 0
+SMALLEST_RADIUS = 2.0**-500  # a smaller radius counts as 0
 WEIGHTS = 8  # number of multipliers of the constraint |x| <= R that are tried
 
 
 class SolutionRegion:
-    """The points of ``domain`` where x* can be: those with |x| <= radius, if one is known.
+    """The points of ``domain`` where x* can be: those with |x| <= radius, if a radius is known.
 
-    Penalties f2 and g2 without a joint prox with the domain are relaxed: all the largest subsets of
-    {f2, g2, domain} that have one are tried, because each bounds the whole from below.
+    If f2, g2 and the domain have no joint prox, we try all the largest subsets of {f2, g2, domain}
+    that have one, because each subset bounds the whole from below.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class SolutionRegion:
         return min(self._reach, self._radius or math.inf)
 
     def value(self, model: Model, x: Array) -> float:
-        """The model with its penalties at x, minus its possible errors there."""
+        """The value of the model with its penalties at x, minus the possible errors at x."""
         f2, g2 = self._penalties
         value, size = model.at(x)
         if model.upper != 0.0:
@@ -117,7 +117,7 @@ class BallRegion:
     steps: int  # the number of steps that a model sums
 
     def minimum(self, model: Model) -> Low:
-        """min of constant - |slope| r + q/2 r² over r <= R."""
+        """The minimum of constant - |slope| r + q/2 r² over r <= R."""
         lost = self.slack + 0.5 * EPS * self.steps  # the curvature is a sum over the steps
         q, R, length = model.curvature * (1.0 - lost), self.radius, arrays.norm(model.slope)
         steepness = length * (1.0 + self.slack) + model.slope_error  # the error may point anywhere
@@ -131,7 +131,7 @@ class BallRegion:
 
 @dataclasses.dataclass(frozen=True)
 class SetRegion:
-    """A set Z, with |x| <= radius if that is known: no penalties."""
+    """A set Z without penalties, with |x| <= radius if a radius is known."""
 
     domain: Domain
     reach: float  # a bound on |x| in Z
@@ -145,7 +145,7 @@ class SetRegion:
         is_sharp = any(low.is_sharp for low in candidates)
         if math.isfinite(self.reach) and not is_sharp:
             candidates.append(self._at_vertex(model))
-            # Without rounding, the first is never smaller.
+            # Without rounding, the first bound is never smaller.
             if model.curvature > 0.0 and candidates[0].value < candidates[1].value:
                 candidates.append(self._at_vertex(self._flattened(model, candidates[0].at)))
         elif not is_sharp and (sides := described(self.domain).sides(self.zero)) is not None:
@@ -155,7 +155,7 @@ class SetRegion:
         return _highest(*candidates) if candidates else Low()
 
     def _by_projection(self, model: Model, weight: float) -> Low:
-        """min_Z of the model + weight/2 (|x|² - radius²)."""
+        """The minimum over Z of the model + weight/2 (|x|² - radius²)."""
         q = model.curvature + weight
         center = model.slope * (-1.0 / q)
         x = self.domain.project(center)
@@ -182,7 +182,7 @@ class SetRegion:
         return Low(value, x, is_sharp=weight == 0.0 and 2.0 * lost < bent)
 
     def _in_ball(self, model: Model, radius: float) -> Low:
-        """min over the points of Z with |x| <= radius."""
+        """The minimum over the points of Z with |x| <= radius."""
         exact, paid = model._replace(slope_error=0.0), model.slope_error * radius
 
         def curved(weight: float) -> Low:
@@ -190,13 +190,13 @@ class SetRegion:
             return low._replace(value=low.value - paid)  # |x*| <= radius
 
         steepness = arrays.norm(model.slope)
-        if steepness / radius == 0.0:  # no slope at all
+        if steepness / radius == 0.0:  # the slope is 0
             value = model.constant - model.value_error - paid - steepness * radius
             return Low(value, self.zero)
         return _by_weights(curved, steepness / radius, model.curvature, radius)
 
     def _at_vertex(self, model: Model) -> Low:
-        """min of the linear part over a bounded Z."""
+        """The minimum of the linear part over a bounded Z."""
         slope = model.slope
         x = self.domain.argmin(slope)
         along, squared = arrays.dots((slope, x), (slope, slope))
@@ -207,7 +207,7 @@ class SetRegion:
     def _flattened(self, model: Model, p: Array) -> Model:
         """A linear minorant: q/2 |x|² >= q <p, x> - q/2 |p|².
 
-        If q is small relative to the slope, rounding leaves little of a projection, but p is good.
+        If q is small relative to the slope, rounding spoils a projection, but p is good.
         """
         q, size = model.curvature, arrays.norm(p)
         rounding = 4.0 * EPS * (arrays.norm(model.slope) + q * size)
@@ -220,7 +220,7 @@ class SetRegion:
         )
 
     def _at_corner(self, model: Model, low: Array, high: Array) -> Low:
-        """min of the linear part over a box with infinite sides: finite if the slope's signs fit.
+        """The minimum of the linear part over an infinite box: finite if the slope's signs fit.
 
         The slope error e counts in every coordinate, because |x| <= sum |x_i|.
         """
@@ -249,7 +249,7 @@ class PenalisedRegion:
     safe: float  # slightly less than 1: a factor on weights that are sums
 
     def minimum(self, model: Model) -> Low:
-        """min of the model plus the penalties with its weights."""
+        """The minimum of the model plus the penalties with its weights."""
         terms = self.penalties.terms(model.upper, model.lower).times(self.safe)
         if not terms.has_norms:
             return self.plain.minimum(model)
@@ -268,7 +268,7 @@ class PenalisedRegion:
         return low._replace(value=value)
 
     def _in_ball(self, terms: Terms, slope: Array, steepness: float) -> Low:
-        """min of <slope, x> + the terms over their set, with |x| <= reach."""
+        """The minimum of <slope, x> + the terms over their set, with |x| <= reach."""
         reach = self.reach
         if terms.box is None and terms.center is None:
             ball = Ball(min(reach, terms.radius))
@@ -286,12 +286,12 @@ class PenalisedRegion:
         return _highest(low, _by_weights(curved, steepness / reach, terms.square, reach))
 
     def _least(self, terms: Terms, slope: Array) -> Low:
-        """min of <slope, x> + the terms over their set."""
+        """The minimum of <slope, x> + the terms over their set."""
         value, x = terms.least(slope)
         return Low(value - self.slack * abs(value), x)
 
     def _least_with_error(self, terms: Terms, slope: Array, error: float) -> Low:
-        """min of <slope, x> - error |x| + the terms over their set."""
+        """The minimum of <slope, x> - error |x| + the terms over their set."""
         eased = terms.eased(slope.shape[0], error)
         if eased is not None:
             low = self._least(eased, slope)
@@ -344,9 +344,10 @@ def _largest_joint_parts(f2: Penalty, g2: Penalty, domain: Domain) -> Sequence[J
 def _by_weights(
     curved: Callable[[float], Low], weight: float, curvature: float, radius: float
 ) -> Low:
-    """The best of ``curved(weight)``, min of a model + weight/2 (|x|² - radius²).
+    """The best value of ``curved(weight)``, the minimum of a model + weight/2 (|x|² - radius²).
 
-    This is the dual of |x| <= radius: any weight gives a bound, and the best one |x| = radius.
+    The weight is the dual of |x| <= radius: any weight gives a bound, and the best gives |x| =
+    radius.
     """
     best = Low()
     for _ in range(WEIGHTS):

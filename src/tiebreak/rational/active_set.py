@@ -30,7 +30,7 @@ EMPTY = "no point satisfies all constraints exactly"
 
 @dataclass(frozen=True)
 class Form:
-    """(½x'Hx + <c, x>) / scale + constant, with integer H and c, H semidefinite."""
+    """The function (½x'Hx + <c, x>) / scale + constant: H and c are integer, H semidefinite."""
 
     hessian: tuple[Row, ...]  # the rows of H; empty if H is 0
     linear: Row
@@ -55,7 +55,7 @@ class Form:
 
 @dataclass(frozen=True)
 class Feasible:
-    """{x : rows x <= limits, equal x = values}; only independent equations are kept."""
+    """The set {x : rows x <= limits, equal x = values}; only independent equations are kept."""
 
     n: int
     rows: tuple[Row, ...] = ()
@@ -79,14 +79,14 @@ class Feasible:
         ]
 
     def contains(self, x: Vector) -> bool:
-        """Are all rows and all equations satisfied?"""
+        """Does the point satisfy all rows and all equations?"""
         return min(self.room(x), default=0) >= 0 and all(
             v.numerator * x.unit == v.denominator * product(row, x.numbers)
             for row, v in zip(self.equal, self.values, strict=True)
         )
 
     def tight(self, working: Sequence[int]) -> tuple[list[Row], list[Fraction]]:
-        """The equations, with these rows as further equations."""
+        """The equations of the set, together with these rows as further equations."""
         rows = [*(self.equal[i] for i in self.needed), *(self.rows[i] for i in working)]
         limits = [*(self.values[i] for i in self.needed), *(self.limits[i] for i in working)]
         return rows, limits
@@ -104,7 +104,7 @@ class Feasible:
 
 
 class Optimum(NamedTuple):
-    """A minimiser, and multipliers that prove it: for rows by number, and for all equations."""
+    """A minimiser, and multipliers that prove it: by row number, and for all equations."""
 
     x: Vector
     rows: dict[int, Fraction]
@@ -114,8 +114,9 @@ class Optimum(NamedTuple):
 def minimise(form: Form, Z: Feasible, x: Vector, working: list[int]) -> Optimum:
     """A minimiser on Z, starting from a point of Z and independent rows that are tight there.
 
-    A primal active-set method. The row with the most negative multiplier leaves; while x does not
-    move, the first one with a negative multiplier leaves (Bland's rule), so it cannot cycle.
+    We use a primal active-set method. The row with the most negative multiplier leaves the working
+    set; while x does not move, the first row with a negative multiplier leaves (Bland's rule), so
+    the method cannot cycle.
     """
     search = _Search(form, Z, x, working)
     while (found := search.pivot()) is None:
@@ -132,7 +133,7 @@ class _Search:
         self.has_moved = True
 
     def pivot(self) -> Optimum | None:
-        """One step; returns the optimum once it is reached."""
+        """Take one step; return the optimum once it is reached."""
         # Count at least a millisecond per pivot, so that the search ends in any case.
         deadline.check(1e6)
         n, held = self.Z.n, self.Z.tight(self.working)[0]
@@ -193,7 +194,7 @@ class Conditions:
                 self.columns[j][k] = a
 
     def solve(self, a: Vector, b: Vector | None = None) -> tuple[Vector, Vector]:
-        """x and y, by separate equations if H is 0; b is 0 if None."""
+        """Solve for x and y, by separate equations if H is 0; b = None stands for 0."""
         n, k = self.n, len(self.rows)
         b = Vector([0] * k) if b is None else b
         if not self.hessian:
@@ -205,7 +206,7 @@ class Conditions:
         return Vector(found.numbers[:n], found.unit), Vector(found.numbers[n:], found.unit)
 
     def along(self, k: int, change: int) -> Vector:
-        """The direction in which only row k changes, by ``change``, and no slope does."""
+        """The direction in which row k changes by ``change``, but no other row and no slope."""
         ends = [0] * len(self.rows)
         ends[k] = change
         return self.solve(Vector([0] * self.n), Vector(ends))[0]
@@ -215,7 +216,7 @@ class Conditions:
 
 
 def solve_level(form: Form, objective: Objective, Z: Feasible, before: Vector | None) -> Optimum:
-    """A minimiser of a level on Z; ``before`` is a point of Z, if one is known.
+    """A minimiser of a level on Z; ``before`` is a known point of Z, or None.
 
     ``objective`` is the same level in floating point.
     """
@@ -232,7 +233,7 @@ def solve_level(form: Form, objective: Objective, Z: Feasible, before: Vector | 
 
 
 def _with_tight(form: Form, Z: Feasible, working: list[int], at: Host) -> Vector:
-    """The minimiser with these rows tight; free variables keep their floating-point values."""
+    """The minimiser with these rows tight; free variables keep the floating-point values."""
     rows, limits = Z.tight(working)
     conditions = Conditions(form.hessian, rows, Z.n)
     pinned = [Fraction(float(at[j])) for j in conditions.pins]
@@ -242,7 +243,7 @@ def _with_tight(form: Form, Z: Feasible, working: list[int], at: Host) -> Vector
 
 
 def _feasible(Z: Feasible, at: Host) -> Vector:
-    """A point of Z: near ``at`` on the equations, and then with the least violation."""
+    """A point of Z: a point near ``at`` on the equations, and then the one of least violation."""
     x = _with_tight(Form((), {}, Fraction(1)), Z, [], at)
     room = Z.room(x)
     if min(room, default=0) >= 0:

@@ -24,7 +24,7 @@ class Unproved(Exception):
 
 
 class Vector(NamedTuple):
-    """numbers / unit, with a positive unit."""
+    """The vector numbers / unit, with a positive unit."""
 
     numbers: list[int]
     unit: int = 1
@@ -113,7 +113,7 @@ def _back_substituted(M: list[list[int]]) -> tuple[list[int], int]:
 def _eliminate(M: list[list[int]], prime: int = 0) -> list[int]:
     """Bring rows to echelon form in place, modulo a prime if given; returns the pivot columns.
 
-    By Bareiss's elimination without fractions: all divisions are exact.
+    We use Bareiss's elimination without fractions: all divisions are exact.
     """
     found: list[int] = []
     before = 1
@@ -149,7 +149,7 @@ def independent(rows: Sequence[Row], n: int) -> list[int]:
 def pivot_columns(rows: Sequence[Row], n: int) -> list[int]:
     """The columns that are independent of those before them, modulo a prime.
 
-    With probability about 10^-16, too few columns are returned, and the final check fails.
+    With a probability of about 10^-16, the result has too few columns, and the final check fails.
     """
     if not rows or not n:
         return []
@@ -167,7 +167,7 @@ def pivot_columns(rows: Sequence[Row], n: int) -> list[int]:
 
 
 def is_semidefinite(Q: Sequence[Sequence[int]]) -> bool:
-    """Is x'Qx >= 0 for all x, for a symmetric integer matrix? By LDL' without fractions."""
+    """Is x'Qx >= 0 for all x, for a symmetric integer matrix? Decided by LDL' without fractions."""
     rest, before = [list(row) for row in Q], 1
     while rest:
         deadline.check()

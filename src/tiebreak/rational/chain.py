@@ -36,15 +36,15 @@ class LevelProof(NamedTuple):
 
     x: list[Fraction]
     rows: list[Fraction]  # multipliers of the inequalities of the set, then of the cuts so far
-    equal: list[Fraction]  # multipliers of its equations, then of what earlier levels have fixed
+    equal: list[Fraction]  # multipliers of its equations, then of equations from earlier levels
 
 
 class ChainProof(NamedTuple):
     """The answer, and the proof of every level.
 
-    All minimisers of a level share its image and the rows that have multipliers: these become
-    equations for the levels after it, the rows first. With a slack, the level becomes a row
-    instead.
+    All minimisers of a level share the image of the level and the rows that have multipliers. Rows
+    and image, in this order, become equations for later levels. With a slack, the level becomes a
+    row instead.
     """
 
     x: list[Fraction]
@@ -56,13 +56,14 @@ class ChainProof(NamedTuple):
 def certificate(
     levels: Levels, before: float = math.nan, told: Told | None = None
 ) -> ChainProof | None:
-    """Solve and prove the levels; None if exact arithmetic does not finish in time.
+    """Solve and prove the levels; return None if exact arithmetic does not finish in time.
 
     ``before`` is the first level's value at the start, for a slack that is a share of its gain.
 
-    Costs 0.1 * 3 and 0.3 are not a tie as stored, but are meant as one. If rounding may have broken
-    a tie, the levels are solved in both readings, and nothing is claimed unless the answers agree.
-    Right sides need no second reading: if they change a little, minimisers change only a little.
+    Costs 0.1 * 3 and 0.3 are not a tie as stored, but users mean them as one. If rounding may have
+    broken a tie, the levels are solved in both readings, and nothing is claimed unless the answers
+    agree. Right sides need no second reading: if they change a little, minimisers change only a
+    little.
     """
     work = REACH[flint() is not None].work
     try:
@@ -70,7 +71,7 @@ def certificate(
             stored = _Levels(levels)
             found = stored.solve(before, told)
             if stored.has_doubt:
-                meter.allowed = min(work, meter.spent + work / 8.0)  # a few seconds, no more
+                meter.allowed = min(work, meter.spent + work / 8.0)  # at most a few seconds
                 meant = _Levels(levels, is_tied=True).solve(before)
                 most = 1e-9 * max(1.0, *(abs(float(v)) for v in found.x))
                 pairs = zip(found.x, meant.x, strict=True)
@@ -107,7 +108,7 @@ class _Levels:
         self.is_tied, self.has_doubt = is_tied, False
 
     def solve(self, before: float, told: Told | None = None) -> ChainProof:
-        """Solve all levels, then choose by least norm among what they leave open."""
+        """Solve all levels, then choose the point of least norm among the remaining points."""
         for number, rule in enumerate(self.rules):
             self._level(number, rule, before)
             if told is not None:
@@ -137,7 +138,7 @@ class _Levels:
         return self.Z.n - len(self.Z.needed)
 
     def _ties(self) -> Deferred:
-        """The dimension of what is left, without rows that hold with equality everywhere."""
+        """The dimension of the remaining set, minus rows that hold with equality everywhere."""
         Z, x = self.Z, self.x
         assert x is not None
         needed = [Z.equal[i] for i in Z.needed]
@@ -217,14 +218,14 @@ class _Levels:
         )
 
     def _price(self, number: int, found: Optimum) -> None:
-        """Set the price of the previous level's slack: what it is worth to this level."""
+        """Set the price of the previous level's slack: the gain of this level per unit of slack."""
         if number and self.found[-1].held == "cut":
             last = len(self.Z.rows) - 1
             price = float(found.rows.get(last, 0) * self.of_rows[last])
             self.found[-1] = self.found[-1]._replace(price=price)
 
     def _hold(self, number: int, found: Optimum) -> str:
-        """Hold the face and the image of a level; returns which of them there are."""
+        """Hold the face and the image of a level; return which of the two exist."""
         form, image, _ = self.levels[number]
         self._check_rank(image.rows)
         small = self._of_rounding(form, image.rows, found)
@@ -261,7 +262,7 @@ class _Levels:
             for j, a in row.items():
                 sizes[j] += float(abs(a * v) * scale)
                 counts[j] += 1
-        unit = 2.0 * self.epsilon  # a few roundings of each term
+        unit = 2.0 * self.epsilon  # allows a few roundings of each term
         return {
             i
             for i, v in found.rows.items()

@@ -78,7 +78,7 @@ def check_reach(n: int, *parts: Any) -> None:
 
 
 def _bits(values: Host) -> int:
-    """The number of bits between the highest bit of the largest number and the lowest of any."""
+    """The number of bits from the highest bit of any number to the lowest bit of any number."""
     if not values.size:
         return 0
     exponent, digits = binary_digits(values)
@@ -104,7 +104,7 @@ def feasible_set(domain: Domain, n: int) -> tuple[Feasible, IntegerRows, Integer
 
 
 class LevelData(NamedTuple):
-    """A level exactly, the rows whose products with x all minimisers share, and it in floats."""
+    """An exact level, the rows whose products all minimisers share, and the level in floats."""
 
     form: Form
     image: IntegerRows
@@ -179,7 +179,7 @@ def _exact_weight(weight: float, is_mean: bool) -> Fraction:
 
 
 def _gram(rows: Host, target: Host, weights: Host, *factors: Any) -> tuple[Any, Fraction]:
-    """weight/2 times the sum of w_i (A x - b)_i², as a bordered matrix."""
+    """The sum of w_i (A x - b)_i² times weight/2, as a bordered matrix."""
     whole, scale = _integers(np.hstack([rows, -target[:, None]]))
     each, of_weights = _integers(weights)
     total = scale * scale * of_weights
@@ -189,7 +189,7 @@ def _gram(rows: Host, target: Host, weights: Host, *factors: Any) -> tuple[Any, 
 
 
 def _tilt(rows: Host, weights: Host, factor: Fraction) -> tuple[Any, Fraction]:
-    """weight times the sum of the rows, each times its weight, as a bordered matrix."""
+    """The weighted sum of the rows, times ``weight``, as a bordered matrix."""
     (numbers, scale), (each, of_weights) = _integers(rows), _integers(weights)
     n = rows.shape[1]
     bordered = np.zeros((n + 1, n + 1), dtype=object)

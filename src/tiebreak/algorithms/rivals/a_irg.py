@@ -32,7 +32,7 @@ from tiebreak.problem import Problem
 
 @in_files("a-irg")
 class Memory(NamedTuple):
-    """What the recursion needs, besides the average of x_0 ... x_k with weights gamma_i^r."""
+    """The variables of the recursion, besides the average of x_0 ... x_k with weights gamma_i^r."""
 
     f_x: Minorant  # f and g at x_k
     g_x: Minorant
@@ -56,8 +56,8 @@ class AIRG(Method):
 
     Args:
         gamma_0: the first step size, 1/(L_g + eta_0 L_f) if None.
-        eta_0: the first weight of f; L_g/(sqrt(8) L_f) if None, which makes both bounds equal, one
-            in units of L_f R0² and one in units of L_g R0².
+        eta_0: the first weight of f; L_g/(sqrt(8) L_f) if None, which makes the two bounds equal:
+            the bound for f in units of L_f R0², the bound for g in units of L_g R0².
         b: the exponent of eta_k, in (0, 1/2).
         r: the exponent of the average's weights, in [0, 1).
 
@@ -81,7 +81,7 @@ class AIRG(Method):
     assumptions: ClassVar[str] = "f, g convex with bounded gradients; Z closed"
     guarantee: ClassVar[str] = "f - f* <= O(k^-(1/2-b)), g - g* <= O(k^-b); both O(k^(-1/4))"
     cites: ClassVar[tuple[str, ...]] = ("kaushik2021",)
-    rates: ClassVar[tuple[Rate, ...]] = (Rate("f above", 0.25), Rate("g", 0.25))  # at b = 1/4
+    rates: ClassVar[tuple[Rate, ...]] = (Rate("f above", 0.25), Rate("g", 0.25))  # for b = 1/4
     output: ClassVar[str] = "the average of x_0 ... x_k, weighted by gamma_i^r"
 
     def __post_init__(self) -> None:

@@ -29,9 +29,9 @@ from tiebreak.problem import Point, Problem
 
 @in_files("ada-bim")
 class Memory(NamedTuple):
-    """What the recursion needs, besides x_k."""
+    """The variables of the recursion, besides x_k."""
 
-    f_x: Minorant  # of f1 and g1 at x_k
+    f_x: Minorant  # minorants of f1 and g1 at x_k
     g_x: Minorant
     unit: float  # u
     weight: float  # e_k
@@ -52,16 +52,16 @@ class AdaBiM(Method):
         x_{k+1} = prox of s_k (g2 + e_k f2) on Z at x_k - s_k (grad g1(x_k) + e_k grad f1(x_k))
         e_0 = u,   e_k = min(max(u/k, 3 e_{k-1}/4), e_{k-1})
 
-    Let dx and dh be the last changes of x and of grad h1, where h1 = g1 + e f1. Let
-    l = <dh, dx>/|dx|², c = |dh|²/<dh, dx>, l_g the value of l for g1 alone, tau_k = e_k/e_{k-1} and
-    a = s_k e_k mu/2. Then s_{k+1} is s_k/tau_{k+1} times the smaller of
+    Let dx and dh be the last changes of x and of grad h1, with h1 = g1 + e f1. Let l = <dh,
+    dx>/|dx|², c = |dh|²/<dh, dx>, l_g the value of l for g1 alone, tau_k = e_k/e_{k-1} and a = s_k
+    e_k mu/2. Then s_{k+1} is s_k/tau_{k+1} times the smaller of
 
         sqrt((1 + tau_k s_k/s_{k-1}) tau_k)
         sqrt(1 + 4 a - 4 (1 - tau_k) s_k l_g) / (2 sqrt(s_k l (s_k c - 1) - a))
 
-    halved until s (l - e mu/2) <= nu with the l of the new step. f and g are each smooth + penalty.
-    The output is the last iterate. The theorem says that x_k converges to a solution, without a
-    rate, if the gradients are locally Lipschitz; nothing more is proved here.
+    This size is halved until s (l - e mu/2) <= nu, with the l of the new step. f and g are each
+    smooth + penalty. The output is the last iterate. The theorem says that x_k converges to a
+    solution, without a rate, if the gradients are locally Lipschitz; we prove no other property.
 
     A negative number under a root counts as 0; a step that would become 0 is halved instead.
 
@@ -69,7 +69,7 @@ class AdaBiM(Method):
         mu: strong convexity of f; 0 is always valid.
         nu: the bound in the step test, in (0, 1).
         unit: u; if None, the ratio of the curvatures of g1 and f1 at the start, estimated on a
-            short descent. It must be given if f has no gradient.
+            short descent. ``unit`` must be given if f has no gradient.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -120,7 +120,7 @@ class AdaBiM(Method):
         return begun(x, f_value, g_value, g_x, memory)
 
     def step(self, problem: Problem, state: State) -> State:
-        """Take a step with a size from the last two, halved until it is short enough."""
+        """Take a step with a size from the last two steps, halved until it is short enough."""
         memory, tau = state.memory, 1.0
         f, g, e, s = memory.f_x, memory.g_x, memory.weight, memory.step_size
         if state.k:
@@ -163,7 +163,7 @@ class AdaBiM(Method):
 
 
 def _evaluated(problem: Problem, x: Array) -> tuple[Point, Minorant, Minorant, float, float]:
-    """Return x with its images, f1 and g1 there, and the values of f and g."""
+    """Return x with its images, f1 and g1 at x, and the values of f and g."""
     (x_,) = problem.forward(x)
     (f_x,), (f_value,) = problem.upper.evaluate([x_.f], [x_.f])
     (g_x,), (g_value,) = problem.lower.evaluate([x_.g], [x_.g])

@@ -3,13 +3,14 @@
     out_k = prox of s_k f2 at x_k - s_k grad f1(x_k)              an upper step, perhaps out of Z
     x_{k+1} = prox of t g2 on Z at out_k - t grad g1(out_k)       a lower step, t <= 1/L_g, into Z
 
-where f = f1 + f2 and g = g1 + g2 are smooth + penalty; without penalties these are a gradient step
-and a projection. With the minorants l_f of f1 at x_k and l_g of g1 at out_k, every u in Z satisfies
+Here f = f1 + f2 and g = g1 + g2 are smooth + penalty; without penalties the steps are a gradient
+step and a projected gradient step. With the minorants l_f of f1 at x_k and l_g of g1 at out_k,
+every u in Z satisfies
 
     2 s_k (f(x_k) - l_f(u) - f2(u)) + 2 t (g(x_{k+1}) - l_g(u) - g2(u))
         <= |x_k - u|² - |x_{k+1} - u|² + s_k² |grad f1(x_k) + v|²,
 
-where v is any subgradient of f2 at x_k. So s_k and t are the weights in the proof, and in the
+Here v is any subgradient of f2 at x_k. So s_k and t are the weights in the proof, and in the
 certificate.
 """
 
@@ -25,7 +26,7 @@ from tiebreak.proofs.evidence import StepEvidence
 
 @in_files("adaptive.alternation")
 class Alternation(NamedTuple):
-    """The state after k pairs of steps: x_k and the upper step from it; a lower step is next."""
+    """The state after k pairs of steps: x_k and the upper step from x_k; a lower step is next."""
 
     x: Point  # x_k, in Z
     upper_value: float  # f(x_k), with its penalty
@@ -41,7 +42,7 @@ def begin(problem: Problem, x0: Array) -> Alternation:
 
 
 def with_upper_step(problem: Problem, alternation: Alternation, upper_step: float) -> Alternation:
-    """Keep x and replace the upper step from it."""
+    """Keep x and replace the upper step from x."""
     out = _out(problem, alternation.f_x, upper_step)
     (g_out,), _ = problem.lower.evaluate([PointWithImage(out, problem.lower.forward(out)[0])])
     return alternation._replace(upper_step=upper_step, g_out=g_out)
@@ -50,7 +51,7 @@ def with_upper_step(problem: Problem, alternation: Alternation, upper_step: floa
 def advance(
     problem: Problem, alternation: Alternation, lower_step: float, upper_step: float
 ) -> Alternation:
-    """Take a lower step from out_k to x_{k+1}, then an upper step from there."""
+    """Take a lower step from out_k to x_{k+1}, then an upper step from x_{k+1}."""
     out = alternation.g_out
     x = problem.prox(out.at - lower_step * out.slope, 0.0, lower_step)
     return _after_lower_step(problem, x, upper_step)

@@ -29,9 +29,9 @@ from tiebreak.problem import Problem
 
 @in_files("bi-sg")
 class Memory(NamedTuple):
-    """What the recursion needs; the run's point is y_k, as the paper's x_k is outside Z."""
+    """The variables of the recursion; the point is y_k, because the paper's x_k is outside Z."""
 
-    alternation: Alternation  # y_k in Z, and x_k, the upper step from there, outside
+    alternation: Alternation  # y_k in Z, and x_k, the upper step from y_k, outside
     step_size: float  # t
     c: float
 
@@ -41,21 +41,22 @@ State: TypeAlias = RunState[Memory]
 
 @dataclass(frozen=True)
 class BiSG(Method):
-    """Bi-Sub-Gradient method, here with gradients and prox steps.
+    """Bi-Sub-Gradient method, in a version with gradients and prox steps.
 
         y_{k+1} = prox of t g2 on Z at x_k - t grad g1(x_k)
         x_{k+1} = prox of eta_k f2 at y_{k+1} - eta_k grad f1(y_{k+1}),   eta_k = c/(k+1)^alpha
 
-    where f = f1 + f2 and g = g1 + g2 are smooth + penalty; without penalties these are a projection
-    and a gradient step. For f2 one could also take subgradient steps. We use its prox: the same
-    inequality holds (see `alternating`), there is no subgradient to choose, and entries that a
-    penalty makes 0 are exactly 0. f2 needs no joint prox with g2 and Z: each has its own step.
+    Here f = f1 + f2 and g = g1 + g2 are smooth + penalty; without penalties the steps are a
+    projected gradient step and a gradient step. Subgradient steps for f2 would also work. We use
+    the prox of f2: the same inequality holds (see `alternating`), there is no subgradient to
+    choose, and entries that a penalty makes 0 are exactly 0. f2 needs no joint prox with g2 and Z,
+    because each level has its own step.
 
     The output is the last y_k: g(y_k) - g* = O(k^-alpha). The sum over all steps gives
     f - f* = O(k^-(1-alpha)) for the best of f(y_1) ... f(y_k).
 
     Args:
-        alpha: in (1/2, 1); 3/4 in the experiments of the AGM-BiO paper.
+        alpha: a number in (1/2, 1); the experiments of the AGM-BiO paper use 3/4.
         c: size of the upper steps; if None, 1/L_f, or with a penalty 1/(L_f + M/D), where M is its
             steepest slope and D the distance that the lower level moves.
         step_size: t of the lower steps, at most 1/L_g, the default.
@@ -82,7 +83,7 @@ class BiSG(Method):
     )
     guarantee: ClassVar[str] = "f - f* <= O(k^-(1-alpha)), g - g* <= O(k^-alpha), 1/2 < alpha < 1"
     cites: ClassVar[tuple[str, ...]] = ("merchav2023",)
-    rates: ClassVar[tuple[Rate, ...]] = (  # at alpha = 3/4
+    rates: ClassVar[tuple[Rate, ...]] = (  # for alpha = 3/4
         Rate("f above", 0.25, at="the best of y_1 ... y_k"),
         Rate("g", 0.75),
     )

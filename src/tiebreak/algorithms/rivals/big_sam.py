@@ -32,7 +32,7 @@ from tiebreak.problem import Point, Problem, mixed
 
 @in_files("big-sam")
 class Memory(NamedTuple):
-    """What the recursion needs, besides y_k."""
+    """The variables of the recursion, besides y_k."""
 
     inner: Point  # x_k, outside Z
     f_w: Minorant  # f and g1 where the next step begins: at x_k, or beyond it with inertia
@@ -54,21 +54,21 @@ class BiGSAM(Method):
         z_k = x_{k-1} - s grad f(x_{k-1}),                          s = 2/(L_f + sigma)
         x_k = a_k z_k + (1 - a_k) y_k,         a_k = min{2 gamma/(k (1 - beta)), 1}
 
-    where g = g1 + g2, smooth + penalty, f has curvature at least sigma > 0, and
-    beta² = 1 - 2 s sigma L_f/(sigma + L_f) makes z a contraction. The output is y_k: x_k lies
-    outside Z. With ``inertia`` both steps begin at w = x_{k-1} + th (x_{k-1} - x_{k-2}), where
-    th = min{(k-1)/(k+2), D a_k/(k^0.01 |x_{k-1} - x_{k-2}|)} and D is a length in the units of x
-    (the factor D is ours).
+    Here g = g1 + g2 is smooth + penalty, f has curvature at least sigma > 0, and the map from x to
+    z is a contraction with the factor beta, beta² = 1 - 2 s sigma L_f/(sigma + L_f). The output is
+    y_k, because x_k lies outside Z. With ``inertia`` both steps begin at the point w = x_{k-1} + th
+    (x_{k-1} - x_{k-2}), where th = min{(k-1)/(k+2), D a_k/(k^0.01 |x_{k-1} - x_{k-2}|)} and D is a
+    length in the units of x (the factor D is ours).
 
-    The paper proves x_k -> x*, and g(y_k) - g* = O(1/k); there is no rate for f. Proved here for
-    gamma = 1 without inertia: with C = max{|x_0 - u|, |s grad f(u)|/(1 - beta)}, u any minimiser of
-    g, and J = floor(2/(1 - beta)),
+    The paper proves x_k -> x*, and g(y_k) - g* = O(1/k); there is no rate for f. We prove a bound
+    for gamma = 1 without inertia. Let C = max{|x_0 - u|, |s grad f(u)|/(1 - beta)} for any
+    minimiser u of g, and J = floor(2/(1 - beta)). Then
 
         g(y_k) - g* <= 2 C² (J + 2)/(t (1 - beta) k).
 
     Args:
-        gamma: in (0, 1]; scales the weights of the upper steps.
-        inertia: extrapolate before both steps.
+        gamma: a number in (0, 1] that scales the weights of the upper steps.
+        inertia: if True, extrapolate before both steps.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -122,7 +122,7 @@ class BiGSAM(Method):
         return begun(x, f_x, g_x, g_w, memory)
 
     def step(self, problem: Problem, state: State) -> State:
-        """Take both steps from one point, and average them."""
+        """Take both steps from one point, and average their results."""
         k, (_, f, g, t, s, beta, D) = state.k + 1, state.memory
         a = self._weight(beta, k)
         y = problem.prox(g.at - t * g.slope, 0.0, t)

@@ -35,11 +35,11 @@ from tiebreak.proofs.gate import DOUBT, RULE
 class Call(NamedTuple):
     """One test: minimise g over Z ∩ {f <= level}, by FISTA."""
 
-    level: float  # c; inf in the first call, which is on all of Z
+    level: float  # c; inf in the first call, which covers all of Z
     run: Fista
-    f_0: Minorant  # f where the call began: its minorant in the certificate
-    weight: float  # the sum of the weights t_i of g's minorants so far,
-    constant: float  # and the weighted sum of these minorants: constant + <slope, x>
+    f_0: Minorant  # minorant of f at the start of the call, for the certificate
+    weight: float  # the sum of the weights t_i of g's minorants so far
+    constant: float  # the weighted sum of these minorants is constant + <slope, x>
     slope: Array
 
 
@@ -68,10 +68,10 @@ class BisectionFindings(NamedTuple):
 
 @in_files("bisec-bio")
 class Memory(NamedTuple):
-    """What the recursion needs, besides the last accepted point; ``k`` counts FISTA's steps."""
+    """The variables of the recursion besides the last accepted point; ``k`` counts FISTA steps."""
 
     call: Call
-    found: BisectionFindings  # with l and u
+    found: BisectionFindings  # holds l and u
     smoothness: float  # L_g, or a substitute
     upper_tolerance: float  # eps_f
     lower_tolerance: float  # eps_g
@@ -86,8 +86,9 @@ State: TypeAlias = RunState[Memory]
 class BisecBiO(Method):
     """Bisection method for Bilevel Optimization, if {f <= c} ∩ Z has an easy projection.
 
-    First ghat = g(x) with g(x) - g* <= eps_g/2, by FISTA on Z; u = f(x), l = min_Z f. Then,
-    until u - l <= eps_f, with c = (l + u)/2 and x_c the iterates of FISTA on g over Z ∩ {f <= c},
+    First, FISTA on Z finds ghat = g(x) with g(x) - g* <= eps_g/2; u = f(x), l = min_Z f. Then,
+    until u - l <= eps_f, FISTA minimises g over Z ∩ {f <= c} with c = (l + u)/2. Its iterates x_c
+    decide between two cases:
 
         g(x_c) <= ghat + eps_g/2:       x_c is accepted, u = f(x_c) <= c
         g > ghat on Z ∩ {f <= c}:       c < f*, so l = c
@@ -98,10 +99,10 @@ class BisecBiO(Method):
     A call ends as soon as a point is good enough. The larger of two bounds proves that g > ghat on
     the set: the minimum over the set of the minorants, averaged as in FISTA's proof (for balls and,
     if Z is bounded, half-spaces), and FISTA's own g(x_k) - 2 L_g D²/(k+1)², where D is the diameter
-    of the set (if Z is bounded or f strongly convex). In the first call, g's lower bound and its
-    growth count too. If nothing is proved within ``gradients`` gradients, the call is cut off and
-    counts as "not good enough" (or as the end of the first call); the report says how often that
-    happened, and then nothing is guaranteed.
+    of the set (if Z is bounded or f strongly convex). In the first call, the lower bound and the
+    growth of g count too. If neither answer is proved within ``gradients`` gradients, the call is
+    cut off and counts as "not good enough" (or as the end of the first call). The report says how
+    often this happened; if it did, the result has no guarantee.
 
     Args:
         eps_f: the accuracy for f; if None, 1e-4 of the first u - l.
@@ -167,7 +168,7 @@ class BisecBiO(Method):
         return f"Bisec-BiO, at most {self.gradients} gradients of g in a call"
 
     def report(self, state: State) -> StateReport:
-        """Report whether its own rule is met, the bracket and the number of calls."""
+        """Report whether the method's own rule is met, the bracket and the number of calls."""
         return StateReport(state.memory.finished, findings=state.memory.found)
 
     def init(self, problem: Problem, x0: Array) -> State:
@@ -185,7 +186,7 @@ class BisecBiO(Method):
 
     def step(self, problem: Problem, state: State) -> State:
         """Take one FISTA step; if it answers the test, begin the next one."""
-        sets, memory, multiplier = _level_sets(problem), state.memory, 0.0  # that of f <= c
+        sets, memory, multiplier = _level_sets(problem), state.memory, 0.0  # multiplier of f <= c
         call, size = memory.call, 1.0 / memory.smoothness
 
         def project(v: Array) -> Array:
@@ -239,7 +240,7 @@ class BisecBiO(Method):
 
 def _level_sets(problem: Problem) -> LevelSets:
     sets = level_sets.find(problem.upper, problem.domain)
-    assert sets is not None  # ``check`` has made sure
+    assert sets is not None  # ``check`` has made sure of that
     return sets
 
 
@@ -283,7 +284,7 @@ def _bound(problem: Problem, memory: Memory, sets: LevelSets) -> float:
 
 
 def _ending(memory: Memory) -> Ended:
-    """Say by which rule the run ended, and whether every answer was proved."""
+    """Say by which rule the run ended, and whether the answer to every test was proved."""
     found, eps_f = memory.found, memory.upper_tolerance
     width = found.high - found.low
     rule = f"Bisec-BiO stopped because u - l = {width:.3g} is at most eps_f = {eps_f:.3g}"

@@ -34,7 +34,7 @@ from tiebreak.sets import argmin_cut
 
 @in_files("cg-bio")
 class Memory(NamedTuple):
-    """What the recursion needs, besides x; ``k`` counts the steps of the second phase."""
+    """The variables of the recursion, besides x; ``k`` counts the steps of the second phase."""
 
     first: FirstPhase | None  # the first phase, on g alone; None when it is over
     f_x: Minorant  # f and g at x; in the first phase at the start
@@ -52,18 +52,19 @@ State: TypeAlias = RunState[Memory]
 class CGBiO(Method):
     """Conditional Gradient method for Bilevel Optimization, for a bounded Z.
 
-    First phase: FISTA on g until the Frank-Wolfe gap max_{s in Z} <grad g(x), x - s> is at most
-    eps_g/2, which proves g(x) - g* <= eps_g/2: see `first_phase`. From that x_0 on,
+    The first phase runs FISTA on g until the Frank-Wolfe gap max_{s in Z} <grad g(x), x - s> is at
+    most eps_g/2, which proves g(x) - g* <= eps_g/2: see `first_phase`. Starting from the resulting
+    x_0, the second phase is
 
         s_k     = argmin of <grad f(x_k), s> over
                   { s in Z : g(x_k) + <grad g(x_k), s - x_k> <= g(x_0) }
         x_{k+1} = (1 - gamma_k) x_k + gamma_k s_k,   gamma_k = scale/(k+2)
 
-    until <grad f(x_k), x_k - s_k> <= eps_f and <grad g(x_k), x_k - s_k> <= eps_g/2, which proves
-    f(x_k) - f* <= eps_f and g(x_k) - g* <= eps_g. With scale = 2, D the diameter of Z and k >= 1,
-    f(x_k) - f* <= 2 L_f D²/(k+1) and g(x_k) - g* <= 2 L_g D²/(k+1) + eps_g/2.
+    It ends when <grad f(x_k), x_k - s_k> <= eps_f and <grad g(x_k), x_k - s_k> <= eps_g/2, which
+    proves f(x_k) - f* <= eps_f and g(x_k) - g* <= eps_g. With scale = 2, D the diameter of Z and k
+    >= 1, f(x_k) - f* <= 2 L_f D²/(k+1) and g(x_k) - g* <= 2 L_g D²/(k+1) + eps_g/2.
 
-    With the multiplier mu_k of the cut, f(x_k) minus the first of these gaps is a bound on f*: the
+    With the multiplier mu_k of the cut, f(x_k) - <grad f(x_k), x_k - s_k> is a bound on f*: the
     certificate gets the minorants at x_k with the weights 1 and mu_k, times k + 1.
 
     Args:
@@ -108,11 +109,11 @@ class CGBiO(Method):
         return f"CG-BiO, gamma_k = {self.scale:g}/(k+2)"
 
     def report(self, state: State) -> StateReport:
-        """Report whether its own rule is met, and the reach of x."""
+        """Report whether the method's own rule is met, and the reach of x."""
         return StateReport(state.memory.finished, reach=state.point.reach)
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """Begin the first phase at the start; it may end there."""
+        """Begin the first phase at the start, where it may already end."""
         f, g = problem.upper, problem.lower
         (x,) = problem.forward(problem.domain.project(x0))
         (f_x,), _ = f.evaluate([x.f])

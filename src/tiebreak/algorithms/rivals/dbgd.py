@@ -28,12 +28,12 @@ from tiebreak.problem import Problem
 
 @in_files("dbgd")
 class Memory(NamedTuple):
-    """What the recursion needs, besides x_k."""
+    """The variables of the recursion, besides x_k."""
 
     f_x: Minorant  # both levels at x_k, in Z
     g_x: Minorant
     smoothness: tuple[float, float]  # L_f and L_g, or substitutes
-    ghat: float  # g* is at least this
+    ghat: float  # a lower bound on g*
 
 
 State: TypeAlias = RunState[Memory]
@@ -48,15 +48,16 @@ class DBGD(Method):
         phi_k   = min{ alpha L_f (g(x_k) - ghat), beta L_f/L_g |grad g|² }
         xi_k    = min{ xi/(L_f sqrt(k+1)), 1/(L_f + lam_k L_g) }
 
-    at x = x_k. ghat is the largest known lower bound on g*: the function's own, or what the
-    certificate has proved so far; without one, only the second part of phi counts. The units L_f,
-    L_f/L_g and 1/L_f of alpha, beta and xi are ours. So is the second part of xi_k, without which
-    the steps diverge near the minimisers of g, where lam_k is large.
+    All functions are evaluated at x = x_k. ghat is the largest known lower bound on g*: the
+    function's own, or the certificate's so far; without a lower bound, only the second part of phi
+    counts. We added the units L_f, L_f/L_g and 1/L_f of alpha, beta and xi. We also added the
+    second part of xi_k: without it, the steps diverge near the minimisers of g, where lam_k is
+    large.
 
-    The paper proves that a measure of stationarity tends to 0. There is no rate for f or g.
+    The paper proves that a measure of stationarity tends to 0, without a rate for f or g.
 
     Args:
-        xi, alpha, beta: positive numbers, see above.
+        xi, alpha, beta: the positive numbers in these formulas.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -96,7 +97,7 @@ class DBGD(Method):
         return state._replace(memory=state.memory._replace(ghat=ghat))
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """Begin at the start."""
+        """Begin at the start point."""
         x, f_x, g_x = at_start(problem, x0)
         smoothness = both_smoothness(problem, f_x, g_x)
         memory = Memory(f_x, g_x, smoothness, problem.lower.lower_bound)
@@ -124,7 +125,7 @@ class DBGD(Method):
         steep = arrays.norm(g_x.slope)
         if not steep > 0.0:
             return 0.0
-        # Divide everything by |grad g|, whose square may underflow.
+        # Divide all terms by |grad g|, because its square may underflow.
         barrier = min(
             float(self.alpha) * L_f * ((g_x.value - ghat) / steep),
             float(self.beta) * (L_f / L_g) * steep,

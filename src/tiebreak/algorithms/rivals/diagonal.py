@@ -1,8 +1,9 @@
 """The diagonal family: one proximal gradient step on g + e_k f, then a smaller e_k.
 
-Seven published methods are this recursion with different weights e_k, momentum and step sizes: IRE-
-PG, staBiM, Solodov's SEDM, Bi-PG, FBi-PG, bi-FISTA and IRE-APG. Two others here are close to it:
-a-IRG takes shorter steps, of size k^-1/2, and R-APM never lowers its weight.
+Seven published methods use this recursion, with different weights e_k, momentum and step sizes:
+IRE-PG, staBiM, Solodov's SEDM, Bi-PG, FBi-PG, bi-FISTA and IRE-APG. Two other methods of this
+package are close to it: a-IRG takes shorter steps, of size k^-1/2, and R-APM never lowers its
+weight.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ from tiebreak.problem import Point, Problem
 
 @in_files("diagonal")
 class Memory(NamedTuple):
-    """What the recursion needs, besides x_k or the average."""
+    """The variables of the recursion, besides x_k or the average."""
 
     run: Fista  # x_k and y_k; its t_k is the weight of y_k in the proof
     unit: float  # u
-    weight: float  # e_k, of the next step
+    weight: float  # the weight e_k of the next step
     smoothness: tuple[float, float]  # L_f and L_g, the latter a substitute if g is linear
     total: float  # the sum of the weights so far
 
@@ -53,17 +54,17 @@ class Diagonal(Method):
         x_{k+1} = prox of s_k (g2 + e_k f2) on Z at y_k - s_k (grad g1(y_k) + e_k grad f1(y_k))
         e_k     = c u (k + offset)^-power,   m_k = 1 - alpha/(k + shift)
 
-    where f = f1 + f2 and g = g1 + g2 are smooth + penalty. The published codes use u = 1, so
+    Here f = f1 + f2 and g = g1 + g2 are smooth + penalty. The published codes use u = 1, so
     they depend on the units of f and g; the unit u = L_g/L_f is our choice.
 
-    Proved here, for convex f >= f_low and g, and s_k = s <= 1/(L_g + e_0 L_f), with R0 =
-    |x_0 - x*|, S_K = e_0 + ... + e_{K-1} and Delta = f* - f_low: without momentum, at the average z
-    of x_1 ... x_K with weights e_0 ... e_{K-1} and at the last iterate,
+    We prove bounds for convex f >= f_low and g, and s_k = s <= 1/(L_g + e_0 L_f). Let R0 = |x_0 -
+    x*|, S_K = e_0 + ... + e_{K-1} and Delta = f* - f_low. Without momentum, the average z of x_1
+    ... x_K with weights e_0 ... e_{K-1} and the last iterate satisfy
 
         f(z) - f* <= R0²/(2 s S_K),    g(z) - g* <= (e_0 R0²/(2 s) + Delta sum e_k²)/S_K,
         g(x_K) - g* <= R0²/(2 s K) + Delta S_K/K.
 
-    With momentum and alpha >= 3, t_k = (k + shift)/(alpha - 1) and h_0 = g + e_0 f,
+    With momentum, alpha >= 3, t_k = (k + shift)/(alpha - 1) and h_0 = g + e_0 f, we have
 
         g(x_{K+1}) - g* <= (R0²/(2 s) + (t_0² - t_0)(h_0(x_0) - g* - e_0 f_low)
                             + Delta sum_{k<=K} t_k e_k)/t_K².
@@ -71,15 +72,15 @@ class Diagonal(Method):
     Args:
         power, offset: the parameters of the weights e_k.
         c: a factor of the weights, without a unit.
-        slowest: e_k is at least this times e_{k-1}.
+        slowest: a lower bound on e_k/e_{k-1}.
         momentum: (alpha, shift), or None for m_k = 0.
         step_factor: s = step_factor/(L_g + e_0 L_f). Factors above 1 are for L_f = 0 (such as a
             penalty alone, which has its prox) without momentum; otherwise they count as 1.
         follows: s_k = step_factor/(L_g + e_k L_f) instead, which grows as e_k decreases.
         armijo: theta. Steps are step_factor/L_g, halved until h = g + e_k f decreases by theta
             times what its slope promises; for smooth f and g.
-        average: return z instead of the last iterate.
-        unit: u; L_g/L_f if None. It must be given if f has no gradient.
+        average: if True, return z instead of the last iterate.
+        unit: u; L_g/L_f if None. ``unit`` must be given if f has no gradient.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -176,7 +177,7 @@ class Diagonal(Method):
         return RunState(k, average, *values_at(problem, average), evidence, memory)
 
     def _weight(self, unit: float, k: int) -> float:
-        """Return the weight e_k; with offset 0 the first two are equal."""
+        """Return the weight e_k; with offset 0, e_0 = e_1."""
         return float(self.c * unit * max(k + self.offset, 1.0) ** -self.power)
 
     def _t(self, k: int) -> float | None:
@@ -206,7 +207,7 @@ class Diagonal(Method):
         slope, h = run.g_y.slope + e * run.f_y.slope, run.g_x + e * run.f_x
         while True:
             x = fista.moved(problem, run, e, 1.0, s)
-            if s * smoothness <= 2.0 * (1.0 - self.armijo):  # then the rule holds up to rounding
+            if s * smoothness <= 2.0 * (1.0 - self.armijo):  # the rule then holds up to rounding
                 return x, s
             f_x, g_x = values_at(problem, x)
             rounding = 64.0 * arrays.epsilon(x.x) * (abs(run.g_x) + e * abs(run.f_x))
@@ -219,8 +220,8 @@ class Diagonal(Method):
 class IREPG(Diagonal):
     """Iterative regularisation that returns an average: `Diagonal` with e_k = u (k + 1)^-1/2.
 
-    Its weight decreases like k^-beta (``power``), 0 < beta < 1. At the average z both bounds of
-    `Diagonal` hold: f - f* = O(K^-(1-beta)); g - g* = O(K^-beta) for beta < 1/2, times log K at
+    The weight of f decreases like k^-beta (``power``), 0 < beta < 1. At the average z both bounds
+    of `Diagonal` hold: f - f* = O(K^-(1-beta)); g - g* = O(K^-beta) for beta < 1/2, times log K at
     1/2, O(K^-(1-beta)) above. At the last iterate g - g* = O(K^-beta).
 
     Examples:
@@ -252,8 +253,8 @@ class IREPG(Diagonal):
 class StaBiM(Diagonal):
     """Proximal gradient steps on g + e_k f: `Diagonal` with e_k = u/k and steps that lengthen.
 
-    e_0 = u, e_k = max(u/k, 3 e_{k-1}/4) and s_k = 0.99/(L_g + e_k L_f). The gradients are those at
-    x_k; the authors' program uses the previous ones. The iterates converge, without a rate.
+    e_0 = u, e_k = max(u/k, 3 e_{k-1}/4) and s_k = 0.99/(L_g + e_k L_f). We use the gradients at
+    x_k; the authors' program uses those at x_{k-1}. The iterates converge, but no rate is proved.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -308,7 +309,7 @@ class BiPG(Diagonal):
     """The diagonal method without momentum: `Diagonal` with e_k = 10 u (k + 11)^-3/4.
 
     In the paper's notation e_k = c/(k + sigma_e + 1)^(delta/2), delta = 3/2 and sigma_e = 10; steps
-    are 1.9/L_g if f is a penalty alone. Proved here, with a smooth f: g - g* = O(K^-delta/2).
+    are 1.9/L_g if f is a penalty alone. For a smooth f we prove g - g* = O(K^-delta/2).
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -374,7 +375,7 @@ class BiFISTA(Diagonal):
 
     In the paper's notation e_k = c/(k + sigma_e + 1)^delta and m_k = 1 - alpha/(k + sigma_t + 1),
     with delta = 3/2, alpha = 4, sigma_e = 10 and sigma_t = 20, the numbers of its experiments.
-    Proved here: g - g* = O(K^-delta) for delta < 2.
+    We prove g - g* = O(K^-delta) for delta < 2.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -400,7 +401,7 @@ class BiFISTA(Diagonal):
 class IREAPG(Diagonal):
     """Iterative regularisation, accelerated: `Diagonal` with e_k = u/(k + 2) and FISTA's momentum.
 
-    It is `FBiPG` with another weight, k^-beta (``power``): g - g* = O(K^-beta).
+    The method is `FBiPG` with another weight, k^-beta (``power``): g - g* = O(K^-beta).
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])

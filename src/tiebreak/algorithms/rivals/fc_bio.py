@@ -53,11 +53,11 @@ class Question(NamedTuple):
     psi: Psi
     k: int
     momentum: float  # t_k of FISTA
-    x: Point  # in Z: the last iterate, or the average
+    x: Point  # a point of Z: the last iterate, or the average
     y: Point  # where the next step begins
-    f_y: Minorant  # of f1 and g1 there
+    f_y: Minorant  # minorants of f1 and g1 at y
     g_y: Minorant
-    f_x: float  # with the penalties
+    f_x: float  # values at x, with the penalties
     g_x: float
     guess: float | None  # the multiplier of the last step, as a first guess
 
@@ -69,7 +69,7 @@ class Question(NamedTuple):
 
 @in_files("fc-bio")
 class Memory(NamedTuple):
-    """What the recursion needs, besides the last accepted point."""
+    """The variables of the recursion, besides the last accepted point."""
 
     first: FirstPhase | None  # the first phase, if g is smooth; None when it is over
     call: Question | None  # the current test; None in the first phase
@@ -89,21 +89,23 @@ State: TypeAlias = RunState[Memory]
 class FCBiO(Method):
     """Functionally Constrained Bilevel Optimizer, for a bounded Z.
 
-    First FISTA on g finds ghat = g(x) with g(x) - g* <= eps_g/2 (see `first_phase`); u = f(x), and
-    l is a lower bound on f. Then, until u - l <= eps_f/2, with t = (l + u)/2 and rho = eps_f/eps_g,
+    First, FISTA on g finds ghat = g(x) with g(x) - g* <= eps_g/2 (see `first_phase`); u = f(x), and
+    l is a lower bound on f. Then, until u - l <= eps_f/2, we take t = (l + u)/2 and rho =
+    eps_f/eps_g, and minimise
 
         psi_t(x) = max{ f(x) - t, rho (g(x) - ghat) }
 
-    is minimised over Z from the last accepted point:
+    The search over Z starts from the last accepted point:
 
         x_{k+1} = argmin over Z of max of both minorants at y_k, + L/2 |x - y_k|²
 
-    with FISTA's momentum and L = max{L_f, rho L_g}. A point with psi_t <= eps_f/2 is accepted:
-    u = min{t, f(x)}; if there is none after N = ceil(2 D sqrt(L/eps_f)) steps, l = t. The output is
-    the last accepted point: f(x) - f* <= eps_f and g(x) - g* <= eps_g, since
-    psi_t(x_N) - min psi_t <= 2 L D²/(N+1)² <= eps_f/2. That takes about log2((u-l)/eps_f) N steps.
-    f(x) may be far below f*. The inner step is a projection onto Z and a cut: see `minimised`.
-    The lower bound l is that of f itself, or (our choice) of its minorant on Z.
+    The steps use FISTA's momentum and L = max{L_f, rho L_g}. If psi_t <= eps_f/2, the point is
+    accepted and u = min{t, f(x)}; if N = ceil(2 D sqrt(L/eps_f)) steps find no such point, l = t.
+    The output is the last accepted point: f(x) - f* <= eps_f and g(x) - g* <= eps_g, since
+    psi_t(x_N) - min psi_t <= 2 L D²/(N+1)² <= eps_f/2. The method takes about log2((u-l)/eps_f) N
+    steps. f(x) may be far below f*. The inner step is a projection onto Z intersected with a
+    half-space: see `minimised`. The lower bound l is the one that f declares, or (our choice) the
+    minimum of f's minorant on Z.
 
     With ``lipschitz`` f and g need no gradients (the hinge and quantile losses, norms): the calls,
     and before them one on g alone, average projected subgradients of psi_t with steps
@@ -111,7 +113,7 @@ class FCBiO(Method):
 
     Args:
         eps_f, eps_g: the accuracy; if None, 1e-4 of the size of f and of g, as in CGBiO.
-        lipschitz: use subgradients instead of the accelerated steps.
+        lipschitz: if True, use subgradients instead of the accelerated steps.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -155,11 +157,11 @@ class FCBiO(Method):
         return f"FC-BiO{', by subgradients' if self.lipschitz else ''}"
 
     def report(self, state: State) -> StateReport:
-        """Report whether its own rule is met, and the reach of x."""
+        """Report whether the method's own rule is met, and the reach of x."""
         return StateReport(state.memory.finished, reach=state.point.reach)
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """Begin the first phase at the start; it may end there."""
+        """Begin the first phase at the start, where it may already end."""
         f, g = problem.upper, problem.lower
         (x,) = problem.forward(problem.domain.project(x0))
         (f_x,) = f.evaluate([x.f])[0]
@@ -190,7 +192,7 @@ class FCBiO(Method):
         return state
 
     def step(self, problem: Problem, state: State) -> State:
-        """Take one step of the first phase or of a call; begin a new test if it is answered."""
+        """Take one step of the first phase or of a call; after an answer, begin the next test."""
         k, memory = state.k + 1, state.memory
         if memory.first is not None:
             half = 0.5 * memory.lower_tolerance
@@ -310,7 +312,7 @@ def minimised(
 
 
 def both_whole(problem: Problem, f: Minorant, g: Minorant) -> tuple[Minorant, Minorant]:
-    """Return minorants of f and g from those of their smooth parts at the same point."""
+    """Return minorants of f and g, given minorants of their smooth parts at the same point."""
     f2, g2 = problem.penalties
     return _whole(f, f2), _whole(g, g2)
 

@@ -32,8 +32,8 @@ class FIBA(Method):
         z_k     = y_k - grad g(y_k)/L_g
         x_{k+1} = projection of z_k - (mu_0/(L_f k)) grad f(z_k) onto Z,   k = 1, 2, ...
 
-    The output is the last iterate. Its theorem is asymptotic: f and g tend to f* and g*. Nothing
-    more is proved here. In our measurements it is close to `IREAPG`; both weigh f like 1/k.
+    The output is the last iterate. Its theorem is asymptotic: f and g tend to f* and g*, without a
+    rate. In our measurements `FIBA` is close to `IREAPG`; both methods weigh f like 1/k.
 
     Args:
         mu_0: size of the upper steps, in units of 1/L_f.
@@ -70,11 +70,11 @@ class FIBA(Method):
         run = fista.start(problem, x0)
         assert run.f_y is not None
         L_f, L_g = both_smoothness(problem, run.f_y, run.g_y)
-        run = run._replace(t=fista.next_t(1.0), f_y=None)  # on g alone: f is evaluated elsewhere
+        run = run._replace(t=fista.next_t(1.0), f_y=None)  # f is evaluated elsewhere
         return fista.first_state(run, Memory(run, float(self.mu_0) / L_f, 1.0, 1.0 / L_g))
 
     def step(self, problem: Problem, state: State) -> State:
-        """Take a step on g from y_k to z_k, one on f from there, and project."""
+        """Take a step on g from y_k to z_k, then one on f from z_k, and project."""
         k, (run, upper, _, lower, _) = state.k + 1, state.memory
         upper /= k
         z = run.y.x - lower * run.g_y.slope

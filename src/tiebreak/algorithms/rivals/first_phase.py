@@ -1,7 +1,7 @@
 """FISTA on g until g(x) is proved good enough: the first phase of CG-BiO and FC-BiO.
 
-It restarts whenever g has risen, and ends when the Frank-Wolfe gap max_{s in Z} <grad g(x), x - s>,
-which bounds g(x) - g*, is small enough. The gap needs a gradient at x itself, so it is computed
+FISTA restarts whenever g has risen, and ends when the Frank-Wolfe gap max_{s in Z} <grad g(x), x -
+s>, which bounds g(x) - g*, is small enough. The gap needs a gradient at x itself, so it is computed
 only at restarts and when the number of steps has grown by about a tenth.
 """
 

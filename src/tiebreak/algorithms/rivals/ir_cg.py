@@ -32,14 +32,14 @@ from tiebreak.problem import Point, Problem, mixed
 
 @in_files("ir-cg")
 class Memory(NamedTuple):
-    """What the recursion needs, besides z_t, the point in the bound on f."""
+    """The variables of the recursion, besides z_t, the point in the bound on f."""
 
     iterate: Point  # x_t
-    f_x: Minorant  # both levels there
+    f_x: Minorant  # minorants of both levels at x_t
     g_x: Minorant
     unit: float  # c L_g/L_f
     total: float  # the sum of the weights of x_1 ... x_{t-1} in z_t
-    average: Point  # the average of these points with these weights
+    average: Point  # the average of x_1 ... x_{t-1} with these weights
 
 
 State: TypeAlias = RunState[Memory]
@@ -53,20 +53,20 @@ class IRCG(Method):
         x_{t+1} = x_t + 2/(t+2) (v_t - x_t),                              u = L_g/L_f
         z_T     = [ T (T+1) e_{T-1} x_T + sum_{0<t<T} t (t+1) (e_{t-1} - e_t) x_t ]/W_T
 
-    with W_T the sum of the weights. The output is z_T. Z needs no projection: it may be a
-    polyhedron, whose linear minimisation is a linear program. The unit u is ours.
+    Here W_T is the sum of the weights. The output is z_T. Z needs no projection: it may be a
+    polyhedron, whose linear minimisation is a linear program. The unit u is our addition.
 
-    Proved here, with L = L_g + e_0 L_f, D the diameter of Z and any f_low <= min_Z f:
+    With L = L_g + e_0 L_f, D the diameter of Z and any f_low <= min_Z f, we prove
 
         f(z_T) - f* <= 2 L D² T/W_T = O(T^-(1-p))
         g(x_T) - g* <= [ 2 L D² T + 2 (f* - f_low) sum_{t<T} (t+1) e_t ]/(T (T+1)) = O(T^-p),
 
-    as in the paper; the certificate gets the minorants at x_t with the weights (t+1) e_t and t+1 of
-    that proof.
+    These rates agree with the paper; the certificate gets the minorants at x_t with the weights
+    (t+1) e_t and t+1 of the proof.
 
     Args:
         p: how fast the weight of f decreases, in (0, 1).
-        c: the size of that weight.
+        c: the size of the weight of f.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])

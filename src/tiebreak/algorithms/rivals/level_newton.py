@@ -23,12 +23,12 @@ class LevelNewton(Tikhonov):
         eta_{j+1} solves f(x(eta)) = c_j + multiplicity p_j/eta_j
 
     Since x_j solves the problem of level c_j with the multiplier eta_j, p'(c_j) = -eta_j, and this
-    is Newton's step. If g grows quadratically, p has a double root: the distance to f* is halved
-    each time, and squared with multiplicity 2. The new eta comes from the secant of f as a function
+    is Newton's step. If g grows quadratically, p has a double root: each phase halves the distance
+    to f*, or squares it with multiplicity 2. The new eta comes from the secant of f as a function
     of log eta, between q eta_j and q³ eta_j; g_low is the proved lower bound on g*.
 
     The bounds of `Tikhonov` hold after each phase: f(x_j) - f* <= delta_j/eta_j and g(x_j) - g* <=
-    delta_j + eta_j (f* - f(x_j)). The report's line "estimate" is f(x_j) + 2 p_j/eta_j.
+    delta_j + eta_j (f* - f(x_j)). The report shows f(x_j) + 2 p_j/eta_j in its line "estimate".
 
     Args:
         multiplicity: the multiplicity of the root: 1 as in the paper, or 2.
@@ -56,7 +56,7 @@ class LevelNewton(Tikhonov):
         check_within(self, "multiplicity", "a number of at least 1", lambda m: 1.0 <= m < math.inf)
 
     def adapt(self, state: State, proved: Proved) -> State:
-        """Use the bound on g* that is proved by now."""
+        """Use the lower bound on g* that has been proved so far."""
         least = max(state.memory.least, proved.lower_bound)
         return state._replace(memory=state.memory._replace(least=least))
 

@@ -27,7 +27,7 @@ from tiebreak.problem import Problem
 
 @in_files("mng")
 class Memory(NamedTuple):
-    """What the recursion needs, besides T(x_k), a point of Z."""
+    """The variables of the recursion, besides T(x_k), a point of Z."""
 
     center: Array
     inner: Array  # x_k, outside Z
@@ -47,13 +47,13 @@ class MNG(Method):
         W_k     = { z : <x_k - center, z> >= <x_k - center, x_k> }
         x_{k+1} = the point of Q_k ∩ W_k nearest to the center,   output T(x_k)
 
-    where g = g1 + g2 is smooth + penalty. f is recognised by L_f = sigma, which no other function
-    has. The start x0 is not used. A step takes one gradient of g.
+    Here g = g1 + g2 is smooth + penalty. f is recognised by L_f = sigma, which holds for no other
+    function. The start x0 is not used. A step takes one gradient of g.
 
     All minimisers of g lie in Q_k and W_k; this follows in two lines because T is 2/3-averaged.
     Hence f(x_k) <= f* never decreases, and min_{i<k} g(T(x_i)) - g* <= 8 L_g (f* - f(x_0))/(3 sigma
     sqrt(k)). The report shows f(x_k) as the method's own bound; the certificate uses only
-    evaluations, so it counts every rounding.
+    evaluations, so it covers all rounding errors.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -88,7 +88,7 @@ class MNG(Method):
         return "MNG, projections of the center onto two half-spaces"
 
     def report(self, state: State) -> StateReport:
-        """Report its own lower bound on f*."""
+        """Report the method's own lower bound on f*."""
         bound = state.memory.inner_value
         text = f"f* >= {bound:.9g} in exact arithmetic, by MNG's own theorem (no certificate)"
         return StateReport(findings=Notes((("own bound", text),)))
@@ -117,9 +117,9 @@ def _nearest(d: Array, r: Array, noise: float) -> Array:
 
     Here d = x - center and r = x - T(x).
 
-    If only the first binds, u is a multiple of r; otherwise it is d minus a multiple of the part of
-    r orthogonal to d. Both are known up to ``noise``: a smaller orthogonal part is noise, and
-    dividing by it would lead far away.
+    If only the first inequality binds, u is a multiple of r; otherwise u is d minus a multiple of
+    the part of r orthogonal to d. The vectors are known up to ``noise``: a smaller orthogonal part
+    is noise, and dividing by it would lead far away.
     """
     rr, rd, dd = arrays.dots((r, r), (r, d), (d, d))
     share = (rd - 0.75 * rr) / rr if rr > 0.0 else 0.0
@@ -131,7 +131,7 @@ def _nearest(d: Array, r: Array, noise: float) -> Array:
 
 
 def _arrived(problem: Problem, k: int, center: Array, at: Array, step: float) -> State:
-    """Return the state at x_k, with one gradient of g there and the lower step T(x_k)."""
+    """Return the state at x_k, with one gradient of g at x_k and the lower step T(x_k)."""
     (x,) = problem.forward(at)
     f_x, g_x = minorants_at(problem, x)
     (t,) = problem.forward(problem.prox(at - step * g_x.slope, 0.0, step))

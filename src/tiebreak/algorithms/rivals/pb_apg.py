@@ -40,24 +40,26 @@ class PBAPG(Method):
         x_{k+1} = prox of s (f2 + gamma g2) on Z at y_k - s (grad f1(y_k) + gamma grad g1(y_k))
         y_{k+1} = x_{k+1} + (t_k - 1)/t_{k+1} (x_{k+1} - x_k)
 
-    with s = 1/(L_f + gamma L_g), where f = f1 + f2 and g = g1 + g2 are smooth + penalty; without
+    Here s = 1/(L_f + gamma L_g), and f = f1 + f2 and g = g1 + g2 are smooth + penalty; without
     penalties the prox is the projection onto Z. The output is the last iterate. Under an error
-    bound of order r on a bounded Z, gamma = O(eps^(1-r)) makes every eps-minimiser of f + gamma g
-    a point with |f - f*| <= 3 eps and g - g* = O(eps^r) (``penalty_for``). FISTA finds one in K =
-    O(eps^(-r/2)) steps: errors O(K^(-2/r)) and O(K^-2) after K steps, with the gamma that fits K.
-    The error bound is about the whole g, its M about subgradients of the whole f.
+    bound of order r on a bounded Z, gamma = O(eps^(1-r)) makes every eps-minimiser of f + gamma g a
+    point with |f - f*| <= 3 eps and g - g* = O(eps^r) (``penalty_for``). FISTA finds such a
+    minimiser in K = O(eps^(-r/2)) steps, so with the gamma that fits K the errors after K steps are
+    O(K^(-2/r)) and O(K^-2). The error bound refers to the whole g, and its M to subgradients of the
+    whole f.
 
     ``adaptive`` needs neither eps nor K: it takes phases of 16, 32, 64 ... steps, each from the
     last point of the previous one with new momentum; gamma grows by 2^(2 - 2/r) from phase to
     phase, as the theory's gamma does when K doubles (by 2 if no order is known).
 
     Args:
-        penalty: gamma, the first one if adaptive. If None, the theory's gamma for ``accuracy`` or
-            ``horizon`` if the problem has an error bound; without one, 1e4 L_f/L_g (L_f/L_g at
-            first if adaptive), for which no theorem holds. A penalty of f with slopes up to M adds
-            M/D to L_f, where D is how far the lower level moves. The AGM-BiO paper uses 1e4.
-        accuracy: eps for f; if None, what the theory promises for ``horizon``.
-        adaptive: let gamma grow.
+        penalty: gamma; if adaptive, the gamma of the first phase. If None, this is the theory's
+        gamma for ``accuracy`` or ``horizon`` if the problem has an error bound. Without an error
+        bound it is 1e4 L_f/L_g (L_f/L_g at first if adaptive), for which no theorem holds. A
+        penalty of f with slopes up to M adds M/D to L_f, where D is the distance that the lower
+        level moves. The AGM-BiO paper uses 1e4.
+        accuracy: eps for f; if None, the accuracy that the theory promises for ``horizon``.
+        adaptive: if True, gamma grows.
         horizon: K, the planned number of steps; ``solve`` uses max_iter.
 
     Examples:
@@ -93,8 +95,8 @@ class PBAPG(Method):
     def check(self, problem: Problem) -> Refusal | None:
         """Refuse a problem outside the assumptions.
 
-        With a given penalty it also runs on an unbounded Z (as in the AGM-BiO paper's second
-        figure), but then nothing is proved.
+        With a given penalty the method also runs on an unbounded Z (as in the AGM-BiO paper's
+        second figure), but then no theorem holds.
         """
         refusal = need_joint_prox(self, problem) or need_bounded(self, problem, unless="penalty")
         refusal = refusal or need_lipschitz(self, problem, "upper", "lower")
@@ -156,9 +158,9 @@ class PBAPG(Method):
 def penalty_for(bound: ErrorBound, accuracy: float) -> float:
     """gamma = 2 gamma*, gamma* = C^r eps^(1-r) (r-1)^(r-1)/r^r, C = M (r/alpha)^(1/r).
 
-    By Proposition 1 of the AGM-BiO paper f* - f <= C (g - g*)^(1/r) <= gamma* (g - g*) + eps.
-    So an eps-minimiser of f + gamma g has f - f* <= eps, g - g* <= 2 eps/gamma* and
-    f* - f <= 3 eps. Order 1: gamma = 2 M/alpha, whatever eps.
+    By Proposition 1 of the AGM-BiO paper f* - f <= C (g - g*)^(1/r) <= gamma* (g - g*) + eps. So an
+    eps-minimiser of f + gamma g has f - f* <= eps, g - g* <= 2 eps/gamma* and f* - f <= 3 eps. If
+    the order is 1, gamma = 2 M/alpha for every eps.
     """
     r = bound.order
     log = r * _log_slope(bound) + (1.0 - r) * math.log(accuracy) + _log_constant(r)
@@ -168,7 +170,7 @@ def penalty_for(bound: ErrorBound, accuracy: float) -> float:
 def accuracy_after(bound: ErrorBound, steps: int, reach: float) -> float:
     """Return eps = 2 gamma L_g R²/(K+1)², which K FISTA steps reach with gamma = penalty_for(eps).
 
-    ``reach`` = L_g R². That is eps = C (4 reach (r-1)^(r-1)/r^r/(K+1)²)^(1/r).
+    ``reach`` = L_g R². This is eps = C (4 reach (r-1)^(r-1)/r^r/(K+1)²)^(1/r).
     """
     r = bound.order
     squeezed = math.log(4.0) + math.log(reach) - 2.0 * math.log(steps + 1.0) + _log_constant(r)

@@ -31,17 +31,17 @@ class RAPM(Method):
         x_{k+1} = prox of s (g2 + eta f2) on Z at y_k - s (grad g1(y_k) + eta grad f1(y_k))
         y_{k+1} = x_{k+1} + (t_k - 1)/t_{k+1} (x_{k+1} - x_k)
 
-    where f = f1 + f2 and g = g1 + g2 are smooth + penalty; without penalties the prox is the
+    Here f = f1 + f2 and g = g1 + g2 are smooth + penalty; without penalties the prox is the
     projection onto Z. The output is the last iterate. With h = g + eta f, FISTA's bound h(x_K) -
     min h <= 2 R0²/(s (K+1)²) says that f - f* <= 2 R0²/(s eta (K+1)²) and g - g* <= 2 R0²/(s
     (K+1)²) + eta (f* - f): both O(1/K) with eta = 1/(K+1). Under weak sharpness, eta <= alpha/(2 M)
-    makes them O(1/K²), because then eta (f* - f) <= (g - g*)/2. None of this needs f2 = g2 = 0;
-    alpha and M then refer to the whole g and to subgradients of the whole f.
+    makes the bounds O(1/K²), because then eta (f* - f) <= (g - g*)/2. The bounds also hold with
+    penalties; alpha and M then refer to the whole g and to subgradients of the whole f.
 
     Args:
-        eta: the weight of f. If None, alpha/(2 M) if the problem has an error bound of order 1
-            (and M > 0), otherwise 1/(K+1), as in the paper: set it yourself if the units of f and g
-            are far apart.
+        eta: the weight of f. The default is alpha/(2 M) if the problem has an error bound of order
+            1 (and M > 0), otherwise 1/(K+1), as in the paper: set eta yourself if the units of f
+            and g are far apart.
         step_size: s, at most 1/(L_g + eta L_f), the default.
         horizon: K, the planned number of steps; ``solve`` uses max_iter.
 
@@ -114,6 +114,6 @@ class RAPM(Method):
 
 
 def _is_weakly_sharp(problem: Problem) -> bool:
-    """Is an error bound of order 1 known, with a slope of f that matters?"""
+    """Is an error bound of order 1 known, with a positive bound on the slopes of f?"""
     bound = problem.error_bound
     return bound is not None and bound.order == 1.0 and bound.gradient_bound > 0.0

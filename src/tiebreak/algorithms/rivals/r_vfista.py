@@ -34,13 +34,13 @@ class RVFISTA(Method):
         y_{k+1} = x_{k+1} + (1 - q)/(1 + q) (x_{k+1} - x_k)
         eta = (L_g/sigma) (p ln K/K)²,   L = L_g + eta L_f,   q = sqrt(eta sigma/L)
 
-    The output is the last iterate. Proved, for every k, with h = g + eta f and C = h(x_0) - h(x*) +
-    (eta sigma/2) |x_0 - x*|²:
+    The output is the last iterate. Let h = g + eta f and C = h(x_0) - h(x*) + (eta sigma/2) |x_0 -
+    x*|². For every k, we can prove
 
         f(x_k) - f* <= (1 - q)^k C/eta,    g(x_k) - g* <= (1 - q)^k C + eta (f* - f(x_k)),
 
-    so g - g* = O(ln²K/K²) and f - f* = O(K^(2-p)/ln²K) after K steps. This is our
-    reconstruction of the method; p = 2 did better than the p = 4 that makes both bounds quadratic.
+    So g - g* = O(ln²K/K²) and f - f* = O(K^(2-p)/ln²K) after K steps. The method is our
+    reconstruction from the paper; p = 2 did better than the p = 4 that makes both bounds quadratic.
 
     Args:
         p: the parameter of eta.

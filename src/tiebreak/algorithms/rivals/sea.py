@@ -34,7 +34,7 @@ from tiebreak.problem import Problem
 
 @in_files("sea")
 class Memory(NamedTuple):
-    """What the recursion needs, besides the average of x_1 ... x_k."""
+    """The variables of the recursion, besides the average of x_1 ... x_k."""
 
     alternation: Alternation  # x_k in Z, and y_k = x_k - s grad f(x_k) outside
     upper_step: float  # s
@@ -51,10 +51,10 @@ class SEA(Method):
         y_k     = x_k - s grad f(x_k)
         x_{k+1} = projection of y_k - t grad g(y_k) onto Z,   output (x_1 + ... + x_T)/T
 
-    We did not have the paper: this is our reading of it, with bounds that take two lines to prove.
-    With |grad f| <= G on Z, summing the inequality of `alternating` over T steps gives
-    f - f* <= R0²/(2 s T) + s G²/2 and t (g - g*) <= R0²/(2 T) + s² G²/2 + s (f* - f) for the
-    average; both are O(T^-1/2) with s = D/(G sqrt(T)) and t = 1/L_g.
+    We did not have the paper: the recursion is our reconstruction, and its bounds take two lines to
+    prove. With |grad f| <= G on Z, the sum of the inequality of `alternating` over T steps gives
+    f - f* <= R0²/(2 s T) + s G²/2 and t (g - g*) <= R0²/(2 T) + s² G²/2 + s (f* - f) at the
+    average. Both bounds are O(T^-1/2) with s = D/(G sqrt(T)) and t = 1/L_g.
 
     Args:
         upper_step: s; D/(G sqrt(T)) if None, with the diameter D of Z and
@@ -91,8 +91,8 @@ class SEA(Method):
     def check(self, problem: Problem) -> Refusal | None:
         """Refuse a problem outside the assumptions.
 
-        With both step sizes given, it also runs on an unbounded Z (as in the AGM-BiO paper's second
-        figure), but then nothing is proved.
+        With both step sizes given, the method also runs on an unbounded Z (as in the AGM-BiO
+        paper's second figure), but then no theorem holds.
         """
         return (
             need_smooth(self, problem)
@@ -116,7 +116,7 @@ class SEA(Method):
         return StateReport(reach=state.point.reach)
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """Start at x_0 with the first upper step from there."""
+        """Start at x_0, and take the first upper step from x_0."""
         start = alternating.begin(problem, x0)
         f_0, g_0 = start.f_x, start.g_out
         s, t = self.upper_step, self.lower_step
@@ -136,7 +136,7 @@ class SEA(Method):
         return s or 1.0
 
     def step(self, problem: Problem, state: State) -> State:
-        """Take a lower step to x_{k+1} and an upper step from there; update the average."""
+        """Take a lower step to x_{k+1} and an upper step from x_{k+1}; update the average."""
         k, (before, s, t) = state.k + 1, state.memory
         after = alternating.advance(problem, before, t, s)
         average = averaged(problem, state.point, after.x, 1.0 / k, k)

@@ -5,11 +5,11 @@ bilevel optimization, NeurIPS 2025, arXiv 2505.18037. Cao, Jiang, Abolfazli, Yaz
 Mokhtari: Projection-free methods for stochastic simple bilevel optimization with convex lower-level
 problem, NeurIPS 2023, arXiv 2308.07536.
 
-All three estimate the slopes of both levels by one recursion over slices I of rows,
+All three methods estimate the slopes of both levels by the same recursion over slices I of rows:
 
-    d_t = s_I(x_t) + (1 - b_t) (d_{t-1} - s_I(x_{t-1})),    s_I the slope from the slice,
+    d_t = s_I(x_t) + (1 - b_t) (d_{t-1} - s_I(x_{t-1})),    s_I is the slope from slice I.
 
-with b_t = a_t, the step size (STORM), or with b_t = 0 and d = the gradient once in an epoch
+Either b_t = a_t, the step size (STORM), or b_t = 0 and d is reset to the gradient once in an epoch
 (SPIDER).
 """
 
@@ -47,7 +47,7 @@ class State(NamedTuple):
     """Everything a run needs to continue; ``k`` and the seed determine the order of slices."""
 
     k: int  # epochs
-    t: int  # steps, of the second phase if there are two
+    t: int  # steps, in the second phase if the method has two
     iterate: Array  # x_t, and x_{t-1}
     before: Array
     f_slope: Array  # the estimates at x_t
@@ -56,7 +56,7 @@ class State(NamedTuple):
     unit: float  # c L_g/L_f
     total: float  # the sum of the weights of x_1 ... x_{t-1} in z_t, and their average
     average: Array
-    level: float  # g at the start of the second phase; inf before
+    level: float  # g at the start of the second phase; inf until then
     sizes: tuple[float, float]  # eps_g, and the slack of the first cut
     x: Array
     upper_value: float
@@ -66,12 +66,12 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class _StochasticCG(Method):
-    """The common part of the three methods: estimates, epochs, and a full reading after each."""
+    """The common part of the three methods: estimates, epochs, and a full reading per epoch."""
 
     batch: int | None = None
     seed: int = 0
 
-    # are the estimates reset to the gradients after every epoch?
+    # does every epoch end by resetting the estimates to the gradients?
     is_refreshed: ClassVar[bool] = True
     needs_projection: ClassVar[bool] = False
 
@@ -156,17 +156,17 @@ class IRSCG(_StochasticCG):
         v_t     = argmin over Z of <dG_t + e_t dF_t, v>,       e_t = c u/(t+1)^p,  u = L_g/L_f
         x_{t+1} = x_t + a_t (v_t - x_t),                       a_t = 2/(t+2)
 
-    with STORM's estimates dF, dG of both gradients: see `stochastic_cg`. The output is IR-CG's
+    Here dF, dG are STORM's estimates of both gradients: see `stochastic_cg`. The output is IR-CG's
     average z_T. A step here is an epoch over all slices, with a full reading at its end for
-    the values and the certificate, which the recursion does not use. With all rows in one slice it
-    is IR-CG. Unlike in the paper, slices are neighbouring rows in a random order, each once per
-    epoch; the unit u is ours.
+    the values and the certificate, which the recursion does not use. With all rows in one slice,
+    the method is IR-CG. Unlike in the paper, slices are neighbouring rows in a random order, each
+    once per epoch; the unit u is our addition.
 
     Args:
-        batch: the number of rows in a slice; sqrt(m) of m if None.
+        batch: the number of rows in a slice; by default, sqrt(m) of all m rows.
         seed: the seed for the order of the slices.
         p: how fast the weight of f decreases, in (0, 1); the paper's best is 1/4.
-        c: the size of that weight.
+        c: the size of the weight of f.
 
     Examples:
         >>> fit = tb.Logistic([[1, 2], [2, 4], [1, 2], [2, 4]], [0, 1, 1, 0])
@@ -232,15 +232,15 @@ class IRSCG(_StochasticCG):
 class IRFSCG(IRSCG):
     """Iteratively Regularized Finite-Sum Stochastic Conditional Gradient method: SPIDER's IR-SCG.
 
-    The estimates are the gradients themselves once in an epoch of q steps. From there on,
+    Once in an epoch of q steps, the estimates are reset to the gradients. From there on,
 
         a_t = log(q)/q for t < q, then 2/(t+2);    e_t = c u/(max(t, q) + 1)^p.
 
     Args:
-        batch: the number of rows in a slice; sqrt(m) of m if None.
+        batch: the number of rows in a slice; by default, sqrt(m) of all m rows.
         seed: the seed for the order of the slices.
         p: how fast the weight of f decreases, in (0, 1); the paper's best is 1/2.
-        c: the size of that weight.
+        c: the size of the weight of f.
 
     Examples:
         >>> fit = tb.Logistic([[1, 2], [2, 4], [1, 2], [2, 4]], [0, 1, 1, 0])
@@ -271,18 +271,19 @@ class IRFSCG(IRSCG):
 class SBCGF(_StochasticCG):
     """Stochastic Bilevel Conditional Gradient method for Finite sums, for a bounded Z.
 
-    First phase: conditional gradients on g alone, with SPIDER's estimates (see `stochastic_cg`),
-    until the Frank-Wolfe gap at a full reading is at most eps_g/2. From that x_0 on
+    The first phase takes conditional gradients on g alone, with SPIDER's estimates (see
+    `stochastic_cg`), until the Frank-Wolfe gap at a full reading is at most eps_g/2. Starting from
+    the resulting x_0, the second phase is
 
         s_t     = argmin of <dF_t, s> over { s in Z : <dG_t, s - x_t> <= g(x_0) - g_t + K_t }
         x_{t+1} = (1 - a_t) x_t + a_t s_t,    a_t = scale/(t+2),    K_t = slack |g|/sqrt(t+1)
 
-    with g_t an estimate of g(x_t): here the sum of <mean of two estimates, x_{t+1} - x_t> since the
-    last full reading. Unlike in the paper, slices are neighbouring rows in a random order, and an
-    epoch is a step. The unit |g|, the size of g at x0, is ours.
+    Here g_t estimates g(x_t): it adds <mean of two estimates, x_{t+1} - x_t> over the steps since
+    the last full reading. Unlike in the paper, slices are neighbouring rows in a random order, and
+    an epoch is a step. The unit |g|, the size of g at x0, is our addition.
 
     Args:
-        batch: the number of rows in a slice; sqrt(m) of m if None.
+        batch: the number of rows in a slice; by default, sqrt(m) of all m rows.
         seed: the seed for the order of the slices.
         eps_g: twice the accuracy of the first phase; if None, 1e-4 of the size of g.
         scale: a_t (t+2), in (0, 2].

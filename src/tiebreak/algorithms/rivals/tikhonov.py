@@ -27,7 +27,7 @@ from tiebreak.problem import Problem
 
 @in_files("tikhonov")
 class Memory(NamedTuple):
-    """What the recursion needs, besides the last iterate."""
+    """The variables of the recursion, besides the last iterate."""
 
     run: Fista
     unit: float  # u
@@ -48,9 +48,10 @@ class Tikhonov(Method):
         x_j = approximate argmin over Z of g + eta_j f,   eta_j = eta_0 u q^j
 
     Each phase runs FISTA from the last point, with steps 1/(L_g + eta_j L_f), and resets the
-    momentum whenever <y_k - x_{k+1}, x_{k+1} - x_k> > 0. It ends when the gradient map |y_k -
-    x_{k+1}|/s is at most delta (eta_j/u)^1.5 times the first one of the run, so that its error
-    delta_j in g + eta_j f decreases faster than eta_j. f and g are each smooth + penalty.
+    momentum whenever <y_k - x_{k+1}, x_{k+1} - x_k> > 0. A phase ends when the gradient map |y_k -
+    x_{k+1}|/s is at most delta (eta_j/u)^1.5 times the first gradient map of the run, so that the
+    phase's error delta_j in g + eta_j f decreases faster than eta_j. f and g are each smooth +
+    penalty.
 
     Proved: f(x_j) - f* <= delta_j/eta_j and g(x_j) - g* <= delta_j + eta_j (f* - f(x_j)). If g
     grows quadratically with modulus alpha and M bounds the slope of f, then for delta_j = 0 g - g*
@@ -59,8 +60,8 @@ class Tikhonov(Method):
     Args:
         q: the factor on eta from phase to phase, below 1.
         eta_0: the first eta, in units of u.
-        delta: how accurately a phase is solved, relative to the first gradient map.
-        unit: u; L_g/L_f if None. It must be given if f has no gradient.
+        delta: the accuracy of a phase, relative to the first gradient map.
+        unit: u; L_g/L_f if None. ``unit`` must be given if f has no gradient.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])

@@ -28,7 +28,7 @@ def largest_curvature(h: Parts, at: Host, reach: float) -> float:
 
 
 def curvature_diagonal(h: Parts, at: Host) -> Host:
-    """Bound the diagonal of h's second derivative from above, closely."""
+    """Return a close upper bound on the diagonal of h's second derivative."""
     diagonals = (part.curvature_diagonal(at) for part in h.parts)
     return np.asarray(sum(diagonals, np.zeros(h.n))) * SAFE
 
@@ -36,18 +36,18 @@ def curvature_diagonal(h: Parts, at: Host) -> Host:
 def largest_rho(f: Parts, x: Host) -> float:
     """Return rho such that f's second derivative at x + d is at least e^(-rho |F d|) F'F.
 
-    F'F is the second derivative at x. Return inf if nothing is known.
+    F'F is the second derivative at x. Return inf if no such rho is known.
     """
     ratios = (part.phi.concordance * part.margins_per_curvature(x) for part in f.losses)
     return max(ratios, default=0.0) * SAFE
 
 
 def largest_fall(m: float, rho: float) -> float:
-    """Bound by how much m p can exceed the gain from f's curvature, where p = |F d|.
+    """Bound how far m p can exceed the gain from f's curvature, where p = |F d|.
 
     The gain is at least ½p² for squares; otherwise, with `largest_rho`, it is the integral of (1 -
-    exp(-rho p))/rho (Bach 2010). So the excess is largest at p = -log(1 - rho m)/rho, and less than
-    m times that.
+    exp(-rho p))/rho (Bach 2010). So the excess is largest at p = -log(1 - rho m)/rho, and it is
+    less than m times that p.
     """
     if rho == 0.0:
         return 0.5 * m * m
@@ -59,7 +59,7 @@ def largest_fall(m: float, rho: float) -> float:
 def curvature_below(f: Parts, at: Host, off: float) -> tuple[Host, float] | None:
     """Return F with at most the curvature of f within ``off`` of a point, and its `largest_rho`.
 
-    Return None if that is not known, as for quadratic forms, which would have to be factorised. The
+    Return None if F is unknown, as for quadratic forms, which would have to be factorised. The
     curvature of Huber losses does not count, because it ends at their kinks.
     """
     f = Parts(f.n, tuple(part for part in f.parts if not part.has_kinks))
@@ -85,7 +85,7 @@ def combined(rows: Host, target: Host) -> Host:
     """Return weights with which the rows add up to the target, in the least-squares sense."""
     from scipy.linalg import lstsq
 
-    if norm(rows) < 1.0 / HUGE:  # negligible rows add up to nothing
+    if norm(rows) < 1.0 / HUGE:  # the rows are negligible
         return np.zeros(len(rows))
     deadline.check(deadline.svd_work(*rows.shape))
     # A factorisation with pivoting takes half as long as singular values, but loses digits unless
@@ -99,7 +99,7 @@ def combined(rows: Host, target: Host) -> Host:
 def least_stretch(rows: Host) -> float:
     """Return a proved c with |rows d| >= c |d| for all d; it may be negative.
 
-    It uses the eigenvalues of rows'rows if rounding changes the smallest by less than half of it.
+    The bound uses the eigenvalues of rows'rows if rounding changes the smallest by less than half.
     """
     size, unit = norm(rows), rounding_unit(EPS, *rows.shape)
     smallest = float(spectra.eigenvalues(rows.T @ rows)[0])
@@ -113,8 +113,8 @@ def least_stretch(rows: Host) -> float:
 def curvature_error(h: Parts, x: Host, R: Host, least: float) -> float:
     """Bound the relative error of |R v| as the root of the second derivative, for v in T.
 
-    Rounding changes margins, and their second derivatives by the same relative amount. A form was
-    factorised, and its root has a larger error than the form itself.
+    Rounding changes the margins, and the second derivatives of the losses by the same relative
+    amount. A form was factorised, and its root has a larger error than the form itself.
     """
     unit = rounding_unit(EPS, *R.shape)
     lost = unit * norm(R) / least

@@ -1,4 +1,4 @@
-"""f and g at a point with bounds on their rounding errors, and what follows near it and on Z."""
+"""f and g at a point, bounds on their rounding errors, and bounds on f and g nearby and on Z."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tiebreak.proofs.regions import SolutionRegion
 class EvaluationWithErrors(NamedTuple):
     """A function at x, with bounds on the rounding errors of its value and its slope.
 
-    The value is that of the whole function, the slope that of its smooth part.
+    ``value`` is that of the whole function, but ``slope`` that of its smooth part.
     """
 
     value: float
     slope: Host
     value_error: float
     slope_error: float
-    penalty: float  # a bound on the slopes of its L1 penalty everywhere
+    penalty: float  # a bound on the slopes of the function's L1 penalty, at any x
 
     @property
     def steepness(self) -> float:
@@ -37,7 +37,7 @@ class EvaluationWithErrors(NamedTuple):
 def evaluate_with_errors(
     h: Function, x: Array, parts: Parts | None = None, seen: Minorant | None = None
 ) -> EvaluationWithErrors:
-    """Evaluate h at x; the slope is in twice the precision if that reduces its error.
+    """Evaluate h at x; the slope is computed in twice the precision if that reduces its error.
 
     ``seen``: the result of an earlier evaluation at x, if there is one.
     """
@@ -62,7 +62,7 @@ def change_within(
 ) -> float:
     """Bound how much f can change within a distance d of x, rounding included.
 
-    ``at``: f in parts, and x, for an f without a Lipschitz constant.
+    ``at``: f in parts, and x; needed if f has no Lipschitz constant.
     """
     if not math.isfinite(d):
         return math.inf

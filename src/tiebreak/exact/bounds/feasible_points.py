@@ -22,7 +22,7 @@ class FeasiblePoint(NamedTuple):
     at: Host
     off: float
     tight: Host  # G_i p = h_i, exactly
-    slack: Host  # h_i - G_i p is at least this
+    slack: Host  # lower bounds on h_i - G_i p
 
 
 def feasible_point(Z: PolyhedralRows, v: Host) -> FeasiblePoint | None:
@@ -35,11 +35,12 @@ def point_on_rows(Z: PolyhedralRows, v: Host, tight: Host) -> FeasiblePoint | No
     """Return a point near v that satisfies Z's equations and makes these constraints tight.
 
     If the rows M have rank len(M), there is a p with M p = m for any right-hand side, at most
-    |M v - m|/sigma from v. Return None if the rank, or that p is in Z, is not certain.
+    |M v - m|/sigma from v. Return None if it is not certain that the rank is len(M) and that p is
+    in Z.
     """
     bounds, v = tight & Z.bounds, v.copy()
     which = np.nonzero(Z.rows[bounds])[1]
-    v[which] = np.sum(Z.rows[bounds], axis=1) * Z.offset[bounds]  # exactly on their bounds
+    v[which] = np.sum(Z.rows[bounds], axis=1) * Z.offset[bounds]  # move exactly onto bounds
     free = np.ones(len(v), dtype=bool)
     free[which] = False
     M = np.vstack([Z.rows[tight & ~bounds], Z.equal])
@@ -68,8 +69,8 @@ def point_on_rows(Z: PolyhedralRows, v: Host, tight: Host) -> FeasiblePoint | No
 def multiples_of_rows(Z: PolyhedralRows, normal: Host, x: Host) -> tuple[Host, float, float]:
     """Return a normal q = G'lambda + E'nu of Z at x near this one, lambda >= 0, and max <q, z>.
 
-    Also return the size of the terms of q. The maximum over Z is at most <lambda, offset> +
-    <nu, right>.
+    Also return the size of the terms that add up to q. The maximum over Z is at most <lambda,
+    offset> + <nu, right>.
     """
     faces = PolyhedronSlice(Z.rows, Z.offset, null_basis(Z.equal))
     weights, _ = faces.balance(-normal, x)
@@ -83,9 +84,10 @@ def forced_rows(Z: PolyhedralRows, near: Host, s: Host, error: Host) -> Host:
     """Find the inequalities that are active wherever minus the slope is a normal of Z.
 
     The slope is s up to ``error``, entry by entry, and only inequalities that are ``near`` can be
-    active. If their rows M and Z's equations are independent, the multipliers are unique. Bounds
-    absorb what the other rows leave of the slope, so the free variables determine the multipliers
-    of the other rows: with a left inverse P of M', P M' = 1 + D, as -P (slope) - D (multipliers).
+    active. If the rows M of these inequalities and Z's equations are independent, the multipliers
+    are unique. Bounds absorb what the other rows leave of the slope, so the free variables
+    determine the multipliers of the other rows: with a left inverse P of M', P M' = 1 + D, as -P
+    (slope) - D (multipliers).
     """
     forced = np.zeros(len(Z.rows), dtype=bool)
     single = near & (np.count_nonzero(Z.rows, axis=1) == 1)
@@ -124,9 +126,9 @@ def complement(span: Host) -> Host:
 def inward_direction(G: Host, span: Host, null: Host | None) -> Host | None:
     """Return a unit vector d with G d < 0 in all rows, as clearly as possible, or None.
 
-    It is orthogonal to the orthonormal rows ``span``; ``null`` is a basis of their complement, or
-    None if that is large. We try minus the sum of the rows first. The best direction is that of the
-    shortest d with G d <= -1.
+    d is orthogonal to the orthonormal rows ``span``; ``null`` is a basis of their complement, or
+    None if the complement is large. We first try d = minus the sum of the rows. The best direction
+    is that of the shortest d with G d <= -1.
     """
     if null is not None:
         inside = inward_direction(G @ null, np.zeros((0, null.shape[1])), None)
@@ -135,7 +137,7 @@ def inward_direction(G: Host, span: Host, null: Host | None) -> Host | None:
     d = d - span.T @ (span @ d)
     if not (d.any() and lengths.all()):  # then <d, v> = 0 for all v, or a row is 0
         return None
-    if np.max(G @ d) * math.sqrt(len(G)) >= -0.1 * norm(d):  # another may be much clearer
+    if np.max(G @ d) * math.sqrt(len(G)) >= -0.1 * norm(d):  # another direction may be much clearer
         slack = -(1.0 + G @ d) / lengths
         short = interior_point(np.ones(len(d)), d, G / lengths[:, None], slack, span, end=TOL.half)
         if short is None:  # some combination of the rows is 0: no direction is negative in all

@@ -1,7 +1,7 @@
 """Proved intervals for f* and g* from the parts of f and g, rounding included.
 
-Everything concerns a computed x and delta = x* - x for a solution x*. Nothing relies on x being
-good: a bad x, or bad multipliers, give wide intervals, never wrong ones.
+In all formulas x is the computed point and delta = x* - x for a solution x*. No proof relies on a
+good x: a bad x, or bad multipliers, give wide intervals, never wrong ones.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ def prove(
 ) -> Intervals:
     """Prove intervals for f* and g*; ``normal`` of Z at x balances f's slope on the slice.
 
-    If f is weight |x|_1, ``sign`` is the subgradient of |x|_1 in this balance. Optional: both
-    levels in parts, what was ``seen`` of them at x, and the exact rows of a polyhedron Z.
+    If f is weight |x|_1, ``sign`` is the subgradient of |x|_1 that the ``normal`` balances.
+    Three arguments are optional: both levels in ``parts``, their evaluations at x (``seen``), and
+    the exact ``rows`` of a polyhedron Z.
 
     From a distance d: |f* - f(x)| <= |grad f(x)| d + L_f/2 d² if |delta| <= d, and f* exceeds f(x)
     by at most that if some lower minimiser is within d.
@@ -73,7 +74,7 @@ def prove(
         return Intervals((low, high), least, rests=WITHIN.format(distance))
 
     def is_open(value: float, error: float, low: float, high: float) -> bool:
-        """Could another proof narrow it?  No proof removes the rounding error of the value."""
+        """Could a proof narrow these? No proof removes the rounding error of the value."""
         return not (value - low <= 64.0 * error and high - value <= 64.0 * error)
 
     near, unmet, is_space = NearestMinimiser(), math.inf, described(problem.domain).is_space
@@ -124,8 +125,8 @@ def prove_within(problem: Problem, x: Array, d: float) -> Intervals:
 def prove_at(problem: Problem, x: Array) -> Intervals | None:
     """Return what losses of a linear map prove about any x on R^n or a polyhedron, or None.
 
-    This is for points that other methods found. It takes one factorisation of the rows of g, and
-    finds the multipliers that balance the slope of f best.
+    `Exact` does not need these bounds: they serve points that other methods found. The bounds take
+    one factorisation of the rows of g, and the multipliers that balance the slope of f best.
     """
     if not (described(problem.domain).is_linear and problem.is_smooth):
         return None
@@ -133,7 +134,7 @@ def prove_at(problem: Problem, x: Array) -> Intervals | None:
     try:
         g_parts = decompose("prove_at", "lower", problem.lower, n)
         f_parts = decompose("prove_at", "upper", problem.upper, n)
-    except ValueError:  # the numbers are not available
+    except ValueError:  # the entries are not available
         return None
     count = sum(len(part.rows) for part in g_parts.parts)
     count += described(problem.domain).lifted_rows(n)[1].A.shape[0]
@@ -167,7 +168,7 @@ def _on_space(
         return _across_ball(problem, ball[0], x, values, parts, normal, near)
     change = change_within(problem, f, near.distance, (f_parts, x))
     high = f.value + change
-    if len(near.span.right) == len(x) and math.isfinite(change):  # there is no other minimiser
+    if len(near.span.right) == len(x) and math.isfinite(change):  # the minimiser is unique
         low = f.value - change
     elif sign is not None:
         low = below_l1(L1Dual.of(problem, len(x)), x, sign, near, high)
@@ -192,8 +193,9 @@ def _across_ball(
 
     p has the same images as x and is nearest to the center; around some minimiser near p, a ball of
     radius ``depth`` lies in Z. So the minimisers over Z are minimisers on R^n. If the minimiser
-    nearest to x is within d of x and of Z, its mixture with the one near p, with the share
-    d/(d + depth) of the latter, is in Z. For all such z, every y and s = grad f(x) + R'y,
+    nearest to x is within d of x and of Z, mix it with the minimiser near p, with the share d/(d +
+    depth) of the latter: the mixture is in Z. For every y and s = grad f(x) + R'y, all such
+    mixtures z satisfy
 
         f(z) >= f(x) + <s, z - x> + sigma/2 |z - x|² - |y| |R (z - x)|.
     """
@@ -220,8 +222,8 @@ def _distance_on_sphere(problem: Problem, x: Host, g: EvaluationWithErrors, h: P
     """Bound |delta| if the ball binds: mu makes the Lagrangian strongly convex.
 
     L(z) = g(z) + mu/2 (|z - center|² - radius²) has L(x*) <= g* <= g(x) + (the cost of moving x
-    into Z), hence mu/2 |delta|² <= |grad L(x)| |delta| + g(x) - L(x) + (that cost). Any mu > 0 is
-    valid.
+    into Z), hence mu/2 |delta|² <= |grad L(x)| |delta| + g(x) - L(x) + (that cost). The bound is
+    valid for any mu > 0.
     """
     center, radius = ball_of(problem.domain, len(x)) or (x, math.inf)
     w = x - center
@@ -242,9 +244,9 @@ def _distance_on_sphere(problem: Problem, x: Host, g: EvaluationWithErrors, h: P
 def _unmet(problem: Problem, x: Host, g: EvaluationWithErrors, h: Parts) -> float:
     """Bound ½|R delta|² and |g(x) - g*|, for g = ½|Rx - s|² + <c, x>.
 
-    One bound is ghat - g(x) - min_Z <grad g(x), z - x>, with ghat = g(p) for the point p of Z
-    nearest to x. The other uses a lower bound of g: ½|R(p - x*)|² <= g(p) - g* for p in Z, and |R(x
-    - p)| <= |R| |x - p|.
+    The first bound is ghat - g(x) - min_Z <grad g(x), z - x>, with ghat = g(p) for the point p of Z
+    nearest to x. The second bound uses a lower bound of g: ½|R(p - x*)|² <= g(p) - g* for p in Z,
+    and |R(x - p)| <= |R| |x - p|.
     """
     least = least_value(problem, Model(0.0, 1.0, 0.0, g.slope, 0.0, 0.0, g.slope_error))
     outside = distance_bound(problem.domain, x)

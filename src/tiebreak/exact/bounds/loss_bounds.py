@@ -1,19 +1,20 @@
 """Bounds on the distance to the minimisers of g on R^n without a radius, for losses of A x.
 
 g is a sum of squares, losses sum w phi(<m_i, x>) of `loss_parts`, forms and a linear term. Let H be
-its second derivative at x, T the space that its rows span, and for v in T |v|_H² = <v, H v>,
+the second derivative of g at x, and T the space that the rows of g span. Let |v|_H² = <v, H v> for
+v in T, and define
 
     lambda = max <grad g(x), v>/|v|_H    (Newton's decrement)    and    rho = max |<m_i, v>|/|v|_H.
 
-The third derivative of phi is at most its second one (Bach 2010; or `concordance` times that, which
-counts in rho). So along a v with |<m_i, v>| <= s, the second derivative of g shrinks by no more
-than a factor e^-s. With s <= rho |v|_H,
+The third derivative of phi is at most the second derivative (Bach 2010), or `concordance` times the
+second derivative; this factor counts in rho. So along a v with |<m_i, v>| <= s, the second
+derivative of g shrinks by no more than a factor e^-s. With s <= rho |v|_H,
 
-    <grad g(x + v), v>/|v|_H  >=  -lambda + (1 - exp(-rho |v|_H))/rho,
+    <grad g(x + v), v>/|v|_H  >=  -lambda + (1 - exp(-rho |v|_H))/rho.
 
-which is positive for |v|_H > r = -log(1 - rho lambda)/rho, if rho lambda < 1. So g has a minimiser
-x + delta with delta in T and |delta|_H <= r, and g(x) - g* <= lambda r. All minimisers have the
-same products with the rows, so |x* - x|_H <= r for every one.
+The right-hand side is positive for |v|_H > r = -log(1 - rho lambda)/rho, if rho lambda < 1. So g
+has a minimiser x + delta with delta in T and |delta|_H <= r, and g(x) - g* <= lambda r. All
+minimisers x* have the same products with the rows, so |x* - x|_H <= r for every x*.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ from tiebreak.sets import described
 
 
 class Span(NamedTuple):
-    """R with R'R a second derivative on the space T of its rows, and its singular values there."""
+    """The root R of a second derivative R'R, with its singular values on its row space T."""
 
     R: Host
     left: Host
-    sigma: Host  # only the positive ones
+    sigma: Host  # the positive singular values of R
     right: Host  # approximately an orthonormal basis of T, as rows
     least: float  # proved: |R v| >= least |v| for all v in T
     angle: float  # bounds the sine of the angle between T and the span of ``right``
@@ -56,7 +57,7 @@ class Span(NamedTuple):
 
     def dual(self, vectors: Host) -> Host:
         """Bound max <vector, v>/|R v| over v in T, for the columns."""
-        top = float(np.max(np.abs(vectors), initial=0.0)) or 1.0  # so that no square overflows
+        top = float(np.max(np.abs(vectors), initial=0.0)) or 1.0  # keeps squares finite
         vectors = vectors / top
         lengths = np.sqrt(np.sum(vectors * vectors, axis=0))
         inside = (self.right @ vectors) / (self.sigma / self.least)[:, None]
@@ -67,8 +68,8 @@ class Span(NamedTuple):
 def span(R: Host, *rows: Host) -> Span | None:
     """Return R on the space T of ``rows``, which have the same null space as R; None if uncertain.
 
-    T's dimension is a rank. It is known if as many singular values of R are clear as there can be
-    (equal or zero columns cannot raise it), and otherwise by exact arithmetic.
+    T's dimension is a rank. The rank of R is certain if it has as many clear singular values as it
+    can have (equal or zero columns cannot raise the rank); otherwise exact arithmetic decides.
     """
     n = R.shape[1]
     if not any(some.any() for some in rows):
@@ -98,7 +99,7 @@ def _rank(*rows: Host) -> int:
     """Return the exact rank of the stored rows, or 0 if there are too many."""
     stacked = np.vstack(rows)
     found = spectra.exact_rank(stacked)
-    if found is None:  # few of them may be different
+    if found is None:  # try only the different rows
         found = spectra.exact_rank(np.unique(stacked, axis=0))
     return found or 0
 
@@ -111,17 +112,17 @@ def _contains(found: Span, rows: tuple[Host, ...], *vectors: Host) -> bool:
 
 
 class NearbyMinimisers(NamedTuple):
-    """What is proved at x about all minimisers of g on R^n."""
+    """Bounds, proved at x, that hold for the minimisers of g on R^n."""
 
-    gap: float  # g(x) - g* is at most this
-    change: float  # |R (x* - x)| is at most this, for every minimiser x*
-    distance: float  # one of them is this close
+    gap: float  # an upper bound on g(x) - g*
+    change: float  # an upper bound on |R (x* - x)| for every minimiser x*
+    distance: float  # some minimiser is within this distance of x
     span: Span
-    rows: tuple[Host, ...]  # the rows that span T, as they are stored
+    rows: tuple[Host, ...]  # the stored rows that span T
 
 
 def nearby_minimisers(h: Parts, x: Host) -> NearbyMinimisers | None:
-    """Return what h's slope at x, with its error bound, proves about the minimisers of h.
+    """Return what the slope of h at x, with its error bound, proves about the minimisers of h.
 
     Return None if nothing is known: x is too far away, the rank is uncertain, or there is no
     minimiser. As long as no row passes its kink, Huber losses are squares, or linear functions of
@@ -133,7 +134,8 @@ def nearby_minimisers(h: Parts, x: Host) -> NearbyMinimisers | None:
     found = span(R, *rows)
     if found is None:
         return _by_residual(h, x, R, rows) if is_squares else None
-    # Otherwise g is unbounded, or nearly so, or only outliers see some direction.
+    # If the span lacks some rows, g is unbounded, or nearly so, or only outliers see some
+    # direction.
     if not _contains(found, rows, h.c, *kinks.outliers):
         return None
     doubt = curvature_error(h, x, R, found.least)
@@ -161,10 +163,10 @@ def nearby_minimisers(h: Parts, x: Host) -> NearbyMinimisers | None:
 
 
 def _by_residual(h: Parts, x: Host, R: Host, rows: tuple[Host, ...]) -> NearbyMinimisers:
-    """Return what squares prove whatever their rank: |R (x* - x)| is at most the residual of x.
+    """Return a bound for squares of any rank: |R (x* - x)| is at most the residual of x.
 
-    The distance to the minimisers stays unknown. We use only singular values that are clear: the
-    bounds hold for any weights of the rows, good or not.
+    The distance to the minimisers stays unknown. We use only clear singular values: the bounds hold
+    for any weights of the rows, good or not.
     """
     left, sigma, right = np.linalg.svd(R, full_matrices=False)
     clear = sigma > rounding_unit(EPS, *R.shape) * norm(R) / TOL.percent
@@ -196,12 +198,12 @@ def below(
 ) -> float:
     """Return a lower bound on f* on R^n, from f's value and slope at x, known up to an error.
 
-    With any weights y of g's rows, s = slope + R'y and delta = x* - x for a solution x*,
+    For any weights y of g's rows, s = slope + R'y, and delta = x* - x for a solution x*, we have
 
         f* >= value + <s, delta> - |y| |R delta| + (sigma/2 |delta|², or ½|F delta|² for f's own F).
 
-    ``sigma``: the strong convexity of f. Without it `flattest` bounds the decrease, or |delta| <=
-    reach.
+    ``sigma``: the strong convexity of f. If sigma = 0, `flattest` or |delta| <= reach bounds the
+    decrease.
     """
     R, (y, left, rounding) = g.span.R, g.span.balance(slope)
     unit = rounding_unit(EPS, *R.shape)
@@ -228,14 +230,14 @@ def flattest(
 
     F is the root of f's second derivative at x; losses of f that are not squares gain less from
     their curvature, see `largest_fall`. s is spanned by the rows of F and R (whose space is that of
-    f's rows and ``rows``) and by ``tilts``, which must be in the same space. There
-    |delta| <= (a|F delta| + |R delta|)/tau for any a > 0, where tau is the smallest positive
-    singular value of aF and R together.
+    f's rows and ``rows``) and by ``tilts``, which must be in the same space. In that space |delta|
+    <= (a|F delta| + |R delta|)/tau for any a > 0, where tau is the smallest positive singular value
+    of aF and R together.
 
     For Huber losses, F has the rows that are not outliers, and outliers are among the ``tilts``. No
     row passes its kink if |delta| <= radius, hence if p = |F delta| <= p1 = (radius tau -
     change)/a. Farther out, f's gain is convex along the ray and known up to the share t = radius
-    tau/(a p + change): it is at least ½(t p)²/t, and t p >= p1. So it is at least ½p1 p, which
+    tau/(a p + change): it is at least ½(t p)²/t, and t p >= p1. So the gain is at least ½p1 p. This
     covers the part steep a p/tau of the decrease of <s, delta> if that part is at most ½p1 p.
     """
     f, kinks = f.between_kinks(x)
@@ -260,7 +262,7 @@ def flattest(
 
 
 class L1Dual(NamedTuple):
-    """What a slope s proves about f* if f is the sum of weights_j |x_j - center_j|."""
+    """Bounds on f* that a slope s proves if f is the sum of weights_j |x_j - center_j|."""
 
     weights: Host
     center: Host
@@ -280,7 +282,7 @@ class L1Dual(NamedTuple):
         return np.asarray(self.weights == 0.0)
 
     def within(self, R: Any, x: Host, change: float, high: float) -> L1Dual:
-        """Bound the reach of the solutions x*, given f* <= high and |R (x* - x)| <= change."""
+        """Bound every |x*_j - center_j| of a solution, if f* <= high and |R (x* - x)| <= change."""
         if not self.free.any() or R.shape[0] < np.count_nonzero(self.free):
             return self
         is_dense = isinstance(R, np.ndarray)
@@ -297,10 +299,10 @@ class L1Dual(NamedTuple):
     ) -> L1Dual:
         """Bound the reach of the solutions if |R d| >= sigma |d| on the variables of weight 0.
 
-        ``lengths`` are those of R's columns.
+        ``lengths`` are the lengths of R's columns.
 
-        The variables P with a weight have w_P |x*_P - x_P| <= f* + f(x) in total, so the others F
-        have |R_F (x*_F - x_F)| <= change + max(length/weight) (f* + f(x)).
+        The variables P of positive weight have w_P |x*_P - x_P| <= f* + f(x) in total, so the
+        variables F of weight 0 have |R_F (x*_F - x_F)| <= change + max(length/weight) (f* + f(x)).
         """
         w, free = self.weights, self.free
         if not (free.any() and sigma > 0.0 and math.isfinite(high + change)):
@@ -315,14 +317,15 @@ class L1Dual(NamedTuple):
         return L1Dual(self.weights * units, self.center / units, self.reach / units)
 
     def length(self, x: Host) -> float:
-        """Bound |x - center| before anything cancels."""
+        """Bound the size of the terms of x - center before they cancel."""
         return norm(x) + norm(self.center)
 
     def below(self, gain: float, s: Host, error: float | Host) -> float:
         """Bound f* >= t gain if t |s_j| <= weights_j, t >= 0 and <s, x* - center> >= gain.
 
         ``error`` bounds the error of s, as one number or entry by entry. If a weight is 0, the
-        entry of s is a rounding error; we subtract it times the variable's reach from the gain.
+        entry of s is a rounding error, so we subtract this entry times the variable's reach from
+        the gain.
         """
         w = self.weights
         gain -= float(np.sum((np.abs(s) + error)[w == 0.0] * self.reach[w == 0.0])) * SAFE
@@ -334,8 +337,8 @@ class L1Dual(NamedTuple):
 def below_l1(dual: L1Dual, x: Host, sign: Host, g: NearbyMinimisers, high: float) -> float:
     """Bound f* from below for f = weight |x|_1, from an approximate subgradient; f* <= high.
 
-    <R'y, x*> >= <y, R x> - |y| |R delta|, and it is at most |R'y|_inf |x*|_1; likewise for x* -
-    center.
+    <R'y, x*> is at least <y, R x> - |y| |R delta| and at most |R'y|_inf |x*|_1; the same holds for
+    x* - center.
     """
     y, s, error = g.span.balance(0.0 * sign, -sign)
     unit = rounding_unit(EPS, len(x))

@@ -24,7 +24,7 @@ class RowMultipliers(NamedTuple):
     """Lower bounds on f* by multipliers of the rows of g = ½|Rx - s|² + <c, x>.
 
     ``unmet`` bounds ½|R delta|² and the change of g; ``normal`` of Z at x is part of the balance.
-    ``rows`` are those of Z if Z is a polyhedron.
+    ``rows`` are the rows of Z if Z is a polyhedron.
     """
 
     problem: Problem
@@ -37,8 +37,8 @@ class RowMultipliers(NamedTuple):
     def below(self, f: EvaluationWithErrors) -> float:
         """f* >= f(x) + min_Z <grad f(x) + R'y + nu c, z - x> - |y| |R delta| - |nu <c, delta>|.
 
-        This holds for every y and nu. |R delta| <= sqrt(2 unmet), and <c, delta> is g's change
-        minus that of the squares.
+        The bound holds for every y and nu. |R delta| <= sqrt(2 unmet), and <c, delta> is the change
+        of g minus the change of its squares.
         """
         if not math.isfinite(self.unmet):
             return -math.inf
@@ -51,10 +51,10 @@ class RowMultipliers(NamedTuple):
     def below_l1(self, sign: Host, high: float) -> float:
         """f* >= t (<y, R x> + nu <c, x> - max_Z <q, z> - price), t |R'y + nu c - q|_inf <= weight.
 
-        This holds for every y, nu, q and t >= 0, with f = weight |x|_1, because s = t (R'y + nu c -
-        q) has <s, x*> <= f*, and the right-hand side is at most <s, x*>. q is a normal of Z,
-        ``sign`` a subgradient of |x|_1, and ``high`` at least f*. With a center it holds for x -
-        center, and <q, center> is added.
+        The bound holds for f = weight |x|_1 and every y, nu, q and t >= 0, because s = t (R'y + nu
+        c - q) has <s, x*> <= f*, and the right-hand side is at most <s, x*>. q is a normal of Z,
+        ``sign`` a subgradient of |x|_1, and ``high`` at least f*. If f has a center, the bound
+        holds for x - center, and <q, center> is added.
         """
         if not math.isfinite(self.unmet):
             return 0.0

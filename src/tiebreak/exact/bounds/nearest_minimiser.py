@@ -1,6 +1,6 @@
 """Proved bounds on the distance from an answer x to the minimisers of g over a polyhedron.
 
-The argument is that of `polyhedral_bounds`, around a point p of the polyhedron that is close to x.
+The proof is the one in `polyhedral_bounds`, for a point p of the polyhedron that is close to x.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from tiebreak.sets import Domain
 
 
 class NearestMinimiser(NamedTuple):
-    """What is proved about the minimisers of g over Z near x; inf if nothing is."""
+    """Proved bounds for the minimisers of g over Z near x; inf if nothing is proved."""
 
-    distance: float = math.inf  # from x to the nearest one
-    image: float = math.inf  # |R (x - x*)| for all of them, R'R the curvature of g's squares
+    distance: float = math.inf  # distance from x to the nearest minimiser
+    image: float = math.inf  # |R (x - x*)| for all x*; R'R is the curvature of g's squares
     excess: float = math.inf  # |g(x) - g*|
-    why: str = ""  # why nothing is known
+    why: str = ""  # the reason if nothing is proved
     around: AroundPoint | None = None
     close: ProvedDistance | None = None
 
     def fall(self, f: Parts, sigma: float, normal: Host) -> float:
-        """f(x) - f* is at most this; ``normal`` of Z at x balances f's slope on the minimisers.
+        """Bound f(x) - f* from above; ``normal`` of Z at x balances f's slope on the minimisers.
 
         sigma: the strong convexity of f.
         """
@@ -51,7 +51,7 @@ def nearest_minimiser(
 ) -> NearestMinimiser:
     """Return bounds for the minimisers of g over a polyhedron, from a point x close to them.
 
-    ``rows``: those of the domain, if known.
+    ``rows``: the rows of the domain, if known.
     """
     exponent = g.exponent
     if not is_convex(g):
@@ -87,7 +87,7 @@ def nearest_minimiser(
 
 
 def _lifted(slope: Slope, lift: Host) -> Slope:
-    """Return the slope of g(p - q), with p - q exact, from that of g."""
+    """Return the slope of g(p - q), with p - q exact, from the slope of g."""
     two = math.sqrt(2.0) * SAFE  # the norm of the lift
     vector, size, error, image_error, product_error = slope
     return Slope(lift.T @ vector, two * size, two * error, image_error, two * product_error)

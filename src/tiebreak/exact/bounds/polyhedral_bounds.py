@@ -4,36 +4,38 @@ Z = {u : G u <= h, E u = e}, and g(u) = sum of phi_i(<a_i, u>) + <c, u> with phi
 then the minimisers are the points of Z that share all <a_i, u> and <c, u> with one of them. Let p
 be a point of Z, s = grad g(p), and C the matrix with C'C the second derivative of the losses at p.
 
-*Near p.* For any R > 0 let y minimise g over the points of Z within R of p (there is one). If
+*Near p.* For any R > 0 let y minimise g over the points of Z within R of p (such a y exists). If
 s = C'eta + r - G'lambda - E'nu, with lambda >= 0 and lambda_i > 0 only where G_i p = h_i, then
-<s, p - z> <= |eta| |C (p - z)| + |r| R for all of these points z. For z = y that bounds
+<s, p - z> <= |eta| |C (p - z)| + |r| R for all of these points z. For z = y, this inequality bounds
+both
 
-    g(p) - g(y)   and   <grad g(p) - grad g(y), p - y>  >=  kappa |C (p - y)|²,
+    g(p) - g(y)   and   <grad g(p) - grad g(y), p - y>  >=  kappa |C (p - y)|².
 
-where kappa = 1 for squares (and for Huber losses, if no row passes its kink); for other losses no
-second derivative changes by more than a factor e^(largest change of a margin), because |phi'''| <=
+Here kappa = 1 for squares (and for Huber losses, if no row passes its kink); the second derivatives
+of other losses change by a factor of at most e^(largest change of a margin), because |phi'''| <=
 phi''. So |C (p - y)| is at most m, the positive root of kappa m² = |eta| m + |r| R, and both
 numbers are at most delta = kappa m². By Cauchy-Schwarz, the slopes at p and y differ in entry j by
 at most (length of column j of C) m. Most of the rounding in p and s has the form C'eta: without eta
-the distance below would be about |C| |eta|/sigma², with it |eta|/sigma.
+the distance bound below would be about |C| |eta|/sigma², with eta it is |eta|/sigma.
 
-*Which constraints hold with equality.* y has a slope s* = grad g(y) + mu (y - p) with -s* a normal
-of Z at y, mu >= 0 the multiplier of the distance. p lies in Z, so mu R² <= <grad g(y), p - y> <=
-delta, and s* is known up to that m and delta/R. If an entry is certainly positive, the variable is
-on its lower bound, and so on: these constraints J hold with equality at y. Nothing is assumed to be
-zero: a multiplier that may be 0 forces nothing.
+*Which constraints hold with equality.* y has a slope s* = grad g(y) + mu (y - p) such that -s* is a
+normal of Z at y, and mu >= 0 is the multiplier of the distance. p lies in Z, so mu R² <= <grad
+g(y), p - y> <= delta, and s* is known up to the m above and delta/R. If an entry of s* is certainly
+positive, its variable is on its lower bound, and so on: such constraints J hold with equality at y.
+No multiplier is assumed to be zero: one that may be 0 forces no constraint.
 
 *The distance.* W = {w : a_i w = a_i y, <c, w> = <c, y>, G_J w = h_J, E w = e} contains y. B has the
-rows of W, scaled, and p satisfies those of J and Z exactly, so some p1 in W has
-|p1 - p| <= |B (y - p)|/sigma, where sigma is the smallest nonzero singular value of B. If W = {y},
-p1 = y. Otherwise take any (Slater) point p0 that satisfies the other constraints with a margin, and
-move it onto W likewise: a mixture q of both satisfies what p1 violates. q is in W and in Z,
-hence g(q) = g(y); and if it is nearer to p than R, the convex g has a minimum over Z at q.
+scaled rows of W, and p satisfies the rows of J and Z exactly, so |p1 - p| <= |B (y - p)|/sigma for
+some p1 in W, where sigma is the smallest nonzero singular value of B. If W = {y}, p1 = y. Otherwise
+take any (Slater) point p0 that satisfies the other constraints with a margin, and move it onto W
+likewise. A mixture q of p1 and the moved p0 satisfies the constraints that p1 violates. q is in W
+and in Z, hence g(q) = g(y); and if it is nearer to p than R, the convex g has a minimum over Z at
+q.
 
-So every number is checked here, wherever it comes from (multipliers, the point p0, R): a bad one
-makes the bound wide or infinite, never wrong. R is as small as the argument allows; the bound is
-then about |eta|/sigma + |r|/sigma². A rank below full is computed exactly for the stored numbers
-(`spectra.exact_rank`), as is that of a quadratic form, which must be convex.
+So this proof checks every number, wherever it comes from (multipliers, the point p0, R): a bad
+number makes the bound wide or infinite, never wrong. R is as small as the argument allows; the
+bound is then about |eta|/sigma + |r|/sigma². A rank below full is computed exactly for the stored
+numbers (`spectra.exact_rank`), and so is the rank of a quadratic form, which must be convex.
 """
 
 from __future__ import annotations
@@ -68,7 +70,7 @@ from tiebreak.linalg.arrays import HUGE
 from tiebreak.linalg.host import ldexp_or_inf, norm
 from tiebreak.sets import Domain
 
-# Why f* is not proved from above: sentences for the report.
+# Reasons why f* is not proved from above: sentences for the report.
 NO_RANK = (
     "the rank of the equations that all lower minimisers share is not proved, "
     "so nothing bounds the distance to them"
@@ -86,14 +88,14 @@ DEGENERATE = (
     "it is not proved that they have a common point"
 )
 
-MAX_GROWTHS = 40  # how often R may grow by a factor of at least 4: up to 1e24 times the first guess
+MAX_GROWTHS = 40  # growths of R, each by at least a factor of 4: up to 1e24 times the first guess
 
 
 @dataclass(frozen=True, eq=False)
 class FreeRows:
     """B on the variables that are not forced onto a bound, with its smallest singular value.
 
-    ``span``: orthonormal rows with the same span as those of B.
+    ``span``: orthonormal rows with the same span as the rows of B.
     """
 
     free: Host
@@ -104,7 +106,7 @@ class FreeRows:
 
     @cached_property
     def null(self) -> Host | None:
-        """An orthonormal basis of the span's complement, or None if that is large."""
+        """An orthonormal basis of the span's complement, or None if the complement is large."""
         is_large = 3 * len(self.span) < self.span.shape[1]
         return None if is_large else complement(self.span)
 
@@ -120,14 +122,14 @@ class ProvedDistance(NamedTuple):
     """How close a minimiser of g is to p; all minimisers z have |C (z - p)| <= image."""
 
     distance: float
-    delta: float  # g(p) - g* is at most this
+    delta: float  # an upper bound on g(p) - g*
     image: float
-    tilt: float  # |<c, z - p>| is at most this
+    tilt: float  # an upper bound on |<c, z - p>|
     forced: Host  # constraints active at all minimisers
 
 
 class AroundPoint:
-    """The argument around one point p: scaled g, its slope, and what no multiplier balances."""
+    """The proof around one point p: scaled g, its slope, and what no multiplier balances."""
 
     def __init__(
         self,
@@ -140,19 +142,20 @@ class AroundPoint:
     ) -> None:
         self.domain, self.Z, self.point = domain, Z, point
         self.n, at = g.n, point.at
-        self.away = (norm(start - at) + point.off) * SAFE  # from x to p
+        self.away = (norm(start - at) + point.off) * SAFE  # distance from x to p
         self.single = np.count_nonzero(Z.rows, axis=1) == 1
         self.fixed = np.count_nonzero(Z.equal, axis=1) == 1
         self.unit = rounding_unit(EPS, self.n, *(len(part.rows) for part in g.parts))
-        self.curvature_bound = largest_curvature(g, at, self.away)  # between x and p
+        self.curvature_bound = largest_curvature(g, at, self.away)  # valid from x to p
         self.s, self.s_error = slope.vector, slope.error + self.curvature_bound * point.off + TINY
         self.slope_bound = norm(self.s) + self.s_error
         g, kinks = g.between_kinks(at)
         self.g, self.outliers, self.kink = g, kinks.outliers, kinks.radius()
         self.C = np.vstack([np.zeros((0, self.n)), *(part.curvature_rows(at) for part in g.parts)])
         squares = curvature_diagonal(g, at)
-        self.columns = np.sqrt(squares) + 1.0 / HUGE  # also counts squares that underflow
-        # Along d, the slope of losses and squares is at most this times the root of the curvature.
+        self.columns = np.sqrt(squares) + 1.0 / HUGE  # the last term covers underflow
+        # An upper bound on the slope of losses and squares along d, divided by the root of the
+        # curvature.
         ratios = (part.slope_ratio(at, point.off) for part in g.parts)
         self.slope_ratio = math.hypot(*ratios) * SAFE
         self.c = g.c
@@ -161,8 +164,8 @@ class AroundPoint:
         self.margin_rows = max((longest_row(part.rows) for part in g.losses), default=0.0)
         self.margins = max((float(np.max(np.abs(p.rows @ at))) for p in g.losses), default=0.0)
         self.residuals = list(self._residuals(slope))
-        self.off_image = norm(self.C) * point.off  # |C (p - at)| is at most this
-        if g.forms:  # C'C is below the form
+        self.off_image = norm(self.C) * point.off  # an upper bound on |C (p - at)|
+        if g.forms:  # C'C is smaller than the form
             more, self.off_image = self.curvature_bound * point.off, 0.0
             self.residuals = [Residual(eta, r + more) for eta, r in self.residuals]
         self._far = 0.0  # the distance for the last R
@@ -172,7 +175,8 @@ class AroundPoint:
     def _residuals(self, slope: Slope) -> Iterator[Residual]:
         """Yield some choices of eta: all are valid, and any one may make r small enough.
 
-        They are 0, one with multipliers for constraints on several variables, and one without.
+        The choices are 0, one with multipliers for constraints on several variables, and one
+        without.
         """
         Z, nothing = self.Z, np.zeros(len(self.Z.rows), dtype=bool)
         tight = self.point.tight
@@ -198,8 +202,8 @@ class AroundPoint:
     def _balanced(self, slope: Host, equal: Host, tight: Host) -> tuple[Host, float, Host]:
         """Return a small slope + G'lambda + E'nu, a bound on its rounding error, and lambda.
 
-        lambda_i is nonzero only for ``tight`` constraints, which p meets exactly. It may have any
-        sign for ``equal`` ones; otherwise it is positive.
+        lambda_i is nonzero only for ``tight`` constraints, which p meets exactly. Multipliers of
+        ``equal`` constraints may have any sign; the others are positive.
         """
         Z, r = self.Z, slope.copy()
         multipliers = np.zeros(len(tight))
@@ -225,7 +229,7 @@ class AroundPoint:
         return r, error, multipliers
 
     def search(self) -> ProvedDistance | Host | str:
-        """Return a minimiser's distance, or constraints for p to make active, or why this fails."""
+        """Return a minimiser's distance, or constraints that p must meet, or why neither exists."""
         if not self.g.parts and not len(self.outliers):  # g is constant
             return ProvedDistance(0.0, 0.0, 0.0, 0.0, np.zeros(len(self.Z.rows), dtype=bool))
         error = min(self.columns.max() * eta + r for eta, r in self.residuals) + self.s_error
@@ -242,7 +246,7 @@ class AroundPoint:
         return TOO_FAR
 
     def _within(self, R: float) -> ProvedDistance | Host | str:
-        """Run the argument for one R."""
+        """Run the proof for one radius R."""
         kappa = self._kept_curvature(R)
         if not kappa > 0.0:
             return TOO_FAR
@@ -268,7 +272,7 @@ class AroundPoint:
         return ProvedDistance(far, delta, moved, tilted, forced) if far < R else TOO_FAR
 
     def _kept_curvature(self, R: float) -> float:
-        """Return kappa for the points within R of p, or 0 if nothing is known."""
+        """Return kappa for the points within R of p, or 0 if kappa is unknown."""
         change = self.margin_rows * (R + self.point.off + self.unit * norm(self.point.at))
         change = change * SAFE + (self.unit * (1.0 + self.margins) if self.margin_rows else 0.0)
         if not (change < 50.0 and R + self.point.off < self.kink):
@@ -303,7 +307,7 @@ class AroundPoint:
         if len(tilts) == 1 and c.any():
             tilt = size / norm(c)
             blocks.append(tilt * c[None])
-            raws.append((tilts[0].weights @ tilts[0].rows)[None, free])  # in c, weights are rounded
+            raws.append((tilts[0].weights @ tilts[0].rows)[None, free])  # c has rounded weights
         dense = dense[np.any(dense != 0.0, axis=1)]
         B, raw = np.vstack([*blocks, size * dense]), np.vstack([*raws, dense])
         if not B.size:
@@ -318,7 +322,7 @@ class AroundPoint:
             rank = int(np.count_nonzero(s > TOL.clear_units * noise))
             if not rank or spectra.exact_rank(raw) != rank:
                 return NO_RANK
-        if rank < B.shape[1] and len(tilts) > 1:  # their sum is known only up to rounding
+        if rank < B.shape[1] and len(tilts) > 1:  # the sum of several is rounded
             return NO_RANK
         found = FreeRows(free, B, float(s[rank - 1]) - noise, vt[:rank], tilt)
         if len(self.outliers) and rank < B.shape[1]:
@@ -348,27 +352,27 @@ class AroundPoint:
             step = min(room, 100.0 * far / inward)
             length = step * norm(direction) * SAFE
             aside = norm(rows.B @ direction) + rounding_unit(EPS, *rows.B.shape) * norm(rows.B)
-            off = (aside * step / rows.sigma + far) * SAFE  # from p0 onto W
+            off = (aside * step / rows.sigma + far) * SAFE  # distance from p0 to W
             margin = slack - step * rate - (off + error * step) * SAFE
             if not np.all(margin > 0.0):
                 continue
             share = float(np.max(violated / (violated + margin))) * SAFE
             best = min(best, (far + share * (length + off + far)) * SAFE)
-            if best <= 2.0 * far:  # no other direction gives less than far
+            if best <= 2.0 * far:  # no direction can beat far
                 break
         return best
 
     def _inward_directions(
         self, G: Host, slack: Host, rows: FreeRows, far: float
     ) -> Iterator[Host]:
-        """Yield unit directions along W that lead away from the nearest constraints."""
+        """Yield unit directions in W that lead away from the nearest constraints."""
         for reach in (1e2, 1e4, 1e6, 1e8):
             near = slack <= reach * far
             key = near.tobytes() + rows.free.tobytes()
             if key not in self._directions:
                 self._directions[key] = inward_direction(G[near], rows.span, rows.null)
             direction = self._directions[key]
-            if direction is None:  # then more constraints allow none either
+            if direction is None:  # more constraints allow none
                 return
             yield direction
 
@@ -377,15 +381,16 @@ class AroundPoint:
     def fall(self, f: Parts, sigma: float, normal: Host, close: ProvedDistance) -> float:
         """Return an upper bound on f(x) - f*.
 
-        For d = z - p, z any minimiser of g, and every y, nu, lambda >= 0 on constraints active at
-        p, with C'y + nu c + E'omega + G'lambda + grad f(p) = r:
+        Let z be any minimiser of g and d = z - p. For every y, nu and lambda >= 0 on constraints
+        active at p, and r = C'y + nu c + E'omega + G'lambda + grad f(p), we have
 
             f(z) - f(p) >= -|r| |d| - <y, C d> - nu <c, d> + sum of lambda_i slack_i(z) + ½|F d|²,
 
-        where F'F is the curvature of f; lambda_i may be negative if slack_i(z) = 0 for all z. If
+        Here F'F is the curvature of f; lambda_i may be negative if slack_i(z) = 0 for all z. If
         the rows of F, C, E and G_K together have rank n, |d| is at most (|F d|/|F| + |C d|/|C| +
-        the sum of slack_i(z) over K)/tau: with m = |r|/tau, and m <= lambda_i on K, what depends on
-        z is at least -½ (m/|F|)² - m |C d|/|C|. Otherwise |d| is at most the diameter of Z.
+        the sum of slack_i(z) over K)/tau: with m = |r|/tau and m <= lambda_i on K, the terms that
+        depend on z add up to at least -½ (m/|F|)² - m |C d|/|C|. Otherwise |d| is at most the
+        diameter of Z.
         """
         exponent, f = f.exponent, f.scaled
         if self.Z.lift is not None:
@@ -393,7 +398,7 @@ class AroundPoint:
         at, Z = self.point.at, self.Z
         slope, bend = f.slope(at), largest_curvature(f, at, self.away)
         error = slope.error + bend * self.point.off + TINY
-        lost = (norm(slope.vector) + error + 0.5 * bend * self.away) * self.away  # from p to x
+        lost = (norm(slope.vector) + error + 0.5 * bend * self.away) * self.away  # loss from p to x
         C, c = self.C / (norm(self.C) or 1.0), self.c / (norm(self.c) or 1.0)
         equal = Z.equal[~self.fixed]
         rows = np.vstack([C, c[None], equal])

@@ -2,8 +2,8 @@
 
 Units are powers of two, so no number is rounded; f*, g* and all values stay the same. The sizes of
 vectors and matrices bound the rounding errors of products: they are smallest in units in which
-columns have similar sizes. And if the equations can be satisfied, or nearly, their weights hardly
-matter: see `WeightedEquations`.
+columns have similar sizes. If the equations can be satisfied, or nearly so, their weights hardly
+matter, as `WeightedEquations` explains.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from tiebreak.sets import described
 
 
 def prove_rescaled(scaled: ScaledProblem, problem: Problem, x: Host, normal: Host) -> Intervals:
-    """Run `prove` with columns scaled to similar size; rows too if the equations nearly hold."""
+    """Run `prove` with columns, and rows if the equations nearly hold, scaled to similar sizes."""
     intervals, units, factors = Intervals(), scaled.units, scaled.row_factors
     has_other_rows = bool(np.any(factors != 1.0))
     if not (scaled.is_rescaled or has_other_rows):
         return intervals
     try:
         twin, u, normal = stretched(problem, units), x / units, units * normal
-    except ValueError:  # weights beyond the range of float64 in these units
+    except ValueError:  # weights leave the range of float64
         return intervals
     if twin is None:
         return intervals
@@ -42,14 +42,14 @@ def prove_rescaled(scaled: ScaledProblem, problem: Problem, x: Host, normal: Hos
         return intervals
     if equations.can_be_met(u):
         twin = equations.alike()
-        more = prove(twin, u, normal)._replace(lower=-math.inf)  # g has other values
+        more = prove(twin, u, normal)._replace(lower=-math.inf)  # g of the twin has other values
     else:
         more = prove_within(twin, u, equations.distance(u))
     return intervals.both(more)
 
 
 def stretched(problem: Problem, units: Host) -> Problem | None:
-    """Return the problem of u, in NumPy float64, or None if Z compares the variables."""
+    """Return the problem in u = x/units, in NumPy float64, or None if Z couples the variables."""
     domain, n = described(problem.domain).in_units(units), len(units)
     if domain is None:
         return None
@@ -65,20 +65,22 @@ class WeightedEquations:
     """The equations of a lower least-squares level on R^n or a box, multiplied by ``factors``.
 
     The factors are powers of two that make the rows similar in size. If the equations can be
-    satisfied, or nearly, their weights hardly matter:
+    satisfied, or nearly so, their weights hardly matter, for the following reason.
 
-    g = ½|W(Ax - b)|² with W diagonal, rows of A of one size and x a point of Z close to a solution.
-    Let B be some independent rows, and sigma the smallest singular value of A_B on the columns
-    whose variables are not on a bound. Some q with A_B q = b_B is within s = |A_B x - b_B|/sigma of
-    x, and in Z if no other bound is that close.
+    Let g = ½|W(Ax - b)|² with W diagonal, rows of A of one size, and x a point of Z close to a
+    solution. Let B be some independent rows, and sigma the smallest singular value of A_B on the
+    columns whose variables are not on a bound. Some q with A_B q = b_B is within s = |A_B x -
+    b_B|/sigma of x, and q is in Z if no other bound is within s.
 
-    If these are all rows, then the minimisers of g over Z are the points of Z with Ax = b, whatever
-    W. Otherwise g at q depends only on the other rows N: a minimiser x* of g over Z has
+    If B contains all rows, then the minimisers of g over Z are the points of Z with Ax = b,
+    whatever W is. Otherwise g at q depends only on the other rows N: a minimiser x* of g over Z
+    satisfies
 
         min(W_B)² |A_B (x* - q)|²  <=  2 g(x*)  <=  2 g(q)  =  |W_N (A_N q - b_N)|²,
 
-    and if B has as many rows as there are variables, this bounds x* - q. It is small if the rows of
-    B are the heavy ones. (g is not small at x itself: heavy rows magnify the rounding of x.)
+    If B has as many rows as there are variables, this bounds x* - q. The bound is small if the
+    rows of B are the heavy ones. (g is not small at x itself: heavy rows magnify the rounding of
+    x.)
     """
 
     def __init__(self, problem: Problem, g: Squares, factors: Host) -> None:
@@ -90,7 +92,7 @@ class WeightedEquations:
 
     @classmethod
     def of(cls, problem: Problem, factors: Host) -> WeightedEquations | None:
-        """Return the equations of the problem, or None if it is of another kind."""
+        """Return the equations of the problem, or None if the problem has no such equations."""
         below, Z = squares_of(problem.lower), described(problem.domain)
         if len(below) != 1 or below[0].rows is None:
             return None

@@ -6,23 +6,23 @@ and
     lambda = max over v in T of <grad g(x), v>/|v|_H,    rho = bend max_i max_v |<a_i, v>|/|v|_H.
 
 If rho lambda < 1, all minimisers x* of g have |x* - x|_H <= r = -log(1 - rho lambda)/rho, one of
-them with x* - x in T, and g(x) - g* <= lambda r. Here H is known up to an error E. Let r be the
-dimension of T, W the eigenvectors of H's r largest eigenvalues and l the least of these. By Weyl's
-theorem and by Davis and Kahan's, for v in T and with the computed H on the right,
+them with x* - x in T, and g(x) - g* <= lambda r. H is known only up to an error E. Let r be the
+dimension of T, W the eigenvectors of H's r largest eigenvalues and l the least of these. The
+theorems of Weyl and of Davis and Kahan say, for v in T and with the computed H on the right:
 
     |v|_H² >= (1 - E/(l - 2E)) v'Hv,    the sine of the angle between T and W <= E/(l - 2E).
 
-For f, delta = x* - x, any vector z and s = grad f(x) + H z,
+For delta = x* - x, any vector z and s = grad f(x) + H z, we have
 
     f*  >=  f(x) + <s, delta> - |z|_H r + |delta|_F² w(c),    w(c) = (e^-c + c - 1)/c²  (Bach 2010),
 
-where F is f's second derivative and c = bend max |<f_i, delta>| (w(0) = ½ for squares). Only the
-part of delta that the rows of f or g see counts. There K = a²F + H is at least tau² > 0, its least
-eigenvalue apart from the zeros of what no row sees: |delta| <= (a |delta|_F + r)/tau. With p =
-|delta|_F, what remains is -|s| (a p + r)/tau + p² w(c), at least -|s| r/tau - 0.68 (a |s|/tau)² if
-c grows slowly.
+Here F is f's second derivative and c = bend max |<f_i, delta>| (w(0) = ½ for squares). Only the
+part of delta that the rows of f or g see counts. On this part, K = a²F + H is at least tau² > 0,
+its least eigenvalue apart from the zeros in directions that no row sees, so |delta| <= (a |delta|_F
++ r)/tau. With p = |delta|_F, the bound becomes -|s| (a p + r)/tau + p² w(c), which is at least -|s|
+r/tau - 0.68 (a |s|/tau)² if c grows slowly.
 
-If f is an l1 norm, s = H z for any z, and t |s| is at most its weights,
+If f is an l1 norm, s = H z for any z, and t |s| is at most f's weights, then
 
     f*  >=  t <s, x* - center>  >=  t (<s, x - center> - |z|_H r).
 """
@@ -43,7 +43,7 @@ from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import WITHIN, Intervals
 from tiebreak.proofs.recession.programs import ROUGH
 
-NEARLY_SQUARE = 0.68  # the constant above; it would be ½ for squares
+NEARLY_SQUARE = 0.68  # the constant in the docstring; for squares ½ would do
 
 
 class _Curvature(NamedTuple):
@@ -51,8 +51,8 @@ class _Curvature(NamedTuple):
 
     H: Host
     error: float
-    top: float  # a bound on its largest eigenvalue
-    longest: float  # a bound on the lengths of its losses' rows, 0 if there are none
+    top: float  # a bound on the largest eigenvalue of H
+    longest: float  # a bound on the length of any loss's row, 0 without losses
 
     @classmethod
     def of(cls, level: TallLevel, seen: Seen, units: Host) -> _Curvature:
@@ -72,9 +72,9 @@ class _Curvature(NamedTuple):
 class _Near(NamedTuple):
     """The minimisers of g near x."""
 
-    gap: float  # g(x) - g* is at most this
-    change: float  # |x* - x|_H, for all of them
-    distance: float  # distance from x to one of them
+    gap: float  # an upper bound on g(x) - g*
+    change: float  # an upper bound on |x* - x|_H for all minimisers x*
+    distance: float  # distance from x to some minimiser
 
 
 def prove_tall(problem: Problem, answer: TallAnswer) -> tuple[Intervals, float]:
@@ -116,12 +116,12 @@ def _sparse_ends(
     u, unit = answer.x / units, rounding_unit(EPS, *W.shape)
     change = f.value_error + norm(dual.weights) * near.distance * SAFE
     high = f.value + change
-    if answer.subgradient is None:  # there are no ties
+    if answer.subgradient is None:  # g has no ties
         return f.value - change, high
     z = W @ ((W.T @ answer.subgradient) / kept)
     s, error, size = answer.lower.times_hessian(answer.lower.at(answer.x, False), units * z)
     s, error, w = units * s, units * error, u - dual.center
-    # The relative error of the second derivative is at most `near.change`, nearly: see `_near`.
+    # The relative error of the second derivative is at most about `near.change`: see `_near`.
     price = (1.0 + TOL.percent) * size * near.change
     gain = float(s @ w) - unit * norm(s) * dual.length(u) - float(error @ np.abs(w)) * SAFE - price
     some = of_g.H[np.ix_(dual.free, dual.free)]
@@ -142,7 +142,7 @@ def _relative(slope: Host, level: TallLevel, of: _Curvature, x: Host, units: Hos
 def _near(
     answer: TallAnswer, of_g: _Curvature, W: Host, kept: Host, g: EvaluationWithErrors
 ) -> _Near | None:
-    """Return what is known about the minimisers of g, or None."""
+    """Return bounds for the minimisers of g near x, or None."""
     units, error, least = answer.units, of_g.error, float(kept[0])
     room = least - 2.0 * error
     if not (room > 0.0 and error <= TOL.percent * room):
@@ -164,7 +164,7 @@ def _near(
 def _rise(answer: TallAnswer, of_f: _Curvature, f: EvaluationWithErrors, near: _Near) -> float:
     """Bound how far f* can be above f(x)."""
     grows = answer.upper.bend * of_f.longest * near.distance
-    if grows > 1.0:  # the second derivative at x says nothing that far away, and may be 0
+    if grows > 1.0:  # so far from x, the second derivative may be 0
         return math.inf
     return near.distance * (f.steepness + 0.5 * math.exp(grows) * of_f.top * near.distance) * SAFE
 
@@ -181,7 +181,7 @@ def _fall(
     """Bound how far f* can be below f(x)."""
     W, kept = eigen
     z = W @ ((W.T @ f.slope) / kept)
-    # Use norms, not squares, which over- or underflow if units are far from 1.
+    # Use norms: squares overflow or underflow if units are far from 1.
     of_z = math.hypot(norm(np.sqrt(kept) * (W.T @ z)), math.sqrt(of_g.error) * norm(z))
     price = of_z * near.change
     unit = 4.0 * rounding_unit(EPS, *W.shape)

@@ -1,15 +1,17 @@
 """Proved intervals for f* and g* on R^n if A has few rows, from A A'.
 
-All minimisers x* of g share A x*. With delta = x* - x for the solution, in units S = 2^-e A,
+All minimisers x* of g share A x*. Let delta = x* - x for the solution x*, and scale A to S = 2^-e
+A. Then
 
     |S delta| = |b - S x| <= c      if S has independent rows: then S x* = b, and
     |S delta| <= |S'(b - S x)|/sigma <= c   otherwise, with sigma the least positive singular value;
 
-some minimiser is within c/sigma of x, and g(x) - g* = w/2 4^e |S delta|². For every y,
+Some minimiser is within c/sigma of x, and g(x) - g* = w/2 4^e |S delta|². For every y, we have
 
     f*  >=  f(x) + <s, delta> - |y| c + (curvature of f along delta),    s = grad f(x) + S'y.
 
-If f is an l1 norm and t |S'y| is at most its weights, f* >= t <y, S x*> >= t (<y, S x> - |y| c).
+If f is an l1 norm and t |S'y| is at most its weights, then f* >= t <y, S x*> and <y, S x*> >= <y, S
+x> - |y| c.
 """
 
 from __future__ import annotations
@@ -35,10 +37,10 @@ def prove_wide(
 
     ``upper`` and ``lower`` are f and g as evaluated at x.
 
-    If f is sigma-strongly convex, it rises by sigma/2 |delta|². Otherwise s is a combination of the
-    rows of F and S, and only the part of delta in their span counts: the sum of an a that the rows
-    of S span and a d with S d = 0. With l from `Reduced`, |a| <= c/sigma and
-    l |d| <= |F delta| + |F| |a|, so with u = |F delta|
+    If f is sigma-strongly convex, its curvature adds sigma/2 |delta|². Otherwise s is a combination
+    of the rows of F and S, and only the part of delta in their span counts: the sum of an a that
+    the rows of S span and a d with S d = 0. With l from `Reduced`, |a| <= c/sigma and l |d| <= |F
+    delta| + |F| |a|. With u = |F delta|, this gives
 
         <s, delta> + ½ u²  >=  -|s| c/sigma (1 + |F|/l) - |s| u/l + ½ u²,    least at u = |s|/l.
     """
@@ -55,7 +57,7 @@ def prove_wide(
     excess = 0.5 * answer.weights[1] * more * more
     own = size * (size * norm(x) + norm(equations.b))
     residual = back / own if own > 0.0 else 0.0
-    rests = WITHIN.format(unmet / sigma)  # g is a sum of squares, so it has minimisers
+    rests = WITHIN.format(unmet / sigma)  # as a sum of squares, g has minimisers
     least = g.value - g.value_error - excess
     if answer.dual is not None:
         low = _below_l1(problem, answer, x, left, unmet, high)
@@ -75,7 +77,7 @@ def _below_l1(
 ) -> float:
     """Bound f* from below for an l1 norm, if b - S x = left, |S delta| <= unmet and f* <= high.
 
-    <y, S x> = <y, b - left>, and we subtract <S'y, center>.
+    We use <y, S x> = <y, b - left>, and subtract <S'y, center>.
     """
     equations, y, (m, n) = answer.equations, answer.dual, answer.equations.S.shape
     assert y is not None
@@ -91,7 +93,7 @@ def _below_l1(
 
 
 def _fall(answer: WideAnswer, x: Host, steep: float, away: float) -> tuple[float, float]:
-    """Bound the decrease by <s, delta> and f's curvature, if |s| <= steep and |a| <= away.
+    """Bound the decrease of f by its slope s and its curvature, if |s| <= steep and |a| <= away.
 
     Also return the size of the terms of f's slope at x.
     """

@@ -1,13 +1,13 @@
 """An upper level of images D x, reduced to a problem with these images as variables.
 
 The minimisers of g(x) + w/2 |D x - v - c|² over Z x R^m are the x that minimise g, with v = D x -
-c. The minimum is the same, and so is f as a function of x and v. So what is proved about f* and g*
-of the reduced problem is proved about the original.
+c. The minimum is the same, and so is f as a function of x and v. So all bounds proved for f* and g*
+of the reduced problem hold for the original.
 
-* f = a sum of w_i |v_i|, with weight 0 on x: a linear program. If v_i costs differently upwards
-  and downwards, v = p - q with p and q >= 0, and f is linear in them.
-* f = squares of v and of all variables: a norm of (x, v), which with few rows is a problem for
-  `wide`, however many variables there are.
+* f = a sum of w_i |v_i|, with weight 0 on x: this is a linear program. If v_i costs differently
+  upwards and downwards, v = p - q with p and q >= 0, and f is linear in p and q.
+* f = squares of v and of all variables: this is a norm of (x, v). With few rows, `wide` solves this
+  problem, however many variables there are.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _lower(
 
 
 def refuse(problem: Problem) -> None:
-    """Raise a Refusal if the rest of the problem does not fit an operator in f."""
+    """Raise a Refusal if f has an operator and the rest of the problem does not allow this."""
     penalty, n = problem.penalties[0], problem.dimension or 2
     if penalty.terms.rows_above(n) is None:
         needed = "must be one norm alone, or a sum over rows, if it has a penalty"
@@ -89,7 +89,7 @@ def with_images(problem: Problem, n: int) -> Reduction | None:
 def residuals_above(problem: Problem) -> tuple[Squares, Squares, Squares] | None:
     """Return v/2 |F x - t|² and s times a norm from f, and w/2 |A x - b|² from g.
 
-    Return None if the problem is of another kind, too large, or has more rows than variables.
+    Return None if the problem has another form, is too large, or has more rows than variables.
     """
     above, below = squares_of(problem.upper), squares_of(problem.lower)
     if not described(problem.domain).is_space or len(above) != 2 or len(below) != 1:
@@ -107,9 +107,9 @@ def residuals_above(problem: Problem) -> tuple[Squares, Squares, Squares] | None
 
 
 def with_residuals(problem: Problem, n: int) -> Reduction | None:
-    """Return the problem of (x, v); None if it is of another kind or g's rows are dependent.
+    """Return the problem of (x, v), or None if it has another form or g's rows are dependent.
 
-    If g's rows are independent, all are, because each of the others has its own variable.
+    If g's rows are independent, all rows are, because each other row has its own variable.
     """
     if (levels := residuals_above(problem)) is None:
         return None

@@ -4,24 +4,25 @@
 
 Take any point z, the slope s of h there, and a bound G >= g(z) - g*. Every minimiser x* has
 
-    |<e_j, grad h(x*)> - s_j|  <=  c_j sqrt(2 G),    c_j² the largest curvature of h along e_j,
+    |<e_j, grad h(x*)> - s_j|  <=  c_j sqrt(2 G),    c_j²: the largest curvature of h along e_j.
 
-because the sum of phi_i(a_i'x) exceeds its tangent by at least |change of phi_i'|²/(2 L_i), with
-L_i its largest curvature. (For least squares, where the images of x* and z differ by at most sqrt(2
-G), this is the gap-safe rule of Fercoq, Gramfort and Salmon 2015.) With the optimality conditions,
+This holds because the sum of phi_i(a_i'x) exceeds its tangent by at least |change of phi_i'|²/(2
+L_i), where L_i is the largest curvature of phi_i. (For least squares, where the images of x* and z
+differ by at most sqrt(2 G), this is the gap-safe rule of Fercoq, Gramfort and Salmon 2015.)
+Together with the optimality conditions, this gives
 
     |s_j| + c_j sqrt(2 G) < w_j    :  x*_j = 0 for every minimiser
     |s_j| > c_j sqrt(2 G)          :  no minimiser has an x*_j with the sign of s_j
 
-so x* = signs u on the remaining variables, u >= 0, and |x*|_1 is linear in u. `Exact` solves that
-problem, which has the same g* and f*, so what is proved about it is proved about this one. (A
-variable of weight 0, such as an intercept, is kept with both signs.) For G, by convexity, with
-|x*_j| <= r_j, which is h(0)/w_j for h >= 0 (see `_reach`),
+So x* = signs u on the remaining variables, u >= 0, and |x*|_1 is linear in u. `Exact` solves the
+problem in u, which has the same g* and f*, so all bounds proved for it hold for the original. (A
+variable of weight 0, such as an intercept, is kept with both signs.) Convexity gives a bound G from
+bounds |x*_j| <= r_j (r_j = h(0)/w_j for h >= 0, see `_reach`):
 
     g(z) - g*  <=  sum of z_j (s_j + w_j sign z_j)  +  sum of max(|s_j| - w_j, 0) r_j.
 
-If h is squares and the remaining columns K are independent, there are no ties. With sigma the least
-singular value of K, and r the slope of g on K, but 0 where it only keeps a u_j at 0,
+If h is squares and the remaining columns K are independent, there are no ties. Let sigma be the
+least singular value of K, and r the slope of g on K, but 0 where it only keeps a u_j at 0. Then
 
     sigma² |x* - z|²  <=  <slope at x* - slope at z, x* - z>  <=  |r| |x* - z|.
 """
@@ -96,11 +97,11 @@ class OnlyMinimiser(NamedTuple):
 
     x: Host
     distance: float
-    gap: float  # g(x) - g* is at most this
-    residual: float  # relative, of the optimality conditions
-    rank: int  # of the remaining columns
-    sigma: float  # a lower bound on their singular values
-    size: float  # their norm
+    gap: float  # an upper bound on g(x) - g*
+    residual: float  # relative residual of the optimality conditions
+    rank: int  # rank of the remaining columns
+    sigma: float  # a lower bound on the singular values of these columns
+    size: float  # the norm of these columns
 
 
 def on_orthant(
@@ -108,8 +109,8 @@ def on_orthant(
 ) -> Reduction | OnlyMinimiser | str | None:
     """Return the problem of u >= 0, with x = signs u on the kept variables and 0 elsewhere.
 
-    Or return the only minimiser of the lower level, None if that has no penalty, or a sentence if
-    it was not solved. The search begins at x0.
+    Or return the only minimiser of the lower level, None if the level has no penalty, or a sentence
+    if it was not solved. The search begins at x0.
     """
     terms, smooth = problem.penalties[1].terms, problem.smooth_parts[1]
     if not terms.has_weights:
@@ -132,7 +133,7 @@ def on_orthant(
     moved = _curvatures(h) * math.sqrt(2.0 * gap) * SAFE + error
     kept = s + moved >= w * (1.0 - 4.0 * EPS)
     if not math.isfinite(gap) or np.any(kept & (s <= moved) & (w > 0.0)):
-        return NOT_SETTLED  # nothing is known or both signs are possible
+        return NOT_SETTLED  # without a bound, or with both signs possible
     if not kept.any():  # x* = 0: keep any variable, because a problem needs one
         kept[0] = True
     signs = np.where((w == 0.0) | (slope.vector <= 0.0), 1.0, -1.0)
@@ -196,7 +197,7 @@ def _reach(h: Parts, w: Host, value: float) -> Host:
 
 
 def _curvatures(h: Parts) -> Host:
-    """Return the roots of the largest curvatures of h along each variable: those at 0."""
+    """Return the roots of the largest curvatures of h along each variable, which are those at 0."""
     squares = np.sum(h.curvature(np.zeros(h.n)) ** 2, axis=0)
     return np.asarray(np.sqrt(squares) * (1.0 + rounding_unit(EPS, h.n)) + TINY)
 
@@ -238,7 +239,7 @@ def approximate_minimiser(h: Parts, w: Host, start: Host | None = None) -> Host 
             z = lift @ u
         slope = h.slope(z).vector
         over = np.abs(slope) / bound - 1.0
-        over[which[signs * slope[which] < 0.0]] = 0.0  # these are in the set, up to rounding
+        over[which[signs * slope[which] < 0.0]] = 0.0  # already in the set, up to rounding
         new = np.flatnonzero((over > TOL.met) & (over >= 0.5 * np.max(over)))
         if not len(new):
             return z

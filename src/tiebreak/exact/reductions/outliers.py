@@ -39,12 +39,12 @@ class SharedRows(NamedTuple):
 
 
 class Outliers(NamedTuple):
-    """The rows that are or may be outliers at a point, and their inequalities, of length 1."""
+    """Rows that are or may be outliers at a point, and their inequalities, scaled to length 1."""
 
     seen: Host  # the rows of g that are neither linear nor outliers
     rows: Host
     offset: Host
-    touches: Host  # of these inequalities: is the residual delta, up to rounding?
+    touches: Host  # for each inequality: is the residual delta, up to rounding?
 
     @classmethod
     def of(cls, g: Parts, x: Host) -> Outliers:
@@ -68,10 +68,10 @@ class Outliers(NamedTuple):
         return cls(np.concatenate(seen), *both, np.concatenate(touching))
 
     def are_clear(self, g: Parts, x: Host, Z: PolyhedralRows, held: Host) -> bool:
-        """Are all of them certainly outliers?
+        """Are all touching rows certainly outliers?
 
-        All minimisers have the same slopes psi, so it suffices to find one where no row touches its
-        kink: a point with the same slope of g and the same products with ``held``.
+        All minimisers have the same slopes psi, so it suffices to find a minimiser where no row
+        touches its kink: a point with the same slope of g and the same products with ``held``.
         """
         # Rows that nearly touch their kinks leave no room for a step, unless it loosens them too.
         half = TOL.touching**0.5 * (norm(x) + np.abs(self.offset))
@@ -80,14 +80,14 @@ class Outliers(NamedTuple):
         return not self.touches.any() or any(self._leaves(g, x, Z, held, way) for way in ways)
 
     def _leaves(self, g: Parts, x: Host, Z: PolyhedralRows, held: Host, touches: Host) -> bool:
-        """Does a direction that loosens these inequalities lead to such a minimiser?"""
+        """Does a direction that loosens these inequalities lead to a minimiser off all kinks?"""
         N = null_basis(held)
         rows, offset = np.vstack([Z.rows, self.rows]), np.append(Z.offset, self.offset)
         slack, rates = offset - rows @ x, rows @ N
         moves = np.sqrt(np.sum(rates * rates, axis=1)) > TOL.touching
         on = np.append(slack[: len(Z.rows)] <= TOL.touching * (norm(x) + np.abs(Z.offset)), touches)
         on &= moves
-        # The direction that loosens all of these inequalities at least at the same rate.
+        # Find the direction that loosens the slowest of these inequalities as fast as possible.
         B, k = np.hstack([rates[on], np.ones((int(on.sum()), 1))]), N.shape[1]
         box = [(-1.0, 1.0)] * k + [(0.0, 1.0)]
         v = linear_program(np.append(np.zeros(k), -1.0), B, np.zeros(len(B)), box)
@@ -108,7 +108,8 @@ def shared_rows(
 ) -> SharedRows:
     """Return the rows of g whose products all minimisers share; x is one of the minimisers.
 
-    ``pressing``: rows of Z that are active at all of them. ``rows`` are g's, up to factors.
+    ``pressing``: rows of Z that are active at all minimisers. ``rows``: the rows of g, up to
+    factors.
     """
     found = Outliers.of(g, x)
     if found.seen.all():

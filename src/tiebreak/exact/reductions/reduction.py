@@ -31,22 +31,22 @@ def l1_above(problem: Problem) -> Terms | None:
 
 
 def is_plain(h: Function) -> bool:
-    """Are its numbers NumPy or SciPy arrays in float64?"""
+    """Are the function's numbers NumPy or SciPy arrays in float64?"""
     # In single precision, the rank would be that of rounded numbers.
     is_ours = type(h.prototype) is np.ndarray and h.prototype.dtype == np.float64
     return is_ours and h.data_epsilon == 0.0
 
 
 def is_at_hand(h: Function) -> bool:
-    """Are the entries of its matrix also in memory?"""
+    """Are the entries of the loss's matrix also in memory?"""
     return is_plain(h) and h.matrix is not None and h.matrix.is_at_hand
 
 
 class Reduction(NamedTuple):
-    """Another problem with the same g*, whose minimisers u give those of this one, x = point(u).
+    """Another problem with the same g*, whose minimisers u give the original ones, x = point(u).
 
-    ``point`` is linear; None means that u is x. f is ``value`` of the other f (None: the other f
-    itself), up to rounding errors of ``unit`` relative to its terms.
+    ``point`` is linear; None means that u is x. f is ``value`` of the other problem's f (None: the
+    two are equal), up to rounding errors of ``unit`` relative to its terms.
     """
 
     problem: Problem
@@ -56,11 +56,11 @@ class Reduction(NamedTuple):
     spare: int = 0  # dimensions in which minimisers u differ for the same x
 
     def values(self, ends: tuple[float, float]) -> tuple[float, float]:
-        """Return f at both ends of an interval of the other f."""
+        """Return f at both ends of an interval for the other problem's f."""
         return ends if self.value is None else (self.value(ends[0]), self.value(ends[1]))
 
     def proved(self, of_other: Intervals | None) -> Intervals | None:
-        """Turn what is proved about the other problem into what is proved about f and g."""
+        """Turn bounds proved for the other problem into bounds for f and g."""
         if of_other is None or self.value is None:
             return of_other
         low, high = self.values(of_other.upper)
@@ -72,8 +72,8 @@ class Reduction(NamedTuple):
 def in_squares(problem: Problem) -> Reduction | None:
     """Return the problem with the square as f if f is weight |x - center|_2, otherwise None.
 
-    Some variables may have weight 0. Both have the same minimisers, and bounds on F* = min of
-    ½|x - center|² give f* = weight sqrt(2 F*).
+    Some variables may have weight 0. Norm and square have the same minimisers, and bounds on F* =
+    min of ½|x - center|² give f* = weight sqrt(2 F*).
     """
     root = problem.penalties[0].squared
     if root is None or not problem.smooth_parts[0].bare.is_zero:

@@ -1,18 +1,20 @@
 """Both levels on R^n if the losses have many more rows than variables, by n x n matrices.
 
 Everything uses second derivatives, which are n x n. The losses of f and g are sums of squares, or
-have |phi'''| <= bend phi'' (logistic, Poisson: bend = 1). For these the step
+have |phi'''| <= bend phi'' (logistic, Poisson: bend = 1). For losses of the second kind, we use the
+step
 
-    x + log(1 + c)/c d,    c = bend max_i |<a_i, d>|,    d Newton's direction,
+    x + log(1 + c)/c d,    c = bend max_i |<a_i, d>|,    d: Newton's direction.
 
-always descends (Sun and Tran-Dinh, Math. Program. 2019), and becomes Newton's as c goes to 0; we
-take Newton's own step if it descends enough. The eigenvectors of A'A split R^n into directions that
-the rows of g see and those that they do not: g is minimised along the first, f along the others,
-and the norm along those that f does not see either. If f is an l1 norm, this is a linear program in
-the n variables. Everything is in units in which the columns of g have similar sizes.
+The step always descends (Sun and Tran-Dinh, Math. Program. 2019), and becomes Newton's as c goes to
+0; we take Newton's own step if it descends enough. The eigenvectors of A'A split R^n into
+directions that the rows of g see and those that they do not: g is minimised along the first, f
+along the others, and the norm along those that f does not see either. If f is an l1 norm, the upper
+level is a linear program in the n variables. Everything is in units in which the columns of g have
+similar sizes.
 
 The rows are read in slices, from memory or disk, and not kept: one reading gives the value, slope,
-second derivative and margins at the next point, and so whether the step was good.
+second derivative and margins at the next point, which also shows whether the step was good.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ from tiebreak.problem import Problem
 from tiebreak.proofs.certificate import UNDERFLOW
 from tiebreak.sets import described
 
-TALL = 4  # with this many times more rows than variables, n x n is much less than all rows
+TALL = 4  # at this ratio of rows to variables, n x n matrices are much smaller than the rows
 MOST_TALL_STEPS = 60  # about ten are usual; without a minimiser they would never end
 FULL_STEP = 0.2  # if margins change by less, Newton's step descends and needs no check
 ENOUGH = 0.25  # required share of the descent that the slope promises, as usual in a line search
@@ -64,7 +66,7 @@ class Seen(NamedTuple):
     value: float
     slope: Host
     hessian: Host | None  # None if not requested
-    images: list[Host]  # of its losses
+    images: list[Host]  # images of the losses
 
 
 def _has_rows(loss: LinearLoss) -> bool:
@@ -99,11 +101,11 @@ class TallLevel:
         self.n: int = n
         self.losses: list[tuple[float, LinearLoss]] = []
         self.others: list[tuple[float, Function]] = []
-        self.constant: Host = np.zeros((n, n))  # the second derivative of everything else
-        self.linear: Host = np.zeros(n)  # the sizes of the linear terms in its slope
-        self._longest: tuple[bytes, float] | None = None  # length of its longest row, in some units
+        self.constant: Host = np.zeros((n, n))  # second derivative of all terms but the losses
+        self.linear: Host = np.zeros(n)  # the sizes of the slope's linear terms
+        self._longest: tuple[bytes, float] | None = None  # the longest row's length, by units
         origin = np.zeros(n)
-        self.epsilon: float = EPS  # the unit in which the entries of its losses were rounded
+        self.epsilon: float = EPS  # the unit of rounding of the losses' entries
         self.is_in_memory: bool = True  # are all rows in memory?
         for weight, part in summands(h):
             if isinstance(part, LinearLoss):
@@ -118,7 +120,7 @@ class TallLevel:
 
     @staticmethod
     def is_known(h: SmoothFunction) -> bool:
-        """Is h such a sum, with available numbers and second derivatives that vary slowly?"""
+        """Is h a sum with available numbers and second derivatives that vary slowly?"""
         return all(
             part.bend is not None and _has_rows(part)
             if isinstance(part, LinearLoss)
@@ -132,7 +134,7 @@ class TallLevel:
 
     @property
     def bend(self) -> float:
-        """|phi'''| <= bend phi'' for all losses."""
+        """The number for which |phi'''| <= bend phi'' in all losses."""
         return max((loss.bend or 0.0 for _, loss in self.losses), default=0.0)
 
     def slices(self, matrix: Matrix) -> Iterator[RowSlice]:
@@ -140,7 +142,7 @@ class TallLevel:
         return matrix.slices(max(4 * self.n, 2**19 // self.n))
 
     def at(self, x: Host, is_curved: bool = True) -> Seen:
-        """Evaluate it at x in one reading; with the second derivative if ``is_curved``."""
+        """Evaluate the level at x in one reading, with the second derivative if ``is_curved``."""
         value, slope = 0.0, np.zeros(self.n)
         H, images = self.constant.copy() if is_curved else None, []
         for weight, loss in self.losses:
@@ -199,7 +201,8 @@ class TallLevel:
     def evaluate(self, seen: Seen, units: Host) -> EvaluationWithErrors:
         """Return the value and the slope in the units u = x/units, with bounds on their rounding.
 
-        In these units columns have similar sizes, so none is lost in rounding errors of another.
+        In these units columns have similar sizes, so no column is lost in the rounding errors of
+        another.
         """
         u, unit = norm(seen.x / units), rounding_unit(EPS, self.n)
         off, turned = 0.0, 0.0
@@ -207,7 +210,7 @@ class TallLevel:
             size = math.sqrt(float(np.diag(column_gram(loss.matrix)) @ (units * units)))
             far = unit * self.longest_row(units) * u  # the error of a margin
             own = rounding_unit(EPS, len(t)) + EPS * float(np.max(np.abs(t), initial=0.0))
-            bend = (loss.bend or 0.0) * far  # if that is large, nothing is known about the margin
+            bend = (loss.bend or 0.0) * far  # if this is large, the margin is unknown
             slopes = host(loss.evaluate_image(t)[1])
             whole, each = loss.sizes_in_image(t)
             second = math.exp(bend) * norm(loss.second(t)) * far if bend <= 1.0 else math.inf
@@ -257,18 +260,19 @@ class TallAnswer(NamedTuple):
     lower: TallLevel
     units: Host
     rank: int
-    is_exact: bool  # is that the exact rank of the stored numbers?
-    is_rounded: bool  # do they have another rank only because of rounding?  Then nothing is proved
+    is_exact: bool  # is `rank` exact for the stored numbers?
+    # Do the stored numbers have another rank because of rounding? Then nothing is proved.
+    is_rounded: bool
     values: Host  # the eigenvalues of g's A'A in these units, ascending
     left_open: int = 0  # dimension of the minimisers of f among those of g
-    # Is that exact for the stored numbers?  None if they were rounded to lower precision.
+    # Is `left_open` exact for the stored numbers?  None if stored numbers were rounded.
     is_open_exactly: bool | None = True
-    subgradient: Host | None = None  # of f with respect to u, if f is an l1 norm
-    balance: float = 0.0  # its relative distance from the span of g's rows
+    subgradient: Host | None = None  # a subgradient of f in u, if f is an l1 norm
+    balance: float = 0.0  # relative distance of the subgradient from the span of g's rows
 
 
 def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
-    """Return the answer; None if the problem is of another kind or this cannot decide it."""
+    """Return the answer, or None if the problem has another form or rounding hides the answer."""
     if not is_tall(problem):
         return None
     f, g = (TallLevel(h.bare, int(start.shape[0])) for h in problem.smooth_parts)
@@ -281,7 +285,8 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
         return None
     units = power_of_two(np.maximum(np.diag(gram), 0.0), -0.5)  # the diagonal is about 1
     values, vectors = np.linalg.eigh(_in_units(gram, units))
-    # Rounding entries to epsilon moves singular values by epsilon times the norm of all of them.
+    # Rounding entries to epsilon moves singular values by up to epsilon times the norm of the
+    # matrix.
     squared = float(np.sum(np.maximum(values, 0.0)))
     noise = max(rounding_unit(EPS, g.rows, g.n), g.epsilon**2) * squared
     clear = max(TOL.clear_units * noise, (TOL.clear_units * g.epsilon) ** 2 * squared)
@@ -298,7 +303,7 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
     if is_rounded and not _is_rounding(g, units[:, None] * N, np.sqrt(kept)):
         return None
     below = _Newton(g, units, V)
-    zero = arrays.zeros_like(start)  # 0 is never far out, and better than many starts
+    zero = arrays.zeros_like(start)  # 0 is never far away, and better than many starts
     x = host(start if problem.lower.value(start) < problem.lower.value(zero) else zero)
     answer = _settled(units * (V @ (V.T @ (x / units))), units, below)
     if answer is None:
@@ -310,7 +315,8 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
 def _chosen(problem: Problem, answer: TallAnswer, N: Host, below: _Newton) -> TallAnswer | None:
     """Minimise f along the columns of N, and take the point of least norm among the minimisers.
 
-    Return None if it is not clear what f sees. Each step undoes what the last one did to g.
+    Return None if it is not clear along which directions f varies. Each step also undoes the change
+    in g that the last step caused.
     """
     if not problem.is_smooth:
         return _sparsest(problem, answer, N)
@@ -343,7 +349,7 @@ def _shortest(x: Host, moves: Host, weights: Host) -> Host | None:
         factor = cho_factor(moves.T @ (weights[:, None] * moves))
     except LinAlgError:
         return None
-    for _ in range(2):  # the second removes the rounding errors of the first
+    for _ in range(2):  # the second pass removes rounding errors of the first
         x = x - moves @ cho_solve(factor, moves.T @ (weights * x))
     return x
 
@@ -400,7 +406,7 @@ def _in_units(H: Host, units: Host) -> Host:
 
 
 def _has_whole_ties(N: Host, *levels: TallLevel) -> bool:
-    """Do all rows have as many whole ties as N has columns?  Then the rank is no larger."""
+    """Do the rows have as many ties with whole coefficients as N has columns?"""
     if not N.shape[1]:
         return True
     slices = (
@@ -413,7 +419,7 @@ def _has_whole_ties(N: Host, *levels: TallLevel) -> bool:
 
 
 def _stored_rank(rank: int, *levels: TallLevel) -> int | None:
-    """Return the exact rank of the stored rows, or that of some if it is larger than ``rank``.
+    """Return the exact rank of the stored rows, or of some rows if their rank exceeds ``rank``.
 
     A few rows may already show that columns are dependent only up to rounding. None if unknown.
     """
@@ -435,7 +441,7 @@ def _stored_rank(rank: int, *levels: TallLevel) -> int | None:
 
 
 def _is_rounding(g: TallLevel, N: Host, others: Host) -> bool:
-    """Are the rows' products with N below the rounding of their other singular values?
+    """Are the products of the rows with N below the rounding of the rows' other singular values?
 
     A'A alone cannot decide this, because its eigenvalues are squares; the products themselves are
     accurate enough, however small they are.
@@ -450,7 +456,7 @@ def _is_rounding(g: TallLevel, N: Host, others: Host) -> bool:
 
 
 def _unseen(g: TallLevel, units: Host, N: Host, V: Host, values: Host) -> Host:
-    """Remove from N, eigenvectors of A'A, the components that the rows still see."""
+    """Remove from the eigenvectors N of A'A the components along which the rows do not vanish."""
     if not N.shape[1]:
         return N
     moved = units[:, None] * N
@@ -489,11 +495,11 @@ class _Newton:
 def _settled(x: Host, units: Host, newton: _Newton, *others: _Newton) -> Host | None:
     """Take steps until they are rounding errors; None if they do not end or a level is flat.
 
-    It takes Newton's step if that gains at least a quarter of what the slope promises, otherwise a
-    shorter one.
+    We take Newton's step if it gains at least a quarter of what the slope promises, otherwise a
+    shorter step.
     """
     both, before, level = (newton, *others), math.inf, newton.level
-    here = [one.level.at(x, one is newton) for one in both]  # the others keep their factors
+    here = [one.level.at(x, one is newton) for one in both]  # other levels keep their factors
     for _ in range(MOST_TALL_STEPS):
         steps = [one.direction(seen) for one, seen in zip(both, here, strict=True)]
         found = [step for step in steps if step is not None]

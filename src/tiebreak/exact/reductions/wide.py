@@ -9,7 +9,7 @@ norm or another sum of squares. Everything uses the eigenvalues of the small mat
     f = |F x - t|²      x = A'q + M'p,         A A' q = b,   M M' p = t - F A' q
     f = |x - c|_1       by column generation: see `basis_pursuit`
 
-with M = F - (F A')(A A')^+ A, the rows of F projected onto the null space of A: A M' = 0.
+Here M = F - (F A')(A A')^+ A has the rows of F projected onto the null space of A: A M' = 0.
 Refinement solves the same equations again with the residuals of b and t in twice the precision.
 """
 
@@ -50,7 +50,7 @@ ORTHOGONAL = 0.1  # the largest cosine allowed between the rows of M and those o
 
 
 class ScaledEquations:
-    """S x = b: the rows and the target of a least-squares loss in units of `scaled`."""
+    """The equations S x = b: rows and target of a least-squares loss in the units of `scaled`."""
 
     def __init__(self, matrix: Matrix, b: Array) -> None:
         self.S, self.exponent = scaled(matrix.on_host())
@@ -83,9 +83,9 @@ class ScaledEquations:
 
 
 class WideProblem(NamedTuple):
-    """f and g, which are only squares; f is a norm if its rows are None.
+    """The levels f and g, which are squares; f is a norm if its rows are None.
 
-    Or f is the sum of weights_j |x_j - center_j|.
+    f may also be the sum of weights_j |x_j - center_j|.
     """
 
     upper: Squares | None
@@ -97,7 +97,8 @@ class WideProblem(NamedTuple):
         """Return rows and target whose least-squares solutions minimise g, with weight and rank.
 
         If rows are independent, all equations hold whatever their weights, and we return the
-        largest weight. None if A A' does not decide, or the weights of several squares matter.
+        largest weight. Return None if A A' does not decide, or if the weights of several squares
+        matter.
         """
         first, *others = self.lower
         rows, target = first.rows, first.target
@@ -119,7 +120,7 @@ class WideProblem(NamedTuple):
 
     @classmethod
     def of(cls, problem: Problem) -> WideProblem | None:
-        """Return the problem in this form; None if it is of another kind or too large."""
+        """Return the problem in this form, or None if it has another form or is too large."""
         above, below = squares_of(problem.upper), squares_of(problem.lower)
         is_l1 = (terms := l1_above(problem)) is not None and not terms.has_operator
         if not described(problem.domain).is_space or len(above) != 1 - is_l1 or not below:
@@ -130,8 +131,8 @@ class WideProblem(NamedTuple):
             return None
         f, strength = above[0] if above else None, problem.upper.strong_convexity
         if f is None or f.rows is None:
-            is_fit = is_l1 or strength > 0.0  # weights of 0 need the other method
-        else:  # x is a combination of the rows of both, so all variables count in its norm
+            is_fit = is_l1 or strength > 0.0  # weights of 0 need row factorisations
+        else:  # x is a combination of both levels' rows, so all variables count in its norm
             # With up to twice as many rows as variables, M M' costs no more than other methods.
             is_fit = problem.counted is None and _is_wide(f.rows, 2)
             is_fit = is_fit and math.prod(f.rows.shape) <= DENSE_LIMIT
@@ -150,7 +151,7 @@ def _weighted(part: Squares) -> tuple[Matrix, Array]:
 
 
 def _is_wide(matrix: Matrix, most: int = 1) -> bool:
-    """Are its entries available, and few enough for A A' and its eigenvalues?
+    """Are the entries of A available, and few enough for A A' and its eigenvalues?
 
     ``most`` is the largest allowed number of rows per variable.
     """
@@ -165,7 +166,7 @@ class Reduced(NamedTuple):
 
     equations: ScaledEquations  # F x = t
     FA: Host  # F S'
-    M: Host  # in units of its own largest entry
+    M: Host  # M, divided by a power of two near its largest entry
     gram: RowGram  # of M
     rank: int  # of M
     least: float  # proved: |F d| >= least |d| for d with S d = 0 in the span of F's and S's rows
@@ -194,21 +195,21 @@ class WideAnswer(NamedTuple):
     """The answer of both levels, in units of S = 2^-exponent A."""
 
     x: Array
-    weights: tuple[float, float]  # of the squares of f and g
+    weights: tuple[float, float]  # weights of the squares of f and g
     equations: ScaledEquations  # of g
     gram: RowGram
     rank: int
-    rest: float  # singular values of A up to this are rounding errors; 0 if none are
-    center: Host  # of f, if that is the norm
-    reduced: Reduced | None  # None if f is the norm
-    metric: Metric | None = None  # if f is a norm with weights
-    dual: Host | None = None  # if f is an l1 norm: S'dual is a subgradient, up to rounding
+    rest: float  # singular values of A up to this are rounding errors; 0 if all are clear
+    center: Host  # center of f, if f is a norm
+    reduced: Reduced | None  # None if f is a norm
+    metric: Metric | None = None  # used if f is a norm with weights
+    dual: Host | None = None  # for an l1 norm f: S'dual is a subgradient, up to rounding
     balance: float = 0.0  # how far S'dual is from a subgradient, relative
     left_open: int = 0  # dimension of the minimisers of f among those of g
 
 
 def solve_wide(problem: Problem, start: Array) -> WideAnswer | None:
-    """Return the answer, or None if the problem is of another kind or A A' does not decide."""
+    """Return the answer, or None if the problem has another form or A A' does not decide."""
     wide = WideProblem.of(problem)
     if wide is None:
         return None
@@ -271,8 +272,8 @@ def _refined(
 ) -> Host | None:
     """Refine x + A'q + M'p, or x + W⁻¹A'q, until only the last digit changes.
 
-    Return None if that does not end. Rounding errors in A A' make each correction a fixed share of
-    the last one, so we know the size of the next one before computing it.
+    Return None if the refinement does not end. Rounding errors in A A' make each correction a fixed
+    share of the last one, so we know the size of the next one before computing it.
     """
     before, S = 0.0, equations.S
     for _ in range(TOL.sweeps):
@@ -303,8 +304,8 @@ def _reduced(f: Squares, g: ScaledEquations, gram: RowGram, rank: int) -> Reduce
 
     ``least`` is proved for any Y and M = F - Y S. Let the orthonormal columns of V span the rows of
     S, with least singular value sigma, and those of W likewise for the singular values of M that
-    count, with least value s. Then |V'W| <= |S M'|/(sigma s) = e. A vector d with S d = 0 in the
-    span of the rows of F and S is d = W a + V b, V'd = 0, so b = -V'W a and
+    count, with least value s. Then |V'W| <= |S M'|/(sigma s) = e. Let d be in the span of the rows
+    of F and S, with S d = 0. Then d = W a + V b and V'd = 0, so b = -V'W a and
 
         |W'd|² = |(I - C)a|² >= (1 - e²) <a, (I - C)a> = (1 - e²) |d|²,    C = W'V V'W.
 

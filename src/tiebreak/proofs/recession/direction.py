@@ -1,7 +1,7 @@
-"""Is this a direction along which a level decreases forever, from every feasible point?
+"""Checks whether a level decreases forever along a direction, from every feasible point.
 
-The status "unbounded" relies on this, however the direction was found: no method or solver is
-trusted here. Everything is decided row by row, with the rounding errors of the row's own terms.
+The status "unbounded" relies on this check, however the direction was found: it trusts no method
+and no solver. The check goes row by row, with the rounding errors of the row's own terms.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ def is_direction_of_descent(problem: Problem | Levels, level: int, direction: Ar
 
     Args:
         problem: the problem as given.
-        level: its index, 0 for the first: for a `Problem`, 0 is g and 1 is f.
-        direction: of any length; it may be rounded, if an exact one is near. It must be a direction
-            of Z (so never on a bounded set) along which no earlier level rises; the level itself
-            has a negative slope far out, or a slope of 0 that it never reaches, because a loss such
-            as log(1 + exp(-t)) changes.
+        level: the index of the level; in a `Problem`, 0 is g and 1 is f.
+        direction: the length does not matter, and rounding is allowed if an exact direction is
+        near. The direction must be one of Z (a bounded set has none) along which no earlier level
+            rises. Far out, the level's own slope must be negative, or tend to 0 from below because
+            a loss such as log(1 + exp(-t)) changes.
     """
     return settled_direction(problem, level, direction) is not None
 
 
 def settled_direction(problem: Problem | Levels, level: int, direction: Array) -> Host | None:
-    """A direction of descent near the one that a solver found; None if there is none."""
+    """A proved direction of descent near the one that a solver found, or None."""
     return direction_near(level_of(problem, level, len(direction)), host(direction))
 
 
 def direction_near(level: RecessionLevel | None, d: Host) -> Host | None:
-    """A direction near d along which the level decreases; None if there is none, or no level."""
+    """A direction near d along which the level provably decreases; None without a proof."""
     if level is None or not (d.any() and np.isfinite(d).all()):
         return None
     tried = (proved_direction(level, some) for some in as_meant(level, d))
@@ -61,13 +61,13 @@ def level_of(problem: Problem | Levels, level: int, n: int) -> RecessionLevel | 
 
 
 def as_meant(level: RecessionLevel, d: Host) -> Iterator[Host]:
-    """Directions that a solver's may approximate: whole numbers, zero products, or itself.
+    """Directions that d may approximate: with whole numbers, with zero products, or d itself.
 
     Small entries need not be rounding errors, because variables may have different units.
     """
     given, d = d, d / float(np.max(np.abs(d)))
     d = np.where(np.abs(d) <= TOL.solver, 0.0, d)
-    # Directions with small whole numbers are tried: their products are exact.
+    # We try directions with small whole numbers, because their products are exact.
     for most in range(1, 13):
         whole = np.round(most * d)
         if np.all(np.abs(whole - most * d) <= TOL.solver * most):
@@ -88,22 +88,22 @@ def as_meant(level: RecessionLevel, d: Host) -> Iterator[Host]:
 
 
 def proved_direction(level: RecessionLevel, d: Host) -> Host | None:
-    """d, or its part in the cone, if this level is proved to decrease along it.
+    """Return d, or its part in the cone, if this level is proved to decrease along it.
 
     Products that are 0 up to rounding are taken as 0 if all of them vanish at some d' near d: see
-    `_distance_to_zeros`. All others must keep their signs within that distance.
+    `_distance_to_zeros`. All other products must keep their signs within that distance.
     """
     d = level.cone.nearest(d)
     top = float(np.max(np.abs(d), initial=0.0))
     if not 0.0 < top < math.inf:
         return None
     if np.any(d != np.floor(d)):
-        d = np.ldexp(d, -math.frexp(top)[1])  # exactly
+        d = np.ldexp(d, -math.frexp(top)[1])  # without rounding
     return d if _Products(level, d).prove_a_fall() else None
 
 
 class _Products:
-    """The products of a direction with all rows of a level, and what they prove."""
+    """The products of a direction with all rows of a level, and conclusions from them."""
 
     def __init__(self, level: RecessionLevel, d: Host) -> None:
         self._level, self._d = level, d
@@ -163,9 +163,9 @@ class _Products:
         return slope, error
 
     def _distance_to_zeros(self) -> float:
-        """A bound on |d' - d| for some d' with all the intended zeros; inf if not known.
+        """A bound on |d' - d| for some d' with all the intended zeros; inf if no bound is known.
 
-        With E these rows and r their confirmed rank, it is at most |E d|/sigma_r. Zero entries of d
+        If E has these rows and a confirmed rank r, the bound is |E d|/sigma_r. Zero entries of d
         stay 0.
         """
         d, length, linear = self._d, norm(self._d), self._linear

@@ -36,7 +36,7 @@ class RecessionCone:
 
     @property
     def is_space(self) -> bool:
-        """Are there no bounds, rows or curves?"""
+        """Is the cone free of bounds, rows and curves?"""
         is_free = np.isinf(self.low).all() and np.isinf(self.high).all()
         return bool(is_free) and not (self.rows.shape[0] or self.curves)
 
@@ -64,7 +64,7 @@ class LinearTerm(NamedTuple):
     """c, the sum of all linear terms."""
 
     c: Host
-    size: float = 0.0  # the sum of their lengths, which may cancel in c
+    size: float = 0.0  # the sum of the terms' lengths; the terms may cancel in c
     is_exact: bool = True  # is c free of rounding?
 
     def plus(self, weight: float, c: Host) -> LinearTerm:
@@ -80,7 +80,7 @@ class RecessionLevel(NamedTuple):
     fixed: list[HostRows]  # rows whose products with d must be 0
     losses: list[LossRows]  # losses that fall, or grow, along their rows
     linear: LinearTerm
-    # For losses whose rows are not available: do they all fall along a direction?
+    # If the rows of the losses are not available: does every loss fall along a direction?
     hidden: list[Callable[[Host], bool]]
 
     @classmethod
@@ -107,7 +107,7 @@ class RecessionLevel(NamedTuple):
 
     @property
     def side(self) -> int:
-        """The smaller side of its matrix."""
+        """The smaller side of the level's matrix."""
         return min(len(self.linear.c), sum(rows.shape[0] for rows in self.all_rows))
 
     @property
@@ -121,7 +121,7 @@ class RecessionLevel(NamedTuple):
 
     @property
     def can_fall(self) -> bool:
-        """Is there anything besides squares and norms?"""
+        """Does the level have parts other than squares and norms?"""
         return self.has_tails or self.linear.size > 0.0
 
     def single_variables(self) -> list[Host]:
@@ -145,11 +145,12 @@ class RecessionLevel(NamedTuple):
         return [d] if up[j] or down[j] else []
 
     def after(self, before: Sequence[RecessionLevel]) -> RecessionLevel | None:
-        """This level on the minimisers of others; None if too little is known about them.
+        """The level restricted to the minimisers of others, or None if these are not known.
 
-        They are { x in Z : level_j(x) <= v_j }, whose directions are those of Z along which no
-        level_j has a positive slope far out, with or without slack. Losses with a tail do not
-        change among minimisers, nor does anything that a linear term might outweigh.
+        The minimisers of the others are { x in Z : level_j(x) <= v_j }. The directions of this set
+        are those of Z along which no level_j has a positive slope far out, with or without slack.
+        Losses with a tail do not change among minimisers, nor do terms that a linear term might
+        outweigh.
         """
         fixed, cone = [*self.fixed], self.cone
         for level in before:
@@ -166,5 +167,5 @@ class RecessionLevel(NamedTuple):
 
 
 def is_power_of_two(weight: float) -> bool:
-    """Is multiplying by it free of rounding?"""
+    """Is multiplication by this factor free of rounding?"""
     return math.frexp(weight)[0] == 0.5

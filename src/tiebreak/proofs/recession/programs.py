@@ -20,8 +20,8 @@ from tiebreak.proofs.recession.direction import as_meant, level_of, proved_direc
 from tiebreak.proofs.recession.level import RecessionLevel
 from tiebreak.sets.descriptions import stacked
 
-LONG = 2**28  # multiplications of a factorisation: beyond this, a linear program takes minutes
-ROUGH = 0.5  # allowed change of a margin: below 1, second derivatives still say something
+LONG = 2**28  # multiplications in a factorisation from which a linear program takes minutes
+ROUGH = 0.5  # allowed change of a margin: up to 1, second derivatives are still informative
 LEAST = float(np.finfo(float).tiny)  # replaces 0 in denominators
 HARDLY_FALLS = "whether {} is not determined: it hardly falls, if at all"
 
@@ -56,7 +56,7 @@ def is_long(level: RecessionLevel) -> bool:
 def candidates(level: RecessionLevel) -> Iterator[Host]:
     """Directions along which the level may decrease, by linear programs.
 
-    If there is such a direction, one of these is close to it.
+    If the level decreases along some direction, a yielded direction is close to it.
     """
     if level.hidden or not (level.has_tails or level.linear.c.any()):
         return
@@ -74,9 +74,10 @@ def candidates(level: RecessionLevel) -> Iterator[Host]:
 
 
 def _in_own_units(level: RecessionLevel) -> tuple[RecessionLevel, Host | None]:
-    """The level in u with x = W u, where its rows have orthonormal columns: no descent is slow.
+    """The level in u with x = W u, whose rows have orthonormal columns, so that no descent is slow.
 
-    Only on R^n, and only if it is quick; otherwise the level itself and None.
+    The change of variables is made only on R^n and only if it is quick; otherwise return the level
+    itself and None.
     """
     n = len(level.linear.c)
     if not level.cone.is_space or n > QUICK_SIDE or is_long(level):
@@ -87,7 +88,7 @@ def _in_own_units(level: RecessionLevel) -> tuple[RecessionLevel, Host | None]:
     rank = decide_rank(rows, units=as_it_is(rows))
     scale = np.append(1.0 / rank.sigma[: rank.low], np.ones(n - rank.low))
     W = rank.basis * scale
-    sees = np.arange(n) < rank.low  # the rest is rounding error
+    sees = np.arange(n) < rank.low  # other directions are rounding errors
 
     def turned(some: HostRows) -> HostRows:
         return HostRows(np.where(sees, some.entries @ W, 0.0))
@@ -103,8 +104,8 @@ def _in_own_units(level: RecessionLevel) -> tuple[RecessionLevel, Host | None]:
 def _common(level: RecessionLevel, other: RecessionLevel) -> Host:
     """The direction, in scaled units, along which all products are closest to their rows' lengths.
 
-    By least squares: the columns are orthonormal there. If all losses decrease along it, for
-    example because there are more variables than examples, no linear program is needed.
+    Least squares finds this direction, because the columns are orthonormal. If all losses decrease
+    along this direction, as often with more variables than examples, no linear program is needed.
     """
     pairs = zip(level.losses, other.losses, strict=True)
     sums = (own.rows.entries.T @ (1.0 / np.maximum(loss.rows.sizes, LEAST)) for loss, own in pairs)
@@ -112,7 +113,7 @@ def _common(level: RecessionLevel, other: RecessionLevel) -> Host:
 
 
 def _projections(level: RecessionLevel) -> Iterator[Host]:
-    """On R^n with only a linear term: its negative, projected onto what no row fixes."""
+    """On R^n with only a linear term: minus that term, projected onto what no row fixes."""
     c = level.linear.c
     E = np.vstack([np.zeros((0, len(c))), *(r.some(np.ones(r.shape[0])) for r in level.fixed)])
     d = -c / norm(c)
@@ -147,7 +148,7 @@ def _programs(level: RecessionLevel) -> Iterator[Host]:
         top = float(np.max(np.abs(cost), initial=0.0)) or 1.0
         found = linear_program(cost / top, rows, np.zeros(rows.shape[0]), box, equal)
         if found is None:
-            yield np.full(n, math.nan)  # nan stands for "not known"
+            yield np.full(n, math.nan)  # nan stands for an unknown direction
         elif float(cost @ found) < -least:
             yield column * found[:n]
 
@@ -160,7 +161,7 @@ def _programs(level: RecessionLevel) -> Iterator[Host]:
     if not c.any():
         found = [*solved(-total, sp.vstack([-moved, within], format="csr"), bounds, TOL.solver)]
         yield from found
-        if found:  # one more, along which all losses that can decrease do so clearly
+        if found:  # yield one more, along which all losses that can decrease do so clearly
             rows = sp.vstack([sp.hstack([-moved, one]), sp.hstack([within, more])], format="csr")
             box = np.vstack([np.stack([cone.low, cone.high], 1), np.tile([0.0, 1.0], (m, 1))])
             yield from solved(np.append(np.zeros(n), -np.ones(m)), rows, box, TOL.solver)
@@ -192,12 +193,12 @@ def _scaled_rows(rows: Any) -> tuple[Any, Host]:
 
 
 def has_minimum_near(level: RecessionLevel, x: Host, slope: Host) -> bool:
-    """Does a Newton step from x, where this is the slope, show that there is a minimiser?
+    """Does a Newton step from x, where the slope is given, show that there is a minimiser?
 
     On R^n. With v the step, theta_i = w_i p_i (1 - (1 - p_i) <m_i, v>) are slopes of the losses
     that balance the squares and the linear term; if no margin changes by 1, all of them are
-    positive, and then there is no direction (Stiemke). Rounding errors are ignored: this is not a
-    proof, but saves a linear program.
+    positive, and then there is no direction (Stiemke). This test ignores rounding errors, so it
+    proves nothing, but it saves a linear program.
     """
     n = len(x)
     if level.hidden or not (level.cone.is_space and n <= QUICK_SIDE):
@@ -207,7 +208,7 @@ def has_minimum_near(level: RecessionLevel, x: Host, slope: Host) -> bool:
         H = H + loss.rows.gram(loss.curvature(x))
     v = np.linalg.pinv(H, rcond=TOL.touching, hermitian=True) @ -slope
     rest = H @ v + slope
-    if not level.linear.c.any():  # the slope is a sum of rows: the rest is rounding error
+    if not level.linear.c.any():  # the slope is a sum of rows, up to rounding
         values, basis = np.linalg.eigh(sum((r.gram() for r in level.all_rows), np.zeros((n, n))))
         seen = basis[:, values > TOL.touching * values[-1]]
         rest = seen @ (seen.T @ rest)

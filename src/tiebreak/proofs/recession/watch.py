@@ -17,8 +17,8 @@ from tiebreak.proofs.recession.direction import level_of, proved_direction
 from tiebreak.proofs.recession.level import RecessionLevel
 from tiebreak.proofs.recession.programs import candidates, has_minimum_near, is_long
 
-FIRST_PROGRAM, STEPS_PER_SIDE = 32, 4  # steps before a linear program, and per row or column of it
-# the path to x is doubled this often, and g must fall at least to this share each time
+FIRST_PROGRAM, STEPS_PER_SIDE = 32, 4  # steps before a linear program, plus steps per row or column
+# number of doublings of the path to x, and the share to which g must fall each time
 DOUBLINGS, FALLING = 4, 0.75
 
 LOWER = "g has no minimiser: it decreases"
@@ -47,16 +47,16 @@ class NoMinimum(NamedTuple):
         return f"{what} along the direction {entries}{more}"
 
     def lines(self) -> list[tuple[str, str]]:
-        """Return no lines: the message says everything."""
+        """Return no lines, because the message says everything."""
         return []
 
 
 class RecessionWatch:
     """Watches a running method for directions along which a level decreases forever.
 
-    This is cheap: at steps that are powers of two, the path of the run so far is tried as a
-    direction, which costs one product. Once, when the run has cost as much as a linear program or
-    is about to end with a success, that program decides about all directions at once.
+    Watching is cheap: at steps that are powers of two, we try the path of the run so far as a
+    direction, which costs one product. When the run has cost as much as a linear program, or is
+    about to end with a success, this program decides once about all directions.
     """
 
     def __init__(self, problem: Problem, x0: Array) -> None:
@@ -90,7 +90,7 @@ class RecessionWatch:
         """Return a level that is proved to have no minimum, or None, during a run.
 
         ``gaps`` are the proved gaps of both levels, or inf: quadratics that are bounded below have
-        a minimum. A linear program may take ``seconds``.
+        a minimum. ``seconds`` limits the time of a linear program.
         """
         if step < self._next:
             return None
@@ -131,7 +131,8 @@ class RecessionWatch:
     def _still_falls(self, x: Array) -> NoMinimum | None:
         """Does g, known only by values, keep decreasing along the path that led to x?
 
-        This proves nothing, but it speaks against a success, which claims a minimiser close to x.
+        A decrease proves nothing, but it speaks against a success, which claims a minimiser close
+        to x.
         """
         g, d = self._problem.smooth_parts[1], x - self._x0
         length, value = arrays.norm(d), g.value(x)
@@ -140,16 +141,17 @@ class RecessionWatch:
         for k in range(DOUBLINGS):
             before, far = value, x + 2.0**k * d
             value = g.value(far)
-            # A negative value says nothing; a value that is only rounding error does not shrink
-            # like this.
+            # A negative value proves nothing; a value that is only a rounding error does not shrink
+            # so fast.
             if not (0.0 < value <= FALLING * before and self._problem.domain.contains(far)):
                 return None
         return NoMinimum("lower", d / length, is_proved=False)
 
     def _settle(self, seconds: float, is_success: bool = False) -> NoMinimum | None:
-        """Decide about all directions at once, by linear programs, if these are not too large.
+        """Decide about all directions at once, by linear programs, unless these are too large.
 
-        A success needs more than that no direction is proved: none may be found at all.
+        For a success, it is not enough that no direction is proved: no direction may be found at
+        all.
         """
         if not seconds > 0.0:
             return None
