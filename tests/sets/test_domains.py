@@ -448,7 +448,7 @@ def test_farthest_and_diameter_are_attained():
     assert domains.Box([0.0, 0.0], [3.0, 4.0]).diameter == 5.0
     assert domains.Box(0.0, math.inf).diameter == math.inf
     assert domains.Simplex(1.0).diameter_in(1) == 0.0
-    with pytest.raises(ValueError, match=r"depends on the dimension; ask diameter_in\(n\)"):
+    with pytest.raises(ValueError, match=r"depends on the dimension; use diameter_in\(n\)"):
         _ = domains.Box(0.0, 1.0).diameter
 
 

@@ -49,7 +49,7 @@ FIRST_ETA = 0.2  # makes both levels similar in size, so that a few rounds suffi
 # eta for conjugate gradients, which suffer less from ill conditioning: fewer rounds suffice
 FIRST_ETA_CG = 1e-3
 ROUND_ACCURACY = 0.1  # a round ends when its slope is below this share of g's residual
-# if a round leaves more than SLOW of g's residual, eta shrinks by ETA_FALL
+# if a round leaves more than SLOW of g's residual, eta is multiplied by ETA_FALL
 SLOW, ETA_FALL = 0.3, 0.25
 MAX_ROUNDS = 60  # each round gains a factor of 3 or reduces eta: after this many, f will not settle
 F_SETTLED = 1e-11  # relative distance from f*, by the multipliers, at which f counts as settled
@@ -204,7 +204,7 @@ class BregmanIteration(Method):
             state = state._replace(here=_objective_at(problem, state, state.x))
             return refinement_proof.begin(problem, state)  # about the previous point
         if state.stalled >= ROUND_PATIENCE:
-            return _gave_up(state, "a round could not be solved to rounding")
+            return _gave_up(state, "a round could not be solved to rounding accuracy")
         if state.by_cg:
             return self._cg_step(problem, state, conjugate_gradients.begin(here.g, here.smooth))
         if arrays.norm(here.slope) < RELEASE * left:

@@ -81,7 +81,7 @@ class Portfolio(Method):
     needs_projection: ClassVar[bool] = False  # the candidates check for a projection themselves
 
     def check(self, problem: Problem) -> Refusal | None:
-        """Refuse what the first candidate refuses; all of them were chosen for this problem."""
+        """Refuse what the first candidate refuses; all candidates were chosen for this problem."""
         refusal = self.candidates[0].method.refusal(problem)
         if refusal is None or refusal.argument != "domain" or not self.why:
             return refusal

@@ -262,7 +262,7 @@ INSTANCES = (
     ),
     Instance(
         "squared-hinge",
-        "the nearest point of a polyhedron, where the lower level is flat inside",
+        "the nearest point of a polyhedron, inside which the lower level is flat",
         "tiebreak",
         20,
         20,

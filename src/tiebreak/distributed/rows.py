@@ -83,7 +83,7 @@ class Remote(DeferredImage):
 
     @property
     def value(self) -> Remote:  # type: ignore[override]
-        """The image itself: the workers add up mixtures, not the driver."""
+        """The image itself, because the workers, not the driver, compute mixtures."""
         return self
 
     @property

@@ -78,7 +78,7 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "bisection": "method bisec-bio: the interval in which its own tests locate f*.",
         "own bound": "method mng: a lower bound on f* by its own theorem, not rechecked.",
         "method": "which method found x, and how its steps were chosen.",
-        "message": "how the run ended in words, with what to do next.",
+        "message": "how the run ended, in words, and what to do next.",
         "assumed": "what the proofs rely on without having checked it.",
     },
     "Levels, one row each": {

@@ -158,9 +158,9 @@ def cleaned(A: Host, epsilon: float = EPS, units: Host | None = None) -> Host:
 
     A column counts as rounding if its largest entry is a few units (1/64 to 64) in the last place
     of numbers of the size of another column, and all entries are multiples of one power of two that
-    is not much smaller: rounding errors have few bits. Whole numbers never count: 1 next to 1e16 is
-    a feature. Sizes refer to A diag(units), where ``units`` are the units of the variables, if
-    known.
+    is not much smaller: rounding errors have few bits. Whole numbers never count as rounding: a
+    column of ones next to one of size 1e16 is genuine. Sizes refer to A diag(units), where
+    ``units`` are the units of the variables, if known.
     """
     columns = _is_rounding(A, epsilon, np.ones(A.shape[1]) if units is None else units)
     rows = _is_rounding(A.T, epsilon, np.ones(A.shape[0]))

@@ -14,7 +14,7 @@ import numpy as np
 
 from tiebreak.linalg.arrays import Host
 
-Labels = Any  # an Index of pandas
+Labels = Any  # a pandas Index
 
 
 def is_frame(value: object) -> bool:

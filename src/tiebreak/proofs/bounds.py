@@ -68,7 +68,7 @@ class Known(NamedTuple):
     lower_bound: float
     ghat: float
     guard: Bound
-    rests: str = ""  # what the upper end for f* relies on, see `Intervals`
+    rests: str = ""  # what the upper bound on f* relies on: see `Intervals`
 
 
 @in_files("sums")

@@ -80,7 +80,7 @@ class Box(Set):
             return norm(np.atleast_1d(width))
         raise ValueError(
             "Box: the diameter of a box with two numbers as bounds depends on the dimension; "
-            "ask diameter_in(n)"
+            "use diameter_in(n)"
         )
 
     def diameter_in(self, n: int) -> float:

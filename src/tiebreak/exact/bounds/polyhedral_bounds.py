@@ -82,7 +82,9 @@ NO_SLATER = (
 TOO_FAR = "x is too far from the lower minimisers to prove how far it is"
 NOT_CONVEX = "a quadratic form is convex only up to rounding"
 VANISHED = "some losses have no curvature left at x, relative to rounding"
-NO_SPAN = "only outliers see some directions of the lower minimisers: nothing bounds the distance"
+NO_SPAN = (
+    "some directions among the minimisers affect only outliers, and nothing bounds the distance"
+)
 DEGENERATE = (
     "constraints that are active at x, or nearly so, are dependent: "
     "it is not proved that they have a common point"

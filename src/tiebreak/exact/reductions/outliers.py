@@ -24,10 +24,12 @@ AT_DELTA = (
 )
 NO_RANK = "the rank of the rows that are not outliers is not determined, and f depends on it"
 NOT_ON_BALL = (
-    "only outliers see some directions of the lower minimisers, which then do not form a slice of "
-    "the ball: bound the variables instead"
+    "some directions of the lower minimisers affect only outliers, so these do not form "
+    "a slice of the ball: bound the variables instead"
 )
-NOT_L1 = "only outliers see some directions of the lower minimisers, so f = |x|_1 is not solved"
+NOT_L1 = (
+    "some directions of the lower minimisers affect only outliers; then f = |x|_1 is not supported"
+)
 
 
 class SharedRows(NamedTuple):

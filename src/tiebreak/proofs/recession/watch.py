@@ -87,7 +87,7 @@ class RecessionWatch:
         seconds: float = math.inf,
         is_success: bool = False,
     ) -> NoMinimum | None:
-        """Return a level that is proved to have no minimum, or None, during a run.
+        """During a run, return a level that is proved to have no minimum, or None.
 
         ``gaps`` are the proved gaps of both levels, or inf: quadratics that are bounded below have
         a minimum. ``seconds`` limits the time of a linear program.
