@@ -283,6 +283,21 @@ def test_a_weak_penalty_keeps_to_the_domain_without_an_exact_method(monkeypatch)
     assert not model.proved_
 
 
+@pytest.mark.parametrize("most", [0, 2**29])
+def test_a_weak_penalty_is_fitted_alike_by_steps_and_by_factorisation(most, monkeypatch):
+    """Ten digits took minutes: a fit that proves nothing was factorised and proved."""
+    monkeypatch.setattr("tiebreak.sklearn.fitting.SECOND", most)
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(60, 3))
+    y = np.argmax(X, axis=1)
+    with pytest.warns(NoMinimiserWarning):
+        model = TieBreakClassifier().fit(X, y)
+    assert ("L-BFGS" in model.report_) == (most == 0)
+    exact = TieBreakClassifier(alpha=1e-4, l1_ratio=0.0).fit(X, y)
+    assert "alpha = 0.0001 " in model.report_
+    np.testing.assert_allclose(model.coef_, exact.coef_, atol=0.05 * np.abs(exact.coef_).max())
+
+
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", [1, 14, 51, 63])
 def test_a_weak_penalty_separates_each_pair_of_classes_that_the_direction_does(seed):

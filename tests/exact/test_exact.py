@@ -19,7 +19,7 @@ from planted import smooth as planted
 from planted.structured import COMBINATIONS, conic_value, instance
 
 import tiebreak as tb
-from tiebreak.exact import active_set, interior_point
+from tiebreak.exact import active_set, interior_point, method
 from tiebreak.exact.method import Exact
 from tiebreak.functions.parts import parts
 from tiebreak.linalg import host, spectra
@@ -421,6 +421,24 @@ def test_a_slow_fall_is_a_fall(rows, size):
         assert state.findings.dimension == 0
 
 
+def test_a_single_variable_that_separates_needs_neither_factorisation_nor_program(monkeypatch):
+    """A word that only one class has: whole fits of text waited for a linear program."""
+
+    def refuse(*given, **options):
+        raise AssertionError
+
+    monkeypatch.setattr(programs, "linear_program", refuse)
+    monkeypatch.setattr(method, "_scaled", refuse)
+    rng = np.random.default_rng(0)
+    A = np.hstack([rng.normal(size=(60, 3)), np.arange(60.0)[:, None] % 7.0])
+    y = np.where(rng.normal(size=60) + A[:, 3] > 0.0, 1.0, -1.0)
+    y[A[:, 3] > 0.0] = 1.0
+    problem = tb.Problem(upper=tb.SquaredNorm(), lower=tb.Logistic(A, y))
+    result = tb.solve(problem, "exact")
+    assert result.status == "unbounded"
+    np.testing.assert_array_equal(result.findings.direction, [0.0, 0.0, 0.0, 1.0])
+
+
 def test_where_it_hardly_falls_nothing_is_said():
     nearly = tb.Logistic([[0.0, 1.0], [1.0, -1e-12], [-1.0, -1e-12]], np.ones(3))
     tilted = tb.LeastSquares([[1.0, 1.0]], [1.0]) + tb.Linear([1.0, 1.0 + 1e-11])
@@ -437,7 +455,8 @@ def test_where_it_hardly_falls_nothing_is_said():
 
 def test_a_failed_linear_program_is_no_answer(monkeypatch):
     monkeypatch.setattr(programs, "linear_program", lambda *_: None)
-    rows = [[1.0, 0.0]] * 10 + [[0.1, 1.0]] * 10 + [[0.1, -1.0]]  # not lowered by their mean
+    # lowered neither by their mean nor by one variable
+    rows = [[1.0, 1.0]] * 10 + [[-0.9, 1.1]] * 10 + [[1.1, -0.9]]
     lower = tb.Logistic(rows, np.ones(21))
     state = solved(tb.Problem(upper=tb.SquaredNorm(), lower=lower))
     assert state.finished.why == "doubt"

@@ -79,8 +79,6 @@ class ExactFindings(NamedTuple):
     backward_error: float
     upper_range: tuple[float, float]  # the values of f for the smaller and for the larger rank
     residual: float  # the larger of the two levels' relative residuals
-    direction: Array | None = None  # a direction along which there is no minimum
-    level: str = ""  # the level without a minimum, "upper" or "lower"
     one_sided: str = ""  # why f* is not proved from above, or ""
     left_open: int = 0  # a bound on the dimension of the solutions; x has the least norm
     is_flat: bool = False  # is f constant on the lower minimisers, if there are many?
@@ -95,8 +93,6 @@ class ExactFindings(NamedTuple):
     def lines(self) -> list[tuple[str, str]]:
         """Return the lines for the report."""
         lines = [("rank", f"{self.rank}; singular values {self.sigma:.3g} | {self.sigma_next:.3g}")]
-        if self.direction is not None:
-            return lines
         lines.append(
             ("backward", f"error {self.backward_error:.2g}, in units of the singular values")
         )
@@ -168,10 +164,10 @@ class Exact(Method):
         found = state.findings
         if found is None:  # the single step decides, and proves more than any start
             return StateReport(state.finished, decides=not state.finished.why)
-        d = found.direction
+        if isinstance(found, NoMinimum):
+            return StateReport(state.finished, fall=found)
         return StateReport(
             state.finished,
-            fall=None if d is None else NoMinimum(found.level, d),
             is_ambiguous=found.is_ambiguous or state.finished[1] in READINGS,
             findings=found,
             one_sided=found.one_sided,
@@ -216,10 +212,10 @@ class Exact(Method):
         x, findings = inner.x, inner.findings
         if point is not None:
             x = projected(problem.domain, arrays.like(point(host(x)), x0))
-        if findings is not None:
+        if isinstance(findings, NoMinimum) and point is not None:
+            findings = findings._replace(direction=point(findings.direction))
+        elif isinstance(findings, ExactFindings):
             findings = findings._replace(upper_range=found.values(findings.upper_range))
-            if point is not None and (d := findings.direction) is not None:
-                findings = findings._replace(direction=point(d))
             if findings.dimension is not None:
                 findings = findings._replace(dimension=findings.dimension - found.spare)
         intervals = found.proved(inner.evidence.intervals)
@@ -233,10 +229,14 @@ def _by_rows(problem: Problem, given: Array, parts: tuple[Parts, Parts]) -> Dire
     """
     n, is_ball = int(given.shape[0]), ball_of(problem.domain, 1) is not None
     rows = None if is_ball else exact_rows(problem.domain, n)
-    x0, (scaled, rank) = start(problem.domain, n, rows), _scaled(problem, parts, given, rows)
-    fall = Recession(None) if scaled.is_bounded else recession(problem, 0, n)
+    fall = (
+        Recession(None)
+        if math.isfinite(problem.domain.diameter_in(n))
+        else recession(problem, 0, n)
+    )
     if fall.direction is not None:
-        return _unbounded(problem, given, rank, NoMinimum("lower", fall.direction))
+        return _unbounded(problem, given, NoMinimum("lower", fall.direction))
+    x0, (scaled, rank) = start(problem.domain, n, rows), _scaled(problem, parts, given, rows)
 
     def solved(doubtful: bool) -> tuple[ExactSolution, DirectState, float]:
         answer = solve(scaled, x0, doubtful)
@@ -248,7 +248,7 @@ def _by_rows(problem: Problem, given: Array, parts: tuple[Parts, Parts]) -> Dire
     high = low if rank.is_determined and answer.is_clear else solved(doubtful=True)[2]
     is_certain = rank.is_determined and fall.is_certain and not answer.doubt
     if is_certain and answer.direction is not None:
-        return _unbounded(problem, end.x, rank, NoMinimum("upper", answer.direction), answer)
+        return _unbounded(problem, end.x, NoMinimum("upper", answer.direction))
     findings = _findings(rank, answer, (low, high))
     if doubt := _doubt(findings, rank.is_determined, fall.is_certain, answer):
         findings = findings._replace(dimension=None)
@@ -457,31 +457,25 @@ def _without_minorants(state: DirectState) -> DirectState:
     return state._replace(evidence=StepEvidence(values=state.evidence.values))
 
 
-def _findings(
-    rank: Rank, answer: ExactSolution | None, uppers: tuple[float, float]
-) -> ExactFindings:
+def _findings(rank: Rank, answer: ExactSolution, uppers: tuple[float, float]) -> ExactFindings:
     """Collect the findings for this rank, before anything is proved."""
     sigma, following = rank.pair()
     return ExactFindings(
-        dimension=None if answer is None or not rank.is_determined else answer.dimension,
+        dimension=answer.dimension if rank.is_determined else None,
         rank=rank.low,
         sigma=sigma,
         sigma_next=following,
         backward_error=max(following, EPS * float(np.max(rank.sigma, initial=0.0))),
         upper_range=uppers,
-        residual=math.nan if answer is None else answer.residual,
-        left_open=0 if answer is None else answer.left_open,
-        is_flat=answer is not None and answer.is_flat,
+        residual=answer.residual,
+        left_open=answer.left_open,
+        is_flat=answer.is_flat,
     )
 
 
-def _unbounded(
-    problem: Problem, x: Array, rank: Rank, found: NoMinimum, answer: ExactSolution | None = None
-) -> DirectState:
+def _unbounded(problem: Problem, x: Array, found: NoMinimum) -> DirectState:
     """End without a minimum, with the direction that proves its absence."""
-    state = _without_minorants(_state(problem, 1, x))
-    findings = _findings(rank, answer, (-math.inf, state.upper_value))
-    return state._replace(
+    return _without_minorants(_state(problem, 1, x))._replace(
         finished=Ended(FALLS, found.sentence(problem.names)),
-        findings=findings._replace(direction=arrays.like(found.direction, x), level=found.level),
+        findings=found._replace(direction=arrays.like(found.direction, x)),
     )

@@ -19,6 +19,7 @@ from tiebreak.functions import Function, Minorant, Penalty, PointWithImage, matr
 from tiebreak.functions.base import EstimatorLoss
 from tiebreak.linalg import Host
 from tiebreak.linalg.host import host, norm
+from tiebreak.linalg.sizes import SECOND
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.proofs.recession.watch import NoMinimum
 from tiebreak.sets import described
@@ -148,7 +149,7 @@ def fit(task: Task, settings: Settings, x0: Host | None, names: Sequence[str] | 
     result: tb.Result | tb.LevelsResult
     result = first = _solve(problem, settings, x0)
     found = first.findings
-    if first.status == "unbounded" and isinstance(found, ExactFindings | NoMinimum):
+    if first.status == "unbounded" and isinstance(found, NoMinimum):
         d = host(found.direction)
         if found.level == "upper":
             raise ValueError(
@@ -281,16 +282,18 @@ def _without_minimiser(
 def _weakly_penalised(task: Task, settings: Settings, alpha: float, x0: Host | None) -> FitOutcome:
     """Fit with a penalty of the given weight, starting from x0 or zero.
 
-    The penalty leaves no ties, and no proof is needed. Therefore, if there is no exact method, no
-    domain and no l1 norm, SciPy's L-BFGS runs until |slope|²/(2 alpha) is within the
-    tolerance that `solve` would use from a start at zero. If all variables are penalised,
-    |slope|²/(2 alpha) is an upper bound on g(x) - g*.
+    The penalty leaves no ties, and no proof is needed. Therefore, if one factorisation takes more
+    than about a second, and there is no domain and no l1 norm, SciPy's L-BFGS runs until
+    |slope|²/(2 alpha) is within the tolerance that `solve` would use from a start at zero. If all
+    variables are penalised, |slope|²/(2 alpha) is an upper bound on g(x) - g*.
     """
     from scipy.optimize import minimize
 
     problem = task.problem(tb.SquaredNorm(alpha * np.asarray(task.layout.penalised)))
     is_free = described(problem.domain).is_space and not problem.penalties[1].terms.has_weights
-    if not is_free or tb.Exact().refusal(problem) is None:
+    sides = [m.shape for m in matrices_of(problem.smooth_parts[1])]
+    work = sum(rows * n * min(rows, n) for rows, n in sides)
+    if not is_free or (work <= SECOND and tb.Exact().refusal(problem) is None):
         return _ending(_solve(problem, settings, x0))
     last: list[Minorant] = []  # the minorant at the last point
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,7 +42,7 @@ def recession(problem: Problem, level: int, n: int) -> Recession:
     found, is_certain = level_of(problem, level, n), True
     if found is None or found.cone.curves:
         return Recession(None)
-    for d in candidates(found):
+    for d in chain(found.single_variables(), candidates(found)):
         if (proved := proved_direction(found, d)) is not None:
             return Recession(proved / norm(proved))
         is_certain = False
