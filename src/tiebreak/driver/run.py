@@ -456,7 +456,7 @@ class Run:
         (upper,), _ = problem.smooth_parts[0].evaluate([point.f])
         _, (lower_value,) = problem.lower.evaluate([], [point.g])
         upper_value = upper.value + problem.penalties[0].value(x)
-        return self.certifier.certificate(x, upper, upper_value, lower_value)
+        return self.certifier.certificate(x, upper, upper_value, lower_value, self.asked[0])
 
     def _note_violations(self) -> None:
         """Pass the findings of the method's consistency checks to the bounds."""

@@ -166,7 +166,7 @@ def _on_polyhedron(p: ScaledProblem, x0: Host, Z: PolyhedralRows, doubtful: bool
     N = null_basis(equations, p.epsilon, doubtful, rank)
     held = None if p.is_rescaled else rank.basis[:, : equations.shape[1] - N.shape[1]].T
     slice_of_Z = PolyhedronSlice(shared.Z.rows, shared.Z.offset, N, held)
-    faces, equations, dimension = _solution_set(
+    faces, held_rows, dimension = _solution_set(
         p, shared.Z, slice_of_Z, equations, pressing, u, doubtful
     )
     # 3. The upper level.
@@ -177,7 +177,8 @@ def _on_polyhedron(p: ScaledProblem, x0: Host, Z: PolyhedralRows, doubtful: bool
         return answer._replace(doubt=doubt or answer.doubt)
     graded = faces
     if p.needs_grading:
-        N = graded_basis(faces.N, f.curvature(u), equations)
+        found = rank if held_rows is equations else None
+        N = graded_basis(faces.N, f.curvature(u), held_rows, found)
         graded = PolyhedronSlice(faces.rows, faces.offset, N, faces.equal)
     answer = _upper(p, f, graded, u, residual, dimension, doubtful, Z.lift)
     # use the normal of Z, not of a face

@@ -257,10 +257,12 @@ def _by_rows(problem: Problem, given: Array, parts: tuple[Parts, Parts]) -> Dire
     deadline.allow_as_much_again()
     with contextlib.suppress(deadline.Over):  # x counts even if the proof is cut off
         normal, seen = np.ldexp(answer.normal, parts[0].exponent), _minorants(end)
-        intervals = prove(problem, end.x, normal, answer.sign, parts, seen, rows)
+        values = end.upper_value, end.lower_value
         if answer.sign is None:
-            more = prove_rescaled(scaled, problem, host(end.x), normal)
-            intervals = intervals.both(more)
+            intervals = prove_rescaled(scaled, problem, host(end.x), normal, values)
+        if intervals is None or not intervals.are_sharp(*values):
+            given = prove(problem, end.x, normal, answer.sign, parts, seen, rows)
+            intervals = given if intervals is None else given.both(intervals)
         findings = findings._replace(one_sided=intervals.why)
     return _solved(problem, end, findings, intervals)
 

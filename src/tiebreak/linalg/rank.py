@@ -149,12 +149,12 @@ def without_fixed(N: Host, units: Host, level: float) -> Host:
     return np.where(np.any(in_units > least, axis=1, keepdims=True), N, 0.0)
 
 
-def graded_basis(N: Host, R: Host, rows: Host) -> Host:
+def graded_basis(N: Host, R: Host, rows: Host, found: Rank | None = None) -> Host:
     """The basis N of {d: rows d = 0}, rotated so that R N has orthogonal columns, longest first.
 
     Each column is orthogonal to the others up to rounding errors of its own length, unless it is
     itself only a rounding error of the longest: so directions that hardly change |R x|² are not
-    swamped by other columns.
+    swamped by other columns. ``found`` is the rank of the rows, if it is already known.
     """
     from scipy.linalg import solve_triangular
 
@@ -176,7 +176,7 @@ def graded_basis(N: Host, R: Host, rows: Host) -> Host:
     # These errors can make columns of R N longer, but removing them causes rounding errors, too.
     rank = len(N) - N.shape[1]
     if rank and N.size and rows.size * N.shape[1] <= CAREFUL:
-        cleaned = N - decide_rank(rows).moved(Sliced(rows).times(N), rank)
+        cleaned = N - (found or decide_rank(rows)).moved(Sliced(rows).times(N), rank)
         N = np.where(
             np.linalg.norm(R @ cleaned, axis=0) <= np.linalg.norm(R @ N, axis=0), cleaned, N
         )

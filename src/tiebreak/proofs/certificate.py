@@ -214,16 +214,21 @@ class Certifier:
         return errors
 
     def certificate(
-        self, x: Array, upper: Minorant, upper_value: float, lower_value: float
+        self,
+        x: Array,
+        upper: Minorant,
+        upper_value: float,
+        lower_value: float,
+        asked: float = 0.0,
     ) -> Certificate:
-        """The certificate of x; ``upper`` is the minorant of f1 at x."""
+        """The certificate of x; ``upper`` is the minorant of f1 at x, ``asked`` f's tolerance."""
         known = self._accumulator
         standing = self.standing(x, upper_value, lower_value, effort=30)
         distance = distance_from(self._problem.domain, x)
         ceiling, rests = known.sums.upper_ceiling, known.sums.rests
-        # If the upper end is as close as the lower end, or right to half the digits, we do not
-        # factorise for a closer upper end.
-        close = max(standing.upper_gap, math.sqrt(EPS) * abs(upper_value))
+        # If the upper end is as close as the lower end, as was asked, or right to half the digits,
+        # we do not factorise for a closer upper end.
+        close = max(standing.upper_gap, asked, math.sqrt(EPS) * abs(upper_value))
         if ceiling - upper_value > close and not known.is_steep:
             values = upper_value, lower_value
             own = self._upper_ceiling(upper, *values, standing.lower_gap, distance)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tiebreak.functions import Function, Minorant, PointWithImage, SmoothFunction, split
-from tiebreak.linalg import Array, arrays, in_files, rounding_unit
+from tiebreak.linalg import EPS, Array, arrays, in_files, rounding_unit
 from tiebreak.problem import Problem
 
 Weighted = tuple[tuple[float, Minorant], ...]
@@ -31,6 +31,12 @@ class Intervals(NamedTuple):
     def is_two_sided(self) -> bool:
         """Is f* in a bounded interval, and g* bounded below?"""
         return all(map(math.isfinite, (*self.upper, self.lower)))
+
+    def are_sharp(self, upper_value: float, lower_value: float) -> bool:
+        """Do they prove half the digits of these values of f and g?"""
+        widths = self.upper[1] - self.upper[0], lower_value - self.lower
+        pairs = zip(widths, (upper_value, lower_value), strict=True)
+        return all(width <= math.sqrt(EPS) * abs(value) for width, value in pairs)
 
     def both(self, other: Intervals) -> Intervals:
         """The intersection with other intervals of the same problem."""

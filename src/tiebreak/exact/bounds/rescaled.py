@@ -23,8 +23,13 @@ from tiebreak.proofs.evidence import Intervals
 from tiebreak.sets import described
 
 
-def prove_rescaled(scaled: ScaledProblem, problem: Problem, x: Host, normal: Host) -> Intervals:
-    """Run `prove` with columns, and rows if the equations nearly hold, scaled to similar sizes."""
+def prove_rescaled(
+    scaled: ScaledProblem, problem: Problem, x: Host, normal: Host, values: tuple[float, float]
+) -> Intervals:
+    """Run `prove` with columns, and rows if the equations nearly hold, scaled to similar sizes.
+
+    ``values`` are those of f and g at x: intervals that are sharp for them need no other rows.
+    """
     intervals, units, factors = Intervals(), scaled.units, scaled.row_factors
     has_other_rows = bool(np.any(factors != 1.0))
     if not (scaled.is_rescaled or has_other_rows):
@@ -37,7 +42,9 @@ def prove_rescaled(scaled: ScaledProblem, problem: Problem, x: Host, normal: Hos
         return intervals
     if scaled.is_rescaled:
         intervals = prove(twin, u, normal)
-    equations = WeightedEquations.of(twin, factors) if has_other_rows else None
+    if not has_other_rows or intervals.are_sharp(*values):
+        return intervals
+    equations = WeightedEquations.of(twin, factors)
     if equations is None:
         return intervals
     if equations.can_be_met(u):

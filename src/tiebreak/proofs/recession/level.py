@@ -127,7 +127,7 @@ class RecessionLevel(NamedTuple):
     def single_variables(self) -> list[Host]:
         """A direction that changes only one variable, such as a category with a single label."""
         n, c = len(self.linear.c), self.linear.c
-        if self.hidden:
+        if self.hidden or not self.has_tails:
             return []
         up, down, moves = self.cone.high > 0.0, self.cone.low < 0.0, np.zeros(n, dtype=bool)
         for rows in self.fixed:
