@@ -23,6 +23,8 @@ from tiebreak.exact import active_set, interior_point, method
 from tiebreak.exact.method import Exact
 from tiebreak.functions.parts import parts
 from tiebreak.linalg import host, spectra
+from tiebreak.proofs import certificate
+from tiebreak.proofs.evidence import Intervals
 from tiebreak.proofs.recession import programs
 
 
@@ -437,6 +439,44 @@ def test_a_single_variable_that_separates_needs_neither_factorisation_nor_progra
     result = tb.solve(problem, "exact")
     assert result.status == "unbounded"
     np.testing.assert_array_equal(result.findings.direction, [0.0, 0.0, 0.0, 1.0])
+
+
+@pytest.mark.parametrize(("rtol", "calls"), [(1e-4, 0), (1e-9, 1)])
+def test_an_upper_end_within_the_tolerance_is_not_sought_again(rtol, calls, monkeypatch):
+    """For a closer one, least squares were factorised twice more: half of a fit's time."""
+    sought, proved, own = [], method.prove_wide, certificate.Certifier._upper_ceiling
+
+    def wider(*given):
+        intervals, residual = proved(*given)
+        low, high = intervals.upper
+        return intervals._replace(upper=(low, high + 1e-6 * abs(high))), residual
+
+    def counted(self, *given):
+        sought.append(given)
+        return own(self, *given)
+
+    monkeypatch.setattr(method, "prove_wide", wider)
+    monkeypatch.setattr(certificate.Certifier, "_upper_ceiling", counted)
+    rng = np.random.default_rng(0)
+    fit = tb.LeastSquares(rng.normal(size=(5, 11)), rng.normal(size=5))
+    upper = tb.LeastSquares(rng.normal(size=(12, 11)), rng.normal(size=12))
+    assert tb.solve(tb.Problem(upper=upper, lower=fit), rtol=rtol).success
+    assert len(sought) == calls
+
+
+@pytest.mark.parametrize(
+    ("upper", "lower", "are_sharp"),
+    [
+        ((1.0 - 1e-9, 1.0), 2.0 - 1e-9, True),
+        ((1.0 - 1e-6, 1.0), 2.0 - 1e-9, False),
+        ((1.0 - 1e-9, 1.0), 2.0 - 1e-6, False),
+        ((-math.inf, 1.0), 2.0, False),
+        ((1.0, math.inf), 2.0, False),
+        ((1.0, 1.0), -math.inf, False),
+    ],
+)
+def test_intervals_are_sharp_that_prove_half_the_digits_of_both_levels(upper, lower, are_sharp):
+    assert Intervals(upper, lower).are_sharp(1.0, 2.0) == are_sharp
 
 
 def test_where_it_hardly_falls_nothing_is_said():
