@@ -261,8 +261,8 @@ def _by_rows(problem: Problem, given: Array, parts: tuple[Parts, Parts]) -> Dire
         if answer.sign is None:
             intervals = prove_rescaled(scaled, problem, host(end.x), normal, values)
         if intervals is None or not intervals.are_sharp(*values):
-            given = prove(problem, end.x, normal, answer.sign, parts, seen, rows)
-            intervals = given if intervals is None else given.both(intervals)
+            others = prove(problem, end.x, normal, answer.sign, parts, seen, rows)
+            intervals = others if intervals is None else others.both(intervals)
         findings = findings._replace(one_sided=intervals.why)
     return _solved(problem, end, findings, intervals)
 
