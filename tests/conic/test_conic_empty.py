@@ -105,3 +105,24 @@ def test_an_empty_set_has_no_optimum_and_no_ties(method):
     assert "proved" not in str(result)
     levels = tb.solve(tb.Levels(g, f, domain=domain), method)
     assert (levels.status, levels.levels) == ("infeasible", {})
+
+
+@pytest.mark.parametrize("method", ["auto", "exact", "conic"])
+def test_an_empty_set_has_no_point_in_memory_or_in_files(method, tmp_path):
+    """nan in the shape of x, so that nothing that is computed with it looks like an answer."""
+    g, f = tb.LeastSquares(np.eye(2), [1.0, 2.0]), tb.Linear([1.0, 1.0])
+    domain = tb.Orthant() & tb.Polyhedron([[1.0, 1.0]], [-1.0])
+    problem = tb.Problem(upper=f, lower=g, domain=domain)
+    result = tb.solve(problem, method)
+    chain = tb.Levels(g, f, tb.SquaredNorm(), domain=domain)
+    for one in (result, tb.solve(tb.Levels(g, f, domain=domain), method), tb.solve(chain)):
+        one.save(tmp_path / "run.npz")
+        for x in (one.x, tb.load(tmp_path / "run.npz").x):
+            assert x.shape == (2,)
+            assert np.isnan(x).all()
+        assert "last point" not in one.details()
+        one.to_html(str(tmp_path / "run.html"))
+    assert np.isnan([result.upper_value, result.lower_value]).all()
+    assert result.to_dict()["upper"]["value"] is None
+    again = tb.solve(tb.Problem(upper=f, lower=g), x0=result)  # a start that does not exist
+    np.testing.assert_allclose(again.x, [1.0, 2.0])

@@ -202,3 +202,11 @@ def test_a_slack_is_chosen_by_cross_validation():
     assert search.best_estimator_.score(X, y) > 0.5
     with pytest.raises(ValueError, match=r"^choose_slack: model must have one parameter slack"):
         choose_slack(StandardScaler(), X, y)
+
+
+@pytest.mark.parametrize("model", [TieBreakRegressor, TieBreakClassifier])
+def test_a_domain_without_a_point_is_refused(model):
+    X, y = data()
+    empty = tb.Polyhedron([np.ones(9), -np.ones(9)], [1.0, -2.0], rows=["most", "least"])
+    with pytest.raises(ValueError, match=r"domain must contain a point: .* row .* and row "):
+        model(domain=empty).fit(X, y > 3.0 if model is TieBreakClassifier else y)

@@ -366,6 +366,73 @@ def test_duals_are_what_a_right_hand_side_changes(n, is_quadratic, sense):
     assert checked
 
 
+def capped(objectives, right, slack=0.0):
+    """Levels on a small set with many degenerate vertices."""
+    A = np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0], [-1.0, -1.0, -1.0], [1.0, 0.0, -1.0]])
+    names = ["first", "second", "third", "last"][-len(objectives) :]
+    levels = [tb.Level(f, name) for f, name in zip(objectives, names, strict=True)]
+    levels[0] = tb.Level(objectives[0], names[0], slack)
+    return tb.Levels(*levels, domain=tb.Polyhedron(A, right) & tb.Box(0.0, 3.0))
+
+
+def rates(objectives, cap, i):
+    """How fast the best values rise and fall with row i, if the first level may reach a fixed cap."""
+    step, found = 1e-4, []
+    for sign in (0, 1, -1):
+        right = np.array([2.0, 2.0, -2.0, 1.0]) + sign * step * np.eye(4)[i]
+        levels = capped(objectives[1:], right)
+        domain = levels.domain & tb.Polyhedron(objectives[0].c[None, :], [cap])
+        result = tb.solve(tb.Levels(*levels.levels, domain=domain))
+        found.append(np.array([result.levels[name].value for name in levels.names]))
+    return (found[1] - found[0]) / step, (found[0] - found[2]) / step
+
+
+@pytest.mark.parametrize("slack", [0.5, 1.0])  # with 1, four constraints and the cap meet in x
+@pytest.mark.parametrize("method", ["auto", "conic"])
+def test_levels_after_a_slack_that_they_need_have_duals(slack, method):
+    """The cap is held like a row. A dual that is not unique is unknown after the first one."""
+    c = [[1.0, 2.0, 1.0], [-1.0, -2.0, 0.0], [0.0, 1.0, -1.0], [2.0, 0.0, 1.0]]
+    objectives, right = [tb.Linear(one) for one in c], np.array([2.0, 2.0, -2.0, 1.0])
+    result = tb.solve(capped(objectives, right, slack), method)
+    assert result.levels["first"].price > 0.0
+    for i, row in enumerate(result.rows[:4]):
+        up, down = rates(objectives, 2.0 + slack, i)
+        found = [result.duals[name][row] for name in ("second", "third", "last")]
+        assert min(up[0], down[0]) - 1e-6 <= found[0] <= max(up[0], down[0]) + 1e-6
+        if slack == 0.5:
+            np.testing.assert_allclose([found, found], [up, down], atol=1e-6)
+        else:
+            assert np.all(np.isnan(found[1:]) | np.isclose(found[1:], up[1:], atol=1e-6))
+            assert np.all(np.isnan(found[1:]) | np.isclose(up[1:], down[1:], atol=1e-6))
+    if slack == 1.0:
+        assert "unknown" in result.details()
+        assert json.loads(json.dumps(result.to_dict(), allow_nan=False))
+
+
+def test_a_slack_that_is_nearly_used_up_is_no_cap():
+    """f stops at 1.9995 by its row: the cap at 2 must not take the multiplier."""
+    domain = tb.Polyhedron([[-1.0, -1.0], [1.0, 0.0]], [-1.0, 1.9995], rows=["need", "most"])
+    levels = [tb.Level(tb.Linear([1.0, 1.0]), "g", 1.0), tb.Level(tb.Linear([-1.0, 0.0]), "f")]
+    result = tb.solve(tb.Levels(*levels, tb.SquaredNorm(), domain=domain & tb.Box(0.0, 9.0)))
+    assert result.duals["f"] == pytest.approx({"need": 0.0, "most": -1.0})
+
+
+def test_duals_after_a_quadratic_level_are_right_or_unknown():
+    """Its minimiser moves with the rows, which multipliers of the rows alone do not know."""
+
+    def solved(b, last):
+        squares = tb.LeastSquares(np.eye(3)[:2], np.zeros(2))
+        domain = tb.Polyhedron([[-1.0, -1.0, 0.0], [1.0, -1.0, -1.0]], [-b, 1.0], rows=["b", "c"])
+        levels = [tb.Level(squares, "g"), tb.Linear([1.0, 3.0, 1.0]), tb.Level(last, "last")]
+        return tb.solve(tb.Levels(*levels, domain=domain))
+
+    one, both = tb.Linear([1.0, 0.0, 0.0]), tb.Linear([1.0, 1.0, 0.0])
+    rise = [solved(2.0 + t, one).x[0] for t in (1e-4, -1e-4)]
+    assert (rise[0] - rise[1]) / 2e-4 == pytest.approx(0.5)  # x_1 = b/2
+    assert solved(2.0, one).duals["last"] is None
+    assert solved(2.0, both).duals["last"] == pytest.approx({"b": -1.0, "c": 0.0})
+
+
 def test_duals_of_constraints_that_are_not_linear_are_unknown():
     domain = tb.Polyhedron([[1.0, 1.0]], [1.0]) & tb.Ball(1.0)
     result = tb.solve(tb.Levels(tb.Linear([1.0, 0.0]), tb.SquaredNorm(), tb.L1(), domain=domain))

@@ -8,10 +8,12 @@ earlier levels improves a level to first order. So the linear program min <slope
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from tiebreak.conic.cones import Blocks
+from tiebreak.conic.equations import kkt_matrix, regularised_solution
 from tiebreak.conic.program import ConicProgram
 from tiebreak.conic.scaling import in_units
 from tiebreak.linalg import Host
@@ -24,9 +26,10 @@ def row_multipliers(
 ) -> list[Host | None] | None:
     """Return y for every level with slope + rows'y = 0, up to multipliers of the earlier levels.
 
-    y >= 0 for inequalities, unless an earlier level has turned one into an equation. The result is
-    None for a level that z is not known to balance, and for all levels if some constraints are not
-    linear.
+    y >= 0 for inequalities, unless an earlier level has turned one into an equation. None for a
+    level that z is not known to balance, and for all if some constraints are not linear. If several
+    y are possible, each is a subgradient of the first best value, but of no later one: an entry
+    that is not unique is nan there.
 
     Args:
         is_cut: for each level, None without slack; otherwise whether all of its slack was used.
@@ -41,18 +44,17 @@ def row_multipliers(
     size = abs(rows) @ np.abs(z) + np.abs(offset)
     is_equal = np.isin(np.arange(len(offset)), Blocks.of(scaled.cones).zero)
     is_active = is_equal | (offset - rows @ z <= TOL.solver * size)
-    # The rows of the program come first, then those of the levels' squares, then the slopes.
-    images = [sp.csr_array(h.squares) for h in scaled.objectives]
-    parts = [rows, *images, sp.csr_array(np.array(slopes))]
-    ends = np.cumsum([part.shape[0] for part in parts])
-    all_rows = sp.csr_array(sp.vstack(parts))
+    # The rows of the program come first, then the slopes of the levels, which are rows for caps.
+    all_rows = sp.csr_array(sp.vstack([rows, sp.csr_array(np.array(slopes))]))
     programs, (count, n) = linear_programs(all_rows), all_rows.shape
-    # Directions of length at most 1 that respect the active rows and the earlier levels.
+    # Directions of length at most 1 that keep the active rows, the caps and the earlier levels.
     least, most = np.full(count, -np.inf), np.full(count, np.inf)
-    least[: ends[0]][is_equal], most[: ends[0]][is_active] = 0.0, 0.0
+    least[: len(offset)][is_equal], most[: len(offset)][is_active] = 0.0, 0.0
+    is_cap = np.array([bool(cut) for cut in is_cut])
+    is_open = _dependent(all_rows, np.append(is_active, is_cap))[: len(offset)]
     for number, (unit, cut) in enumerate(zip(units.values, is_cut, strict=True)):
-        if cut is not None:  # z gives some value up: it does not minimise this level
-            most[ends[-2] + number] = 0.0 if cut else np.inf
+        if cut is not None:  # z gives something up: it does not minimise this level
+            most[len(offset) + number] = 0.0 if cut else np.inf
             found.append(None)
             continue
         slope, largest = slopes[number], float(np.max(np.abs(slopes[number]), initial=0.0))
@@ -61,11 +63,28 @@ def row_multipliers(
         off = slope - all_rows.T @ vertex.duals if vertex is not None else slope
         if vertex is None or np.max(np.abs(off), initial=0.0) > TOL.faint * largest:
             return [*found, *[None] * (len(is_cut) - len(found))]
-        y = -vertex.duals[: ends[0]]
-        found.append(float(unit) * y / units.rows)
-        # Later levels keep the rows in which this level has a multiplier, and the image of its
-        # squares.
-        least[: ends[0]][is_active & (y > TOL.solver * largest)] = 0.0
-        least[ends[number] : ends[number + 1]] = 0.0
-        most[ends[number] : ends[number + 1]] = 0.0
+        y = -vertex.duals
+        first = all(one is None for one in found)
+        ours = float(unit) * y[: len(offset)] / units.rows
+        found.append(ours if first else np.where(is_open, np.nan, ours))
+        # Later levels keep the rows and caps that this one needs. They also keep the image of its
+        # squares, but that moves with the rows: a level that needs it has no multipliers.
+        least[(most == 0.0) & (y > TOL.solver * largest)] = 0.0
+    return found
+
+
+def _dependent(rows: Any, is_active: Host) -> Host:
+    """Return which active rows are in a linear dependence of active rows.
+
+    Random numbers lie across the range of the active rows only there.
+    """
+    import scipy.sparse as sp
+
+    active = rows[np.flatnonzero(is_active)]
+    k, n = active.shape
+    right = np.append(np.random.default_rng(0).standard_normal(k), np.zeros(n))
+    off = regularised_solution(kkt_matrix(active, None, sp.csr_array((0, n))), right, k + n)
+    found = is_active.copy()
+    if off is not None:
+        found[is_active] = np.abs(off[:k]) > TOL.faint
     return found

@@ -34,7 +34,7 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "unbounded": "there is no minimiser: g decreases forever along a direction of the domain, "
         "or f does so among the minimisers of g. The usual cause is separable classes.",
         "infeasible": "no point meets the constraints; the message names rows that contradict each "
-        "other.",
+        "other. x and its values are nan.",
         "undetermined": "the method cannot vouch for an answer, and the message says why. Usually "
         "rounding decides the rank of the data, so two readings are possible and their answers "
         "differ; both are shown.",

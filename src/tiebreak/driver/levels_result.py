@@ -150,7 +150,7 @@ class LevelsResult(Outcome, Shown):
     """The answer of ``solve`` for `Levels`; printing it shows one row per level.
 
     Attributes:
-        x: the point.
+        x: the point; nan if no point meets the constraints.
         levels: a `LevelReport` for each level that was solved, by name, in the order of priority.
         status, success, proved, message: how the call ended, in the words of `Result`.
         time: seconds.
@@ -215,10 +215,10 @@ class LevelsResult(Outcome, Shown):
     def duals(self) -> dict[str, dict[str, float] | None]:
         """How fast the best value of each level changes as the right-hand side of each row grows.
 
-        Earlier levels stay optimal, or at most at their best value + slack, as in this result.
-        A level has None if its duals are unknown: if it has slack, or if the domain has constraints
-        that are not linear. If several duals are possible, as at a degenerate vertex, the result is
-        one of them.
+        Earlier levels stay optimal, or at most at their best value + slack, both as in this result.
+        None if unknown: for a level with slack, and if the domain has constraints that are not
+        linear. If several values are possible, as at a degenerate vertex, the first level has one
+        of them, and later levels have nan.
         """
         found = self.multipliers
         lines = [None] * len(self.levels) if found is None else found.tolist()
@@ -226,7 +226,7 @@ class LevelsResult(Outcome, Shown):
             (
                 name,
                 None
-                if line is None or any(map(math.isnan, line))
+                if line is None or all(map(math.isnan, line))
                 else ByName(zip(self.rows, line, strict=True)),
             )
             for name, line in zip(self.levels, lines, strict=True)
@@ -324,7 +324,11 @@ class LevelsResult(Outcome, Shown):
             "skipped": list(self.skipped),
             "assumed": list(self.assumed),
             **({"x": self.named or None} if self.variables else {}),
-            **({"duals": self.duals} if self.rows else {}),
+            **(
+                {"duals": {name: _or_none(one) for name, one in self.duals.items()}}
+                if self.rows
+                else {}
+            ),
             "levels": {
                 name: {
                     "best": [number_or_none(end) for end in level.best],
@@ -351,16 +355,24 @@ class LevelsResult(Outcome, Shown):
         save("LevelsResult.save", path, "LevelsResult", lambda to: levels_content(to, self))
 
 
+def _or_none(numbers: dict[str, float] | None) -> dict[str, float | None] | None:
+    """Return numbers by name for JSON, which has no nan."""
+    return numbers and {name: number_or_none(value) for name, value in numbers.items()}
+
+
 def _and(names: list[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
 def _largest(numbers: Mapping[Any, float]) -> str:
     """Return the largest numbers by name, as many as fit on a few lines."""
-    ordered = sorted(numbers.items(), key=lambda item: -abs(item[1]))
+    known = {name: value for name, value in numbers.items() if not math.isnan(value)}
+    ordered = sorted(known.items(), key=lambda item: -abs(item[1]))
     shown = [f"{name} = {value:.6g}" for name, value in ordered[:12] if value]
-    others = sum(1 for value in numbers.values() if value) - len(shown)
-    return ", ".join([*shown, *[f"{others} more"] * bool(others)]) or "all 0"
+    others = sum(1 for value in known.values() if value) - len(shown)
+    unknown = len(numbers) - len(known)
+    parts = [*shown, *[f"{others} more"] * bool(others), *[f"{unknown} unknown"] * bool(unknown)]
+    return ", ".join(parts) or "all 0"
 
 
 def _wrapped(start: str, text: str) -> list[str]:

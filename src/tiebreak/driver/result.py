@@ -62,7 +62,7 @@ class Result(Outcome, Shown):
     """The answer of ``solve``; printing it gives a short report, ``details()`` the full one.
 
     Attributes:
-        x: the point.
+        x: the point; nan, as are all values, if no point meets the constraints.
         upper_value, lower_value: f(x) and g(x).
         upper_gap, lower_gap: *proved* upper bounds on f(x) - f* and g(x) - g*; inf if nothing is
             proved; a negative upper gap proves f(x) < f* (x is slightly suboptimal for g).
@@ -198,6 +198,8 @@ class Result(Outcome, Shown):
             f"  lower  {self._lower_line()}",
             f"  ties   {_ties(self.dimension)}",
         ]
+        if self.status == "infeasible":
+            lines[1:] = ["  upper  there is no f*", "  lower  there is no g*", "  ties   none"]
         doubts = [self.advice, *self._assumed]
         if any(doubts):
             lines.append(f"  note   {'. '.join(doubt for doubt in doubts if doubt)}")

@@ -222,12 +222,15 @@ def _run_group(result: Result) -> Group:
 
 
 def _duals_table(result: LevelsResult) -> Table:
-    """Return how fast the levels change with the right-hand sides of the most important rows."""
-    known = {name: duals for name, duals in result.duals.items() if duals is not None}
-    sizes = {row: max(abs(duals[row]) for duals in known.values()) for row in result.rows if known}
+    """Return how fast levels change with the right-hand sides of the rows that matter most."""
+    lines = [duals or dict.fromkeys(result.rows, math.nan) for duals in result.duals.values()]
+    found = {row: [line[row] for line in lines] for row in result.rows}
+    sizes = {
+        row: max((abs(y) for y in of_row if y == y), default=0.0) for row, of_row in found.items()
+    }
     rows = sorted((row for row in sizes if sizes[row]), key=lambda row: -sizes[row])
     cells = [
-        [row, *(number(known[name][row]) if name in known else "unknown" for name in result.levels)]
+        [row, *("unknown" if math.isnan(y) else number(y) for y in found[row])]
         for row in rows[:MOST_ENTRIES]
     ]
     caption = "Duals: change of each level's best value per unit of a row's right-hand side"

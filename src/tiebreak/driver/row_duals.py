@@ -53,8 +53,9 @@ def _is_cut(report: LevelReport) -> bool | None:
     """Did the level use all of its slack?  None without slack."""
     if not report.slack:
         return None
-    lost = report.sign * (report.value - sum(report.best) / 2.0)
-    return lost >= (1.0 - TOL.settled) * report.slack
+    best = report.best[1] if report.sign > 0 else report.best[0]  # the end that was attained
+    size = abs(report.value) + abs(best) + report.slack
+    return report.sign * (report.value - best) >= report.slack - TOL.solver * size
 
 
 def _by_row(y: Host, levels: Levels, n: int) -> Host:

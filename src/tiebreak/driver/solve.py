@@ -187,7 +187,10 @@ def solve(
     check_limits("solve", max_iter, max_time)
     if callback is not None and not callable(callback):
         raise TypeError(f"solve: callback must be callable, got {type(callback).__name__}")
-    former, x0 = (x0, x0.x) if isinstance(x0, Result) else (None, x0)
+    if isinstance(x0, Result):
+        former, x0 = x0, None if x0.status == "infeasible" else x0.x
+    else:
+        former = None
     asked, given, is_auto, saved = problem, problem.start(x0), method == "auto", None
     live = LiveLine(problem, progress)
 
@@ -449,8 +452,8 @@ def _conclude(
     run.record_answer(proof)
     if word.status == "unbounded":
         proof = proof.without_upper()
-    elif word.status == "infeasible":  # there is no f* and no g*
-        proof = Certificate.of_gaps(proof.upper_value, proof.lower_value)
+    elif word.status == "infeasible":  # there is no point, and neither optimum exists
+        x, point, proof = arrays.nowhere(x), "", Certificate.of_gaps(math.nan, math.nan)
     return word, x, point, proof, tolerance
 
 

@@ -231,7 +231,7 @@ def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: floa
     )
     status, reason = judge(claim)
     return LevelsResult(
-        x=x,
+        x=arrays.nowhere(x) if status == "infeasible" else x,
         levels={
             name: _level(name, level, value, sign) for name, level, (value, _), sign, _ in each
         },

@@ -194,6 +194,11 @@ def zeros_like(x: Array) -> Array:
     return namespace(x).zeros_like(x)
 
 
+def nowhere(x: Array) -> Array:
+    """The place of a point that does not exist: nan, in the library, shape and device of ``x``."""
+    return namespace(x).full_like(x, math.nan)
+
+
 def placed(x: Array, places: Any, values: Any) -> Array:
     """A vector like ``x`` with ``values`` at ``places`` and zeros elsewhere."""
     z = zeros_like(x)

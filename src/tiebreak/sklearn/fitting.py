@@ -149,6 +149,8 @@ def fit(task: Task, settings: Settings, x0: Host | None, names: Sequence[str] | 
     result: tb.Result | tb.LevelsResult
     result = first = _solve(problem, settings, x0)
     found = first.findings
+    if first.status == "infeasible":
+        raise ValueError(f"{settings.owner}: domain must contain a point: {first.message}")
     if first.status == "unbounded" and isinstance(found, NoMinimum):
         d = host(found.direction)
         if found.level == "upper":
