@@ -147,7 +147,7 @@ def test_a_report_says_what_nobody_has_checked(count):
 def test_levels_have_details_and_where_there_are_steps_a_picture():
     fit, rest = tb.LeastSquares(np.eye(2, 4), np.ones(2)), [tb.SquaredNorm(), tb.L1()]
     two, three = tb.solve(tb.Levels(fit, rest[0])), tb.solve(tb.Levels(fit, *rest), progress=True)
-    assert two.details() == two.result.details()
+    assert two.details().endswith(two.result.details().partition("  optimum ")[2])
     assert three.details().startswith(str(three))
     assert three.method in " ".join(three.details().split())
     assert two.plot().axes

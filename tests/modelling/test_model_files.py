@@ -284,6 +284,22 @@ def test_reports_have_the_names_of_variables_and_rows(plan, tmp_path):
     assert tb.load("run.npz").named == result.named
 
 
+def test_two_levels_have_their_names_in_every_report(plan, tmp_path):
+    """By conic, as plans that are too large for rational arithmetic: one of a run of two levels."""
+    levels = tb.Levels(plan.level(), plan.level("CO2"), domain=plan.domain)
+    result = tb.solve(levels, "conic")
+    said = result.details()
+    assert said.startswith(str(result))
+    assert "levels     g is cost, f is CO2" in said
+    assert "demand = 20" in said
+    assert "  upper " not in said
+    assert "  lower " not in said
+    result.to_html("two.html")
+    page = (tmp_path / "two.html").read_text()
+    assert "cost, g(x)" in page
+    assert "upper level, f(x)" not in page.partition("The full report")[0]
+
+
 def test_a_misspelt_name_gets_a_suggestion(plan):
     result = tb.solve(three(plan))
     for found in (result.levels, result.duals):

@@ -240,10 +240,14 @@ class LevelsResult(Outcome, Shown):
         return ByName(zip(self.variables or (), arrays.to_numpy(self.x).tolist(), strict=False))
 
     def details(self) -> str:
-        """Return the full report: that of the `Result`, if any, else the rows and the method."""
-        if self.result is not None:
-            return "\n".join([self.result.details(), *self._named_lines()])
-        return "\n".join([str(self), *self._named_lines(), *_wrapped("  method ", self.method)])
+        """Return the full report: this, with x and duals by name, and how it was solved."""
+        if self.result is None:
+            how = "\n".join(_wrapped("  method ", self.method))
+        else:  # this says what the first lines of the `Result` say
+            which = [f"{letter} is {name}" for letter, name in zip("gf", self.levels, strict=False)]
+            how = "\n".join([f"  {'levels':<10} {', '.join(which)}"] * bool(which))
+            how += self.result.details().removeprefix(str(self.result))
+        return "\n".join([str(self), *self._named_lines(), how.strip("\n")])
 
     def _named_lines(self) -> list[str]:
         """Return the largest entries of x, and of the duals of each level, by name."""

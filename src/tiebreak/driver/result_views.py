@@ -244,19 +244,24 @@ def levels_view(result: LevelsResult) -> View:
     table = Table("Levels, the most important first", header, rows)
     nothing = View("levels", status="", tone="", heading="", sentence="", details="")
     run = nothing if result.result is None else run_view(result.result)
+    cards = [
+        card._replace(label=f"{name}, {letter}(x)")
+        for card, name, letter in zip(run.cards, [*result.levels][::-1], "fg", strict=False)
+    ]
     return replace(
         run,
         kind="levels",
+        cards=[*cards, *run.cards[len(cards) :]],
         status=WORDS.get(result.status, result.status),
         tone=TONES.get(result.status, "poor"),
         heading=f"{counted(len(result.levels), 'level')}, {result.time:.3g} s",
         sentence=result.message,
-        details=f"{result}\n\n{run.details}".rstrip(),
+        details=result.details(),
         assumed=[*dict.fromkeys([*result.assumed, *run.assumed])],
         tables=[
             table,
             *([_duals_table(result)] if result.rows else []),
-            _x_table(result.x, result.variables) if result.result is None else run.tables[1],
+            _x_table(result.x, result.variables),
         ],
         report=result.to_dict(),
     )
