@@ -221,6 +221,12 @@ def test_free_rows_of_lp_files_are_objectives_and_maximisation_is_respected(tmp_
         ("p.lp", LP.replace("risk:", "profit:"), "must name every objective differently, got 'profit' twice"),
         ("p.lp", LP.replace("a <= 3", "a <= -3"), "cannot be read by HiGHS as LP: Col 0 has inconsistent bounds"),
         ("p.mps", TWICE, 'cannot be read by HiGHS as MPS: Column "x" has duplicate nonzero 5'),
+        ("p.mps", PLAN.replace("demand    60.0", "demand    60,5"), "must have a number after each name, with a decimal point, got '60,5' in line 19"),
+        ("p.mps", PLAN.replace("demand     1.0   CO2        0.9", "demand     1,0   CO2        0.9"), "got '1,0' in line 11"),
+        ("p.mps", PLAN.replace("CO2        0.9", "CO2"), "got 'CO2' in line 11"),
+        ("p.mps", PLAN.replace(" UP BND", " UB BND"), 'cannot be read by HiGHS as MPS: Entry in BOUNDS section of MPS file is of type "UB"'),
+        ("p.lp", LP.replace("3 a", "3,5 a"), "must have decimal points, not commas, got the variable ',5'"),
+        ("p.lp", LP.replace("end", ""), "p.lp cannot be read by HiGHS as LP"),
         ("p.txt", LP, "path must end with .mps or .lp"),
     ],
 )  # fmt: skip
@@ -232,6 +238,13 @@ def test_what_is_no_linear_program_gets_one_sentence(tmp_path, name, text, sente
     with pytest.raises(ValueError, match=r"^read_model: ") as caught:
         tb.read_model(tmp_path / name)
     assert sentence in str(caught.value)
+
+
+def test_a_variable_in_no_row_may_be_misspelt(tmp_path):
+    """HiGHS makes a variable of any name that it finds among the bounds."""
+    (tmp_path / "p.mps").write_text(PLAN.replace("UP BND       gas", "UP BND       gass"))
+    with pytest.warns(UserWarning, match="variable 'gass' is in no row or objective: is its name"):
+        tb.read_model(tmp_path / "p.mps")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,10 @@ from tiebreak.linalg import Host, assign, checks, refusals
 from tiebreak.sets import Box, Polyhedron, Set, intersection
 
 ENDINGS = (".mps", ".lp")
-WARNING = re.compile(r"^WARNING:\s*(.+)", re.MULTILINE)  # a warning in HiGHS's log
+# in HiGHS's log; a parser error says only which file it is about
+DOUBT = re.compile(r"^(?:WARNING|ERROR):\s*(?!\s|Parser error)(.+)", re.MULTILINE)
+WITH_NUMBERS = ("COLUMNS", "RHS", "RANGES", "BOUNDS")  # sections of an MPS file
+WITHOUT_NUMBER = ("FR", "MI", "PL", "BV")  # bounds
 OBJECTIVE = "objective"  # name of the objective if the file gives none
 
 
@@ -150,8 +154,10 @@ def _parsed(text: str, path: Path) -> Any:
         is_read = solver.readModel(str(copy)) == highspy.HighsStatus.kOk
         solver.setOptionValue("output_flag", False)
         said = log.read_text(errors="replace") if log.exists() else ""
-    # a line that HiGHS ignores changes the model, even if HiGHS reports success
-    doubts = [line for line in WARNING.findall(said) if not is_read or "ignored" in line]
+    # what HiGHS ignores changes the model, even if it calls the model read
+    doubts = [line for line in DOUBT.findall(said) if not is_read or "ignored" in line]
+    if is_read and not doubts and path.suffix == ".mps" and "assume fixed format" not in said:
+        _check_numbers(text)
     if not is_read or doubts:
         why = f": {' '.join(doubts[0].split())}" if doubts else ""
         raise ValueError(f"cannot be read by HiGHS as {path.suffix[1:].upper()}{why}")
@@ -181,6 +187,7 @@ def _model(lp: Any, objective: str, further: list[str]) -> LinearModel:
     names, variables = list(lp.row_names_), tuple(lp.col_names_)
     if not variables:
         raise ValueError("must have variables, got none")
+    _check_variables(variables, A, np.array(lp.col_cost_))
     extra = np.isin(names, further) | (np.isinf(low) & np.isinf(high))
     sense = "max" if lp.sense_ == highspy.ObjSense.kMaximize else "min"
     bounds = np.array(lp.col_lower_), np.array(lp.col_upper_)
@@ -216,6 +223,36 @@ def _with_all_objectives(text: str) -> tuple[str, list[str], str]:
                 lines[i] = lines[i].replace(kind, "G", 1)
     first = found[0] if found else OBJECTIVE
     return first, found[1:], "\n".join(lines) + "\n" if len(found) > 1 else text
+
+
+def _check_variables(variables: tuple[str, ...], A: Any, cost: Host) -> None:
+    """Notice variables that HiGHS has made of a misspelt name or a decimal comma."""
+    for name in variables:
+        if re.fullmatch(r",\d+", name):  # in LP files, 2,5 is 2 times the variable ",5"
+            raise ValueError(f"must have decimal points, not commas, got the variable {name!r}")
+    is_used = (cost != 0.0) | (np.bincount(A.indices, minlength=len(cost)) > 0)
+    if not is_used.all():
+        which = f"the variable {variables[int(np.argmin(is_used))]!r}"
+        text = f"read_model: {which} is in no row or objective: is its name misspelt?"
+        warnings.warn(text, stacklevel=4)
+
+
+def _check_numbers(text: str) -> None:
+    """Reject text in the place of a number in an MPS file: HiGHS reads its first digits."""
+    section = ""
+    for i, line in enumerate(text.splitlines(), 1):
+        words = line.partition(" $")[0].split()
+        if line[:1] not in (" ", "\t", "*", ""):
+            section = words[0].upper()
+        elif section in WITH_NUMBERS and line[:1] != "*" and words and "'MARKER'" not in words:
+            if section == "BOUNDS" and words[0].upper() in WITHOUT_NUMBER:
+                continue
+            for word in words[-1:] + words[2:3] * (len(words) == 5):
+                try:
+                    float(word)
+                except ValueError:
+                    needed = "must have a number after each name, with a decimal point"
+                    raise ValueError(f"{needed}, got {word!r} in line {i}") from None
 
 
 def _rows_of_mps(lines: list[str]) -> Iterator[tuple[int, str, str]]:
