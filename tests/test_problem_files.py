@@ -129,7 +129,12 @@ def write(path, content):
         ("a.csv", "x,y\n1,2\n3,four\n", "{}, line 3: 'four' is not a number"),
         ("a.csv", "1,2\n\n3,\n", "{}, line 3: '' is not a number"),
         ("a.csv", "1,two\n3,4\n", "{}, line 1: 'two' is not a number"),
-        ("a.csv", "x;y\n1;2\n", "{}, line 2: '1;2' is not a number"),
+        (
+            "a.csv",
+            "x;y\n1;2\n",
+            "{} must have commas between columns and points in decimals, got columns separated by ';'",
+        ),
+        ("a.csv", "x\ty\n1\t2\n", "{} must have commas between columns and points in decimals, got columns separated by '\\t'"),
         ("a.csv", "x\ny\n1\n", "{}, line 2: 'y' is not a number"),
         ("a.csv", "x,y\n1,2\n3,4,5\n", "{}, line 3 has 3 entries, line 2 has 2"),
         ("a.csv", "1,2\n3\n", "{}, line 2 has 1 entry, line 1 has 2"),

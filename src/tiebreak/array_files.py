@@ -12,6 +12,7 @@ and False, in any capitalisation, are 1 and 0.
 from __future__ import annotations
 
 import csv
+import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -146,6 +147,11 @@ def _csv(path: Path, pick: str) -> Any:
         text = path.read_text(encoding="utf-8-sig").splitlines()
         lines = {number: line for number, line in enumerate(text, 1) if line.strip()}
         end, names = next(_rows(lines), (0, []))
+        if found := re.search(r"[;\t]", "" if len(names) > 1 else "".join(names)):
+            raise ValueError(
+                f"{path} must have commas between columns and points in decimals, got columns "
+                f"separated by {found[0]!r}"
+            )
         if _is_header(names, len(lines)):
             lines = {number: line for number, line in lines.items() if number > end}
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -210,3 +211,26 @@ def test_a_domain_without_a_point_is_refused(model):
     empty = tb.Polyhedron([np.ones(9), -np.ones(9)], [1.0, -2.0], rows=["most", "least"])
     with pytest.raises(ValueError, match=r"domain must contain a point: .* row .* and row "):
         model(domain=empty).fit(X, y > 3.0 if model is TieBreakClassifier else y)
+
+
+@pytest.mark.parametrize(
+    ("column", "says"),
+    [
+        (["2024-01-01", "b", "c"], "X must hold numbers, got text in column 'odd'"),
+        (["1,5", "2,5", "3,5"], "X must hold numbers, got text in column 'odd'"),
+        ([1.0, np.nan, 2.0], "X must be finite, got NaN or infinity in column 'odd'"),
+    ],
+)
+def test_a_column_of_a_table_that_is_rejected_is_named(column, says):
+    X, y = pd.DataFrame({"even": [1.0, 2.0, 3.0], "odd": column}), [1, 0, 1]
+    for model in (TieBreakRegressor(), TieBreakClassifier()):
+        with pytest.raises((TypeError, ValueError), match=says):
+            model.fit(X, y)
+    with pytest.raises((TypeError, ValueError), match=says):
+        TieBreakRegressor().fit(X.assign(odd=1.0), y).predict(X)
+
+
+def test_text_as_a_target_is_named():
+    y = pd.Series(["58,5", "43,2"], name="price")
+    with pytest.raises(TypeError, match="y must hold numbers, got text in column 'price'"):
+        TieBreakRegressor().fit([[1.0], [2.0]], y)

@@ -179,7 +179,8 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
                 other rows, which need no y, as X_val to choose by.
         """
         settings = self._check_parameters(losses("two classes", "logistic"))
-        X, y = validate_data(self, X, y, accept_sparse=SPARSE, dtype=FLOATS)
+        with self._naming_columns(X=X):
+            X, y = validate_data(self, X, y, accept_sparse=SPARSE, dtype=FLOATS)
         self._need(X_val=X_val, y_val=y_val, sensitive_features=sensitive_features)
         check_classification_targets(y)
         self.classes_, codes = np.unique(column_or_1d(y), return_inverse=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from html import escape
 from numbers import Real
 from typing import Any
@@ -245,13 +246,27 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
             found = check_array(given, ensure_2d=False, dtype=np.float64, ensure_all_finite=False)
         except (TypeError, ValueError):
             raise ValueError(
-                f"{self._owner}: reference must be an array of numbers, such as model.coef_, got "
-                f"{checks.what_it_is(given)}"
+                f"{self._owner}: reference must be an array of numbers, such as model.coef_, or a "
+                f"Series with the names of X, got {checks.what_it_is(given)}"
             ) from None
         if not np.all(np.isfinite(found)):
             where = tables.where_not_finite(self.reference)
             raise ValueError(f"{self._owner}: reference must be finite, got NaN or infinity{where}")
         return np.asarray(found)
+
+    @contextmanager
+    def _naming_columns(self, **given: Any) -> Iterator[None]:
+        """Name the column without numbers, if scikit-learn rejects a table."""
+        try:
+            yield
+        except (TypeError, ValueError):
+            for name, table in given.items():
+                if tables.is_frame(table) or tables.is_series(table):
+                    tables.numbers(self._owner, name, table)
+                    if where := tables.where_not_finite(table):
+                        text = f"{self._owner}: {name} must be finite, got NaN or infinity{where}"
+                        raise ValueError(text) from None
+            raise
 
     def _need_names(self, names: Sequence[Any], features: int) -> None:
         """Require a reference with names to have the names of X, in the same order."""
@@ -321,7 +336,8 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
     def _scores(self, X: Any) -> Host:
         """Return the linear scores of the samples X, one column for each output."""
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse=SPARSE, dtype=np.float64, reset=False)
+        with self._naming_columns(X=X):
+            X = validate_data(self, X, accept_sparse=SPARSE, dtype=np.float64, reset=False)
         return np.asarray(safe_sparse_dot(X, self.coef_.T) + self.intercept_)
 
     def coef_table(self) -> Any:

@@ -202,9 +202,10 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
             raise ValueError(
                 f"{self._owner}: quantile must be above 0 and below 1, got {self.quantile!r}"
             )
-        X, y = validate_data(
-            self, X, y, accept_sparse=SPARSE, dtype=FLOATS, multi_output=True, y_numeric=True
-        )
+        with self._naming_columns(X=X, y=y):
+            X, y = validate_data(
+                self, X, y, accept_sparse=SPARSE, dtype=FLOATS, multi_output=True, y_numeric=True
+            )
         self._need(X_val=X_val, y_val=y_val, sensitive_features=sensitive_features)
         if kind.has_counts and np.any(y < 0.0):
             raise ValueError(
