@@ -134,7 +134,11 @@ def write(path, content):
             "x;y\n1;2\n",
             "{} must have commas between columns and points in decimals, got columns separated by ';'",
         ),
-        ("a.csv", "x\ty\n1\t2\n", "{} must have commas between columns and points in decimals, got columns separated by '\\t'"),
+        (
+            "a.csv",
+            "x\ty\n1\t2\n",
+            "{} must have commas between columns and points in decimals, got columns separated by '\\t'",
+        ),
         ("a.csv", "x\ny\n1\n", "{}, line 2: 'y' is not a number"),
         ("a.csv", "x,y\n1,2\n3,4,5\n", "{}, line 3 has 3 entries, line 2 has 2"),
         ("a.csv", "1,2\n3\n", "{}, line 2 has 1 entry, line 1 has 2"),

@@ -361,7 +361,9 @@ class LevelsResult(Outcome, Shown):
 
 def _or_none(numbers: dict[str, float] | None) -> dict[str, float | None] | None:
     """Return numbers by name for JSON, which has no nan."""
-    return numbers and {name: number_or_none(value) for name, value in numbers.items()}
+    if numbers is None:
+        return None
+    return {name: number_or_none(value) for name, value in numbers.items()}
 
 
 def _and(names: list[str]) -> str:
