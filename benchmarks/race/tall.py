@@ -198,7 +198,7 @@ def real(folder: Path) -> Iterator[Instance]:
         A, y = load_svmlight_file(str(folder / "a5a.svm"))
         found.append(("a5a", sp.csr_array(A), y))
     try:
-        from statsmodels import datasets  # type: ignore[import-not-found]
+        from statsmodels import datasets  # type: ignore[import-not-found,import-untyped,unused-ignore]
     except ImportError:
         print("statsmodels is not installed: without randhie and fair")
     else:

@@ -13,6 +13,7 @@ from tiebreak.auto.candidates import Candidate, Runner
 from tiebreak.auto.portfolio import Portfolio
 from tiebreak.exact.method import Exact
 from tiebreak.linalg import deadline
+from tiebreak.proofs.recession.watch import RecessionWatch
 
 STEPS = Candidate(tb.AdaptiveAGMBiO())
 
@@ -198,6 +199,23 @@ def test_an_exact_point_of_tall_data_on_an_open_set_is_followed_by_no_proof():
     assert found.status == "solved"
     assert "for the proof" not in found.method
     assert found.trace[-1].passes == tb.solve(tall(), "exact").trace[-1].passes
+
+
+def test_an_answer_without_its_proof_is_asked_once_whether_its_level_falls(monkeypatch):
+    """At the end: that a minimiser is near takes less work than a direction of the rows."""
+    steps, check = [], RecessionWatch.check
+
+    def noted(self, step, *others):
+        steps.append(step)
+        return check(self, step, *others)
+
+    monkeypatch.setattr(RecessionWatch, "check", noted)
+    counts = []
+    for method in ("exact", "auto"):
+        steps.clear()
+        assert tb.solve(tall(), method).status == "solved"
+        counts.append(len(steps))
+    assert counts[1] == counts[0]
 
 
 def test_steps_on_slices_are_a_candidate_only_if_they_are_less_work_than_a_factorisation():

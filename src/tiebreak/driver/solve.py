@@ -403,10 +403,13 @@ def _without_answer(run: Run, error: Exception) -> Ended:
 
 
 def _after_record(run: Run, watch: RecessionWatch) -> Ended | None:
-    """Return why the bounds of a recorded step end the run, or None if it goes on."""
+    """Return why the bounds of a recorded step end the run, or None if it goes on.
+
+    An answer that only lacks its proof is checked at the end, where that takes less work.
+    """
     if run.report.decides:
         return None
-    if not run.accumulator.has_optimum and (
+    if not (run.accumulator.has_optimum or run.report.answer.why) and (
         fall := watch.check(run.iteration, run.state.x, run.gaps, deadline.left())
     ):
         run.fall = fall
