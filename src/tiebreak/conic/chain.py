@@ -6,6 +6,8 @@ import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -269,17 +271,23 @@ class _Chain:
                 return number
         return None
 
+    @cached_property
+    def _of_set(self) -> tuple[ConicSet, Any, Host]:
+        """The constraints of the first level, with the sizes of their entries and their lengths."""
+        first = self.whole.part(self.first_levels == 0)
+        return first, abs(first.rows), row_lengths(first.rows)
+
     def _is_outside(self, z: Host, share: float = TOL.solver, floor: float = 1.0) -> bool:
         """Is a constraint violated by more than this share of its own terms?
 
         If an answer is 0, its terms are rounding errors on the scale of the program's unit;
         ``floor`` says how much of that scale counts.
         """
-        rows, offset, cones = self.whole.part(self.first_levels == 0)
+        (rows, offset, cones), sizes, lengths = self._of_set
         blocks, s = Blocks.of(cones), offset - rows @ z
         least = TOL.clear / TOL.solver * self.unit
         size = float(np.max(np.abs(z[self.program.variables]), initial=least))
-        terms = np.abs(offset) + abs(rows) @ np.abs(z) + floor * size * row_lengths(rows)
+        terms = np.abs(offset) + sizes @ np.abs(z) + floor * size * lengths
         return bool(
             np.any(outside(blocks, s) > share * of_inequalities(blocks, terms))
             or np.any(np.abs(s[blocks.zero]) > share * terms[blocks.zero])

@@ -246,5 +246,6 @@ def free_directions(where: AffineSet, equations: Any, own: Host) -> int | None:
     inner, moves = csr_array(where.columns(equations)), np.zeros(len(where.base))
     moves[own] = 1.0
     hidden = np.flatnonzero((moves if where.basis is None else where.basis.T @ moves) == 0.0)
-    whole, rest = sparse_nullity(inner), sparse_nullity(inner[:, hidden])
+    whole = sparse_nullity(inner)
+    rest = sparse_nullity(inner[:, hidden]) if len(hidden) else 0
     return None if whole is None or rest is None else whole - rest

@@ -12,7 +12,7 @@ import numpy as np
 from tiebreak.conic.cones import Blocks
 from tiebreak.conic.program import DENSE_SHARE, KEPT_DENSE, Cone, Objective
 from tiebreak.linalg import EPS, Host, deadline, decide_rank
-from tiebreak.linalg.conic_form import scaled_rows
+from tiebreak.linalg.conic_form import row_lengths, scaled_rows
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.tolerances import TOL
 
@@ -41,13 +41,7 @@ def stacked(parts: Sequence[Any]) -> Any:
 
     if isinstance(parts[0], np.ndarray):
         return np.vstack([dense(part) for part in parts])
-    return sp.csr_array(sp.vstack(parts))
-
-
-def row_lengths(rows: Any) -> Host:
-    """Return the row lengths of a dense or sparse matrix."""
-    squares = rows.multiply(rows) if hasattr(rows, "multiply") else rows**2
-    return np.asarray(np.sqrt(np.asarray(squares.sum(axis=1)).ravel()))
+    return sp.csr_array(sp.vstack(parts, format="csr"))
 
 
 @dataclass(frozen=True)
@@ -120,10 +114,9 @@ class AffineSet:
         inner = sp.csr_array(self.columns(rows))
         fixed = np.unique(inner[np.diff(inner.indptr) == 1].indices)
         moves = np.setdiff1d(np.arange(self.dimension), fixed)
-        chosen = sp.csc_array(sp.eye_array(self.dimension, format="csc")[:, moves])
-        basis = chosen if self.basis is None else sp.csc_array(self.basis @ chosen)
-        left = np.diff(sp.csr_array(inner[:, moves]).indptr) > 0
-        return AffineSet(base, basis, self.error), left
+        chosen = sp.eye_array(self.dimension, format="csc") if self.basis is None else self.basis
+        left = np.diff(inner[:, moves].indptr) > 0
+        return AffineSet(base, chosen[:, moves], self.error), left
 
     def within(self, rows: Any, base: Host) -> AffineSet:
         """Return the points that share the values of these rows with ``base``."""
@@ -162,7 +155,7 @@ class Stage:
     offset_error: Host  # a bound on the error of the offset
     unit: float  # a length of z; it is the scale if all other lengths are 0
 
-    @property
+    @cached_property
     def is_flat(self) -> bool:
         """Is the objective constant?"""
         h = self.objective
