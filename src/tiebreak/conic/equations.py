@@ -70,7 +70,8 @@ def regularised_solution(K: Any, right: Host, primal: int) -> Host | None:
         if is_dense:
             solve = partial(la.lu_solve, la.lu_factor(scaled + np.diag(shift)))
         else:
-            shifted = sp.csc_matrix(scaled + sp.diags_array(shift))
+            places = np.arange(size + 1)
+            shifted = sp.csc_matrix(scaled + sp.csr_array((shift, places[:-1], places)))
             # Use a fixed order for symmetric patterns: with the shift, no pivot is 0.
             solve = sla.splu(shifted, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0).solve
     except (la.LinAlgError, RuntimeError, ValueError):

@@ -32,13 +32,14 @@ from tiebreak.conic.chain_solution import (
 )
 from tiebreak.conic.cones import Blocks
 from tiebreak.conic.faces import ConicSet, open_directions
-from tiebreak.conic.program import Cone, ConicProgram
+from tiebreak.conic.program import Cone, ConicProgram, Objective
 from tiebreak.conic.stage import AffineSet, as_rows
 from tiebreak.linalg import EPS, Host
 from tiebreak.linalg.deferred import Deferred
-from tiebreak.linalg.host_rows import exact_products
+from tiebreak.linalg.host_rows import exact_products, exact_sums
 from tiebreak.linalg.linear_programs import Ranges, linear_programs
 from tiebreak.linalg.tolerances import TOL
+from tiebreak.sets.descriptions import of_single
 from tiebreak.sets.polyhedra import single_entries
 
 BY_LINEAR_PROGRAMS = "linear programs by HiGHS, faces held by reduced costs"
@@ -97,9 +98,7 @@ class LinearChain:
         kept[which] = False
         # Levels with slack have their own row, which is inactive until they are solved.
         cuts = [i for i, slack in enumerate(slacks) if slack is not None]
-        # One row for each level, with its constant as the last entry.
-        self.costs = sp.csr_array([np.append(h.linear, h.constant) for h in program.objectives])
-        costs = self.costs[:, :-1]
+        costs = sp.csr_array([h.linear for h in program.objectives])
         self.rows = sp.csr_array(sp.vstack([rows[kept], costs[cuts]])) if cuts else rows[kept]
         self.cuts = {level: self.rows.shape[0] - len(cuts) + k for k, level in enumerate(cuts)}
         free = np.full(len(cuts), np.inf)
@@ -125,7 +124,7 @@ class LinearChain:
             return False
         z = np.clip(vertex.x, self.ranges.low, self.ranges.high)
         before, self.z = self.z, z
-        best, rounding = _inner(np.append(h.linear, h.constant), np.append(z, 1.0))
+        best, rounding = _value(h, z)
         duals, slopes = self._multipliers(number, vertex.duals)
         most, is_known = assumed_reach(self.program.reach, z, TOL.assumed)
         bound = self._bound(number, duals, slopes, most)
@@ -202,15 +201,16 @@ class LinearChain:
 
     def _is_inside(self, z: Host) -> bool:
         """Does z satisfy all constraints and minimise all held levels, to the last bit?"""
-        cuts, held = list(self.cuts.values()), [level.number for level in self.held]
-        s, slacks = exact_products(self.all_rows, z), exact_products(self.rows[cuts], z)
-        values = exact_products(self.costs[held], np.append(z, 1.0))
-        if s is None or slacks is None or values is None:
+        s, offset, levels = (
+            exact_products(self.all_rows, z),
+            self.program.offset,
+            self.program.objectives,
+        )
+        if s is None or not np.all(np.where(self.equal, s == offset, s <= offset)):
             return False
-        bounds, offset = np.array([level.bound for level in self.held]), self.program.offset
-        if np.any(slacks > self.whole.most[cuts]) or np.any(values > bounds):
-            return False
-        return bool(np.all(np.where(self.equal, s == offset, s <= offset)))
+        ends = [(_inner(levels[i].linear, z), self.whole.most[k]) for i, k in self.cuts.items()]
+        ends += [(_value(levels[level.number], z), level.bound) for level in self.held]
+        return all(value <= end and not error for (value, error), end in ends)
 
     def _cut(self, row: int, most: float) -> None:
         """Set the upper bound of the level in this row."""
@@ -247,24 +247,18 @@ class LinearChain:
         import scipy.sparse as sp
 
         low, high, least, most = ranges
-        free, one = np.flatnonzero(low < high), sp.eye_array(len(low), format="csr")
-        sees = np.diff(self.rows[:, free].indptr) > 0
-        equal = (least == most)[sees]
-        rows, least, most = self.rows[sees], least[sees], most[sees]
-        parts = [(rows[equal], most[equal])]
-        for inequalities, ends in (
-            (rows[~equal], most[~equal]),
-            (-rows[~equal], -least[~equal]),
-            (one[free], high[free]),
-            (-one[free], -low[free]),
-        ):
-            is_bound = np.isfinite(ends)
-            parts.append((inequalities[is_bound], ends[is_bound]))
-        offset = np.concatenate([ends for _, ends in parts])
-        count = int(np.count_nonzero(equal))
+        moves, n = low < high, len(low)
+        sees = abs(self.rows) @ moves > 0.0
+        equal, inner = sees & (least == most), sees & (least < most)
+        above, below = inner & np.isfinite(most), inner & np.isfinite(least)
+        up, down = (np.flatnonzero(moves & np.isfinite(end)) for end in (high, low))
+        parts = self.rows[equal], self.rows[above], -self.rows[below]
+        bounds = of_single(up, np.ones(len(up)), n), of_single(down, -np.ones(len(down)), n)
+        offset = np.concatenate([most[equal], most[above], -least[below], high[up], -low[down]])
+        count, free = int(np.count_nonzero(equal)), np.flatnonzero(moves)
         cones = Cone("zero", count), Cone("nonnegative", len(offset) - count)
-        left = as_rows(sp.vstack([some for some, _ in parts]))
-        where = AffineSet(z, sp.csc_array(one[:, free]))
+        left = as_rows(sp.vstack([*parts, *bounds], format="csr"))
+        where = AffineSet(z, of_single(free, np.ones(len(free)), n).T)
         return where, ConicSet(left, offset, tuple(cone for cone in cones if cone.size))
 
     def give_back(self) -> None:
@@ -284,11 +278,14 @@ def _largest(values: Host) -> float:
     return float(np.max(np.abs(values), initial=0.0))
 
 
+def _value(h: Objective, z: Host) -> tuple[float, float]:
+    """Return the value of a linear level at z, and a bound on its rounding error."""
+    return _inner(np.append(h.linear, h.constant), np.append(z, 1.0))
+
+
 def _inner(weights: Host, values: Host) -> tuple[float, float]:
     """Return <weights, values>, and a bound on its rounding error: 0 if there is none."""
-    from scipy.sparse import csr_array
-
-    exact = exact_products(csr_array(weights[None]), values)
+    exact = exact_sums(weights, values, np.zeros(len(values), dtype=int), 1)
     if exact is not None:
         return float(exact[0]), 0.0
     terms = weights * values

@@ -257,7 +257,8 @@ def _step(stage: Stage, active: Active, at: PrimalDualPoint) -> PrimalDualPoint 
     curves = _curves(active, s)
     if curves is None:
         return None
-    J = stacked([rows[flat], _normals(curves, len(s)) @ rows])
+    normals = [_normals(curves, len(s)) @ rows] if curves else []
+    J = stacked([rows[flat], *normals])
     values = np.append(s[flat], [curve.value for curve in curves])
     weights = np.append(at.y[flat], [curve.weight(at.y) for curve in curves])
     deadline.check()

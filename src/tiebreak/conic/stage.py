@@ -36,12 +36,13 @@ def as_rows(matrix: Any) -> Any:
 
 
 def stacked(parts: Sequence[Any]) -> Any:
-    """Stack matrices; dense if the first is."""
+    """Stack matrices; dense if the first is. A single one that has rows is returned as it is."""
     import scipy.sparse as sp
 
     if isinstance(parts[0], np.ndarray):
         return np.vstack([dense(part) for part in parts])
-    return sp.csr_array(sp.vstack(parts, format="csr"))
+    some = [part for part in parts if part.shape[0]] or parts[:1]
+    return sp.csr_array(some[0] if len(some) == 1 else sp.vstack(some, format="csr"))
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class AffineSet:
         if self.basis is None:
             return rows
         if not isinstance(self.basis, np.ndarray):
-            return rows @ self.basis
+            return rows[:, self.basis.indices]
         inner = np.asarray(rows @ self.basis)
         inner[np.abs(inner) <= self.rounding * (abs(rows) @ np.abs(self.basis))] = 0.0
         inner[row_lengths(inner) <= self.rounding * row_lengths(rows)] = 0.0

@@ -290,9 +290,14 @@ def row_lengths(rows: Any) -> Host:
     """The length of every row of a dense or sparse matrix."""
     if isinstance(rows, np.ndarray):
         return np.asarray(np.sqrt(np.sum(rows**2, axis=1)))
-    found, count = rows.tocsr(), rows.shape[0]
-    which = np.repeat(np.arange(count), np.diff(found.indptr))
-    return np.asarray(np.sqrt(np.bincount(which, found.data**2, minlength=count)))
+    found = rows.tocsr()
+    squares = np.bincount(row_numbers(found), found.data**2, minlength=rows.shape[0])
+    return np.asarray(np.sqrt(squares))
+
+
+def row_numbers(rows: Any) -> Host:
+    """The row of every stored entry of a CSR matrix."""
+    return np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
 
 
 def entries(block: Any) -> tuple[Host, Host, Host]:
