@@ -37,6 +37,8 @@ class ConicSet(NamedTuple):
 
     def part(self, which: Host) -> ConicSet:
         """Return some of the rows; a cone's rows stay together."""
+        if np.all(which):
+            return self
         cones, end = [], 0
         for cone in self.cones:
             size = int(np.count_nonzero(which[end : end + cone.size]))
@@ -127,7 +129,7 @@ def remaining(
     Inequalities that are constant on ``where``, which contains a feasible point, are left out.
     """
     rows, offset, blocks = constraints.rows, constraints.offset, Blocks.of(constraints.cones)
-    plain = np.setdiff1d(blocks.nonnegative, active.nonnegative)
+    plain = np.setdiff1d(blocks.nonnegative, active.nonnegative, assume_unique=True)
     kept, offsets = [rows[plain]], [offset[plain]]
     along = [(cone, ray_of(y[cone])) for cone in active.rays]
     along += [(cone, s[cone] / norm(s[cone])) for cone in active.curves]

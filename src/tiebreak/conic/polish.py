@@ -100,7 +100,10 @@ def _held_wrongly(stage: Stage, at: PrimalDualPoint) -> float:
     weights look like rounding errors relative to the other losses, so each variable in a loss is
     compared with its own slopes, and all other variables with the largest slope.
     """
-    blocks, (w, y), size = stage.blocks, at, stage.row_sizes
+    blocks, (w, y) = stage.blocks, at
+    if not len(blocks.exponential):
+        return 0.0
+    size = stage.row_sizes
     losses = np.zeros_like(y)
     losses[blocks.exponential] = np.abs(y[blocks.exponential])
     moved = size.T @ losses

@@ -114,7 +114,7 @@ class AffineSet:
 
         inner = sp.csr_array(self.columns(rows))
         fixed = np.unique(inner[np.diff(inner.indptr) == 1].indices)
-        moves = np.setdiff1d(np.arange(self.dimension), fixed)
+        moves = np.setdiff1d(np.arange(self.dimension), fixed, assume_unique=True)
         chosen = sp.eye_array(self.dimension, format="csc") if self.basis is None else self.basis
         left = np.diff(inner[:, moves].indptr) > 0
         return AffineSet(base, chosen[:, moves], self.error), left
