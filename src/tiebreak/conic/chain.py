@@ -135,6 +135,7 @@ class _Chain:
         self.is_proved = True  # are the gaps of all held levels proved?
         self.cut: Cut | None = None  # cut of the previous level
         self.found: list[LevelSolution] = []
+        self.left_open: Any = None  # the dimension of the choices left, computed on demand
         self.doubt = ""  # why a level may have other minimisers than those held
         self.previous = np.zeros(program.size)
         self.is_least = False
@@ -153,7 +154,7 @@ class _Chain:
             solved(number, self.found[-1].best)
         with contextlib.suppress(deadline.Over, MemoryError):
             self._give_back()
-            if self.where.dimension and resolved(self._dimension()) != 0:
+            if self.where.dimension and resolved(self.left_open) != 0:
                 self._least_norm(self.program.variables)
         return self._end("undetermined" if self.doubt else "solved", self.doubt)
 
@@ -193,12 +194,13 @@ class _Chain:
     def _give_back(self) -> None:
         """Return unused slack: if ties are left, minimise levels with slack once more, in order."""
         for level, objective in zip(self.found, self.objectives, strict=True):
-            if level.slack > 0.0 and resolved(self._dimension()) != 0:
+            if level.slack > 0.0 and resolved(self.left_open) != 0:
                 stage = self._stage(objective)
                 found = None if stage.is_flat else by_solver(stage)
                 if isinstance(found, SolvedStage):
                     self.previous = self.where.point(found.at.w)
                     self._hold_face(objective, found, 0.0)
+                    self.left_open = self._dimension()
 
     def _least_norm(self, own: Host) -> None:
         """Among the points that all levels allow, choose the one of least |x|, in the user's units.
@@ -401,6 +403,7 @@ class _Chain:
         slack = self._slack(number, best, z, before)
         self._price(number, at)
         held = self._keep(number, objective, found, gap, slack)
+        self.left_open = self._dimension()
         self.is_whole, self.is_proved = self.is_whole and slack > 0.0, self.is_proved and is_known
         self.found.append(
             LevelSolution(
@@ -409,7 +412,7 @@ class _Chain:
                 error=gap,
                 value=best,
                 slack=slack,
-                dimension=self._dimension(),
+                dimension=self.left_open,
                 held=held,
                 word=word,
                 price=None,
