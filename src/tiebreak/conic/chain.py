@@ -52,11 +52,11 @@ from tiebreak.conic.stage import (
     Stage,
     as_rows,
     nearby,
-    row_lengths,
     stacked,
     stage_of,
 )
 from tiebreak.linalg import Host, deadline
+from tiebreak.linalg.conic_form import row_lengths
 from tiebreak.linalg.deferred import Deferred, resolved
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.polyhedra import single_entries
