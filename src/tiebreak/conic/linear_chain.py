@@ -4,11 +4,11 @@ With multipliers l of the rows and d = c - rows'l, for all x in the set
 
     <c, x>  =  <l, rows x> + <d, x>  >=  the sum of the least l_i s_i and the least d_j x_j.
 
-each over the range of that row or variable. This is a lower bound for any l. If it is the minimum,
-a minimiser has l_i s_i and d_j x_j at their least values. So if l_i or d_j is not 0, we hold one
-end of its range for later levels. Multipliers of a later level may pull away from a held end. A
-share of the earlier level corrects them: <c, x> = <c + share c_1, x> - share <c_1, x>, and
-<c_1, x> is at most the value found for it.
+Each minimum is over the range of the row or variable. The sum is a lower bound for any l. If this
+bound is the minimum, every minimiser has l_i s_i and d_j x_j at their least values. So if l_i or
+d_j is not 0, we hold one end of that range for later levels. Multipliers of a later level may pull
+away from a held end. A multiple of the earlier level corrects such multipliers: <c, x> = <c + share
+c_1, x> - share <c_1, x>, and <c_1, x> is at most the value found for level 1.
 
 A point of the set whose values at all held levels are exactly their lower bounds is one of their
 minimisers, and bounds the next level from above. If the data and the vertices have few digits, as
