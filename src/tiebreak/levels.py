@@ -238,15 +238,15 @@ class Levels(FromData):
 
     def pairs(self) -> tuple[Problem, ...]:
         """Pair the first level with each of the others in a `Problem`; every level is minimised."""
-        lower, *others = self._objectives
-        return tuple(
-            Problem(upper=upper, lower=lower, domain=self.domain, radius=self.radius)
-            for upper in others
-        )
+        return tuple(map(self._pair, self._objectives[1:]))
+
+    def _pair(self, upper: Function | Penalty) -> Problem:
+        lower = self._objectives[0]
+        return Problem(upper=upper, lower=lower, domain=self.domain, radius=self.radius)
 
     def problem(self) -> Problem:
         """Return the first two levels as a `Problem` in which both are minimised."""
-        return self.pairs()[0]
+        return self._pair(self._objectives[1])
 
     def save(self, path: str | Path) -> None:
         """Save to a .npz file with all data, for ``tiebreak.load``; see `Problem.save`.

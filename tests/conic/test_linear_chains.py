@@ -12,6 +12,7 @@ from scipy.optimize import linprog
 
 import tiebreak as tb
 from tiebreak.conic import chain as chains
+from tiebreak.conic.linear_chain import linear_chain
 from tiebreak.conic.program import Cone, Objective
 from tiebreak.conic.representation import compile_levels
 from tiebreak.conic.stage import Stage
@@ -122,6 +123,57 @@ def test_the_way_is_left_where_a_level_has_no_minimiser():
     empty = tb.Box(0.0, 1.0) & tb.Polyhedron([[1.0, 1.0]], [-1.0])
     levels = [tb.Linear([1.0, 1.0]), tb.Linear([1.0, 0.0]), tb.Linear([0.0, 1.0])]
     assert tb.solve(tb.Levels(*levels, domain=empty)).status == "infeasible"
+
+
+def network(seed: int, nodes: int = 30, arcs: int = 220) -> tuple[list[tb.Linear], tb.Domain]:
+    """Costs of flows with bounds; too many variables for rational arithmetic."""
+    rng = np.random.default_rng([33, seed])
+    start = rng.integers(0, nodes, arcs)
+    end = (start + rng.integers(1, nodes, arcs)) % nodes
+    places = np.append(start, end), np.tile(np.arange(arcs), 2)
+    rows = sp.csr_array((np.repeat([1.0, -1.0], arcs), places), shape=(nodes, arcs))[:-1]
+    right = rows @ rng.integers(0, 6, arcs).astype(float)
+    domain = tb.Box(0.0, 8.0) & tb.Polyhedron(A_eq=rows, b_eq=right)
+    return [tb.Linear(rng.integers(0, 4, arcs).astype(float)) for _ in range(4)], domain
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_networks_are_proved_without_any_width_at_every_level(seed):
+    costs, domain = network(seed)
+    problem = tb.Problem(lower=costs[0], upper=costs[1], domain=domain)
+    pair = tb.solve(problem)
+    assert pair.status == "certified"
+    assert pair.upper_optimum[0] == pair.upper_optimum[1]
+    cuts, limits = [], []
+    for count in (2, 3, 4):
+        found = tb.solve(tb.Levels(*costs[:count], domain=domain))
+        assert found.status == "certified"
+        assert all(level.best[0] == level.best[1] for level in found.levels.values())
+    of_set = {"A_eq": domain.parts[1].A_eq, "b_eq": domain.parts[1].b_eq, "bounds": (0.0, 8.0)}
+    for cost, level in zip(costs, found.levels.values(), strict=True):
+        rows = sp.vstack(cuts) if cuts else None
+        least = linprog(cost.c, rows, limits or None, **of_set).fun
+        assert level.best[0] == pytest.approx(least, abs=1e-6)  # costs and flows are whole numbers
+        cuts.append(sp.csr_array(cost.c[None]))
+        limits.append(least + 1e-9)
+    assert pair.upper_optimum[0] == list(found.levels.values())[1].best[0]
+
+
+def test_a_point_is_a_minimiser_of_held_levels_only_if_that_is_exact():
+    costs, domain = network(0)
+    chain = linear_chain(compile_levels(costs, domain, 220), [None] * 4)
+    vertices = [(chain.level(number), chain.z)[1] for number in range(4)]
+    assert all(level.word == "proved" for level in chain.found)
+    held = chain.held
+    for number, z in enumerate(vertices):
+        chain.held = held[: number + 1]
+        assert chain._is_inside(z)
+        chain.held = held
+        values = [costs[k].c @ z > level.best for k, level in enumerate(chain.found)]
+        assert chain._is_inside(z) == (not any(values))
+    moved = vertices[-1].copy()
+    moved[np.flatnonzero(moved)[0]] += 2.0**-40
+    assert not chain._is_inside(moved)
 
 
 def test_products_are_exact_or_refused():

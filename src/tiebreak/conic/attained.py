@@ -21,9 +21,9 @@ from tiebreak.conic.faces import ConicSet
 from tiebreak.conic.polish import PrimalDualPoint
 from tiebreak.conic.program import Cone, ConicProgram, Objective
 from tiebreak.conic.solver import clarabel_solve
-from tiebreak.conic.stage import Stage, row_lengths
+from tiebreak.conic.stage import Stage
 from tiebreak.linalg import Host
-from tiebreak.linalg.conic_form import scaled_rows
+from tiebreak.linalg.conic_form import row_lengths, scaled_rows
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.host_rows import HostRows
 from tiebreak.linalg.tolerances import TOL

@@ -26,9 +26,9 @@ from tiebreak.conic.faces import ConicSet, HeldRows
 from tiebreak.conic.polish import PrimalDualPoint
 from tiebreak.conic.program import Cone, Objective
 from tiebreak.conic.solver import clarabel_solve
-from tiebreak.conic.stage import Stage, row_lengths, stacked
+from tiebreak.conic.stage import Stage, stacked
 from tiebreak.linalg import EPS, Host
-from tiebreak.linalg.conic_form import scaled_rows
+from tiebreak.linalg.conic_form import row_lengths, scaled_rows
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.polyhedra import contradicts

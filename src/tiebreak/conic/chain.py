@@ -6,6 +6,8 @@ import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -50,11 +52,11 @@ from tiebreak.conic.stage import (
     Stage,
     as_rows,
     nearby,
-    row_lengths,
     stacked,
     stage_of,
 )
 from tiebreak.linalg import Host, deadline
+from tiebreak.linalg.conic_form import row_lengths
 from tiebreak.linalg.deferred import Deferred, resolved
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.polyhedra import single_entries
@@ -133,6 +135,7 @@ class _Chain:
         self.is_proved = True  # are the gaps of all held levels proved?
         self.cut: Cut | None = None  # cut of the previous level
         self.found: list[LevelSolution] = []
+        self.left_open: Any = None  # the dimension of the choices left, computed on demand
         self.doubt = ""  # why a level may have other minimisers than those held
         self.previous = np.zeros(program.size)
         self.is_least = False
@@ -151,7 +154,7 @@ class _Chain:
             solved(number, self.found[-1].best)
         with contextlib.suppress(deadline.Over, MemoryError):
             self._give_back()
-            if self.where.dimension and resolved(self._dimension()) != 0:
+            if self.where.dimension and resolved(self.left_open) != 0:
                 self._least_norm(self.program.variables)
         return self._end("undetermined" if self.doubt else "solved", self.doubt)
 
@@ -191,12 +194,13 @@ class _Chain:
     def _give_back(self) -> None:
         """Return unused slack: if ties are left, minimise levels with slack once more, in order."""
         for level, objective in zip(self.found, self.objectives, strict=True):
-            if level.slack > 0.0 and resolved(self._dimension()) != 0:
+            if level.slack > 0.0 and resolved(self.left_open) != 0:
                 stage = self._stage(objective)
                 found = None if stage.is_flat else by_solver(stage)
                 if isinstance(found, SolvedStage):
                     self.previous = self.where.point(found.at.w)
                     self._hold_face(objective, found, 0.0)
+                    self.left_open = self._dimension()
 
     def _least_norm(self, own: Host) -> None:
         """Among the points that all levels allow, choose the one of least |x|, in the user's units.
@@ -269,17 +273,23 @@ class _Chain:
                 return number
         return None
 
+    @cached_property
+    def _of_set(self) -> tuple[ConicSet, Any, Host]:
+        """The constraints of the first level, with the sizes of their entries and their lengths."""
+        first = self.whole.part(self.first_levels == 0)
+        return first, abs(first.rows), row_lengths(first.rows)
+
     def _is_outside(self, z: Host, share: float = TOL.solver, floor: float = 1.0) -> bool:
         """Is a constraint violated by more than this share of its own terms?
 
         If an answer is 0, its terms are rounding errors on the scale of the program's unit;
         ``floor`` says how much of that scale counts.
         """
-        rows, offset, cones = self.whole.part(self.first_levels == 0)
+        (rows, offset, cones), sizes, lengths = self._of_set
         blocks, s = Blocks.of(cones), offset - rows @ z
         least = TOL.clear / TOL.solver * self.unit
         size = float(np.max(np.abs(z[self.program.variables]), initial=least))
-        terms = np.abs(offset) + abs(rows) @ np.abs(z) + floor * size * row_lengths(rows)
+        terms = np.abs(offset) + sizes @ np.abs(z) + floor * size * lengths
         return bool(
             np.any(outside(blocks, s) > share * of_inequalities(blocks, terms))
             or np.any(np.abs(s[blocks.zero]) > share * terms[blocks.zero])
@@ -393,6 +403,7 @@ class _Chain:
         slack = self._slack(number, best, z, before)
         self._price(number, at)
         held = self._keep(number, objective, found, gap, slack)
+        self.left_open = self._dimension()
         self.is_whole, self.is_proved = self.is_whole and slack > 0.0, self.is_proved and is_known
         self.found.append(
             LevelSolution(
@@ -401,7 +412,7 @@ class _Chain:
                 error=gap,
                 value=best,
                 slack=slack,
-                dimension=self._dimension(),
+                dimension=self.left_open,
                 held=held,
                 word=word,
                 price=None,

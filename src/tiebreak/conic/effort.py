@@ -35,9 +35,8 @@ def ask_for_factor(P: Any, rows: Any) -> None:
     ordering = SPARSE_PRODUCT * _squares(in_columns[in_columns <= _many(sum(rows.shape))])
     deadline.check(ordering)
     shared = in_columns > 1  # a variable in a single row is eliminated with that row
-    whole = sp.csc_array(P + P.T)
     if couples := P.nnz > np.count_nonzero(P.diagonal()):
-        shared |= np.diff(whole.indptr) > 1
+        shared |= np.diff(sp.csc_array(P + P.T).indptr) > 1
     by_rows = not couples and len(in_rows) < np.count_nonzero(shared)
     count = len(in_rows) if by_rows else int(np.count_nonzero(shared))
     try:
@@ -48,7 +47,7 @@ def ask_for_factor(P: Any, rows: Any) -> None:
         full = np.zeros(len(in_rows), dtype=bool) if by_rows else in_rows > _many(count)
         few = data[~full]  # a full row would give a full graph
         deadline.check(SPARSE_PRODUCT * _squares(in_columns if by_rows else in_rows[~full]))
-        graph = few @ few.T if by_rows else (few.T @ few + whole)[shared][:, shared]
+        graph = few @ few.T if by_rows else (few.T @ few + P + P.T)[shared][:, shared]
         lasts = int(np.count_nonzero(full))
         check_factor(column_counts(sp.csr_array(graph), lasts), ordering)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from tiebreak.conic.stage import dense
 from tiebreak.linalg import Host, deadline
+from tiebreak.linalg.conic_form import entries, scaled_rows
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.tolerances import TOL
 
@@ -18,15 +19,21 @@ FEW_EQUATIONS = 100  # equations that a complete orthogonal factorisation solves
 def kkt_matrix(F: Any, H: Any, J: Any) -> Any:
     """Return the matrix of the unknowns (F dw, dw, dlambda), sparse if J is."""
     (p, n), k = F.shape, J.shape[0]
+    size = p + n + k
     if isinstance(J, np.ndarray):
         F, H = dense(F), np.zeros((n, n)) if H is None else H
         first = [-np.eye(p), F, np.zeros((p, k))]
         return np.block([first, [F.T, H, J.T], [np.zeros((k, p)), J, np.zeros((k, k))]])
     import scipy.sparse as sp
 
-    F, H = sp.csr_array(F), None if H is None else sp.csr_array(H)
-    parts = [[-sp.eye_array(p), F, None], [F.T, H, J.T], [None, J, None]]
-    return sp.block_array(parts, format="csc")
+    (i, j, a), (k, m, b) = entries(F), entries(J)
+    parts = [(i, j + p, a), (j + p, i, a), (k + p + n, m + p, b), (m + p, k + p + n, b)]
+    parts.append((np.arange(p), np.arange(p), -np.ones(p)))
+    if H is not None:
+        i, j, a = entries(H)
+        parts.append((i + p, j + p, a))
+    rows, columns, values = (np.concatenate(some) for some in zip(*parts, strict=True))
+    return sp.csr_array((values, (rows, columns)), shape=(size, size))
 
 
 def least_solution(K: Any, right: Host, cutoff: float = 1e-13) -> Host | None:
@@ -53,18 +60,18 @@ def regularised_solution(K: Any, right: Host, primal: int) -> Host | None:
     count = K.nnz if sp.issparse(K) else np.count_nonzero(K)
     # If a tenth of all entries is nonzero, a dense factorisation is faster.
     is_dense = count >= 0.1 * size * size
-    K = dense(K) if is_dense else sp.csc_array(K)
+    K = dense(K) if is_dense else sp.csr_array(K)
     deadline.check(0.05 * deadline.svd_work(size, size) if is_dense else 0.0)
     sizes = dense(abs(K).max(axis=1)).ravel()
     d = 1.0 / np.sqrt(np.where(sizes > 0.0, sizes, 1.0))
     shift = TOL.half * np.where(np.arange(size) < primal, 1.0, -1.0)
+    scaled = scaled_rows(K, d, d)
     try:
         if is_dense:
-            scaled = d[:, None] * K * d
             solve = partial(la.lu_solve, la.lu_factor(scaled + np.diag(shift)))
         else:
-            scaled = sp.diags_array(d) @ K @ sp.diags_array(d)
-            shifted = sp.csc_matrix(scaled + sp.diags_array(shift))
+            places = np.arange(size + 1)
+            shifted = sp.csc_matrix(scaled + sp.csr_array((shift, places[:-1], places)))
             # Use a fixed order for symmetric patterns: with the shift, no pivot is 0.
             solve = sla.splu(shifted, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0).solve
     except (la.LinAlgError, RuntimeError, ValueError):

@@ -14,9 +14,9 @@ import numpy as np
 
 from tiebreak.conic.cones import LEAST, Active, Blocks, of_inequalities, outside
 from tiebreak.conic.program import Cone, Objective
-from tiebreak.conic.stage import AffineSet, dense, row_lengths, stacked
+from tiebreak.conic.stage import AffineSet, dense, stacked
 from tiebreak.linalg import EPS, Host, deadline
-from tiebreak.linalg.conic_form import scaled_rows
+from tiebreak.linalg.conic_form import row_lengths, scaled_rows
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.linear_programs import strict_rows
 from tiebreak.linalg.rank import sparse_nullity
@@ -37,6 +37,8 @@ class ConicSet(NamedTuple):
 
     def part(self, which: Host) -> ConicSet:
         """Return some of the rows; a cone's rows stay together."""
+        if np.all(which):
+            return self
         cones, end = [], 0
         for cone in self.cones:
             size = int(np.count_nonzero(which[end : end + cone.size]))
@@ -127,7 +129,7 @@ def remaining(
     Inequalities that are constant on ``where``, which contains a feasible point, are left out.
     """
     rows, offset, blocks = constraints.rows, constraints.offset, Blocks.of(constraints.cones)
-    plain = np.setdiff1d(blocks.nonnegative, active.nonnegative)
+    plain = np.setdiff1d(blocks.nonnegative, active.nonnegative, assume_unique=True)
     kept, offsets = [rows[plain]], [offset[plain]]
     along = [(cone, ray_of(y[cone])) for cone in active.rays]
     along += [(cone, s[cone] / norm(s[cone])) for cone in active.curves]
@@ -246,5 +248,6 @@ def free_directions(where: AffineSet, equations: Any, own: Host) -> int | None:
     inner, moves = csr_array(where.columns(equations)), np.zeros(len(where.base))
     moves[own] = 1.0
     hidden = np.flatnonzero((moves if where.basis is None else where.basis.T @ moves) == 0.0)
-    whole, rest = sparse_nullity(inner), sparse_nullity(inner[:, hidden])
+    whole = sparse_nullity(inner)
+    rest = sparse_nullity(inner[:, hidden]) if len(hidden) else 0
     return None if whole is None or rest is None else whole - rest

@@ -9,13 +9,17 @@ bound is the minimum, every minimiser has l_i s_i and d_j x_j at their least val
 d_j is not 0, we hold one end of that range for later levels. Multipliers of a later level may pull
 away from a held end. A multiple of the earlier level corrects such multipliers: <c, x> = <c + share
 c_1, x> - share <c_1, x>, and <c_1, x> is at most the value found for level 1.
+
+A point of the set whose values at all held levels are exactly their lower bounds is one of their
+minimisers, and bounds the next level from above. If the data and the vertices have few digits, as
+in networks, all of these sums are free of rounding errors.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,9 +36,10 @@ from tiebreak.conic.program import Cone, ConicProgram, Objective
 from tiebreak.conic.stage import AffineSet, as_rows
 from tiebreak.linalg import EPS, Host
 from tiebreak.linalg.deferred import Deferred
-from tiebreak.linalg.host_rows import exact_products
+from tiebreak.linalg.host_rows import exact_products, exact_sums
 from tiebreak.linalg.linear_programs import Ranges, linear_programs
 from tiebreak.linalg.tolerances import TOL
+from tiebreak.sets.descriptions import of_single
 from tiebreak.sets.polyhedra import single_entries
 
 BY_LINEAR_PROGRAMS = "linear programs by HiGHS, faces held by reduced costs"
@@ -53,17 +58,22 @@ def linear_chain(program: ConicProgram, slacks: Sequence[SlackRule | None]) -> L
 class _HeldLevel(NamedTuple):
     """A held level; ``rows`` and ``columns`` are its multipliers for the ranges that it holds."""
 
-    cost: Host
+    number: int
     duals: Host
     rows: Host
     columns: Host
-    most: float  # an upper bound on the level's minimum, without the constant
+    bound: float  # a lower bound on its minimum
+    most: float  # an upper bound on it
 
     def share(self, duals: Host, slopes: Host) -> float:
-        """Return the multiple of this level that brings other multipliers back to its held ends."""
+        """Return how many times to add its multipliers to bring others back to its held ends.
+
+        The number is rounded up to four binary digits, so that products with it stay exact.
+        """
         pulls, held = np.append(duals, slopes), np.append(self.rows, self.columns)
         away = np.divide(-pulls, held, out=np.zeros_like(held), where=held != 0.0)
-        return float(np.max(away, initial=0.0))
+        mantissa, exponent = math.frexp(float(np.max(away, initial=0.0)))
+        return math.ldexp(math.ceil(16.0 * mantissa), exponent - 4)
 
 
 class LinearChain:
@@ -88,15 +98,14 @@ class LinearChain:
         kept[which] = False
         # Levels with slack have their own row, which is inactive until they are solved.
         cuts = [i for i, slack in enumerate(slacks) if slack is not None]
-        costs = sp.csr_array(np.array([program.objectives[i].linear for i in cuts]))
-        self.rows = sp.csr_array(sp.vstack([rows[kept], costs])) if cuts else rows[kept]
+        costs = sp.csr_array([h.linear for h in program.objectives])
+        self.rows = sp.csr_array(sp.vstack([rows[kept], costs[cuts]])) if cuts else rows[kept]
         self.cuts = {level: self.rows.shape[0] - len(cuts) + k for k, level in enumerate(cuts)}
         free = np.full(len(cuts), np.inf)
         self.ranges = self.whole = Ranges(
             low, high, np.append(least[kept], -free), np.append(program.offset[kept], free)
         )
-        self.turned, self.sizes = sp.csr_array(self.rows.T), abs(self.rows)
-        self.turned_sizes = abs(self.turned)
+        self.columns = sp.csr_array(sp.hstack([-self.rows.T, costs.T]))
         self.held: list[_HeldLevel] = []
         self.programs = linear_programs(self.rows)
         self.found: list[LevelSolution] = []
@@ -115,12 +124,11 @@ class LinearChain:
             return False
         z = np.clip(vertex.x, self.ranges.low, self.ranges.high)
         before, self.z = self.z, z
-        best = math.fsum(h.linear * z) + h.constant
-        rounding = 4.0 * EPS * (float(np.abs(h.linear) @ np.abs(z)) + abs(h.constant))
-        duals, slopes = self._multipliers(h.linear, vertex.duals, self.ranges)
+        best, rounding = _value(h, z)
+        duals, slopes = self._multipliers(number, vertex.duals)
         most, is_known = assumed_reach(self.program.reach, z, TOL.assumed)
-        bound = self._bound(h, duals, slopes, most)
-        is_inside = self.is_whole and self._is_feasible(z)
+        bound = self._bound(number, duals, slopes, most)
+        is_inside = self._is_inside(z)
         is_bound_proved = self.is_proved and is_known
         self.is_proved = is_bound_proved and is_inside
         above = 0.0 if is_inside else self._above(duals, slopes, z)
@@ -138,7 +146,7 @@ class LinearChain:
             self._cut(self.cuts[number], best + slack - h.constant)
             held = "cut"
         else:
-            held = self._hold(h.linear, duals, slopes, best - h.constant + rounding + above)
+            held = self._hold(number, duals, slopes, (bound, best + rounding + above))
         self.is_whole = self.is_whole and slack > 0.0
         self.found.append(
             LevelSolution(
@@ -159,49 +167,50 @@ class LinearChain:
         )
         return True
 
-    def _multipliers(self, cost: Host, duals: Host, ranges: Ranges) -> tuple[Host, Host]:
-        """Return multipliers of rows (0 if the end of the range is infinite) and of variables."""
-        is_lost = np.isinf(np.where(duals > 0.0, ranges.least, ranges.most))
-        duals = np.where(is_lost, 0.0, duals)
-        return duals, cost - self.turned @ duals
+    def _multipliers(self, number: int, duals: Host) -> tuple[Host, Host]:
+        """Return multipliers of rows, 0 if their end is infinite, and of variables."""
+        duals, shares = _finite(duals, self.ranges), np.zeros(len(self.program.objectives))
+        shares[number] = 1.0
+        return duals, self.columns @ np.append(duals, shares)
 
-    def _bound(self, h: Objective, duals: Host, slopes: Host, most: Host) -> float:
+    def _bound(self, number: int, duals: Host, slopes: Host, reach: Host) -> float:
         """Return a lower bound on the level over all points that earlier levels allow."""
-        cost, of_cost, rest, given = h.linear, np.abs(h.linear), 0.0, abs(h.constant)
+        shares, most = np.zeros((2, len(self.program.objectives)))
+        shares[number] = 1.0
         for level in reversed(self.held):
             if (share := level.share(duals, slopes)) > 0.0:
-                cost, duals = cost + share * level.cost, duals + share * level.duals
-                of_cost = of_cost + share * np.abs(level.cost)  # terms of a sum that may cancel
-                slopes = cost - self.turned @ duals
-                rest, given = rest + share * level.most, given + abs(share * level.most)
-        low, high = np.maximum(self.whole.low, -most), np.minimum(self.whole.high, most)
-        duals, slopes = self._multipliers(cost, duals, self.whole)
-        terms = _least(duals, self.whole.least, self.whole.most), _least(slopes, low, high)
-        # Bound the rounding of the slopes, which are sums of few terms; costs have one term per
-        # level.
-        count = np.diff(self.turned.indptr) + len(self.held) + 4
-        sizes = of_cost + self.turned_sizes @ np.abs(duals)
-        off = EPS * float((count * sizes) @ np.maximum(np.abs(low), np.abs(high)))
-        size = sum(float(np.sum(np.abs(part))) for part in terms) + given
-        total = math.fsum(np.concatenate(terms)) + h.constant - rest
-        return total - 2.0 * off - (len(self.held) + 8) * EPS * size
+                shares[level.number], most[level.number] = share, level.most
+                duals = duals + share * level.duals
+                slopes = self.columns @ np.append(duals, shares)
+        low, high = np.maximum(self.whole.low, -reach), np.minimum(self.whole.high, reach)
+        duals = _finite(duals, self.whole)
+        slopes, errors = _products(self.columns, np.append(duals, shares))
+        constants = np.array([h.constant for h in self.program.objectives])
+        ends = _ends_of(duals, self.whole.least, self.whole.most), _ends_of(slopes, low, high)
+        weights = np.concatenate([duals, slopes, shares, -shares])
+        total, error = _inner(weights, np.concatenate([*ends, constants, most]))
+        return total - error - 2.0 * float(errors @ np.maximum(np.abs(low), np.abs(high)))
 
     def _above(self, duals: Host, slopes: Host, z: Host) -> float:
         """Bound how far the minimum may exceed the value at z, to first order: see conic.chain."""
         s, (low, high, least, most) = self.rows @ z, self.ranges
         missed = np.maximum(np.maximum(least - s, s - most), 0.0)
-        terms = EPS * (np.diff(self.rows.indptr) + 4) * (self.sizes @ np.abs(z))
+        terms = EPS * (np.diff(self.rows.indptr) + 4) * (abs(self.rows) @ np.abs(z))
         bounds = np.maximum(np.maximum(low - z, z - high), 0.0)
         return 2.0 * float(np.abs(duals) @ (missed + terms) + np.abs(slopes) @ bounds)
 
-    def _is_feasible(self, z: Host) -> bool:
-        """Does z satisfy all constraints to the last bit?"""
-        cuts = list(self.cuts.values())
-        s, slacks = exact_products(self.all_rows, z), exact_products(self.rows[cuts], z)
-        if s is None or slacks is None or np.any(slacks > self.whole.most[cuts]):
+    def _is_inside(self, z: Host) -> bool:
+        """Does z satisfy all constraints and minimise all held levels, to the last bit?"""
+        s, offset, levels = (
+            exact_products(self.all_rows, z),
+            self.program.offset,
+            self.program.objectives,
+        )
+        if s is None or not np.all(np.where(self.equal, s == offset, s <= offset)):
             return False
-        offset = self.program.offset
-        return bool(np.all(np.where(self.equal, s == offset, s <= offset)))
+        ends = [(_inner(levels[i].linear, z), self.whole.most[k]) for i, k in self.cuts.items()]
+        ends += [(_value(levels[level.number], z), level.bound) for level in self.held]
+        return all(value <= end and not error for (value, error), end in ends)
 
     def _cut(self, row: int, most: float) -> None:
         """Set the upper bound of the level in this row."""
@@ -210,13 +219,14 @@ class LinearChain:
             for some in (self.ranges, self.whole)
         )
 
-    def _hold(self, cost: Host, duals: Host, slopes: Host, most: float) -> str:
+    def _hold(self, number: int, duals: Host, slopes: Host, known: tuple[float, float]) -> str:
         """Narrow the ranges to the minimisers of a level; return how it is held."""
         # Reduced costs that hold an end are far above the tolerance of HiGHS.
-        least, (low, high, lower, upper) = 100.0 * TOL.accurate * _largest(cost), self.ranges
+        cost, (low, high, lower, upper) = self.program.objectives[number].linear, self.ranges
+        least = 100.0 * TOL.accurate * _largest(cost)
         rows = np.where((lower < upper) & (np.abs(duals) > least), duals, 0.0)
         columns = np.where((low < high) & (np.abs(slopes) > least), slopes, 0.0)
-        self.held.append(_HeldLevel(cost, duals, rows, columns, most))
+        self.held.append(_HeldLevel(number, duals, rows, columns, *known))
         self.ranges = Ranges(*_ends(columns, low, high), *_ends(rows, lower, upper))
         if np.all(self.ranges.low == self.ranges.high):
             return "point"
@@ -237,47 +247,67 @@ class LinearChain:
         import scipy.sparse as sp
 
         low, high, least, most = ranges
-        free, one = np.flatnonzero(low < high), sp.eye_array(len(low), format="csr")
-        sees = np.diff(self.rows[:, free].indptr) > 0
-        equal = (least == most)[sees]
-        rows, least, most = self.rows[sees], least[sees], most[sees]
-        parts = [(rows[equal], most[equal])]
-        for inequalities, ends in (
-            (rows[~equal], most[~equal]),
-            (-rows[~equal], -least[~equal]),
-            (one[free], high[free]),
-            (-one[free], -low[free]),
-        ):
-            is_bound = np.isfinite(ends)
-            parts.append((inequalities[is_bound], ends[is_bound]))
-        offset = np.concatenate([ends for _, ends in parts])
-        count = int(np.count_nonzero(equal))
+        moves, n = low < high, len(low)
+        sees = abs(self.rows) @ moves > 0.0
+        equal, inner = sees & (least == most), sees & (least < most)
+        above, below = inner & np.isfinite(most), inner & np.isfinite(least)
+        up, down = (np.flatnonzero(moves & np.isfinite(end)) for end in (high, low))
+        parts = self.rows[equal], self.rows[above], -self.rows[below]
+        bounds = of_single(up, np.ones(len(up)), n), of_single(down, -np.ones(len(down)), n)
+        offset = np.concatenate([most[equal], most[above], -least[below], high[up], -low[down]])
+        count, free = int(np.count_nonzero(equal)), np.flatnonzero(moves)
         cones = Cone("zero", count), Cone("nonnegative", len(offset) - count)
-        left = as_rows(sp.vstack([some for some, _ in parts]))
-        where = AffineSet(z, sp.csc_array(one[:, free]))
+        left = as_rows(sp.vstack([*parts, *bounds], format="csr"))
+        where = AffineSet(z, of_single(free, np.ones(len(free)), n).T)
         return where, ConicSet(left, offset, tuple(cone for cone in cones if cone.size))
 
     def give_back(self) -> None:
-        """Return unused slack: if ties are left, minimise levels with slack once more, in order."""
-        for level, h in zip(self.found, self.program.objectives, strict=True):
+        """Return unused slack: if ties are left, minimise those levels once more, in order."""
+        for number, level in enumerate(self.found):
             if level.slack > 0.0 and np.any(self.ranges.low < self.ranges.high):
-                vertex = self.programs.minimise(h.linear, self.ranges)
+                cost = self.program.objectives[number].linear
+                vertex = self.programs.minimise(cost, self.ranges)
                 if vertex is None:
                     return
                 self.z = np.clip(vertex.x, self.ranges.low, self.ranges.high)
-                self._hold(
-                    h.linear, *self._multipliers(h.linear, vertex.duals, self.ranges), math.inf
-                )
+                unknown = -math.inf, math.inf
+                self._hold(number, *self._multipliers(number, vertex.duals), unknown)
 
 
 def _largest(values: Host) -> float:
     return float(np.max(np.abs(values), initial=0.0))
 
 
-def _least(weights: Host, low: Host, high: Host) -> Host:
-    """Return the least value of each weight times a number in its range."""
-    ends = np.where(weights > 0.0, low, np.where(weights < 0.0, high, 0.0))
-    return np.asarray(weights * ends)
+def _value(h: Objective, z: Host) -> tuple[float, float]:
+    """Return the value of a linear level at z, and a bound on its rounding error."""
+    return _inner(np.append(h.linear, h.constant), np.append(z, 1.0))
+
+
+def _inner(weights: Host, values: Host) -> tuple[float, float]:
+    """Return <weights, values>, and a bound on its rounding error: 0 if there is none."""
+    exact = exact_sums(weights, values, np.zeros(len(values), dtype=int), 1)
+    if exact is not None:
+        return float(exact[0]), 0.0
+    terms = weights * values
+    return math.fsum(terms), 4.0 * EPS * float(np.sum(np.abs(terms)))
+
+
+def _products(rows: Any, x: Host) -> tuple[Host, Host]:
+    """Return rows @ x, and bounds on the rounding errors: 0 if there are none."""
+    exact = exact_products(rows, x)
+    if exact is not None:
+        return exact, np.zeros(len(exact))
+    return rows @ x, EPS * (np.diff(rows.indptr) + 4) * (abs(rows) @ np.abs(x))
+
+
+def _finite(duals: Host, ranges: Ranges) -> Host:
+    """Replace the multipliers of infinite ends by 0."""
+    return np.where(np.isinf(np.where(duals > 0.0, ranges.least, ranges.most)), 0.0, duals)
+
+
+def _ends_of(weights: Host, low: Host, high: Host) -> Host:
+    """Return the number in each range whose product with its weight is least."""
+    return np.where(weights > 0.0, low, np.where(weights < 0.0, high, 0.0))
 
 
 def _ends(weights: Host, low: Host, high: Host) -> tuple[Host, Host]:

@@ -36,6 +36,7 @@ WHY = {
 NOT_SURE = ", as far as a solver can tell; rounding errors decide it"
 # The last program of each problem, with the set and the size for which it was compiled.
 COMPILED: WeakKeyDictionary[Problem, tuple[Domain, int, ConicProgram]] = WeakKeyDictionary()
+VERTEX = "a vertex of the domain that minimises g exactly"
 ONE_SIDED = "no point is known to minimise the lower level exactly, so nothing bounds f* from above"
 
 
@@ -179,6 +180,10 @@ def _proved(
     known = Intervals(upper=(low[1], math.inf), lower=low[0], why=ONE_SIDED)
     if found.status != "solved":
         return found, known
+    last = found.levels[-1]
+    if last.word == "proved":  # from both sides, so the prover of `exact` would add nothing
+        ends = low[1], last.best + last.error
+        return found, Intervals(upper=ends, lower=low[0], rests=VERTEX)
     deadline.allow_as_much_again()
     with contextlib.suppress(deadline.Over):  # x counts even if the proof is cut off
         known = known.both(prove_at(problem, x) or Intervals())

@@ -100,7 +100,10 @@ def _held_wrongly(stage: Stage, at: PrimalDualPoint) -> float:
     weights look like rounding errors relative to the other losses, so each variable in a loss is
     compared with its own slopes, and all other variables with the largest slope.
     """
-    blocks, (w, y), size = stage.blocks, at, stage.row_sizes
+    blocks, (w, y) = stage.blocks, at
+    if not len(blocks.exponential):
+        return 0.0
+    size = stage.row_sizes
     losses = np.zeros_like(y)
     losses[blocks.exponential] = np.abs(y[blocks.exponential])
     moved = size.T @ losses
@@ -257,7 +260,8 @@ def _step(stage: Stage, active: Active, at: PrimalDualPoint) -> PrimalDualPoint 
     curves = _curves(active, s)
     if curves is None:
         return None
-    J = stacked([rows[flat], _normals(curves, len(s)) @ rows])
+    normals = [_normals(curves, len(s)) @ rows] if curves else []
+    J = stacked([rows[flat], *normals])
     values = np.append(s[flat], [curve.value for curve in curves])
     weights = np.append(at.y[flat], [curve.weight(at.y) for curve in curves])
     deadline.check()

@@ -65,7 +65,7 @@ def in_units(program: ConicProgram) -> tuple[ConicProgram, Units]:
     largest = _largest(everything.row, scaled, group)[: len(program.offset)]
     widths = _power_of_two(largest * distance)
     pairs = [
-        _objective(h, _scaled(F, lengths), lengths)
+        _objective(h, scaled_rows(F, np.ones(F.shape[0]), lengths), lengths)
         for h, F in zip(program.objectives, squares, strict=True)
     ]
     values, evaluate = np.array([unit for _, unit in pairs]), program.evaluate
@@ -76,7 +76,7 @@ def in_units(program: ConicProgram) -> tuple[ConicProgram, Units]:
 
     new = replace(
         program,
-        rows=scaled_rows(_scaled(rows, lengths), 1.0 / widths),
+        rows=scaled_rows(rows, 1.0 / widths, lengths),
         offset=program.offset / widths,
         objectives=tuple(objective for objective, _ in pairs),
         reach=program.reach / lengths,
@@ -167,15 +167,6 @@ def _largest(row: Host, sizes: Host, group: Host) -> Host:
     largest = np.zeros(len(group))
     np.maximum.at(largest, group[row], sizes)
     return np.asarray(largest[group])
-
-
-def _scaled(matrix: Any, columns: Host) -> Any:
-    """Multiply every column by its factor."""
-    import scipy.sparse as sp
-
-    if isinstance(matrix, np.ndarray):
-        return matrix * columns
-    return matrix @ sp.diags_array(columns)
 
 
 def _power_of_two(values: Any) -> Host:

@@ -100,7 +100,8 @@ def _standard_form(
         F = sp.csr_array(F)
     offset, target, p = offset - rows @ z0, objective.target - F @ z0, F.shape[0]
     if not _has_large_square(F):
-        return F.T @ F, q - F.T @ target, rows, offset, cones
+        gram = F.T @ F if p else sp.csc_array((n, n))
+        return gram, q - F.T @ target, rows, offset, cones
     return (
         sp.csc_array(sp.diags_array(np.append(np.zeros(n), np.ones(p)))),
         np.append(q, np.zeros(p)),

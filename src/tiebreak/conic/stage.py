@@ -12,7 +12,7 @@ import numpy as np
 from tiebreak.conic.cones import Blocks
 from tiebreak.conic.program import DENSE_SHARE, KEPT_DENSE, Cone, Objective
 from tiebreak.linalg import EPS, Host, deadline, decide_rank
-from tiebreak.linalg.conic_form import scaled_rows
+from tiebreak.linalg.conic_form import row_lengths, scaled_rows
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.tolerances import TOL
 
@@ -36,18 +36,13 @@ def as_rows(matrix: Any) -> Any:
 
 
 def stacked(parts: Sequence[Any]) -> Any:
-    """Stack matrices; dense if the first is."""
+    """Stack matrices; dense if the first is. A single one that has rows is returned as it is."""
     import scipy.sparse as sp
 
     if isinstance(parts[0], np.ndarray):
         return np.vstack([dense(part) for part in parts])
-    return sp.csr_array(sp.vstack(parts))
-
-
-def row_lengths(rows: Any) -> Host:
-    """Return the row lengths of a dense or sparse matrix."""
-    squares = rows.multiply(rows) if hasattr(rows, "multiply") else rows**2
-    return np.asarray(np.sqrt(np.asarray(squares.sum(axis=1)).ravel()))
+    some = [part for part in parts if part.shape[0]] or parts[:1]
+    return sp.csr_array(some[0] if len(some) == 1 else sp.vstack(some, format="csr"))
 
 
 @dataclass(frozen=True)
@@ -87,7 +82,7 @@ class AffineSet:
         if self.basis is None:
             return rows
         if not isinstance(self.basis, np.ndarray):
-            return rows @ self.basis
+            return rows[:, self.basis.indices]
         inner = np.asarray(rows @ self.basis)
         inner[np.abs(inner) <= self.rounding * (abs(rows) @ np.abs(self.basis))] = 0.0
         inner[row_lengths(inner) <= self.rounding * row_lengths(rows)] = 0.0
@@ -119,11 +114,10 @@ class AffineSet:
 
         inner = sp.csr_array(self.columns(rows))
         fixed = np.unique(inner[np.diff(inner.indptr) == 1].indices)
-        moves = np.setdiff1d(np.arange(self.dimension), fixed)
-        chosen = sp.csc_array(sp.eye_array(self.dimension, format="csc")[:, moves])
-        basis = chosen if self.basis is None else sp.csc_array(self.basis @ chosen)
-        left = np.diff(sp.csr_array(inner[:, moves]).indptr) > 0
-        return AffineSet(base, basis, self.error), left
+        moves = np.setdiff1d(np.arange(self.dimension), fixed, assume_unique=True)
+        chosen = sp.eye_array(self.dimension, format="csc") if self.basis is None else self.basis
+        left = np.diff(inner[:, moves].indptr) > 0
+        return AffineSet(base, chosen[:, moves], self.error), left
 
     def within(self, rows: Any, base: Host) -> AffineSet:
         """Return the points that share the values of these rows with ``base``."""
@@ -162,7 +156,7 @@ class Stage:
     offset_error: Host  # a bound on the error of the offset
     unit: float  # a length of z; it is the scale if all other lengths are 0
 
-    @property
+    @cached_property
     def is_flat(self) -> bool:
         """Is the objective constant?"""
         h = self.objective

@@ -100,9 +100,13 @@ def _without_twins(Z: PolyhedralRows) -> PolyhedralRows:
         if key not in strictest or _level(Z, i) < _level(Z, strictest[key]):
             strictest[key] = i
     kept, planes = [], []
+    levels = Z.offset / np.max(np.abs(Z.rows), axis=1, initial=0.0)
     for (group, sign), i in strictest.items():
         other = strictest.get((group, -sign))
-        room = 1 if other is None else _level(Z, i) + _level(Z, other)
+        if other is None or levels[i] + levels[other] > TOL.met * abs(levels[i]):
+            kept.append(i)
+            continue
+        room = _level(Z, i) + _level(Z, other)
         if room < -Fraction(TOL.met) * abs(_level(Z, i)):
             raise polyhedra.no_point()
         if room != 0:  # if rounding makes it negative, no proof will succeed

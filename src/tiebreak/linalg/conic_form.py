@@ -274,14 +274,30 @@ def _positive(block: Any) -> Any:
     return block.maximum(0.0) if arrays.is_sparse(block) else np.maximum(block, 0.0)
 
 
-def scaled_rows(rows: Any, factors: Host) -> Any:
-    """The matrix with every row multiplied by its factor."""
+def scaled_rows(rows: Any, factors: Host, columns: Host | None = None) -> Any:
+    """Every row times its factor, and every column times its own if ``columns`` are given."""
     if isinstance(rows, np.ndarray):
-        return factors[:, None] * rows
+        return factors[:, None] * (rows if columns is None else rows * columns)
     # Copy the indices, too: SciPy sorts them in place, together with the data of only one matrix.
     found = rows.tocsr(copy=True)
     found.data = found.data * np.repeat(factors, np.diff(found.indptr))
+    if columns is not None:
+        found.data *= columns[found.indices]
     return found
+
+
+def row_lengths(rows: Any) -> Host:
+    """The length of every row of a dense or sparse matrix."""
+    if isinstance(rows, np.ndarray):
+        return np.asarray(np.sqrt(np.sum(rows**2, axis=1)))
+    found = rows.tocsr()
+    squares = np.bincount(row_numbers(found), found.data**2, minlength=rows.shape[0])
+    return np.asarray(np.sqrt(squares))
+
+
+def row_numbers(rows: Any) -> Host:
+    """The row of every stored entry of a CSR matrix."""
+    return np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
 
 
 def entries(block: Any) -> tuple[Host, Host, Host]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.conic_form import scaled_rows
+from tiebreak.linalg.conic_form import row_numbers, scaled_rows
 from tiebreak.linalg.host import binary_digits
 from tiebreak.linalg.matrices import Matrix
 from tiebreak.linalg.sizes import DENSE_LIMIT
@@ -121,14 +121,17 @@ def exact_products(rows: Any, x: Host) -> Host | None:
     A product is exact if its factors have few digits; a sum is exact, in any order, if all its
     terms are multiples of a power of two and their sizes add up to less than 2^53 times that power.
     """
-    if not rows.nnz:
-        return np.zeros(rows.shape[0])
-    values, factors = rows.data, x[rows.indices]
+    return exact_sums(rows.data, x[rows.indices], row_numbers(rows), rows.shape[0])
+
+
+def exact_sums(values: Host, factors: Host, group: Host, count: int) -> Host | None:
+    """The sums of values * factors in each group; None if they may contain rounding errors."""
+    some = (values != 0.0) & (factors != 0.0)
+    values, factors, group = values[some], factors[some], group[some]
     (first, one), (second, other) = binary_digits(values), binary_digits(factors)
     if np.any(one + other > 53):
         return None
-    unit = int(np.min(first - one + second - other))
-    sizes = abs(rows) @ np.abs(x)
-    if not np.all(sizes < np.ldexp(1.0, 52 + unit)):
+    unit, terms = int(np.min(first - one + second - other, initial=0)), values * factors
+    if not np.all(np.bincount(group, np.abs(terms), count) < np.ldexp(1.0, 52 + unit)):
         return None
-    return np.asarray(rows @ x)
+    return np.bincount(group, terms, count)

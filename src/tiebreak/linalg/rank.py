@@ -9,6 +9,7 @@ import numpy as np
 
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.conic_form import row_lengths, scaled_rows
 from tiebreak.linalg.host import CAREFUL, Sliced, norm
 from tiebreak.linalg.least_eigenvalue import factorise
 from tiebreak.linalg.spectra import EPS, clear_rank, eigenvalues, equilibrate, rounding_level
@@ -283,10 +284,10 @@ def sparse_nullity(rows: Any) -> int | None:
     import scipy.sparse as sp
 
     m, n = rows.shape
-    few = sp.csc_array(rows if n <= m else rows.T)
-    lengths = np.sqrt(np.asarray(few.multiply(few).sum(axis=0)).ravel())
-    few = few[:, lengths > 0.0] @ sp.diags_array(1.0 / lengths[lengths > 0.0])
-    gram = few.T @ few + 64.0 * EPS * sp.eye_array(few.shape[1])
-    pivots = factorise(gram).U.diagonal() if few.shape[1] else np.zeros(0)
+    few = sp.csr_array(rows if m <= n else rows.T)
+    lengths = row_lengths(few)
+    few = scaled_rows(few[lengths > 0.0], 1.0 / lengths[lengths > 0.0])
+    gram = few @ few.T + 64.0 * EPS * sp.eye_array(few.shape[0])
+    pivots = factorise(gram).U.diagonal() if few.shape[0] else np.zeros(0)
     rank = int(np.count_nonzero(pivots > TOL.half))
     return None if rank < np.count_nonzero(pivots > 0.01 * TOL.half) else n - rank

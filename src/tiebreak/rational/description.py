@@ -94,6 +94,7 @@ def data_epsilon(h: Function | Penalty) -> float:
 
 def feasible_set(domain: Domain, n: int) -> tuple[Feasible, IntegerRows, IntegerRows]:
     """The set with its inequalities and equations."""
+    check_reach(n)
     given = described(domain).linear_rows(n)
     if given is None:
         raise Unproved(OTHER)

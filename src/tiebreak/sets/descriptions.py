@@ -75,7 +75,7 @@ def stacked(matrices: Sequence[Any], n: int) -> Any:
         return np.vstack([np.zeros((0, n)), *matrices])
     from scipy.sparse import csr_array, vstack
 
-    return csr_array(vstack([csr_array(rows) for rows in matrices], format="csr"))
+    return vstack([csr_array(rows) for rows in matrices], format="csr")
 
 
 class RecessionDirections(NamedTuple):
