@@ -202,3 +202,13 @@ def test_a_slack_is_chosen_by_cross_validation():
     assert search.best_estimator_.score(X, y) > 0.5
     with pytest.raises(ValueError, match=r"^choose_slack: model must have one parameter slack"):
         choose_slack(StandardScaler(), X, y)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_a_domain_of_another_length_is_named(fit_intercept):
+    box = tb.Box(np.zeros(3), np.ones(3))
+    model = TieBreakRegressor(domain=box, fit_intercept=fit_intercept)
+    with pytest.raises(
+        ValueError, match=r"^Box: lower must have one entry per variable \(4\), got 3$"
+    ):
+        model.fit(np.eye(6, 4), np.arange(6.0))
