@@ -297,3 +297,33 @@ def test_a_start_beside_zero_divides_by_nothing():
     result = tb.solve(problem, "adaptive", x0=[5e-324, 0.3], max_iter=50)
     assert result.status in ("certified", "max_iter")
     assert np.all(np.isfinite(result.x))
+
+
+@pytest.mark.parametrize("name", ["fc-bio", "ada-bim"])
+@pytest.mark.parametrize("level", ["upper", "lower"])
+def test_a_slope_that_is_not_finite_after_the_first_is_no_success(name, level):
+    """FC-BiO was `solved` with u - l = nan, and AdaBiM divided by a step size of 0."""
+    A, b = np.array([[1.0, 2.0, 0.0], [0.0, 1.0, -1.0]]), np.array([1.0, 2.0])
+    calls = iter(range(10**6))
+
+    def spoiled(slope):
+        return lambda x: slope(x) if next(calls) < 2 else np.full(3, np.inf)
+
+    slopes = {"upper": lambda x: x, "lower": lambda x: A.T @ (A @ x - b)}
+    slopes[level] = spoiled(slopes[level])
+    upper = tb.Smooth(lambda x: 0.5 * x @ x, slopes["upper"], 1.0, 1.0)
+    lower = tb.Smooth(lambda x: 0.5 * np.sum((A @ x - b) ** 2), slopes["lower"], 7.0)
+    problem = tb.Problem(upper=upper, lower=lower, domain=tb.Ball(5.0))
+    for first in (np.full(3, 0.3), np.ones(3)):
+        calls = iter(range(10**6))
+        result = tb.solve(problem, name, x0=first, max_iter=300)
+        assert result.status == "failed"
+        assert np.all(np.isfinite(result.x))
+
+
+@pytest.mark.parametrize("delta", [1e-300, 1e300])
+def test_a_threshold_whose_square_is_no_float_raises_nothing(delta):
+    rng = np.random.default_rng(3)
+    A, b = rng.standard_normal((12, 4)), rng.standard_normal(12)
+    problem = tb.Problem(lower=tb.Huber(A, b, delta), upper=tb.SquaredNorm())
+    assert tb.solve(problem).status in ("certified", "solved", "undetermined", "failed")

@@ -234,3 +234,13 @@ def test_text_as_a_target_is_named():
     y = pd.Series(["58,5", "43,2"], name="price")
     with pytest.raises(TypeError, match="y must hold numbers, got text in column 'price'"):
         TieBreakRegressor().fit([[1.0], [2.0]], y)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_a_domain_of_another_length_is_named(fit_intercept):
+    box = tb.Box(np.zeros(3), np.ones(3))
+    model = TieBreakRegressor(domain=box, fit_intercept=fit_intercept)
+    with pytest.raises(
+        ValueError, match=r"^Box: lower must have one entry per variable \(4\), got 3$"
+    ):
+        model.fit(np.eye(6, 4), np.arange(6.0))

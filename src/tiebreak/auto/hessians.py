@@ -48,7 +48,8 @@ class InverseHessian(NamedTuple):
     def learned(self, s: Array, y: Array) -> InverseHessian:
         """Add one more pair: H y = s."""
         product = arrays.dot(s, y)
-        if not product > LEAST_CURVATURE * arrays.norm(s) * arrays.norm(y) > 0.0:
+        least = LEAST_CURVATURE * arrays.norm(s) * arrays.norm(y)
+        if not product > least > 0.0 or not arrays.dot(y, y):  # a square may underflow
             return self
         n = int(s.shape[0])
         if n > KEPT_MATRIX:

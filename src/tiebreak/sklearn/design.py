@@ -183,9 +183,11 @@ def _lengths(M: Host) -> Host:
 
 def with_free_intercepts(owner: str, domain: Any, layout: Layout) -> Any:
     """Return a set of coefficients as a set of all variables, with free intercepts."""
+    n = layout.outputs * layout.features
+    domain.check(n)
     if not layout.has_column:
         return domain
-    known, n = described(domain), layout.outputs * layout.features
+    known = described(domain)
     wider = known.extended(n, np.array([-np.inf])) if layout.outputs == 1 else None
     if wider is not None:
         return wider

@@ -145,8 +145,8 @@ class AdaBiM(Method):
             curvatures = turn / inner, inner / square, inner_g / square
         evidence = weighted(s * e, f, s, g, (g_value, x, g_x))
         memory = memory._replace(
-            f_x=f_x, g_x=g_x, weight=e, fall=tau, step_size=s, growth=s / memory.step_size,
-            curvatures=curvatures,
+            f_x=f_x, g_x=g_x, weight=e, fall=tau, step_size=s,
+            growth=s / (memory.step_size or s or 1.0), curvatures=curvatures,
         )  # fmt: skip
         return RunState(state.k + 1, point, f_value, g_value, evidence, memory)
 

@@ -233,7 +233,7 @@ class FCBiO(Method):
         """Begin the next test from the last accepted point, or end the run."""
         width, half = memory.high - memory.low, 0.5 * memory.upper_tolerance
         level = memory.low + 0.5 * width
-        if width <= half or not memory.low < level < memory.high:
+        if width <= half or level in (memory.low, memory.high):  # never if one of them is NaN
             sentence = f"FC-BiO stopped because u - l = {width:.3g} is at most eps_f/2 = {half:.3g}"
             if width > half:
                 sentence = f"FC-BiO stopped because no float lies between l and u = l + {width:.3g}"
