@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -308,3 +309,26 @@ def test_bounds_are_never_wrong_where_constraints_are_nearly_met(count):
         if ends[-1] == "answer":
             assert not wrong_intervals(state.evidence.intervals, p.f_star, p.g_star), seed
     assert ends.count("answer") >= 0.9 * len(ends)
+
+
+@pytest.mark.parametrize("offset", [1e8, 1e12, 1e13, -1e12])
+def test_far_from_the_origin_a_variable_is_on_its_bound_only_within_its_own_range(offset):
+    A = np.array([[1.0, -1.0, 0.0, 0.0], [0.0, 0.0, 1.0, -1.0]])
+    for seed, width in itertools.product(range(4), (3.0, 50.0, 1000.0)):
+        rng = np.random.default_rng(seed)
+        d, c = rng.integers(-12, 13, 2).astype(float), rng.integers(-3, 4, 4).astype(float)
+        problem = tb.Problem(
+            lower=tb.LeastSquares(A, d),
+            upper=tb.SquaredNorm(center=offset + c),
+            domain=tb.Box(offset - width, offset + width),
+        )
+        result = tb.solve(problem, "exact")
+        gap = np.clip(d, -2.0 * width, 2.0 * width)  # of each pair: its first is the nearest to c
+        first = np.clip(
+            (c[::2] + c[1::2] + gap) / 2.0,
+            np.maximum(-width, gap - width),
+            np.minimum(width, gap + width),
+        )
+        truth = np.column_stack([first, first - gap]).ravel()
+        assert result.success
+        np.testing.assert_allclose(result.x - offset, truth, atol=4.0 * np.spacing(abs(offset)))

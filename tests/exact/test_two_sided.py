@@ -208,7 +208,7 @@ def test_what_a_loss_says_about_its_derivatives(loss) -> None:
 
 def test_units(count: Count) -> None:
     """f or g times a power of two, x in other units: the same proof."""
-    for seed in range(count(4, 24)):
+    for seed in {*range(count(4, 24)), 8}:  # in 8 the units once decided whether f has a minimum
         p = planted_ties.ties("Orthant", seed)
         errors = []
         for f, g in ((1.0, 1.0), (2.0**40, 2.0**-30), (2.0**-60, 2.0**50)):

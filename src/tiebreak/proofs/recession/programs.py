@@ -133,9 +133,11 @@ def _programs(level: RecessionLevel) -> Iterator[Host]:
     fixed, moved, within = (
         sp.csr_array(stacked([some.entries for some in group], n)) for group in groups
     )
-    # Scale by powers of two: first columns, then rows, to equal sizes.
-    every = [fixed, moved, within, sp.csr_array(level.linear.c[None])]
-    tops = _largest(sp.vstack(every, format="csr"), 0)
+    # Scale by powers of two: first columns, then rows, to equal sizes. The units of the linear term
+    # and those of the rows are unrelated, so it counts as if its largest entry were theirs.
+    every = [fixed, moved, within, sp.csr_array((1, n))]
+    tops, slopes = _largest(sp.vstack(every, format="csr"), 0), np.abs(level.linear.c)
+    tops = np.maximum(tops, (np.max(tops) or 1.0) * (slopes / (np.max(slopes) or 1.0)))
     column = power_of_two(tops, -1.0)
     fixed, _ = _scaled_rows(fixed @ sp.diags_array(column))
     moved, scale = _scaled_rows(moved @ sp.diags_array(column))
