@@ -71,7 +71,7 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
 
 def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Read the shape and dtype from the header of a .npy file, up to its first number."""
+    """Read the shape and dtype from the header of a .npy file, and stop at its first number."""
     read = np.lib.format.read_array_header_2_0
     if np.lib.format.read_magic(file) == (1, 0):
         read = np.lib.format.read_array_header_1_0

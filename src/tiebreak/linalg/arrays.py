@@ -87,7 +87,7 @@ def words(x: Array) -> Array | None:
 
 
 def underflow(x: Array) -> float:
-    """What sums in single precision may lose by underflow, even with many terms and large weights.
+    """A bound on the effect of underflow in single-precision sums, even of many weighted terms.
 
     The bound is 0 in double precision, where `TINY`, which every proof adds, is enough.
     """
@@ -186,7 +186,7 @@ def doubles(vectors: Sequence[Array]) -> list[Array]:
     xp, kinds = namespace(vectors[0]), {vector.dtype for vector in vectors}
     if len(kinds) > 1 or kinds == {xp.float64}:
         return list(map(double, vectors))
-    return list(xp.unstack(xp.astype(xp.stack(vectors), xp.float64)))  # in few calls
+    return list(xp.unstack(xp.astype(xp.stack(vectors), xp.float64)))  # in only a few calls
 
 
 def zeros_like(x: Array) -> Array:

@@ -1,4 +1,4 @@
-"""A proved lower bound on the least eigenvalue of K'K, by a factorisation, sparse if K is."""
+"""A proved lower bound on the least eigenvalue of K'K, by a factorisation (sparse if K is)."""
 
 from __future__ import annotations
 

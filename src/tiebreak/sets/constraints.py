@@ -94,7 +94,7 @@ class SecondOrderCone(Constraints):
         return RecessionDirections(rows=(self.A, -self.A))
 
     def bounds_in(self, n: int) -> Bounds:
-        """By s |x| - |b| <= |A x + b| <= |c| |x| + d, if A's least singular value is s > |c|."""
+        """A radius from s |x| - |b| <= |A x + b| <= |c| |x| + d, singular values >= s > |c|."""
         radius = INFINITY
         if self.A.shape[0] >= n and self.A.shape[0] * n <= QUICK_SIDE**2:
             A = self.A.toarray() if arrays.is_sparse(self.A) else self.A
@@ -158,7 +158,7 @@ class Intersection(Constraints, in_tables=False):
     def __init__(self, *sets: Set) -> None:
         remember(self, Intersection, sets=sets)
         if not sets:
-            raise ValueError("Intersection: sets must be one or more, got none")
+            raise ValueError("Intersection: sets must contain at least one set, got none")
         for one in sets:
             if isinstance(one, type) or not isinstance(one, Set):
                 needed = "sets must be domains of tiebreak, one by one, such as Ball(1.0)"

@@ -126,8 +126,8 @@ def _refined(
 ) -> tuple[Array, float]:
     """The cut projection with <c, z> = beta to the precision of z.
 
-    If x and mu c are much larger than z, rounding in their difference is visible in z. A second
-    projection, this time of z from its side of the cut, moves z only by that rounding error.
+    If x and mu c are much larger than z, rounding errors of their difference remain in z. A second
+    projection, of z itself from its side of the cut, moves z only by these errors.
     """
     z, mu, met, sizes = domain.cut_projection(x, c, beta, guess, known)
     if sizes is not None and sizes[1] <= 8.0 * sizes[0] and type(z) is not np.ndarray:

@@ -49,7 +49,7 @@ from tiebreak.linalg.sizes import QUICK_SIDE, SECOND, SMALL_SIDE
 
 
 class LossesAndSlopes(NamedTuple):
-    """The outcome of a data pass that may still run: reading losses waits, slopes do not."""
+    """The outcome of a data pass that may not have ended: losses wait, slopes do not."""
 
     losses: Callable[[], list[float]]
     slopes: Callable[[], list[Array]]
@@ -297,7 +297,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return self._far_rows(self.row_weights(weight), rows, host(self.target))
 
     def _far_rows(self, weights: Host, rows: HostRows, target: Host) -> FarRows | None:
-        """How the sum of weights_i phi_i(<row_i, x>) grows far out; None if unknown."""
+        """How the sum of weights_i phi_i(<row_i, x>) grows far from 0; None if unknown."""
         return None
 
     def parts(self, weight: float, n: int) -> Sequence[Part] | None:
@@ -321,7 +321,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return self.curvature * self.scale * len(squares) * float(np.max(squares, initial=0.0))
 
     def slopes_in_image(self, image: Image) -> Array:
-        """The gradient of phi in an image, for all rows."""
+        """The gradient of phi at an image, for all rows."""
         return self._loss_and_slope(settled(image))[1]
 
     def slopes_of_rows(self, image: Array, rows: Any) -> Array:
@@ -541,7 +541,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
 
     @property
     def _has_eigenvalues(self) -> bool:
-        """Are the entries of A available, and is one side small enough for `_eigenvalues`?"""
+        """Are the entries of A available, and is one side of A small enough for `_eigenvalues`?"""
         matrix = self._spectral_matrix
         rows, n = matrix.shape
         is_there = matrix.is_explicit or matrix.is_sparse
@@ -553,7 +553,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         """Eigenvalues of the smaller of A'A and AA', ascending."""
         matrix = self._matrix_with_weights
         rows, n = matrix.shape
-        if rows <= n:  # eigenvectors too if time allows: a factorisation may need them
+        if rows <= n:  # also eigenvectors, if time allows, for later use
             found = deadline.unless_too_long(lambda: row_gram(matrix), None)
             if found is not None:
                 return np.asarray(np.ldexp(found.values, 2 * found.exponent))

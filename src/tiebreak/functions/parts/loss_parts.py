@@ -1,7 +1,7 @@
 """Parts of a function that are losses of a linear map, but not squares, with their matrices.
 
-What the exact solver and its proofs need to know about a smooth loss is a method of its
-`ScalarLoss`, which is defined in the file of the loss.
+Everything that the exact solver and its proofs need to know about a smooth loss is given by the
+methods of its `ScalarLoss`, which is defined in the file of the loss.
 
 All other losses have clipped residuals as slopes: such losses are squares near the targets and
 linear far from them. With r = Ax - target, the slopes are psi = clip(r, low, high): for Huber's
@@ -40,7 +40,7 @@ class ScalarLoss(ABC):
     """
 
     concordance: float = 1.0
-    lift: float | None = None  # factor e^lift of derivatives; None if not supported
+    lift: float | None = None  # derivatives have the factor e^lift; None if not supported
 
     @abstractmethod
     def first(self, margins: Host, target: Host) -> Host:
@@ -93,7 +93,7 @@ class LossPart(Part):
     is_quadratic: ClassVar[bool] = False
 
     def curvature_kept(self, change: float) -> float:
-        """The share of second derivatives that is left, at least, if margins move by ``change``.
+        """The least share of second derivatives that remains if margins change by ``change``.
 
         Second derivatives grow at most by the inverse of this share.
         """
@@ -190,7 +190,7 @@ class Kinks(NamedTuple):
         return np.asarray(self.rows[self.is_outlier])
 
     def some(self, which: Host) -> Kinks:
-        """The part of the kinks in the chosen rows."""
+        """The kinks of the chosen rows only."""
         return Kinks(*(of_all[which] for of_all in self))
 
     def radius(self) -> float:
@@ -242,7 +242,7 @@ class ClippedPart(Part):
         return self.weight * norm(self.weights * np.minimum(self._sizes(x), -self.low))
 
     def noise(self, x: Host, dual: Host) -> float:
-        """The errors of the residuals, but 0 for certain outliers, whose slopes do not change."""
+        """The errors of the residuals, but 0 for sure outliers, whose slopes do not change."""
         shape, kinks = self.rows.shape, self.kinks(x)
         unit = 4.0 * (EPS * float(max(shape))) ** 2
         if self.sliced.is_plain:

@@ -221,6 +221,6 @@ def _entries(terms: Terms, n: int) -> tuple[Any, Host, Host, Host] | None:
 
 
 def in_memory(D: Any) -> Callable[[int], Matrix]:
-    """A matrix in memory in the form that `OperatorTerms` expects, a function of n."""
+    """A matrix in memory in the form that `OperatorTerms` expects: as a function of n."""
     made = matrices.of(D)
     return lambda n: made

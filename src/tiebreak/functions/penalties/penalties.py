@@ -49,7 +49,7 @@ class Penalty(FromData, is_open=True):
     def terms(self) -> Terms:
         """The penalty as a sum of standard parts."""
         raise TypeError(
-            f"{type(self).__name__}: terms must be defined: everything else follows from them"
+            f"{type(self).__name__}: terms must be defined, because all else follows from them"
         )
 
     @property
@@ -90,7 +90,7 @@ class Penalty(FromData, is_open=True):
         return self.terms.add_to_conic(form, cost)
 
     def far_rows(self, n: int) -> FarRows | None:
-        """How the penalty grows far out; None if unknown."""
+        """How the penalty grows far from 0; None if unknown."""
         return self.terms.far_rows(n)
 
     @property
@@ -345,7 +345,7 @@ class L2(CentredNorm):
         kinds = np.unique(host(self.weight)[host(self.weight) > 0.0])
         if len(kinds) > 1:
             raise ValueError(
-                "L2: weight must be a number, or a vector whose entries are 0 or one number, got "
+                "L2: weight must be a number, or a vector whose nonzero entries are equal, got "
                 f"{kinds[0]:g} and {kinds[1]:g}"
             )
 

@@ -52,7 +52,7 @@ def slice_order(count: int, order: np.random.Generator | None) -> Iterable[int]:
 
 @cache
 def has_small_products() -> bool:
-    """Is a small matrix times two vectors faster at once than one vector after the other?
+    """Is it faster to multiply a small matrix by two vectors at once than one by one?
 
     The answer is yes if OpenBLAS has special code for small products, on processors with AVX-512:
     there two vectors at once take 0.6 of the time, elsewhere 1.5 times as long.
@@ -83,7 +83,7 @@ class Matrix:
     # ``entries_per_call`` cached entries. On a device, launching a dozen kernels costs much more.
     entries_per_call: int = 2**12
     takes_any_library = False  # do products use the array library of the vectors?
-    known_by = "rows not in memory"  # a refusal's words if entries are unavailable
+    known_by = "rows not in memory"  # the words of a refusal if entries are unavailable
     # Do products wait until a function is evaluated, to share one data pass?
     shares_passes = False
     is_pass_expensive = False  # are data passes so expensive that constants may take only a few?
@@ -189,7 +189,7 @@ class Matrix:
         return None
 
     def errors(self, epsilon: float, spectral: float) -> tuple[float, float, float]:
-        """Bounds on the rounding errors of sums over the rows, of A x per |x|, of A' r per |r|.
+        """Bounds on the rounding errors: relative for sums over rows, of A x/|x|, and of A' r/|r|.
 
         ``spectral`` is a bound on |A|, for a subclass that needs it. Mixing images from other
         images adds at most the 64 units of `rounding_unit` between two refreshes.
