@@ -310,7 +310,7 @@ class EstimatorLoss:
     """What estimators need to know about a loss over rows, with or without a gradient."""
 
     loss_name: ClassVar[str] = ""  # name of the loss in estimators that fit it; "" if none does
-    # Maps an estimator's names of parameters to the names that the loss uses.
+    # Maps an estimator's parameter names to the names that the loss uses.
     loss_parameters: ClassVar[dict[str, str]] = {}
     task: ClassVar[str] = "regression"  # or "two classes", or "more classes"
     has_counts: ClassVar[bool] = False  # must the targets be non-negative?

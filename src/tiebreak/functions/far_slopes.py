@@ -35,7 +35,7 @@ class LossRows(NamedTuple):
 
     @property
     def slopes(self) -> Host:
-        """How much each unit of -<m_i, d> > 0 adds to the slope far out."""
+        """How much each unit of -<m_i, d> > 0 adds to the slope far from 0."""
         return np.full(len(self.weights), math.inf) if self.tail == "exp" else self.weights
 
     def curvature(self, x: Host) -> Host:
@@ -48,7 +48,7 @@ class LossRows(NamedTuple):
 
 
 class FarRows(NamedTuple):
-    """The behaviour of a function far out along a direction d."""
+    """The behaviour of a function far from 0 along a direction d."""
 
     # Rows whose products with d must be 0: otherwise the function grows like a square.
     fixed: Sequence[HostRows] = ()

@@ -62,7 +62,7 @@ class WrongDerivative(NamedTuple):
 def check_gradient(owner: str, name: str, h: SmoothFunction, domain: Domain, x0: Array) -> None:
     """Raise ValueError, naming the coordinate, if the gradient of ``h`` near x0 is certainly wrong.
 
-    The check takes eight values of h per variable at each of three points inside ``domain``, at
+    The check computes eight values of h per variable at each of three points inside ``domain``, at
     different distances from x0: at x0 itself, which is often the origin, a wrong formula may happen
     to give the right gradient. Relative errors of an entry below 1e-6 (below 1/400 in single
     precision) are accepted.

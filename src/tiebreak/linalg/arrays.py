@@ -360,7 +360,7 @@ def quiet() -> contextlib.AbstractContextManager[object]:
 def mix(p: T, q: T, weight: float) -> T:
     """(1 - weight) p + weight q for arrays and tuples of arrays; None stays None.
 
-    The error is a few units of |1 - weight| |p| + |weight| |q|, however long p is.
+    The error is a few units of rounding of |1 - weight| |p| + |weight| |q|, however long p is.
     """
     if p is None:
         return None  # type: ignore[return-value]
@@ -382,7 +382,7 @@ def mix(p: T, q: T, weight: float) -> T:
 
 
 def _interpolated(p: Array, q: Array, weight: float) -> Array:
-    """p + weight (q - p) in one call: on a device, calls cost more than arithmetic does."""
+    """p + weight (q - p) in one call, because on a device calls cost more than arithmetic does."""
     if hasattr(p, "lerp"):  # PyTorch
         return p.lerp(q, weight)
     if array_api_compat.is_cupy_array(p):

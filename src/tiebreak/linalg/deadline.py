@@ -82,7 +82,7 @@ class Limit:
         return "stopped" if self.is_interrupted else "max_time"
 
     def close(self) -> None:
-        """End the call: what remains gets at least a second or, after Ctrl-C, at most one."""
+        """End the call: the rest gets at least one second or, after Ctrl-C, at most one."""
         if not self.is_closing:
             self.is_closing, self._is_heard = True, self.is_interrupted
             soon = time.perf_counter() + GRACE
@@ -100,7 +100,7 @@ class Limit:
         if left <= 0.0:
             raise TooLong("half of the remaining time is used up")
         if needed > left:
-            raise TooLong(f"it would take {needed:.2g} s more, but {left:.2g} s are left")
+            raise TooLong(f"it would take {needed:.2g} s more, but only {left:.2g} s are left")
 
     @contextlib.contextmanager
     def half(self) -> Iterator[None]:

@@ -29,7 +29,7 @@ def norm(x: Host) -> float:
 
 
 class Sliced:
-    """A matrix whose products have twice the precision, made of plain ones (Ozaki et al. 2012).
+    """A matrix with products in twice the precision, computed by plain ones (Ozaki et al. 2012).
 
     Matrix and vector are split into slices: slice i holds whole multiples of 2^(-i bits) that are
     below 2^((1-i) bits) in size. With n 2^(2 bits) <= 2^53, no product of two slices is rounded,

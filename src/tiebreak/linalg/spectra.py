@@ -15,7 +15,7 @@ from tiebreak.linalg.host import binary_digits, power_of_two
 from tiebreak.linalg.tolerances import TOL
 
 EPS = 2.0**-52
-FEW_UNITS = 64  # rounding errors are at most so many units in the last place of their numbers
+FEW_UNITS = 64  # rounding errors are at most this many units in the last place of their numbers
 PANEL = 32  # columns eliminated together: sums of 32 products below 2^47 are exact
 CHUNK = 4096  # rows that are combined at a time
 MOST_RANKS = 1000  # ranks to cache

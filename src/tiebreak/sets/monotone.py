@@ -74,7 +74,7 @@ class Monotone(Set):
     def violations(self, x: Array) -> list[Violation]:
         at = host(x)
         size = np.abs(at[:-1]) + np.abs(at[1:])
-        return violations_of("the order of x[{}] and the next", -np.diff(at), size, norm(at))
+        return violations_of("the order of x[{}] and the next entry", -np.diff(at), size, norm(at))
 
     def projection_path(self, x: Array, c: Array) -> ProjectionPath:
         x_host, c_host = host(x), host(c)

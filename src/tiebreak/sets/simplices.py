@@ -244,8 +244,8 @@ def _onto_simplex(
         if active == 0:  # if entries are not finite, the caller notices
             break
         excess = float(xp.sum(above)) - total
-        # If the active entries have not changed, tau is right. A step past the root is only
-        # a rounding error.
+        # If the active entries have not changed, tau is right. A step past the root can only be due
+        # to rounding errors.
         if active == before or (before > 0 and excess <= 0.0):
             break
         tau, before = tau + excess / active, active

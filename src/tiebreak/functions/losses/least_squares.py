@@ -45,7 +45,7 @@ class LeastSquares(LinearLoss):
             or Streamed (a numpy.memmap or a Zarr array becomes one automatically). A may be a
             pandas DataFrame: then b, if it is a Series, must have the same index.
         b: vector with one entry per row. Nothing is rounded: if A is in float32 and b has numbers
-            that float32 cannot hold, A is converted to float64.
+            that float32 cannot represent, A is converted to float64.
         mean: divide by the number of rows, or by the sum of the weights.
         weights: one number >= 0 per row; a row of weight 2 counts twice, a row of weight 0 not at
             all. For this, the rows and b are multiplied by sqrt(w_i) in float64 and rounded once.
@@ -141,7 +141,7 @@ class LeastSquares(LinearLoss):
 
     @property
     def given_matrix(self) -> Matrix:
-        """The rows as the user gave them: multiplied by roots of weights, they may change rank."""
+        """The rows as the user gave them, because roots of weights may change their rank."""
         rows: Matrix = self.squares.rows
         return rows
 

@@ -49,7 +49,7 @@ from tiebreak.linalg.sizes import QUICK_SIDE, SECOND, SMALL_SIDE
 
 
 class LossesAndSlopes(NamedTuple):
-    """The outcome of a data pass that may not have ended: losses wait, slopes do not."""
+    """The outcome of a data pass that may not have ended: reading its losses waits for the end."""
 
     losses: Callable[[], list[float]]
     slopes: Callable[[], list[Array]]
@@ -72,7 +72,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         _loss(image)            the sum alone, if that is cheaper
         _conic_rows(form, ...)  its conic form, for ``conic``
         phi                     the loss of a row, with bounds on its derivatives, for ``exact``
-        _far_rows(weights, ...) its slopes far out, which tell whether there is a minimiser;
+        _far_rows(weights, ...) its slopes far from 0, which tell whether there is a minimiser;
                                 ``falls_unseen = False`` if it rises in both directions
 
     With ``weights``, phi is the sum of weights_i phi_i; `_loss_and_slope`, `_slopes` and `_loss`
@@ -91,7 +91,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     target: Array  # what the images are compared with, one number per row
     weights: Array | None = None  # one weight per row, or None if all are 1
     phi: ScalarLoss | None = None  # the loss of a row, if it is smooth
-    kernel: str | None = None  # the name of phi in the GPU kernel; None if the kernel lacks phi
+    kernel: str | None = None  # the name of phi in the GPU kernel; None if it has no phi
     bend: float | None = (
         None  # a number with |phi'''| <= bend phi'' in every row; None if there is none
     )
@@ -122,8 +122,8 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     def _per_row(self, A: object, value: object, name: str) -> Array:
         """``value`` as a vector with one entry per row of A, in A's library and dtype.
 
-        If A is in single precision and cannot hold the numbers of ``value``, A and ``value`` are
-        converted to float64.
+        If A is in single precision and cannot represent the numbers in ``value``, A and ``value``
+        are converted to float64.
         """
         rows, owner = self.matrix.shape[0], type(self).__name__
         if rows == 0 and not np.size(arrays.to_numpy(value)):

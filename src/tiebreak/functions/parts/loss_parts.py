@@ -162,7 +162,7 @@ class LossPart(Part):
         return super().exponent + top_exponent(self.weights) + self.phi.exponent(self.target)
 
     def scaled(self, top: int) -> Part:
-        """Scale the weight only, because margins have a fixed scale."""
+        """Scale only the weight, because margins have a fixed scale."""
         return replace(self, weight=math.ldexp(self.weight, -top))
 
     def lifted(self, lift: float) -> LossPart:
@@ -257,15 +257,15 @@ class ClippedPart(Part):
     def curvature(self, x: Host) -> Host:
         """R for Newton's method, with a small curvature for outliers, which have none of their own.
 
-        The share keeps Newton steps finite if only outliers depend on a direction; x still gains
-        six digits per step.
+        This curvature keeps Newton steps finite if only outliers depend on a direction; x still
+        gains six digits per step.
         """
         r, bend = self.rows @ x - self.target, self._bend_above(x)
         is_inside = (r > self.low) & (r < self.high)
         return self._root(np.where(is_inside, 1.0, TOL.small_change * bend))
 
     def curvature_above(self, x: Host) -> Host:
-        """The second derivative of a quadratic above the loss."""
+        """The second derivative of a quadratic function that lies above the loss."""
         return self._root(self._bend_above(x))
 
     def _bend_above(self, x: Host) -> Host:
@@ -285,7 +285,7 @@ class ClippedPart(Part):
         return self.weight * float(np.max(self.weights)) * self.norm * self.norm
 
     def slope_ratio(self, at: Host, off: float) -> float:
-        """The ratio of sums of squares, over the rows that are not outliers."""
+        """The bound for a sum of squares, over the rows that are not outliers."""
         r = np.abs(self.rows @ at - self.target) + self.norm * off
         return math.sqrt(self.weight) * norm(np.sqrt(self.weights) * r)
 

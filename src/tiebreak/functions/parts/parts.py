@@ -37,8 +37,8 @@ class Slope(NamedTuple):
     """A gradient, the size of its terms before they cancel, and bounds on its rounding error e.
 
     |e| <= error, and |<e, d>| <= image_error |R d| + product_error |d| for all d, with R as in
-    `curvature`. Most of e is an error of the duals, multiplied by the rows, which is small if R d
-    is.
+    `curvature`. Most of e comes from errors of the duals, multiplied by the rows, so <e, d> is
+    small if R d is.
     """
 
     vector: Host

@@ -209,8 +209,8 @@ class L1(CentredNorm):
     Args:
         weight: a non-negative number; or a vector, one entry per variable. Variables of weight 0
             are not penalised.
-        center: vector, the origin if None. A nonzero center has a joint prox with squares, boxes,
-            and L1 and L2 of the same center.
+        center: vector, the origin if None. With a nonzero center, there is a joint prox with
+            squares, boxes, and L1 and L2 with the same center.
         operator: matrix D for weight |D x - center|_1, dense, scipy.sparse or a linear operator:
             weights and center then have one entry per row of D. With an operator there is no prox
             in closed form: `Exact` and `PrimalDual` accept it as the whole upper level, `Conic` on
@@ -330,8 +330,8 @@ class L2(CentredNorm):
             number, where variables of weight 0 are not penalised. (Any other weights leave no prox
             in closed form. If the norm is the whole upper level, `SquaredNorm` with the
             squared weights has the same minimisers.)
-        center: vector, the origin if None. A nonzero center has a joint prox with squares, and L1
-            and L2 of the same center.
+        center: vector, the origin if None. With a nonzero center, there is a joint prox with
+            squares, and with L1 and L2 with the same center.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1]], [2])

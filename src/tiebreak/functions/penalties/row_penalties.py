@@ -24,7 +24,7 @@ from tiebreak.sets.polyhedra import host_matrix
 
 
 class RowPenalty(EstimatorLoss, Penalty, is_open=True):
-    """Piecewise linear functions of the rows of A; subclasses give the slopes on both sides."""
+    """Piecewise linear functions of the rows of A; subclasses give the two slopes of a row."""
 
     A: Any
     mean: bool

@@ -414,5 +414,5 @@ def _ratio(part: Any, whole: Any) -> Any:
 
 
 def _lost(x: Array) -> float:
-    """A bound on the error of a sum over the entries of x that underflow can cause."""
+    """A bound on the error that underflow can cause in a sum over the entries of x."""
     return x.shape[0] * 2.0**-1070 if arrays.max_abs(x) > 0.0 else 0.0

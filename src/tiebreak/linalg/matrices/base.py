@@ -132,11 +132,11 @@ class Matrix:
 
         ``weights`` is the number of vectors w.
 
-        Everything that needs a block of rows on the host is done in few calls, while the block is
-        in the cache. NumPy multiplies a stack vector by vector, which is faster than all at once
-        unless `has_small_products`. The products A x are written into ``products``, if given. If
-        the x have a higher precision than A, so do the results: callers that pass float64 rely on
-        this precision.
+        Everything that needs a block of rows on the host is done in only a few calls, while the
+        block is in the cache. NumPy multiplies a stack vector by vector, which is faster than all
+        at once unless `has_small_products`. The products A x are written into ``products``, if
+        given. If the x have a higher precision than A, so do the results: callers that pass float64
+        rely on this precision.
         """
         kind, (rows, n) = np.result_type(self.prototype.dtype, *xs), self.shape
         points = np.array(xs, dtype=kind).reshape(len(xs), n)
