@@ -138,7 +138,7 @@ class Function(FromData, is_open=True):
     describing: ClassVar[tuple[str, ...]] = (
         *("add_to_conic", "far_rows", "parts", "squares", "falls_unseen"),
     )
-    falls_unseen: bool = True  # may it have no minimiser without the library noticing?
+    falls_unseen: bool = True  # may the function have no minimiser, undetected by the library?
     degree: float = math.inf  # degree of a polynomial, inf for other functions
     is_zero: ClassVar[bool] = False  # is the function 0 everywhere?
     title: str = ""  # name in a report; if "", the class's name is used

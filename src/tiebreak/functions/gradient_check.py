@@ -175,7 +175,7 @@ def _moved(value: Value, at: Any, j: int, step: float) -> tuple[float, float]:
 
 
 def _rounding(value: Value, at: Any, scale: Any, epsilon: float) -> Rounding | None:
-    """How wrong values near ``at`` may be; None if nothing can be said.
+    """How large the errors of values near ``at`` may be; None if nothing can be said.
 
     Third differences of a smooth function over steps of epsilon^(3/8) are below one unit of
     rounding, so the differences that we see are rounding errors: each is at most eight times an

@@ -3,8 +3,8 @@
 A file is a NumPy archive: arrays, each named after the argument that it was passed as
 (``lower.A``), and a
 JSON text that says which objects to create from them. An object is stored as the keyword of its
-class in `registry` and the arguments of its constructor, so reading a file can create only these
-classes, and constructors check their arguments as usual.
+class in `registry` and the arguments of its constructor, so reading a file can create only objects
+of these classes, and constructors check their arguments as usual.
 
 Damaged files are detected: the archive has checksums, and no array may claim to be larger than the
 file.
@@ -186,7 +186,7 @@ class Writer:
 
 
 def save(owner: str, path: str | Path, kind: str, content: Callable[[Writer], Any]) -> None:
-    """Write a file for ``tiebreak.load``; ``content`` encodes it with a writer."""
+    """Write a file for ``tiebreak.load``; the function ``content`` encodes it with a writer."""
     target, writer = npz_path(owner, "path", path), Writer(owner)
     writer.write(target, {"format": FORMAT, "kind": kind, "content": content(writer)})
 

@@ -31,7 +31,7 @@ from tiebreak.linalg.arrays import Array, Host
 from tiebreak.linalg.registry import in_files
 
 CONSTANTS = type(None), str, bool, int, float, np.generic  # arguments that cannot change
-PIECE = 2**20  # bytes per checksum: enough for a thread, few enough to detect changes
+PIECE = 2**20  # bytes per checksum: large enough for a thread, small enough to detect changes
 DEVICE_PIECE = PIECE // np.dtype(np.uint32).itemsize  # 32-bit words per checksum on a device
 PIECES_AT_ONCE = 2**5  # pieces per call on a device: few calls, but little memory
 

@@ -45,7 +45,7 @@ def factorisation_work(stored: int, n: int) -> float:
 
 
 def factorise(M: Any) -> Any:
-    """SuperLU of a symmetric sparse matrix, without row exchanges."""
+    """The SuperLU factorisation of a symmetric sparse matrix, without row exchanges."""
     from scipy.sparse import csc_matrix
     from scipy.sparse.linalg import splu
 

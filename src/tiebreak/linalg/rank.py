@@ -192,7 +192,8 @@ def graded_basis(N: Host, R: Host, rows: Host, found: Rank | None = None) -> Hos
 
 
 class Directions(NamedTuple):
-    """Orthonormal directions v of a slice x0 + N v: some change the rows, and the others do not."""
+    """Orthonormal directions v of a slice x0 + N v: some change the rows' products, others do
+    not."""
 
     seen: Host
     unseen: Host

@@ -115,7 +115,7 @@ def semidefinite_root(Q: Host, slack: float) -> tuple[Host, Host, Host]:
     units = power_of_two(np.abs(np.diag(Q)), 0.5)
     values, vectors = np.linalg.eigh(Q / units / units[:, None])
     kept = values > slack * float(np.max(np.abs(values), initial=0.0))
-    basis = np.where(np.diag(Q) > 0.0, vectors.T[kept], 0.0)  # 0 for a variable that Q lacks
+    basis = np.where(np.diag(Q) > 0.0, vectors.T[kept], 0.0)  # 0 for a variable that is not in Q
     return np.sqrt(values[kept]), basis, units
 
 

@@ -94,7 +94,7 @@ class SecondOrderCone(Constraints):
         return RecessionDirections(rows=(self.A, -self.A))
 
     def bounds_in(self, n: int) -> Bounds:
-        """A radius from s |x| - |b| <= |A x + b| <= |c| |x| + d, singular values >= s > |c|."""
+        """Bounds |x| by s |x| - |b| <= |A x + b| <= |c| |x| + d, for singular values >= s > |c|."""
         radius = INFINITY
         if self.A.shape[0] >= n and self.A.shape[0] * n <= QUICK_SIDE**2:
             A = self.A.toarray() if arrays.is_sparse(self.A) else self.A

@@ -48,7 +48,7 @@ class LeastSquares(LinearLoss):
             that float32 cannot represent, A is converted to float64.
         mean: divide by the number of rows, or by the sum of the weights.
         weights: one number >= 0 per row; a row of weight 2 counts twice, a row of weight 0 not at
-            all. For this, the rows and b are multiplied by sqrt(w_i) in float64 and rounded once.
+            all. The rows and b are multiplied by sqrt(w_i) in float64 and rounded once.
             Ranks refer to the rows as you gave them, without weights.
         gram: work with A'A instead of A (one product per point instead of two). If None, A'A is
             used if A is tall and dense, and the residual cannot become so small
@@ -58,7 +58,8 @@ class LeastSquares(LinearLoss):
             ``mean``, divided by the number of rows or by the sum of the weights).
 
     If you write new numbers into your arrays, ``solve``, ``certify`` and ``compare`` notice and use
-    them. (Changes of the data behind a linear operator cannot be noticed: make a new LeastSquares.)
+    them. (Changes of the data behind a linear operator cannot be noticed; after such a change, make
+    a new LeastSquares.)
 
     Examples:
         >>> loss = tb.LeastSquares([[1, 0], [0, 2]], [1, 4])

@@ -58,11 +58,11 @@ class LossesAndSlopes(NamedTuple):
 class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     """scale * phi(A x) with phi a sum over rows: the base of LeastSquares, Logistic, Poisson.
 
-    A subclass sets ``curvature``, ``target``, and ``lower_bound``, the sum of the least values of
-    all rows, if that is negative. The subclass defines
+    A subclass sets ``curvature``, ``target`` and, if it is negative, ``lower_bound``, which is the
+    sum of the least values of all rows. The subclass defines
 
-        _loss_and_slope(image)  the sum of phi over all rows, and its gradient in the image
-        _slopes(images, rows)   the gradients in some images at some rows, on the host
+        _loss_and_slope(image)  the sum of phi over all rows, and its gradient at the image
+        _slopes(images, rows)   the gradients at some images in some rows, on the host
         _of_matrix(matrix)      the loss with this matrix in float64, except for scale and weights
 
     and may define
@@ -91,7 +91,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     target: Array  # what the images are compared with, one number per row
     weights: Array | None = None  # one weight per row, or None if all are 1
     phi: ScalarLoss | None = None  # the loss of a row, if it is smooth
-    kernel: str | None = None  # the name of phi in the GPU kernel; None if it has no phi
+    kernel: str | None = None  # the name of phi in the GPU kernel; None if it is not there
     bend: float | None = (
         None  # a number with |phi'''| <= bend phi'' in every row; None if there is none
     )

@@ -114,10 +114,10 @@ class MultinomialPart(LossPart):
 class Multinomial(LinearLoss):
     """sum_i w_i [log(sum_k exp(<a_i, x_k>)) - <a_i, x_{y_i}>], averaged if ``mean``.
 
-    x holds the coefficients of all classes, x_0, ..., x_{K-1}, one after the other: with n columns
-    in A it has K n entries, and ``x.reshape(K, n)`` has a row for each class. Adding the same
-    vector to the coefficients of every class changes nothing, so every column of A gives rise to a
-    tie.
+    x contains the coefficients of all classes, x_0, ..., x_{K-1}, one after the other: with n
+    columns in A it has K n entries, and ``x.reshape(K, n)`` has a row for each class. Adding the
+    same vector to the coefficients of every class changes nothing, so every column of A gives rise
+    to a tie.
 
     Losses and slopes are computed stably at any margins, with full relative accuracy.
 

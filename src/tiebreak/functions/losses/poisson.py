@@ -155,7 +155,7 @@ class Poisson(LinearLoss):
         return self._weighted(np.exp(np.fmin(images, self._most)) - self.y[rows], rows)
 
     def sizes_in_image(self, image: Host) -> tuple[float, Host]:
-        """Sums of means and counts, which cancel in the slope; in the value, times 1 + |log y|."""
+        """Sizes of the terms: means plus counts in the slope, times 1 + |log y| in the value."""
         each = self._weighted(np.exp(np.minimum(image, self._most)) + self.y)
         return float(each @ (1.0 + np.abs(self._logs))), np.asarray(each)
 

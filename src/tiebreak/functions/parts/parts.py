@@ -219,7 +219,7 @@ class Parts:
         return np.vstack([np.zeros((0, self.n)), *scaled])
 
     def sizes(self) -> Host:
-        """The size of the largest column of each variable."""
+        """For each variable, the size of its largest column in any matrix."""
         columns = [part.column_sizes() for part in self.parts]
         return np.asarray(np.max([np.zeros(self.n), *columns], axis=0))
 

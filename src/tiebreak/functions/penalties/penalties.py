@@ -1,7 +1,7 @@
 """Penalties: convex functions with a simple prox, for the non-smooth parts of f and g.
 
-This module has the classes of penalties and their sums; the formulas are in `terms`, and ``smooth +
-penalty`` is in `composite`.
+This module contains the classes of penalties and their sums; the formulas are in `terms`, and
+``smooth + penalty`` is in `composite`.
 """
 
 from __future__ import annotations

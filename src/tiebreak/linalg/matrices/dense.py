@@ -110,7 +110,7 @@ class Dense(Matrix):
 class Float64DeviceRows(Dense):
     """Entries on a device in single precision, converted block by block for vectors in float64.
 
-    The class serves the few products that a proof needs.
+    The class is meant for the few products that a proof needs.
     """
 
     is_lanczos_cheap = False

@@ -105,9 +105,9 @@ class Streamed(RowBlocks, FromData, keyword=""):
     not finite. NumPy's float32 numbers stay in float32; all others become float64, block by
     block.
 
-    If a file has changed, ``solve``, ``certify`` and ``compare`` notice by its size and time, and
-    read the file again. Other sources (a writable memmap, a Zarr array, an object with rows) are
-    read once by each of the three calls, to see whether they have changed.
+    If a file has changed, ``solve``, ``certify`` and ``compare`` notice this by its size and
+    modification time, and read it again. Other sources (a writable memmap, a Zarr array, an object
+    with rows) are read once by each of the three calls, to see whether they have changed.
 
     Args:
         source: the path of a .npy file; the path of a Parquet file, of a folder of them, or a list
