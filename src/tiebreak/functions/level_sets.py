@@ -85,7 +85,8 @@ class Balls:
     """Z ∩ {x : curvature/2 |x - a|² + constant <= level}, the ball of radius rho around a.
 
     If the center a is None, it is the origin. The projection of v is z(s) = Pi_Z(a + s (v - a)) for
-    the s = 1/(1 + lam curvature) in [0, 1] with |z(s) - a| = rho, which is non-decreasing in s.
+    the s = 1/(1 + lam curvature) in [0, 1] with |z(s) - a| = rho; this distance is non-decreasing
+    in s.
     """
 
     domain: Domain

@@ -44,7 +44,7 @@ LABEL = str | bool | int | float  # a label of a row or column of a table
 
 
 def npz_path(owner: str, name: str, path: str | Path) -> Path:
-    """The path of a .npz file to be written, after checking the argument of that name."""
+    """The path of a .npz file to write, from the argument called ``name``, which is checked."""
     if not isinstance(path, str | Path):
         raise TypeError(f"{owner}: {name} must be a file name, got {type(path).__name__}")
     target = Path(path)

@@ -216,7 +216,7 @@ def dot(x: Array, y: Array) -> float:
 def inner(x: Array, y: Array) -> Array:
     """<x, y> as a scalar of the library, which may stay on its device.
 
-    Long vectors of NumPy are multiplied in pieces that BLAS leaves to one thread. Otherwise the
+    Long NumPy vectors are multiplied in pieces that BLAS leaves to one thread. Otherwise the
     other threads of BLAS would stay busy for a while after every call, waiting for the next call.
     They would take cores from sparse products or other processes, without any gain.
     """

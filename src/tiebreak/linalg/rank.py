@@ -120,9 +120,9 @@ def null_basis(
 ) -> Host:
     """An orthonormal basis of {d: rows d = 0}, as columns; with doubtful rows if ``doubtful``.
 
-    The error of a singular vector is rounding times sigma_1/sigma_r; products with `Sliced` remove
-    it. Rows of the basis that belong to variables which the rows fix are exactly 0. ``found`` is
-    the result of `decide_rank` for these rows, if already known.
+    The error of a singular vector is the rounding level times sigma_1/sigma_r; products with
+    `Sliced` remove it. Rows of the basis that belong to variables which the rows fix are exactly 0.
+    ``found`` is the result of `decide_rank` for these rows, if already known.
     """
     found = found or decide_rank(rows, epsilon)
     rank = found.high if doubtful else found.low

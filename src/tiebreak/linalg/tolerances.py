@@ -35,10 +35,10 @@ class Tolerances:
         solver: Numbers below this are zero to a solver with its usual tolerances (HiGHS: 1e-7).
         faint: A solver accurate to eight digits finds two digits of a number of this size; smaller
             multipliers and slopes may as well be zero.
-        small_change: Newton's method doubles the digits: after a relative step of this size the
-            next one is below `met`.
+        small_change: Newton's method doubles the number of correct digits: after a relative step of
+            this size the next one is below `met`.
         independent: Rows that are further than this from all combinations of the others are
-            independent; a matrix of them has a condition of at most its inverse.
+            independent; a matrix of such rows has a condition number of at most 1/`independent`.
         away: The fourth root of rounding. Points that are further than this from the edge of a
             cone are not on it: the surface is curved, so a distance has only half as many correct
             digits as its square.
@@ -54,8 +54,8 @@ class Tolerances:
             numbers of ordinary size.
         assumed: An estimate assumes that no solution is longer than this many times the answer.
         settled: A gap or a residual has settled if one round reduces it by less than this share.
-        refinements: Rounds of iterative refinement; each gains the digits of one solution, and
-            four gain all of them. If that many rounds do not halve an error, it is a rounding
+        refinements: Rounds of iterative refinement; each gains as many digits as one solve gives,
+            and four gain all of them. If that many rounds do not halve an error, it is a rounding
             error.
         newton_steps: Steps of Newton's method before we give up. Ten are usual; a margin that grows
             without bound grows by one in each step.

@@ -292,7 +292,7 @@ class Set(FromData, is_open=True):
         return self
 
     def in_units(self, units: Any) -> Set | None:
-        """The set {u : units u in Z}, entry by entry; None if variables are compared."""
+        """The set {u : units u in Z}, entry by entry; None if a constraint compares variables."""
         return None
 
     def extended(self, n: int, lower: Host) -> Set | None:

@@ -115,7 +115,7 @@ def _rescaled(
         z, mu = _refined(small_set, small_x, c, ldexp(beta, -length), start, known)
         if mu < math.inf or length > 1000:
             break
-        length = min(length + 100, 1001)  # z is much longer than x and lengths in the set
+        length = min(length + 100, 1001)  # z is much longer than x and all lengths in Z
     if length:
         z = z * 2.0**length if mu > 0.0 else domain.project(x)
     return z, ldexp(min(mu, sys.float_info.max), length - slope)

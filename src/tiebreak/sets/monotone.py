@@ -87,7 +87,7 @@ class Monotone(Set):
         return path
 
     def last_piece(self, x: Array, c: Array) -> tuple[float, Array, float]:
-        """The last blocks if the path has a last piece; otherwise any mu that is large enough.
+        """The start of the last piece, if the path has one; otherwise any mu that is large enough.
 
         For p with mu p = Pi_Z(-mu c), z(mu) differs from mu p by at most |x|, and <c, p> = -|p|^2.
         If p = 0, z is constant for large mu, and its blocks end only where partial sums of c are 0.

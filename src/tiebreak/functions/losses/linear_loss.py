@@ -287,7 +287,8 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     def _conic_rows(
         self, form: ConicForm, cost: Cost, weights: Host, products: Affine, target: Host
     ) -> bool:
-        """Add the sum of weights_i phi_i(products_i) to a program; False if no form is known."""
+        """Add the sum of weights_i phi_i(products_i) to a program; False if no conic form is
+        known."""
         return False
 
     def far_rows(self, weight: float, n: int) -> FarRows | None:

@@ -20,7 +20,7 @@ from tiebreak.linalg.matrices.derived import Repeated
 
 
 class MultinomialLoss(ScalarLoss):
-    """log(1 + sum of e^-t) over the margins t of an example; targets are the rows' examples.
+    """log(1 + sum of e^-t) over the margins t of an example; targets are the rows' example numbers.
 
     With p_k = e^-t_k/(1 + sum of e^-t), the second derivative in the margins of one example is
     diag(p) - pp'. With p_0 = 1 - sum of p_k, the probability of the example's own class,

@@ -242,7 +242,7 @@ class ClippedPart(Part):
         return self.weight * norm(self.weights * np.minimum(self._sizes(x), -self.low))
 
     def noise(self, x: Host, dual: Host) -> float:
-        """The errors of the residuals, but 0 for sure outliers, whose slopes do not change."""
+        """The errors of the residuals, but 0 for definite outliers, whose slopes do not change."""
         shape, kinks = self.rows.shape, self.kinks(x)
         unit = 4.0 * (EPS * float(max(shape))) ** 2
         if self.sliced.is_plain:

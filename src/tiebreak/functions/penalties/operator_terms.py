@@ -136,7 +136,8 @@ class OperatorTerms(OnlyConic):
         return True
 
     def far_rows(self, n: int) -> FarRows | None:
-        """With stacks, only a bound: lengths grow no faster than sums of absolute values."""
+        """With stacks, this is only a bound: lengths grow no faster than sums of absolute
+        values."""
         if not self.matrix(n).is_at_hand:
             return None
         rows = HostRows(self.matrix(n).on_host())

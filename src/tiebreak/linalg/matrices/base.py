@@ -189,7 +189,7 @@ class Matrix:
         return None
 
     def errors(self, epsilon: float, spectral: float) -> tuple[float, float, float]:
-        """Bounds on the rounding errors: relative for sums over rows, of A x/|x|, and of A' r/|r|.
+        """Bounds on rounding errors: of sums over the rows (relative), of A x/|x|, and of A' r/|r|.
 
         ``spectral`` is a bound on |A|, for a subclass that needs it. Mixing images from other
         images adds at most the 64 units of `rounding_unit` between two refreshes.
