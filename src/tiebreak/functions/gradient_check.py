@@ -178,7 +178,7 @@ def _rounding(value: Value, at: Any, scale: Any, epsilon: float) -> Rounding | N
     """How large the errors of values near ``at`` may be; None if nothing can be said.
 
     Third differences of a smooth function over steps of epsilon^(3/8) are below one unit of
-    rounding, so the differences that we see are rounding errors: each is at most eight times an
+    rounding, so the differences that we see are rounding errors: each is at most eight times the
     error of a value. The largest of ten differences is usually about seven standard deviations of
     the errors, so four times that is about thirty. Eight units are added for errors that are the
     same at all points of the line.

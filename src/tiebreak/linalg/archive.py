@@ -286,7 +286,7 @@ class Reader:
         try:
             made = getattr(scipy.sparse, code["sparse"])(given, shape=tuple(code["shape"]))
             if form != "coo":  # the constructor of COO checks everything
-                made.check_format(full_check=True)  # wrong indices would read out of bounds
+                made.check_format(full_check=True)  # wrong indices would cause reads out of bounds
         except (ValueError, TypeError, IndexError) as error:
             raise Refused(f"has a damaged sparse matrix ({first_line(error)})") from None
         return made

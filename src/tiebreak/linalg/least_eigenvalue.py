@@ -40,7 +40,8 @@ def _shifted(M: Any, shift: float) -> Any:
 
 
 def factorisation_work(stored: int, n: int) -> float:
-    """The approximate work for n columns with ``stored`` entries in all, as for a grid."""
+    """The approximate work for n columns with ``stored`` entries in all, in a pattern like a
+    grid's."""
     return float(32.0 * stored * np.sqrt(n))
 
 

@@ -144,7 +144,7 @@ class RowRank(NamedTuple):
 
 
 def sure_rank(A: Any, gram: RowGram, epsilon: float) -> RowRank | None:
-    """The rank of A if it is beyond doubt; None if A A' does not tell.
+    """The rank of A if it is beyond doubt; None if A A' does not determine it.
 
     Eigenvalues far above rounding errors are certainly positive. Other eigenvalues may be exactly
     0, which takes exact arithmetic to decide, because an eigenvalue of A A' that looks like 0 may

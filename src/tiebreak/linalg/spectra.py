@@ -265,7 +265,7 @@ def _rank_modulo(A: Host, prime: int) -> int:
 def _residues(A: Host, prime: int) -> Host:
     """Integers congruent to A's entries modulo the prime, of either sign, smaller than the prime.
 
-    Small integers are their own residues. All other entries are an integer of 53 bits times a power
+    Small integers are their own residues. Every other entry is an integer of 53 bits times a power
     of two.
     """
     is_whole = np.all((np.abs(A) <= 2.0**WHOLE_BITS) & (np.rint(A) == A), axis=0)

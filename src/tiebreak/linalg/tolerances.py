@@ -45,7 +45,8 @@ class Tolerances:
         percent: A bound with an error of one per cent is still useful, and an inequality with a
             slack of one per cent of its terms does not bind.
         apart: The larger of two complementary numbers is known to be positive if it is this many
-            times the smaller; in clear cases, an interior-point method reaches a million.
+            times the smaller; in clear cases, the ratio in an interior-point method reaches a
+            million.
         far: Lengths that are larger by this factor are far away: they leave five of a solver's
             eight digits for all others.
         alike: Units that differ by less than this factor are left as they are. The factor is the

@@ -250,8 +250,8 @@ class Set(FromData, is_open=True):
         The multiplier mu >= 0 is finite and z = project(x - mu normal); mu = 0 if the cut does not
         bind. ``guess``, the multiplier of a similar problem, only saves time.
 
-        A zero normal cuts nothing off. If the cut leaves nothing of Z, z is the limit for mu to
-        infinity, the projection of x onto the points of Z where <normal, .> is smallest.
+        A zero normal cuts nothing off. If the cut leaves nothing of Z, z is the limit as mu tends
+        to infinity, the projection of x onto the points of Z where <normal, .> is smallest.
         """
         return project_cut(self, x, normal, offset, guess, Products.of(normal, x))
 

@@ -161,7 +161,7 @@ class Intersection(Constraints, in_tables=False):
             raise ValueError("Intersection: sets must contain at least one set, got none")
         for one in sets:
             if isinstance(one, type) or not isinstance(one, Set):
-                needed = "sets must be domains of tiebreak, one by one, such as Ball(1.0)"
+                needed = "sets must be domains of tiebreak, passed one by one, such as Ball(1.0)"
                 raise TypeError(f"Intersection: {needed}, got {checks.what_it_is(one)}")
         assign(self, "sets", _merged("Intersection", sets))
         named = tuple((type(one).__name__, one.names) for one in self.sets)

@@ -215,7 +215,7 @@ class Polyhedron(Constraints):
 
 
 def deepest_point(rows: Host, offset: Host, equal: Host, right: Host) -> tuple[Host, float]:
-    """The x with the most room in rows x <= offset under equal x = right; and the room (at most 1).
+    """The x with the most room in rows x <= offset, with equal x = right; and the room (at most 1).
 
     The rows have length 1, so the set contains a ball around x within the equations, with the room
     as its radius. A linear program finds the point, up to its tolerance; ValueError if the set is

@@ -332,7 +332,8 @@ class LeastSquares(LinearLoss):
         rows, n = self.matrix.shape
         if not rows and math.isinf(radius):
             return n
-        # A positive growth constant makes the rank certain: full, or confirmed in exact arithmetic.
+        # If the growth constant is positive, the rank is certain: it is full, or exact arithmetic
+        # has confirmed it.
         if self.rank is None or not self.growth > 0.0:
             return None
         length = 0.0 if math.isinf(radius) else self._distance_from(center, self.rank) / radius

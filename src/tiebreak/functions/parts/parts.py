@@ -49,7 +49,7 @@ class Slope(NamedTuple):
 
 
 def product_error(length: float, shape: tuple[int, ...], size: float, is_plain: bool) -> float:
-    """A bound on the error of products that are computed in the usual or twice the precision.
+    """A bound on the error of products that are computed in the usual precision or twice that.
 
     ``length`` is the norm of the result, and ``size`` is the norm of its terms.
     """

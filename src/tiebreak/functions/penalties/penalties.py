@@ -213,8 +213,8 @@ class L1(CentredNorm):
             squares, boxes, and L1 and L2 with the same center.
         operator: matrix D for weight |D x - center|_1, dense, scipy.sparse or a linear operator:
             weights and center then have one entry per row of D. With an operator there is no prox
-            in closed form: `Exact` and `PrimalDual` accept it as the whole upper level, `Conic` on
-            both levels.
+            in closed form: `Exact` and `PrimalDual` accept the norm as the whole upper level,
+            `Conic` on both levels.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2, 4]], [4])

@@ -205,7 +205,7 @@ class Terms:
         """The result of `least` in terms of y = x - center, where the slope is s + square center.
 
         A rounding error e of that slope changes values by at most |e| |y| <= theta/2 |y|² +
-        |e|²/(2 theta); the first term is taken from the square.
+        |e|²/(2 theta); the first term is covered by the square.
         """
         center = arrays.like(self.center, s)
         around = dataclasses.replace(self, center=None)

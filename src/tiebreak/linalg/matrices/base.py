@@ -13,7 +13,7 @@ from tiebreak.linalg import arrays, deadline, spectra, threads
 from tiebreak.linalg.arrays import Array, Host, rounding_unit
 
 BLOCK = 2**19  # bytes of rows to process at a time: a part of a core's cache
-THREADED_BLOCK = 2**25  # bytes at a time if threads share a product: small ones gain nothing
+THREADED_BLOCK = 2**25  # bytes at a time if threads share a product: small blocks gain nothing
 
 # Maps some rows (a slice or indices) and their products with the vectors x to their weights in the
 # sums A' w. In the call, products and weights are matrices, with a row for each x or w.
