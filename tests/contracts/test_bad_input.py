@@ -86,12 +86,12 @@ WRONG = {
     "operator gram": (
         lambda: tb.LeastSquares(aslinearoperator(I2), [1.0, 1.0], gram=True),
         ValueError,
-        "LeastSquares: gram must be False or None if A is not a matrix in memory that can be dense, got True",
+        "LeastSquares: gram must be False or None if A is not a matrix in memory that can be made dense, got True",
     ),
     "operator exact": (
         lambda: tb.solve(small(lower=tb.LeastSquares(aslinearoperator(I2), [1.0, 1.0])), "exact"),
         ValueError,
-        "Exact: lower must have matrices whose entries are known to be factorised, got an operator of 2 x 2",
+        "Exact: lower must have matrices with known entries, which can be factorised, got an operator of 2 x 2",
     ),
     "Quadratic operator not symmetric": (
         lambda: tb.Quadratic(aslinearoperator(np.array([[1.0, 1.0], [0.0, 1.0]]))),
@@ -387,7 +387,7 @@ WRONG = {
     "SquaredNorm w zeros": (
         lambda: tb.SquaredNorm(np.zeros(2)),
         ValueError,
-        "SquaredNorm: weight must have a positive entry, got zeros only",
+        "SquaredNorm: weight must have a positive entry, got only zeros",
     ),
     "SquaredNorm w center": (
         lambda: tb.SquaredNorm([1.0, 2.0], [1.0]),

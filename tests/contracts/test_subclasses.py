@@ -328,7 +328,7 @@ def test_a_value_without_its_gradient_is_refused(name):
 def test_a_report_says_how_the_function_was_taken():
     problem = as_problem("LeastSquares", wishing("LeastSquares"), domain=tb.Ball(10.0))
     said = str(tb.solve(problem))
-    assert "Mine has its own gradient, value: taken as a Smooth" in said
+    assert "Mine has its own gradient, value: treated as a Smooth" in said
     assert "Assumes that lower is convex, with correct gradients" in said
 
 

@@ -417,7 +417,7 @@ def test_an_l2_norm_of_some_variables():
     np.testing.assert_allclose(
         tb.L2(some.weight, x).prox(2.0 * x, 0.3) - x, group.prox(x, 0.3), atol=1e-15
     )
-    with pytest.raises(ValueError, match="entries are 0 or one number, got 1 and 2"):
+    with pytest.raises(ValueError, match="nonzero entries are equal, got 1 and 2"):
         tb.L2([1.0, 2.0])
     with pytest.raises(ValueError, match="weight"):
         tb.Problem(upper=tb.LeastSquares(np.eye(3), np.ones(3)) + some, lower=tb.SquaredNorm())

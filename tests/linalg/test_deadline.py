@@ -92,7 +92,7 @@ def test_a_check_raises_once_the_time_is_up_and_before_work_that_does_not_fit(cl
     monkeypatch.setattr(deadline, "SPEED", 100.0)
     with deadline.limited(1.0) as limit:
         deadline.check(99.0)
-        with pytest.raises(deadline.TooLong, match="would take 2 s more, but 1 s are left"):
+        with pytest.raises(deadline.TooLong, match="would take 2 s more, but only 1 s are left"):
             deadline.check(200.0)
         clock.wait(0.5)
         deadline.check()

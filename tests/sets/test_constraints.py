@@ -322,9 +322,9 @@ def test_a_wrong_cone_gets_one_sentence(kind):
 
 
 def test_a_wrong_intersection_gets_one_sentence():
-    with pytest.raises(ValueError, match="Intersection: sets must be one or more, got none"):
+    with pytest.raises(ValueError, match="sets must contain at least one set, got none"):
         tb.Intersection()
-    with pytest.raises(TypeError, match="sets must be domains of tiebreak, one by one, such as"):
+    with pytest.raises(TypeError, match="domains of tiebreak, passed one by one, such as"):
         tb.Intersection(TRIANGLE, 3.0)
     with pytest.raises(TypeError, match="got the class Ball"):
         tb.Intersection(TRIANGLE, tb.Ball)

@@ -4,11 +4,11 @@ Besides ``value`` and ``gradient``, a function offers two calls that let a metho
 rarely as possible:
 
     forward(*xs)              the images of some points under the function's matrix
-    evaluate(at, values_at)   value and slope at some points, only the value at others
+    evaluate(at, values_at)   value and slope at some points, and only the value at others
 
-The points of ``evaluate`` come with their images. Images are linear in the point, so a method that
-combines points combines their images too, without another product. ``evaluate`` then costs one
-adjoint product per slope, and values are free.
+The points passed to ``evaluate`` come with their images. Images are linear in the point, so a
+method that combines points combines their images too, without another product. ``evaluate`` then
+costs one adjoint product per slope, and values are free.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Minorant(NamedTuple):
     at: Array
     value: float
     slope: Array
-    size: float = 0.0  # for a Sum, the sum of its parts' sizes: in the value, parts may cancel
+    size: float = 0.0  # for a Sum, the sum of its parts' sizes: in the value, the parts may cancel
     # If the image combines other images, ``reach`` combines the lengths of their points in the same
     # way. The image's rounding error is proportional to ``reach``, which may far exceed |at|. None
     # means |at|.
@@ -58,7 +58,7 @@ Outcome: TypeAlias = tuple[list[Minorant], list[float]]  # see `Function.evaluat
 
 
 class PendingEvaluation:
-    """A running evaluation: calling the object waits for the end and returns the outcome.
+    """An evaluation in progress: calling the object waits until it ends and returns the outcome.
 
     ``slopes`` does not wait: on a GPU, slopes can enter the next computation before they are known.
     ``losses``, if given, can be fetched together with other numbers: see `arrays.fetch_together`.
@@ -138,7 +138,7 @@ class Function(FromData, is_open=True):
     describing: ClassVar[tuple[str, ...]] = (
         *("add_to_conic", "far_rows", "parts", "squares", "falls_unseen"),
     )
-    falls_unseen: bool = True  # may the function lack a minimiser without our noticing?
+    falls_unseen: bool = True  # may the function have no minimiser, undetected by the library?
     degree: float = math.inf  # degree of a polynomial, inf for other functions
     is_zero: ClassVar[bool] = False  # is the function 0 everywhere?
     title: str = ""  # name in a report; if "", the class's name is used
@@ -191,7 +191,7 @@ class Function(FromData, is_open=True):
 
     @property
     def rough_lipschitz(self) -> float:
-        """A loose upper bound on ``lipschitz`` that costs no more products than a step."""
+        """A loose upper bound on ``lipschitz`` that costs no more products than one step."""
         return self.known_lipschitz
 
     def rounding(
@@ -199,15 +199,15 @@ class Function(FromData, is_open=True):
     ) -> tuple[float, float]:
         """Bounds on the rounding errors of a computed value and of a computed slope (its norm).
 
-        The bounds hold at a point with |x| <= reach, value ``value`` and a slope of norm ``slope``,
-        in arithmetic with unit of rounding ``epsilon`` and ``n`` variables.
+        The bounds hold at a point x in R^n with |x| <= reach, where the function has the value
+        ``value`` and a slope of norm ``slope``, in arithmetic with unit of rounding ``epsilon``.
         """
         raise NotImplementedError
 
     def rounding_errors(
         self, x: Array, reach: float, value: float, slope: float
     ) -> tuple[float, float]:
-        """The bounds of `rounding` in the precision of x, plus what underflow may cost in
+        """The bounds of `rounding` in the precision of x, plus the possible error from underflow in
         float32."""
         errors = self.rounding(reach, value, slope, arrays.epsilon(x), int(x.shape[0]))
         lost = arrays.underflow(x)
@@ -242,7 +242,7 @@ class Function(FromData, is_open=True):
         return False
 
     def far_rows(self, weight: float, n: int) -> FarRows | None:
-        """How ``weight`` times a function of n variables grows far out; None if unknown."""
+        """How ``weight`` times a function of n variables grows far from 0; None if unknown."""
         return None
 
     def parts(self, weight: float, n: int) -> Sequence[Part] | None:
@@ -310,7 +310,7 @@ class EstimatorLoss:
     """What estimators need to know about a loss over rows, with or without a gradient."""
 
     loss_name: ClassVar[str] = ""  # name of the loss in estimators that fit it; "" if none does
-    # Maps an estimator's names of parameters to the names that the loss uses.
+    # Maps an estimator's parameter names to the names that the loss uses.
     loss_parameters: ClassVar[dict[str, str]] = {}
     task: ClassVar[str] = "regression"  # or "two classes", or "more classes"
     has_counts: ClassVar[bool] = False  # must the targets be non-negative?
@@ -336,7 +336,7 @@ class SmoothFunction(Function, is_open=True):
         return self
 
     def without_structure(self, own: tuple[str, ...]) -> SmoothFunction:
-        """Reduce a function to its value and gradient, with the constants that its class gives."""
+        """Reduce a function to its value and gradient, with the constants its class declares."""
         from tiebreak.functions.callables import Smooth
 
         constants = {"lipschitz", "strong_convexity", "lower_bound"}.intersection(own)
@@ -345,7 +345,7 @@ class SmoothFunction(Function, is_open=True):
             dimension=self.dimension,
             prototype=self.prototype,
             names=self.names,
-            note=f"{type(self).__name__} has its own {', '.join(own)}: taken as a Smooth",
+            note=f"{type(self).__name__} has its own {', '.join(own)}: treated as a Smooth",
         )
         return smooth
 

@@ -40,7 +40,7 @@ class Smooth(SmoothFunction, keyword=""):
     Without ``lipschitz``, value, slope and change are measured at the start; the change is the
     largest along three directions, one of them x0. For ½x'Qx - c'x + d, for example, the sizes of
     all terms count, even if the terms cancel. If the callables add and subtract a large constant,
-    the digits lost in this way are not noticed, unless you give ``lipschitz``.
+    this loss of digits is not noticed, unless you give ``lipschitz``.
 
     ``value`` and ``gradient`` get a copy of x, which they may overwrite. Gradients are copied, so
     ``gradient`` may return the same buffer in every call. If the data behind the callables change,
@@ -126,7 +126,7 @@ class Smooth(SmoothFunction, keyword=""):
     def _change(
         self, x: Array, project: Projection, slope: Array, direction: Array, length: float
     ) -> float:
-        """How fast the slope changes along a direction (or backwards) within Z; 0 if unknown.
+        """How fast the slope changes along a direction or its opposite within Z; 0 if unknown.
 
         Gradients that are not finite are ignored: the function may be undefined near x.
         """

@@ -81,7 +81,7 @@ class SquaredNorm(SmoothFunction):
             )
         self.weight, w = weights, arrays.to_numpy(weights)
         if not w.any():
-            raise ValueError("SquaredNorm: weight must have a positive entry, got zeros only")
+            raise ValueError("SquaredNorm: weight must have a positive entry, got only zeros")
         self.lipschitz, self.strong_convexity = float(w.max()), float(w.min())
         self._growth = float(w[w > 0.0].min())
 

@@ -1,4 +1,4 @@
-"""How a function behaves far out along a direction, which decides whether a minimum exists."""
+"""How a function behaves far along a direction, which decides whether a minimum exists."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tiebreak.linalg.host_rows import HostRows
 
 
 class LossRows(NamedTuple):
-    """Losses with the slope weights_i max(-<m_i, d>, 0) far out along d.
+    """Losses with the slope weights_i max(-<m_i, d>, 0) far from 0 along d.
 
     Losses with a tail, weights_i log(1 + exp(-<m_i, x>)) or weights_i exp(-<m_i, x>), decrease
     forever if <m_i, d> > 0. A multinomial loss rises no faster than the sum of the logistic losses
@@ -35,11 +35,11 @@ class LossRows(NamedTuple):
 
     @property
     def slopes(self) -> Host:
-        """How much each unit of -<m_i, d> > 0 adds to the slope far out."""
+        """How much each unit of -<m_i, d> > 0 adds to the slope far from 0."""
         return np.full(len(self.weights), math.inf) if self.tail == "exp" else self.weights
 
     def curvature(self, x: Host) -> Host:
-        """Upper bounds on the second derivatives in the products <m_i, x>."""
+        """Upper bounds on the second derivatives with respect to the products <m_i, x>."""
         margins = self.rows.entries @ x
         if self.tail == "exp":
             return np.asarray(self.weights * np.exp(np.clip(-margins, -700.0, 300.0)))
@@ -48,19 +48,19 @@ class LossRows(NamedTuple):
 
 
 class FarRows(NamedTuple):
-    """The behaviour of a function far out along a direction d."""
+    """The behaviour of a function far from 0 along a direction d."""
 
     # Rows whose products with d must be 0: otherwise the function grows like a square.
     fixed: Sequence[HostRows] = ()
     losses: Sequence[LossRows] = ()
     linear: Host | None = None  # c of a term <c, x>, without the function's weight
-    # If the rows are not available: a test that tells if every row's loss certainly decreases along
-    # d.
+    # If the rows are not available: a test that tells whether every row's loss certainly decreases
+    # along d.
     hidden: Callable[[Host], bool] | None = None
 
 
 def rising(up: Host, down: Host, rows: HostRows) -> list[LossRows]:
-    """How the sum of up_i max(<row_i, x>, 0) + down_i max(-<row_i, x>, 0) grows far out."""
+    """How the sum of up_i max(<row_i, x>, 0) + down_i max(-<row_i, x>, 0) grows far from 0."""
     sides = ((down, 1.0), (up, -1.0))
     return [LossRows(w[w > 0.0], rows.only(w > 0.0, sign), "") for w, sign in sides if w.any()]
 

@@ -32,15 +32,15 @@ MOVES = (1.0, 1e-3, 1e-6)  # distances relative to |x0|: far away, h may overflo
 
 
 class Rounding(NamedTuple):
-    """Bounds on values near a point: at most ``size``, with errors of at most ``part`` times
-    ``size``."""
+    """Bounds on the values near a point: their size, and their errors as a fraction ``part`` of
+    it."""
 
     part: float
     size: float
 
 
 class WrongDerivative(NamedTuple):
-    """A coordinate whose derivative is outside [low, high], the interval from differences."""
+    """A coordinate whose derivative is outside [low, high], computed from differences."""
 
     coordinate: int
     got: float
@@ -62,9 +62,10 @@ class WrongDerivative(NamedTuple):
 def check_gradient(owner: str, name: str, h: SmoothFunction, domain: Domain, x0: Array) -> None:
     """Raise ValueError, naming the coordinate, if the gradient of ``h`` near x0 is certainly wrong.
 
-    The check takes eight values of h per variable at each of three points inside ``domain``, at
-    different distances from x0: at x0 itself, often the origin, a wrong gradient may happen to be
-    right. Relative errors of an entry below 1e-6 (below 1/400 in single precision) are accepted.
+    The check computes eight values of h per variable at each of three points inside ``domain``, at
+    different distances from x0: at x0 itself, which is often the origin, a wrong formula may happen
+    to give the right gradient. Relative errors of an entry below 1e-6 (below 1/400 in single
+    precision) are accepted.
     """
     wrong: list[WrongDerivative] = []
     with arrays.quiet():
@@ -86,7 +87,7 @@ def check_gradient(owner: str, name: str, h: SmoothFunction, domain: Domain, x0:
 
 
 def wrong_slope(name: str, h: SmoothFunction, domain: Domain, x: Array) -> str:
-    """A sentence if the gradient of ``h`` is certainly wrong along a direction near x, else "".
+    """A message if the gradient of ``h`` is certainly wrong along a direction near x, else "".
 
     Along a line, h is a function of one variable, which is checked with about twenty values. Only
     one direction is checked; ``minimize(check_gradients=True)`` checks every coordinate.
@@ -167,26 +168,26 @@ def _enclosure(
 
 
 def _moved(value: Value, at: Any, j: int, step: float) -> tuple[float, float]:
-    """How far a step in coordinate j actually moves ``at``, and the value there."""
+    """How far a step in coordinate j actually moves ``at``, and the value at the new point."""
     point = at.copy()
     point[j] += step
     return float(point[j]) - float(at[j]), value(point)
 
 
 def _rounding(value: Value, at: Any, scale: Any, epsilon: float) -> Rounding | None:
-    """How wrong values near ``at`` may be; None if nothing can be said.
+    """How large the errors of values near ``at`` may be; None if nothing can be said.
 
     Third differences of a smooth function over steps of epsilon^(3/8) are below one unit of
-    rounding, so the differences that we see are rounding errors: each is at most eight times an
-    error of a value. The largest of ten differences is usually seven standard deviations of the
-    errors, so four times that is about thirty. Eight units are added for errors that are the same
-    at all points of the line.
+    rounding, so the differences that we see are rounding errors: each is at most eight times the
+    error of a value. The largest of ten differences is usually about seven standard deviations of
+    the errors, so four times that is about thirty. Eight units are added for errors that are the
+    same at all points of the line.
     """
     direction = np.random.default_rng(1).uniform(-1.0, 1.0, len(at)) * scale
     for power in POWERS[1:]:
         places = np.arange(-LINE, LINE + 1)[:, None] * epsilon**power * direction
         line = np.array([value((at + place).astype(at.dtype)) for place in places])
-        # If few values differ, the line is too short for the precision of the values.
+        # If only a few values differ, the line is too short for the precision of the values.
         if len(set(line.tolist())) == len(line):
             size = float(np.max(np.abs(line)))
             part = 8.0 * epsilon + 4.0 * float(np.max(np.abs(np.diff(line / size, n=3))))

@@ -75,7 +75,7 @@ def _balls(
 
 
 def _halfspaces(f: Function, domain: Domain, slope: Array) -> Halfspaces:
-    """The level sets of a sum of linear functions; ``slope`` belongs to one of them."""
+    """The level sets of a sum of linear functions; ``slope`` is the slope of one of them."""
     origin = zeros_like(slope)
     return Halfspaces(domain, f.gradient(origin), f.value(origin))
 
@@ -84,8 +84,9 @@ def _halfspaces(f: Function, domain: Domain, slope: Array) -> Halfspaces:
 class Balls:
     """Z ∩ {x : curvature/2 |x - a|² + constant <= level}, the ball of radius rho around a.
 
-    The center a is the origin if None. The projection of v is z(s) = Pi_Z(a + s (v - a)) for the
-    s = 1/(1 + lam curvature) in [0, 1] with |z(s) - a| = rho, which is non-decreasing in s.
+    If the center a is None, it is the origin. The projection of v is z(s) = Pi_Z(a + s (v - a)) for
+    the s = 1/(1 + lam curvature) in [0, 1] with |z(s) - a| = rho; this distance is non-decreasing
+    in s.
     """
 
     domain: Domain
@@ -107,7 +108,8 @@ class Balls:
         return z, (1.0 / s - 1.0) / self.curvature if s > 0.0 else math.inf
 
     def lowest(self, slope: Array, level: float) -> float:
-        """The minimum of <p, x>, p the slope, is at x(t) = Pi_Z(a - t p) with |x(t) - a| = rho.
+        """The minimum of <p, x>, where p is the slope, is attained at x(t) = Pi_Z(a - t p) with
+        |x(t) - a| = rho.
 
         Every t > 0 gives a bound: <p, x> >= <p, x(t)> + (|x(t) - a|² - rho²)/(2 t).
         """
@@ -172,7 +174,7 @@ class Halfspaces:
 class Ellipsoids:
     """{x in R^n : weight h(x) <= level} for a quadratic h with Hessian V diag(w) V', w > 0.
 
-    At v, let V g be the slope of f. The projection moves v by -lam V (g/(1 + lam w)) and lowers f
+    Let V g be the slope of f at v. The projection moves v by -lam V (g/(1 + lam w)) and lowers f
     by the sum of g² lam (1 + lam w/2)/(1 + lam w)²: the formula needs neither a centre nor a
     constant.
     """
@@ -269,7 +271,8 @@ def _crossing(excess: Callable[[float], float], noise: float) -> float:
         if abs(value) <= noise:
             return s
         before = min(-low[1], high[1])
-        # If one end stays twice in a row, its value is halved, so that the other end moves too.
+        # If the same end is kept twice in a row, its value is halved, so that the other end moves
+        # too.
         if value < 0.0:
             low, weights = (s, value), [1.0, 0.5 * weights[1] if side < 0 else 1.0]
             side = -1

@@ -45,10 +45,11 @@ class Quadratic(SmoothFunction):
 
     Args:
         Q: matrix, dense, scipy.sparse or a linear operator. Q must be symmetric (an operator is
-            tested on a random pair of vectors) and have no negative eigenvalue (all are computed up
-            to 2048 variables; larger matrices and operators are tested by the Lanczos method).
-        c: vector, zero if None. If Q is in float32 and c has numbers that float32 cannot hold, Q is
-            converted to float64.
+            tested on a random pair of vectors) and have no negative eigenvalue (all eigenvalues are
+            computed for up to 2048 variables; larger matrices and operators are tested by the
+            Lanczos method).
+        c: vector, zero if None. If Q is in float32 and c has numbers that float32 cannot represent,
+            Q is converted to float64.
         constant: number.
         lipschitz: your own upper bound on the largest eigenvalue of Q.
 

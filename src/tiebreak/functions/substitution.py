@@ -96,7 +96,7 @@ class Substitution:
         are_signs = bool(np.all(np.abs(self._factors) == 1.0))
         if h.is_scalar and len(self._places) == self.size and are_signs:
             return SquaredNorm(h.weight, self.slope(center)), constant
-        if h.is_scalar and not are_signs:  # with weights, factors would be squared
+        if h.is_scalar and not are_signs:  # a SquaredNorm would need factors squared
             rows = self.rows(np.eye(n)[self._used])
             loss = LeastSquares(rows, center[self._used], gram=False)
             return float(h.weight) * loss, constant

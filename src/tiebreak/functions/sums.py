@@ -199,7 +199,7 @@ class Sum(Combination, in_tables=False):
         for h, other in ((self.first, self.second), (self.second, self.first)):
             most = max(abs(value) - other.lower_bound, abs(h.lower_bound))
             size = min(h.magnitude(reach, value, slope), most)
-            if math.isinf(size):  # the data of the other part bound its size
+            if math.isinf(size):  # a bound on its size follows from the other part's data
                 size = abs(value) + other.magnitude(reach, value, slope)
             steepness = slope + h.turning(reach, slope)
             shares.append(h.rounding(reach, size, steepness, epsilon, n))
@@ -210,7 +210,7 @@ class Sum(Combination, in_tables=False):
 def in_one_precision(who: str, first: F, second: F) -> tuple[F, F]:
     """Both functions for vectors of the same dtype: float64 if one of them needs it.
 
-    Raise ValueError if the libraries of the functions differ, or one function cannot be converted.
+    Raise ValueError if the libraries of the functions differ, or if one cannot be converted.
     """
     prototypes = [h.prototype for h in (first, second) if h.prototype is not None]
     if len({(type(x), x.dtype) for x in prototypes}) < 2:

@@ -1,4 +1,4 @@
-"""Arrays of any library, input checks, and matrices as their two products.
+"""Arrays of any library, input checks, and matrices given by their two products.
 
 This module is the public face of the package, with the names that all other packages use. Names
 that only one package needs are imported from their modules.

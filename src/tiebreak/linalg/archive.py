@@ -3,8 +3,8 @@
 A file is a NumPy archive: arrays, each named after the argument that it was passed as
 (``lower.A``), and a
 JSON text that says which objects to create from them. An object is stored as the keyword of its
-class in `registry` and the arguments of its constructor, so reading a file can create only these
-classes, and constructors check their arguments as usual.
+class in `registry` and the arguments of its constructor, so reading a file can create only objects
+of these classes, and constructors check their arguments as usual.
 
 Damaged files are detected: the archive has checksums, and no array may claim to be larger than the
 file.
@@ -44,7 +44,7 @@ LABEL = str | bool | int | float  # a label of a row or column of a table
 
 
 def npz_path(owner: str, name: str, path: str | Path) -> Path:
-    """The path of a .npz file to be written, after checking the argument of that name."""
+    """The path of a .npz file to write, from the argument called ``name``, which is checked."""
     if not isinstance(path, str | Path):
         raise TypeError(f"{owner}: {name} must be a file name, got {type(path).__name__}")
     target = Path(path)
@@ -71,7 +71,7 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
 
 def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Read the shape and dtype from the header of a .npy file, up to its first number."""
+    """Read the shape and dtype from the header of a .npy file, and stop at its first number."""
     read = np.lib.format.read_array_header_2_0
     if np.lib.format.read_magic(file) == (1, 0):
         read = np.lib.format.read_array_header_1_0
@@ -186,7 +186,7 @@ class Writer:
 
 
 def save(owner: str, path: str | Path, kind: str, content: Callable[[Writer], Any]) -> None:
-    """Write a file for ``tiebreak.load``; ``content`` encodes it with a writer."""
+    """Write a file for ``tiebreak.load``; the function ``content`` encodes it with a writer."""
     target, writer = npz_path(owner, "path", path), Writer(owner)
     writer.write(target, {"format": FORMAT, "kind": kind, "content": content(writer)})
 
@@ -286,7 +286,7 @@ class Reader:
         try:
             made = getattr(scipy.sparse, code["sparse"])(given, shape=tuple(code["shape"]))
             if form != "coo":  # the constructor of COO checks everything
-                made.check_format(full_check=True)  # wrong indices would read out of bounds
+                made.check_format(full_check=True)  # wrong indices would cause reads out of bounds
         except (ValueError, TypeError, IndexError) as error:
             raise Refused(f"has a damaged sparse matrix ({first_line(error)})") from None
         return made

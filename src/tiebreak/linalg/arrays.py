@@ -87,7 +87,7 @@ def words(x: Array) -> Array | None:
 
 
 def underflow(x: Array) -> float:
-    """What sums in single precision may lose by underflow, even with many terms and large weights.
+    """A bound on the effect of underflow in single-precision sums, even of many weighted terms.
 
     The bound is 0 in double precision, where `TINY`, which every proof adds, is enough.
     """
@@ -186,7 +186,7 @@ def doubles(vectors: Sequence[Array]) -> list[Array]:
     xp, kinds = namespace(vectors[0]), {vector.dtype for vector in vectors}
     if len(kinds) > 1 or kinds == {xp.float64}:
         return list(map(double, vectors))
-    return list(xp.unstack(xp.astype(xp.stack(vectors), xp.float64)))  # in few calls
+    return list(xp.unstack(xp.astype(xp.stack(vectors), xp.float64)))  # in only a few calls
 
 
 def zeros_like(x: Array) -> Array:
@@ -216,7 +216,7 @@ def dot(x: Array, y: Array) -> float:
 def inner(x: Array, y: Array) -> Array:
     """<x, y> as a scalar of the library, which may stay on its device.
 
-    Long vectors of NumPy are multiplied in pieces that BLAS leaves to one thread. Otherwise the
+    Long NumPy vectors are multiplied in pieces that BLAS leaves to one thread. Otherwise the
     other threads of BLAS would stay busy for a while after every call, waiting for the next call.
     They would take cores from sparse products or other processes, without any gain.
     """
@@ -360,7 +360,7 @@ def quiet() -> contextlib.AbstractContextManager[object]:
 def mix(p: T, q: T, weight: float) -> T:
     """(1 - weight) p + weight q for arrays and tuples of arrays; None stays None.
 
-    The error is a few units of |1 - weight| |p| + |weight| |q|, however long p is.
+    The error is a few units of rounding of |1 - weight| |p| + |weight| |q|, however long p is.
     """
     if p is None:
         return None  # type: ignore[return-value]
@@ -382,7 +382,7 @@ def mix(p: T, q: T, weight: float) -> T:
 
 
 def _interpolated(p: Array, q: Array, weight: float) -> Array:
-    """p + weight (q - p) in one call: on a device, calls cost more than arithmetic does."""
+    """p + weight (q - p) in one call, because on a device calls cost more than arithmetic does."""
     if hasattr(p, "lerp"):  # PyTorch
         return p.lerp(q, weight)
     if array_api_compat.is_cupy_array(p):

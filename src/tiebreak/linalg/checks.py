@@ -105,7 +105,7 @@ def floating(owner: str, name: str, value: Any) -> Array:
     if arrays.drops_float64(value):  # the certificate needs float64 even for float32 data
         raise ValueError(
             f"{owner}: {name} must come from JAX with float64, which the certificate needs, "
-            'got JAX without it; call jax.config.update("jax_enable_x64", True)'
+            'got JAX without float64; call jax.config.update("jax_enable_x64", True)'
         )
     return value
 

@@ -107,7 +107,7 @@ class Misfit(NamedTuple):
         return 0.5 * float(x @ (self.square @ x)) + float(self.linear @ x) + self.constant
 
     def in_units(self, lengths: Host, value: float) -> Misfit:
-        """The misfit for x and values in the given units."""
+        """The misfit for x and values measured in the given units."""
         from scipy.sparse import csr_array, diags_array
 
         own = lengths[: len(self.linear)]
@@ -175,11 +175,11 @@ class ConicForm:
         return made
 
     def zero(self, terms: Affine, numbers: Host | None = None) -> None:
-        """Require terms = 0; ``numbers`` are the row numbers that the constraints' names show."""
+        """Require terms = 0; ``numbers`` are the row numbers in the constraints' names."""
         self._add("zero", terms, numbers)
 
     def nonnegative(self, terms: Affine, numbers: Host | None = None) -> None:
-        """Require terms >= 0; ``numbers`` are the row numbers that the constraints' names show."""
+        """Require terms >= 0; ``numbers`` are the row numbers in the constraints' names."""
         self._add("nonnegative", terms, numbers)
 
     def second_order(self, top: Affine, rest: Affine) -> None:
@@ -278,7 +278,8 @@ def scaled_rows(rows: Any, factors: Host, columns: Host | None = None) -> Any:
     """Every row times its factor, and every column times its own if ``columns`` are given."""
     if isinstance(rows, np.ndarray):
         return factors[:, None] * (rows if columns is None else rows * columns)
-    # Copy the indices, too: SciPy sorts them in place, together with the data of only one matrix.
+    # Copy the indices, too: SciPy sorts them in place, but reorders the data of only one of the two
+    # matrices.
     found = rows.tocsr(copy=True)
     found.data = found.data * np.repeat(factors, np.diff(found.indptr))
     if columns is not None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import TypeVar
 
-SPEED = 5e8  # units of `svd_work` per second, half of what a modern core does
+SPEED = 5e8  # units of `svd_work` per second, half of what a modern core can do
 T = TypeVar("T")
 
 GRACE = 1.0  # seconds for the last row and the certificate
@@ -82,7 +82,7 @@ class Limit:
         return "stopped" if self.is_interrupted else "max_time"
 
     def close(self) -> None:
-        """End the call: what remains gets at least a second or, after Ctrl-C, at most one."""
+        """End the call: the rest gets at least one second or, after Ctrl-C, at most one."""
         if not self.is_closing:
             self.is_closing, self._is_heard = True, self.is_interrupted
             soon = time.perf_counter() + GRACE
@@ -100,7 +100,7 @@ class Limit:
         if left <= 0.0:
             raise TooLong("half of the remaining time is used up")
         if needed > left:
-            raise TooLong(f"it would take {needed:.2g} s more, but {left:.2g} s are left")
+            raise TooLong(f"it would take {needed:.2g} s more, but only {left:.2g} s are left")
 
     @contextlib.contextmanager
     def half(self) -> Iterator[None]:
@@ -121,7 +121,7 @@ _METER: ContextVar[Meter | None] = ContextVar("tiebreak_meter", default=None)
 
 @contextlib.contextmanager
 def limited(seconds: float | None = None, began: float | None = None) -> Iterator[Limit]:
-    """Allow the code inside so many seconds from ``began`` (default: now); None means no limit."""
+    """Limit the code inside to this many seconds from ``began`` (default: now); None: no limit."""
     began = time.perf_counter() if began is None else began
     limit = Limit(math.inf if seconds is None else began + seconds)
     token = _LIMIT.set(limit)
@@ -133,7 +133,7 @@ def limited(seconds: float | None = None, began: float | None = None) -> Iterato
 
 @contextlib.contextmanager
 def metered(allowed: float = math.inf) -> Iterator[Meter]:
-    """Count the work of the code inside; beyond the allowed amount, raise `OverBudget`."""
+    """Count the work of the code inside; raise `OverBudget` beyond the allowed amount."""
     meter = Meter(allowed)
     token = _METER.set(meter)
     try:
@@ -174,7 +174,7 @@ def allow_as_much_again() -> None:
 
 
 def half() -> contextlib.AbstractContextManager[None]:
-    """Allow the code inside half of the remaining time; beyond that, raise `TooLong`."""
+    """Limit the code inside to half of the remaining time; raise `TooLong` beyond that."""
     return _LIMIT.get(_NONE).half()
 
 

@@ -8,7 +8,7 @@ and `compare` call ``current`` first, so their answers are for the current numbe
 
 New numbers behind a linear operator or a plain callable cannot be detected.
 
-Subclasses by users are examined in this module, too. What the library knows of its own classes
+Subclasses by users are examined in this module, too. What the library knows about its own classes
 (Hessians, faces, cones) is not valid for a subclass that overrides something. `overridden` detects
 such overrides, and sums, levels and problems use only what `known` leaves of an object.
 """
@@ -31,7 +31,7 @@ from tiebreak.linalg.arrays import Array, Host
 from tiebreak.linalg.registry import in_files
 
 CONSTANTS = type(None), str, bool, int, float, np.generic  # arguments that cannot change
-PIECE = 2**20  # bytes per checksum: enough work for a thread, few enough to find small changes
+PIECE = 2**20  # bytes per checksum: large enough for a thread, small enough to detect changes
 DEVICE_PIECE = PIECE // np.dtype(np.uint32).itemsize  # 32-bit words per checksum on a device
 PIECES_AT_ONCE = 2**5  # pieces per call on a device: few calls, but little memory
 
@@ -124,7 +124,7 @@ def known(made: Any) -> Any:
 
 @lru_cache
 def described_outside(kind: Any) -> bool:
-    """Does a class from outside the package describe its objects? Proofs rely on it."""
+    """Does a class from outside the package describe its objects? Proofs rely on the answer."""
     outside = (c for c in kind.__mro__ if not c.__module__.startswith("tiebreak."))
     return any(name in vars(c) for c in outside for name in kind.describing)
 
@@ -239,7 +239,7 @@ def stamps(paths: Sequence[str | os.PathLike[str]]) -> object:
 
 
 def checksums(array: Host) -> object:
-    """The type and shape of an array on the host, and checksums of its pieces, by all threads."""
+    """The type and shape of an array on the host, and checksums computed by all threads."""
     whole = array.reshape(1) if array.ndim == 0 else array
     if whole.flags.f_contiguous and not whole.flags.c_contiguous:
         whole = whole.T

@@ -29,12 +29,12 @@ def norm(x: Host) -> float:
 
 
 class Sliced:
-    """A matrix whose products have twice the precision, made of plain ones (Ozaki et al. 2012).
+    """A matrix with products in twice the precision, computed by plain ones (Ozaki et al. 2012).
 
-    Matrix and vector are split into slices: slice i holds whole multiples of 2^(-i bits) that are
-    below 2^((1-i) bits) in size. With n 2^(2 bits) <= 2^53, no product of two slices is rounded,
-    whatever the order of summation. The remainder after three slices is below 2^(-3 bits), so its
-    rounding errors are smaller than those of twice the precision. Very large matrices are
+    Matrix and vector are split into slices: slice i contains integer multiples of 2^(-i bits) that
+    are below 2^((1-i) bits) in size. With n 2^(2 bits) <= 2^53, no product of two slices is
+    rounded, whatever the order of summation. The remainder after three slices is below 2^(-3 bits),
+    so its rounding errors are smaller than those of twice the precision. Very large matrices are
     multiplied in plain float64.
     """
 
@@ -98,7 +98,7 @@ def binary_digits(values: Host) -> tuple[Host, Host]:
 
 
 def _slices(A: Host, bits: int) -> list[Host]:
-    """A, at most 1 in size, as a sum of slices; the i-th holds multiples of 2^(-i bits)."""
+    """A, at most 1 in size, as a sum of slices; the i-th contains multiples of 2^(-i bits)."""
     slices = []
     for i in range(1, 4):
         shift = 1.5 * 2.0 ** (52 - i * bits)  # adding it rounds to multiples of 2^(-i bits)

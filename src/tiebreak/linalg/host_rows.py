@@ -108,7 +108,7 @@ class RowProducts(NamedTuple):
         return np.asarray((self.error > 0.0) & (np.abs(self.product) <= self.error))
 
     def signs(self, reach: float) -> Host | None:
-        """Signs of the products, 0 if `is_near`; None if others may change within ``reach``."""
+        """Signs of products, 0 if `is_near`; None if another sign may change within ``reach``."""
         near, lost = self.is_near, self.error + reach * self.rows.sizes
         if np.any(~near & (self.product != 0.0) & (np.abs(self.product) <= lost)):
             return None

@@ -1,4 +1,4 @@
-"""A proved lower bound on the least eigenvalue of K'K, by a factorisation, sparse if K is."""
+"""A proved lower bound on the least eigenvalue of K'K, by a factorisation (sparse if K is)."""
 
 from __future__ import annotations
 
@@ -40,12 +40,13 @@ def _shifted(M: Any, shift: float) -> Any:
 
 
 def factorisation_work(stored: int, n: int) -> float:
-    """The approximate work for n columns with ``stored`` entries in all, as for a grid."""
+    """The approximate work for n columns with ``stored`` entries in all, in a pattern like a
+    grid's."""
     return float(32.0 * stored * np.sqrt(n))
 
 
 def factorise(M: Any) -> Any:
-    """SuperLU of a symmetric sparse matrix, without row exchanges."""
+    """The SuperLU factorisation of a symmetric sparse matrix, without row exchanges."""
     from scipy.sparse import csc_matrix
     from scipy.sparse.linalg import splu
 

@@ -102,13 +102,13 @@ class Vertex(NamedTuple):
 
 
 class LinearPrograms:
-    """Programs on the same rows (csr), by SciPy, where each program starts from scratch."""
+    """Programs on the same rows (csr), solved by SciPy, each from scratch."""
 
     def __init__(self, rows: Any) -> None:
         self._rows = rows
 
     def append(self, columns: Any) -> None:
-        """Add variables (csc) after the existing ones: all later programs have them."""
+        """Add variables (csc) after the existing ones: all later programs contain them."""
         import scipy.sparse as sp
 
         self._rows = sp.csr_array(sp.hstack([self._rows, columns]))
@@ -138,7 +138,7 @@ class LinearPrograms:
 
 
 class _WarmStarted(LinearPrograms):
-    """The same programs by highspy, where each starts from the basis of the previous program.
+    """The same programs, solved by highspy, each from the basis of the previous program.
 
     If the new ranges still contain the previous minimiser, the primal simplex method continues from
     it.
@@ -194,7 +194,7 @@ class _WarmStarted(LinearPrograms):
 
 
 def linear_programs(rows: Any) -> LinearPrograms:
-    """Make programs on the given rows (csr), by highspy if it is installed, else by SciPy."""
+    """Make programs on the given rows (csr), for highspy if it is installed, else for SciPy."""
     try:
         return _WarmStarted(rows)
     except ImportError:

@@ -118,11 +118,11 @@ def as_it_is(rows: Host) -> tuple[Host, Host]:
 def null_basis(
     rows: Host, epsilon: float = EPS, doubtful: bool = False, found: Rank | None = None
 ) -> Host:
-    """An orthonormal basis of {d: rows d = 0}, as columns; doubtful rows count if ``doubtful``.
+    """An orthonormal basis of {d: rows d = 0}, as columns; with doubtful rows if ``doubtful``.
 
-    The error of a singular vector is rounding times sigma_1/sigma_r; products with `Sliced` remove
-    it. Rows of the basis that belong to variables which the rows fix are exactly 0. ``found`` is
-    the result of `decide_rank` for these rows, if already known.
+    The error of a singular vector is the rounding level times sigma_1/sigma_r; products with
+    `Sliced` remove it. Rows of the basis that belong to variables which the rows fix are exactly 0.
+    ``found`` is the result of `decide_rank` for these rows, if already known.
     """
     found = found or decide_rank(rows, epsilon)
     rank = found.high if doubtful else found.low
@@ -142,8 +142,8 @@ def without_fixed(N: Host, units: Host, level: float) -> Host:
     """The basis N with exact zeros for variables that none of its columns moves.
 
     The entries of such variables are only rounding errors: a few times ``level``, relative to the
-    length of the column in the given units. A function of such variables alone would see nothing
-    but rounding.
+    length of the column in the given units. A function of such variables alone would change only by
+    rounding errors.
     """
     in_units = np.abs(N / units[:, None])
     least = TOL.few_units * level * np.linalg.norm(in_units, axis=0)
@@ -192,7 +192,8 @@ def graded_basis(N: Host, R: Host, rows: Host, found: Rank | None = None) -> Hos
 
 
 class Directions(NamedTuple):
-    """Orthonormal directions v of a slice x0 + N v: some change the rows, and the others do not."""
+    """Orthonormal directions v of a slice x0 + N v: some change the rows' products, others do
+    not."""
 
     seen: Host
     unseen: Host
@@ -210,10 +211,10 @@ def directions(
     """The `Directions` within the columns of N, the null space of ``others`` other rows.
 
     A product of a row and a column counts as a rounding error relative to its own terms, in
-    comparable units. If all products are rounding errors, no direction counts as seen. With
-    ``doubtful``, doubtful directions count as seen. The error of an entry of N is relative to that
-    variable's entries in all columns, or to the entry itself if N ``is_graded`` (by
-    `graded_basis`).
+    comparable units. If all products are rounding errors, no direction is said to change the rows.
+    With ``doubtful``, doubtful directions are said to change them. The error of an entry of N is
+    relative to that variable's entries in all columns, or to the entry itself if N ``is_graded``
+    (by `graded_basis`).
     """
     k, sizes = N.shape[1], np.abs(N)
     if not is_graded:

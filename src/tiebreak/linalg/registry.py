@@ -1,8 +1,8 @@
 """The classes that files may name, each by its keyword: reading a file creates only these.
 
-Classes of the package are registered where they are defined. A class from outside is registered
-with a keyword, ``class Cosh(LinearLoss, keyword="Cosh")``: objects of such a class can be saved,
-and loaded once its module has been imported.
+Classes of the package are registered where they are defined. A class from outside the package is
+registered with a keyword, ``class Cosh(LinearLoss, keyword="Cosh")``: objects of such a class can
+be saved, and loaded once its module has been imported.
 """
 
 from __future__ import annotations

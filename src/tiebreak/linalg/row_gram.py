@@ -2,9 +2,8 @@
 
 The eigenvalues cost a fraction of a singular value decomposition, and A itself may stay sparse; but
 they are the squares of the singular values, so small singular values are lost in rounding errors
-sooner. Results computed from these eigenvalues must be refined, and are rejected if they do not
-determine the
-rank: see `rank`.
+sooner. Results computed from these eigenvalues must be refined, and are rejected if the eigenvalues
+do not determine the rank: see `rank`.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class RowGram:
         self.noise: float = rounding_unit(EPS, *self.shape) * self.trace
 
     def clear_rank(self, epsilon: float = EPS) -> int:
-        """The number of eigenvalues that certainly exceed rounding, for data in ``epsilon``.
+        """How many eigenvalues certainly exceed rounding, for data rounded to ``epsilon``.
 
         Those eigenvalues exceed c = `TOL.clear_units` times their rounding errors, and their roots
         exceed c times the rounding level of singular values. The first condition implies the second
@@ -145,13 +144,13 @@ class RowRank(NamedTuple):
 
 
 def sure_rank(A: Any, gram: RowGram, epsilon: float) -> RowRank | None:
-    """The rank of A if it is beyond doubt; None if A A' does not tell.
+    """The rank of A if it is beyond doubt; None if A A' does not determine it.
 
-    Clear eigenvalues are certain. Other eigenvalues may be exactly 0, which takes exact arithmetic
-    to decide, because an eigenvalue of A A' that looks like 0 may have a root of 1e-8. Eigenvalues
-    may also be rounding errors, which are at most |U'A| for orthonormal columns U, by the minimax
-    principle. No row or column may look like rounding errors of the others, because
-    `spectra.cleaned` would set it to 0.
+    Eigenvalues far above rounding errors are certainly positive. Other eigenvalues may be exactly
+    0, which takes exact arithmetic to decide, because an eigenvalue of A A' that looks like 0 may
+    have a root of 1e-8. Eigenvalues may also be rounding errors, which are at most |U'A| for
+    orthonormal columns U, by the minimax principle. No row or column may look like rounding errors
+    of the others, because `spectra.cleaned` would set it to 0.
     """
     rank = gram.clear_rank(epsilon)
     if gram.trace == 0.0:  # all entries are 0

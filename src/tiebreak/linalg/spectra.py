@@ -15,7 +15,7 @@ from tiebreak.linalg.host import binary_digits, power_of_two
 from tiebreak.linalg.tolerances import TOL
 
 EPS = 2.0**-52
-FEW_UNITS = 64  # rounding errors are at most so many units in the last place of their numbers
+FEW_UNITS = 64  # rounding errors are at most this many units in the last place of their numbers
 PANEL = 32  # columns eliminated together: sums of 32 products below 2^47 are exact
 CHUNK = 4096  # rows that are combined at a time
 MOST_RANKS = 1000  # ranks to cache
@@ -115,7 +115,7 @@ def semidefinite_root(Q: Host, slack: float) -> tuple[Host, Host, Host]:
     units = power_of_two(np.abs(np.diag(Q)), 0.5)
     values, vectors = np.linalg.eigh(Q / units / units[:, None])
     kept = values > slack * float(np.max(np.abs(values), initial=0.0))
-    basis = np.where(np.diag(Q) > 0.0, vectors.T[kept], 0.0)  # 0 for a variable that Q lacks
+    basis = np.where(np.diag(Q) > 0.0, vectors.T[kept], 0.0)  # 0 for a variable that is not in Q
     return np.sqrt(values[kept]), basis, units
 
 
@@ -265,7 +265,7 @@ def _rank_modulo(A: Host, prime: int) -> int:
 def _residues(A: Host, prime: int) -> Host:
     """Integers congruent to A's entries modulo the prime, of either sign, smaller than the prime.
 
-    Small integers are their own residues. All other entries are an integer of 53 bits times a power
+    Small integers are their own residues. Every other entry is an integer of 53 bits times a power
     of two.
     """
     is_whole = np.all((np.abs(A) <= 2.0**WHOLE_BITS) & (np.rint(A) == A), axis=0)

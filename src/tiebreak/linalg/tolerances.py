@@ -23,29 +23,30 @@ class Tolerances:
     Attributes:
         few_units: Units of rounding that a handful of operations accumulate; no step can reduce a
             residual that is smaller.
-        clear_units: More units of rounding than a factorisation causes; what exceeds its rounding
-            error by this factor is certainly not zero.
+        clear_units: More units of rounding than a factorisation causes; a number that exceeds its
+            rounding error by this factor is certainly not zero.
         met: Equations and bounds hold if they are violated by no more than this: a few thousand
             units of rounding, as many as a few triangular solves accumulate.
         touching: Like `met`, after a solve with a matrix of condition 1/`independent`, which
-            multiplies rounding by the condition: EPS/`independent`, rounded.
+            multiplies rounding errors by that condition number: EPS/`independent`, rounded.
         accurate: The optimality conditions must hold to this accuracy, or there is no answer. A
-            solver with nine digits cannot tell a smaller change of a unit vector.
+            solver accurate to nine digits cannot detect a smaller change of a unit vector.
         half: Half of the digits: the square of an error of this size is a rounding error.
-        solver: What a solver with its usual tolerances means by zero (HiGHS: 1e-7).
+        solver: Numbers below this are zero to a solver with its usual tolerances (HiGHS: 1e-7).
         faint: A solver accurate to eight digits finds two digits of a number of this size; smaller
             multipliers and slopes may as well be zero.
-        small_change: Newton's method doubles the digits: after a relative step of this size the
-            next one is below `met`.
+        small_change: Newton's method doubles the number of correct digits: after a relative step of
+            this size the next one is below `met`.
         independent: Rows that are further than this from all combinations of the others are
-            independent; a matrix of them has a condition of at most its inverse.
+            independent; a matrix of such rows has a condition number of at most 1/`independent`.
         away: The fourth root of rounding. Points that are further than this from the edge of a
-            cone are not on it: the surface is curved, so a distance is known to half the digits of
-            its square.
+            cone are not on it: the surface is curved, so a distance has only half as many correct
+            digits as its square.
         percent: A bound with an error of one per cent is still useful, and an inequality with a
             slack of one per cent of its terms does not bind.
         apart: The larger of two complementary numbers is known to be positive if it is this many
-            times the smaller; in clear cases, an interior-point method reaches a million.
+            times the smaller; in clear cases, the ratio in an interior-point method reaches a
+            million.
         far: Lengths that are larger by this factor are far away: they leave five of a solver's
             eight digits for all others.
         alike: Units that differ by less than this factor are left as they are. The factor is the
@@ -54,12 +55,13 @@ class Tolerances:
             numbers of ordinary size.
         assumed: An estimate assumes that no solution is longer than this many times the answer.
         settled: A gap or a residual has settled if one round reduces it by less than this share.
-        refinements: Rounds of iterative refinement; each gains the digits of one solution, and
-            four gain all of them. If so many rounds do not halve an error, it is rounding error.
+        refinements: Rounds of iterative refinement; each gains as many digits as one solve gives,
+            and four gain all of them. If that many rounds do not halve an error, it is a rounding
+            error.
         newton_steps: Steps of Newton's method before we give up. Ten are usual; a margin that grows
             without bound grows by one in each step.
         sweeps: Rounds of a fixed-point iteration that gains a factor of two or more in each.
-        tall: Rows per column from which a factorisation of the rows first is cheaper.
+        tall: With at least this many rows per column, it is cheaper to factorise the rows first.
     """
 
     few_units: float = 16.0

@@ -173,7 +173,7 @@ class Ball(Set):
     def _cut_nearly_parallel(
         self, y: Array, c: Array, square: float, a: float, h: float, reach: float
     ) -> CutProjection | None:
-        """The cut's projection if y is nearly a multiple of c; None if the cut does not bind.
+        """The projection if y is nearly a multiple of c; None if the cut does not bind.
 
         ``square`` = <c, c>, and the cut's plane meets this ball in a ball of radius ``reach``.
         """

@@ -1,4 +1,4 @@
-"""The base class of sets: everything that callers may ask; many defaults mean "unknown"."""
+"""The base class of sets: all that callers may ask of a set; many defaults mean "unknown"."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Violation(NamedTuple):
 def violations_of(
     what: str, excess: Any, size: Any, reach: Any, numbers: Host | None = None
 ) -> list[Violation]:
-    """One violation per positive entry of ``excess``; ``what`` is a text, {} the entry's number.
+    """One violation per positive entry of ``excess``; {} in ``what`` is the entry's number.
 
     Entries are numbered from 0 unless ``numbers`` is given.
     """
@@ -130,7 +130,7 @@ class Set(FromData, is_open=True):
         return None, rows
 
     def row_duals(self, below: Host, equal: Host) -> dict[str, float]:
-        """How fast a minimum rises with the right-hand side of each row, by the names of the rows.
+        """How fast a minimum rises with each row's right-hand side, by the row's name.
 
         ``below`` and ``equal`` are multipliers of the set's linear rows: slope + A'below +
         A_eq'equal = 0 and below >= 0. The result is empty for a set that was not given by rows.
@@ -250,8 +250,8 @@ class Set(FromData, is_open=True):
         The multiplier mu >= 0 is finite and z = project(x - mu normal); mu = 0 if the cut does not
         bind. ``guess``, the multiplier of a similar problem, only saves time.
 
-        A zero normal cuts nothing off. If the cut leaves nothing of Z, z is the limit for mu to
-        infinity, the projection of x onto the points of Z where <normal, .> is smallest.
+        A zero normal cuts nothing off. If the cut leaves nothing of Z, z is the limit as mu tends
+        to infinity, the projection of x onto the points of Z where <normal, .> is smallest.
         """
         return project_cut(self, x, normal, offset, guess, Products.of(normal, x))
 
@@ -272,7 +272,7 @@ class Set(FromData, is_open=True):
 
     @property
     def length_scale(self) -> float:
-        """The largest parameter of the set that is a length."""
+        """The largest of the set's parameters that are lengths."""
         return 0.0
 
     @property
@@ -292,7 +292,7 @@ class Set(FromData, is_open=True):
         return self
 
     def in_units(self, units: Any) -> Set | None:
-        """The set {u : units u in Z}, entry by entry; None if the set compares its variables."""
+        """The set {u : units u in Z}, entry by entry; None if a constraint compares variables."""
         return None
 
     def extended(self, n: int, lower: Host) -> Set | None:

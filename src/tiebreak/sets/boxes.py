@@ -112,7 +112,7 @@ class Box(Set):
         return "the bound of {}", np.array(self.names, dtype=object)
 
     def necessary_rows(self, n: int) -> LinearRows | None:
-        return None  # `bounds_in` already has all bounds
+        return None  # `bounds_in` already gives all bounds
 
     def bounds_in(self, n: int) -> Bounds:
         return Bounds(*self.ends(n))
@@ -158,7 +158,7 @@ class Box(Set):
         return dot(direction, best) if bounded else INFINITY
 
     def argmin(self, direction: Array) -> Array:
-        """The lower bound if direction > 0, the upper if < 0, the value nearest to 0 if it is 0."""
+        """The lower bound if direction > 0, the upper if < 0; if = 0, the value nearest to 0."""
         best, bounded = self._corner(-direction)
         if not bounded:
             raise self.no_minimiser()

@@ -94,7 +94,7 @@ class SecondOrderCone(Constraints):
         return RecessionDirections(rows=(self.A, -self.A))
 
     def bounds_in(self, n: int) -> Bounds:
-        """By s |x| - |b| <= |A x + b| <= |c| |x| + d, if A's least singular value is s > |c|."""
+        """Bounds |x| by s |x| - |b| <= |A x + b| <= |c| |x| + d, for singular values >= s > |c|."""
         radius = INFINITY
         if self.A.shape[0] >= n and self.A.shape[0] * n <= QUICK_SIDE**2:
             A = self.A.toarray() if arrays.is_sparse(self.A) else self.A
@@ -158,10 +158,10 @@ class Intersection(Constraints, in_tables=False):
     def __init__(self, *sets: Set) -> None:
         remember(self, Intersection, sets=sets)
         if not sets:
-            raise ValueError("Intersection: sets must be one or more, got none")
+            raise ValueError("Intersection: sets must contain at least one set, got none")
         for one in sets:
             if isinstance(one, type) or not isinstance(one, Set):
-                needed = "sets must be domains of tiebreak, one by one, such as Ball(1.0)"
+                needed = "sets must be domains of tiebreak, passed one by one, such as Ball(1.0)"
                 raise TypeError(f"Intersection: {needed}, got {checks.what_it_is(one)}")
         assign(self, "sets", _merged("Intersection", sets))
         named = tuple((type(one).__name__, one.names) for one in self.sets)

@@ -115,7 +115,7 @@ def _rescaled(
         z, mu = _refined(small_set, small_x, c, ldexp(beta, -length), start, known)
         if mu < math.inf or length > 1000:
             break
-        length = min(length + 100, 1001)  # z is much longer than x and lengths in the set
+        length = min(length + 100, 1001)  # z is much longer than x and all lengths in Z
     if length:
         z = z * 2.0**length if mu > 0.0 else domain.project(x)
     return z, ldexp(min(mu, sys.float_info.max), length - slope)
@@ -126,8 +126,8 @@ def _refined(
 ) -> tuple[Array, float]:
     """The cut projection with <c, z> = beta to the precision of z.
 
-    If x and mu c are much larger than z, rounding in their difference is visible in z. A second
-    projection, this time of z from its side of the cut, moves z only by that rounding error.
+    If x and mu c are much larger than z, rounding errors of their difference remain in z. A second
+    projection, of z itself from its side of the cut, moves z only by these errors.
     """
     z, mu, met, sizes = domain.cut_projection(x, c, beta, guess, known)
     if sizes is not None and sizes[1] <= 8.0 * sizes[0] and type(z) is not np.ndarray:

@@ -200,7 +200,7 @@ def face_of_signs(project: Callable[[Array], Array], x: Array, sign: Array) -> A
 
 
 def room_along(x: Array, d: Array) -> float:
-    """The largest t with x + t d >= 0, if x >= 0; entries that do not change are ignored."""
+    """The largest t with x + t d >= 0, where x >= 0; entries that do not change are ignored."""
     xp = arrays.namespace(x)
     falls = d < 0.0
     ratio = xp.where(falls, x / xp.where(falls, -d, xp.ones_like(d)), math.inf)

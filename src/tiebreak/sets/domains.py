@@ -122,7 +122,7 @@ class Constraints(Set, is_open=True):
     def argmin(self, direction: Array) -> Array:
         raise ValueError(
             f"{type(self).__name__}: linear functions cannot be minimised by a formula or a "
-            "linear program; the method conic takes Linear(direction) as an objective"
+            "linear program; the method conic accepts Linear(direction) as an objective"
         )
 
 

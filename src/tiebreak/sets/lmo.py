@@ -25,8 +25,9 @@ def argmin_cut(
 ) -> tuple[Array, float]:
     """A minimiser s of <direction, s> over Z ∩ {<normal, s> <= offset}, and the cut's multiplier.
 
-    The multiplier mu >= 0 is finite, 0 if the cut does not bind, and proves s optimal: s minimises
-    <direction + mu normal, .> over Z, and mu (<normal, s> - offset) = 0, to within rounding error.
+    The multiplier mu >= 0 is finite, 0 if the cut does not bind, and proves that s is optimal: s
+    minimises <direction + mu normal, .> over Z, and mu (<normal, s> - offset) = 0, to within
+    rounding error.
 
     A zero normal cuts nothing off. If the cut leaves nothing of Z, s is the best of the points
     where <normal, .> is smallest. Z must be bounded.

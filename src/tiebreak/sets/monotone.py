@@ -74,7 +74,7 @@ class Monotone(Set):
     def violations(self, x: Array) -> list[Violation]:
         at = host(x)
         size = np.abs(at[:-1]) + np.abs(at[1:])
-        return violations_of("the order of x[{}] and the next", -np.diff(at), size, norm(at))
+        return violations_of("the order of x[{}] and the next entry", -np.diff(at), size, norm(at))
 
     def projection_path(self, x: Array, c: Array) -> ProjectionPath:
         x_host, c_host = host(x), host(c)
@@ -87,7 +87,7 @@ class Monotone(Set):
         return path
 
     def last_piece(self, x: Array, c: Array) -> tuple[float, Array, float]:
-        """The last blocks if the path has a last piece; otherwise any mu that is large enough.
+        """The start of the last piece, if the path has one; otherwise any mu that is large enough.
 
         For p with mu p = Pi_Z(-mu c), z(mu) differs from mu p by at most |x|, and <c, p> = -|p|^2.
         If p = 0, z is constant for large mu, and its blocks end only where partial sums of c are 0.

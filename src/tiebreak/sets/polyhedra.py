@@ -215,7 +215,7 @@ class Polyhedron(Constraints):
 
 
 def deepest_point(rows: Host, offset: Host, equal: Host, right: Host) -> tuple[Host, float]:
-    """The x with the most room in rows x <= offset under equal x = right; and the room (at most 1).
+    """The x with the most room in rows x <= offset, with equal x = right; and the room (at most 1).
 
     The rows have length 1, so the set contains a ball around x within the equations, with the room
     as its radius. A linear program finds the point, up to its tolerance; ValueError if the set is
@@ -313,7 +313,7 @@ def _lower(matrix: Any, lower: Any, upper: Host) -> Host:
     if not is_allowed.all() or np.any(found == INFINITY):
         i = int(np.argmin(is_allowed & (found < INFINITY)))
         needed = f"-inf or a number up to b ({upper[i]:g})"
-        raise ValueError(f"Polyhedron: lower must be {needed}, got {found[i]} at place {i}")
+        raise ValueError(f"Polyhedron: lower must be {needed}, got {found[i]} at index {i}")
     return found
 
 
@@ -365,7 +365,7 @@ def row_lengths(rows: Any) -> Host:
 
 
 def single_entries(rows: Any) -> tuple[Host, Host, Host]:
-    """The rows with a single nonzero entry: their indices, its column and its value."""
+    """The rows with a single nonzero entry: their indices, columns of the entries, and values."""
     which, where, values = entries(rows)
     single = np.bincount(which, minlength=rows.shape[0])[which] == 1
     return which[single], where[single], values[single]

@@ -95,7 +95,7 @@ def between(low: PathPoint, high: PathPoint, latest: PathPoint, slow: int) -> fl
         following = sorted((low.newton, secant, high.newton))[1]
     if slow % 4 == 2 or not low.mu < following < high.mu:
         # The following mu gives both ends the same Lagrangian |z - x|^2/2 + mu (<c, z> - beta):
-        # for a polytope the gap may be a staircase, where Newton's method does not help.
+        # for a polytope the gap may be a step function, for which Newton's method does not help.
         following = (high.energy - low.energy) / (low.gap - high.gap)
     if slow % 4 == 3 or not low.mu < following < high.mu:
         following = middle(low.mu, high.mu)

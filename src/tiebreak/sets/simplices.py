@@ -1,4 +1,4 @@
-"""The simplex and the l1 ball, which project by a threshold that is found without sorting."""
+"""The simplex and the l1 ball, whose projections use a threshold found without sorting."""
 
 from __future__ import annotations
 
@@ -99,7 +99,8 @@ class Simplex(_WithVertices):
         return self.total
 
     def distance_outside(self, x: Array, unit: float) -> float:
-        """The distance to max(x, 0), plus its distance to its multiple with the right sum."""
+        """The distance to max(x, 0), plus that from max(x, 0) to its multiple with the right
+        sum."""
         xp = namespace(x)
         positive = xp.maximum(x, arrays.zeros_like(x))
         total = float(xp.sum(positive))
@@ -244,8 +245,8 @@ def _onto_simplex(
         if active == 0:  # if entries are not finite, the caller notices
             break
         excess = float(xp.sum(above)) - total
-        # If the active entries have not changed, tau is right. A step past the root is only
-        # a rounding error.
+        # If the active entries have not changed, tau is right. A step past the root can only be due
+        # to rounding errors.
         if active == before or (before > 0 and excess <= 0.0):
             break
         tau, before = tau + excess / active, active

@@ -68,7 +68,7 @@ class ClippedLoss(LinearLoss, is_open=True):
 
     def _part(self, weight: float, rows: Host, weights: Host, target: Host) -> Part | None:
         if (self.low, self.high) not in ((-self.high, self.high), (-math.inf, 0.0)):
-            return None  # no part has other bounds
+            return None  # there is no part for any other bounds
         return ClippedPart(weight, rows, target, weights, self.low, self.high)
 
 
@@ -80,13 +80,15 @@ class Huber(ClippedLoss):
 
     Args:
         A: matrix as in LeastSquares.
-        b: vector with one entry per row; a Series must have the index of A, if A is a DataFrame.
+        b: vector with one entry per row; a Series must have the same index as A if A is a
+            DataFrame.
         delta: residuals beyond delta (in the units of b) are outliers. The default is Huber's
             1.35 for residuals whose standard deviation is 1 (95 % efficient if they are normal):
-            divide A and b by your standard deviation, or multiply delta by it.
+            if your residuals have another standard deviation, divide A and b by it, or multiply
+            delta by it.
         mean: divide by the sum of the weights or, without weights, by the number of rows.
-        weights: one number >= 0 per row, all 1 if None: weight 2 counts a row twice, weight 0 not
-            at all.
+        weights: one number >= 0 per row, all 1 if None: a row of weight 2 counts twice, a row of
+            weight 0 not at all.
         lipschitz: your own upper bound on lambda_max(A'WA) (divided by the sum of the weights
             if ``mean``).
 
@@ -132,11 +134,11 @@ class SquaredHinge(ClippedLoss):
     Args:
         A: matrix as in LeastSquares, one row per example.
         y: labels, -1 and +1, or 0 and 1, where 0 is taken as -1 (and the report says so); a Series
-            must have the index of A, if A is a DataFrame.
+            must have the same index as A if A is a DataFrame.
         mean: divide by the sum of the weights or, without weights, by the number of rows (the
             default).
-        weights: one number >= 0 per row, all 1 if None: weight 2 counts a row twice, weight 0 not
-            at all.
+        weights: one number >= 0 per row, all 1 if None: a row of weight 2 counts twice, a row of
+            weight 0 not at all.
         lipschitz: your own upper bound on lambda_max(A'WA) (divided by the sum of the weights
             if ``mean``).
 

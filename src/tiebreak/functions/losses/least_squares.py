@@ -45,11 +45,11 @@ class LeastSquares(LinearLoss):
             or Streamed (a numpy.memmap or a Zarr array becomes one automatically). A may be a
             pandas DataFrame: then b, if it is a Series, must have the same index.
         b: vector with one entry per row. Nothing is rounded: if A is in float32 and b has numbers
-            that float32 cannot hold, A is converted to float64.
+            that float32 cannot represent, A is converted to float64.
         mean: divide by the number of rows, or by the sum of the weights.
-        weights: one number >= 0 per row: weight 2 counts a row twice, weight 0 not at all. They are
-            absorbed: the rows and b are multiplied by sqrt(w_i) in float64, rounded once. Ranks
-            refer to the rows as you gave them, without weights.
+        weights: one number >= 0 per row; a row of weight 2 counts twice, a row of weight 0 not at
+            all. The rows and b are multiplied by sqrt(w_i) in float64 and rounded once.
+            Ranks refer to the rows as you gave them, without weights.
         gram: work with A'A instead of A (one product per point instead of two). If None, A'A is
             used if A is tall and dense, and the residual cannot become so small
             relative to b that the value ½x'A'Ax - b'Ax + ½|b|² would lose more than two digits to
@@ -58,7 +58,8 @@ class LeastSquares(LinearLoss):
             ``mean``, divided by the number of rows or by the sum of the weights).
 
     If you write new numbers into your arrays, ``solve``, ``certify`` and ``compare`` notice and use
-    them. (Changes of the data behind a linear operator cannot be noticed: make a new LeastSquares.)
+    them. (Changes of the data behind a linear operator cannot be noticed; after such a change, make
+    a new LeastSquares.)
 
     Examples:
         >>> loss = tb.LeastSquares([[1, 0], [0, 2]], [1, 4])
@@ -99,7 +100,7 @@ class LeastSquares(LinearLoss):
         if gram and not self.matrix.is_explicit:
             raise ValueError(
                 "LeastSquares: gram must be False or None if A is not a matrix in memory that "
-                "can be dense, got True"
+                "can be made dense, got True"
             )
 
     def _absorb_weights(self, weights: Array) -> None:
@@ -112,7 +113,7 @@ class LeastSquares(LinearLoss):
             if wide is None:
                 raise ValueError(
                     "LeastSquares: A must be convertible to float64 if there are "
-                    "weights, got float32 that is not"
+                    "weights, got a float32 matrix that is not"
                 )
             self._change_precision(wide)
         w = host(weights)
@@ -141,7 +142,7 @@ class LeastSquares(LinearLoss):
 
     @property
     def given_matrix(self) -> Matrix:
-        """The rows as the user gave them: multiplied by roots of weights, they may change rank."""
+        """The rows as the user gave them, because roots of weights may change their rank."""
         rows: Matrix = self.squares.rows
         return rows
 
@@ -207,10 +208,10 @@ class LeastSquares(LinearLoss):
         return isinstance(self.matrix, RowBlocks) and self.matrix.is_pass_expensive
 
     def _gram_is_safe(self) -> bool:
-        """Is the smallest residual at least a tenth of b, and the arithmetic float64?
+        """Is the smallest residual at least a tenth of b in norm, and the arithmetic in float64?
 
-        If passes are expensive, A'A may be singular: eigenvalues that are rounding errors are
-        ignored.
+        If passes are expensive, A'A is allowed to be singular: eigenvalues that are only rounding
+        errors are ignored.
         """
         if arrays.epsilon(self.prototype) > 1e-15:
             return False
@@ -222,7 +223,7 @@ class LeastSquares(LinearLoss):
         seen = values > (noise if self._is_streamed else -math.inf)
         values, vectors = values[seen], vectors[:, seen]
         if not len(values) or values[0] <= 1e-8 * values[-1]:
-            return False  # G does not tell the smallest residual
+            return False  # the smallest residual cannot be computed from G
         b = host(self.b)
         x = vectors @ ((vectors.T @ host(self.matrix.adjoint(self.b)[0])) / values)
         residual = host(self.matrix.forward(arrays.like(x, self.prototype))[0]) - b
@@ -331,7 +332,8 @@ class LeastSquares(LinearLoss):
         rows, n = self.matrix.shape
         if not rows and math.isinf(radius):
             return n
-        # A positive growth constant makes the rank certain: full, or confirmed in exact arithmetic.
+        # If the growth constant is positive, the rank is certain: it is full, or exact arithmetic
+        # has confirmed it.
         if self.rank is None or not self.growth > 0.0:
             return None
         length = 0.0 if math.isinf(radius) else self._distance_from(center, self.rank) / radius
@@ -382,7 +384,7 @@ class LeastSquares(LinearLoss):
 
     @property
     def _depends_by_rounding(self) -> bool:
-        """For a tall A: do columns look dependent in A'A, although they are not exactly?
+        """For a tall A: do columns look dependent in A'A, although they are not exactly dependent?
 
         If so, the smallest singular value is almost 0 and useless as a bound, and no SVD is needed.
         """

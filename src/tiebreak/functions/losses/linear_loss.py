@@ -49,7 +49,7 @@ from tiebreak.linalg.sizes import QUICK_SIDE, SECOND, SMALL_SIDE
 
 
 class LossesAndSlopes(NamedTuple):
-    """The outcome of a data pass that may still run: reading losses waits, slopes do not."""
+    """The outcome of a data pass that may not have ended: reading its losses waits for the end."""
 
     losses: Callable[[], list[float]]
     slopes: Callable[[], list[Array]]
@@ -58,11 +58,11 @@ class LossesAndSlopes(NamedTuple):
 class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     """scale * phi(A x) with phi a sum over rows: the base of LeastSquares, Logistic, Poisson.
 
-    A subclass sets ``curvature``, ``target``, and ``lower_bound``, the sum of the least values of
-    all rows, if that is negative. The subclass defines
+    A subclass sets ``curvature``, ``target`` and, if it is negative, ``lower_bound``, which is the
+    sum of the least values of all rows. The subclass defines
 
-        _loss_and_slope(image)  the sum of phi over all rows, and its gradient in the image
-        _slopes(images, rows)   the gradients in some images at some rows, on the host
+        _loss_and_slope(image)  the sum of phi over all rows, and its gradient at the image
+        _slopes(images, rows)   the gradients at some images in some rows, on the host
         _of_matrix(matrix)      the loss with this matrix in float64, except for scale and weights
 
     and may define
@@ -72,7 +72,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         _loss(image)            the sum alone, if that is cheaper
         _conic_rows(form, ...)  its conic form, for ``conic``
         phi                     the loss of a row, with bounds on its derivatives, for ``exact``
-        _far_rows(weights, ...) its slopes far out, which tell whether there is a minimiser;
+        _far_rows(weights, ...) its slopes far from 0, which tell whether there is a minimiser;
                                 ``falls_unseen = False`` if it rises in both directions
 
     With ``weights``, phi is the sum of weights_i phi_i; `_loss_and_slope`, `_slopes` and `_loss`
@@ -91,7 +91,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     target: Array  # what the images are compared with, one number per row
     weights: Array | None = None  # one weight per row, or None if all are 1
     phi: ScalarLoss | None = None  # the loss of a row, if it is smooth
-    kernel: str | None = None  # the name of phi in the GPU kernel; None if the kernel lacks phi
+    kernel: str | None = None  # the name of phi in the GPU kernel; None if it is not there
     bend: float | None = (
         None  # a number with |phi'''| <= bend phi'' in every row; None if there is none
     )
@@ -122,8 +122,8 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     def _per_row(self, A: object, value: object, name: str) -> Array:
         """``value`` as a vector with one entry per row of A, in A's library and dtype.
 
-        If A is in single precision and cannot hold the numbers of ``value``, A and ``value`` are
-        converted to float64.
+        If A is in single precision and cannot represent the numbers in ``value``, A and ``value``
+        are converted to float64.
         """
         rows, owner = self.matrix.shape[0], type(self).__name__
         if rows == 0 and not np.size(arrays.to_numpy(value)):
@@ -287,7 +287,8 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     def _conic_rows(
         self, form: ConicForm, cost: Cost, weights: Host, products: Affine, target: Host
     ) -> bool:
-        """Add the sum of weights_i phi_i(products_i) to a program; False if no form is known."""
+        """Add the sum of weights_i phi_i(products_i) to a program; False if no conic form is
+        known."""
         return False
 
     def far_rows(self, weight: float, n: int) -> FarRows | None:
@@ -297,7 +298,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return self._far_rows(self.row_weights(weight), rows, host(self.target))
 
     def _far_rows(self, weights: Host, rows: HostRows, target: Host) -> FarRows | None:
-        """How the sum of weights_i phi_i(<row_i, x>) grows far out; None if unknown."""
+        """How the sum of weights_i phi_i(<row_i, x>) grows far from 0; None if unknown."""
         return None
 
     def parts(self, weight: float, n: int) -> Sequence[Part] | None:
@@ -321,7 +322,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return self.curvature * self.scale * len(squares) * float(np.max(squares, initial=0.0))
 
     def slopes_in_image(self, image: Image) -> Array:
-        """The gradient of phi in an image, for all rows."""
+        """The gradient of phi at an image, for all rows."""
         return self._loss_and_slope(settled(image))[1]
 
     def slopes_of_rows(self, image: Array, rows: Any) -> Array:
@@ -541,7 +542,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
 
     @property
     def _has_eigenvalues(self) -> bool:
-        """Are the entries of A available, and is one side small enough for `_eigenvalues`?"""
+        """Are the entries of A available, and is one side of A small enough for `_eigenvalues`?"""
         matrix = self._spectral_matrix
         rows, n = matrix.shape
         is_there = matrix.is_explicit or matrix.is_sparse
@@ -553,7 +554,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         """Eigenvalues of the smaller of A'A and AA', ascending."""
         matrix = self._matrix_with_weights
         rows, n = matrix.shape
-        if rows <= n:  # eigenvectors too if time allows: a factorisation may need them
+        if rows <= n:  # also eigenvectors, if time allows, for later use
             found = deadline.unless_too_long(lambda: row_gram(matrix), None)
             if found is not None:
                 return np.asarray(np.ldexp(found.values, 2 * found.exponent))

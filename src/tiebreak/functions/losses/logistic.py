@@ -71,11 +71,11 @@ class Logistic(LinearLoss):
     Args:
         A: matrix as in LeastSquares, one row per example.
         y: labels, -1 and +1, or 0 and 1, where 0 is taken as -1 (and the report says so); a Series
-            must have the index of A, if A is a DataFrame.
+            must have the same index as A if A is a DataFrame.
         mean: divide by the sum of the weights or, without weights, by the number of rows (the
             default).
-        weights: one number >= 0 per row, all 1 if None: weight 2 counts a row twice, weight 0 not
-            at all.
+        weights: one number >= 0 per row, all 1 if None: a row of weight 2 counts twice, a row of
+            weight 0 not at all.
         lipschitz: your own upper bound on lambda_max(A'WA)/4 (divided by the sum of the weights
             if ``mean``).
 

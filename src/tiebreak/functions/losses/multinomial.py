@@ -20,7 +20,7 @@ from tiebreak.linalg.matrices.derived import Repeated
 
 
 class MultinomialLoss(ScalarLoss):
-    """log(1 + sum of e^-t) over the margins t of an example; targets say which example a row is in.
+    """log(1 + sum of e^-t) over the margins t of an example; targets are the rows' example numbers.
 
     With p_k = e^-t_k/(1 + sum of e^-t), the second derivative in the margins of one example is
     diag(p) - pp'. With p_0 = 1 - sum of p_k, the probability of the example's own class,
@@ -73,7 +73,7 @@ def _sums(values: Host, examples: Host) -> Host:
 
 @dataclass(frozen=True)
 class MultinomialPart(LossPart):
-    """weight times the sum over examples of weight log(1 + sum of e^-<m, x>), m the example's rows.
+    """weight times the sum over examples of weights_i log(1 + sum of e^-<m, x>), m its rows.
 
     ``weights`` has an entry per row, the same for all rows of an example. The second derivative of
     an example is not diagonal.
@@ -114,21 +114,22 @@ class MultinomialPart(LossPart):
 class Multinomial(LinearLoss):
     """sum_i w_i [log(sum_k exp(<a_i, x_k>)) - <a_i, x_{y_i}>], averaged if ``mean``.
 
-    x holds the coefficients of all classes, x_0, ..., x_{K-1}, one after the other: with n columns
-    in A it has K n entries, and ``x.reshape(K, n)`` has a row for each class. Adding the same
-    vector to the coefficients of every class changes nothing, so every column of A leaves a tie.
+    x contains the coefficients of all classes, x_0, ..., x_{K-1}, one after the other: with n
+    columns in A it has K n entries, and ``x.reshape(K, n)`` has a row for each class. Adding the
+    same vector to the coefficients of every class changes nothing, so every column of A gives rise
+    to a tie.
 
     Losses and slopes are computed stably at any margins, with full relative accuracy.
 
     Args:
         A: matrix as in LeastSquares, one row per example.
-        y: the class of each row, whole numbers 0, ..., K - 1; a Series must have the index of A,
-            if A is a DataFrame.
+        y: the class of each row, whole numbers 0, ..., K - 1; a Series must have the same index as
+            A if A is a DataFrame.
         mean: divide by the sum of the weights or, without weights, by the number of rows (the
             default).
         classes: K, at least 2; the largest label plus 1 if None.
-        weights: one number >= 0 per row, all 1 if None: weight 2 counts a row twice, weight 0 not
-            at all.
+        weights: one number >= 0 per row, all 1 if None: a row of weight 2 counts twice, a row of
+            weight 0 not at all.
         lipschitz: your own upper bound on lambda_max(A'WA)/2 (divided by the sum of the weights
             if ``mean``).
 
@@ -224,7 +225,7 @@ class Multinomial(LinearLoss):
         return margins, top + xp.log1p(rest + xp.expm1(-top))
 
     def _class_slopes(self, margins: Array, losses: Array, here: Any = slice(None)) -> Array:
-        """The probabilities of the other classes, and minus the sum of these for the class y."""
+        """The probabilities of the other classes, and, for the class y, minus their sum."""
         xp = arrays.namespace(margins)
         likely = xp.exp(margins - losses[..., None, :]) * self._others[:, here]
         return likely - self._chosen[:, here] * xp.sum(likely, axis=-2)[..., None, :]

@@ -80,15 +80,15 @@ class Poisson(LinearLoss):
 
     Args:
         A: matrix as in LeastSquares, one row per observation.
-        y: counts, or any numbers >= 0; a Series must have the index of A, if A is a DataFrame.
+        y: counts, or any numbers >= 0; a Series must have the same index as A if A is a DataFrame.
         mean: divide by the sum of the weights or, without weights, by the number of rows (the
             default).
-        weights: one number >= 0 per row, all 1 if None: weight 2 counts a row twice, weight 0 not
-            at all.
+        weights: one number >= 0 per row, all 1 if None: a row of weight 2 counts twice, a row of
+            weight 0 not at all.
 
     There is no minimiser if some direction d has <a_i, d> = 0 for all rows with y_i > 0, and
-    <a_i, d> <= 0 for those with y_i = 0, not always with equality: in that case a run ends as
-    "unbounded".
+    <a_i, d> <= 0 for those with y_i = 0, with < 0 in at least one of them: in that case a run ends
+    as "unbounded".
 
     Examples:
         >>> counts = tb.Poisson([[1, 1, 0], [1, 1, 1]], [2, 6])  # one feature twice, and another
@@ -155,7 +155,7 @@ class Poisson(LinearLoss):
         return self._weighted(np.exp(np.fmin(images, self._most)) - self.y[rows], rows)
 
     def sizes_in_image(self, image: Host) -> tuple[float, Host]:
-        """Sums of means and counts, which cancel in the slope; for the value, times 1 + |log y|."""
+        """Sizes of the terms: means plus counts in the slope, times 1 + |log y| in the value."""
         each = self._weighted(np.exp(np.minimum(image, self._most)) + self.y)
         return float(each @ (1.0 + np.abs(self._logs))), np.asarray(each)
 
@@ -193,7 +193,7 @@ class Poisson(LinearLoss):
         size, spectral = self._sizes, float(self.matrix.frobenius)
         unit, of_image, of_adjoint = self.matrix.errors(epsilon, spectral)
         error, loss = of_image * reach, max(value, 0.0) / self.scale
-        if not (error < 0.1 and math.isfinite(loss)):  # then the means have no bound
+        if not (error < 0.1 and math.isfinite(loss)):  # then no bound on the means is known
             return math.inf, math.inf
         steep = 1.01 * ((MEAN_PER_COUNT + 1.0) * size.counts + MEAN_PER_LOSS * loss)
         terms = 1.01 * (MEAN_PER_COUNT + 1.0) * size.logs

@@ -1,1 +1,1 @@
-"""Functions split into parts for the exact solver: squares, forms, losses and linear terms."""
+"""Functions split into parts for the exact solver: squares, quadratics, losses, linear terms."""

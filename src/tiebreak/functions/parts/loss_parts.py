@@ -1,7 +1,7 @@
 """Parts of a function that are losses of a linear map, but not squares, with their matrices.
 
-What the exact solver and its proofs need to know about a smooth loss is a method of its
-`ScalarLoss`, which is defined in the file of the loss.
+Everything that the exact solver and its proofs need to know about a smooth loss is given by the
+methods of its `ScalarLoss`, which is defined in the file of the loss.
 
 All other losses have clipped residuals as slopes: such losses are squares near the targets and
 linear far from them. With r = Ax - target, the slopes are psi = clip(r, low, high): for Huber's
@@ -40,7 +40,7 @@ class ScalarLoss(ABC):
     """
 
     concordance: float = 1.0
-    lift: float | None = None  # factor e^lift of derivatives; None if not supported
+    lift: float | None = None  # derivatives have the factor e^lift; None if not supported
 
     @abstractmethod
     def first(self, margins: Host, target: Host) -> Host:
@@ -93,7 +93,7 @@ class LossPart(Part):
     is_quadratic: ClassVar[bool] = False
 
     def curvature_kept(self, change: float) -> float:
-        """The share of second derivatives that is left, at least, if margins move by ``change``.
+        """The least share of second derivatives that remains if margins change by ``change``.
 
         Second derivatives grow at most by the inverse of this share.
         """
@@ -162,7 +162,7 @@ class LossPart(Part):
         return super().exponent + top_exponent(self.weights) + self.phi.exponent(self.target)
 
     def scaled(self, top: int) -> Part:
-        """Scale the weight only, because margins have a fixed scale."""
+        """Scale only the weight, because margins have a fixed scale."""
         return replace(self, weight=math.ldexp(self.weight, -top))
 
     def lifted(self, lift: float) -> LossPart:
@@ -190,7 +190,7 @@ class Kinks(NamedTuple):
         return np.asarray(self.rows[self.is_outlier])
 
     def some(self, which: Host) -> Kinks:
-        """The part of the kinks in the chosen rows."""
+        """The kinks of the chosen rows only."""
         return Kinks(*(of_all[which] for of_all in self))
 
     def radius(self) -> float:
@@ -242,7 +242,7 @@ class ClippedPart(Part):
         return self.weight * norm(self.weights * np.minimum(self._sizes(x), -self.low))
 
     def noise(self, x: Host, dual: Host) -> float:
-        """The errors of the residuals, but 0 for certain outliers, whose slopes do not change."""
+        """The errors of the residuals, but 0 for definite outliers, whose slopes do not change."""
         shape, kinks = self.rows.shape, self.kinks(x)
         unit = 4.0 * (EPS * float(max(shape))) ** 2
         if self.sliced.is_plain:
@@ -257,15 +257,15 @@ class ClippedPart(Part):
     def curvature(self, x: Host) -> Host:
         """R for Newton's method, with a small curvature for outliers, which have none of their own.
 
-        The share keeps Newton steps finite if only outliers depend on a direction; x still gains
-        six digits per step.
+        This curvature keeps Newton steps finite if only outliers depend on a direction; x still
+        gains six digits per step.
         """
         r, bend = self.rows @ x - self.target, self._bend_above(x)
         is_inside = (r > self.low) & (r < self.high)
         return self._root(np.where(is_inside, 1.0, TOL.small_change * bend))
 
     def curvature_above(self, x: Host) -> Host:
-        """The second derivative of a quadratic above the loss."""
+        """The second derivative of a quadratic function that lies above the loss."""
         return self._root(self._bend_above(x))
 
     def _bend_above(self, x: Host) -> Host:
@@ -285,7 +285,7 @@ class ClippedPart(Part):
         return self.weight * float(np.max(self.weights)) * self.norm * self.norm
 
     def slope_ratio(self, at: Host, off: float) -> float:
-        """The ratio of sums of squares, over the rows that are not outliers."""
+        """The bound for a sum of squares, over the rows that are not outliers."""
         r = np.abs(self.rows @ at - self.target) + self.norm * off
         return math.sqrt(self.weight) * norm(np.sqrt(self.weights) * r)
 

@@ -37,8 +37,8 @@ class Slope(NamedTuple):
     """A gradient, the size of its terms before they cancel, and bounds on its rounding error e.
 
     |e| <= error, and |<e, d>| <= image_error |R d| + product_error |d| for all d, with R as in
-    `curvature`. Most of e is an error of the duals, multiplied by the rows, which is small if R d
-    is.
+    `curvature`. Most of e comes from errors of the duals, multiplied by the rows, so <e, d> is
+    small if R d is.
     """
 
     vector: Host
@@ -49,7 +49,7 @@ class Slope(NamedTuple):
 
 
 def product_error(length: float, shape: tuple[int, ...], size: float, is_plain: bool) -> float:
-    """A bound on the error of products that are computed plainly or in twice the precision.
+    """A bound on the error of products that are computed in the usual precision or twice that.
 
     ``length`` is the norm of the result, and ``size`` is the norm of its terms.
     """
@@ -219,7 +219,7 @@ class Parts:
         return np.vstack([np.zeros((0, self.n)), *scaled])
 
     def sizes(self) -> Host:
-        """The size of the largest column of each variable."""
+        """For each variable, the size of its largest column in any matrix."""
         columns = [part.column_sizes() for part in self.parts]
         return np.asarray(np.max([np.zeros(self.n), *columns], axis=0))
 
@@ -270,11 +270,11 @@ def decompose(owner: str, level: str, h: Function, n: int) -> Parts:
             needed = f"must have at most {DENSE_LIMIT:,} matrix entries to be factorised"
             raise Refusal(owner, level, needed, f"{rows} x {n}")
         if part.matrix is not None and not part.matrix.is_explicit:
-            needed = "must have matrices whose entries are known to be factorised"
+            needed = "must have matrices with known entries, which can be factorised"
             raise Refusal(owner, level, needed, f"an operator of {part.matrix.shape[0]} x {n}")
         found = part.parts(weight, n)
         if found is None:
-            needed = "must be made of LeastSquares, Logistic and others that know their parts"
+            needed = "must be made of LeastSquares, Logistic or others whose parts are known"
             raise Refusal(owner, level, needed, type(part).__name__)
         parts.extend(found)
-    return Parts(n, tuple(part for part in parts if part.rows.any()))  # zero rows add a constant
+    return Parts(n, tuple(part for part in parts if part.rows.any()))  # the rest is constant

@@ -48,7 +48,7 @@ class LargestEntry(OnlyConic):
         return True
 
     def far_rows(self, n: int) -> FarRows:
-        """A bound on the growth far out: the largest entry grows no faster than the l1 norm."""
+        """A bound on the growth far from 0: the largest entry grows no faster than the l1 norm."""
         weights = np.full(n, self.l1)
         return FarRows((), rising(weights, weights, HostRows(identity(n))))
 

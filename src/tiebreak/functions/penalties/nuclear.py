@@ -125,8 +125,8 @@ class NuclearTerms(Terms):
 class NuclearNorm(Penalty):
     """weight times the sum of the singular values of x as a matrix, which favours low rank.
 
-    The prox takes one singular value decomposition. The nuclear norm cannot be combined with other
-    penalties or sets, and has no conic form in this package.
+    The prox requires one singular value decomposition. The nuclear norm cannot be combined with
+    other penalties or sets, and has no conic form in this package.
 
     Args:
         shape: the numbers of rows and columns of the matrix, whose entries are x, row by row.

@@ -136,7 +136,8 @@ class OperatorTerms(OnlyConic):
         return True
 
     def far_rows(self, n: int) -> FarRows | None:
-        """With stacks, only a bound: lengths grow no faster than sums of absolute values."""
+        """With stacks, this is only a bound: lengths grow no faster than sums of absolute
+        values."""
         if not self.matrix(n).is_at_hand:
             return None
         rows = HostRows(self.matrix(n).on_host())
@@ -221,6 +222,6 @@ def _entries(terms: Terms, n: int) -> tuple[Any, Host, Host, Host] | None:
 
 
 def in_memory(D: Any) -> Callable[[int], Matrix]:
-    """A matrix in memory in the form that `OperatorTerms` expects, a function of n."""
+    """A matrix in memory in the form that `OperatorTerms` expects: as a function of n."""
     made = matrices.of(D)
     return lambda n: made

@@ -1,7 +1,7 @@
 """Penalties: convex functions with a simple prox, for the non-smooth parts of f and g.
 
-This module has the classes of penalties and their sums; the formulas are in `terms`, and ``smooth +
-penalty`` is in `composite`.
+This module contains the classes of penalties and their sums; the formulas are in `terms`, and
+``smooth + penalty`` is in `composite`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Penalty(FromData, is_open=True):
     def terms(self) -> Terms:
         """The penalty as a sum of standard parts."""
         raise TypeError(
-            f"{type(self).__name__}: terms must be defined: everything else follows from them"
+            f"{type(self).__name__}: terms must be defined, because all else follows from them"
         )
 
     @property
@@ -90,7 +90,7 @@ class Penalty(FromData, is_open=True):
         return self.terms.add_to_conic(form, cost)
 
     def far_rows(self, n: int) -> FarRows | None:
-        """How the penalty grows far out; None if unknown."""
+        """How the penalty grows far from 0; None if unknown."""
         return self.terms.far_rows(n)
 
     @property
@@ -209,12 +209,12 @@ class L1(CentredNorm):
     Args:
         weight: a non-negative number; or a vector, one entry per variable. Variables of weight 0
             are not penalised.
-        center: vector, the origin if None. A nonzero center has a joint prox with squares, boxes,
-            and L1 and L2 of the same center.
+        center: vector, the origin if None. With a nonzero center, there is a joint prox with
+            squares, boxes, and L1 and L2 with the same center.
         operator: matrix D for weight |D x - center|_1, dense, scipy.sparse or a linear operator:
             weights and center then have one entry per row of D. With an operator there is no prox
-            in closed form: `Exact` and `PrimalDual` accept it as the whole upper level, `Conic` on
-            both levels.
+            in closed form: `Exact` and `PrimalDual` accept the norm as the whole upper level,
+            `Conic` on both levels.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2, 4]], [4])
@@ -330,8 +330,8 @@ class L2(CentredNorm):
             number, where variables of weight 0 are not penalised. (Any other weights leave no prox
             in closed form. If the norm is the whole upper level, `SquaredNorm` with the
             squared weights has the same minimisers.)
-        center: vector, the origin if None. A nonzero center has a joint prox with squares, and L1
-            and L2 of the same center.
+        center: vector, the origin if None. With a nonzero center, there is a joint prox with
+            squares, and with L1 and L2 with the same center.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1]], [2])
@@ -345,7 +345,7 @@ class L2(CentredNorm):
         kinds = np.unique(host(self.weight)[host(self.weight) > 0.0])
         if len(kinds) > 1:
             raise ValueError(
-                "L2: weight must be a number, or a vector whose entries are 0 or one number, got "
+                "L2: weight must be a number, or a vector whose nonzero entries are equal, got "
                 f"{kinds[0]:g} and {kinds[1]:g}"
             )
 

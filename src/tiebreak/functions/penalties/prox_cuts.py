@@ -230,8 +230,8 @@ class _Path:
         """The gap, its slope and the energy if z is u with each group multiplied by a factor.
 
         Only sums over groups are needed. In a group, d has a part along u and a part orthogonal to
-        u, on which H is 1/factor. The parts along u, taken together, have a part along z and a part
-        orthogonal to z, on which H is total/length.
+        u, which H multiplies by 1/factor. The parts along u, taken together, have a part along z
+        and a part orthogonal to z, which H multiplies by total/length.
         """
         g, penalised = self.g, self.layout.penalised
         with_u, lengths = self._sums(u, e), np.sqrt(self._sums(u, u))

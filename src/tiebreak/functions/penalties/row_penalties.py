@@ -1,8 +1,8 @@
 """Losses of rows with a kink: quantile regression, absolute deviations, and the hinge.
 
 These losses have subgradients, but no gradient and no prox in closed form. So the classes are
-penalties with a matrix, like `L1` with an operator: for the method "conic" and, as the upper level,
-for "exact".
+penalties with a matrix, like `L1` with an operator: the method "conic" accepts them on both levels,
+and "exact" as the upper level.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tiebreak.sets.polyhedra import host_matrix
 
 
 class RowPenalty(EstimatorLoss, Penalty, is_open=True):
-    """Piecewise linear functions of the rows of A; subclasses give the slopes on both sides."""
+    """Piecewise linear functions of the rows of A; subclasses give the two slopes of a row."""
 
     A: Any
     mean: bool
@@ -72,7 +72,7 @@ class RowPenalty(EstimatorLoss, Penalty, is_open=True):
         return w / np.sum(w) if self.mean else w
 
     def scaled(self, factor: float) -> Penalty:
-        """Turn a mean into a weighted sum: in a mean, a factor of all weights would cancel."""
+        """Turn a mean into a weighted sum: in a mean, a common factor would cancel."""
         made: Penalty = dataclasses.replace(self, mean=False, weights=factor * self._scale)  # type: ignore[type-var]
         assign(made, "names", self.names)
         return made

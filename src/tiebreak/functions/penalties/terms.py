@@ -53,7 +53,7 @@ class Terms:
     domain: Domain = dataclasses.field(default_factory=Space)
     center: Host | None = None  # the center of the norms; the square is centred at 0
     has_operator: ClassVar[bool] = False  # is this a norm |D x - center|_1? See `operator_terms`
-    is_alone: ClassVar[bool] = False  # does no other penalty or set allow a joint prox?
+    is_alone: ClassVar[bool] = False  # is there no joint prox with any other penalty or set?
     has_prox: ClassVar[bool] = True  # do the terms have a prox?
 
     @property
@@ -150,7 +150,7 @@ class Terms:
         return None
 
     def far_rows(self, n: int) -> FarRows | None:
-        """How the terms grow far out, with |y|_1 as a bound on |y|_2; None if unknown."""
+        """How the terms grow far from 0, with |y|_1 as a bound on |y|_2; None if unknown."""
         if not self.has_weights:
             return FarRows()
         one, weights = HostRows(identity(n)), self.l2 + np.broadcast_to(self.l1, n)
@@ -205,7 +205,7 @@ class Terms:
         """The result of `least` in terms of y = x - center, where the slope is s + square center.
 
         A rounding error e of that slope changes values by at most |e| |y| <= theta/2 |y|² +
-        |e|²/(2 theta); the first term is taken from the square.
+        |e|²/(2 theta); the first term is covered by the square.
         """
         center = arrays.like(self.center, s)
         around = dataclasses.replace(self, center=None)
@@ -231,7 +231,7 @@ class Terms:
 
         With x = center + y, the square of x is a square of y plus a linear function. The result is
         the value at x minus a bound on its error: rounding errors of the center and of the pull
-        enter the value to first order, and the square to second order.
+        change the value to first order and, through the square, to second order.
         """
         xp, has_center = namespace(s), self.center is not None
         center = arrays.like(self.center, s) if has_center else zeros_like(s)
@@ -252,7 +252,7 @@ class Terms:
         return dot(s, x) + self.value(x) - unit * size - _lost(s), x
 
     def _least(self, pull: Array) -> tuple[float, Array | None]:
-        """min over t of square/2 t² - left t, where groups and l2 leave ``left`` of the pull."""
+        """min over t of square/2 t² - left t, where ``left`` is what remains of the pull."""
         if self.box is not None:
             pull = self.box.project(pull)
         lengths, layout = self.lengths(pull)
@@ -287,8 +287,8 @@ class Terms:
     def extent(self, n: int, level: float) -> float:
         """A bound on |x| for all x in R^n with a value of at most ``level``; inf if there is none.
 
-        The bound uses that |x|_2 is at most |x|_1 and, if every variable is in a group, at most the
-        sum of |x_G|_2.
+        The bound uses the fact that |x|_2 is at most |x|_1 and, if every variable is in a group, at
+        most the sum of |x_G|_2.
         """
         away = 0.0 if self.center is None else norm(self.center) * (1.0 + 2.0**-48)
         square = self.square if self.center is None else 0.0  # the square is centred at 0
@@ -376,9 +376,9 @@ class Terms:
     ) -> tuple[Host, Host, float, float]:
         """How groups, l2 and the ball shrink a vector whose groups have the given lengths.
 
-        The result has the lengths of the groups after shrinking each; the total factor of each
-        group; the length of the whole vector at that stage; and its final length. All weights are
-        divided by ``divisor``.
+        The result consists of the lengths of the groups after shrinking each; the total factor of
+        each group; the length of the whole vector at that stage; and its final length. All weights
+        are divided by ``divisor``.
         """
         kept = self.kept(lengths, layout, divisor)
         total = norm(kept)
@@ -414,5 +414,5 @@ def _ratio(part: Any, whole: Any) -> Any:
 
 
 def _lost(x: Array) -> float:
-    """A bound on the error of a sum over the entries of x that underflow can cause."""
+    """A bound on the error that underflow can cause in a sum over the entries of x."""
     return x.shape[0] * 2.0**-1070 if arrays.max_abs(x) > 0.0 else 0.0

@@ -9,7 +9,7 @@ that row:
 
 so one reading is enough if the row stays in shared memory until its weight is known. `sweep`
 computes a step by a CUDA kernel, compiled at run time for PyTorch tensors and CuPy arrays;
-`applies` says for which matrices. For other matrices a loss uses plain calls.
+`applies` says which matrices it can handle. For other matrices a loss uses plain calls.
 """
 
 from __future__ import annotations

@@ -13,9 +13,10 @@ import array_api_compat
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.cuda.driver import device_limits
 
-# Workers per block, the most entries of a row for each worker (whose registers hold them for two
-# points and two sums), and blocks per multiprocessor. Few workers with many columns each are faster
-# than many workers with few columns; if rows are short, several blocks hide each other's barriers.
+# Workers per block, the largest number of entries of a row per worker (whose registers hold them
+# for two points and two sums), and blocks per multiprocessor. Few workers with many columns each
+# are faster than many workers with few columns; if rows are short, several blocks hide each other's
+# barriers.
 BLOCK_SIZES = ((96, 12, 4), (224, 12, 2), (224, 24, 1))
 
 
@@ -31,7 +32,7 @@ class Tiling(NamedTuple):
     blocks: int  # blocks per multiprocessor
     cluster: int  # blocks that share a row
     slots: int  # rows in shared memory
-    lag: int  # turns from the products of a row to its share of the gradients
+    lag: int  # turns between the products of a row and its share of the gradients
     teams: int  # number of clusters, as many as the multiprocessors can hold
 
     @property

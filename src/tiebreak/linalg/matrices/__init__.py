@@ -1,4 +1,4 @@
-"""Matrices as two products, ``forward(x) = A x`` and ``adjoint(r) = A' r``, however stored.
+"""Matrices given by two products, ``forward(x) = A x`` and ``adjoint(r) = A' r``, however stored.
 
 `base` defines the interface of a matrix; `dense`, `sparse` and `operators` are the kinds in memory;
 in `streamed`, rows come block by block, from `row_sources`.

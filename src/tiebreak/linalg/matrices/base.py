@@ -13,7 +13,7 @@ from tiebreak.linalg import arrays, deadline, spectra, threads
 from tiebreak.linalg.arrays import Array, Host, rounding_unit
 
 BLOCK = 2**19  # bytes of rows to process at a time: a part of a core's cache
-THREADED_BLOCK = 2**25  # bytes at a time if threads share a product: small ones gain nothing
+THREADED_BLOCK = 2**25  # bytes at a time if threads share a product: small blocks gain nothing
 
 # Maps some rows (a slice or indices) and their products with the vectors x to their weights in the
 # sums A' w. In the call, products and weights are matrices, with a row for each x or w.
@@ -52,7 +52,7 @@ def slice_order(count: int, order: np.random.Generator | None) -> Iterable[int]:
 
 @cache
 def has_small_products() -> bool:
-    """Is a small matrix times two vectors faster at once than one vector after the other?
+    """Is it faster to multiply a small matrix by two vectors at once than one by one?
 
     The answer is yes if OpenBLAS has special code for small products, on processors with AVX-512:
     there two vectors at once take 0.6 of the time, elsewhere 1.5 times as long.
@@ -83,7 +83,7 @@ class Matrix:
     # ``entries_per_call`` cached entries. On a device, launching a dozen kernels costs much more.
     entries_per_call: int = 2**12
     takes_any_library = False  # do products use the array library of the vectors?
-    known_by = "rows not in memory"  # a refusal's words if entries are unavailable
+    known_by = "rows not in memory"  # the words of a refusal if entries are unavailable
     # Do products wait until a function is evaluated, to share one data pass?
     shares_passes = False
     is_pass_expensive = False  # are data passes so expensive that constants may take only a few?
@@ -132,11 +132,11 @@ class Matrix:
 
         ``weights`` is the number of vectors w.
 
-        Everything that needs a block of rows on the host is done in few calls, while the block is
-        in the cache. NumPy multiplies a stack vector by vector, which is faster than all at once
-        unless `has_small_products`. The products A x are written into ``products``, if given. If
-        the x have a higher precision than A, so do the results: callers that pass float64 rely on
-        this precision.
+        Everything that needs a block of rows on the host is done in only a few calls, while the
+        block is in the cache. NumPy multiplies a stack vector by vector, which is faster than all
+        at once unless `has_small_products`. The products A x are written into ``products``, if
+        given. If the x have a higher precision than A, so do the results: callers that pass float64
+        rely on this precision.
         """
         kind, (rows, n) = np.result_type(self.prototype.dtype, *xs), self.shape
         points = np.array(xs, dtype=kind).reshape(len(xs), n)
@@ -189,7 +189,7 @@ class Matrix:
         return None
 
     def errors(self, epsilon: float, spectral: float) -> tuple[float, float, float]:
-        """Bounds on the rounding errors of sums over the rows, of A x per |x|, of A' r per |r|.
+        """Bounds on rounding errors: of sums over the rows (relative), of A x/|x|, and of A' r/|r|.
 
         ``spectral`` is a bound on |A|, for a subclass that needs it. Mixing images from other
         images adds at most the 64 units of `rounding_unit` between two refreshes.

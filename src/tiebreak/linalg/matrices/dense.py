@@ -110,7 +110,7 @@ class Dense(Matrix):
 class Float64DeviceRows(Dense):
     """Entries on a device in single precision, converted block by block for vectors in float64.
 
-    The class serves the few products that a proof needs.
+    The class is meant for the few products that a proof needs.
     """
 
     is_lanczos_cheap = False
@@ -184,9 +184,9 @@ class Fused(Dense):
         return self.read((x,), (), [[1.0]], 1).gradients[0]
 
     def errors(self, epsilon: float, spectral: float) -> tuple[float, float, float]:
-        # Points and images are rounded when they are stored and mixed, an error that |A|
-        # multiplies. A sum over a row begins with 8 terms in the precision of the entries, a sum
-        # over the rows with 16 terms; all other sums are in float64.
+        # Points and images are rounded when they are stored and mixed, an error that is multiplied
+        # by |A|. A sum over a row begins with 8 terms in the precision of the entries, a sum over
+        # the rows with 16 terms; all other sums are in float64.
         double = rounding_unit(2.0**-52, *self.shape)
         of_image = 2.0 * rounding_unit(epsilon) * spectral
         return (

@@ -109,7 +109,7 @@ class _Copies:
 
 
 class Repeated(Matrix):
-    """diag(A, ..., A) with ``copies`` blocks: x consists of one vector for each, in order.
+    """diag(A, ..., A) with ``copies`` blocks: x consists of one vector for each block, in order.
 
     The vectors of all blocks are multiplied in one pass over A, whatever A is.
     """
@@ -185,7 +185,7 @@ class Repeated(Matrix):
 
     @cached_property
     def column_shares(self) -> Host | None:
-        """The shares in one copy, to match `errors`: |diag(A, ..., A) x| <= sum_k |A x_k|."""
+        """The shares of A per copy, as `errors` needs: |diag(A, ..., A) x| <= sum_k |A x_k|."""
         shares = self.block.column_shares
         return None if shares is None else np.tile(shares, self.copies)
 

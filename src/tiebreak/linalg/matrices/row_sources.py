@@ -129,7 +129,8 @@ class SlicedRows:
 class FileRows(SlicedRows):
     """Rows of a numpy.memmap of a whole file in row order, by plain reads.
 
-    Reading into a buffer is faster than taking page faults, and the operating system reads ahead.
+    Reading into a buffer is faster than relying on page faults, and the operating system reads
+    ahead.
     """
 
     @staticmethod
@@ -154,7 +155,7 @@ class FileRows(SlicedRows):
 
 
 class ParquetRows:
-    """Rows of Parquet files, one after another; some columns are the matrix, one the target."""
+    """Rows of Parquet files, one after another; some columns form the matrix, one is the target."""
 
     chunk_rows = 1
 

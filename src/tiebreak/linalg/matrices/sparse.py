@@ -69,7 +69,7 @@ class Sparse(Matrix):
 
     @cached_property
     def _columns(self) -> RowParts:
-        """A', in CSR form unless that copy is too large: a fifth faster than by the rows of A."""
+        """A', in CSR form unless that copy is too large; its products are a fifth faster."""
         return RowParts(self.transposed.tocsr() if self.size <= COPY_LIMIT else self.transposed)
 
     @property
@@ -125,7 +125,7 @@ class RowParts:
     """A sparse matrix split by rows, one part per thread: SciPy's product uses only one thread.
 
     The parts are views with about equally many non-zeros. Each row is summed as in the whole
-    matrix, so the number of threads does not change any bit.
+    matrix, so the number of threads does not change any bit of the result.
     """
 
     def __init__(self, whole: Any) -> None:

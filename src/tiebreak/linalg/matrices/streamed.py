@@ -102,12 +102,12 @@ class Streamed(RowBlocks, FromData, keyword=""):
 
     A streamed matrix needs memory for two buffers that share ``block`` bytes, and for a few vectors
     as long as a row or a column. One pass at the start computes |A|_F and finds entries that are
-    not finite. Numbers in float32 of NumPy stay in float32; all others become float64, block by
+    not finite. NumPy's float32 numbers stay in float32; all others become float64, block by
     block.
 
-    If a file has changed, ``solve``, ``certify`` and ``compare`` notice by its size and time, and
-    read the file again. Other sources (a writable memmap, a Zarr array, an object with rows) are
-    read once by each of the three calls, to see whether they have changed.
+    If a file has changed, ``solve``, ``certify`` and ``compare`` notice this by its size and
+    modification time, and read it again. Other sources (a writable memmap, a Zarr array, an object
+    with rows) are read once by each of the three calls, to see whether they have changed.
 
     Args:
         source: the path of a .npy file; the path of a Parquet file, of a folder of them, or a list
@@ -183,7 +183,7 @@ class Streamed(RowBlocks, FromData, keyword=""):
         now = stamps(files) if files else [checksums(block) for _, block in self._read()]
         if now == self._before:
             return self
-        if self.target is not None:  # callers may hold this vector
+        if self.target is not None:  # callers may still use this vector
             raise ValueError(
                 "Streamed: source must hold the same rows and target as when it was opened, got "
                 "files that have changed; open them again"
