@@ -1,8 +1,9 @@
 """Algorithms 1 and 2 of the paper.
 
 Both algorithms are written for f = f1 + f2 and g = g1 + g2 with smooth f1, g1; AGM-BiO is the case
-f2 = g2 = 0. Slopes, minorants and Lipschitz constants belong to f1 and g1, values to f and g. The
-notation is the paper's; `tiebreak.algorithms.reference` has these steps without the code for speed.
+f2 = g2 = 0. Slopes, minorants and Lipschitz constants are those of f1 and g1; values are those of f
+and g. The notation is the paper's; `tiebreak.algorithms.reference` contains the same steps without
+the optimisations for speed.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ from tiebreak.sets import Products
 class GradientStep(NamedTuple):
     """z_k - a_k grad f1(y_k), where line 6 starts, and its products with the normal of the cut.
 
-    Point and products are computed at the end of the previous step, so that a device is queried
-    only once.
+    The point and its products are computed at the end of the previous step, so that a device is
+    queried only once.
     """
 
     point: Array
@@ -129,7 +130,7 @@ class Accelerated(Method):
             return "gamma by the rule of Theorem 2, though no error bound is known"
         if problem.is_bounded:
             return "gamma = 1 by Theorem 1 (bounded domain)"
-        return "gamma = 1, no theorem bounds the lower level (unbounded domain, no error bound)"
+        return "gamma = 1; no theorem bounds the lower level (unbounded domain, no error bound)"
 
     def smoothness(self, problem: Problem, f_0: Minorant, g_0: Minorant) -> float:
         """Return S = L_f/gamma, so that a_k = (k+1)/(4 S), from both functions at the start."""
@@ -153,7 +154,7 @@ class Accelerated(Method):
     # -- the algorithm ------------------------------------------------------------------------
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """Run line 2 of the algorithm, and the first step for the levels, which is taken ahead."""
+        """Run line 2 of the algorithm, and take the first step for the levels in advance."""
         f2, g2 = problem.penalties
         x, f_y, g_y = at_start(problem, x0)  # y_0 = x_0
         f_x, g_x = f_y.value + f2.value(x.x), g_y.value + g2.value(x.x)
@@ -221,7 +222,7 @@ class Accelerated(Method):
         return state.level if run is None else min(state.level, run.g_u)
 
     def _next_v(self, problem: Problem, run: LevelRun, L_g: float) -> Array:
-        """Return v_{k+1}, from the gradient step that was computed ahead."""
+        """Return v_{k+1}, from the gradient step that was computed in advance."""
         b = theory.auxiliary_step_size(run.k, L_g)
         return self.lower_step(problem, run.gradient_step, b, run.gradient_step_square)
 
@@ -270,7 +271,7 @@ def _evaluate_at_once(
     """Return the state with f and g at x_{k+1} and y_{k+1}, and the products for the next step.
 
     We start all evaluations before we wait for any: f and g run in parallel if possible, and a GPU
-    has all its work before we fetch its numbers in a single transfer.
+    has received all its work before we fetch its numbers in a single transfer.
     """
     (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
     run, L_g = state.level_run, state.lower_smoothness

@@ -12,8 +12,8 @@ from tiebreak.algorithms.momentum import Momentum, advance, begin, run_together
 from tiebreak.linalg import Array, Refusal, arrays, in_files
 from tiebreak.problem import Point, Problem
 
-EASIER = 4.0  # eta shrinks by at most this factor at a time, and at least by its square root
-ETA_SAFETY = 0.8  # share of the sufficient eta that we use, because that eta is only an estimate
+EASIER = 4.0  # eta is divided by at most this factor at a time, and by at least its square root
+ETA_SAFETY = 0.8  # we use this share of the eta that should suffice, because it is only an estimate
 LAVISH = 64.0  # if g's gap is this factor below the tolerance, a larger eta helps f for free
 ROOM = 0.5  # share of the lower tolerance for x; the rest is for the proof of g*
 
@@ -67,11 +67,11 @@ class AdaptiveAGMBiO(Method):
 
     The method restarts (z_0 = x) when h has risen. A second run of the same kind, on g alone, finds
     g*; it pauses while the bounds on g* are good enough. Between steps `adapt` learns which bounds
-    are proved. If the gap of f is small enough but that of g is not, eta shrinks by the missing
-    factor; if the gap of g is far smaller than asked but that of f is not, eta grows; if only the
-    bounds on g* are too wide, the second run continues alone. If nothing can be proved about f, eta
-    shrinks once h has settled. The choice of eta does not enter the proof: as always, the bound
-    accumulator makes the certificate.
+    are proved. If the gap of f is small enough but that of g is not, eta is divided by about the
+    missing factor; if the gap of g is far smaller than requested but that of f is not, eta grows;
+    if only the bounds on g* are too wide, the second run continues alone. If nothing can be proved
+    about f, eta shrinks once h has settled. The choice of eta does not enter the proof: as always,
+    the bound accumulator produces the certificate.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -203,11 +203,11 @@ def _ratio(p: float, q: float) -> float:
 
 
 def _has_settled(state: State, excess: float) -> bool:
-    """Is h(x) - min h small relative to the excess of g, as far as we can tell without proof?
+    """Is h(x) - min h small relative to the excess of g, as far as we can tell without a proof?
 
-    We use the inequality in the docstring of the class with the distance that z has moved instead
-    of |z_0 - x*|, and the decrease of h since the phase was a quarter to a half as long. The phase
-    must have at least a third of all steps so far.
+    We use the inequality in the docstring of the class, with the distance that z has moved instead
+    of |z_0 - x*|, and also the decrease of h since the phase was between a quarter and half as
+    long. The phase must have at least a third of all steps so far.
     """
     main = state.main
     way = main.z.x - main.origin

@@ -90,8 +90,8 @@ class AGMBiO(Accelerated):
 class PAGMBiO(Accelerated):
     """Proximal AGM-BiO, for f = f1 + f2 and g = g1 + g2 with penalties f2 and g2.
 
-    This is Algorithm 2, with a_k = gamma (k+1)/(4 L_f). L_f belongs to f1, or is a unit-free
-    substitute if f1 is linear or absent (any positive number is admissible then):
+    This is Algorithm 2, with a_k = gamma (k+1)/(4 L_f). L_f is the constant of f1, or a unit-free
+    substitute if f1 is linear or absent (then any positive number is admissible):
 
         y_k     = (A_k x_k + a_k z_k)/(A_k + a_k)
         z_{k+1} = argmin a_k f2(z) + ½|z - (z_k - a_k grad f1(y_k))|²
@@ -102,8 +102,9 @@ class PAGMBiO(Accelerated):
     is AGM-BiO bit for bit; an indicator in f or g is a part of Z.
 
     Args:
-        gamma: in (0, 1], or None for the theorem that applies, as in AGMBiO; if f has a penalty,
-            the rule of Theorem 2 with order 2, even if no error bound is known.
+        gamma: a number in (0, 1], or None for the value of the theorem that applies, as in AGMBiO;
+            if f has a penalty, None means the rule of Theorem 2 with order 2, even if no error
+            bound is known.
         levels: where g_k comes from: OnlineLevels(), FixedLevels(iterations), GivenLevels(values).
         horizon: T of Theorem 2, the planned number of steps; ``solve`` uses max_iter.
 

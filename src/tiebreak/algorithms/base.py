@@ -74,7 +74,7 @@ class Findings(Protocol):
 
 @in_files("SavedFindings")
 class Notes(NamedTuple):
-    """Findings in words: lines for the report."""
+    """Findings that consist of lines for the report and perhaps a dimension."""
 
     said: tuple[tuple[str, str], ...]
     dimension: int | None = None
@@ -106,16 +106,16 @@ class StateReport(NamedTuple):
     """What a method says about its state, beyond the four members of every state."""
 
     finished: Ended = NOT_ENDED  # why the method has ended on its own
-    answer: Ended = NOT_ENDED  # why the method would end if x were proved
+    answer: Ended = NOT_ENDED  # why the method would end if a proof for x were found
     fall: NoMinimum | None = None  # a direction along which there is no minimum
     is_empty: bool = False  # do multipliers prove that Z is empty?
-    readings: str = ""  # a sentence about both readings of data whose rank rounding decides
+    readings: str = ""  # if rounding decides the rank of the data: both readings, in a sentence
     is_ambiguous: bool = False  # does f depend on a rank that rounding decides?
     findings: Findings | None = None
-    one_sided: str = ""  # why f* is not proved from above, if the method knows
-    reach: Any = None  # the size of the terms that images of x were mixed from, or None
+    one_sided: str = ""  # why f* has no proved upper bound, if the method knows
+    reach: Any = None  # the size of the terms of which images of x are sums, or None
     is_good: bool = True  # is x better than the method's start, as far as it can tell?
-    is_settling: bool = False  # will f soon be more accurate, even if it is proved already?
+    is_settling: bool = False  # will f(x) soon be more accurate, even if it has a proof already?
     decides: bool = False  # does the next step decide everything, with its own proof?
     is_milestone: bool = False  # does this step deserve a row of the trace?
     multipliers: Multipliers | None = None  # used by a warm start
@@ -134,7 +134,7 @@ def no_projection(owner: str, problem: Problem) -> Refusal | None:
 
 @in_files("exact")
 class DirectState(NamedTuple):
-    """The state of a method with a single step, before and after that step."""
+    """The state of a method that takes a single step, before and after that step."""
 
     k: int
     x: Array
@@ -157,7 +157,7 @@ class Method(ABC):
     guarantee: ClassVar[str] = ""
     cites: ClassVar[tuple[str, ...]] = ()  # keys of field.bib, or BibTeX entries
     rates: ClassVar[tuple[Rate, ...]] = ()
-    output: ClassVar[str] = "the last iterate"  # the point of the method's theorem
+    output: ClassVar[str] = "the last iterate"  # the point for which the method's theorem holds
     needs_projection: ClassVar[bool] = True  # do the method's steps project onto Z?
     adapts: ClassVar[bool] = False  # does the method use proved bounds? see `adapt`
     remedy: ClassVar[str] = ""  # what to try if the gaps hardly shrink

@@ -30,7 +30,7 @@ M = TypeVar("M")
 
 @in_files("run-state")
 class RunState(NamedTuple, Generic[M]):
-    """The state of a run: the point that counts, and the variables of the method's recursion."""
+    """The state of a run: the method's current answer, and the variables of its recursion."""
 
     k: int
     point: Point  # x with its images
@@ -142,7 +142,7 @@ def need_argmin(method: object, problem: Problem) -> Refusal | None:
 
 
 def need_strong_convexity(method: object, problem: Problem, others: str) -> Refusal | None:
-    """Refuse an upper level that is not known to be strongly convex; name ``others`` that do."""
+    """Refuse an upper level that is not known to be strongly convex; suggest ``others``."""
     if problem.upper.strong_convexity > 0.0:
         return None
     needed = "must be strongly convex"
@@ -156,7 +156,7 @@ def need_short_step(method: object, name: str, smoothness: float) -> Refusal | N
     """
     step = getattr(method, name)
     if step is not None and math.isfinite(smoothness) and step * smoothness > 2.0:
-        needed = f"must be at most 1/L = {1.0 / smoothness:.3g} (twice that diverges)"
+        needed = f"must be at most 1/L = {1.0 / smoothness:.3g} (steps of twice this size diverge)"
         return Refusal(type(method).__name__, name, needed, f"{step:g}")
     return None
 
@@ -165,10 +165,10 @@ def need_joint_prox(method: object, problem: Problem, is_split: bool = False) ->
     """Refuse penalties whose weighted sum on Z has no prox in closed form.
 
     Args:
-        is_split: does the method take a step of its own for f's penalty?  With such a step, only
+        is_split: does the method take a separate step for f's penalty? With such a step, only
             the penalty of g must have a prox on Z.
     """
-    # With an operator, f's penalty has no prox of its own either.
+    # If f's penalty has an operator, it has no prox even in a separate step.
     is_split = is_split and not problem.penalties[0].terms.has_operator
     refusal = refusal_of(lambda: problem.lower_joint if is_split else problem.joint)
     return refusal and Refusal(type(method).__name__, *refusal.args[1:])
@@ -191,7 +191,7 @@ def unit_of(problem: Problem, given: float | None, f_0: Minorant, g_0: Minorant)
 def typical_length(problem: Problem, g_0: Minorant) -> float:
     """Return a length in the units of x: the domain's diameter, or twice the promised radius.
 
-    If this length is infinite or 0, return how far the lower level moves, or 1.
+    If this length is infinite or 0, return the typical size of x, see `_distance_moved`, or 1.
     """
     length = problem.domain.diameter_in(int(g_0.at.shape[0]))
     if not math.isfinite(length) and problem.radius is not None:
@@ -200,7 +200,7 @@ def typical_length(problem: Problem, g_0: Minorant) -> float:
 
 
 def _distance_moved(problem: Problem, g_0: Minorant) -> float:
-    """Return the length of the first lower step or of the start, whichever is longer."""
+    """Return the length of the first lower step or the norm of the start, whichever is larger."""
     L_g, start = problem.lower.lipschitz, arrays.norm(g_0.at)
     known = 0.0 < L_g < math.inf
     return max(arrays.norm(g_0.slope) / L_g, start) if known else start
@@ -210,8 +210,8 @@ def typical_curvature(problem: Problem, h: Function, h_0: Minorant, g_0: Minoran
     """Return how much the slope of h typically changes per unit length, penalty included.
 
     The change is L_h (if h1 is linear, the slope of h divided by a typical length) plus the slope
-    of h2 divided by the distance that the lower level moves: a penalty pulls to the origin, so the
-    size of the domain says little.
+    of h2 divided by `_distance_moved`: a penalty pulls x towards the origin, so the size of the
+    domain says little.
     """
     length = typical_length(problem, g_0)
     smooth = h.lipschitz or arrays.norm(h_0.slope) / length
@@ -237,7 +237,7 @@ def both_smoothness(problem: Problem, f_0: Minorant, g_0: Minorant) -> tuple[flo
 def first_curvature(
     problem: Problem, h: SmoothFunction, here: Minorant, other: Minorant
 ) -> tuple[float, bool]:
-    """Return how much the gradient of h changes per length on a short descent, as a guess of L_h.
+    """Return how much the gradient of h changes per unit length on a short descent, to guess L_h.
 
     Also return whether the change is impossible for a convex function.
     """
@@ -263,12 +263,12 @@ def first_curvature(
 
 
 def is_due(k: int) -> bool:
-    """Is a costly test due?  Yes for k up to 16, then 8 to 16 times as k doubles."""
+    """Is a costly test due? It is for each k up to 16, then 8 times whenever k doubles."""
     return k % (1 << max(k.bit_length() - 4, 0)) == 0
 
 
 def with_fresh_images(problem: Problem, x: Point, k: int) -> Point:
-    """Return x of step k; recompute its images every REFRESH steps, because mixed ones drift."""
+    """Return x of step k; recompute its images every REFRESH steps, because averaged ones drift."""
     return x if k % REFRESH else problem.forward(x.x)[0]
 
 
@@ -306,7 +306,7 @@ def out_of_bounds(
     """
     rise, epsilon = value - y.value - inner, arrays.epsilon(y.at)
     curved = 0.5 * h.known_lipschitz * square if square > 0.0 else 0.0
-    # ``few`` is at most a quarter of the slack below: see `rounding_unit`
+    # ``few`` is at most a quarter of ``slack``, which costs more to compute: see `rounding_unit`
     few = 64.0 * epsilon * max(abs(value), abs(y.value))
     if -few <= rise <= curved + few:
         return False, False

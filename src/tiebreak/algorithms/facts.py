@@ -27,7 +27,7 @@ class Rate(NamedTuple):
     error: Error  # f - f* from above, |f - f*|, or g - g*
     exponent: float
     assuming: str = ""  # an assumption besides those of the method
-    at: str = ""  # the point, unless it is the method's answer
+    at: str = ""  # the point with this rate, unless it is the method's answer
 
     def __str__(self) -> str:
         words = {"f above": "f - f*", "|f|": "|f - f*|", "g": "g - g*"}[self.error]

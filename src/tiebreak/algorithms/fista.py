@@ -27,7 +27,7 @@ class Fista(NamedTuple):
     t: float  # t_1 = 1, t_{k+1} = (1 + sqrt(1 + 4 t_k²))/2
     x: Point  # in Z
     y: Point  # the extrapolated point, perhaps outside Z
-    f_y: Minorant | None  # minorant of f1; None if f has no weight
+    f_y: Minorant | None  # minorant of f1; None if the weight of f is 0
     g_y: Minorant  # of g1
     f_x: float  # f at x, with the penalty
     g_x: float
@@ -48,7 +48,7 @@ State: TypeAlias = RunState[Memory]
 
 
 def first_state(run: Fista, memory: M) -> RunState[M]:
-    """Return the state of a method at the start of its run, whose last iterate is the answer."""
+    """Return the state of a method at the start of its run; the last iterate is the answer."""
     return begun(run.x, run.f_x, run.g_x, run.g_y, memory)
 
 
@@ -161,7 +161,7 @@ def evidence(before: Fista, after: Fista, upper_weight: float, lower_weight: flo
 
 
 def _upper(problem: Problem, x: Point, y: Point, weight: float) -> tuple[Minorant | None, float]:
-    """Return f1's minorant at y, if f has a weight, and the value of f at x."""
+    """Return f1's minorant at y (None if the weight of f is 0) and the value of f at x."""
     if weight == 0.0:
         return None, problem.upper.evaluate([], [x.f])[1][0]
     (f_y,), (f_x,) = problem.upper.evaluate([y.f], [x.f])

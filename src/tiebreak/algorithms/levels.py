@@ -38,7 +38,8 @@ class OnlineLevels:
 class FixedLevels:
     """g_k = g_K for all k: first ``iterations`` steps on g alone, then the main loop.
 
-    Fixed levels remove the logarithms from the bounds and save one gradient of g per step later.
+    Fixed levels remove the logarithms from the bounds and save one gradient of g in each step of
+    the main loop.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])

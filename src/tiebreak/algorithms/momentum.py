@@ -22,8 +22,8 @@ from tiebreak.problem import Point, Problem, mixed
 SHRINK = 0.97  # factor on L after every step, so that it follows the curvature down as well as up
 TRIES = 100  # maximum number of backtracking steps; after that only rounding is left
 GROWTH = 1.3  # minimum growth of L if a step was too long
-EXTRA = 1.02  # margin on the required L, which might fail again by rounding without it
-MOST_GROWTH = 8.0  # maximum growth of L at a time: steps far too long overestimate L or overflow
+EXTRA = 1.02  # margin on the required L: without it, rounding might make the test fail again
+MOST_GROWTH = 8.0  # maximum growth of L at a time: far too long steps overestimate L or overflow
 
 
 @in_files("adaptive.momentum")
@@ -61,7 +61,7 @@ class Step(NamedTuple):
     run: Momentum
     a: float
     y: Minorants  # f1 and g1 at y_k
-    f_x: float  # f(x_{k+1}), nan if f has no weight
+    f_x: float  # f(x_{k+1}), nan if the weight of f is 0
     g_x: float
     violations: tuple[tuple[bool, bool], tuple[bool, bool]]
 
@@ -79,7 +79,7 @@ def advance(problem: Problem, run: Momentum, eta: float) -> Generator[DataReques
         step, rise, slack, square = yield from _trial(problem, run, eta, L, y)
         if math.isfinite(rise) and rise <= 0.5 * L * square + slack:  # if h1 is inf, so is slack
             break
-        if last <= rise < math.inf:  # a shorter step rises no less: this is rounding, not curvature
+        if last <= rise < math.inf:  # h1 rises no less on a shorter step: this is rounding
             L = run.smoothness
             break
         last = rise
@@ -137,7 +137,7 @@ def _trial(
 
 
 def _next_y(problem: Problem, x: Point, z: Point, A: float, L: float) -> list[Point]:
-    """Return y_{k+1} for the data pass of x_{k+1} if data passes are expensive.
+    """Return y_{k+1}, to be evaluated in the same data pass as x_{k+1}, if passes are expensive.
 
     The evaluation at y_{k+1} is wasted only if L has to grow or the run restarts.
     """
@@ -159,7 +159,7 @@ T = TypeVar("T")
 class Minorants(NamedTuple):
     """f1 and g1 at one point."""
 
-    f: Minorant | None  # None if f has no weight
+    f: Minorant | None  # None if the weight of f is 0
     g: Minorant
 
 

@@ -48,8 +48,9 @@ from tiebreak.proofs.gate import ANSWER
 SAFETY = 0.99  # share of the longest step; convergence is proved for shares below 1
 # sigma changes when k has grown by this factor, and by at least this many steps
 EPOCH, SHORTEST = 1.5, 16
-# The j-th change of sigma is at most a factor exp(FREEDOM/j^DECAY). The sum of these exponents is
-# finite, as the theorem on changing step sizes requires, but over 40, which suffices for any units.
+# The j-th change of sigma is by at most a factor of exp(FREEDOM/j^DECAY). The sum of these
+# exponents is finite, as the theorem on changing step sizes requires, but it exceeds 40, which
+# suffices for any units.
 FREEDOM, DECAY = 10.0, 1.1
 
 ESTIMATED = (
@@ -124,13 +125,13 @@ class PrimalDual(Method):
     the minorants l_f of f1 at x_k and l_g of g1 at y_k, f* >= min over Z of l_f + f2 + Lambda_{k+1}
     (l_g + g2 - g*) at every step.
 
-    **The ratio of both steps.** The dual step is sigma, and the primal step is as long as this
-    sigma allows. Lambda and s hold the dual for any next sigma, so a change of sigma loses no
-    information. As in PDLP (Applegate et al. 2021), sigma/tau becomes |du|²/|dx|², where du and dx
-    are the moves of dual and primal since the last change: slow modes of g move x little and the
-    dual far, and need a larger sigma. |du|² = <A'du, dw>, where du = A dw, follows from gradients
-    of g, with x_k instead of a minimiser of g. sigma L_g stays above L_f/2, because a smaller sigma
-    would hardly lengthen tau.
+    **The ratio of the two steps.** The dual step is sigma, and the primal step is as long as this
+    sigma allows. Lambda and s determine the dual variable whatever the next sigma is, so a change
+    of sigma loses no information. As in PDLP (Applegate et al. 2021), sigma/tau becomes
+    |du|²/|dx|², where du and dx are the moves of the dual and the primal variable since the last
+    change: slow modes of g move x little and the dual far, and need a larger sigma. |du|² = <A'du,
+    dw>, where du = A dw, follows from gradients of g, with x_k instead of a minimiser of g. sigma
+    L_g stays above L_f/2, because a smaller sigma would hardly lengthen tau.
 
     **A penalty on D x in f**, f2(x) = p(D x - c), has no prox in closed form. We keep the dual
     variable u of this penalty, as Condat and Vu do, and a step uses D'(2 u_k - u_{k-1}) instead of
@@ -138,8 +139,8 @@ class PrimalDual(Method):
 
         u_{k+1} = the point nearest u_k + sigma_D (D x_{k+1} - c) with <u, r> <= p(r) for all r
 
-    Here sigma_D |D|² = sigma L_g, so that tau (2 sigma L_g + L_f/2) < 1. The run stops
-    by an estimate: f minus its dual value, plus the error of A x times its multiplier.
+    Here sigma_D |D|² = sigma L_g, so that tau (2 sigma L_g + L_f/2) < 1. The run is stopped by an
+    estimate: f minus its dual value, plus the error of A x times its multiplier.
 
     L_f and L_g are the functions' own constants if known, otherwise estimates; they grow if
     f1(x_{k+1}) or g1(s_{k+1}) exceeds the minorant at x_k or y_k by more than they allow.
@@ -299,7 +300,7 @@ def _trial(problem: Problem, state: State, sigma: float) -> State:
 
 
 def _changed(state: State) -> tuple[Mark, float]:
-    """Return a new mark and the next sigma, from the moves of x and of the dual."""
+    """Return a new mark and the next sigma, from the moves of x and of the dual variable."""
     mark, x, cut, k = state.mark, state.x, state.g_y, state.k
     multiplier = state.multiplier + state.sigma
     dx = x - mark.x
@@ -327,7 +328,7 @@ def _first_dual(terms: Terms, x: Array) -> OperatorDual | None:
 
 
 def _next_dual(terms: Terms, dual: OperatorDual, x: Array, across: float) -> OperatorDual:
-    """Return the dual after a step to x; ``across`` is sigma L_g."""
+    """Return the dual variable after a step to x; ``across`` is sigma L_g."""
     assert isinstance(terms, OperatorTerms)
     u = dual.u
     if dual.square > 0.0:
@@ -336,7 +337,7 @@ def _next_dual(terms: Terms, dual: OperatorDual, x: Array, across: float) -> Ope
 
 
 def _gap(problem: Problem, state: State) -> float:
-    """Estimate |f(x_k) - f*| by f2 minus its dual, the rest of the slopes and the error of A x.
+    """Estimate |f(x_k) - f*| from f2 minus its dual value, the slopes and the error of A x.
 
     Here q = |u|² for the dual variable of A x, as in `with_proof`, and |A (x_k - x*)|² = 2 (g -
     g*).
@@ -388,11 +389,11 @@ def _stand_in(problem: Problem, h: Function, h_x: Minorant, g_x: Minorant) -> fl
     return arrays.norm(h_x.slope) / typical_length(problem, g_x) or 1.0
 
 
-INSIDE = 1e-5  # shrink the multiplier at least by this, so that the slope is inside f2's dual ball
+INSIDE = 1e-5  # minimum shrinkage of the multiplier, so that the slope is inside f2's dual ball
 
 
 def with_proof(problem: Problem, state: State) -> StepEvidence:
-    """Return the evidence of the last step and of the gradients of g1 at x_k and at a better cut.
+    """Return the evidence of the last step, the gradient of g1 at x_k, and a better cut.
 
     The cut of a step, at y_k with the multiplier Lambda_k, proves f* up to q/(2 Lambda_k), where q
     is |u|² for the dual variable u. This error decreases like 1/k, much more slowly than the error
