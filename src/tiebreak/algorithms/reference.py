@@ -152,7 +152,7 @@ def prox_within_cut(
 
 
 def first_within(path: Callable[[float], Vector], gap: Value) -> Vector:
-    """Return path(mu) for the least mu >= 0 with gap(path(mu)) <= 0; gap must not rise with mu."""
+    """Return path(mu) for the least mu >= 0 with gap(path(mu)) <= 0; gap must not grow with mu."""
     z = path(0.0)
     if gap(z) <= 0.0:
         return z

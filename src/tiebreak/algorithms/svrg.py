@@ -103,9 +103,9 @@ class BregmanSVRG(Method):
     A slice consists of neighbouring rows, so taking it costs no more than reading them. Slices in a
     random order work as well as random rows, even if the rows are sorted. With b = L_max/L_g rows
     the noise is as large as the curvature; with fewer rows, steps are shorter. But the calls for a
-    slice cost as much as a few thousand entries. So b is large enough that the calls cost no more
-    than the rows of a slice, but leaves at least 500 slices: with fewer slices, the extra readings
-    of the data outweigh the calls saved.
+    slice cost as much as reading a few thousand entries. So b is large enough that the calls cost
+    no more than the rows of a slice, but leaves at least 500 slices: with fewer slices, the extra
+    readings of the data outweigh the calls saved.
 
     The first eta is 20 (L_g + V)/(N L_f) with N slices, so that an epoch settles a round.
 
@@ -115,8 +115,8 @@ class BregmanSVRG(Method):
     lead from there to u. Only full readings count as evidence.
 
     Args:
-        batch: the number of rows in a slice, from the data if None.
-        eta_0: the first weight of f, from the data if None.
+        batch: the number of rows in a slice; chosen from the data if None.
+        eta_0: the first weight of f; chosen from the data if None.
         accuracy: the accuracy of a round, as a share of the slope of g.
         seed: the seed for the order of the slices.
 
@@ -373,7 +373,7 @@ class Sampled:
 
 
 def _slices(weight: float, loss: LinearLoss, L: float, batch: int | None) -> Slices:
-    """Choose slices with so many rows that the noise is below the curvature."""
+    """Choose slices with enough rows that the noise is below the curvature."""
     rows, most = max(loss.row_count, 1), weight * loss.row_lipschitz
     enough = most / L if L > 0.0 else 1.0
     # the overhead of a call, as a number of rows
@@ -405,7 +405,7 @@ def _epoch(
 
 
 def _error(state: State, lower: Array) -> float:
-    """Estimate |f(w) - f*|, relative, from the multipliers and from f's change in a round."""
+    """Estimate the relative error of f(w) from the multipliers and from f's change in a round."""
     c = state.points - state.weight * state.x
     size = abs(state.upper_value) + arrays.norm(state.f_w.slope) * arrays.norm(state.x)
     gain = max(abs(arrays.dot(c, lower)), abs(state.upper_value - state.former[0]))

@@ -61,7 +61,7 @@ CG_PATIENCE = 2000  # patience for conjugate gradients, whose slope may rise for
 SETTLED_PATIENCE = 32  # patience once f has settled up to rounding
 RENEWAL = 0.25  # recompute Hessians after this share of the steps that they cost
 WORTHWHILE = 16  # Hessians do not pay for fewer steps than this
-RELEASE = 0.3  # change the face if a smaller share of the slope lies along it
+RELEASE = 0.3  # change the face if less than this share of the slope lies along it
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class BregmanIteration(Method):
     """Bregman iteration for two levels, as described at the top of the file.
 
     L-BFGS on the active face of the point (Liu, Nocedal 1989), with prox steps if the face has to
-    change, solves a round up to a share of the residual of g. With c = sum of (x_i - x)/eta_i,
+    change, solves a round to within a share of the residual of g. With c = sum of (x_i - x)/eta_i,
     the multipliers are grad g1(x + t c)/t + O(t), so that
 
         |f(x) - f*|  is about  |c| |residual of g at x|.
@@ -96,7 +96,7 @@ class BregmanIteration(Method):
     assumptions: ClassVar[str] = "f, g convex, each smooth + penalty; with Z they have a joint prox"
     guarantee: ClassVar[str] = "g - g* <= O(1/j) after j exact rounds; f only if it is proved"
     cites: ClassVar[tuple[str, ...]] = ("osher2005",)
-    rates: ClassVar[tuple[Rate, ...]] = (Rate("g", 1.0, "rounds solved exactly, and counted"),)
+    rates: ClassVar[tuple[Rate, ...]] = (Rate("g", 1.0, "rounds solved exactly, k counts rounds"),)
     output: ClassVar[str] = "the end of the last round"
 
     def check(self, problem: Problem) -> Refusal | None:
@@ -222,7 +222,7 @@ class BregmanIteration(Method):
                 stalled=0 if is_lower else state.stalled + 1,
             )
             if state.stalled >= CG_PATIENCE:
-                return _gave_up(state, "conjugate gradients do not settle")
+                return _gave_up(state, "conjugate gradients did not settle")
             if after.steps & (after.steps - 1):
                 return state
         way = after or way
@@ -288,7 +288,7 @@ def _end_round(problem: Problem, state: State, lower_residual: float) -> State:
     c = point_sum - weight * x
     gain = max(abs(arrays.dot(c, x - lower)) / t, abs(f - state.upper_value))
     if state.weight == 0.0 or not arrays.norm(c) > 0.0:
-        gain = math.inf  # no estimate: the last value may belong to the same sum
+        gain = math.inf  # no estimate: the last f may be from the same objective
     upper_error = gain / size if size > 0.0 else gain
     evidence = StepEvidence(lower=((1.0, here.g),), values=((g, x, here.g),))
     state = state._replace(

@@ -77,7 +77,7 @@ class State(NamedTuple):
     hessian_age: int  # steps since the Hessians were computed
     by_cg: bool  # are rounds solved by conjugate gradients?
     conjugate: ConjugateGradients | ShortestWay | None  # the run that starts at ``here``
-    least: float  # the least slope, which was not halved for ``stalled`` steps
+    least: float  # the least slope, which has not been halved for ``stalled`` steps
     stalled: int
     scale: float  # 1/L for the first step of L-BFGS
     rounds: int

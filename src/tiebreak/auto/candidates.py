@@ -69,12 +69,12 @@ class State(NamedTuple):
     runners: tuple[Runner, ...]
     order: tuple[int, ...]  # the candidates in the order in which they began
     at: int  # the candidate that is running
-    best: int  # the candidate whose point counts
+    best: int  # the candidate with the best point so far
     proved: int  # the first candidate with both gaps proved, or NONE
     answer: int  # the candidate that has ended with its answer, or NONE
     phase: int  # RACING, REFINING a proved point, PROVING the answer, OVER
     since: float  # the total work at the beginning of this phase
-    lipschitz_violations: tuple[int, int]  # doubts about f and g, from all candidates
+    lipschitz_violations: tuple[int, int]  # of f and g, found by all candidates
     convexity_violations: tuple[int, int]
     least: float  # the least value of g seen
     allowed: float  # the allowed excess of an answer's g over ``least``
@@ -82,7 +82,7 @@ class State(NamedTuple):
 
     @property
     def shown(self) -> Any:
-        """The state whose point counts."""
+        """The state of the candidate with the best point."""
         return self.runners[self.best].inner
 
     @property

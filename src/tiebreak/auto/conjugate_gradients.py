@@ -24,7 +24,7 @@ from tiebreak.sets import described
 
 
 def applies(problem: Problem) -> bool:
-    """Are both levels quadratic on R^n, or in a ball that may or may not bind?"""
+    """Are both levels quadratic on R^n, or on a ball that may or may not bind?"""
     return (
         problem.is_smooth
         and described(problem.domain).as_ball is not None
@@ -112,9 +112,9 @@ class ShortestWay(NamedTuple):
     square: float  # <residual, inverse residual>, and its first value
     first: float
     c: Array
-    apart: Array  # addition to c by a step of length 1, apart from the move of x
+    apart: Array  # what a step of length 1 adds to c, apart from the move of x
     gamma: float
-    delta: float  # addition to gamma by this step
+    delta: float  # what this step adds to gamma
     steps: int
     mark: Array  # ``moved`` after ``marked`` steps
     marked: int
@@ -147,7 +147,8 @@ class ShortestWay(NamedTuple):
         )
         if steps < 1.25 * p.marked:
             return after
-        # Did six digits of x stay the same in the last fifth of all steps?  f has twice as many.
+        # Did six digits of x stay the same in the last fifth of all steps?  If so, twelve digits of
+        # f did.
         has_settled = arrays.norm(moved - p.mark) <= 3e-6 * arrays.norm(moved)
         return after._replace(
             mark=moved, marked=steps, has_settled=after.has_settled or has_settled
@@ -166,7 +167,7 @@ def distance(problem: Problem) -> tuple[float, Squares] | None:
 def shortest(problem: Problem, x: Array) -> tuple[Array, ShortestWay] | None:
     """Return the start, as an array like x, and the first state; None if f is not a distance.
 
-    Also return None if g has no curvature along a variable that f does not see.
+    Also return None if g has no curvature along a variable on which f does not depend.
     """
     if (found := distance(problem)) is None:
         return None

@@ -4,15 +4,15 @@ We count the work of every candidate and forecast what it still needs. The candi
 smallest forecast runs next. A forecast is
 
     measured:      the proved error of its point was s after half of its work and is t now; on
-                   logarithmic scales these lie on a line, and the forecast is where it meets 1;
+                   logarithmic scales the line through both points gives the work at which it is 1;
     not measured:  as much work again as it has had, and at first the rest of its minimum. Methods
                    that prove nothing before they end count as not measured.
 
 So two candidates without measurements share the work evenly, and a wrong choice costs only a
-factor. A direct method, whose work is a single step, is interrupted if it far exceeds its forecast,
-and waits for its next turn. All evidence goes into one bound accumulator, and each method starts
-from the best point found so far. The work is counted, not timed: the same call takes the same
-turns.
+constant factor. A direct method, whose work is a single step, is interrupted if it far exceeds its
+forecast, and waits for its next turn. All evidence goes into one bound accumulator, and each method
+starts from the best point found so far. The work is counted, not timed: the same call takes the
+same turns.
 
 An answer should be exact and proved. If we have an exact point or a proof, we spend up to AGAIN
 times as much work on the other, and then stop.
@@ -53,10 +53,10 @@ from tiebreak.proofs.certificate import UNDERFLOW, Proved, Standing
 from tiebreak.proofs.gate import ANSWER, BROKEN, DOUBT, EMPTY, FALLS
 
 STEP = 1e6  # the work of a step besides its products: about a hundred NumPy calls
-# a direct method may exceed its forecast by this factor: a general solver needs up to sixty
+# a direct method may exceed its forecast by this factor: a general solver may need 60 times as much
 ALLOWANCE = 64.0
 AGAIN = 1.0  # after a proof or an exact point, spend at most this share of its work on the other
-CLOSER = 1e-3  # while proving, ask the next point for this share of the present suboptimality for g
+CLOSER = 1e-3  # while proving, require that g(x) - g* is at most this share of its present value
 ENDED = "has ended"
 WORSE = "g is larger at its point than at an earlier one, or f is below f*"
 
@@ -85,7 +85,7 @@ class Portfolio(Method):
         refusal = self.candidates[0].method.refusal(problem)
         if refusal is None or refusal.argument != "domain" or not self.why:
             return refusal
-        # The hint of the refusal names the direct methods, which refuse the problem too.
+        # The hint in the refusal names the direct methods, which refuse the problem too.
         return Refusal(refusal.owner, "domain", refusal.needed, refusal.got, self.why)
 
     def planned(self, steps: int) -> Portfolio:
@@ -248,7 +248,7 @@ class Portfolio(Method):
         return any(self._can_go_on(state, i) for i in numbers if i != state.at)
 
     def _is_settling(self, state: State) -> bool:
-        """Is a refinement to full accuracy still running, other than for the present point?"""
+        """Is a refinement running or due, so that the best point is not yet fully accurate?"""
         candidate, runner = self.candidates[state.at], state.runners[state.at]
         if candidate.is_direct and (runner.inner is None or self._report(state).decides):
             return True  # the single step of a direct method decides, and proves more
@@ -359,7 +359,7 @@ def _is_refuted(state: State, proved: Proved) -> bool:
 
 
 def _standing_of(inner: Any, state: State, shown: Standing) -> Standing:
-    """Return the standing of the running method's point, given that of the point that counts."""
+    """Return the standing of the running method's point, given that of the best point."""
     f, g = inner.upper_value - state.upper_value, inner.lower_value - state.lower_value
     if f == g == 0.0:
         return shown

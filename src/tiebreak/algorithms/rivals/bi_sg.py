@@ -29,7 +29,7 @@ from tiebreak.problem import Problem
 
 @in_files("bi-sg")
 class Memory(NamedTuple):
-    """The variables of the recursion; the point is y_k, because the paper's x_k is outside Z."""
+    """The variables of the recursion; the point is y_k, as the paper's x_k may lie outside Z."""
 
     alternation: Alternation  # y_k in Z, and x_k, the upper step from y_k, outside
     step_size: float  # t
@@ -58,7 +58,7 @@ class BiSG(Method):
     Args:
         alpha: a number in (1/2, 1); the experiments of the AGM-BiO paper use 3/4.
         c: size of the upper steps; if None, 1/L_f, or with a penalty 1/(L_f + M/D), where M is its
-            steepest slope and D the distance that the lower level moves.
+            steepest slope and D is the typical size of x.
         step_size: t of the lower steps, at most 1/L_g, the default.
 
     Examples:

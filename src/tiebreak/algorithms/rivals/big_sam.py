@@ -56,9 +56,9 @@ class BiGSAM(Method):
 
     Here g = g1 + g2 is smooth + penalty, f has curvature at least sigma > 0, and the map from x to
     z is a contraction with the factor beta, beta² = 1 - 2 s sigma L_f/(sigma + L_f). The output is
-    y_k, because x_k lies outside Z. With ``inertia`` both steps begin at the point w = x_{k-1} + th
-    (x_{k-1} - x_{k-2}), where th = min{(k-1)/(k+2), D a_k/(k^0.01 |x_{k-1} - x_{k-2}|)} and D is a
-    length in the units of x (the factor D is ours).
+    y_k, because x_k may lie outside Z. With ``inertia`` both steps begin at the point w = x_{k-1} +
+    th (x_{k-1} - x_{k-2}), where th = min{(k-1)/(k+2), D a_k/(k^0.01 |x_{k-1} - x_{k-2}|)} and D is
+    a length in the units of x (the factor D is ours).
 
     The paper proves x_k -> x*, and g(y_k) - g* = O(1/k); there is no rate for f. We prove a bound
     for gamma = 1 without inertia. Let C = max{|x_0 - u|, |s grad f(u)|/(1 - beta)} for any

@@ -61,7 +61,7 @@ class BisectionFindings(NamedTuple):
             (
                 "bisection",
                 f"level of f in [{self.low:.9g}, {self.high:.9g}] after {self.calls} questions, "
-                f"{self.capped} calls cut off (the method's own tests, no certificate)",
+                f"{self.capped} calls cut off (by the method's own tests, without a certificate)",
             )
         ]
 
@@ -99,10 +99,10 @@ class BisecBiO(Method):
     A call ends as soon as a point is good enough. The larger of two bounds proves that g > ghat on
     the set: the minimum over the set of the minorants, averaged as in FISTA's proof (for balls and,
     if Z is bounded, half-spaces), and FISTA's own g(x_k) - 2 L_g D²/(k+1)², where D is the diameter
-    of the set (if Z is bounded or f strongly convex). In the first call, the lower bound and the
-    growth of g count too. If neither answer is proved within ``gradients`` gradients, the call is
-    cut off and counts as "not good enough" (or as the end of the first call). The report says how
-    often this happened; if it did, the result has no guarantee.
+    of the set (if Z is bounded or f strongly convex). In the first call, the known lower bound of g
+    and its quadratic growth are used too. If neither answer is proved within ``gradients``
+    gradients, the call is cut off and counts as "not good enough" (or as the end of the first
+    call). The report says how often this happened; if it did, the result has no guarantee.
 
     Args:
         eps_f: the accuracy for f; if None, 1e-4 of the first u - l.

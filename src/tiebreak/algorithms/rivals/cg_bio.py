@@ -69,7 +69,7 @@ class CGBiO(Method):
 
     Args:
         eps_f, eps_g: the accuracy. If None, 1e-4 of the size of f and of g: the value at x0 or, if
-            that is 0, what the slope or else the Lipschitz constant allows within Z.
+            that is 0, the change that the slope, or else the Lipschitz constant, allows within Z.
         scale: gamma_k (k+2), in (0, 2]. The theorem needs 2; the AGM-BiO paper uses 1e-2.
 
     Examples:

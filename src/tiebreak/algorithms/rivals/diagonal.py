@@ -2,8 +2,8 @@
 
 Seven published methods use this recursion, with different weights e_k, momentum and step sizes:
 IRE-PG, staBiM, Solodov's SEDM, Bi-PG, FBi-PG, bi-FISTA and IRE-APG. Two other methods of this
-package are close to it: a-IRG takes shorter steps, of size k^-1/2, and R-APM never lowers its
-weight.
+package are close to it: a-IRG takes shorter steps, of size k^-1/2, and R-APM never lowers the
+weight of f.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class Diagonal(Method):
     Here f = f1 + f2 and g = g1 + g2 are smooth + penalty. The published codes use u = 1, so
     they depend on the units of f and g; the unit u = L_g/L_f is our choice.
 
-    We prove bounds for convex f >= f_low and g, and s_k = s <= 1/(L_g + e_0 L_f). Let R0 = |x_0 -
-    x*|, S_K = e_0 + ... + e_{K-1} and Delta = f* - f_low. Without momentum, the average z of x_1
-    ... x_K with weights e_0 ... e_{K-1} and the last iterate satisfy
+    We prove bounds for convex f and g with f >= f_low, and for s_k = s <= 1/(L_g + e_0 L_f). Let R0
+    = |x_0 - x*|, S_K = e_0 + ... + e_{K-1} and Delta = f* - f_low. Without momentum, the average z
+    of x_1 ... x_K with weights e_0 ... e_{K-1} and the last iterate satisfy
 
         f(z) - f* <= R0²/(2 s S_K),    g(z) - g* <= (e_0 R0²/(2 s) + Delta sum e_k²)/S_K,
         g(x_K) - g* <= R0²/(2 s K) + Delta S_K/K.
@@ -74,11 +74,11 @@ class Diagonal(Method):
         c: a factor of the weights, without a unit.
         slowest: a lower bound on e_k/e_{k-1}.
         momentum: (alpha, shift), or None for m_k = 0.
-        step_factor: s = step_factor/(L_g + e_0 L_f). Factors above 1 are for L_f = 0 (such as a
-            penalty alone, which has its prox) without momentum; otherwise they count as 1.
-        follows: s_k = step_factor/(L_g + e_k L_f) instead, which grows as e_k decreases.
-        armijo: theta. Steps are step_factor/L_g, halved until h = g + e_k f decreases by theta
-            times what its slope promises; for smooth f and g.
+        step_factor: s = step_factor/(L_g + e_0 L_f). Factors above 1 apply only if L_f = 0 (as for
+            a penalty alone) and there is no momentum; otherwise they count as 1.
+        follows: if True, s_k = step_factor/(L_g + e_k L_f), which grows as e_k decreases.
+        armijo: theta, or None. With theta, steps are step_factor/L_g, halved until h = g + e_k f
+            decreases by theta times what its slope promises; f and g must be smooth.
         average: if True, return z instead of the last iterate.
         unit: u; L_g/L_f if None. ``unit`` must be given if f has no gradient.
 
@@ -283,7 +283,8 @@ class SEDM(Diagonal):
 
     s_k is the largest of 2/L_g, 1/L_g, 1/(2 L_g) ... such that h = g + e_k f has h(x_{k+1}) <=
     h(x_k) + theta <grad h(x_k), x_{k+1} - x_k>, theta = 1/2 (``armijo``; the 0.98 of a public
-    program allows only very short steps). Trial points cost values of f and g. No rate is known.
+    program allows only very short steps). Each trial point costs one value of f and one of g. No
+    rate is known.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])

@@ -42,7 +42,7 @@ class Psi(NamedTuple):
     size: float  # L = max{L_f, rho L_g}, or in the Lipschitz case the bound on slopes
 
     def parts(self, f: float, g: float) -> tuple[float, float]:
-        """Return both sides of the maximum for these values of f and g."""
+        """Return both terms of the maximum for these values of f and g."""
         return f - self.level, self.rho * (g - self.ghat)
 
 
@@ -107,9 +107,10 @@ class FCBiO(Method):
     half-space: see `minimised`. The lower bound l is the one that f declares, or (our choice) the
     minimum of f's minorant on Z.
 
-    With ``lipschitz`` f and g need no gradients (the hinge and quantile losses, norms): the calls,
-    and before them one on g alone, average projected subgradients of psi_t with steps
-    D/(C sqrt(N)), N = ceil((2 D C/eps_f)²), where C bounds the slopes of f and rho g on Z.
+    With ``lipschitz``, f and g need not be differentiable (hinge and quantile losses, norms). The
+    calls, and one on g alone before them, then return the average of projected subgradient steps on
+    psi_t. These steps have the size D/(C sqrt(N)), N = ceil((2 D C/eps_f)²), where C bounds the
+    slopes of f and rho g on Z.
 
     Args:
         eps_f, eps_g: the accuracy; if None, 1e-4 of the size of f and of g, as in CGBiO.
@@ -275,7 +276,7 @@ def accelerated_step(problem: Problem, call: Question) -> tuple[Question, StepEv
 def subgradient_step(
     problem: Problem, call: Question, step: float
 ) -> tuple[Question, StepEvidence]:
-    """Take a subgradient step on the larger side at y_k to y_{k+1}, which joins the average."""
+    """Take a subgradient step from y_k on the larger term, and add y_{k+1} to the average."""
     psi, y, k = call.psi, call.y, call.k + 1
     f_y, g_y = both_whole(problem, call.f_y, call.g_y)
     of_f, of_g = psi.parts(f_y.value, g_y.value)

@@ -32,8 +32,9 @@ class FIBA(Method):
         z_k     = y_k - grad g(y_k)/L_g
         x_{k+1} = projection of z_k - (mu_0/(L_f k)) grad f(z_k) onto Z,   k = 1, 2, ...
 
-    The output is the last iterate. Its theorem is asymptotic: f and g tend to f* and g*, without a
-    rate. In our measurements `FIBA` is close to `IREAPG`; both methods weigh f like 1/k.
+    The output is the last iterate. The paper's theorem is asymptotic: f and g tend to f* and g*,
+    without a rate. In our measurements `FIBA` is close to `IREAPG`; in both methods the weight of f
+    decreases like 1/k.
 
     Args:
         mu_0: size of the upper steps, in units of 1/L_f.

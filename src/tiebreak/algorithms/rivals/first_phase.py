@@ -21,7 +21,7 @@ from tiebreak.proofs.evidence import StepEvidence
 
 @in_files("first-phase")
 class FirstPhase(NamedTuple):
-    """The run on g, and the number of its steps, restarts or not."""
+    """The run on g, and the number of all its steps, across restarts."""
 
     run: Fista
     step_size: float

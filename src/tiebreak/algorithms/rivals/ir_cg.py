@@ -32,7 +32,7 @@ from tiebreak.problem import Point, Problem, mixed
 
 @in_files("ir-cg")
 class Memory(NamedTuple):
-    """The variables of the recursion, besides z_t, the point in the bound on f."""
+    """The variables of the recursion, besides z_t, the point for which f is bounded."""
 
     iterate: Point  # x_t
     f_x: Minorant  # minorants of both levels at x_t
@@ -109,7 +109,7 @@ class IRCG(Method):
         return StateReport(reach=state.point.reach)
 
     def points(self, state: State) -> dict[str, Array]:
-        """Return the point in the bound on g."""
+        """Return the point for which the proof bounds g."""
         return {"the last iterate": state.memory.iterate.x}
 
     def init(self, problem: Problem, x0: Array) -> State:

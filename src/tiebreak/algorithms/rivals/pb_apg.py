@@ -45,19 +45,20 @@ class PBAPG(Method):
     bound of order r on a bounded Z, gamma = O(eps^(1-r)) makes every eps-minimiser of f + gamma g a
     point with |f - f*| <= 3 eps and g - g* = O(eps^r) (``penalty_for``). FISTA finds such a
     minimiser in K = O(eps^(-r/2)) steps, so with the gamma that fits K the errors after K steps are
-    O(K^(-2/r)) and O(K^-2). The error bound refers to the whole g, and its M to subgradients of the
-    whole f.
+    O(K^(-2/r)) and O(K^-2). The error bound is for g with its penalty, and its M bounds
+    subgradients of f with its penalty.
 
     ``adaptive`` needs neither eps nor K: it takes phases of 16, 32, 64 ... steps, each from the
-    last point of the previous one with new momentum; gamma grows by 2^(2 - 2/r) from phase to
-    phase, as the theory's gamma does when K doubles (by 2 if no order is known).
+    last point of the previous one with new momentum; gamma grows by a factor of 2^(2 - 2/r) from
+    phase to phase, as the theory's gamma does when K doubles (by a factor of 2 if no order is
+    known).
 
     Args:
-        penalty: gamma; if adaptive, the gamma of the first phase. If None, this is the theory's
-        gamma for ``accuracy`` or ``horizon`` if the problem has an error bound. Without an error
+        penalty: gamma; if adaptive, the gamma of the first phase. If None and the problem has an
+        error bound, this is the theory's gamma for ``accuracy`` or ``horizon``. Without an error
         bound it is 1e4 L_f/L_g (L_f/L_g at first if adaptive), for which no theorem holds. A
-        penalty of f with slopes up to M adds M/D to L_f, where D is the distance that the lower
-        level moves. The AGM-BiO paper uses 1e4.
+        penalty of f with slopes up to M adds M/D to L_f, where D is the typical size of x. The
+        AGM-BiO paper uses 1e4.
         accuracy: eps for f; if None, the accuracy that the theory promises for ``horizon``.
         adaptive: if True, gamma grows.
         horizon: K, the planned number of steps; ``solve`` uses max_iter.
@@ -112,7 +113,7 @@ class PBAPG(Method):
         elif bound is not None and bound.gradient_bound > 0.0:
             gamma = f"penalty by its theorem (error bound of order {bound.order:g})"
         else:
-            gamma = f"penalty {1.0 if self.adaptive else UNPROVED:g} L_f/L_g, no theorem gives one"
+            gamma = f"penalty {1.0 if self.adaptive else UNPROVED:g} L_f/L_g (no theorem gives one)"
         growing = ", growing from phase to phase" if self.adaptive else ""
         proved = "" if problem.is_bounded else ", no convergence theorem applies (unbounded domain)"
         return f"PB-APG, {gamma}{growing}{proved}"

@@ -36,7 +36,7 @@ class RAPM(Method):
     min h <= 2 R0²/(s (K+1)²) says that f - f* <= 2 R0²/(s eta (K+1)²) and g - g* <= 2 R0²/(s
     (K+1)²) + eta (f* - f): both O(1/K) with eta = 1/(K+1). Under weak sharpness, eta <= alpha/(2 M)
     makes the bounds O(1/K²), because then eta (f* - f) <= (g - g*)/2. The bounds also hold with
-    penalties; alpha and M then refer to the whole g and to subgradients of the whole f.
+    penalties; alpha and M then refer to g and to subgradients of f, both including their penalties.
 
     Args:
         eta: the weight of f. The default is alpha/(2 M) if the problem has an error bound of order

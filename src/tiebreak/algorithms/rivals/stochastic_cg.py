@@ -9,7 +9,7 @@ All three methods estimate the slopes of both levels by the same recursion over 
 
     d_t = s_I(x_t) + (1 - b_t) (d_{t-1} - s_I(x_{t-1})),    s_I is the slope from slice I.
 
-Either b_t = a_t, the step size (STORM), or b_t = 0 and d is reset to the gradient once in an epoch
+Either b_t = a_t, the step size (STORM), or b_t = 0 and d is reset to the gradient once per epoch
 (SPIDER).
 """
 
@@ -95,7 +95,7 @@ class _StochasticCG(Method):
         return Sampled(f, f.lipschitz, batch), Sampled(g, g.lipschitz, batch)
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """Begin with the gradients at the start, which may lie outside Z without a projection."""
+        """Begin with the gradients at the start, which may lie outside Z if Z has no projection."""
         x, f_x, g_x = at_start(problem, x0)
         L_f, L_g = both_smoothness(problem, f_x, g_x)
         size = first_phase.size(problem, problem.lower, g_x)
@@ -159,8 +159,8 @@ class IRSCG(_StochasticCG):
     Here dF, dG are STORM's estimates of both gradients: see `stochastic_cg`. The output is IR-CG's
     average z_T. A step here is an epoch over all slices, with a full reading at its end for
     the values and the certificate, which the recursion does not use. With all rows in one slice,
-    the method is IR-CG. Unlike in the paper, slices are neighbouring rows in a random order, each
-    once per epoch; the unit u is our addition.
+    the method is IR-CG. Unlike in the paper, slices consist of neighbouring rows and come in a
+    random order, each once per epoch; the unit u is our addition.
 
     Args:
         batch: the number of rows in a slice; by default, sqrt(m) of all m rows.
@@ -279,15 +279,15 @@ class SBCGF(_StochasticCG):
         x_{t+1} = (1 - a_t) x_t + a_t s_t,    a_t = scale/(t+2),    K_t = slack |g|/sqrt(t+1)
 
     Here g_t estimates g(x_t): it adds <mean of two estimates, x_{t+1} - x_t> over the steps since
-    the last full reading. Unlike in the paper, slices are neighbouring rows in a random order, and
-    an epoch is a step. The unit |g|, the size of g at x0, is our addition.
+    the last full reading. Unlike in the paper, slices consist of neighbouring rows and come in a
+    random order, and an epoch is a step. The unit |g|, the size of g at x0, is our addition.
 
     Args:
         batch: the number of rows in a slice; by default, sqrt(m) of all m rows.
         seed: the seed for the order of the slices.
         eps_g: twice the accuracy of the first phase; if None, 1e-4 of the size of g.
         scale: a_t (t+2), in (0, 2].
-        slack: the slack of the cut, for the noise of the estimates.
+        slack: the slack of the cut, which allows for the noise of the estimates.
 
     Examples:
         >>> fit = tb.Logistic([[1, 2], [2, 4], [1, 2], [2, 4]], [0, 1, 1, 0])

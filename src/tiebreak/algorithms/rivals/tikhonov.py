@@ -114,7 +114,7 @@ class Tikhonov(Method):
         turned, square = arrays.dots((back, x.x - run.x.x), (back, back))
         map_length = arrays.norm(back, square) / s
         first = first if state.k else map_length
-        # Once f is below the rounding of g, a smaller eta changes nothing.
+        # Once eta f is below the rounding error of g, a smaller eta changes nothing.
         is_last = eta <= arrays.epsilon(back) * unit
         ends = map_length <= self.delta * first * (eta / unit) ** 1.5 and not is_last
         t = None if ends or turned > 0.0 else fista.next_t(run.t)
