@@ -222,7 +222,7 @@ def _solve(arguments: argparse.Namespace) -> int:
             result.save(save)
             written += f", {save}"
         written += _page(result, page, arguments.open)
-    finally:  # a full disk must not lose the report, nor a closed pipe the files
+    finally:  # print the report last, but even if the disk is full
         print(result.details() if arguments.details else result)
     print(written)
     return 0 if result.success else 1
@@ -295,12 +295,12 @@ def _problem(file: str) -> tuple[Problem | Levels, dict[str, Any], dict[str, str
 
 
 def _in_order(file: str) -> Levels:
-    """Return the objective of a linear program and its free rows as levels, in their order."""
+    """Return the objective of a linear program and its free rows as levels, in the file's order."""
     model = tb.read_model(file)
     if len(model.functions) == 1:
         raise ValueError(
             f"{file} has one objective, but two levels are needed: write the others in a .toml "
-            f'file, with domain = "{file}" and [[level]] for each, or as rows N in the .mps file'
+            f'file, with domain = "{file}" and [[level]] for each, or as N rows in the .mps file'
         )
     return Levels(*map(model.level, model.functions), domain=model.domain)
 
@@ -327,7 +327,7 @@ def _write(
     ``names`` are the names of the variables, if they have any.
     """
     x = to_numpy(result.x)
-    if is_empty := result.status == "infeasible":  # neither zeros nor an older file is a plan
+    if is_empty := result.status == "infeasible":  # do not leave zeros or an older file
         paths["x"].unlink(missing_ok=True)
     elif paths["x"].suffix == ".csv":
         write_atomically(paths["x"], lambda file: np.savetxt(file, x, fmt="%.17g"))

@@ -729,9 +729,8 @@ REFUSED = [
     (
         BisecBiO(),
         {"upper": tb.LeastSquares(np.eye(2), np.ones(2))},
-        "BisecBiO: upper must have an easy projection onto {upper <= c} ∩ domain, which the "
-        "distance from a point and linear functions have on every domain and quadratics have on "
-        "R^n, got LeastSquares on Ball",
+        "BisecBiO: upper must have an easy projection onto {upper <= c} ∩ domain, as linear "
+        "functions and distances from a point have on every domain, and quadratics on R^n, got LeastSquares on Ball",
     ),
     (
         BisecBiO(),

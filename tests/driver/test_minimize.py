@@ -686,7 +686,8 @@ WRONG = {
     ),
     "a gradient too many": (
         call(lower=tb.LeastSquares(A, B)), ValueError,
-        "minimize: jac of lower must be None because LeastSquares knows its gradient, got function",
+        "minimize: jac of lower must be None because LeastSquares computes its own gradient, got "
+        "function",
     ),
     "upper a number": (
         call(upper=3.0), TypeError,

@@ -1036,7 +1036,7 @@ def test_a_vector_that_holds_nan_is_refused(tmp_path):
     path = tmp_path / "run.npz"
     tb.solve(small(), STEPS, rtol=0.0, max_iter=5, checkpoint=path)
     forge(path, lambda run, stored: reshape(run, stored, lambda v: v * math.nan))
-    with pytest.raises(ValueError, match="holds no run of this version of tiebreak"):
+    with pytest.raises(ValueError, match="contains no run of this version of tiebreak"):
         tb.solve(small(), STEPS, checkpoint=path)
 
 

@@ -4,7 +4,7 @@ We count the work of every candidate and forecast what it still needs. The candi
 smallest forecast runs next. A forecast is
 
     measured:      the proved error of its point was s after half of its work and is t now; on
-                   logarithmic scales the line through both points gives the work at which it is 1;
+                   logarithmic scales the line through both points gives the work for an error of 1;
     not measured:  as much work again as it has had, and at first the rest of its minimum. Methods
                    that prove nothing before they end count as not measured.
 
@@ -400,5 +400,5 @@ def _words(candidate: Candidate, problem: Problem) -> str:
 
 
 def _least(evidence: StepEvidence, before: float) -> float:
-    """Return the least value of g, including those of a step."""
+    """Return the least value of g so far, including the values of this step."""
     return min(before, *(value for value, _, _ in evidence.values), math.inf)

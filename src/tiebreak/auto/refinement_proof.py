@@ -4,7 +4,7 @@
     f* >= min over Z of  f1's minorant at x + f2 + (g1's minorant at x + t c + g2 - g*)/t
         = f* - O(t):
 
-The bound takes one gradient for each t, and some more to correct c if g1 is not quadratic. x + t c
+The bound costs one gradient for each t, and some more to correct c if g1 is not quadratic. x + t c
 is in Z for t sum 1/eta_i <= 1, as a convex combination of x and the x_i. We only supply minorants:
 the bound accumulator turns them into bounds.
 
@@ -34,15 +34,15 @@ from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import ANSWER, DOUBT, Ended
 from tiebreak.sets import described
 
-# factor on t from one cut to the next, and the number of cuts, because the best t is a guess
+# factor on t from one cut to the next, and the number of cuts, because the best t is only guessed
 T_FALL, T_COUNT = 0.25, 7
 TILTED = 0.5  # share of <c, Hc> t spent on the signs of a slope: as much as the cut's error
 SLIGHT_LOSS = 0.02  # a remaining slope that loses less than this share of <c, Hc> t is left alone
-MOST_CUTS, LONGEST = 16, 10.0  # maximum cuts for one t, and the largest growth of a step
+MOST_CUTS, LONGEST = 16, 10.0  # maximum number of cuts for one t, and the largest growth of a step
 
 NOT_BALANCED = (
-    "no multiplier of g balances it there: g may be flat inside the set of its minimisers, where "
-    "Bregman iteration need not find the least f"
+    "no multiplier of g balances it there: the set of minimisers of g may have a flat interior, in "
+    "which Bregman iteration need not find the least f"
 )
 
 
@@ -103,7 +103,7 @@ def at_once(problem: Problem, state: State, f: Minorant, g: Minorant, way: Short
 
 
 def multipliers(state: State) -> Multipliers | None:
-    """Return the start of the next run: the round that ended at x, before its minorant."""
+    """Return the start of the next run: the round that ended at x, without its minorant."""
     proof, last = state.proof, 1.0 / state.eta if state.eta > 0.0 else 0.0
     if proof is None:
         return None
@@ -217,7 +217,7 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
         c, ahead = c + longer * proof.d, left + longer * turn
         inverse_hessian = inverse_hessian.learned(proof.d, turn)
     d = -face.along(inverse_hessian.times(ahead, state.scale))
-    if has_run_away or not arrays.all_finite(c + d):  # discard all that was learned since
+    if has_run_away or not arrays.all_finite(c + d):  # go back to the best c
         proof = proof._replace(c=proof.best, tries=MOST_CUTS)
     else:
         proof = proof._replace(c=c + d, d=d, left=ahead, tries=proof.tries + 1)

@@ -40,7 +40,7 @@ def choose(problem: Problem) -> Portfolio:
     if not BregmanIteration().refusal(problem):
         title = "exact, by conjugate gradients" if conjugate_gradients.is_taken(problem) else ""
         candidates.append(Candidate(BregmanIteration(), title, steps, refines=True))
-        # No gradient method is faster on g alone: other methods wait for 3000 of its steps.
+        # No gradient method is faster on g alone: other methods wait for the first 3000 steps.
         steps *= 30.0 if conjugate_gradients.distance(problem) else 1.0
     if not PrimalDual().refusal(problem):
         candidates.append(Candidate(PrimalDual(), "", steps))
@@ -59,7 +59,7 @@ def _direct(problem: Problem, refusal: Refusal | None, is_alone: bool) -> list[C
     """Return the direct method for this problem in a list, which is empty if there is none."""
     below = [part for _, part in summands(problem.smooth_parts[1].bare)]
     is_linear = all(part.degree <= 1 for part in below)
-    # On constraints, the minimisers of a linear level form a face, which only Conic can prove.
+    # With constraints, the minimisers of a linear level form a face, and only Conic can prove that.
     is_for_cones = refusal is not None or (is_linear and not has_projection(problem.domain))
     if not is_for_cones and (is_alone or not _is_far(problem)):
         return [_exact(problem, _factorisation(problem))]
@@ -80,11 +80,12 @@ def _by_slices(problem: Problem, direct: list[Candidate]) -> list[Candidate]:
     """Return a list of the method whose steps use only a few rows each, if it pays off.
 
     The minimum of the method is a hundred epochs, as many full readings, and a hundred products for
-    L_g. With fewer, f settles on no problem. In single precision, reading an entry takes half the
-    time; direct methods convert the entries. If this is less work than a direct method needs, the
-    method goes first, and no other is needed. An epoch must have at least 500 slices, or too many
-    epochs are needed; a slice has about as many rows as there are columns, unless some rows are
-    much longer than others. Counting the slices takes a data pass, so this check comes last.
+    L_g. With fewer epochs, f does not settle on any problem. In single precision, reading an entry
+    takes half the time; direct methods convert the entries. If this is less work than a direct
+    method needs, the method goes first, and no other is needed. An epoch must have at least 500
+    slices, or too many epochs are needed; a slice has about as many rows as there are columns,
+    unless some rows are much longer than others. Counting the slices takes a data pass, so this
+    check comes last.
     """
     method, n = BregmanSVRG(), problem.dimension or 1
     rows = max((matrix.shape[0] for matrix in matrices_of(problem.smooth_parts[1])), default=0)
@@ -100,7 +101,7 @@ def _by_slices(problem: Problem, direct: list[Candidate]) -> list[Candidate]:
 
 
 def _with_operator(problem: Problem, is_exact: bool) -> list[Candidate]:
-    """Return the candidates for a penalty on D x: by factorisation, by cones, by products.
+    """Return the candidates for a penalty on D x: exact, conic and primal-dual.
 
     If an operator is known only by its products, nothing can be proved, and only the primal-dual
     method is left; it needs thousands of steps.
@@ -121,7 +122,7 @@ def _with_operator(problem: Problem, is_exact: bool) -> list[Candidate]:
 
 
 def problem_in_float64(problem: Problem) -> Problem:
-    """Return the problem in float64 if the data are in float32 and few; else the problem itself.
+    """Return the problem in float64 if its data are in float32 and small; else the problem itself.
 
     In float32 little can be proved. If the data are large, only the proof is in float64. We also
     keep float32 if g's matrices have singular values that are rounding errors of float32: in
@@ -189,9 +190,9 @@ def _entries(problem: Problem) -> int:
 def _factorisation(problem: Problem, n: int = 0) -> float:
     """Return the work of factorising the data of each level once, in the units of a Meter.
 
-    The work depends on the smaller side of each matrix, whose square costs a product per entry. If
-    f is a penalty on D x with n variables, the entries of D x are variables too, and all rows form
-    one matrix.
+    The work depends on the smaller side of each matrix: for each entry it costs as many products as
+    that side is long. If f is a penalty on D x with n variables, the entries of D x are variables
+    too, and all rows form one matrix.
     """
     matrices = _matrices(problem)
     rows_above = problem.penalties[0].terms.rows_above(n) if n else None

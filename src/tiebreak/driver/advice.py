@@ -51,7 +51,7 @@ def what_next(
         parts.append(
             f"The {' and the '.join(steep)} function rises faster than its Lipschitz constant "
             "allows, so neither the theorem's rate nor a bound on |f(x) - f*| is valid (the gaps "
-            "are): give a larger lipschitz"
+            "remain proved): give a larger lipschitz"
         )
     if status in ("solved", "max_iter", "max_time", "stopped"):
         gaps = proof.upper_gap, proof.lower_gap
@@ -128,13 +128,13 @@ def _with_remedies(sentence: str, *remedies: str) -> str:
 
 
 def _relaxed(run: Run, missing: float) -> str:
-    """Suggest a looser rtol for gaps this many times too wide; "" if it were too loose to help."""
+    """Suggest a looser rtol for gaps this many times too wide; "" if that is too loose."""
     needed = missing * max(run.relative)
     return f"relax rtol (x is proved to meet {1.05 * needed:.2g})" if 0.0 < needed < 0.1 else ""
 
 
 def _steps_needed(rows: Sequence[Row], tolerance: tuple[float, float]) -> int | None:
-    """Extrapolate, from the second half of the run, how many steps both gaps need."""
+    """Extrapolate from the second half of the run how many steps both gaps need."""
     last = rows[-1]
     half = min(rows, key=lambda row: abs(row.iteration - last.iteration / 2))
     needed = float(last.iteration)

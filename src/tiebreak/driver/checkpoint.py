@@ -48,7 +48,7 @@ class Store:
         self._due, self._has_warned = 0.0, False
 
     def load(self) -> Saved | None:
-        """Return the saved run, or None if there is no file; ValueError if it is of another run."""
+        """Return the saved run, or None if there is no file; raise if it is from another run."""
         path, who, otherwise = self.path, self.who, "give another file name or delete it"
         if path is None or not path.exists():
             return None
@@ -78,7 +78,7 @@ class Store:
                 raise ValueError(f"checkpoint: {path} belongs to {what}; {otherwise}")
         if run is None:
             raise ValueError(
-                f"checkpoint: {path} holds no run of this version of tiebreak; {otherwise}"
+                f"checkpoint: {path} contains no run of this version of tiebreak; {otherwise}"
             )
         return run
 

@@ -36,7 +36,7 @@ class Counted(SmoothFunction, keyword=""):
         return None if wide is None else Counted(wide, self._counter)
 
     def count(self, products: int, slopes: int, values: int) -> None:
-        """Add to the numbers of forward products, slopes and values."""
+        """Add to the counts of forward products, slopes and values."""
         self._counter.gradients += slopes
         passes = self.function.passes(products, slopes, values)
         self._counter.passed += passes

@@ -25,9 +25,10 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "ties": "the minimisers of g, the set that f chooses from.",
     },
     "The status": {
-        "certified": "|f(x) - f*| and g(x) - g* are proved to be within the tolerance, at a point "
-        "of the domain; with criterion='weak', f(x) - f* and g(x) - g* are. If you gave radius= or "
-        "error_bound=, the first line says that the proof assumes it.",
+        "certified": "x is in the domain, and |f(x) - f*| and g(x) - g* are proved to be within "
+        "the tolerance; with criterion='weak', the proof is about f(x) - f* without the absolute "
+        "value. If you gave radius= or error_bound=, the first line says that the proof assumes "
+        "it.",
         "solved": "an answer was found, but not all of it is proved: the optimality conditions of "
         "both levels hold to rounding, or the stopping rule named in the report was met. The "
         "report says which half is proved, how wide the other gap is, and what would close it.",
@@ -58,11 +59,12 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "rests on": "why f* is not above the upper end of its interval: a minimiser of g that is "
         "proved to be near x.",
         "suboptimal": "an upper bound on g(x) - g*, also as a share of g(x0) - g*.",
-        "secured": "why f(x) cannot lie far below f*: |f(x) - f*| is proved; or the guard, a "
-        "stopping test, holds. The guard keeps |f(x) - f*| within two tolerances if g grows "
-        "quadratically, not too slowly in any direction, and x is not close to f's own minimiser.",
+        "secured": "why f(x) cannot lie far below f*: a bound on |f(x) - f*| is proved, or the "
+        "guard, a stopping test, is met. The guard keeps |f(x) - f*| within two tolerances if g "
+        "grows quadratically, not too slowly in any direction, and x is not close to f's own "
+        "minimiser.",
         "x is": "which of the method's points was returned.",
-        "non-zeros": "how many entries or groups of x are not small, if a penalty asks for zeros.",
+        "non-zeros": "how many entries or groups of x are not small, if a penalty favours zeros.",
         "rank": "the rank of the lower level's data, with the singular values on both sides of the "
         "decision.",
         "backward": "backward error: x is the exact answer for data that differ from yours by this "

@@ -29,7 +29,7 @@ Named = TypeVar("Named")
 HOLDS = {
     "cut": "a cut at its best value + slack",
     "point": "the only point left",
-    "nothing": "no condition, because it is constant there",
+    "nothing": "no condition, because the level is constant there",
 }
 
 
@@ -53,14 +53,14 @@ class LevelReport:
         slack: how much the level may give up.
         dimension: the dimension of the set that is left *after* this level, None if unknown.
         price: how fast the next level's best value falls as the slack grows; None without slack.
-        held: how the minimisers of the level were held for the levels after it.
+        held: how the minimisers of the level were kept for the levels after it.
         word: the nature of the interval ``best``. "proved": the interval contains the least value,
             rounding included. "estimated": the interval rests on an unproved assumption, see
             ``why``.
         sign: 1 if the level is minimised, -1 if it is maximised; then best is the largest value.
         why: the reason for an estimate: "size" (a radius is assumed), "inside" (no point is known
         to be
-            feasible to the last bit) or "held" (after another level).
+            feasible to the last bit) or "held" (the levels before it may be off by their errors).
 
     Examples:
         >>> cost = tb.Level(tb.Linear([1, 2]), name="cost", slack=0.1)
@@ -111,7 +111,7 @@ REASONS = {  # why an interval is estimated rather than proved
     "a bounded domain or radius=... limits x",
     "coefficients": "the bounds assume a limit on the size of the coefficients",  # for estimators
     "inside": "no point is known to be feasible to the last bit",
-    "held": "the bounds allow for errors in the levels before",
+    "held": "the bounds allow for errors in earlier levels",
 }
 # placeholder for the time while lines are wrapped, so that breaks do not depend on it
 CLOCK = "000000.s:"
@@ -162,8 +162,8 @@ class LevelsResult(Outcome, Shown):
 
         variables: the names of the variables, or None.
         rows: the names of the domain's rows, see `Polyhedron`.
-        multipliers: one line for each level, one column for each row, nan where unknown; see
-            `duals`.
+        multipliers: one line for each level, with a column for each row of the domain; nan if
+            unknown; see `duals`.
 
     Examples:
         >>> cost = tb.Level(tb.Linear([1, 2]), name="cost", slack=0.1)
@@ -193,7 +193,7 @@ class LevelsResult(Outcome, Shown):
 
     @property
     def message(self) -> str:
-        """How the call ended, in words."""
+        """A sentence that says how the call ended."""
         said = STATUSES[self.status]
         return self.reason or (said.replace("both", "all") if len(self.levels) > 2 else said)
 
@@ -216,9 +216,9 @@ class LevelsResult(Outcome, Shown):
         """How fast the best value of each level changes as the right-hand side of each row grows.
 
         Earlier levels stay optimal, or at most at their best value + slack, both as in this result.
-        None if unknown: for a level with slack, and if the domain has constraints that are not
-        linear. If several values are possible, as at a degenerate vertex, the first level has one
-        of them, and later levels have nan.
+        The duals of a level are None if they are unknown: if the level has slack, or if the domain
+        has constraints that are not linear. If several values are possible, as at a degenerate
+        vertex, the first level has one of them, and later levels have nan.
         """
         found = self.multipliers
         lines = [None] * len(self.levels) if found is None else found.tolist()
@@ -307,7 +307,8 @@ class LevelsResult(Outcome, Shown):
         said = []
         if cuts:
             said.append(
-                f"after {_and(cuts)}: for slacks that are measured from the best values found"
+                f"after {_and(cuts)}: the bounds hold for slacks measured from the best values "
+                "found"
             )
         for why, text in REASONS.items():
             names = [r.name for r in reports if r.word == "estimated" and r.why == why]

@@ -143,8 +143,8 @@ def _level(name: str, given: Any, gradient: Any, args: tuple[Any, ...]) -> Funct
     if isinstance(given, Function | Penalty):
         if callable(gradient):
             raise ValueError(
-                f"minimize: jac of {name} must be None because {type(given).__name__} knows its "
-                f"gradient, got {type(gradient).__name__}"
+                f"minimize: jac of {name} must be None because {type(given).__name__} computes its "
+                f"own gradient, got {type(gradient).__name__}"
             )
         return given
     if not callable(given) or isinstance(given, type):

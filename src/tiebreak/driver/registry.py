@@ -79,7 +79,7 @@ class MethodInfo:
     assumptions: str
     guarantee: str
     rates: tuple[Rate, ...]  # the published rates
-    output: str  # the point of its theorem
+    output: str  # the point for which its theorem holds
     bibtex: str
 
 

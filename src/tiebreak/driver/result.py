@@ -100,7 +100,7 @@ class Result(Outcome, Shown):
     multipliers: Multipliers | None = field(default=None, repr=False)
     known: Known | None = field(default=None, repr=False)  # all proved bounds on f* and g*
     criterion: str = "absolute"  # the requirement on f(x) besides the gap, see ``solve``
-    point: str = ""  # the kind of point that x is
+    point: str = ""  # which of the method's points x is
     claims: tuple[str, ...] = ()  # what a third-party method claims, in sentences
 
     @property
@@ -178,7 +178,7 @@ class Result(Outcome, Shown):
 
     @property
     def message(self) -> str:
-        """How the run ended in words, with what is not proved and what to do next."""
+        """A text that says how the run ended, what is not proved and what to do next."""
         return f"{self._headline}{'. ' if self.advice else ''}{self.advice}"
 
     @property
@@ -359,7 +359,7 @@ RELIES_ON = "Relies on {}: user-supplied, not verified"
 def assumptions(problem: Problem) -> list[str]:
     """List the unchecked assumptions of every proof about this problem.
 
-    Also say how data were read if that could be a surprise.
+    Also say how the data were interpreted if that could be surprising.
     """
     parts = (part for h in problem.smooth_parts for _, part in summands(h.bare))
     said = [*dict.fromkeys(part.note for part in parts if part.note)]

@@ -37,7 +37,7 @@ def _multipliers(result: LevelsResult, levels: Levels) -> Host | None:
         program = compile_levels(objectives, levels.domain, len(x))
     except Refusal:
         return None
-    if program.size > len(x):  # the auxiliary variables are gone
+    if program.size > len(x):  # the values of the auxiliary variables are lost
         return None
     found = row_multipliers(program, x, [_is_cut(report) for report in result.levels.values()])
     if found is None:
@@ -59,9 +59,9 @@ def _is_cut(report: LevelReport) -> bool | None:
 
 
 def _by_row(y: Host, levels: Levels, n: int) -> Host:
-    """Sort multipliers of a program's rows, equations first, into the named rows of the sets.
+    """Assign the multipliers of a program's rows, equations first, to the named rows of the sets.
 
-    A program has equations as b_eq - A_eq x, and inequalities unchanged as A x <= b.
+    A program stores equations as b_eq - A_eq x, and inequalities unchanged as A x <= b.
     """
     parts = [(part, part.linear_rows(n)) for part in described(levels.domain).parts]
     equal, below = 0, sum(len(rows.b_eq) for _, rows in parts if rows)

@@ -52,7 +52,7 @@ class Counts(NamedTuple):
 
 @in_files("least")
 class Least(NamedTuple):
-    """The smallest value of g so far, and its point of Z."""
+    """The smallest value of g so far, and the point of Z at which g has this value."""
 
     value: float
     x: Array
@@ -201,7 +201,7 @@ class Run:
 
     @property
     def due(self) -> bool:
-        """Is a row due?  Yes after every step at first, later after a tenth more steps."""
+        """Is a row due? It is after every step at first, later after a tenth more steps each."""
         last = self.rows[-1].iteration if self.rows else -1
         is_milestone = self.iteration > last and self.report.is_milestone
         return is_milestone or self.iteration >= last + max(1, last // 10)
@@ -309,7 +309,7 @@ class Run:
 
     @property
     def standing(self) -> Standing:
-        """The standing of this point by the bounds of this step; recomputed after new evidence."""
+        """The standing of this point, given the bounds so far; recomputed after new evidence."""
         if self._standings is None or self._standings[0] != self._news:
             # If a resumed run has recorded the step, it computed the bounds before it was saved.
             effort = 0 if self._standings is None and self.is_recorded else 5
@@ -339,8 +339,8 @@ class Run:
     def _is_secured(self, standing: Standing, tolerance: float) -> bool:
         """Does the guard secure f(x) from below?
 
-        If its price is 0, f(x) is f's own minimum over Z. If the price is 0 already at x0, f has no
-        scale, and g must be at its minimum up to rounding.
+        If the guard's price is 0, f(x) is f's own minimum over Z. If the price is 0 already at x0,
+        f has no scale, and g must be at its minimum up to rounding.
         """
         if self.report.readings or not standing.is_guarded(tolerance):
             return False
@@ -361,8 +361,8 @@ class Run:
     def has_gone_back(self) -> bool:
         """Return to the last certified state, unless later findings contradict it.
 
-        An earlier call with looser tolerances may have certified this state, or f may since be
-        proved too low at its point.
+        An earlier call with looser tolerances may have certified this state, or f at its point may
+        have been proved too low since then.
         """
         if self.certified is None:
             return False

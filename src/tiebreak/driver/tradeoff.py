@@ -30,7 +30,7 @@ class TradeoffPoint:
     """f*(slack) = min f over { x in Z : g(x) <= g* + slack }.
 
     Attributes:
-        slack: how much the lower level may give up.
+        slack: how far g may exceed g*.
         value: f at x.
         bounds: an interval for f*(slack), proved or estimated according to ``word``; the upper end
             is f at a point that meets the constraints up to rounding and gives up no more than the
@@ -173,7 +173,7 @@ def tradeoff(
         found = chain(program, rules, levels.before, max_time, began)
         result = report(found, levels, 0.0, 0.0)  # `proofs.gate` checks every point
         if result.status == "max_time":
-            raise TimeoutError("tradeoff: max_time ended before all slacks were solved")
+            raise TimeoutError("tradeoff: max_time was over before all slacks were solved")
         if result.status == "stopped":  # part of a curve is not returned
             raise KeyboardInterrupt
         if not result.success:

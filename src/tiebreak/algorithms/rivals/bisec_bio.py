@@ -148,8 +148,8 @@ class BisecBiO(Method):
         sets = level_sets.find(f, problem.domain)
         if sets is None:
             needed = (
-                "must have an easy projection onto {upper <= c} ∩ domain, which the distance "
-                "from a point and linear functions have on every domain and quadratics have on R^n"
+                "must have an easy projection onto {upper <= c} ∩ domain, as linear functions and "
+                "distances from a point have on every domain, and quadratics on R^n"
             )
             return Refusal("BisecBiO", "upper", needed, f"{type(f).__name__} on {domain}")
         if f.prototype is not None:
