@@ -83,7 +83,7 @@ class AdaptiveAGMBiO(Method):
     name: ClassVar[str] = "adaptive"
     paper: ClassVar[str] = "tiebreak; step as in AGM-BiO, Cao et al. 2024, with a fixed multiplier"
     assumptions: ClassVar[str] = (
-        "f, g convex, each smooth + penalty; both penalties and Z with a joint prox; no constants"
+        "f, g convex, each smooth + penalty; joint prox of both penalties and Z; needs no constants"
     )
     adapts: ClassVar[bool] = True
     guarantee: ClassVar[str] = "with eta fixed: f - f* <= O(1/k²), g - g* <= O(1/k²) + eta (f* - f)"

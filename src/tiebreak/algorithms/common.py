@@ -60,8 +60,8 @@ def weighted(
 ) -> StepEvidence:
     """Return the evidence of a step: minorants of f and g with weights a and b, and values of g.
 
-    The weighted sum bounds f*; ``lower`` is the weight of the minorant of g in the bound on g*
-    (None: b).
+    The weighted sum bounds f*; ``lower`` is the weight of the minorant of g in the bound on g* (b
+    if None).
     """
     return StepEvidence(
         upper=((a, f),), cuts=((b, g),), lower=((b if lower is None else lower, g),), values=values

@@ -54,8 +54,8 @@ EPOCH, SHORTEST = 1.5, 16
 FREEDOM, DECAY = 10.0, 1.1
 
 ESTIMATED = (
-    "f minus its dual, and the cost of the lower level's error, are within the tolerance; "
-    "nothing proves f* if an operator is known only by its products"
+    "f minus its dual value, and the cost of the lower level's error, are within the tolerance; "
+    "f* cannot be bounded if an operator is known only by its products"
 )
 
 
@@ -164,16 +164,16 @@ class PrimalDual(Method):
         "optimization, 2017, arXiv 1706.02602"
     )
     assumptions: ClassVar[str] = (
-        "f, g convex, each smooth + penalty; both penalties and Z with a joint prox; no constants"
+        "f, g convex, each smooth + penalty; joint prox of both penalties and Z; needs no constants"
     )
     guarantee: ClassVar[str] = (
-        "paper: with a fixed ratio and f by its prox, g - g* = o(1/k) at the average s_k; the last "
-        "iterate x_k converges if g is least squares and a multiplier exists (Condat, Vu), "
+        "paper: with a fixed ratio and prox steps on f, g - g* = o(1/k) at the average s_k; the "
+        "last iterate x_k converges if g is least squares and a multiplier exists (Condat, Vu), "
         "otherwise no convergence theorem applies to it"
     )
     cites: ClassVar[tuple[str, ...]] = ("malitsky2017", "applegate2021")
     rates: ClassVar[tuple[Rate, ...]] = (
-        Rate("g", 1.0, "a fixed ratio, f by its prox", at="the average s_k"),
+        Rate("g", 1.0, "a fixed ratio, prox steps on f", at="the average s_k"),
     )
     output: ClassVar[str] = "the last iterate (the paper's rate is for the average s_k)"
 

@@ -45,7 +45,7 @@ def agm_bio(
         levels: g_0, ..., g_K, all at least the minimum of g on Z.
         L_f: Lipschitz constant of the gradient of f.
     """
-    # Line 1: the input is the sequence g_k and gamma.
+    # Line 1: the inputs are the sequence g_k and gamma.
     A_k, x_k, z_k = 0.0, x_0, x_0  # line 2
     for k, g_k in enumerate(levels):  # line 3
         a_k = gamma * (k + 1) / (4 * L_f)  # line 4
@@ -81,7 +81,7 @@ def p_agm_bio(
         levels: g_0, ..., g_K, all at least the minimum of g.
         L_f: Lipschitz constant of the gradient of f1.
     """
-    # Line 1: the input is the sequence g_k and gamma.
+    # Line 1: the inputs are the sequence g_k and gamma.
     A_k, x_k, z_k = 0.0, x_0, x_0  # line 2
     for k, g_k in enumerate(levels):  # line 3
         a_k = gamma * (k + 1) / (4 * L_f)  # line 4

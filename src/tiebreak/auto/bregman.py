@@ -94,10 +94,10 @@ class BregmanIteration(Method):
     name: ClassVar[str] = "bregman"
     paper: ClassVar[str] = "Bregman iteration: Osher, Burger, Goldfarb, Xu, Yin 2005"
     assumptions: ClassVar[str] = "f, g convex, each smooth + penalty; with Z they have a joint prox"
-    guarantee: ClassVar[str] = "g - g* <= O(1/j) after j exact rounds; f only if it is proved"
+    guarantee: ClassVar[str] = "g - g* <= O(1/j) after j exact rounds; no rate for f"
     cites: ClassVar[tuple[str, ...]] = ("osher2005",)
     rates: ClassVar[tuple[Rate, ...]] = (Rate("g", 1.0, "rounds solved exactly, k counts rounds"),)
-    output: ClassVar[str] = "the end of the last round"
+    output: ClassVar[str] = "the point at the end of the last round"
 
     def check(self, problem: Problem) -> Refusal | None:
         """Refuse a problem outside the assumptions."""

@@ -75,8 +75,8 @@ class Portfolio(Method):
 
     name: ClassVar[str] = "auto"
     paper: ClassVar[str] = "none: the methods of this library in turn"
-    assumptions: ClassVar[str] = "those of the methods that it takes"
-    guarantee: ClassVar[str] = "those of the methods that it takes"
+    assumptions: ClassVar[str] = "those of the methods that it runs"
+    guarantee: ClassVar[str] = "those of the methods that it runs"
     adapts: ClassVar[bool] = True
     needs_projection: ClassVar[bool] = False  # the candidates check for a projection themselves
 
@@ -238,7 +238,7 @@ class Portfolio(Method):
         candidate, runner = self.candidates[number], state.runners[number]
         if runner.note or state.phase == RACING:
             return not runner.note
-        if candidate.is_direct:  # not for a proof, and only if there is enough work left
+        if candidate.is_direct:  # it can refine, if enough work is left, but not prove
             return state.phase == REFINING and runner.forecast(candidate) <= self._left(state)
         return state.phase == PROVING or candidate.refines
 
@@ -384,7 +384,7 @@ def _error(own: Proved) -> float:
 def _for_the_proof(inner: Any, own: Proved) -> Proved:
     """Return the bounds to show to the running method while an answer needs a proof.
 
-    These bounds hold the gap of the method's own point and, once that gap is small, a lower
+    These bounds contain the gap of the method's own point and, once that gap is small, a lower
     tolerance that the point does not meet yet: the bound on f* is loose by about the point's
     suboptimality for g, which must shrink.
     """

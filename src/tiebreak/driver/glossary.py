@@ -80,7 +80,7 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "bisection": "method bisec-bio: the interval in which its own tests locate f*.",
         "own bound": "method mng: a lower bound on f* by its own theorem, not rechecked.",
         "method": "which method found x, and how its steps were chosen.",
-        "message": "how the run ended, in words, and what to do next.",
+        "message": "a text that says how the run ended and what to do next.",
         "assumed": "what the proofs rely on without having checked it.",
     },
     "Levels, one row each": {
@@ -93,7 +93,7 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "ties": "the dimension of the set that this level leaves to the next one.",
         "price": "how fast the next level's best value falls as this level's slack grows: a slope, "
         "so one more unit of slack gains at most this much.",
-        "proved": "the interval is a theorem, rounding errors included.",
+        "proved": "the interval is proved, with rounding errors included.",
         "estimated": "a bound from duality that rests on an assumption, named in a line below.",
         "held": "how a level's minimisers were kept: exactly, by its face or image, or by a cut at "
         "its best value + slack.",

@@ -34,7 +34,7 @@ HOLDS = {
 
 
 def is_sensitive(price: float, size: float, following: float) -> bool:
-    """Does giving up 1e-7 of this level change the next one by 1 % or more?"""
+    """Does a slack of 1e-7 for this level change the next one by 1 % or more?"""
     return price * TOL.solver * size > TOL.percent * abs(following)
 
 
@@ -50,7 +50,7 @@ class LevelReport:
             it; ``word`` says whether it is proved or estimated.
         value: the value of the level at x.
         given_up: an interval for value - least value, the loss in favour of later levels.
-        slack: how much the level may give up.
+        slack: by how much the level may be worse than its best value.
         dimension: the dimension of the set that is left *after* this level, None if unknown.
         price: how fast the next level's best value falls as the slack grows; None without slack.
         held: how the minimisers of the level were kept for the levels after it.

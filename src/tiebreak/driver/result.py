@@ -230,8 +230,8 @@ class Result(Outcome, Shown):
     def details(self) -> str:
         """Return the full report: intervals for both optima, ranks, residuals, method, message.
 
-        optimum: proved intervals that contain f* and g*. suboptimal: the largest amount that the
-        lower level gives up for the upper level. secured: why f(x) cannot lie far below f*.
+        optimum: proved intervals that contain f* and g*. suboptimal: an upper bound on g(x) - g*.
+        secured: why f(x) cannot lie far below f*.
         assumed: the unchecked assumptions of the proofs.
         """
         proof = self.certificate
@@ -266,7 +266,7 @@ class Result(Outcome, Shown):
         return said
 
     def _suboptimality(self) -> str:
-        """Say how much the lower level gave up for the upper level."""
+        """Say how far g(x) may be above g*."""
         gap, start = self.certificate.lower_gap, self.start_values[1]
         if math.isinf(gap):
             return "not known: nothing bounds g* from below"

@@ -307,7 +307,7 @@ def tradeoff_view(curve: Tradeoff) -> View:
             )
         ],
         groups=[Group("", columns)],
-        axes=[("slack", "slack: what g may give up")],
+        axes=[("slack", "slack: how far g may exceed g*")],
         readout=[
             ("slack", "slack"), ("value", "f*(slack)"), ("low", "at least"), ("high", "at most"),
             ("gain", "gain"),

@@ -362,7 +362,7 @@ def _iterate(
     watch: RecessionWatch,
 ) -> Ended:
     """Take steps until the run ends, for whatever reason."""
-    is_first = run.is_recorded  # a resumed run may have its row already
+    is_first = run.is_recorded  # a resumed run may have recorded it already
     while True:
         ended = _ended(run, limit, max_iter)
         if limit.is_over or limit.is_interrupted:

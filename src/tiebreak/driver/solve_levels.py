@@ -80,7 +80,7 @@ def of_problem(levels: Levels, result: Result) -> LevelsResult:
 
 
 class CompiledLevels(ConicLevels):
-    """Our own `Levels` as one conic program."""
+    """`Levels` of this library, compiled to one conic program."""
 
     def __init__(self, levels: Levels, x0: Any = None) -> None:
         start = _start(levels, x0)
@@ -264,7 +264,7 @@ def _ended(found: ChainSolution) -> Ended:
 def _claim(
     level: LevelSolution, value: float, rounding: float, h: Objective, rtol: float
 ) -> LevelClaim:
-    """Return the claim about a level with this value at x, and a tolerance above rounding."""
+    """Return what is claimed about a level with this value at x; its tolerance exceeds rounding."""
     if level.word != "proved":
         return LevelClaim()
     scale = max(abs(value), abs(h.value(np.zeros(len(h.linear)))))

@@ -33,8 +33,8 @@ class TradeoffPoint:
         slack: how far g may exceed g*.
         value: f at x.
         bounds: an interval for f*(slack), proved or estimated according to ``word``; the upper end
-            is f at a point that meets the constraints up to rounding and gives up no more than the
-            slack.
+            is f at a point that meets the constraints up to rounding and exceeds g* by no more than
+            the slack.
         price: -df*/dslack; inf at slack 0 if only ``Tradeoff.coefficient`` is finite.
         x: the point.
         word: whether the bounds are "proved" or "estimated" (see `LevelReport`).
@@ -58,7 +58,7 @@ class Tradeoff(Shown):
         coefficient: c in f*(slack) = f*(0) - c sqrt(slack) + ..., for small slacks. ``coefficient``
             is 0 if the curve has a finite slope at 0, and nan if no time was left for it.
         slope: -df*/dslack at 0, or inf.
-        is_sensitive: does giving up 1e-7 of g change f by 1 % or more?
+        is_sensitive: does a slack of 1e-7 of g change f by 1 % or more?
         time: seconds.
         skipped: the slacks for which no time was left.
         sign: 1 if f is minimised, -1 if it is maximised (with CVXPY).

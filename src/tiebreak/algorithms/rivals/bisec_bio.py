@@ -61,7 +61,7 @@ class BisectionFindings(NamedTuple):
             (
                 "bisection",
                 f"level of f in [{self.low:.9g}, {self.high:.9g}] after {self.calls} questions, "
-                f"{self.capped} calls cut off (by the method's own tests, without a certificate)",
+                f"{self.capped} calls cut off (this relies on the method's tests, not on a proof)",
             )
         ]
 

@@ -71,7 +71,7 @@ class Diagonal(Method):
 
     Args:
         power, offset: the parameters of the weights e_k.
-        c: a factor of the weights, without a unit.
+        c: a dimensionless factor of the weights.
         slowest: a lower bound on e_k/e_{k-1}.
         momentum: (alpha, shift), or None for m_k = 0.
         step_factor: s = step_factor/(L_g + e_0 L_f). Factors above 1 apply only if L_f = 0 (as for

@@ -157,10 +157,10 @@ class IRSCG(_StochasticCG):
         x_{t+1} = x_t + a_t (v_t - x_t),                       a_t = 2/(t+2)
 
     Here dF, dG are STORM's estimates of both gradients: see `stochastic_cg`. The output is IR-CG's
-    average z_T. A step here is an epoch over all slices, with a full reading at its end for
-    the values and the certificate, which the recursion does not use. With all rows in one slice,
-    the method is IR-CG. Unlike in the paper, slices consist of neighbouring rows and come in a
-    random order, each once per epoch; the unit u is our addition.
+    average z_T. A step here is an epoch over all slices, with a full reading at its end that serves
+    only the values and the certificate. With all rows in one slice, the method is IR-CG. Unlike in
+    the paper, slices consist of neighbouring rows and come in a random order, each once per epoch;
+    the unit u is our addition.
 
     Args:
         batch: the number of rows in a slice; by default, sqrt(m) of all m rows.
