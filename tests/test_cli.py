@@ -334,8 +334,8 @@ def refused(capsys, arguments, sentence):
         ("", [], "p.toml: the table [upper] is missing"),
         (SMALL + "cente = [1.0]\n", [], "p.toml: [domain] has no key 'cente' (did you mean 'center'?); known keys are center, radius"),
         (SMALL.replace("[1.0]", '"b.csv"'), [], "p.toml: [lower] b: b.csv does not exist"),
-        (SMALL, ["--out", "p.toml"], "the results need a folder that can be written, got p.toml (File exists)"),
-        (SMALL, ["--out", "p.toml/x"], "the results need a folder that can be written, got p.toml{sep}x (Not a directory)"),
+        (SMALL, ["--out", "p.toml"], "the results need a writable folder, got p.toml (File exists)"),
+        (SMALL, ["--out", "p.toml/x"], "the results need a writable folder, got p.toml{sep}x (Not a directory)"),
     ],
 )  # fmt: skip
 def test_bad_input_exits_with_2_and_one_sentence(here, capsys, text, arguments, sentence):
@@ -534,7 +534,7 @@ def test_an_out_that_cannot_be_made_is_said_before_the_work(here, capsys, monkey
     monkeypatch.setattr(tb, "solve", None)
     monkeypatch.setattr(tb, "compare", None)
     assert main([*command, "--out", "/proc/nowhere/out"]) == 2
-    assert "the results need a folder that can be written, got /proc/nowhere/out" in (
+    assert "the results need a writable folder, got /proc/nowhere/out" in (
         capsys.readouterr().err
     )
 
@@ -564,7 +564,7 @@ def test_a_page_that_cannot_be_written_is_refused_before_the_work(here, capsys):
     assert main(["solve", "p.toml", "--html", "p.toml/run.html"]) == 2
     assert capsys.readouterr().err.splitlines() == [
         "tiebreak: --html must be a file, but . is a folder",
-        "tiebreak: the results need a folder that can be written, got p.toml (File exists)",
+        "tiebreak: the results need a writable folder, got p.toml (File exists)",
     ]
     assert names(here) == ["p.toml"]
 

@@ -266,7 +266,7 @@ def _folders(folders: Iterable[Path]) -> Iterator[None]:
             except OSError as error:
                 reason = error.strerror or error
                 raise ValueError(
-                    f"the results need a folder that can be written, got {folder} ({reason})"
+                    f"the results need a writable folder, got {folder} ({reason})"
                 ) from None
         yield
     except BaseException:

@@ -99,7 +99,7 @@ class Accelerated(Method):
         return f"{self.title}, {self.theorem(problem)}, {type(self.levels).__name__}"
 
     def report(self, state: State) -> StateReport:
-        """Report the reach of x, and what the consistency checks have found."""
+        """Report the ``reach`` of x, and what the consistency checks have found."""
         return StateReport(
             reach=state.x_images[2],
             lipschitz_violations=state.lipschitz_violations,

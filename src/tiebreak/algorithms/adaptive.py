@@ -97,7 +97,7 @@ class AdaptiveAGMBiO(Method):
         return "adaptive AGM-BiO, no constants"
 
     def report(self, state: State) -> StateReport:
-        """Report the reach of x, and what the consistency checks have found."""
+        """Report the ``reach`` of x, and what the consistency checks have found."""
         return StateReport(
             reach=state.main.x.reach,
             lipschitz_violations=state.lipschitz_violations,

@@ -37,7 +37,7 @@ class AGMBiO(Accelerated):
             error bound (or Theorem 2 with order 2 if g is known to grow quadratically), else
             Theorem 1 (gamma = 1) on a bounded domain. If no theorem applies, gamma = 1 and the
             report says so.
-        levels: the source of g_k, OnlineLevels(), FixedLevels(iterations) or GivenLevels(values).
+        levels: the source of g_k (OnlineLevels(), FixedLevels(iterations) or GivenLevels(values)).
         horizon: T of Theorem 2, the planned number of steps; ``solve`` uses max_iter.
 
     Examples:
@@ -105,7 +105,7 @@ class PAGMBiO(Accelerated):
         gamma: a number in (0, 1], or None for the value of the theorem that applies, as in AGMBiO;
             if f has a penalty, None means the rule of Theorem 2 with order 2, even if no error
             bound is known.
-        levels: the source of g_k, OnlineLevels(), FixedLevels(iterations) or GivenLevels(values).
+        levels: the source of g_k (OnlineLevels(), FixedLevels(iterations) or GivenLevels(values)).
         horizon: T of Theorem 2, the planned number of steps; ``solve`` uses max_iter.
 
     Examples:

@@ -113,7 +113,7 @@ class StateReport(NamedTuple):
     is_ambiguous: bool = False  # does f depend on a rank that rounding decides?
     findings: Findings | None = None
     one_sided: str = ""  # why f* has no proved upper bound, if the method knows
-    reach: Any = None  # the size of the terms of which images of x are sums, or None
+    reach: Any = None  # the size of the terms that add up to images of x, or None
     is_good: bool = True  # is x better than the method's start, as far as it can tell?
     is_settling: bool = False  # will f(x) soon be more accurate, even if it has a proof already?
     decides: bool = False  # does the next step decide everything, with its own proof?

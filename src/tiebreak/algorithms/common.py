@@ -245,8 +245,8 @@ def first_curvature(
     steepness = arrays.norm(way)
     if not 0.0 < steepness < math.inf:
         return 0.0, False
-    # This length, in the units of x, is |x|, the distance to h = 0, or a gradient step if L is
-    # known.
+    # The length is that of a gradient step if L is known, otherwise the larger of |x| and the
+    # distance to the zero of the linear model; both are in the units of x.
     length = max(arrays.norm(here.at), abs(here.value) / steepness)
     if 0.0 < h.known_lipschitz < math.inf:
         length = steepness / h.known_lipschitz

@@ -105,7 +105,7 @@ class LevelRun(NamedTuple):
     v: Array  # v_k
     g_w: Minorant  # g1 at w_k
     g_u: float  # g(u_k)
-    gradient_step: Array  # v_k - b_k grad g1(w_k), computed ahead
+    gradient_step: Array  # v_k - b_k grad g1(w_k), computed in advance
     gradient_step_square: float  # squared length of `gradient_step`
 
     @classmethod

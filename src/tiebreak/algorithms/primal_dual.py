@@ -139,8 +139,9 @@ class PrimalDual(Method):
 
         u_{k+1} = the point nearest u_k + sigma_D (D x_{k+1} - c) with <u, r> <= p(r) for all r
 
-    Here sigma_D |D|² = sigma L_g, so that tau (2 sigma L_g + L_f/2) < 1. The run is stopped by an
-    estimate: f minus its dual value, plus the error of A x times its multiplier.
+    Here sigma_D |D|² = sigma L_g, so that tau (2 sigma L_g + L_f/2) < 1. The run stops
+    when an estimate is small enough: f minus its dual value, plus the error of A x times its
+    multiplier.
 
     L_f and L_g are the functions' own constants if known, otherwise estimates; they grow if
     f1(x_{k+1}) or g1(s_{k+1}) exceeds the minorant at x_k or y_k by more than they allow.
@@ -242,7 +243,8 @@ class PrimalDual(Method):
 
 @dataclass(frozen=True)
 class EndingPrimalDual(PrimalDual):
-    """PrimalDual for a penalty on D x in f: it ends by its own estimate, without a proof."""
+    """PrimalDual for a penalty on D x in f: it ends when its own estimate is small, without a
+    proof."""
 
     adapts: ClassVar[bool] = True
 

@@ -109,10 +109,10 @@ class BregmanSVRG(Method):
 
     The first eta is 20 (L_g + V)/(N L_f) with N slices, so that an epoch settles a round.
 
-    **The proof.** Once p shows that f has settled to its tolerance, w is fixed. The minorant of g
-    at u with the multiplier 1/t proves f(w) if grad g(u) = -t grad f(w), which holds at
-    w + t sum_j (w_j - w)/eta_j up to second-order terms; the same steps on g + t <grad f(w), .>
-    lead from there to u. Only full readings count as evidence.
+    **The proof.** Once p shows that f has settled to within its tolerance, w is fixed. The minorant
+    of g at u with the multiplier 1/t proves f(w) if grad g(u) = -t grad f(w), which holds at w + t
+    sum_j (w_j - w)/eta_j up to second-order terms; the same steps on g + t <grad f(w), .> lead from
+    there to u. Only full readings count as evidence.
 
     Args:
         batch: the number of rows in a slice; chosen from the data if None.
@@ -274,7 +274,7 @@ def _at_snapshot(problem: Problem, state: State, x: Array) -> State:
 
 
 def need_rows(method: object, problem: Problem) -> Refusal | None:
-    """Refuse a lower level that is not a loss of rows."""
+    """Refuse a lower level that is not a sum of losses of rows."""
     lower = problem.smooth_parts[1].bare
     if any(has_slices(part) for _, part in summands(lower)):
         return None

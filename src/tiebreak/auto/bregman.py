@@ -96,7 +96,7 @@ class BregmanIteration(Method):
     assumptions: ClassVar[str] = "f, g convex, each smooth + penalty; with Z they have a joint prox"
     guarantee: ClassVar[str] = "g - g* <= O(1/j) after j exact rounds; no rate for f"
     cites: ClassVar[tuple[str, ...]] = ("osher2005",)
-    rates: ClassVar[tuple[Rate, ...]] = (Rate("g", 1.0, "rounds solved exactly, k counts rounds"),)
+    rates: ClassVar[tuple[Rate, ...]] = (Rate("g", 1.0, "rounds solved exactly; k counts rounds"),)
     output: ClassVar[str] = "the point at the end of the last round"
 
     def check(self, problem: Problem) -> Refusal | None:

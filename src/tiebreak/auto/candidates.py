@@ -74,7 +74,7 @@ class State(NamedTuple):
     answer: int  # the candidate that has ended with its answer, or NONE
     phase: int  # RACING, REFINING a proved point, PROVING the answer, OVER
     since: float  # the total work at the beginning of this phase
-    lipschitz_violations: tuple[int, int]  # of f and g, found by all candidates
+    lipschitz_violations: tuple[int, int]  # of f and g, by all candidates
     convexity_violations: tuple[int, int]
     least: float  # the least value of g seen
     allowed: float  # the allowed excess of an answer's g over ``least``

@@ -169,8 +169,8 @@ class HessianDifferences(NamedTuple):
             H = P @ H @ P + float(np.mean(np.diagonal(H))) * (np.eye(len(free)) - P)
         top = float(np.max(np.diagonal(H)))
         # The ridge is relative to the largest curvature, and well above the rounding errors of
-        # differences (a few 1e-10): steps would follow these errors far along directions that
-        # neither level sees.
+        # differences (a few 1e-10): steps would follow these errors far along directions on which
+        # neither level depends.
         for ridge in TOL.ladder:
             H[np.diag_indices_from(H)] += ridge * top
             try:

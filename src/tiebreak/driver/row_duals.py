@@ -1,4 +1,4 @@
-"""The names of variables and rows in the result of levels, and the duals of the rows."""
+"""The names of variables and rows in the result for levels, and the duals of the rows."""
 
 from __future__ import annotations
 

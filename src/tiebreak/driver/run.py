@@ -201,7 +201,7 @@ class Run:
 
     @property
     def due(self) -> bool:
-        """Is a row due? It is after every step at first, later after a tenth more steps each."""
+        """Is a row due? At first it is after every step, later less often."""
         last = self.rows[-1].iteration if self.rows else -1
         is_milestone = self.iteration > last and self.report.is_milestone
         return is_milestone or self.iteration >= last + max(1, last // 10)
@@ -350,7 +350,7 @@ class Run:
         return standing.lower_gap <= TOL.clear_units * error
 
     def is_proved(self, proof: Certificate) -> bool:
-        """Does this certificate, perhaps for a rounded point, prove all requests?"""
+        """Does this certificate, perhaps for a rounded point, prove all that was requested?"""
         asked = self.asked
         if proof.upper_gap > asked[0] or proof.lower_gap > asked[1]:
             return False

@@ -33,8 +33,8 @@ class TradeoffPoint:
         slack: how far g may exceed g*.
         value: f at x.
         bounds: an interval for f*(slack), proved or estimated according to ``word``; the upper end
-            is f at a point that meets the constraints up to rounding and exceeds g* by no more than
-            the slack.
+            is f at a point that meets the constraints up to rounding and at which g exceeds g* by
+            no more than the slack.
         price: -df*/dslack; inf at slack 0 if only ``Tradeoff.coefficient`` is finite.
         x: the point.
         word: whether the bounds are "proved" or "estimated" (see `LevelReport`).
@@ -148,7 +148,7 @@ def tradeoff(
     The method is always "conic"; ValueError is raised if it cannot represent the problem.
 
     Args:
-        problem: a Problem, or Levels (also of CVXPY), whose first two are used.
+        problem: a Problem, or Levels (also from CVXPY), of which the first two are used.
         slacks: numbers, or `Slack` for relative ones; 0, 0.1, 0.3, 1, 3 and 10 per cent of g* if
             None (of g(x0) - g* if g* is 0).
         x0: the point for slacks that are a share of g(x0) - g*; the origin if None.

@@ -103,7 +103,7 @@ class AIRG(Method):
         return f"a-IRG, gamma_0 = {gamma}, eta_0 = {eta}, b = {self.b:g}, averaged"
 
     def report(self, state: State) -> StateReport:
-        """Report the reach of the average."""
+        """Report the ``reach`` of the average."""
         return StateReport(reach=state.point.reach)
 
     def init(self, problem: Problem, x0: Array) -> State:

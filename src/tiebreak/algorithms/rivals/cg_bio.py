@@ -109,7 +109,7 @@ class CGBiO(Method):
         return f"CG-BiO, gamma_k = {self.scale:g}/(k+2)"
 
     def report(self, state: State) -> StateReport:
-        """Report whether the method's own rule is met, and the reach of x."""
+        """Report whether the method's own rule is met, and the ``reach`` of x."""
         return StateReport(state.memory.finished, reach=state.point.reach)
 
     def init(self, problem: Problem, x0: Array) -> State:

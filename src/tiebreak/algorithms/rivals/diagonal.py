@@ -147,7 +147,7 @@ class Diagonal(Method):
         return {"the last iterate": state.memory.run.x.x} if self.average else {}
 
     def report(self, state: State) -> StateReport:
-        """Report the reach of the average."""
+        """Report the ``reach`` of the average."""
         return StateReport(reach=state.point.reach)
 
     def init(self, problem: Problem, x0: Array) -> State:

@@ -158,7 +158,7 @@ class FCBiO(Method):
         return f"FC-BiO{', by subgradients' if self.lipschitz else ''}"
 
     def report(self, state: State) -> StateReport:
-        """Report whether the method's own rule is met, and the reach of x."""
+        """Report whether the method's own rule is met, and the ``reach`` of x."""
         return StateReport(state.memory.finished, reach=state.point.reach)
 
     def init(self, problem: Problem, x0: Array) -> State:

@@ -105,7 +105,7 @@ class IRCG(Method):
         return f"IR-CG, weight of f {self.c:g} L_g/L_f (t+1)^-{self.p:g}, averaged"
 
     def report(self, state: State) -> StateReport:
-        """Report the reach of the average."""
+        """Report the ``reach`` of the average."""
         return StateReport(reach=state.point.reach)
 
     def points(self, state: State) -> dict[str, Array]:

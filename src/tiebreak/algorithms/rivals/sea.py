@@ -112,7 +112,7 @@ class SEA(Method):
         return f"SEA, upper steps {s}, lower steps {t}, averaged{proved}"
 
     def report(self, state: State) -> StateReport:
-        """Report the reach of the average."""
+        """Report the ``reach`` of the average."""
         return StateReport(reach=state.point.reach)
 
     def init(self, problem: Problem, x0: Array) -> State:
