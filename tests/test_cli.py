@@ -534,9 +534,7 @@ def test_an_out_that_cannot_be_made_is_said_before_the_work(here, capsys, monkey
     monkeypatch.setattr(tb, "solve", None)
     monkeypatch.setattr(tb, "compare", None)
     assert main([*command, "--out", "/proc/nowhere/out"]) == 2
-    assert "the results need a writable folder, got /proc/nowhere/out" in (
-        capsys.readouterr().err
-    )
+    assert "the results need a writable folder, got /proc/nowhere/out" in (capsys.readouterr().err)
 
 
 def test_html_writes_a_page_where_it_was_asked_for(here, no_drawing, capsys):

@@ -1,7 +1,7 @@
 """FISTA on a weighted sum w_f f + w_g g, for the regularised and the two-phase methods.
 
 f = f1 + f2 and g = g1 + g2 have a smooth part and a penalty each: we use the gradients of f1 and g1
-and the prox of w_f f2 + w_g g2 on Z, which is the projection onto Z without penalties.
+and the prox of w_f f2 + w_g g2 on Z, which, without penalties, is the projection onto Z.
 
 Beck, Teboulle: A fast iterative shrinkage-thresholding algorithm, SIAM J. Imaging Sci. 2009.
 """
