@@ -116,7 +116,7 @@ def _whole(entries: Host) -> Host:
 def exact_offset(X: Any) -> Host:
     """Return the smallest entry of each column of whole numbers far from 0; 0 for other columns.
 
-    The difference of numbers within a factor of two is exact (Sterbenz).
+    The difference of two numbers within a factor of two of each other is exact (Sterbenz).
     """
     low, high = (np.ravel(as_dense(M)) for M in (X.min(0), X.max(0)))
     near, far = np.where(low > 0.0, (low, high), (np.minimum(high, 0.0), low))
@@ -195,7 +195,7 @@ def with_free_intercepts(owner: str, domain: Any, layout: Layout) -> Any:
     if rows is None:
         raise ValueError(
             f"{owner}: domain must be a box or linear constraints if there is an "
-            f"intercept, got {type(domain).__name__}; fit_intercept=False takes any set"
+            f"intercept, got {type(domain).__name__}; fit_intercept=False accepts any set"
         )
     places = np.flatnonzero(layout.penalised)
     wide = [np.zeros((M.shape[0], layout.outputs * layout.width)) for M in (rows.A, rows.A_eq)]
