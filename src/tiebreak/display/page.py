@@ -79,7 +79,7 @@ def write_page(view: View, path: Path, title: str = "") -> Path:
 
 
 def page(view: View, title: str = "") -> str:
-    """Return the page. The page loads nothing: its policy allows only its own style and script."""
+    """Return the page. Its security policy allows nothing but its own style and script."""
     style, script = resource("report.css"), resource("report.js")
     policy = (
         f"default-src 'none'; style-src {digest(style)}; script-src {digest(script)}; "

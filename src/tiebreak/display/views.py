@@ -1,6 +1,6 @@
 """The words, tables and curves of a result, before anything is drawn.
 
-The HTML page, the notebook output and the plot are drawings of the same view.
+The HTML page, the notebook output and the plot are all made from the same view.
 """
 
 from __future__ import annotations

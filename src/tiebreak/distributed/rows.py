@@ -396,7 +396,7 @@ def _ray(owner: str) -> Any:
     except ImportError:
         raise missing(f"{owner} on workers", "ray", "ray") from None
     if not ray.is_initialized():
-        # Ray sends usage statistics only if the user asks for it.
+        # Ray sends usage statistics only if the user switches them on.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         ray.init(log_to_driver=False, logging_level=logging.ERROR)
     return ray

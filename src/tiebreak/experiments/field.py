@@ -55,7 +55,7 @@ Say = Callable[[str], None]
 
 
 class Tuned(NamedTuple):
-    """The parameter that is tuned in a method's second row, with five values, times a unit."""
+    """The parameter that is tuned for a method's second row, and its five values in some unit."""
 
     name: str
     values: tuple[float, ...]

@@ -42,7 +42,7 @@ def reproduce(
     Args:
         what: "fig1", "fig2" or "table1".
         out: a folder, created if needed, for rows.csv, pictures, and finally report.md.
-        data: wikivital_mathematics.json for fig1; without the file a synthetic twin is used, and
+        data: wikivital_mathematics.json for fig1; without the file, a synthetic twin is used, and
             all outputs say so.
         quick: fewer steps (fig1, table1) or fewer starts (fig2).
         say: a function that is called with a line about what happens next.

@@ -158,7 +158,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.single_output = True
-        # Counts may have several columns too, but scikit-learn's check of that uses negative
+        # Counts may have several columns too, but scikit-learn checks several columns with negative
         # targets.
         has_counts = self._kind.has_counts
         tags.target_tags.multi_output = not has_counts
@@ -230,7 +230,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
                 )
             validation = others, W.reshape(rows, -1)
         training, Y = without_zeros(training, Y)
-        # If there is a slack, the intercept may also serve the validation data.
+        # If there is a slack, the intercept may also be used to fit the validation data.
         is_free = settings.slack is not None and validation is not None
         data = _Training(self, kind, training, Y, validation, is_free)
         ridges = [self.ridge] * Y.shape[1]
