@@ -160,8 +160,8 @@ def figure_1(data: Path | None, quick: bool, say: Say) -> Experiment:
     if found.facts["75 % for training"].dimension == 0:
         found.notes.append(
             "With 75 % for training, the lower level has a single minimiser, so there is nothing "
-            "to select: |f - f*| is small wherever g - g* is, and methods that work almost only on g "
-            "(R-APM and PB-APG, whose weights of f are 1/(K+1) and 1e-4) come out best at both "
+            "to select: |f - f*| is small wherever g - g* is, and methods that work almost only on "
+            "g (R-APM and PB-APG, whose weights of f are 1/(K+1) and 1e-4) come out best at both "
             "levels. With 25 %, there is something to select."
         )
     return found
