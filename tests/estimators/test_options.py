@@ -101,7 +101,7 @@ def test_a_domain_that_is_none_gets_a_sentence():
         ValueError, match=r"^TieBreakRegressor: domain must be .*\.Orthant\(\).*tuple$"
     ):
         TieBreakRegressor(domain=(0, np.inf)).fit(X, y)
-    with pytest.raises(ValueError, match=r"got Ball; fit_intercept=False takes any set$"):
+    with pytest.raises(ValueError, match=r"got Ball; fit_intercept=False accepts any set$"):
         TieBreakClassifier(domain=tb.Ball(1.0)).fit(X, y > 3.0)
     model = TieBreakClassifier(domain=tb.Ball(1.0), fit_intercept=False).fit(X, y > 3.0)
     assert np.linalg.norm(model.coef_) == pytest.approx(1.0)

@@ -268,7 +268,7 @@ def test_reproduce_passes_everything_on_and_prints_the_verdicts(here, capsys, mo
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["fig2", "--data", "w.json"], "reproduce: data belongs to fig1, got it with fig2"),
+        (["fig2", "--data", "w.json"], "reproduce: data is for fig1 only, got it with fig2"),
         (["fig1", "--data", "w.json"], "w.json"),
     ],
 )

@@ -379,7 +379,7 @@ def test_comparison_is_saved_in_the_format_of_its_ending(tmp_path):
     ("arguments", "sentence"),
     [
         (("fig3",), "reproduce: what must be one of fig1, fig2, table1, got 'fig3'"),
-        (("fig2", "out", "f.json"), "reproduce: data belongs to fig1, got it with fig2"),
+        (("fig2", "out", "f.json"), "reproduce: data is for fig1 only, got it with fig2"),
     ],
 )
 def test_wrong_arguments_get_a_sentence(tmp_path, arguments, sentence):

@@ -16,7 +16,7 @@ Matrix = np.ndarray[Any, Any]
 
 
 class Answer(NamedTuple):
-    """The answer from which errors are measured; unknown numbers are nan, an unknown point is None.
+    """The answer from which errors are measured; nan and None stand for unknown parts.
 
     Examples:
         >>> race = tb.compare(tb.instance("toy").problem, ["agm-bio"], max_iter=20)
@@ -39,10 +39,10 @@ class Built:
         x0: where every method starts.
         upper_optimum, lower_optimum: f* and g*, if there is a closed form.
         solution: x*, if it has a closed form.
-        truth: the point that the data were made from, if any. Because of noise and ties it is not
-            the solution.
-        ties: the dimension of the set of lower minimisers, if theory gives it.
-        order: r of the error bound of the lower level on the domain, if one is known to hold.
+        truth: the point from which the data were generated, if any. Because of noise and ties, it
+            is not the solution.
+        ties: the dimension of the set of lower minimisers, if it is known from theory.
+        order: the order r of the lower level's error bound on the domain, if one is known to hold.
     """
 
     label: str

@@ -17,7 +17,7 @@ from tiebreak.sets import Ball, L1Ball
 
 
 def breast_cancer(train: int = 50, radius: float = 10.0, seed: int = 0) -> Problem:
-    """The model with the least error on other rows, among all that fit the training rows best.
+    """The model with the least error on other rows, among those that fit the training rows best.
 
     scikit-learn's breast cancer data (569 tumours, 30 measurements, benign or malignant as +1 or
     -1) with all products of two measurements: 495 standardised columns, with rows scaled to length
@@ -42,7 +42,7 @@ def tumours(train: int = 50, radius: float = 10.0, seed: int = 0) -> Built:
 
 
 def diabetes(train: int = 30, radius: float = 20.0, seed: int = 0) -> Built:
-    """Build `breast_cancer` from the diabetes data: 442 patients, 10 measurements, 65 columns.
+    """Build the diabetes version of `breast_cancer`: 442 patients, 10 measurements, 65 columns.
 
     The target, the progress of the disease, has mean 0 and standard deviation 1.
 
@@ -55,9 +55,9 @@ def diabetes(train: int = 30, radius: float = 20.0, seed: int = 0) -> Built:
 
 
 def digits(train: int = 30, radius: float = 20.0, seed: int = 0) -> Built:
-    """Build `breast_cancer` from the digits: 1797 pictures of 64 pixels, odd or even as -1 or +1.
+    """Build the digits version of `breast_cancer`: 1797 pictures of 64 pixels, odd or even.
 
-    Pixels that never change are columns of zeros.
+    Odd digits have the label -1, even digits +1. Pixels that never change are columns of zeros.
 
     Args:
         train, radius, seed: as for `breast_cancer`.
@@ -138,7 +138,7 @@ def logistic(radius: float = 10.0) -> Built:
 
 
 def sparse_logistic(radius: float = 8.0) -> Built:
-    """Build `logistic` in the l1 ball, which makes models sparse; the ball binds if radius < 11.2.
+    """Build `logistic` with an l1 ball, which makes models sparse; the ball binds if radius < 11.2.
 
     Ties remain if the ball binds: coefficients (a, -b) for a pair of columns may become (a+t, -b+t)
     if another pair makes up for it, with the same fit and the same l1 norm.

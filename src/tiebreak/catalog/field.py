@@ -22,7 +22,7 @@ from tiebreak.sets import Ball, Box, Polyhedron
 
 
 def nemirovsky(n: int = 7, rows: int = 4, center: float = 50.0) -> Built:
-    """A chain that ties only the first entries to 1, and an l1 norm that pulls all of them away.
+    """A chain that ties only the first entries to 1, and an l1 norm that pulls all entries away.
 
         g(x) = ½ [ (x_1 - 1)² + sum_{1<i<=rows} (x_i - x_{i-1})² ],   f(x) = |x - center|_1
         x* = (1, ..., 1, center, ..., center),   f* = rows |center - 1|,   g* = 0
@@ -32,7 +32,7 @@ def nemirovsky(n: int = 7, rows: int = 4, center: float = 50.0) -> Built:
 
     Args:
         n, rows: the number of variables, and the number of variables in the chain.
-        center: the value that f pulls every entry to.
+        center: the value towards which f pulls every entry.
     """
     center = checks.finite("nemirovsky", "center", center)
     if rows > n:
@@ -61,8 +61,8 @@ def squared_hinge(n: int = 20, rows: int = 60, active: int = 8, seed: int = 0) -
     x* has entries -1 and 1, the first ``active`` products <a_i, x*> are 1, all other products are
     at least 2, and c = x* - sum of lambda_i a_i over the active rows, lambda_i > 0: then x* is the
     projection of c, and f* = ½|x* - c|². All numbers are dyadic, so the stated values are exact. At
-    1.1 x* all products exceed 1: the minimisers of g, a polyhedron, have an interior, where g has
-    no slope for a multiplier to use. The error bound of g has order 2 (Hoffman).
+    1.1 x*, all products exceed 1, so the minimisers of g form a polyhedron with an interior; there,
+    the slope of g is 0, and no multiplier can use it. The error bound of g has order 2 (Hoffman).
 
     Args:
         n, rows, active: variables, rows, and rows with a product of 1 at x*.

@@ -108,8 +108,8 @@ def ill_posed(
 
     Args:
         equation: PHILLIPS, BAART or FOXGOOD.
-        n: the number of variables, which are the pieces of the t axis.
-        rows: pieces of the s axis; n if None.
+        n: the number of pieces of the t axis, with one variable each.
+        rows: the number of pieces of the s axis; n if None.
         noise: the length of the noise relative to A truth.
         smooth: whether f measures the differences between neighbours instead of x itself.
         domain: Space(), the default, or Orthant(), which contains the solutions of all three

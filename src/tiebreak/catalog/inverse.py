@@ -161,7 +161,7 @@ def toy(center: Sequence[float] = (0.9, 0.8), stretch: float = 4.0) -> Built:
 
 
 def hard(steps: int = 50, ties: int = 1, smoothness: float = 4.0) -> Built:
-    """A hard problem: |f(x) - f*| >= 1 until a method has seen over ``steps`` gradients of g.
+    """A hard problem: |f(x) - f*| >= 1 until a method has used over ``steps`` gradients of g.
 
     In the spirit of Zhang, Chen, Xu, Zhang (2024, arXiv 2409.06530), who show that no first-order
     method finds |f - f*| <= eps in a number of steps that depends on L_f, L_g and D alone.
@@ -177,16 +177,16 @@ def hard(steps: int = 50, ties: int = 1, smoothness: float = 4.0) -> Built:
     *Constants.* L_f = 1 (1/8 in y), L_g < L since the bracket's matrix has norm below 4, D = 6;
     no constant depends on K.
 
-    *Lower bound.* Take any method that builds its points from the gradients seen so far such that a
-    coordinate is 0 if it is 0 in all gradients: by sums, averages, projections onto the ball and
-    its intersections with cuts, and linear minimisation over these sets. If w is 0 beyond its first
-    j entries, grad g is 0 beyond the first j+1, and grad f is 0 in v where v = 0. So each gradient
-    of g makes at most one more entry nonzero, and v is still 0 after K gradients. Then 0 <= f(x) =
-    1/16 |y - c|² <= 1/16 (3+1)² = 1, while f* = 2. At the same time, g(x_0) - g* = L/(2K) is as
-    small as you like.
+    *Lower bound.* Take any method that builds its points from the gradients seen so far in such a
+    way that a coordinate is 0 if it is 0 in all gradients: by sums, averages, projections onto the
+    ball and its intersections with cuts, and linear minimisation over these sets. If w is 0 beyond
+    its first j entries, grad g is 0 beyond the first j+1, and grad f is 0 in v where v = 0. So each
+    gradient of g makes at most one more entry nonzero, and v is still 0 after K gradients. Then 0
+    <= f(x) = 1/16 |y - c|² <= 1/16 (3+1)² = 1, while f* = 2. At the same time, g(x_0) - g* = L/(2K)
+    is as small as you like.
 
     Args:
-        steps: K, the number of gradients of g that do not help.
+        steps: K, the number of gradients of g that are not enough.
         ties: the dimension of the set of lower minimisers; 0 for a single minimiser.
         smoothness: L, an upper bound on L_g.
     """

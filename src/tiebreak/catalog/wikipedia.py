@@ -37,9 +37,9 @@ def regression(
 
     Args:
         file: wikivital_mathematics.json; None for the synthetic twin (the label says so).
-        train: the share of the rows that the lower level gets.
+        train: the share of the rows that go to the lower level.
         radius: the radius of the ball around the origin.
-        seed: the seed of the column and the split.
+        seed: the random seed for the column and the split.
     """
     share = checks.number("regression", "train", train, "a share between 0 and 1")
     rows = round(share * PAGES) if 0.0 < share < 1.0 else 0

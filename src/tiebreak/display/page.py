@@ -1,7 +1,7 @@
 """A result as one self-contained HTML page with curves, tables and the full report.
 
-The module also makes the output of a notebook cell: how the run ended, the table and a picture,
-without scripts.
+The module also makes the output of a notebook cell: a sentence on how the run ended, a table and a
+picture, without scripts.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from typing import Any, NamedTuple
 from tiebreak.display.views import Panel, Table, View
 from tiebreak.linalg.archive import write_atomically
 
-MOST = 3000  # most rows on a page, over all groups: about half a megabyte
+MOST = 3000  # maximum number of rows on a page, over all groups: about half a megabyte
 
 
 class Shown:
-    """Objects that show themselves as a page (``to_html``, ``open``) or in a notebook."""
+    """Objects that can be shown as a page (``to_html``, ``open``) or in a notebook."""
 
     def to_html(self, path: str | Path, title: str = "") -> Path:
         """Write curves, tables and the report to one HTML file.
@@ -79,7 +79,7 @@ def write_page(view: View, path: Path, title: str = "") -> Path:
 
 
 def page(view: View, title: str = "") -> str:
-    """Return the page. The page loads nothing: its policy allows only its own style and script."""
+    """Return the page. Its security policy allows nothing but its own style and script."""
     style, script = resource("report.css"), resource("report.js")
     policy = (
         f"default-src 'none'; style-src {digest(style)}; script-src {digest(script)}; "

@@ -46,7 +46,7 @@ def convergence(run: View, path: str | Path | None = None) -> Any:
         for name, column in run.groups[0].columns.items()
     }
     step, report = columns["iteration"], run.report
-    is_direct = len(step) < 3  # for a direct method, a line through two points tells nothing
+    is_direct = len(step) < 3  # for a direct method, a line through two points says nothing
     figure = new_figure(9.0, 2.8 if is_direct else 6.0)
     axes = figure.subplots(1 if is_direct else 2, 2, sharex=not is_direct, squeeze=False)
     for ax, (level, letter) in zip(axes[0], LETTERS.items(), strict=True):
@@ -88,7 +88,7 @@ def tradeoff_curve(curve: View, path: str | Path | None = None) -> Any:
 
 
 def new_figure(width: float, height: float) -> Any:
-    """Return a new figure with its own canvas; raise ImportError without matplotlib."""
+    """Return a new figure with its own canvas; raise ImportError if matplotlib is missing."""
     try:
         import matplotlib.figure  # noqa: F401  (that it is there)
 
@@ -108,7 +108,7 @@ def saved(figure: Any, path: str | Path | None) -> Any:
 
 
 def _draw_proof(ax: Axes, letter: str, way: float, proved: float, asked: float) -> None:
-    """Draw the progress made, what was asked and what is proved, on one log axis."""
+    """Draw the progress made, the tolerance and the proved gap on one log axis."""
     said = f"proved gap of {letter}" if proved >= 0.0 else f"proved: {letter}(x) < {letter}* by"
     sizes = {f"|{letter}(x0) - {letter}(x)|": way, "asked": asked, said: abs(proved)}
     known = [size for size in sizes.values() if math.isfinite(size) and size > NO_GAP]

@@ -25,7 +25,7 @@ class Screen:
         self.text(words(row))
 
     def text(self, said: str) -> None:
-        """Overwrite the line, cut to the terminal's width: longer lines would not disappear."""
+        """Overwrite the line, cut to the terminal's width: a longer line could not be erased."""
         self._is_used = True
         width = shutil.get_terminal_size((97, 24)).columns - 1
         print(f"\r{said[:width]:<{min(width, 110)}}", end="", file=sys.stderr, flush=True)

@@ -1,6 +1,6 @@
 """The words, tables and curves of a result, before anything is drawn.
 
-The HTML page, the notebook output and the plot are drawings of the same view.
+The HTML page, the notebook output and the plot are all made from the same view.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class View:
         kind: "run", "levels", "race" or "tradeoff".
         status, tone: the word shown large, and whether it is "good", "fair" or "poor".
         heading, sentence: what the result is, and how the run ended.
-        assumed: what the proofs rely on without having checked it, in sentences.
+        assumed: what the proofs assume without checking it, in sentences.
         axes: the choices for the horizontal axis, each a column and its name.
         readout: the columns shown for a row, each with its name.
         details: the full report as text.

@@ -3,7 +3,7 @@
     f(x) = scale * sum over the workers of phi_i(A_i x)
 
 Every worker holds the loss of its own rows; this module has the loss of all rows, whose matrix is
-`Rows`. Nothing in tiebreak imports this package, and it imports Ray only when a function is made.
+`Rows`. Nothing in tiebreak imports this package, and it imports Ray only when a loss is created.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class OnWorkers(LinearLoss, is_open=True):
         parameters: the parameters of the loss by name, such as Huber's ``delta``. Multinomial needs
             ``classes``, unless every shard contains the last class.
 
-    If Ray has not been initialised (``ray.init(address=...)`` for a cluster), the constructor does
-    it with Ray's defaults: the cluster that RAY_ADDRESS names, or this machine alone.
+    If Ray has not been initialised (``ray.init(address=...)`` for a cluster), the constructor
+    initialises it with Ray's defaults: the cluster that RAY_ADDRESS names, or this machine alone.
     """
 
     kind: ClassVar[type[LinearLoss]]  # the same loss in one process
@@ -107,7 +107,7 @@ class OnWorkers(LinearLoss, is_open=True):
 
     @property
     def traffic(self) -> Traffic:
-        """The numbers that one worker has received and sent back so far."""
+        """How many numbers one worker has received and sent back so far."""
         return self.matrix.traffic
 
 

@@ -5,7 +5,7 @@ evaluation is one round trip: the driver sends the new points, with a recipe for
 of the evaluation from new and kept points; the workers return losses and slopes, which are
 summed in the order of the workers. Images and rows are never sent, and no point is sent twice.
 
-Several threads may query the same workers: because of a lock, recording and sending a round is one
+Several threads may query the same workers: a lock makes recording and sending a round a single
 operation, so workers get rounds in the order in which the driver recorded them.
 """
 
@@ -57,7 +57,7 @@ class Traffic(NamedTuple):
 
 
 def from_store(reference: Any) -> tuple[Any, ...]:
-    """Return the pair from the loader that is kept in Ray's store under a reference."""
+    """Call the loader that Ray's store keeps under a reference, and return its pair."""
     import ray
 
     loader: Loader = ray.get(reference)
@@ -156,8 +156,8 @@ class Rows(Matrix):
         self.kind, self.traffic = kind.__name__, Traffic()
         self._ray = ray = _ray(self.kind)
         self._lock = threading.Lock()  # protects all that changes from round to round
-        # Recent mixtures, by which points are recognised whose image is to be recomputed; a step
-        # makes fewer.
+        # Recent mixtures, used to recognise points whose image is to be recomputed; a step makes
+        # fewer mixtures than this.
         self._recent = deque[Remote](maxlen=8)
         self._kept: WeakValueDictionary[int, Remote] = WeakValueDictionary()
         self._next_key = 0
@@ -396,7 +396,7 @@ def _ray(owner: str) -> Any:
     except ImportError:
         raise missing(f"{owner} on workers", "ray", "ray") from None
     if not ray.is_initialized():
-        # Ray sends usage statistics only if the user asks for it.
+        # Ray sends usage statistics only if the user switches them on.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         ray.init(log_to_driver=False, logging_level=logging.ERROR)
     return ray

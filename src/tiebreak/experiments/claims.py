@@ -330,7 +330,8 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
                 f"T.{number}",
                 f"{row.label}: {row.quote}",
                 f"f - f* (from above) falls at least like k^-{row.upper:.3g} and g - g* like "
-                f"k^-{row.lower:.3g}: slopes over two decades of steps, {row.allowed:.2f} allowed",
+                f"k^-{row.lower:.3g}: slopes over two decades of steps, "
+                f"with a shortfall of {row.allowed:.2f} allowed",
                 partial(_at_least_the_rate, row),
                 only=f"{re.escape(row.label)}({'|'.join(PULLS.values())})",
             )
@@ -341,7 +342,7 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
                 f"T.{len(RATES) + number}",
                 f"the selection of the gradient at y_k is not arbitrary but essential "
                 f"(against {cut[-1]}_k)",
-                f"with the {cut}_k g - g* ends higher by at least a factor of {CLEARLY:g}",
+                f"with the {cut}_k, g - g* ends higher by at least a factor of {CLEARLY:g}",
                 partial(_breaks, cut),
                 only="ablation.*",
             )

@@ -84,7 +84,7 @@ class Comparison(Shown):
         return "\n".join(lines)
 
     def _tables(self) -> list[Table]:
-        """Return tables of where each method ended, and of its costs to reach each accuracy."""
+        """Return tables that show where each method ended, and its cost to reach each accuracy."""
         header = ["steps", "gradients", "seconds", "|f - f*|", "g - g*", "|x - x*|"]
         ends = [self._end(method) for method in self.methods]
         arrivals = [self._arrivals("gradients", ",d"), self._arrivals("seconds", ".3g")]

@@ -55,7 +55,7 @@ Say = Callable[[str], None]
 
 
 class Tuned(NamedTuple):
-    """The parameter that is tuned in a method's second row, with five values, times a unit."""
+    """The parameter that is tuned for a method's second row, and its five values in some unit."""
 
     name: str
     values: tuple[float, ...]
@@ -102,8 +102,8 @@ RULES = (
      "a colon. We evaluate f and g ourselves; a point outside Z does not count."),
     ("accuracy", "Weak: f - f* within eps max(|f*|, |f(x0) - f*|), g - g* within eps (g(x0) - g*). "
      "Absolute: likewise for |f - f*|. A run arrives when both stay true until its end."),
-    ("answers", "Answers are planted, in closed form, or by exact. exact and conic take no steps "
-     "and do not race, nor does P-AGM-BiO without a penalty, because it is AGM-BiO."),
+    ("answers", "Answers are planted, have closed forms, or come from exact. exact and conic take "
+     "no steps and do not race, nor does P-AGM-BiO without a penalty, because it is AGM-BiO."),
     ("refusals", "A method outside its assumptions refuses in one sentence. On Duffin's instance, "
      "where no method can find f*, only false claims count."),
 )  # fmt: skip
@@ -325,7 +325,7 @@ def _claim(at: Ready, method: Method) -> str:
 
 
 def _tune(name: str, seed: int, passes: int) -> float:
-    """Return the value that arrives most often on three other draws, then in fewest passes."""
+    """Return the value with most arrivals on three other draws; ties go to the fewest passes."""
     scores = []
     for value in TUNED[name].values:
         met = []

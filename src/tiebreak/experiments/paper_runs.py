@@ -1,6 +1,6 @@
 """The races of the paper's two figures, with the parameters of its last appendix.
 
-Besides the paper's own instances there are *checks*, in which the race is repeated with one thing
+Besides the paper's own instances, there are *checks*, in which the race is repeated with one thing
 varied (a step size by a factor of ten, the starts, the split of the data), judged by the same
 claims.
 """
@@ -159,10 +159,10 @@ def figure_1(data: Path | None, quick: bool, say: Say) -> Experiment:
         found.vary([], other, regression_entrants(other.problem, few), few, name)
     if found.facts["75 % for training"].dimension == 0:
         found.notes.append(
-            "With 75 % for training the lower level has a single minimiser, so there is nothing to "
-            "select: |f - f*| is small wherever g - g* is, and methods that work almost only on g "
-            "(R-APM and PB-APG, whose weights of f are 1/(K+1) and 1e-4) come out best at both "
-            "levels. With 25 % there is something to select."
+            "With 75 % for training, the lower level has a single minimiser, so there is nothing "
+            "to select: |f - f*| is small wherever g - g* is, and methods that work almost only on "
+            "g (R-APM and PB-APG, whose weights of f are 1/(K+1) and 1e-4) come out best at both "
+            "levels. With 25 %, there is something to select."
         )
     return found
 

@@ -165,7 +165,7 @@ def _measured(
     for name, x in points.items():
         upper, lower = problem.upper.value(x), problem.lower.value(x)
         errors = abs(upper - answer.upper), lower - answer.lower
-        # The margin of 1e-9 is more than rounding.
+        # The margin of 1e-9 is larger than rounding errors.
         if grades and not problem.domain.contains(x, 1e-9 * (1.0 + arrays.norm(x))):
             errors = math.inf, math.inf
         distance = math.nan if answer.solution is None else arrays.norm(x - answer.solution)

@@ -42,7 +42,7 @@ def reproduce(
     Args:
         what: "fig1", "fig2" or "table1".
         out: a folder, created if needed, for rows.csv, pictures, and finally report.md.
-        data: wikivital_mathematics.json for fig1; without the file a synthetic twin is used, and
+        data: wikivital_mathematics.json for fig1; without the file, a synthetic twin is used, and
             all outputs say so.
         quick: fewer steps (fig1, table1) or fewer starts (fig2).
         say: a function that is called with a line about what happens next.
@@ -60,7 +60,7 @@ def reproduce(
     if what not in experiments:
         raise ValueError(f"reproduce: what must be one of {', '.join(experiments)}, got {what!r}")
     if data is not None and what != "fig1":
-        raise ValueError(f"reproduce: data belongs to fig1, got it with {what}")
+        raise ValueError(f"reproduce: data is for fig1 only, got it with {what}")
     began = time.perf_counter()
     found = experiments[what]()
     seconds = time.perf_counter() - began
@@ -96,7 +96,7 @@ def _pictures(found: Experiment, rows: list[Record], folder: Path) -> list[Path]
     elif found.name == "fig2":
         medians = (
             f"{title}\nmedians over random starts, with bands for the middle four fifths; "
-            "an error of 0 leaves the picture"
+            "an error of 0 lies below the picture"
         )
         for stem, axis in (("fig2", "iteration"), ("fig2-gradients", "gradients")):
             draw[stem] = partial(curves, "fig2", ["n = 3", "n = 100"], [axis], medians)
@@ -234,7 +234,7 @@ def _rate_table(scenes: Mapping[str, Scene]) -> list[str]:
     ]  # fmt: skip
     return [
         "Slopes of log error over log steps (gradients for Bisec-BiO), over the last two decades; "
-        "-inf: the error is zero to rounding, or f <= f*, throughout. The pull is how strongly "
+        "-inf: the error is zero up to rounding, or f <= f*, throughout. The pull is how strongly "
         "the slope of f at x* points away from the minimisers of g.",
         "",
         *_table(header, cells),

@@ -97,7 +97,7 @@ def error_of(row: Record, column: Column) -> float:
 
 
 def last_tenth(run: Curves, method: str, axis: Axis, share: float) -> list[Record]:
-    """Return a method's rows in the last tenth of a share of the run, at least the last row."""
+    """Return a method's rows at the end of a share of the run: its last tenth, or its last row."""
     if not run.get(method):
         raise UnknownHere(f"there are no rows of {method}")
     last = [rows[-1] for rows in run.values() if rows]

@@ -264,7 +264,7 @@ class Standings:
             *map(self.details, TARGETS),
             self.rates(),
             Table("Rules", ["rule", "what it says"], self.rules),
-            Table("Refusals, and claims if only these count", ["method", "instance", "why"], [
+            Table("Refusals, and claims where only claims count", ["method", "instance", "why"], [
                 [r.method, r.instance, r.why] for r in self.refused
             ]),
         ]  # fmt: skip

@@ -40,7 +40,7 @@ def order_1(pull: float, sharp: int = 6) -> Built:
     """Return a weakly sharp problem: g(x) = s + s²/2, s = x_1 + ... + x_m, on the unit box.
 
     The minimisers of g have x_1 = ... = x_m = 0, and alpha = 1, because g - g* >= s >= dist. With
-    f(x) = ½|C(x - x*)|² - pull s the slope of f at x* has length pull sqrt(m), at most M =
+    f(x) = ½|C(x - x*)|² - pull s, the slope of f at x* has length pull sqrt(m), at most M =
     sqrt(m).
     """
     x = np.linspace(0.2, 0.8, SIZE)
@@ -186,7 +186,7 @@ def table_1(quick: bool, say: Say, longest: int = 10_000) -> Experiment:
 
 
 def _measure(found: Experiment, label: str, pull: float, trial: Trial, longest: int) -> None:
-    """Add the rows for one line of the table; of several runs, each last row."""
+    """Add the rows for one line of the table; if it has several runs, only their last rows."""
     planted, name = trial.planted(pull), label + PULLS[pull]
     found.facts[name] = Facts.of(planted, "planted")
     for rung in (rung for rung in trial.ladder or (longest,) if rung <= longest):

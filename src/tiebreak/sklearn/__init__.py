@@ -1,4 +1,4 @@
-"""Estimators for scikit-learn that choose the one you prefer among equally good fits.
+"""Estimators for scikit-learn that choose, among equally good fits, the one you prefer.
 
 from tiebreak.sklearn import TieBreakRegressor
 

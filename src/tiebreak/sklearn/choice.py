@@ -46,7 +46,7 @@ def choice_curve(problem: tb.Problem, x: Host, ties: int | None) -> ChoiceCurve 
     if not ties or len(found) != 1 or not found[0].is_explicit or found[0].size > DENSE_LIMIT:
         return None
     is_penalised = problem.penalties[1].terms.has_weights
-    # With a penalty, coefficients of 0 cannot move without raising it.
+    # With a penalty, coefficients that are 0 cannot move without raising the penalty.
     moves = np.flatnonzero(x) if is_penalised else np.arange(len(x))
     d = np.zeros_like(x)
     unseen = _unseen(found[0] if not is_penalised else Dense(found[0].dense()[:, moves]), x[moves])

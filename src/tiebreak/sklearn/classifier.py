@@ -44,7 +44,7 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         of absolute values; "fair": the least covariance of the decision function with
         ``sensitive_features`` (in ``fit``); "smooth": the least squared differences of neighbouring
         coefficients; or a tiebreak function of the coefficients, row by row.
-        The intercept never counts in the preference.
+        The preference never includes the intercept.
     slack : float or tiebreak.Slack, default=0.0
         How much worse than the best fit the training loss (with its penalty) may be, for the sake
         of what you prefer: 0.01 means "at most 1 % worse". ``tiebreak.Slack(share=0.01)`` is 1 % of
@@ -175,8 +175,8 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
                 of these data, unless they have as many rows as X: then scikit-learn splits them
                 like X.
             sensitive_features: numbers or categories for ``prefer="fair"``, one row for each row of
-                X_val, or of X. Since all best fits predict the same on the training data, give
-                other rows, which need no y, as X_val to choose by.
+                X_val, or of X. Since all best fits make the same predictions for the training data,
+                pass other rows as X_val, for which no y is needed.
         """
         settings = self._check_parameters(losses("two classes", "logistic"))
         with self._naming_columns(X=X):

@@ -1,13 +1,13 @@
 """The training data of a level: which variable is which coefficient, and the intercept.
 
-The intercept is an extra column of ones with its own variable. For squares the column can be left
+The intercept is an extra column of ones with its own variable. For squares, the column can be left
 out, because for any coefficients the best intercept makes the weighted residuals sum to 0, so that
 
     min over the intercept of sum w_i (<a_i, x> + intercept - y_i)²  =  |(H W^½ (A x - y)) without
                                                                         its first entry|²
 
 where H is the reflection that maps the vector of the roots of the weights onto the first axis. The
-matrix on the right has one row less, and the same rank as the centred data.
+matrix on the right has one row fewer, and the same rank as the centred data.
 
 If a column of whole numbers has a large offset (a time in nanoseconds, say), rounding leaves little
 but a multiple of the column of ones. An intercept absorbs any offset, so we shift such columns.
@@ -78,7 +78,7 @@ class Data(NamedTuple):
 
     @classmethod
     def of(cls, X: Any, weights: Host | None, offset: Host) -> Data:
-        """Return the samples X, whose dtype tells their rounding, after subtracting the offset."""
+        """Return the samples X less the offset; the dtype of X shows how X was rounded."""
         is_exact = X.dtype == np.float64 or np.all(
             _whole(X if isinstance(X, np.ndarray) else X.data)
         )
@@ -116,7 +116,7 @@ def _whole(entries: Host) -> Host:
 def exact_offset(X: Any) -> Host:
     """Return the smallest entry of each column of whole numbers far from 0; 0 for other columns.
 
-    The difference of numbers within a factor of two is exact (Sterbenz).
+    The difference of two numbers within a factor of two of each other is exact (Sterbenz).
     """
     low, high = (np.ravel(as_dense(M)) for M in (X.min(0), X.max(0)))
     near, far = np.where(low > 0.0, (low, high), (np.minimum(high, 0.0), low))
@@ -195,7 +195,7 @@ def with_free_intercepts(owner: str, domain: Any, layout: Layout) -> Any:
     if rows is None:
         raise ValueError(
             f"{owner}: domain must be a box or linear constraints if there is an "
-            f"intercept, got {type(domain).__name__}; fit_intercept=False takes any set"
+            f"intercept, got {type(domain).__name__}; fit_intercept=False accepts any set"
         )
     places = np.flatnonzero(layout.penalised)
     wide = [np.zeros((M.shape[0], layout.outputs * layout.width)) for M in (rows.A, rows.A_eq)]

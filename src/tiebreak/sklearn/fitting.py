@@ -38,7 +38,7 @@ from tiebreak.sklearn.targets import solve_others
 
 # The penalty shrinks by WEAKER until the fit separates all samples that the direction separates.
 WEAKER = 16.0
-MOST_TRIES = 6  # after these tries the penalty would be too weak to matter
+MOST_TRIES = 6  # after this many tries, the penalty would be too weak to matter
 FOR_ESTIMATORS = Remedies(
     bound="alpha, or another prefer, gives",
     narrower="",
@@ -49,7 +49,7 @@ FOR_ESTIMATORS = Remedies(
 FLAT = "the criterion is the same for all best fits, so these are the smallest coefficients"
 INTERPOLATED = (
     "the criterion is interpolated: some best fits reach its minimum, which says little about "
-    "other data; choose by more rows, or prefer='norm'"
+    "other data; use more rows, or prefer='norm'"
 )
 
 
@@ -71,7 +71,7 @@ class NoMinimiserWarning(UserWarning):
 
 
 class InterpolatedWarning(UserWarning):
-    """Warns that the data to choose by, fitted perfectly, say little about the choice."""
+    """Warns that the data used for the choice are fitted perfectly, so they say little."""
 
 
 class FitOutcome(NamedTuple):
@@ -192,9 +192,9 @@ def _loosened(
     if is_used_up(result):
         return result
     ways: list[dict[str, Any]] = [{"method": "conic"}] if result.success else []
-    # For a penalty, an iterative method would take too long.
+    # If the preference is a penalty, an iterative method would take too long.
     if not result.success or isinstance(upper, Function):
-        # An iterative method takes a few steps if the faster method finds nothing.
+        # Try a few steps of an iterative method in case the conic method finds nothing.
         ways.append({"max_iter": min(settings.max_iter, 500)})
     for options in ways:
         spare = with_slack_to_spare(first, allowed, rtol=rtol, **options)

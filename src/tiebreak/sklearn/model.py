@@ -33,7 +33,7 @@ from tiebreak.sklearn.fitting import FitOutcome, Settings, Task, fit
 from tiebreak.sklearn.slack import slack_rule
 
 SPARSE = ["csr"]
-# Data are not converted, because their dtype tells how they were rounded.
+# Data are not converted, because their dtype shows how they were rounded.
 FLOATS = [np.float64, np.float32, np.float16]
 WORDS = {
     "norm": "half the squared length of the coefficients",
@@ -367,7 +367,7 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
 
         Args:
             ax: matplotlib axes; new axes if None.
-            target: which one of several targets.
+            target: which of the targets to draw, if there are several.
         """
         check_is_fitted(self)
         curve = self._choice_curves[target]
@@ -412,7 +412,7 @@ def _as_columns(owner: str, values: Any, rows: int) -> Host:
     if table.ndim != 2 or table.shape[0] != rows:
         raise ValueError(
             f"{owner}: sensitive_features must have one row for each of the {rows} rows of X_val, "
-            f"or of X if that is not given, got shape {np.shape(values)}"
+            f"or of X if X_val is not given, got shape {np.shape(values)}"
         )
     columns = []
     for column in table.T:

@@ -46,7 +46,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         of absolute values; "fair": the least covariance of the predictions with
         ``sensitive_features`` (in ``fit``); "smooth": the least squared differences of neighbouring
         coefficients; or a tiebreak function of the coefficients, such as ``tiebreak.Linear(c)``.
-        The intercept never counts in the preference.
+        The preference never includes the intercept.
     slack : float or tiebreak.Slack, default=0.0
         How much worse than the best fit the training loss (with its penalty) may be, for the sake
         of what you prefer: 0.01 means "at most 1 % worse". If the best fit is perfect (a loss of
@@ -57,7 +57,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         slack, a fit to more than a few hundred samples takes seconds or longer, unless the loss is
         "squared".
     loss : {"squared", "huber", "poisson", "quantile"}, default="squared"
-        The training loss, a mean over the samples; "poisson" is half the deviance with log link,
+        The training loss, a mean over the samples; "poisson" is half the deviance with a log link,
         "quantile" the pinball loss of scikit-learn's QuantileRegressor.
     delta : float, default=1.35
         The residual at which Huber's loss changes from squares to absolute values, in units of y.
@@ -158,7 +158,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.single_output = True
-        # Counts may have several columns too, but scikit-learn's check of that uses negative
+        # Counts may have several columns too, but scikit-learn checks several columns with negative
         # targets.
         has_counts = self._kind.has_counts
         tags.target_tags.multi_output = not has_counts
@@ -193,8 +193,8 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
                 of these data, unless they have as many rows as X: then scikit-learn splits them
                 like X.
             sensitive_features: numbers or categories for ``prefer="fair"``, one row for each row of
-                X_val, or of X. Since all best fits predict the same on the training data, give
-                other rows, which need no y, as X_val to choose by.
+                X_val, or of X. Since all best fits make the same predictions for the training data,
+                pass other rows as X_val, for which no y is needed.
         """
         known = losses("regression", "squared")
         settings, kind = self._check_parameters(known), known[self.loss]
@@ -230,7 +230,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
                 )
             validation = others, W.reshape(rows, -1)
         training, Y = without_zeros(training, Y)
-        # If there is a slack, the intercept may also serve the validation data.
+        # If there is a slack, the intercept may also be used to fit the validation data.
         is_free = settings.slack is not None and validation is not None
         data = _Training(self, kind, training, Y, validation, is_free)
         ridges = [self.ridge] * Y.shape[1]
@@ -275,9 +275,9 @@ class _Training:
         self.model, self.kind = model, kind
         self.data, self.targets, self.validation = data, Y, validation
         self.centred: Centred | None = None
-        # Without the intercept's column the data are no longer whole numbers, for which a rank can
-        # be proved; but with few rows a proof is not needed, and a penalty needs no rank. In a box
-        # the rank counts even with few rows, and the column does no harm; no other set allows the
+        # Without the intercept's column, the data are no longer whole numbers, for which a rank can
+        # be proved; but with few rows a proof is not needed, and a penalty needs no rank. In a box,
+        # the rank matters even with few rows, and the column does no harm; no other set allows the
         # column.
         is_few = rows <= n if model.domain is None else not isinstance(model.domain, tb.Box)
         is_wanted = is_few or model.alpha > 0.0
