@@ -149,7 +149,7 @@ def _csv(path: Path, pick: str) -> Any:
         end, names = next(_rows(lines), (0, []))
         if found := re.search(r"[;\t]", "" if len(names) > 1 else "".join(names)):
             raise ValueError(
-                f"{path} must have commas between columns and points in decimals, got columns "
+                f"{path} must have commas between columns and decimal points, got columns "
                 f"separated by {found[0]!r}"
             )
         if _is_header(names, len(lines)):

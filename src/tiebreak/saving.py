@@ -186,7 +186,7 @@ class ResultReader(Reader):
 
 
 def _check(owner: str, parts: dict[str, Any], hints: dict[str, Any]) -> None:
-    """Reject parts whose names or types are not those that the class declares."""
+    """Reject parts whose names or types differ from those that the class declares."""
     if parts.keys() != hints.keys():
         names = ", ".join(sorted(parts.keys() ^ hints.keys()))
         raise Refused(f"holds a {owner} of another version of tiebreak ({names})")

@@ -27,9 +27,9 @@ def row_multipliers(
     """Return a y for every level: slope + rows'y = 0, up to multipliers of the earlier levels.
 
     y >= 0 for inequalities, unless an earlier level has turned one into an equation. None for a
-    level whose slope is not known to be balanced at z, and for all if some constraints are not
-    linear. If several y are possible, each is a subgradient of the first best value, but of no
-    later one: an entry that is not unique is nan there.
+    level whose slope is not known to be balanced at z, and for all levels if some constraints are
+    not linear. If several y are possible, each is a subgradient of the best value of the first
+    level, but not of the later levels: for these, entries that are not unique are nan.
 
     Args:
         is_cut: for each level, None without slack; otherwise whether all of its slack was used.
@@ -74,9 +74,10 @@ def row_multipliers(
 
 
 def _dependent(rows: Any, is_active: Host) -> Host:
-    """Return which active rows are in a linear dependence of active rows.
+    """Return the active rows that are combinations of other active rows.
 
-    Random numbers lie across the range of the active rows only there.
+    We find them by a random vector: its part orthogonal to the range of the active rows is nonzero
+    only there.
     """
     import scipy.sparse as sp
 

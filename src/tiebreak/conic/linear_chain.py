@@ -62,11 +62,11 @@ class _HeldLevel(NamedTuple):
     duals: Host
     rows: Host
     columns: Host
-    bound: float  # a lower bound on its minimum
-    most: float  # an upper bound on it
+    bound: float  # a lower bound on the level's minimum
+    most: float  # an upper bound on that minimum
 
     def share(self, duals: Host, slopes: Host) -> float:
-        """Return how many times to add its multipliers to bring others back to its held ends.
+        """Return the multiple of this level's multipliers that corrects those of a later level.
 
         The number is rounded up to four binary digits, so that products with it stay exact.
         """

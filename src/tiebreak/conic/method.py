@@ -147,7 +147,7 @@ class Conic(Method):
         x = arrays.like(found.z[program.variables], state.x)
         assumption, fall, ended = "assuming that the lower level is held correctly", None, None
         if not np.isfinite(program.reach).all():
-            assumption = f"assuming that no solution is above {TOL.assumed:g} times as long as x"
+            assumption = f"assuming that no solution is over {TOL.assumed:g} times as long as x"
         if found.direction is not None:
             level = len(found.levels)
             fall = settled_direction(problem, level, found.direction[program.variables])

@@ -36,7 +36,7 @@ def as_rows(matrix: Any) -> Any:
 
 
 def stacked(parts: Sequence[Any]) -> Any:
-    """Stack matrices; dense if the first is. A single one that has rows is returned as it is."""
+    """Stack matrices, densely if the first is dense; a single one with rows is returned as is."""
     import scipy.sparse as sp
 
     if isinstance(parts[0], np.ndarray):

@@ -35,7 +35,7 @@ ZERO_SHARES = (1e-13, 1e-11, 1e-9, 1e-7)
 
 
 class RankedEquations:
-    """The equations V x = V x0 with orthonormal rows V, after the `Rank` has been decided."""
+    """The equations V x = V x0 with orthonormal rows V, once the `Rank` is known."""
 
     def __init__(self, rows: Host, rank: Rank, start: Host) -> None:
         self._rows, self._rank, self._start = Sliced(rows), rank, start
@@ -206,7 +206,7 @@ def _by_columns(program: BasisPursuit, base: Host) -> tuple[Host, Host] | None:
 
 
 def _largest(slopes: Host, prices: Host | float, taken: Host, count: int) -> Host:
-    """Return the columns, or their negatives, not yet taken, that most exceed their prices."""
+    """Return the columns, or their negatives, whose slopes most exceed their prices."""
     excess = np.where(taken, -np.inf, np.stack([slopes, -slopes]) - prices)
     found = excess > 0.0
     if np.count_nonzero(found) > count:
@@ -217,7 +217,7 @@ def _largest(slopes: Host, prices: Host | float, taken: Host, count: int) -> Hos
 def _of_least_norm(
     program: BasisPursuit, found: SparsestPoint, center: Host, weights: Host
 ) -> SparsestPoint:
-    """Return x + center for the minimiser x for which its norm is least.
+    """Return x + center for the minimiser x for which this sum has the least norm.
 
     As in any linear program, the minimisers are the points complementary to one dual solution: an
     entry is 0 if its subgradient is below the price and otherwise has the sign of the subgradient,
@@ -298,8 +298,8 @@ def _proved(
 
     With s = V'y - rows' mu, the first correction of HiGHS's multipliers makes s equal to the price
     times the sign of x wherever x is not 0. The second correction also makes |s| equal to the price
-    wherever the two nearly agree, as at a vertex of the set of all multipliers. The last
-    multipliers are HiGHS's own.
+    wherever the two nearly agree, as at a vertex of the set of all multipliers. The multipliers
+    tried last are HiGHS's own.
     """
     sign, tight = np.sign(x), np.abs(slope) > (1.0 - TOL.solver) * program.prices
     answers = []

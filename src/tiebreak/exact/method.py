@@ -116,12 +116,12 @@ class Exact(Method):
     and the ball, and face by face on polyhedra (if a polyhedron has many faces, an interior-point
     method guesses the right one). For f = L1(weight), HiGHS finds the sparsest lower minimiser by a
     linear program, solved up to rounding. A lower level with an l1 penalty on R^n is reduced to one
-    on an orthant (`reductions.lasso`). The method has to decide the rank: without a clear gap in
-    the singular values, the run ends as "undetermined", and so it does if the losses are too small
-    to decide. If f has several minimisers there, the one of least norm is returned
-    (``Problem(counted=...)`` restricts the norm to some variables). The answer does not depend on
-    x0, because the method begins at the point of Z nearest to the origin, or at x0 if A has many
-    more rows than variables.
+    on an orthant (`reductions.lasso`). The method has to decide the rank: the run ends as
+    "undetermined" if the singular values have no clear gap, or if the losses are too small to
+    determine the answer. If f has several minimisers among the lower minimisers, the one of least
+    norm is returned (``Problem(counted=...)`` restricts the norm to some variables). The answer
+    does not depend on x0, because the method begins at the point of Z nearest to the origin, or at
+    x0 if A has many more rows than variables.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -162,7 +162,7 @@ class Exact(Method):
     def report(self, state: DirectState) -> StateReport:
         """Report how the step ended and what it found."""
         found = state.findings
-        if found is None:  # the single step decides, and proves more than any start
+        if found is None:  # the step itself decides, and proves more than a check here
             return StateReport(state.finished, decides=not state.finished.why)
         if isinstance(found, NoMinimum):
             return StateReport(state.finished, fall=found)
@@ -270,7 +270,7 @@ def _by_rows(problem: Problem, given: Array, parts: tuple[Parts, Parts]) -> Dire
 def _solved(
     problem: Problem, end: DirectState, findings: ExactFindings, intervals: Intervals | None
 ) -> DirectState:
-    """Return the answer with the bounds proved about it."""
+    """Return the answer with the bounds that are proved for it."""
     ending = (
         "by direct factorisation the conditions of optimality of both levels hold to "
         f"{findings.residual:.1g}, with a backward error of {findings.backward_error:.1g}"
@@ -314,7 +314,7 @@ def _without_ties(problem: Problem, x0: Array, only: OnlyMinimiser) -> DirectSta
 
 
 def _by_row_gram(problem: Problem, x0: Array) -> DirectState | None:
-    """Return the answer of `solve_wide` with the bounds proved about it, or None."""
+    """Return the answer of `solve_wide` with the bounds that are proved for it, or None."""
     wide = solve_wide(problem, x0)
     if wide is None:
         return None

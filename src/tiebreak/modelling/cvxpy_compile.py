@@ -132,7 +132,7 @@ class Compiler:
         return np.flatnonzero(moved != first.data["c"])
 
     def _shares(self, first: CompiledLevel) -> bool:
-        """Do levels and constraints add up to more variables if they are compiled separately?"""
+        """Do the levels and constraints have more variables in total if compiled separately?"""
         if all(arg.is_affine() for one in self._constraints for arg in getattr(one, "args", ())):
             return False  # such levels need no auxiliary variables
         with with_values(self._variables, {}):

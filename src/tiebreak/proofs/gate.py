@@ -21,7 +21,7 @@ from tiebreak.sets.base import Violation
 
 STATUSES = {
     "certified": "both levels are proved to be within the tolerance",
-    "solved": "an answer was found, but it is not proved as tightly as requested",
+    "solved": "an answer was found, but the proved bounds are not as tight as requested",
     "unbounded": "there is no minimiser: a level decreases forever along a direction",
     "infeasible": "no point meets the constraints",
     "undetermined": "the data allow two readings, and it is unclear which is meant",
@@ -36,7 +36,7 @@ SUCCESSES = ("certified", "solved")
 MET = "met"  # the bounds of the run are within the tolerances, or guarded
 ANSWER = "answer"  # the optimality conditions hold, as far as the method can tell
 RULE = "rule"  # the method's own stopping rule is met
-DOUBT = "doubt"  # the data allow two readings, or the method cannot vouch for an answer
+DOUBT = "doubt"  # the data allow two readings, or the method is not sure of its answer
 FALLS = "falls"  # a level is unbounded below along a direction
 EMPTY = "empty"  # no point satisfies the constraints
 BROKEN = "broken"  # a value is not finite, or a promise is false

@@ -65,7 +65,7 @@ def prove(problem: Problem, f: Minorant, g: Minorant, ahead: Minorant, gamma: fl
 
 
 def _reach(problem: Problem, x: Array) -> float:
-    """How far x can be from an answer in Z, or from an answer of a promised length."""
+    """A bound on the distance from x to an answer in Z, or to an answer of a promised length."""
     length = arrays.norm(x) * (1.0 + rounding_unit(2.0**-52, int(x.shape[0])))
     promised = math.inf if problem.radius is None else length + problem.radius
     return min(problem.domain.diameter_in(int(x.shape[0])), promised)

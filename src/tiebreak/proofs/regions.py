@@ -37,7 +37,7 @@ WEIGHTS = 8  # number of multipliers of the constraint |x| <= R that are tried
 
 
 class SolutionRegion:
-    """The points of ``domain`` where x* can be: those with |x| <= radius, if a radius is known.
+    """The points of ``domain`` that may be x*: those with |x| <= radius, if a radius is known.
 
     If f2, g2 and the domain have no joint prox, we try all the largest subsets of {f2, g2, domain}
     that have one, because each subset bounds the whole from below.

@@ -122,7 +122,7 @@ class NearbyMinimisers(NamedTuple):
 
 
 def nearby_minimisers(h: Parts, x: Host) -> NearbyMinimisers | None:
-    """Return what the slope of h at x, with its error bound, proves about the minimisers of h.
+    """Return the bounds for h's minimisers that the slope of h at x, with its error, proves.
 
     Return None if nothing is known: x is too far away, the rank is uncertain, or there is no
     minimiser. As long as no row passes its kink, Huber losses are squares, or linear functions of
@@ -134,8 +134,8 @@ def nearby_minimisers(h: Parts, x: Host) -> NearbyMinimisers | None:
     found = span(R, *rows)
     if found is None:
         return _by_residual(h, x, R, rows) if is_squares else None
-    # If the span lacks some rows, g is unbounded, or nearly so, or only outliers see some
-    # direction.
+    # If the span lacks some rows, g is unbounded, or nearly so, or some direction affects only
+    # outliers.
     if not _contains(found, rows, h.c, *kinks.outliers):
         return None
     doubt = curvature_error(h, x, R, found.least)
@@ -229,8 +229,8 @@ def flattest(
     """Bound how much <s, delta> + ½|F delta|² can decrease if |s| <= steep, |R delta| <= change.
 
     F is the root of f's second derivative at x; losses of f that are not squares gain less from
-    their curvature, see `largest_fall`. s is spanned by the rows of F and R (whose space is that of
-    f's rows and ``rows``) and by ``tilts``, which must be in the same space. In that space |delta|
+    their curvature, see `largest_fall`. The slope s is in the span of the rows of F and R (that of
+    f's rows and ``rows``) and of ``tilts``, which must be in the same space. In that space |delta|
     <= (a|F delta| + |R delta|)/tau for any a > 0, where tau is the smallest positive singular value
     of aF and R together.
 
@@ -278,7 +278,7 @@ class L1Dual(NamedTuple):
 
     @property
     def free(self) -> Host:
-        """Marks the variables with a weight of 0."""
+        """A mask of the variables with weight 0."""
         return np.asarray(self.weights == 0.0)
 
     def within(self, R: Any, x: Host, change: float, high: float) -> L1Dual:

@@ -26,9 +26,10 @@ from tiebreak.sets import described
 def prove_rescaled(
     scaled: ScaledProblem, problem: Problem, x: Host, normal: Host, values: tuple[float, float]
 ) -> Intervals:
-    """Run `prove` with columns, and rows if the equations nearly hold, scaled to similar sizes.
+    """Run `prove` with columns of similar sizes, and rows too if the equations nearly hold.
 
-    ``values`` are those of f and g at x: intervals that are sharp for them need no other rows.
+    ``values`` are those of f and g at x: if the intervals are sharp for these values, the rows are
+    not scaled.
     """
     intervals, units, factors = Intervals(), scaled.units, scaled.row_factors
     has_other_rows = bool(np.any(factors != 1.0))

@@ -16,7 +16,7 @@ from tiebreak.proofs.evidence import Intervals
 
 
 def squares_of(h: Function) -> list[Squares]:
-    """Return the squares whose sum is h, with weights in their scale; [] if h is more."""
+    """Return the squares whose sum is h, with weights in their scale; [] if h has other terms."""
     found = [(weight, part.squares) for weight, part in summands(h.bare)]
     if any(part is None for _, part in found):
         return []

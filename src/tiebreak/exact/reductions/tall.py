@@ -6,12 +6,12 @@ step
 
     x + log(1 + c)/c d,    c = bend max_i |<a_i, d>|,    d: Newton's direction.
 
-The step always descends (Sun and Tran-Dinh, Math. Program. 2019), and becomes Newton's as c goes to
-0; we take Newton's own step if it descends enough. The eigenvectors of A'A split R^n into
-directions that the rows of g see and those that they do not: g is minimised along the first, f
-along the others, and the norm along those that f does not see either. If f is an l1 norm, the upper
-level is a linear program in the n variables. Everything is in units in which the columns of g have
-similar sizes.
+The step always decreases the function (Sun and Tran-Dinh, Math. Program. 2019), and tends to
+Newton's step as c goes to 0; we take Newton's own step if it descends enough. The eigenvectors of
+A'A split R^n into directions along which g changes and all others: g is minimised along the former,
+f along the latter, and the norm along those that leave f unchanged too. If f is an l1 norm, the
+upper level is a linear program in the n variables. Everything is in units in which the columns of g
+have similar sizes.
 
 The rows are read in slices, from memory or disk, and not kept: one reading gives the value, slope,
 second derivative and margins at the next point, which also shows whether the step was good.
@@ -70,7 +70,7 @@ class Seen(NamedTuple):
 
 
 def _has_rows(loss: LinearLoss) -> bool:
-    """Can its rows be read?  A disk is read only if other methods would read it as well."""
+    """Can the loss be read?  A disk is read only if other methods would read it as well."""
     if not (loss.matrix.has_slices and loss.matrix.are_slices_here):
         return False
     return not loss.matrix.is_pass_expensive or has_slices(loss)
@@ -134,7 +134,7 @@ class TallLevel:
 
     @property
     def bend(self) -> float:
-        """The number for which |phi'''| <= bend phi'' in all losses."""
+        """The least number with |phi'''| <= bend phi'' for all losses."""
         return max((loss.bend or 0.0 for _, loss in self.losses), default=0.0)
 
     def slices(self, matrix: Matrix) -> Iterator[RowSlice]:
@@ -499,7 +499,7 @@ def _settled(x: Host, units: Host, newton: _Newton, *others: _Newton) -> Host | 
     shorter step.
     """
     both, before, level = (newton, *others), math.inf, newton.level
-    here = [one.level.at(x, one is newton) for one in both]  # other levels keep their factors
+    here = [one.level.at(x, one is newton) for one in both]  # the other level keeps its factors
     for _ in range(MOST_TALL_STEPS):
         steps = [one.direction(seen) for one, seen in zip(both, here, strict=True)]
         found = [step for step in steps if step is not None]

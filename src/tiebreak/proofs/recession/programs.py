@@ -24,7 +24,7 @@ from tiebreak.sets.descriptions import stacked
 LONG = 2**28  # multiplications in a factorisation from which a linear program takes minutes
 ROUGH = 0.5  # allowed change of a margin: up to 1, second derivatives are still informative
 LEAST = float(np.finfo(float).tiny)  # replaces 0 in denominators
-HARDLY_FALLS = "whether {} is not determined: it hardly falls, if at all"
+HARDLY_FALLS = "whether {} is not determined: it hardly decreases, if at all"
 
 
 class Recession(NamedTuple):
@@ -114,7 +114,7 @@ def _common(level: RecessionLevel, other: RecessionLevel) -> Host:
 
 
 def _projections(level: RecessionLevel) -> Iterator[Host]:
-    """On R^n with only a linear term: minus that term, projected onto what no row fixes."""
+    """On R^n with only a linear term: minus that term, projected so that no row changes."""
     c = level.linear.c
     E = np.vstack([np.zeros((0, len(c))), *(r.some(np.ones(r.shape[0])) for r in level.fixed)])
     d = -c / norm(c)
