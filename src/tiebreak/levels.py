@@ -1,4 +1,4 @@
-"""Objectives in order of priority: each is minimised over the minimisers of all before it."""
+"""Objectives in order of priority: each is minimised over the minimisers of all those before it."""
 
 from __future__ import annotations
 

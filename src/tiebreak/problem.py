@@ -184,8 +184,8 @@ class Problem(_ByName, FromData):
         min f(x)   subject to   x in argmin_{z in Z} g(z)
 
     Args:
-        upper: f, what you want among the ties: smooth, a penalty, or the sum of both.
-        lower: g, what must be minimal first: smooth, a penalty, or the sum of both.
+        upper: f, the objective that decides among the ties: smooth, a penalty, or the sum of both.
+        lower: g, the objective that is minimised first: smooth, a penalty, or the sum of both.
         domain: Z, a closed convex set; all of R^n if not given. An Indicator in ``upper`` or
             ``lower`` is a part of Z, for both levels.
         radius: a promise that some solution has |x| <= radius; it is not verified, and only the
@@ -304,7 +304,7 @@ class Problem(_ByName, FromData):
         return all(checks.in_precision_of(prototype, v) is not None for v in vectors)
 
     def current(self) -> Problem:
-        """Return the problem with the current numbers of its arrays; itself if none has changed."""
+        """Return a problem with the current numbers in its arrays; this one if none has changed."""
         # Keep the new problem for the next call, with all results that were computed for it.
         latest = FromData.current(self._latest or self)
         if latest is not self:

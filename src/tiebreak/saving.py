@@ -31,7 +31,7 @@ from tiebreak.proofs.gate import STATUSES
 # Facts about the problem that the report needs, because the problem itself may not be saved.
 ABOUT = ("dimension", "_assumed", "_sparsity")
 FIELDS = [part.name for part in dataclasses.fields(Result) if part.name not in ("trace", "problem")]
-# The fields of a result for levels; level reports and a `Result` inside are saved on their own.
+# The fields of a result for levels; level reports and a `Result` inside are saved separately.
 LEVELS_FIELDS = [
     part.name for part in dataclasses.fields(LevelsResult) if part.name not in ("levels", "result")
 ]

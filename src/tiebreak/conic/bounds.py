@@ -207,9 +207,9 @@ def slack_rounding(stage: Stage, w: Host) -> tuple[Host, Host]:
 def value_inside(stage: Stage, at: PrimalDualPoint, inner: Host) -> float | None:
     """Return the objective at a feasible point near ``at``, an upper bound on the least value.
 
-    ``inner`` is the point of the interior-point method, usually slightly inside the inequalities;
-    return None if it is outside. Equations hold up to rounding, and the multipliers give the cost
-    of that rounding.
+    ``inner`` is the point of the interior-point method, which usually satisfies all inequalities
+    with room to spare; return None if it violates one. Equations hold up to rounding, and the
+    multipliers give the cost of that rounding.
     """
     zero = stage.blocks.zero
 

@@ -64,7 +64,7 @@ from tiebreak.sets.polyhedra import single_entries
 NOT_TIGHT = "its auxiliary variables do not match what they represent: too many digits cancel"
 HARDLY_FALLS = (
     "seems to be unbounded along a direction, but rounding decides how a constraint or an earlier "
-    "level changes there"
+    "level changes along it"
 )
 RUNS_AWAY = "may have no minimiser: it seems to keep decreasing far beyond the point that was found"
 MOST_NAMES = 8  # names in a message
@@ -242,7 +242,7 @@ class _Chain:
         if status == "solved" and (lost := self._lost(z)) is not None:
             status, message = (
                 "failed",
-                f"level {lost + 1} ended worse than it was when solved",
+                f"level {lost + 1} became worse after it was solved",
             )
         levels = (
             level._replace(value=value) for level, value in zip(self.found, values, strict=True)

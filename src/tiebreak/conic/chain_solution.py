@@ -79,7 +79,7 @@ def word_of(is_proved: bool, is_known: bool, is_whole: bool) -> tuple[str, str]:
 
 
 class ChainSolution(NamedTuple):
-    """The solutions of all levels, or of those that were solved before a limit."""
+    """The solutions of all levels, or of those solved before a limit was reached."""
 
     z: Host
     levels: tuple[LevelSolution, ...]

@@ -24,7 +24,7 @@ LEAST = float(np.finfo(float).tiny)  # replaces 0 in denominators
 
 
 class Blocks(NamedTuple):
-    """The rows of K by their kinds."""
+    """The rows of K, grouped by kind."""
 
     zero: Host  # indices
     nonnegative: Host
@@ -52,7 +52,7 @@ class Blocks(NamedTuple):
 
 
 class Active(NamedTuple):
-    """Active inequalities by their kinds."""
+    """Active inequalities, grouped by kind."""
 
     nonnegative: Host = np.zeros(0, dtype=np.int64)  # indices of rows with s = 0
     vertices: tuple[Host, ...] = ()  # second-order cones with s = 0

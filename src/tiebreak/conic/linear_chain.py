@@ -168,7 +168,7 @@ class LinearChain:
         return True
 
     def _multipliers(self, number: int, duals: Host) -> tuple[Host, Host]:
-        """Return multipliers of rows, 0 if their end is infinite, and of variables."""
+        """Return the multipliers of rows (0 if their end is infinite) and of variables."""
         duals, shares = _finite(duals, self.ranges), np.zeros(len(self.program.objectives))
         shares[number] = 1.0
         return duals, self.columns @ np.append(duals, shares)
@@ -213,7 +213,7 @@ class LinearChain:
         return all(value <= end and not error for (value, error), end in ends)
 
     def _cut(self, row: int, most: float) -> None:
-        """Set the upper bound of the level in this row."""
+        """Set the upper bound on the values of this row, which is that of a level."""
         self.ranges, self.whole = (
             some._replace(most=np.where(np.arange(len(some.most)) == row, most, some.most))
             for some in (self.ranges, self.whole)
@@ -243,7 +243,7 @@ class LinearChain:
         return Deferred(count)
 
     def remaining(self, ranges: Ranges, z: Host) -> tuple[AffineSet, ConicSet]:
-        """Return the points that differ from z in free variables, and the constraints on them."""
+        """Return the points that differ from z only in free variables, and their constraints."""
         import scipy.sparse as sp
 
         low, high, least, most = ranges

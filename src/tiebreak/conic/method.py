@@ -33,7 +33,7 @@ WHY = {
     "failed": BROKEN,
     "solved": ANSWER,
 }
-NOT_SURE = ", as far as a solver can tell; rounding errors decide it"
+NOT_SURE = ", as far as a solver can tell; rounding errors could change this"
 # The last program of each problem, with the set and the size for which it was compiled.
 COMPILED: WeakKeyDictionary[Problem, tuple[Domain, int, ConicProgram]] = WeakKeyDictionary()
 VERTEX = "a vertex of the domain that minimises g exactly"
@@ -107,7 +107,7 @@ class Conic(Method):
     output: ClassVar[str] = "the solution of the last conic program"
 
     def check(self, problem: Problem) -> Refusal | None:
-        """Refuse what cones cannot represent."""
+        """Refuse a problem that cones cannot represent."""
         n, domain = problem.dimension, problem.domain
         if n is not None and HeldProblem.of(problem, n) is not None:
             return None

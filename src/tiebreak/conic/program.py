@@ -91,7 +91,7 @@ class ConicProgram:
         """Return for each row the first level that needs it: 0 for constraints.
 
         Rows that only represent an objective get the number of the objective's level. An objective
-        owns the auxiliary variables that it reaches through cones without passing x. While earlier
+        owns the auxiliary variables that cones connect to it other than through x. While earlier
         levels are solved, the rows of such variables would only make the solver less accurate.
         """
         auxiliary = np.ones(self.size, dtype=bool)

@@ -91,7 +91,7 @@ def _is_drowned(found: SolvedStage) -> bool:
 
 
 def _by_solver(stage: Stage) -> SolvedStage | Fall | str:
-    """Solve with these constraints; if the solver stalls, solve again more strictly.
+    """Solve with these constraints; if the solver stalls, try again with stricter tolerances.
 
     Later tries solve relative to the point found, because Clarabel's accuracy is relative to the
     size of its input.
@@ -133,7 +133,7 @@ def _settled(best: SolvedStage, lengths: list[float]) -> SolvedStage | Fall | st
     is_clear = best.residual <= BALANCED and not best.doubt
     if not is_clear and len(lengths) > 2 and lengths[2] > GROWS * max(lengths[:2]):
         grown = f"its answer is {lengths[2] / lengths[1]:.2g} times as long"
-        return Doubt(f"there may be no minimiser: solved more strictly, {grown}")
+        return Doubt(f"there may be no minimiser: with a stricter tolerance, {grown}")
     if (w := slow_fall(best.stage, best.at)) is not None:
         return Fall(w, best)
     if not best.residual <= TOL.half:

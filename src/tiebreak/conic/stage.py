@@ -164,7 +164,7 @@ class Stage:
 
     @cached_property
     def blocks(self) -> Blocks:
-        """The rows by their kinds."""
+        """The rows, grouped by kind."""
         return Blocks.of(self.cones)
 
     @cached_property

@@ -110,7 +110,7 @@ class SparsestPoint(NamedTuple):
     sign: Host  # a subgradient at x
     normal: Host  # a normal of the inequalities at x
     multipliers: Host  # y, with V'y close to sign + normal
-    residual: float  # relative error of V'y as sign + normal
+    residual: float  # relative distance of V'y from sign + normal
     left_open: int = 0  # the dimension of the set of all minimisers
 
 
@@ -283,7 +283,7 @@ def _refined(
 
 
 def _least_squares(matrix: Host) -> Callable[[Host], Host]:
-    """Return a function: right -> the smallest least-squares solution of matrix x = right."""
+    """Return a function that maps right to the least-norm solution of matrix x = right."""
     deadline.check(deadline.svd_work(*matrix.shape))
     left, sigma, right = np.linalg.svd(matrix, full_matrices=False)
     rank = int(np.count_nonzero(sigma > 64 * EPS * np.max(sigma, initial=0.0)))

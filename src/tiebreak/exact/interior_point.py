@@ -52,7 +52,7 @@ def interior_point(
         end: stop when the mean product of slack and multiplier is at most this.
     """
     M_norm, q_norm = norm(M), norm(q)
-    unit = q_norm / M_norm / M_norm  # the unit of v in which M and q have size 1
+    unit = q_norm / M_norm / M_norm  # the unit of v in which M and q have norm 1
     q, slack = q / q_norm, slack / unit
     H, split = _square(M / M_norm), Inequalities(rows)
     E = np.zeros((0, len(q))) if equal is None else equal

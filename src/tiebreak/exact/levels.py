@@ -219,7 +219,7 @@ def _solution_set(
 
 
 def _common_null_basis(equations: Host, rows: Host, epsilon: float, doubtful: bool) -> Host:
-    """Return a null basis of the equations and further unit rows, which may fix variables."""
+    """Return a null basis of the equations and of further unit rows, which may fix variables."""
     single = np.count_nonzero(rows, axis=1) == 1
     free = ~np.any(rows[single] != 0.0, axis=0)
     inside = null_basis(np.vstack([equations, rows[~single]])[:, free], epsilon, doubtful)
@@ -324,7 +324,7 @@ def _moves(unseen: Host, N: Host, lift: Host | None) -> int:
 def _least_norm(
     p: ScaledProblem, f: Parts, where: SetSlice, x: Host, left: Directions, lift: Host | None
 ) -> Host:
-    """Return the least-norm minimiser of f over the slice; the given x is another minimiser."""
+    """Return the least-norm minimiser of f over the slice; the given x is one minimiser."""
     size = p.norm_of_x(lift)
     if isinstance(where, BallSlice):
         return minimise(size, where.along(left.unseen, x), x)[0]

@@ -96,13 +96,13 @@ class ExactFindings(NamedTuple):
         lines.append(
             ("backward", f"error {self.backward_error:.2g}, in units of the singular values")
         )
-        lines.append(("residual", f"{self.residual:.2g} of the conditions of optimality, relative"))
+        lines.append(("residual", f"{self.residual:.2g} (relative) in the optimality conditions"))
         low, high = self.upper_range
         if low != high:
             text = f"{low:.9g} with the smaller rank, {high:.9g} with the larger"
             lines.append(("f by rank", text))
         if self.left_open:
-            which = "all of them" if self.is_flat else f"many, in {self.left_open} dimensions"
+            which = "all ties" if self.is_flat else f"ties in {self.left_open} dimensions"
             lines.append(("left open", f"f is the same for {which}: x has the least norm"))
         return [*lines, ("one-sided", self.one_sided)] if self.one_sided else lines
 
@@ -145,7 +145,7 @@ class Exact(Method):
     output: ClassVar[str] = "the point that solves the optimality conditions of both levels"
 
     def check(self, problem: Problem) -> Refusal | None:
-        """Refuse a problem outside the assumptions."""
+        """Refuse a problem that violates the assumptions."""
         squares = in_squares(problem)
         problem = problem if squares is None else squares.problem
         Z = described(problem.domain)

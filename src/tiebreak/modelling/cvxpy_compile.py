@@ -123,7 +123,7 @@ class Compiler:
             return self._compiled(wanted)
 
     def _user_columns(self, first: CompiledLevel) -> Host:
-        """The columns whose costs change if a sum of the user's variables is added."""
+        """The columns whose costs change if the user's variables are added to the objective."""
         self._probe.value = 1.0
         try:
             moved = _compile(self._problems[0], self._squares).data["c"]

@@ -40,7 +40,7 @@ from tiebreak.proofs.models import Model
 from tiebreak.sets import described, distance_bound
 
 HOST_LENGTH = 2**14  # longest vectors that may wait in the host's memory, a few megabytes in total
-DEVICE_LENGTH = 2**20  # longest vectors that may wait on a device, which has gigabytes
+DEVICE_LENGTH = 2**20  # longest vectors that may wait on a device, which has gigabytes of memory
 
 
 class BoundAccumulator:
@@ -168,7 +168,7 @@ class BoundAccumulator:
         return bounds
 
     def _raise_lower_bound(self, minorants: Sequence[Minorant]) -> None:
-        """Raise the lower bound to g(x) - |grad g(x)|²/(2 mu), on R^n, if g grows with mu."""
+        """Raise the lower bound to g(x) - |grad g(x)|²/(2 mu), on R^n, if g grows like mu/2 d²."""
         bounds = []
         for near, sizes in zip(minorants, measured(minorants), strict=True):
             errors = minorant_errors(self.problem.lower, near, sizes.reach, sizes.steepness)

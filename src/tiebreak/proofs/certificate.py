@@ -24,7 +24,7 @@ NOWHERE = (-math.inf, math.inf)  # the interval of an unknown value
 class Standing(NamedTuple):
     """The status of a point: the proved gaps, and how far below f* its value may be.
 
-    The gaps alone do not exclude that f(x) lies far below f*, if x is slightly suboptimal for g.
+    The gaps alone do not rule out that f(x) lies far below f*, if x is slightly suboptimal for g.
     Let v(c) = min { f : g <= g* + c } and c = g(x) - g*. If the bound min { f : g <= l } >= L - mu
     (l - ghat) holds with f(x) <= L + eps/2 and mu c <= eps/8, then v(4c) is at most eps below f(x).
     So if v decreases at least half as much from c to 4c as from 0 to c, that is f* - v(4c) >= 1.5
@@ -75,7 +75,7 @@ class Certificate:
         lower_gap: a bound on g(x) - g*.
         upper_error: a bound on |f(x) - f*|.
         upper_optimum, lower_optimum: intervals that contain f* and g*.
-        distance: how far x is from the domain; the gaps refer to x as it is.
+        distance: how far x is from the domain; the gaps refer to x itself.
         upper_estimate: an estimate of |f(x) - f*| that assumes quadratic growth of g; not a bound.
         rests: the basis of the upper end of the interval of f*: a point of Z, or the distance to
             one.

@@ -55,7 +55,7 @@ GUARDED = (
     "is guarded, not proved"
 )
 ASSUMING = "{}, assuming {}"
-OUTSIDE = "x violates {} by {:.2g}, which is more than rounding: it is not in the domain"
+OUTSIDE = "x violates {} by {:.2g}, more than a rounding error: it is not in the domain"
 REFUTED = (
     "f(x) is proved to lie below f* by {:.3g}: x does not minimise the lower level well enough"
 )
@@ -77,7 +77,7 @@ class Ended(NamedTuple):
 
 
 class Constrained(Protocol):
-    """The interface that the gate needs: a Problem, Levels, or a model of another language."""
+    """The interface that the gate needs: a Problem, Levels, or another library's model."""
 
     def violations(self, x: Any) -> Sequence[Violation]:
         """The constraints that x violates."""
@@ -101,7 +101,7 @@ class ResultClaim(NamedTuple):
     criterion: str = "absolute"
     # the index of a level, and a direction along which it decreases
     fall: tuple[int, Array] | None = None
-    # do multipliers, or the rows of another language's model, prove a negative answer?
+    # do multipliers, or the rows of another library's model, prove a negative answer?
     is_shown: bool = False
     broken: str = ""  # the promise that was found to be false
     readings: str = ""  # the two readings of data whose rank is decided by rounding

@@ -243,7 +243,7 @@ def _with_tight(form: Form, Z: Feasible, working: list[int], at: Host) -> Vector
 
 
 def _feasible(Z: Feasible, at: Host) -> Vector:
-    """A point of Z: a point near ``at`` on the equations, and then the one of least violation."""
+    """A point of Z, found by minimising the violation from a point near ``at`` on the equations."""
     x = _with_tight(Form((), {}, Fraction(1)), Z, [], at)
     room = Z.room(x)
     if min(room, default=0) >= 0:

@@ -7,7 +7,7 @@ v in T, and define
     lambda = max <grad g(x), v>/|v|_H    (Newton's decrement)    and    rho = max |<m_i, v>|/|v|_H.
 
 The third derivative of phi is at most the second derivative (Bach 2010), or `concordance` times the
-second derivative; this factor counts in rho. So along a v with |<m_i, v>| <= s, the second
+second derivative; this factor is included in rho. So along a v with |<m_i, v>| <= s, the second
 derivative of g shrinks by no more than a factor e^-s. With s <= rho |v|_H,
 
     <grad g(x + v), v>/|v|_H  >=  -lambda + (1 - exp(-rho |v|_H))/rho.
@@ -49,7 +49,7 @@ class Span(NamedTuple):
         return np.asarray(self.left @ ((self.right @ target) / self.sigma))
 
     def balance(self, slope: Host, normal: Host | float = 0.0) -> tuple[Host, Host, float]:
-        """Return y that makes slope + normal + R'y small, slope + R'y, and its error bound."""
+        """Return a y with small slope + normal + R'y, then slope + R'y and a bound on its error."""
         rows, y = Sliced(self.R), self.weights(-slope - normal)
         y = y + self.weights(-rows.times(y, -slope, transposed=True) - normal)
         left, size = rows.times(y, -slope, transposed=True), norm(slope) + norm(self.R) * norm(y)

@@ -109,7 +109,7 @@ class WeightedEquations:
         return cls(problem, below[0], factors)
 
     def alike(self) -> Problem:
-        """Return the problem with similar rows: equivalent if all of them can be satisfied."""
+        """Return the problem with rows of similar sizes: equivalent if all can be satisfied."""
         lower = LeastSquares(self.A, self.b, gram=False)
         return Problem(upper=self.problem.upper, lower=lower, domain=self.problem.domain)
 

@@ -277,7 +277,7 @@ def _on_support(h: Parts, R: Host, c: Host, w: Host, guess: Host) -> Host | None
             break
     else:
         return None
-    for _ in range(4):  # iterative refinement: an error of share s becomes one of s²
+    for _ in range(4):  # iterative refinement: a relative error s becomes s²
         d = cho_solve(factor, (h.slope(z).vector + w * signs)[free])
         z[free] -= d
         if norm(d) <= math.sqrt(EPS) * norm(z):

@@ -355,7 +355,7 @@ def _shortest(x: Host, moves: Host, weights: Host) -> Host | None:
 
 
 def _seen_above(problem: Problem, answer: TallAnswer, N: Host) -> tuple[Host, Host] | None:
-    """Return bases of the parts of N's span that f sees and does not see; None if unclear."""
+    """Return bases of the parts of N's span that change f and that do not; None if unclear."""
     f, (n, g) = answer.upper, (len(N), answer.lower)
     if problem.upper.strong_convexity > 0.0:
         return N, N[:, :0]
@@ -441,7 +441,7 @@ def _stored_rank(rank: int, *levels: TallLevel) -> int | None:
 
 
 def _is_rounding(g: TallLevel, N: Host, others: Host) -> bool:
-    """Are the products of the rows with N below the rounding of the rows' other singular values?
+    """Are the products of the rows with N below the rounding errors of the other singular values?
 
     A'A alone cannot decide this, because its eigenvalues are squares; the products themselves are
     accurate enough, however small they are.
@@ -493,7 +493,7 @@ class _Newton:
 
 
 def _settled(x: Host, units: Host, newton: _Newton, *others: _Newton) -> Host | None:
-    """Take steps until they are rounding errors; None if they do not end or a level is flat.
+    """Take steps until they are rounding errors; None if they never are or if a level is flat.
 
     We take Newton's step if it gains at least a quarter of what the slope promises, otherwise a
     shorter step.

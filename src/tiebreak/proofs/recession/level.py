@@ -68,7 +68,7 @@ class LinearTerm(NamedTuple):
     is_exact: bool = True  # is c free of rounding?
 
     def plus(self, weight: float, c: Host) -> LinearTerm:
-        """The sum of these terms and one more."""
+        """These terms plus one more."""
         more, is_exact = weight * c, self.size == 0.0 and is_power_of_two(weight)
         return LinearTerm(self.c + more, self.size + norm(more), is_exact) if c.any() else self
 
@@ -107,7 +107,7 @@ class RecessionLevel(NamedTuple):
 
     @property
     def side(self) -> int:
-        """The smaller side of the level's matrix."""
+        """The smaller dimension of the level's matrix."""
         return min(len(self.linear.c), sum(rows.shape[0] for rows in self.all_rows))
 
     @property
