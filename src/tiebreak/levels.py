@@ -182,7 +182,7 @@ class Levels(FromData):
         self._check_pairs()
 
     def _check_pairs(self) -> None:
-        """Check kinds of levels and numbers and names of their variables, as `Problem` does."""
+        """Check levels, and the numbers and names of their variables, as `Problem` does."""
         sizes = sorted({h.dimension for h in self._objectives if h.dimension is not None})
         if len(sizes) > 1:
             got = " and ".join(map(str, sizes))

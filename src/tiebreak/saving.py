@@ -64,7 +64,7 @@ def _problem_of(writer: Writer, result: Result) -> Any:
 
 
 def levels_content(writer: Writer, result: LevelsResult) -> Any:
-    """Return the file content for the result of levels."""
+    """Return the file content for a result of `Levels`."""
     run = result.result
     return {
         "fields": {name: writer.encode(name, getattr(result, name)) for name in LEVELS_FIELDS},

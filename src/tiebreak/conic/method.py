@@ -78,7 +78,7 @@ class ConicFindings(NamedTuple):
 
 @dataclass(frozen=True)
 class Conic(Method):
-    """Solves both levels as conic programs, by Clarabel, on any set made of constraints.
+    """Solves both levels as conic programs, by Clarabel, on any set described by constraints.
 
     The lower level is solved once. Its minimisers are then held exactly, by the image of its
     squares and by the face that its multipliers expose, not by a cut g <= g* + delta, which would

@@ -26,7 +26,7 @@ from tiebreak.linalg.tolerances import TOL
 
 LOST = (
     "is solved up to rounding, but some of its losses are so small relative to others, or to "
-    "rounding errors, that what they decide is lost"
+    "rounding errors, that their effect is lost"
 )
 SMALL_PART = 1e-3  # solutions below this share of a length of the whole program count as 0
 

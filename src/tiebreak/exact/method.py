@@ -53,8 +53,8 @@ NO_SQUARES = (
     "variables for singular values ({})"
 )
 SEEN_OR_NOT = (
-    "not determined whether f varies along some of the lower minimisers: its change there is less "
-    "than 1e3 times rounding; f is {:.6g} if it is rounding, {:.6g} if not"
+    "not determined whether f varies along some of the lower minimisers: its change is less "
+    "than 1e3 rounding errors; f is {:.6g} if it is rounding, {:.6g} if not"
 )
 NO_LOWER, NO_UPPER = "g has a minimiser", "f has a minimum"
 READINGS = (  # doubts about the data, not about the computation
@@ -422,7 +422,7 @@ def _doubt(
         low, high = findings.upper_range
         return (
             f"rank not determined: singular values {findings.sigma:.3g} and "
-            f"{findings.sigma_next:.3g}, the smaller of which is less than 1e3 times rounding; "
+            f"{findings.sigma_next:.3g}, the smaller of which is less than 1e3 rounding errors; "
             f"f is {low:.6g} if it is rounding, {high:.6g} if not"
         )
     if findings.is_ambiguous:

@@ -244,7 +244,7 @@ class CvxpyLevels(ConicLevels):
                     continue
                 amounts = np.ravel(constraint.violation(), order="F")
                 sizes = np.zeros_like(amounts)
-                for part in (own, *map(_sizes, constraint.args)):  # in a cone, the largest counts
+                for part in (own, *map(_sizes, constraint.args)):  # for a cone, the largest
                     sizes += part if part.shape == amounts.shape else np.max(part)
                 worst = int(np.argmax(amounts / np.where(sizes > 0.0, sizes, 1.0)))
                 found += [Violation(_short(constraint), float(amounts[worst]), float(sizes[worst]))]
@@ -351,7 +351,7 @@ def _check_objects(levels: Sequence[Any], constraints: Sequence[Any]) -> None:
     for constraint in constraints:
         if not isinstance(constraint, cp.Constraint | bool | np.bool_):
             raise TypeError(
-                "from_cvxpy: constraints must be constraints of CVXPY, "
+                "from_cvxpy: constraints must be CVXPY constraints, "
                 f"got {type(constraint).__name__}"
             )
 

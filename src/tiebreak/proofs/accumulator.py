@@ -79,8 +79,8 @@ class BoundAccumulator:
     def add(self, evidence: StepEvidence) -> bool:
         """Add the evidence of one step; False if waiting evidence was not finite and was dropped.
 
-        Evidence may be summed at any time: on the host, the sums agree to the last bit. `add`
-        queries a device while the device is idle. `catch_up` sums later, unless every step is
+        Evidence may be summed at any time: on the host, the sums are then the same to the last bit.
+        `add` queries a device while the device is idle. `catch_up` sums later, unless every step is
         summed at once.
         """
         self._waiting.append(evidence)

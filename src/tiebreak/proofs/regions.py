@@ -13,7 +13,7 @@ Each kind of region has its own way to compute a lower bound, ``minimum(model) -
     PenalisedRegion   penalties that are norms, with as much of Z and the ball as has a joint prox
     SolutionRegion    all of it: the best bound of those that apply
 
-A bound over a larger region is valid for a smaller one, so the largest bound counts. The bound is
+A bound over a larger region is valid for a smaller one, so we use the largest bound. The bound is
 -inf if the model is unbounded below on all these regions.
 """
 

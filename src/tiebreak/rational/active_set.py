@@ -270,7 +270,7 @@ def _active_rows(objective: Objective, Z: Feasible) -> tuple[Host, list[int]]:
     every = np.vstack([E, G]), np.concatenate([e, h])
     found = clarabel_solve(objective, *every, cones, TOL.met)
     if not np.isfinite(found.z).all():
-        raise Unproved("floating point finds no start")
+        raise Unproved("no start was found in floating point")
     y, s = found.y[len(e) :], found.s[len(e) :]
     active = np.flatnonzero(y > s)
     return found.z, [int(i) for i in active[np.argsort(-y[active], kind="stable")]]

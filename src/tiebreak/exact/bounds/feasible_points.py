@@ -124,7 +124,7 @@ def complement(span: Host) -> Host:
 
 
 def inward_direction(G: Host, span: Host, null: Host | None) -> Host | None:
-    """Return a unit vector d with G d < 0 in all rows, as clearly as possible, or None.
+    """Return a unit vector d with all entries of G d as clearly negative as possible, or None.
 
     d is orthogonal to the orthonormal rows ``span``; ``null`` is a basis of their complement, or
     None if the complement is large. We first try d = minus the sum of the rows. The best direction

@@ -56,7 +56,7 @@ class Span(NamedTuple):
         return y, left, product_error(norm(left), self.R.shape, size, rows.is_plain)
 
     def dual(self, vectors: Host) -> Host:
-        """Bound max <vector, v>/|R v| over v in T, for the columns."""
+        """Bound max <vector, v>/|R v| over v in T, for each column."""
         top = float(np.max(np.abs(vectors), initial=0.0)) or 1.0  # keeps squares finite
         vectors = vectors / top
         lengths = np.sqrt(np.sum(vectors * vectors, axis=0))

@@ -474,7 +474,7 @@ class _Newton:
         self._factor: Any = None
 
     def direction(self, seen: Seen) -> Host | None:
-        """Return Newton's step by the last second derivative, or None if the level is flat."""
+        """Return Newton's step with the last second derivative, or None if the level is flat."""
         from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
         if seen.hessian is not None:
