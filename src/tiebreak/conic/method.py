@@ -100,7 +100,7 @@ class Conic(Method):
         "sets, Polyhedron, SecondOrderCone and their intersections"
     )
     guarantee: ClassVar[str] = (
-        "x and f* to rounding if multipliers are strictly complementary; a lower bound on f* "
+        "x and f* up to rounding if multipliers are strictly complementary; a lower bound on f* "
         "that is proved on bounded sets, and otherwise rests on an assumed radius; "
         "both sides, as by exact, on R^n and polyhedra if f and g are smooth"
     )

@@ -53,8 +53,8 @@ NO_SQUARES = (
     "variables for singular values ({})"
 )
 SEEN_OR_NOT = (
-    "not determined whether f varies along some of the lower minimisers: its change is less "
-    "than 1e3 rounding errors; f is {:.6g} if it is rounding, {:.6g} if not"
+    "not determined whether f varies along some of the lower minimisers: its change along "
+    "them is less than 1e3 times the rounding error; f is {:.6g} if it is rounding, {:.6g} if not"
 )
 NO_LOWER, NO_UPPER = "g has a minimiser", "f has a minimum"
 READINGS = (  # doubts about the data, not about the computation
@@ -139,7 +139,7 @@ class Exact(Method):
         "Z is R^n, a ball (not with an l1 norm), an l1 ball, or a set of linear constraints"
     )
     guarantee: ClassVar[str] = (
-        "x and f* to rounding, for data within the stated backward error; or the sentence that "
+        "x and f* up to rounding, for data within the stated backward error; or the sentence that "
         "the rank is not determined, or that there is no minimum"
     )
     output: ClassVar[str] = "the point that solves the optimality conditions of both levels"
@@ -422,8 +422,8 @@ def _doubt(
         low, high = findings.upper_range
         return (
             f"rank not determined: singular values {findings.sigma:.3g} and "
-            f"{findings.sigma_next:.3g}, the smaller of which is less than 1e3 rounding errors; "
-            f"f is {low:.6g} if it is rounding, {high:.6g} if not"
+            f"{findings.sigma_next:.3g}, the smaller of which is less than 1e3 times the "
+            f"rounding error; f is {low:.6g} if it is rounding, {high:.6g} if not"
         )
     if findings.is_ambiguous:
         return SEEN_OR_NOT.format(*findings.upper_range)
