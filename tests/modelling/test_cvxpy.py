@@ -245,7 +245,7 @@ def refused():
     yield "empty", (square, [], []), r"then must contain at least one level, got none"
     yield "expression", (cp.sum_squares(x), [then], []), r"objective must be cp.Minimize"
     yield "function", (square, [then, abs], []), r"then\[1\] must be cp.Minimize.*, got builtin"
-    yield "constraint", (square, [then], [x]), r"constraints must be CVXPY constraints, got Variable"
+    yield "constraint", (square, [then], [x]), r"must be CVXPY constraints, got Variable"
     yield "one", (square, [then], x >= 0), r"constraints must be a list, got Inequality$"
     yield "constants", (cp.Minimize(1), [cp.Minimize(2)], []), r"must contain a variable"
     yield (
