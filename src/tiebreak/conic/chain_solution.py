@@ -13,7 +13,7 @@ SlackRule = Callable[[float, float], float]  # of the best value and the previou
 Told = Callable[[int, float], None]  # receives the number and best value of each solved level
 
 METHOD = "conic, images and faces held"
-LEAST = "several points are optimal for all levels: x is the one of least norm"
+LEAST = "several points are optimal for all levels: x is the point of least norm"
 
 
 def estimate(value: float, error: float) -> str:
