@@ -132,12 +132,12 @@ def write(path, content):
         (
             "a.csv",
             "x;y\n1;2\n",
-            "{} must have commas between columns and points in decimals, got columns separated by ';'",
+            "{} must have commas between columns and decimal points, got columns separated by ';'",
         ),
         (
             "a.csv",
             "x\ty\n1\t2\n",
-            "{} must have commas between columns and points in decimals, got columns separated by '\\t'",
+            "{} must have commas between columns and decimal points, got columns separated by '\\t'",
         ),
         ("a.csv", "x\ny\n1\n", "{}, line 2: 'y' is not a number"),
         ("a.csv", "x,y\n1,2\n3,4,5\n", "{}, line 3 has 3 entries, line 2 has 2"),

@@ -27,7 +27,7 @@ from tiebreak.linalg.archive import NUMBERS, first_line, npy_header
 TRUTH = {"true": 1.0, "false": 0.0}
 INDEX = ("", "Unnamed: 0")  # what pandas calls the index when it writes it as a first column
 
-# Raised by NumPy and SciPy for files of another format, or with a wrong header.
+# Raised by NumPy and SciPy for files that have another format or a wrong header.
 BROKEN = (ValueError, OverflowError, MemoryError, RecursionError)
 
 Reader = Callable[[Path, str], Any]  # a path, and which of its arrays or columns
@@ -80,7 +80,7 @@ def column_names(name: str | Path) -> tuple[str, ...] | None:
 
 
 def _path_and_pick(text: str) -> tuple[Path, str]:
-    """Return the file, and the text after its name that picks arrays or columns."""
+    """Split into the file and the text after its name, which picks arrays or columns."""
     for ending in (".npz", ".csv"):
         stem, found, key = text.rpartition(f"{ending}:")
         if found:
@@ -149,7 +149,7 @@ def _csv(path: Path, pick: str) -> Any:
         end, names = next(_rows(lines), (0, []))
         if found := re.search(r"[;\t]", "" if len(names) > 1 else "".join(names)):
             raise ValueError(
-                f"{path} must have commas between columns and points in decimals, got columns "
+                f"{path} must have commas between columns and decimal points, got columns "
                 f"separated by {found[0]!r}"
             )
         if _is_header(names, len(lines)):
@@ -222,7 +222,7 @@ def _is_header(names: list[str], lines: int) -> bool:
 
 
 def _columns(path: Path, names: list[str], pick: str) -> list[int]:
-    """Return the indices of the requested columns; by default, all except the index of pandas."""
+    """Return the indices of the requested columns; by default, all except a pandas index."""
     everything = list(range(len(names)))
     if len(names) > 1 and names[0] in INDEX:
         everything = everything[1:]

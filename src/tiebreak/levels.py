@@ -1,4 +1,4 @@
-"""Objectives in order of priority: each is minimised over the minimisers of all before it."""
+"""Objectives in order of priority: each is minimised over the minimisers of all those before it."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class Levels(FromData):
         self._check_pairs()
 
     def _check_pairs(self) -> None:
-        """Check kinds of levels and numbers and names of their variables, as `Problem` does."""
+        """Check levels, and the numbers and names of their variables, as `Problem` does."""
         sizes = sorted({h.dimension for h in self._objectives if h.dimension is not None})
         if len(sizes) > 1:
             got = " and ".join(map(str, sizes))

@@ -1,4 +1,4 @@
-"""The problem, and checks that answer wrong input with one clear sentence before the first step."""
+"""The problem, and checks that reject wrong input with one clear sentence before the first step."""
 
 from __future__ import annotations
 
@@ -184,8 +184,8 @@ class Problem(_ByName, FromData):
         min f(x)   subject to   x in argmin_{z in Z} g(z)
 
     Args:
-        upper: f, what you want among the ties: smooth, a penalty, or the sum of both.
-        lower: g, what must be minimal first: smooth, a penalty, or the sum of both.
+        upper: f, the objective that decides among the ties: smooth, a penalty, or the sum of both.
+        lower: g, the objective that is minimised first: smooth, a penalty, or the sum of both.
         domain: Z, a closed convex set; all of R^n if not given. An Indicator in ``upper`` or
             ``lower`` is a part of Z, for both levels.
         radius: a promise that some solution has |x| <= radius; it is not verified, and only the
@@ -196,7 +196,7 @@ class Problem(_ByName, FromData):
 
     A problem with numbers of both precisions is solved in float64, unless all its float64 numbers
     are vectors of a function or of the domain that float32 holds exactly: nothing is rounded. If
-    tables of pandas name the variables, the names must agree everywhere.
+    pandas tables name the variables, the names must agree everywhere.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1]], [2])  # one equation, two unknowns: many solutions
@@ -214,7 +214,7 @@ class Problem(_ByName, FromData):
     # the names of the variables, if pandas gives any
     names: ClassVar[tuple[Any, ...] | None] = None
     _latest: ClassVar[Problem | None] = None  # a copy with the numbers of the last call
-    # in a run, the problem whose functions this one counts
+    # in a run, the problem whose function calls this one counts
     original: ClassVar[Problem | None] = None
 
     if TYPE_CHECKING:  # a penalty alone is accepted and becomes a Composite
@@ -283,7 +283,7 @@ class Problem(_ByName, FromData):
             return
         for h, n in ((self.upper, sizes[1]), (self.lower, sizes[0])):
             if split(h)[0].dimension is None and n is not None:
-                split(h)[1].check(n)  # a penalty alone names its own argument
+                split(h)[1].check(n)  # the message of a lone penalty names its own argument
         raise ValueError(
             "Problem: upper and lower must have the same number of variables, "
             f"got {sizes[0]} and {sizes[1]}"
@@ -304,7 +304,7 @@ class Problem(_ByName, FromData):
         return all(checks.in_precision_of(prototype, v) is not None for v in vectors)
 
     def current(self) -> Problem:
-        """Return the problem with the current numbers of its arrays; itself if none has changed."""
+        """Return a problem with the current numbers in its arrays; this one if none has changed."""
         # Keep the new problem for the next call, with all results that were computed for it.
         latest = FromData.current(self._latest or self)
         if latest is not self:
@@ -314,11 +314,11 @@ class Problem(_ByName, FromData):
     def save(self, path: str | Path) -> None:
         """Save to a .npz file with all data, for ``tiebreak.load``; nothing is pickled.
 
-        Dtypes and sparse formats are kept (dia, lil and dok become csr), and so are tables of
-        pandas whose labels are text or numbers; arrays of other libraries come back as NumPy
-        arrays. Objects that a file cannot hold are rejected before anything is written: callables,
-        linear operators, streamed and distributed rows, classes of your own. The file is written
-        whole or not at all; NumPy can read its arrays too, under names such as ``lower.A``.
+        Dtypes and sparse formats are kept (dia, lil and dok become csr), and so are pandas tables
+        whose labels are text or numbers; arrays of other libraries come back as NumPy arrays.
+        Objects that a file cannot hold are rejected before anything is written: callables, linear
+        operators, streamed and distributed rows, and your own classes. The file is written whole or
+        not at all; NumPy can read its arrays too, under names such as ``lower.A``.
         """
         now = self.current()
         save("Problem.save", path, "Problem", lambda writer: writer.model("", now, now.names))
@@ -402,7 +402,7 @@ class Problem(_ByName, FromData):
 
     @property
     def shares_passes(self) -> bool:
-        """Does a level postpone its products to an evaluation that needs only one pass?"""
+        """Does a level postpone its products until an evaluation that needs only one pass?"""
         return any(h.shares_passes for h in self.smooth_parts)
 
     @property
@@ -412,7 +412,7 @@ class Problem(_ByName, FromData):
 
     @property
     def is_open_below(self) -> bool:
-        """Is g smooth on R^n with unknown growth?  If so, slopes give no bound."""
+        """Is g smooth on R^n with unknown growth?  If so, the slopes of g give no bound."""
         is_free = described(self.domain).is_space and self.radius is None
         if not is_free or self.penalties[1].terms.has_weights:
             return False
@@ -428,8 +428,8 @@ class Problem(_ByName, FromData):
 
     def point(self, x: Any, owner: str, name: str, *, is_start: bool = False) -> Array:
         """Return ``x`` as a vector of the library, dtype and length of this problem."""
-        # A vector stays in float64 if float32 data would round it, see `in_precision_of`. A start
-        # is rounded, because it is not a part of the problem.
+        # A vector stays in float64 if float32 data would round it, see `in_precision_of`. A
+        # starting point is rounded, because it is not a part of the problem.
         tables.common(owner, ("the problem", self.names), (name, tables.names(x)), what="names")
         x = checks.vector(owner, name, x)
         if self.dimension is not None:
@@ -491,7 +491,7 @@ def _names(made: Any) -> list[str]:
 def solution_dimension(problem: Problem) -> int | None:
     """Return the dimension of the set of lower minimisers, None if it is not known.
 
-    The dimension is 0 if g is strongly convex; on R^n and in a ball, g itself may know it.
+    The dimension is 0 if g is strongly convex; on R^n and in a ball, g itself may supply it.
     """
     g, ball = problem.lower, described(problem.domain).as_ball
     if g.strong_convexity + problem.penalties[1].strong_convexity > 0.0:

@@ -31,7 +31,7 @@ from tiebreak.proofs.gate import STATUSES
 # Facts about the problem that the report needs, because the problem itself may not be saved.
 ABOUT = ("dimension", "_assumed", "_sparsity")
 FIELDS = [part.name for part in dataclasses.fields(Result) if part.name not in ("trace", "problem")]
-# The fields of a result for levels; level reports and a `Result` inside are saved on their own.
+# The fields of a result for levels; level reports and a `Result` inside are saved separately.
 LEVELS_FIELDS = [
     part.name for part in dataclasses.fields(LevelsResult) if part.name not in ("levels", "result")
 ]
@@ -64,7 +64,7 @@ def _problem_of(writer: Writer, result: Result) -> Any:
 
 
 def levels_content(writer: Writer, result: LevelsResult) -> Any:
-    """Return the file content for the result of levels."""
+    """Return the file content for a result of `Levels`."""
     run = result.result
     return {
         "fields": {name: writer.encode(name, getattr(result, name)) for name in LEVELS_FIELDS},
@@ -186,7 +186,7 @@ class ResultReader(Reader):
 
 
 def _check(owner: str, parts: dict[str, Any], hints: dict[str, Any]) -> None:
-    """Reject parts whose names or types are not those that the class declares."""
+    """Reject parts whose names or types differ from those that the class declares."""
     if parts.keys() != hints.keys():
         names = ", ".join(sorted(parts.keys() ^ hints.keys()))
         raise Refused(f"holds a {owner} of another version of tiebreak ({names})")

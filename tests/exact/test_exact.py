@@ -490,7 +490,7 @@ def test_where_it_hardly_falls_nothing_is_said():
     ):
         status, sentence = solved(tb.Problem(upper=upper, lower=lower)).finished
         assert status == "doubt"
-        assert sentence.endswith("is not determined: it hardly falls, if at all")
+        assert sentence.endswith("is not determined: it hardly decreases, if at all")
 
 
 def test_a_failed_linear_program_is_no_answer(monkeypatch):

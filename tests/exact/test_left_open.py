@@ -137,7 +137,7 @@ def test_a_criterion_that_cannot_choose(loss, rows):
         np.testing.assert_allclose(found.x, least.x, atol=1e-9)
         assert found.findings.is_flat
         assert found.findings.left_open == found.findings.dimension == 2
-        assert "f is the same for all of them" in str(dict(found.findings.lines()))
+        assert "f is the same for all ties" in str(dict(found.findings.lines()))
 
 
 @pytest.mark.parametrize("loss", ["squares", "logistic"])

@@ -242,16 +242,16 @@ def refused():
     yield "concave", (cp.Minimize(cp.sqrt(x[0])), [then], []), r"level 1 must be convex"
     yield "then", (square, [cp.Maximize(cp.norm1(x))], []), r"level 2 must be concave"
     yield "set", (square, [then], [cp.norm(x) >= 1]), r"constraints must be convex"
-    yield "empty", (square, [], []), r"then must hold one level or more, got none"
+    yield "empty", (square, [], []), r"then must contain at least one level, got none"
     yield "expression", (cp.sum_squares(x), [then], []), r"objective must be cp.Minimize"
     yield "function", (square, [then, abs], []), r"then\[1\] must be cp.Minimize.*, got builtin"
-    yield "constraint", (square, [then], [x]), r"constraints must be constraints.*, got Variable"
+    yield "constraint", (square, [then], [x]), r"must be CVXPY constraints, got Variable"
     yield "one", (square, [then], x >= 0), r"constraints must be a list, got Inequality$"
-    yield "constants", (cp.Minimize(1), [cp.Minimize(2)], []), r"must hold a variable"
+    yield "constants", (cp.Minimize(1), [cp.Minimize(2)], []), r"must contain a variable"
     yield (
         "y",
         (square, [then], [cp.FiniteSet(y, [1.0, 2.0])]),
-        r"constraints must not need integers, got FiniteSet",
+        r"constraints must not require integers, got FiniteSet",
     )
 
 

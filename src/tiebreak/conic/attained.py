@@ -1,11 +1,11 @@
 """Does a solved level have a minimiser, or is it chasing an infimum that is not attained?
 
 Consider the directions w of { w : offset - rows w in K } along which the level does not rise: F w =
-0, <q, w> <= 0. If no direction moves the slack of a curved cone (second-order, exponential), a
+0, <q, w> <= 0. If no such direction moves the slack of a curved cone (second-order, exponential), a
 quadratic function on a polyhedron remains, and it has a minimiser (Rockafellar, Theorem 27.3). If
-some direction moves the slack of a curved cone, there are two cases. Either the slack moves into
-the cone's interior, and the cone may be dropped; or the infimum lies on the edge of the cone at
-infinity and is not attained.
+the slack of a curved cone moves along some direction, there are two cases. Either the slack moves
+into the cone's interior, and the cone may be dropped; or the infimum lies on the edge of the cone
+at infinity and is not attained.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from tiebreak.sets import RecessionDirections
 
 
 class _Curved(NamedTuple):
-    """A curved cone that a direction may move."""
+    """A curved cone whose slack may move along a direction."""
 
     rows: Host  # the indices of the cone's rows
     is_exponential: bool
     is_loss: bool  # is the cone part of the level's own value?
 
     def is_on_edge(self, s: Host, v: Host, little: float) -> bool:
-        """Does s tend along v to a part of the edge that it cannot reach?
+        """Does s, moved along v, approach a part of the edge that it never reaches?
 
         No if s moves into the interior, or if s is on the ray of v (second-order cones).
         """
@@ -80,7 +80,8 @@ def slow_fall(stage: Stage, at: PrimalDualPoint) -> Host | None:
     search for small slopes in their own units. Along directions d with F d = 0, two kinds of slopes
     may be hidden. The first kind is the part r = F'(F w - t) + q + rows' y that no term and no
     multiplier balances: <q, d> = <r, d> unless a constraint with a multiplier stops d. The second
-    kind are small entries of q, which decide if the large entries do not make the level rise.
+    kind is small entries of q: they decide whether the level rises if the large entries of q
+    contribute nothing.
     """
     q, pull = stage.objective.linear, stage.rows.T @ dual_point(stage.blocks, at.y)
     sizes = stage.slope_terms(at.w) + stage.row_sizes.T @ np.abs(at.y)
@@ -96,7 +97,7 @@ def _descent(stage: Stage, slope: Host, other: Host, sizes: Host) -> Host | None
     """Return a direction with F w = 0 and <slope, w> < 0 along which ``other`` does not rise.
 
     We take the steepest direction: a solver projects -slope onto the cone of such directions.
-    ``sizes`` are the sizes of the slope's terms; a slope that may be rounding error does not count.
+    ``sizes`` are the sizes of the slope's terms; a slope that may be a rounding error is ignored.
     """
     import scipy.sparse as sp
 
@@ -114,7 +115,7 @@ def _descent(stage: Stage, slope: Host, other: Host, sizes: Host) -> Host | None
 
 
 class _Directions(NamedTuple):
-    """Directions w with equal w = 0, below w <= 0, and -w times the other rows in their cones."""
+    """Directions w with equal w = 0, below w <= 0, and -curved w in the cones."""
 
     equal: Any
     below: Any
@@ -197,7 +198,7 @@ def _suspects(stage: Stage, at: PrimalDualPoint, own: int | None) -> list[_Curve
 
 
 def _direction(stage: Stage, curved: list[_Curved], dropped: list[_Curved]) -> tuple[Host, Host]:
-    """Return a direction that moves as many of these cones as possible, and which ones.
+    """Return a direction that moves as many of these cones as possible, and the cones it moves.
 
     We maximise the sum of t_i, where t_i <= 1 is at most the movement of v = -rows w in cone i. The
     t_i come out as 0 or 1, because a direction may have any length.

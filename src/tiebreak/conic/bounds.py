@@ -63,7 +63,7 @@ def _times(sizes: Host, away: Host) -> float:
 
 
 def _balanced_exponentials(h: Objective, rows: Any, blocks: Blocks, y: Host) -> tuple[Host, Host]:
-    """Return y with slope exactly 0 in variables of only one exponential, and mark such variables.
+    """Return y with slope exactly 0 in variables of a single exponential, and mark these variables.
 
     Such a variable is the mean of a Poisson loss. This mean may be as large as exp(reach), so any
     rounding error in its slope would be too much.
@@ -88,8 +88,8 @@ def _balanced_exponentials(h: Objective, rows: Any, blocks: Blocks, y: Host) -> 
 def _balanced(r: Host, held: list[HeldRows], z: Host, away: Host) -> tuple[Host, float]:
     """Return the part of a slope that no held equation balances, and the cost of the rest.
 
-    Any weights give a bound. We try weights that favour accurate equations more or less, and take
-    the cheapest.
+    Any weights give a bound. We try weights that favour accurate equations to different degrees,
+    and use the cheapest.
     """
     if not held or not r.any():
         return r, 0.0
@@ -134,9 +134,9 @@ def _smallest_weights(rows: Any, target: Host) -> Host:
 def contradiction(constraints: ConicSet) -> Host | None:
     """Return multipliers that prove the constraints to be infeasible, or None.
 
-    We minimise t so that all constraints, relaxed by t, are feasible (rows have lengths of about
-    1), and take the multipliers. Small relative changes then balance the multipliers up to
-    rounding.
+    We minimise t such that all constraints, relaxed by t, are feasible (rows have lengths of about
+    1), and return the multipliers of this problem. Small relative changes then balance the
+    multipliers up to rounding.
     """
     import scipy.sparse as sp
 
@@ -182,14 +182,15 @@ def value_error(h: Objective, z: Host) -> float:
 def clear_change(h: Objective, z: Host, least: float) -> float:
     """Return a change of the objective near z that is clearly more than rounding.
 
-    Auxiliary variables of 0 share the rounding error of the other variables; ``least`` is a length.
+    An auxiliary variable that is 0 is assumed to have the rounding error of the largest variable;
+    ``least`` is a lower bound on the size of that variable.
     """
     longest = float(np.max(np.abs(z), initial=least))
     return TOL.clear_units * (value_error(h, z) + EPS * float(np.sum(np.abs(h.linear))) * longest)
 
 
 def slack_rounding(stage: Stage, w: Host) -> tuple[Host, Host]:
-    """Bound the errors of the computed slacks of equations and distances of `outside`."""
+    """Bound the errors of the computed slacks of equations, and of the distances from `outside`."""
     blocks, s = stage.blocks, stage.slack(w)
     unit = EPS * (sum(stage.rows.shape) + 8)
     terms = unit * (np.abs(stage.offset) + stage.row_sizes @ np.abs(w)) + stage.offset_error
@@ -206,9 +207,9 @@ def slack_rounding(stage: Stage, w: Host) -> tuple[Host, Host]:
 def value_inside(stage: Stage, at: PrimalDualPoint, inner: Host) -> float | None:
     """Return the objective at a feasible point near ``at``, an upper bound on the least value.
 
-    ``inner`` is the point of the interior-point method, usually slightly inside the inequalities;
-    return None if it is outside. Equations hold up to rounding, and the multipliers give the cost
-    of that rounding.
+    ``inner`` is the point of the interior-point method, which usually satisfies all inequalities
+    with room to spare; return None if it violates one. Equations hold up to rounding, and the
+    multipliers give the cost of that rounding.
     """
     zero = stage.blocks.zero
 

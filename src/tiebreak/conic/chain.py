@@ -64,7 +64,7 @@ from tiebreak.sets.polyhedra import single_entries
 NOT_TIGHT = "its auxiliary variables do not match what they represent: too many digits cancel"
 HARDLY_FALLS = (
     "seems to be unbounded along a direction, but rounding decides how a constraint or an earlier "
-    "level changes there"
+    "level changes along it"
 )
 RUNS_AWAY = "may have no minimiser: it seems to keep decreasing far beyond the point that was found"
 MOST_NAMES = 8  # names in a message
@@ -131,12 +131,12 @@ class _Chain:
         self.unit = nearby(blocks, lengths, whole.offset, self.objectives)[0] or 1.0
         self.held: list[HeldRows] = []
         self.is_bounded = bool(np.isfinite(program.reach[program.variables]).all())
-        self.is_whole = True  # is no level held yet, so that we can verify points as feasible?
+        self.is_whole = True  # is no level held yet, so that points can be proved feasible?
         self.is_proved = True  # are the gaps of all held levels proved?
         self.cut: Cut | None = None  # cut of the previous level
         self.found: list[LevelSolution] = []
         self.left_open: Any = None  # the dimension of the choices left, computed on demand
-        self.doubt = ""  # why a level may have other minimisers than those held
+        self.doubt = ""  # why a level may have minimisers besides those held
         self.previous = np.zeros(program.size)
         self.is_least = False
 
@@ -192,7 +192,7 @@ class _Chain:
         )
 
     def _give_back(self) -> None:
-        """Return unused slack: if ties are left, minimise levels with slack once more, in order."""
+        """Recover unused slack: if ties remain, minimise levels with slack once more, in order."""
         for level, objective in zip(self.found, self.objectives, strict=True):
             if level.slack > 0.0 and resolved(self.left_open) != 0:
                 stage = self._stage(objective)
@@ -242,7 +242,7 @@ class _Chain:
         if status == "solved" and (lost := self._lost(z)) is not None:
             status, message = (
                 "failed",
-                f"level {lost + 1} ended worse than it was when solved",
+                f"level {lost + 1} became worse after it was solved",
             )
         levels = (
             level._replace(value=value) for level, value in zip(self.found, values, strict=True)
@@ -250,14 +250,14 @@ class _Chain:
         return ChainSolution(z, tuple(levels), status, message, direction, is_least=self.is_least)
 
     def _within_bounds(self, z: Host) -> Host:
-        """Correct entries of z that rounding moved off a 0 or across a bound on one variable."""
+        """Correct entries of z that rounding moved away from 0 or across a simple bound."""
         z = np.where(np.abs(z) <= TOL.nothing * self.unit, 0.0, z)
         row, place, entry = single_entries(self.whole.rows)
         is_bound = np.isin(row, Blocks.of(self.whole.cones).nonnegative)
         for some, ufunc in ((entry > 0.0, np.minimum), (entry < 0.0, np.maximum)):
             some = some & is_bound
             ufunc.at(z, place[some], self.whole.offset[row[some]] / entry[some])
-        # If all terms of a row are rounding errors, only exact zeros satisfy it.
+        # If all terms of a row are rounding errors, only exact zeros satisfy that row.
         plain = np.where(np.abs(z) <= TOL.clear * self.unit, 0.0, z)
         strict = TOL.accurate, 0.0
         is_met = self._is_outside(z, *strict) and not self._is_outside(plain, *strict)
@@ -424,7 +424,7 @@ class _Chain:
         )
 
     def _slack(self, number: int, best: float, z: Host, before: Host) -> float:
-        """Return what a level may give up at z, if ``before`` was the point before that level."""
+        """Return how much worse than at z a level may get; ``before`` is the previous point."""
         value, rounding = self.program.value(number, before), self._rounding(number, z)
         return allowed_slack(self.slacks[number], best, value, rounding)
 
@@ -450,7 +450,7 @@ class _Chain:
     def _keep(
         self, number: int, objective: Objective, found: SolvedStage, gap: float, slack: float
     ) -> str:
-        """Add a cut if the level has slack, else hold image and face; say which was done."""
+        """Add a cut if the level has slack, else hold its image and face; say which was done."""
         if self.where.dimension == 0:
             return "point"
         if slack == 0.0:

@@ -13,11 +13,11 @@ SlackRule = Callable[[float, float], float]  # of the best value and the previou
 Told = Callable[[int, float], None]  # receives the number and best value of each solved level
 
 METHOD = "conic, images and faces held"
-LEAST = "all levels leave some directions of x open: x is the point of least norm among them"
+LEAST = "several points are optimal for all levels: x is the point of least norm"
 
 
 def estimate(value: float, error: float) -> str:
-    """Format an unproved value to the digits that its error allows."""
+    """Format an unproved value with as many digits as its error justifies."""
     if not math.isfinite(error):
         return "unknown"
     digits = math.log10(abs(value) / error) if value and error else 9.0
@@ -38,7 +38,7 @@ class _LevelSolution(NamedTuple):
     price: float | None  # -d(next level)/d(slack), if its slack is positive
     solver: str  # the solver's own status, "" if no solver was used
     residual: float = math.nan  # relative residual of the optimality conditions
-    is_bound_proved: bool = False  # is `bound` proved? `word` refers to both ends
+    is_bound_proved: bool = False  # is `bound` proved? `word` also covers `best`
     why: str = ""  # why the gap is only estimated: "size", "inside" or "held"
 
 
@@ -79,7 +79,7 @@ def word_of(is_proved: bool, is_known: bool, is_whole: bool) -> tuple[str, str]:
 
 
 class ChainSolution(NamedTuple):
-    """The solutions of all levels, or of those that were solved before a limit."""
+    """The solutions of all levels, or of those solved before a limit was reached."""
 
     z: Host
     levels: tuple[LevelSolution, ...]
@@ -92,7 +92,7 @@ class ChainSolution(NamedTuple):
 
 
 def allowed_slack(rule: SlackRule | None, best: float, before: float, rounding: float) -> float:
-    """Return what a level may give up, or 0 if a cut would only hold rounding errors."""
+    """Return how much worse a level may get, or 0 if the slack would be only a rounding error."""
     if rule is None:
         return 0.0
     slack = rule(best if abs(best) > rounding else 0.0, before)
@@ -100,7 +100,7 @@ def allowed_slack(rule: SlackRule | None, best: float, before: float, rounding: 
 
 
 def cut_short(over: deadline.Over, number: int) -> tuple[str, str]:
-    """Return the status and message if time ran out or Ctrl-C came before this level."""
+    """Return the status and message if time ran out or Ctrl-C was pressed before this level."""
     if isinstance(over, deadline.Interrupted):
         return "stopped", f"stopped before level {number + 1} was solved"
     return "max_time", f"no time was left for level {number + 1}"

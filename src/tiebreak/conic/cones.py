@@ -24,7 +24,7 @@ LEAST = float(np.finfo(float).tiny)  # replaces 0 in denominators
 
 
 class Blocks(NamedTuple):
-    """The rows of K by their kinds."""
+    """The rows of K, grouped by kind."""
 
     zero: Host  # indices
     nonnegative: Host
@@ -52,7 +52,7 @@ class Blocks(NamedTuple):
 
 
 class Active(NamedTuple):
-    """Active inequalities by their kinds."""
+    """Active inequalities, grouped by kind."""
 
     nonnegative: Host = np.zeros(0, dtype=np.int64)  # indices of rows with s = 0
     vertices: tuple[Host, ...] = ()  # second-order cones with s = 0
@@ -65,8 +65,8 @@ class Pairs(NamedTuple):
 
     The length of a row divides s, which gives a distance, and multiplies y, which gives a slope.
     Distances are relative to the largest distance, slopes to ``size``. For a second-order cone the
-    numbers are its two eigenvalues, for an exponential cone the distance from its surface and the
-    largest entry of y.
+    numbers are the two eigenvalues, and for an exponential cone the distance of s from the surface
+    and the largest entry of y.
     """
 
     nonnegative: tuple[Host, Host]
@@ -79,8 +79,8 @@ class Pairs(NamedTuple):
     ) -> Pairs:
         """Return the pairs of a point from its slacks; ``size`` measures the objective's slope.
 
-        If all inequalities bind, slacks are rounding errors and the largest slack is no scale: then
-        we use ``least``, a length of the point.
+        If all inequalities bind, slacks are rounding errors and the largest slack gives no scale:
+        then we use ``least``, a length of the point.
         """
         lengths = np.where(lengths > 0.0, lengths, 1.0)
         slope = max(float(np.max(np.abs(y) * lengths, initial=0.0)), size) or 1.0
@@ -106,7 +106,7 @@ class Pairs(NamedTuple):
         )
 
     def active(self, blocks: Blocks, factor: float, least: float = 0.0) -> Active:
-        """Return the inequalities whose slope exceeds ``factor`` times the distance, and ``least``.
+        """Return the inequalities whose slope exceeds ``least`` and ``factor`` times the distance.
 
         The slope of an exponential cone is usually a loss's weight, which is given rather than
         computed, so a small one counts if it is not a rounding error.
@@ -148,14 +148,14 @@ def outside(blocks: Blocks, s: Host) -> Host:
 
 
 def of_inequalities(blocks: Blocks, sizes: Host) -> Host:
-    """Return each inequality's size, in the order of `outside`: its largest row, or 1 for 0."""
+    """Return the size of each inequality's longest row (1 for 0), in the order of `outside`."""
     cones = (*blocks.second_order, *blocks.exponential)
     found = np.append(sizes[blocks.nonnegative], [np.max(sizes[cone]) for cone in cones])
     return np.where(found > 0.0, found, 1.0)
 
 
 def steepness(blocks: Blocks, s: Host) -> Host:
-    """Bound the rate at which each distance of `outside` changes with s, up to sqrt(2)."""
+    """Bound the rate at which each distance of `outside` changes with s, up to a factor sqrt(2)."""
     flat = np.ones(len(blocks.nonnegative) + len(blocks.second_order))
     ratio = s[blocks.exponential[:, 0]] / np.maximum(s[blocks.exponential[:, 1]], LEAST)
     rise = np.exp(np.minimum(ratio, 700.0))

@@ -1,6 +1,6 @@
 """Computes the multipliers of the constraints, level by level, from the final point alone.
 
-Whichever method found the point, no direction d that respects the active constraints and the
+Whatever method found the point, no direction d that respects the active constraints and the
 earlier levels improves a level to first order. So the linear program min <slope, d> has the minimum
 0, and its multipliers are those of the level.
 """
@@ -24,12 +24,12 @@ from tiebreak.linalg.tolerances import TOL
 def row_multipliers(
     program: ConicProgram, z: Host, is_cut: Sequence[bool | None]
 ) -> list[Host | None] | None:
-    """Return y for every level with slope + rows'y = 0, up to multipliers of the earlier levels.
+    """Return a y for every level: slope + rows'y = 0, up to multipliers of the earlier levels.
 
     y >= 0 for inequalities, unless an earlier level has turned one into an equation. None for a
-    level that z is not known to balance, and for all if some constraints are not linear. If several
-    y are possible, each is a subgradient of the first best value, but of no later one: an entry
-    that is not unique is nan there.
+    level whose slope is not known to be balanced at z, and for all levels if some constraints are
+    not linear. If several y are possible, each is a subgradient of the best value of the first
+    level, but not of the later levels: for these, entries that are not unique are nan.
 
     Args:
         is_cut: for each level, None without slack; otherwise whether all of its slack was used.
@@ -53,7 +53,7 @@ def row_multipliers(
     is_cap = np.array([bool(cut) for cut in is_cut])
     is_open = _dependent(all_rows, np.append(is_active, is_cap))[: len(offset)]
     for number, (unit, cut) in enumerate(zip(units.values, is_cut, strict=True)):
-        if cut is not None:  # z gives something up: it does not minimise this level
+        if cut is not None:  # z uses some slack: it does not minimise this level
             most[len(offset) + number] = 0.0 if cut else np.inf
             found.append(None)
             continue
@@ -74,9 +74,10 @@ def row_multipliers(
 
 
 def _dependent(rows: Any, is_active: Host) -> Host:
-    """Return which active rows are in a linear dependence of active rows.
+    """Return the active rows that are combinations of other active rows.
 
-    Random numbers lie across the range of the active rows only there.
+    We find them by a random vector: its part orthogonal to the range of the active rows is nonzero
+    only there.
     """
     import scipy.sparse as sp
 

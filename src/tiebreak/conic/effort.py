@@ -4,7 +4,7 @@ Clarabel orders the variables of its equations (minimum degree) and factorises t
 of entries in the factor is known only after the ordering. We estimate it by that of a dense factor
 of the rows or of the variables, whichever are fewer. If time or memory does not allow such a
 factor, we use an order that keeps entries close to the diagonal (Cuthill and McKee 1969), which
-overestimates trees.
+overestimates the factor if the graph is a tree.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def ask_for_factor(P: Any, rows: Any) -> None:
     if sum(rows.shape) <= 300:
         return
     data = sp.csr_array(rows)
-    # Rows of at most three entries are left out: bounds, differences, most of a cone.
+    # Rows of at most three entries are left out: bounds, differences, and most rows of a cone.
     data = data[np.diff(data.indptr) > 3]
     in_rows, in_columns = np.diff(data.indptr), np.bincount(data.indices, minlength=data.shape[1])
     ordering = SPARSE_PRODUCT * _squares(in_columns[in_columns <= _many(sum(rows.shape))])

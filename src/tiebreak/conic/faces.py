@@ -2,7 +2,7 @@
 
 For every optimal y of a level, { z feasible : <y, s(z)> = 0, F z = F z* } is the set of all its
 minimisers. No cut or tolerance is needed; a cut would let the next level gain sqrt(slack). So only
-levels that may give up some value become cuts.
+levels with slack become cuts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ConicSet(NamedTuple):
         return ConicSet(both, np.append(self.offset, offset), self.cones + cones)
 
     def part(self, which: Host) -> ConicSet:
-        """Return some of the rows; a cone's rows stay together."""
+        """Return some of the rows; the rows of one cone stay together."""
         if np.all(which):
             return self
         cones, end = [], 0
@@ -153,7 +153,7 @@ def remaining(
 
 
 def ray_of(y: Host) -> Host:
-    """Return a second-order cone's ray that is orthogonal to a y on its dual's boundary."""
+    """Return a second-order cone's ray that is orthogonal to a y on the dual cone's boundary."""
     ray = np.append(norm(y[1:]), -y[1:])
     return np.asarray(ray / norm(ray))
 
@@ -205,7 +205,7 @@ def open_directions(where: AffineSet, left: ConicSet, held: Any, own: Host, z: H
     """
     equations = stacked([left.rows[Blocks.of(left.cones).zero], held])
     most = free_directions(where, equations, own)
-    if not most:  # nothing is open, or ``most`` is unknown
+    if not most:  # no choice is left, or the number is unknown
         return most
     flat = _flat_rows(left, where, equations, z)
     return None if flat is None else free_directions(where, stacked([equations, flat]), own)

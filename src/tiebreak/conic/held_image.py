@@ -34,7 +34,7 @@ class HeldAnswer(NamedTuple):
 
     x: Host
     intervals: Intervals
-    residual: float  # the larger relative difference: of f and its dual, or of A x and its image
+    residual: float  # the larger relative error: of f compared with its dual, or of A x
     dimension: int | None  # dimension of g's minimisers; None if A's rank is not proved
     solver: str  # Clarabel's own status
 
@@ -75,7 +75,7 @@ class HeldProblem(NamedTuple):
         return factorisation_work(stored + D.size, self.n)
 
     def solve(self) -> HeldAnswer | None:
-        """Return the answer; None if A x = t has no solution in Z, or if the answer is rough."""
+        """Return the answer; None if A x = t has no solution in Z, or it is inaccurate."""
         is_free = described(self.problem.domain).is_space
         refined, image = None, self.t
         if is_free:
@@ -158,7 +158,7 @@ class HeldProblem(NamedTuple):
         return (answer.z[:n], -answer.y[:m], u), answer.status
 
     def _residual(self, x: Host, u: Host, image: Host) -> float:
-        """Return the larger relative difference: of f and its dual, or of A x and its image."""
+        """Return the larger relative error: of f compared with its dual, or of A x."""
         D, terms = self.terms.matrix(self.n).on_host(), self.terms
         off = terms.residual(x)
         up, down = terms.slopes(D.shape[0] // terms.stacks)

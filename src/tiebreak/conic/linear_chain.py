@@ -6,9 +6,9 @@ With multipliers l of the rows and d = c - rows'l, for all x in the set
 
 Each minimum is over the range of the row or variable. The sum is a lower bound for any l. If this
 bound is the minimum, every minimiser has l_i s_i and d_j x_j at their least values. So if l_i or
-d_j is not 0, we hold one end of that range for later levels. Multipliers of a later level may pull
-away from a held end. A multiple of the earlier level corrects such multipliers: <c, x> = <c + share
-c_1, x> - share <c_1, x>, and <c_1, x> is at most the value found for level 1.
+d_j is not 0, we hold one end of that range for later levels. Multipliers of a later level may have
+the wrong sign at a held end. A multiple of the earlier level corrects such multipliers: <c, x> = <c
++ share c_1, x> - share <c_1, x>, and <c_1, x> is at most the value found for level 1.
 
 A point of the set whose values at all held levels are exactly their lower bounds is one of their
 minimisers, and bounds the next level from above. If the data and the vertices have few digits, as
@@ -56,17 +56,17 @@ def linear_chain(program: ConicProgram, slacks: Sequence[SlackRule | None]) -> L
 
 
 class _HeldLevel(NamedTuple):
-    """A held level; ``rows`` and ``columns`` are its multipliers for the ranges that it holds."""
+    """A held level; ``rows`` and ``columns`` are the multipliers of the ranges that it holds."""
 
     number: int
     duals: Host
     rows: Host
     columns: Host
-    bound: float  # a lower bound on its minimum
-    most: float  # an upper bound on it
+    bound: float  # a lower bound on the level's minimum
+    most: float  # an upper bound on that minimum
 
     def share(self, duals: Host, slopes: Host) -> float:
-        """Return how many times to add its multipliers to bring others back to its held ends.
+        """Return the multiple of this level's multipliers that corrects those of a later level.
 
         The number is rounded up to four binary digits, so that products with it stay exact.
         """
@@ -115,8 +115,8 @@ class LinearChain:
     def level(self, number: int) -> bool:
         """Solve one level, bound it, and hold it; return False if that fails.
 
-        The level fails if it has no minimiser, or if its minimiser fails a check. The other methods
-        then find out why the level fails.
+        The level fails if it has no minimiser, or if its minimiser fails a check. Another method
+        then finds out why.
         """
         h = self.program.objectives[number]
         vertex = self.programs.minimise(h.linear, self.ranges)
@@ -168,7 +168,7 @@ class LinearChain:
         return True
 
     def _multipliers(self, number: int, duals: Host) -> tuple[Host, Host]:
-        """Return multipliers of rows, 0 if their end is infinite, and of variables."""
+        """Return the multipliers of rows (0 if their end is infinite) and of variables."""
         duals, shares = _finite(duals, self.ranges), np.zeros(len(self.program.objectives))
         shares[number] = 1.0
         return duals, self.columns @ np.append(duals, shares)
@@ -213,14 +213,14 @@ class LinearChain:
         return all(value <= end and not error for (value, error), end in ends)
 
     def _cut(self, row: int, most: float) -> None:
-        """Set the upper bound of the level in this row."""
+        """Set the upper bound on the values of this row, which is that of a level."""
         self.ranges, self.whole = (
             some._replace(most=np.where(np.arange(len(some.most)) == row, most, some.most))
             for some in (self.ranges, self.whole)
         )
 
     def _hold(self, number: int, duals: Host, slopes: Host, known: tuple[float, float]) -> str:
-        """Narrow the ranges to the minimisers of a level; return how it is held."""
+        """Narrow the ranges to the minimisers of a level; return the way in which it is held."""
         # Reduced costs that hold an end are far above the tolerance of HiGHS.
         cost, (low, high, lower, upper) = self.program.objectives[number].linear, self.ranges
         least = 100.0 * TOL.accurate * _largest(cost)
@@ -243,7 +243,7 @@ class LinearChain:
         return Deferred(count)
 
     def remaining(self, ranges: Ranges, z: Host) -> tuple[AffineSet, ConicSet]:
-        """Return the points that differ from z in free variables, and the constraints on them."""
+        """Return the points that differ from z only in free variables, and their constraints."""
         import scipy.sparse as sp
 
         low, high, least, most = ranges
@@ -262,7 +262,7 @@ class LinearChain:
         return where, ConicSet(left, offset, tuple(cone for cone in cones if cone.size))
 
     def give_back(self) -> None:
-        """Return unused slack: if ties are left, minimise those levels once more, in order."""
+        """Recover unused slack: if ties remain, minimise those levels once more, in order."""
         for number, level in enumerate(self.found):
             if level.slack > 0.0 and np.any(self.ranges.low < self.ranges.high):
                 cost = self.program.objectives[number].linear

@@ -33,7 +33,7 @@ WHY = {
     "failed": BROKEN,
     "solved": ANSWER,
 }
-NOT_SURE = ", as far as a solver can tell; rounding errors decide it"
+NOT_SURE = ", as far as a solver can tell; rounding errors could change this"
 # The last program of each problem, with the set and the size for which it was compiled.
 COMPILED: WeakKeyDictionary[Problem, tuple[Domain, int, ConicProgram]] = WeakKeyDictionary()
 VERTEX = "a vertex of the domain that minimises g exactly"
@@ -57,7 +57,7 @@ class ConicFindings(NamedTuple):
 
     @property
     def fall(self) -> NoMinimum | None:
-        """The unbounded level, which is the unsolved one, and the direction."""
+        """The unbounded level (the one that was not solved) and its direction."""
         level = "upper" if self.levels else "lower"
         return None if self.direction is None else NoMinimum(level, self.direction)
 
@@ -78,7 +78,7 @@ class ConicFindings(NamedTuple):
 
 @dataclass(frozen=True)
 class Conic(Method):
-    """Solves both levels as conic programs, by Clarabel, on any set made of constraints.
+    """Solves both levels as conic programs, by Clarabel, on any set described by constraints.
 
     The lower level is solved once. Its minimisers are then held exactly, by the image of its
     squares and by the face that its multipliers expose, not by a cut g <= g* + delta, which would
@@ -100,14 +100,14 @@ class Conic(Method):
         "sets, Polyhedron, SecondOrderCone and their intersections"
     )
     guarantee: ClassVar[str] = (
-        "x and f* to rounding if multipliers are strictly complementary; a lower bound on f* "
+        "x and f* up to rounding if multipliers are strictly complementary; a lower bound on f* "
         "that is proved on bounded sets, and otherwise rests on an assumed radius; "
         "both sides, as by exact, on R^n and polyhedra if f and g are smooth"
     )
     output: ClassVar[str] = "the solution of the last conic program"
 
     def check(self, problem: Problem) -> Refusal | None:
-        """Refuse what cones cannot represent."""
+        """Refuse a problem that cones cannot represent."""
         n, domain = problem.dimension, problem.domain
         if n is not None and HeldProblem.of(problem, n) is not None:
             return None

@@ -7,7 +7,7 @@ Then
     F'(F w - t) + q + rows' y = 0,     c(offset - rows w) = 0.
 
 These equations have many solutions if there are ties. Each step is the smallest correction, so w
-stays where the interior-point method put it, in the middle of the minimisers.
+stays near the point of the interior-point method, in the middle of the minimisers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tiebreak.linalg.tolerances import TOL
 
 LOST = (
     "is solved up to rounding, but some of its losses are so small relative to others, or to "
-    "rounding errors, that what they decide is lost"
+    "rounding errors, that their effect is lost"
 )
 SMALL_PART = 1e-3  # solutions below this share of a length of the whole program count as 0
 
@@ -63,7 +63,7 @@ class SolvedStage(NamedTuple):
 
 
 def polished(stage: Stage, start: PrimalDualPoint) -> SolvedStage:
-    """Return the solution after Newton's steps, or the start if they do not help.
+    """Return the solution after Newton steps, or the given solution if they do not improve it.
 
     If neither number of a pair is clearly positive, both may be 0. Such a pair counts as binding in
     Newton's equations, but exposes no face.
@@ -94,7 +94,7 @@ def polished(stage: Stage, start: PrimalDualPoint) -> SolvedStage:
 
 
 def _held_wrongly(stage: Stage, at: PrimalDualPoint) -> float:
-    """Return the largest share of a variable's slope that a wrong inequality balances.
+    """Return the largest share of any variable's slope that a wrong inequality balances.
 
     A wrong inequality is not active, or its multiplier has the wrong sign. Losses with small
     weights look like rounding errors relative to the other losses, so each variable in a loss is
@@ -118,7 +118,7 @@ def _held_wrongly(stage: Stage, at: PrimalDualPoint) -> float:
     rows = blocks.nonnegative[has_room[:count]]
     wrong[rows], wrong[blocks.exponential] = y[rows], 0.0
     for cone, is_free in zip(blocks.second_order, has_room[count:], strict=False):
-        share[cone] = np.max(share[cone])  # the first row of a cone may have no variables
+        share[cone] = np.max(share[cone])  # the first row of a cone may contain no variables
         wrong[cone] = y[cone] if is_free else wrong[cone]
     return float(np.max(np.abs(wrong) * share, initial=0.0))
 
@@ -322,7 +322,7 @@ def _corrected(F: Any, H: Any, J: Any, slope: Host, values: Host) -> tuple[Host,
     K, right = kkt_matrix(F, H, J), np.concatenate([np.zeros(p), -slope, values])
     if p + n + k > FEW_EQUATIONS:
         found = regularised_solution(K, right, p + n)
-    else:  # use units in which a row of small weight is not rounding
+    else:  # use units in which a row of small weight is not lost in rounding
         rows, columns = equilibrate(dense(K))
         found = least_solution(rows[:, None] * dense(K) * columns, rows * right)
         found = None if found is None else columns * found

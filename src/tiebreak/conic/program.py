@@ -61,9 +61,10 @@ class ConicProgram:
         objectives: one or more.
         variables: the entries of z that are x, to count the choices that are left in x.
         reach: |z_j| <= reach_j for some solution; inf if unknown.
-        evaluate: returns the value of a level, by its number, at the x of a z, whatever the
-            auxiliary variables are; if None, the auxiliary variables of z are used.
-        owners: names the owners of rows with nonzero multipliers, in the user's words.
+        evaluate: a function that returns the value of a level, given by its number, at the x of a
+            z, whatever the auxiliary variables are; if None, the auxiliary variables of z are used.
+        owners: a function that names the owners of rows with nonzero multipliers, in the user's
+            words.
     """
 
     rows: Any
@@ -81,7 +82,7 @@ class ConicProgram:
         return int(self.rows.shape[1])
 
     def value(self, number: int, z: Host) -> float:
-        """Return a level's value at the x of z; the auxiliary variables of z may be too large."""
+        """Return a level's value at the x of z; the auxiliary variables in z may be larger."""
         return (
             self.objectives[number].value(z) if self.evaluate is None else self.evaluate(number, z)
         )
@@ -90,8 +91,8 @@ class ConicProgram:
         """Return for each row the first level that needs it: 0 for constraints.
 
         Rows that only represent an objective get the number of the objective's level. An objective
-        owns the auxiliary variables that it reaches through cones without passing x. While earlier
-        levels are solved, the rows of such variables would only let the solver drift.
+        owns the auxiliary variables that cones connect to it other than through x. While earlier
+        levels are solved, the rows of such variables would only make the solver less accurate.
         """
         auxiliary = np.ones(self.size, dtype=bool)
         auxiliary[self.variables] = False

@@ -73,7 +73,7 @@ def compile_levels(
 
 
 def _cost(h: Function | Penalty, builder: Builder, refused: Callable[[str, str], Refusal]) -> Cost:
-    """Return the cost of an objective, and give the builder its auxiliary variables."""
+    """Return the cost of an objective, and add its auxiliary variables to the builder."""
     cost = Cost()
     smooth, penalty = split(h if isinstance(h, Penalty) else h.bare)
     if smooth.dimension not in (None, builder.n):

@@ -113,9 +113,9 @@ def _columns(entries: _Entries, group: Host, n: int, squares: range) -> Host:
     """Return units of the variables that make the entries of every row as similar as possible.
 
     The units are means of logarithms over rows and columns in turn, or 1 if scaling makes little
-    difference. Rows of one cone share a unit. A row with one entry does not count: it is a bound in
-    any unit. Entries of ``squares`` do not count if they are rounding errors relative to others in
-    their row and column: matrix roots have many such entries.
+    difference. Rows of one cone share a unit. A row with one entry is ignored: it is a bound,
+    whatever its unit. Entries of ``squares`` are ignored if they are rounding errors relative to
+    others in their row and column, as are many entries of matrix roots.
     """
     groups = int(group[-1]) + 1 if len(group) else 0
     in_row = _largest(entries.row, entries.size, group)[entries.row]

@@ -38,7 +38,7 @@ class Fall(NamedTuple):
 
 
 def unchanged(stage: Stage) -> SolvedStage:
-    """Return the solution of a constant level: the previous point is optimal, like all others."""
+    """Return the solution of a constant level: the previous point is optimal, like every point."""
     at = PrimalDualPoint(np.zeros(stage.rows.shape[1]), np.zeros(len(stage.offset)))
     return SolvedStage(stage, at, Active(), 0.0, 0.0)
 
@@ -60,8 +60,8 @@ def by_solver(stage: Stage) -> SolvedStage | Fall | str:
 def _by_factorisation(stage: Stage) -> SolvedStage | None:
     """Minimise a sum of squares without constraints; None for other levels, or if that fails.
 
-    A solver ignores rows that are small relative to others, but small rows decide the answer too if
-    the large ones vanish.
+    A solver ignores rows that are small relative to others, but small rows also decide the answer
+    if the large ones vanish.
     """
     F, t = stage.objective.squares, stage.objective.target
     if stage.cones or stage.objective.linear.any() or not 0 < min(F.shape) <= SVD_SIDE:
@@ -84,14 +84,14 @@ def _is_inside(stage: Stage, near: Stage, w: Host) -> bool:
 
 
 def _is_drowned(found: SolvedStage) -> bool:
-    """Is the slope too small for a solver to see, relative to its terms, yet not rounding error?"""
+    """Is the slope too small for a solver, relative to its terms, but not a rounding error?"""
     terms = float(np.max(found.stage.slope_terms(found.at.w), initial=0.0))
     slope = float(np.max(np.abs(found.stage.slope(found.at.w)), initial=0.0))
     return BALANCED * terms < slope < TOL.faint * terms
 
 
 def _by_solver(stage: Stage) -> SolvedStage | Fall | str:
-    """Solve with these constraints; if the solver stalls, solve again more strictly.
+    """Solve with these constraints; if the solver stalls, try again with stricter tolerances.
 
     Later tries solve relative to the point found, because Clarabel's accuracy is relative to the
     size of its input.
@@ -133,7 +133,7 @@ def _settled(best: SolvedStage, lengths: list[float]) -> SolvedStage | Fall | st
     is_clear = best.residual <= BALANCED and not best.doubt
     if not is_clear and len(lengths) > 2 and lengths[2] > GROWS * max(lengths[:2]):
         grown = f"its answer is {lengths[2] / lengths[1]:.2g} times as long"
-        return Doubt(f"there may be no minimiser: solved more strictly, {grown}")
+        return Doubt(f"there may be no minimiser: with a stricter tolerance, {grown}")
     if (w := slow_fall(best.stage, best.at)) is not None:
         return Fall(w, best)
     if not best.residual <= TOL.half:

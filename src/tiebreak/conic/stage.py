@@ -26,7 +26,7 @@ def dense(matrix: Any) -> Host:
 
 
 def as_rows(matrix: Any) -> Any:
-    """Return a small or full matrix dense, any other compressed by rows."""
+    """Return a small or full matrix as a dense array, and any other in CSR format."""
     import scipy.sparse as sp
 
     m, n = matrix.shape
@@ -36,7 +36,7 @@ def as_rows(matrix: Any) -> Any:
 
 
 def stacked(parts: Sequence[Any]) -> Any:
-    """Stack matrices; dense if the first is. A single one that has rows is returned as it is."""
+    """Stack matrices, densely if the first is dense; a single one with rows is returned as is."""
     import scipy.sparse as sp
 
     if isinstance(parts[0], np.ndarray):
@@ -71,7 +71,7 @@ class AffineSet:
 
     @property
     def rounding(self) -> float:
-        """Products of a unit row with the basis may be rounding errors if they are below this."""
+        """Below this value, products of a unit row with the basis may be rounding errors."""
         return TOL.clear_units * len(self.base) * self.error
 
     def columns(self, rows: Any) -> Any:
@@ -108,7 +108,7 @@ class AffineSet:
     def without_fixed(self, rows: Any, base: Host) -> tuple[AffineSet, Host]:
         """Return the set without variables that a single row fixes, and which rows are left.
 
-        We do this for many variables, for which a dense basis would be too large.
+        We do this if there are many variables, because a dense basis would be too large.
         """
         import scipy.sparse as sp
 
@@ -164,7 +164,7 @@ class Stage:
 
     @cached_property
     def blocks(self) -> Blocks:
-        """The rows by their kinds."""
+        """The rows, grouped by kind."""
         return Blocks.of(self.cones)
 
     @cached_property
@@ -223,8 +223,9 @@ def nearby(
 ) -> tuple[float, Host]:
     """Return the scale of the distances from w = 0, and the room (at least 0) left in each row.
 
-    The scale comes from violated rows and bounds less than TOL.far times as far away; if no row is
-    violated, the nearest bound is the scale. The rows of a cone are as far away as the cone is.
+    The scale comes from violated rows, and from bounds less than TOL.far times as far away; if no
+    row is violated, the nearest bound is the scale. The rows of a cone are as far away as the cone
+    is.
     """
     apart = _distances(lengths, offset)
     room = np.zeros_like(apart)

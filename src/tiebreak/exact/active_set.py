@@ -46,7 +46,7 @@ def search(program: QuadraticProgram) -> Host:
        feasible directions. Go to the lowest point in this direction or to the next inequality.
        Repeat from 2.
 
-    Step 6 always descends, so no face recurs.
+    Step 6 always decreases the objective, so no face recurs.
     """
     faces, B = program.faces, program.faces.B
     changes = FACE_CHANGES
@@ -116,7 +116,7 @@ class QuadraticProgram(NamedTuple):
         return v + min(length, 1.0) * lowest, face if is_lowest else face | stops, is_lowest
 
     def is_minimiser(self, v: Host, face: Host) -> bool:
-        """Are all least-squares multipliers positive at v, the lowest point of a face?"""
+        """Are all least-squares multipliers positive at v, which is the lowest point of a face?"""
         weights, rest = self.faces.face(face).balance(self.slope(v))
         return bool(np.all(weights >= 0.0)) and norm(rest) <= self.noise(v)
 
@@ -167,7 +167,7 @@ class QuadraticProgram(NamedTuple):
 
 
 class PolyhedronSlice:
-    """The set {x0 + N v} ∩ {rows x <= offset}; the last faces are cached with their factors.
+    """The set {x0 + N v} ∩ {rows x <= offset}; the faces used last are cached with their factors.
 
     ``equal``: orthonormal rows that span the complement of N, if known.
     """
@@ -200,7 +200,7 @@ class PolyhedronSlice:
         return found
 
     def slack(self, x: Host, share: float) -> tuple[Host, Host]:
-        """Return how far each inequality is from equality, in units of v, and what counts as 0."""
+        """Return how far each inequality is from equality, in units of v, and what is rounding."""
         slack = (self.offset - self.rows @ x) / self.lengths
         least = noise(self.rows, self.offset, x, share) / self.lengths
         return np.where(slack <= least, 0.0, slack), least
@@ -268,7 +268,7 @@ class PolyhedronSlice:
         return weights @ self.rows, norm(rest)
 
     def multipliers(self, on: Host, slope: Host) -> tuple[Host, Host]:
-        """Return the w >= 0 that minimise |slope + B'w|, B the active rows, and what remains.
+        """Return the w >= 0 that minimises |slope + B'w|, B the active rows, and slope + B'w.
 
         Plain least squares gives w if its weights have the right signs, as they usually do.
         """

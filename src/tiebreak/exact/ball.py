@@ -40,9 +40,9 @@ class BallSlice:
     def step(self, R: Host, slope: Slope, x: Host, rows: int = 0) -> Host:
         """Return the d that minimises ½|R d|² + <slope, d> over the slice as seen from x.
 
-        The step takes one singular value decomposition and one scalar root. In the coordinates of
-        R's singular vectors, z(mu) = -(a + mu w)/(s² + mu), where w is x - center and a is the
-        slope; mu = 0, or the root of |w + z(mu)| = radius.
+        The step needs one singular value decomposition and the root of one scalar equation. In the
+        coordinates of R's singular vectors, z(mu) = -(a + mu w)/(s² + mu), where w is x - center
+        and a is the slope; mu = 0, or the root of |w + z(mu)| = radius.
         """
         s, vt = self._singular(R, rows)
         a, w = vt @ (self.N.T @ slope.vector), vt @ (self.N.T @ (x - self.center))
@@ -63,7 +63,7 @@ class BallSlice:
         return np.asarray(self.N @ (vt.T @ z))
 
     def along(self, directions: Host, x: Host) -> BallSlice:
-        """Return the part of the slice that some of its directions v reach from x."""
+        """Return the part of the slice that is reached from x along some of its directions v."""
         w = self.N.T @ (x - self.center)
         across = norm(w - directions @ (directions.T @ w)) / self.radius
         room = math.sqrt(max(1.0 - across, 0.0)) * math.sqrt(1.0 + across)

@@ -35,7 +35,7 @@ ZERO_SHARES = (1e-13, 1e-11, 1e-9, 1e-7)
 
 
 class RankedEquations:
-    """The equations V x = V x0 with orthonormal rows V, after the `Rank` has been decided."""
+    """The equations V x = V x0 with orthonormal rows V, once the `Rank` is known."""
 
     def __init__(self, rows: Host, rank: Rank, start: Host) -> None:
         self._rows, self._rank, self._start = Sliced(rows), rank, start
@@ -110,7 +110,7 @@ class SparsestPoint(NamedTuple):
     sign: Host  # a subgradient at x
     normal: Host  # a normal of the inequalities at x
     multipliers: Host  # y, with V'y close to sign + normal
-    residual: float  # relative error of V'y as sign + normal
+    residual: float  # relative distance of V'y from sign + normal
     left_open: int = 0  # the dimension of the set of all minimisers
 
 
@@ -206,7 +206,7 @@ def _by_columns(program: BasisPursuit, base: Host) -> tuple[Host, Host] | None:
 
 
 def _largest(slopes: Host, prices: Host | float, taken: Host, count: int) -> Host:
-    """Return the columns, or their negatives, not yet taken, that most exceed their prices."""
+    """Return the columns, or their negatives, whose slopes most exceed their prices."""
     excess = np.where(taken, -np.inf, np.stack([slopes, -slopes]) - prices)
     found = excess > 0.0
     if np.count_nonzero(found) > count:
@@ -217,7 +217,7 @@ def _largest(slopes: Host, prices: Host | float, taken: Host, count: int) -> Hos
 def _of_least_norm(
     program: BasisPursuit, found: SparsestPoint, center: Host, weights: Host
 ) -> SparsestPoint:
-    """Return x + center for the minimiser x for which its norm is least.
+    """Return x + center for the minimiser x for which this sum has the least norm.
 
     As in any linear program, the minimisers are the points complementary to one dual solution: an
     entry is 0 if its subgradient is below the price and otherwise has the sign of the subgradient,
@@ -283,7 +283,7 @@ def _refined(
 
 
 def _least_squares(matrix: Host) -> Callable[[Host], Host]:
-    """Return a function: right -> the smallest least-squares solution of matrix x = right."""
+    """Return a function that maps right to the least-norm solution of matrix x = right."""
     deadline.check(deadline.svd_work(*matrix.shape))
     left, sigma, right = np.linalg.svd(matrix, full_matrices=False)
     rank = int(np.count_nonzero(sigma > 64 * EPS * np.max(sigma, initial=0.0)))
@@ -298,8 +298,8 @@ def _proved(
 
     With s = V'y - rows' mu, the first correction of HiGHS's multipliers makes s equal to the price
     times the sign of x wherever x is not 0. The second correction also makes |s| equal to the price
-    wherever the two nearly agree, as at a vertex of the set of all multipliers. The last
-    multipliers are HiGHS's own.
+    wherever the two nearly agree, as at a vertex of the set of all multipliers. The multipliers
+    tried last are HiGHS's own.
     """
     sign, tight = np.sign(x), np.abs(slope) > (1.0 - TOL.solver) * program.prices
     answers = []

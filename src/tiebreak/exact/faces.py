@@ -52,7 +52,7 @@ class Face:
         )
 
     def balance(self, slope: Host) -> tuple[Host, Host]:
-        """Return the w that minimise |slope + fixed'w|, and what remains."""
+        """Return the w that minimises |slope + fixed'w|, and slope + fixed'w."""
         from scipy.linalg import solve_triangular
 
         weights = np.zeros(self.count)

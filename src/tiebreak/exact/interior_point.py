@@ -52,12 +52,12 @@ def interior_point(
         end: stop when the mean product of slack and multiplier is at most this.
     """
     M_norm, q_norm = norm(M), norm(q)
-    unit = q_norm / M_norm / M_norm  # the unit of v in which M and q have size 1
+    unit = q_norm / M_norm / M_norm  # the unit of v in which M and q have norm 1
     q, slack = q / q_norm, slack / unit
     H, split = _square(M / M_norm), Inequalities(rows)
     E = np.zeros((0, len(q))) if equal is None else equal
     system = NormalEquations(H, split, np.ones(len(slack)), E)
-    v = system.solve(-q + rows.T @ slack)  # M and B have size 1, so this cannot fail
+    v = system.solve(-q + rows.T @ slack)  # the norms of M and B are 1, so this cannot fail
     s, z = slack - rows @ v, rows @ v - slack
     s, z = s + max(-1.5 * float(np.min(s)), 0.0), z + max(-1.5 * float(np.min(z)), 0.0)
     both = float(s @ z)

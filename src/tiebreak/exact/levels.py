@@ -1,4 +1,4 @@
-"""Solve the lower level, find its solution set, and solve the upper level over that.
+"""Solve the lower level, find its solution set, and solve the upper level over that set.
 
 1. Minimise g over Z, up to rounding, by Newton's method, with exact steps on balls and polyhedra.
 2. The minimisers of g form an affine slice of Z: { x in Z : Ax = A xhat, <c, x> = <c, xhat> }. On a
@@ -36,7 +36,7 @@ DROWNED = (
     "some rows or columns of {} are so large that rounding errors hide the others: rescale them"
 )
 NOT_SETTLED = "Newton's method did not converge to a minimiser of {}: its losses hardly change"
-LARGE_MARGINS = "the margins are so large that rounding errors hide the losses that would decide"
+LARGE_MARGINS = "the margins are so large that rounding errors hide the losses that decide x"
 
 
 class ExactSolution(NamedTuple):
@@ -51,11 +51,11 @@ class ExactSolution(NamedTuple):
     sign: Host | None = None  # for f = |x|_1: the subgradient that balances slice and normal
     left_open: int = 0  # a bound on the dimension of the solutions; x has the least norm
     is_flat: bool = False  # is f constant on the lower minimisers, if there are many?
-    is_clear: bool = True  # do we know the set that f leaves open?
+    is_clear: bool = True  # is the set of solutions known?
 
 
 def solve(p: ScaledProblem, x0: Host, doubtful: bool) -> ExactSolution:
-    """Solve both levels from a point x0 of Z; count ``doubtful`` directions of A on request."""
+    """Solve both levels from a point x0 of Z; if ``doubtful``, unclear directions of A count."""
     if (ball := ball_of(p.domain, p.n)) is not None:
         answer = _on_ball(p, x0, *ball, doubtful)
         beyond = _beyond_ball(p, *ball, doubtful) if answer.doubt == NOT_ON_BALL else None
@@ -198,12 +198,12 @@ def _solution_set(
     u: Host,
     doubtful: bool,
 ) -> tuple[PolyhedronSlice, Host, int | None]:
-    """Return the slice of all minimisers like u, its equations and its dimension (None: unknown).
+    """Return the slice of all minimisers, one of which is u, its equations and its dimension.
 
-    Inequalities that hold with equality on the whole slice become equations of the slice.
-    Inequalities with positive multipliers (``pressing``) hold with equality: along the slice g's
-    slope is 0, and so is the sum of weights <rows, d>. A linear program finds which of the other
-    inequalities active at u do so as well.
+    Inequalities that hold with equality on the whole slice become equations of the slice. The
+    dimension is None if it is unknown. Inequalities with positive multipliers (``pressing``) hold
+    with equality: along the slice g's slope is 0, and so is the sum of weights <rows, d>. A linear
+    program finds which of the other inequalities active at u do so as well.
     """
     if len(pressing):
         N = _common_null_basis(equations, pressing, p.epsilon, doubtful)
@@ -219,7 +219,7 @@ def _solution_set(
 
 
 def _common_null_basis(equations: Host, rows: Host, epsilon: float, doubtful: bool) -> Host:
-    """Return a null basis of the equations and further unit rows, which may fix variables."""
+    """Return a null basis of the equations and of further unit rows, which may fix variables."""
     single = np.count_nonzero(rows, axis=1) == 1
     free = ~np.any(rows[single] != 0.0, axis=0)
     inside = null_basis(np.vstack([equations, rows[~single]])[:, free], epsilon, doubtful)
@@ -324,7 +324,7 @@ def _moves(unseen: Host, N: Host, lift: Host | None) -> int:
 def _least_norm(
     p: ScaledProblem, f: Parts, where: SetSlice, x: Host, left: Directions, lift: Host | None
 ) -> Host:
-    """Return the least-norm minimiser of f over the slice; the given x is another minimiser."""
+    """Return the least-norm minimiser of f over the slice; the given x is one minimiser."""
     size = p.norm_of_x(lift)
     if isinstance(where, BallSlice):
         return minimise(size, where.along(left.unseen, x), x)[0]
@@ -368,7 +368,7 @@ def _sparsest(
     )
 
 
-# --- what may be rounding -------------------------------------------------------------------------
+# --- possible effects of rounding -----------------------------------------------------------------
 
 
 def _doubt(

@@ -53,8 +53,8 @@ NO_SQUARES = (
     "variables for singular values ({})"
 )
 SEEN_OR_NOT = (
-    "not determined whether f varies along some of the lower minimisers: its change there is less "
-    "than 1e3 times rounding; f is {:.6g} if it is rounding, {:.6g} if not"
+    "not determined whether f varies along some of the lower minimisers: its change along "
+    "them is less than 1e3 times the rounding error; f is {:.6g} if it is rounding, {:.6g} if not"
 )
 NO_LOWER, NO_UPPER = "g has a minimiser", "f has a minimum"
 READINGS = (  # doubts about the data, not about the computation
@@ -96,13 +96,13 @@ class ExactFindings(NamedTuple):
         lines.append(
             ("backward", f"error {self.backward_error:.2g}, in units of the singular values")
         )
-        lines.append(("residual", f"{self.residual:.2g} of the conditions of optimality, relative"))
+        lines.append(("residual", f"{self.residual:.2g} (relative) in the optimality conditions"))
         low, high = self.upper_range
         if low != high:
             text = f"{low:.9g} with the smaller rank, {high:.9g} with the larger"
             lines.append(("f by rank", text))
         if self.left_open:
-            which = "all of them" if self.is_flat else f"many, in {self.left_open} dimensions"
+            which = "all ties" if self.is_flat else f"ties in {self.left_open} dimensions"
             lines.append(("left open", f"f is the same for {which}: x has the least norm"))
         return [*lines, ("one-sided", self.one_sided)] if self.one_sided else lines
 
@@ -116,12 +116,12 @@ class Exact(Method):
     and the ball, and face by face on polyhedra (if a polyhedron has many faces, an interior-point
     method guesses the right one). For f = L1(weight), HiGHS finds the sparsest lower minimiser by a
     linear program, solved up to rounding. A lower level with an l1 penalty on R^n is reduced to one
-    on an orthant (`reductions.lasso`). The method has to decide the rank: without a clear gap in
-    the singular values, the run ends as "undetermined", and so it does if the losses are too small
-    to decide. If f has several minimisers there, the one of least norm is returned
-    (``Problem(counted=...)`` restricts the norm to some variables). The answer does not depend on
-    x0, because the method begins at the point of Z nearest to the origin, or at x0 if A has many
-    more rows than variables.
+    on an orthant (`reductions.lasso`). The method has to decide the rank: the run ends as
+    "undetermined" if the singular values have no clear gap, or if the losses are too small to
+    determine the answer. If f has several minimisers among the lower minimisers, the one of least
+    norm is returned (``Problem(counted=...)`` restricts the norm to some variables). The answer
+    does not depend on x0, because the method begins at the point of Z nearest to the origin, or at
+    x0 if A has many more rows than variables.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -139,13 +139,13 @@ class Exact(Method):
         "Z is R^n, a ball (not with an l1 norm), an l1 ball, or a set of linear constraints"
     )
     guarantee: ClassVar[str] = (
-        "x and f* to rounding, for data within the stated backward error; or the sentence that "
+        "x and f* up to rounding, for data within the stated backward error; or the sentence that "
         "the rank is not determined, or that there is no minimum"
     )
     output: ClassVar[str] = "the point that solves the optimality conditions of both levels"
 
     def check(self, problem: Problem) -> Refusal | None:
-        """Refuse a problem outside the assumptions."""
+        """Refuse a problem that violates the assumptions."""
         squares = in_squares(problem)
         problem = problem if squares is None else squares.problem
         Z = described(problem.domain)
@@ -162,7 +162,7 @@ class Exact(Method):
     def report(self, state: DirectState) -> StateReport:
         """Report how the step ended and what it found."""
         found = state.findings
-        if found is None:  # the single step decides, and proves more than any start
+        if found is None:  # the step itself decides, and proves more than a check here
             return StateReport(state.finished, decides=not state.finished.why)
         if isinstance(found, NoMinimum):
             return StateReport(state.finished, fall=found)
@@ -270,7 +270,7 @@ def _by_rows(problem: Problem, given: Array, parts: tuple[Parts, Parts]) -> Dire
 def _solved(
     problem: Problem, end: DirectState, findings: ExactFindings, intervals: Intervals | None
 ) -> DirectState:
-    """Return the answer with the bounds proved about it."""
+    """Return the answer with the bounds that are proved for it."""
     ending = (
         "by direct factorisation the conditions of optimality of both levels hold to "
         f"{findings.residual:.1g}, with a backward error of {findings.backward_error:.1g}"
@@ -314,7 +314,7 @@ def _without_ties(problem: Problem, x0: Array, only: OnlyMinimiser) -> DirectSta
 
 
 def _by_row_gram(problem: Problem, x0: Array) -> DirectState | None:
-    """Return the answer of `solve_wide` with the bounds proved about it, or None."""
+    """Return the answer of `solve_wide` with the bounds that are proved for it, or None."""
     wide = solve_wide(problem, x0)
     if wide is None:
         return None
@@ -422,8 +422,8 @@ def _doubt(
         low, high = findings.upper_range
         return (
             f"rank not determined: singular values {findings.sigma:.3g} and "
-            f"{findings.sigma_next:.3g}, the smaller of which is less than 1e3 times rounding; "
-            f"f is {low:.6g} if it is rounding, {high:.6g} if not"
+            f"{findings.sigma_next:.3g}, the smaller of which is less than 1e3 times the "
+            f"rounding error; f is {low:.6g} if it is rounding, {high:.6g} if not"
         )
     if findings.is_ambiguous:
         return SEEN_OR_NOT.format(*findings.upper_range)

@@ -23,7 +23,7 @@ SetSlice = BallSlice | PolyhedronSlice
 
 
 def minimise(h: Parts, where: SetSlice, x: Host, basis: Host | None = None) -> tuple[Host, bool]:
-    """Minimise h over the slice from its point x, up to rounding; also return whether it settled.
+    """Minimise h over the slice from its point x, up to rounding; also return whether it converged.
 
     We use Newton's method. If margins of logistic losses grow until the slice ends, they gain only
     1 per step. Then we start from margins of size 1 and double them repeatedly, because the
@@ -74,7 +74,7 @@ def _newton(
     basis: Host | None = None,
     balanced: Parts | None = None,
 ) -> tuple[Host, bool]:
-    """Minimise h over the slice from its point x; also return whether that worked, up to rounding.
+    """Minimise h over the slice from its point x; also return whether the method converged.
 
     Each step minimises the quadratic model over the slice itself, up to the minimum of h along it.
     Far away, where losses with kinks have hardly any curvature, the model is a quadratic above

@@ -112,7 +112,7 @@ def _scaled_rows(rows: Host, offset: Host) -> tuple[Host, Host]:
 
 
 def _without_twins(Z: PolyhedralRows) -> PolyhedralRows:
-    """Keep the strictest of parallel inequalities; turn two that leave a plane into an equation."""
+    """Keep the strictest of parallel inequalities; two that leave a plane become an equation."""
     strictest: dict[Key, int] = {}
     for i, key in enumerate(_directions(Z.rows)):
         if key not in strictest or _level(Z, i) < _level(Z, strictest[key]):
@@ -209,7 +209,7 @@ def start(domain: Domain, n: int, rows: PolyhedralRows | None) -> Host:
 
 
 def _candidates(Z: PolyhedralRows, x: Host, close: float | None) -> Iterator[Host]:
-    """Yield points near x that satisfy the equations up to rounding; x has only nine digits.
+    """Yield points near x that satisfy the equations up to rounding; x has nine correct digits.
 
     If the set is thin, also make inequalities active: first those that the previous point violates,
     then all that x is ``close`` to.

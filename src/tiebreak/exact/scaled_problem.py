@@ -16,7 +16,7 @@ from tiebreak.problem import Problem
 from tiebreak.sets import Space, described
 
 # For units this far apart, slopes of f differ by the square of this factor, so rounding errors in
-# the large ones are 1e-8 of the small ones.
+# the large slopes are 1e-8 times the small slopes.
 UNLIKE = 2.0**13
 
 
@@ -34,7 +34,7 @@ class ScaledProblem:
         rows: the rows of g before scaling.
         epsilon: the unit of rounding of the data.
         l1: the weights and center if f is a sum of weights_j |x_j - center_j|; the largest is 1.
-        counted: weights of the variables in the norm that decides what f leaves open, or all 1.
+        counted: weights of the variables in the norm that chooses among f's minimisers, or all 1.
         Z: the exact rows of the domain, if known.
     """
 
@@ -108,7 +108,7 @@ class ScaledProblem:
 
 
 def _units(columns: Host, rows: Host, f: Parts) -> Host:
-    """Return the units of the columns; columns that g ignores get f's units at the same median."""
+    """Return the units of the columns; those that g ignores get f's units, scaled to one median."""
     sizes, in_g = f.sizes(), rows.any(axis=0)
     in_both, in_f_alone = in_g & (sizes > 0.0), ~in_g & (sizes > 0.0)
     units = np.where(in_g, columns, np.median(columns[in_g]) if in_g.any() else 1.0)

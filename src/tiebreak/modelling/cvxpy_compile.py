@@ -123,7 +123,7 @@ class Compiler:
             return self._compiled(wanted)
 
     def _user_columns(self, first: CompiledLevel) -> Host:
-        """The columns whose costs change if a sum of the user's variables is added."""
+        """The columns whose costs change if the user's variables are added to the objective."""
         self._probe.value = 1.0
         try:
             moved = _compile(self._problems[0], self._squares).data["c"]
@@ -132,7 +132,7 @@ class Compiler:
         return np.flatnonzero(moved != first.data["c"])
 
     def _shares(self, first: CompiledLevel) -> bool:
-        """Do levels and constraints add up to more variables if they are compiled separately?"""
+        """Do the levels and constraints have more variables in total if compiled separately?"""
         if all(arg.is_affine() for one in self._constraints for arg in getattr(one, "args", ())):
             return False  # such levels need no auxiliary variables
         with with_values(self._variables, {}):

@@ -87,7 +87,7 @@ def from_cvxpy(
     constraints = _listed("constraints", constraints)
     levels = CvxpyLevels([objective, *then], constraints, radius, slacks, names)
     if all(parameter.value is not None for parameter in levels.parameters):
-        levels.program()  # raises errors now that only the compiled form reveals
+        levels.program()  # raises the errors that only the compiled form reveals
     return levels
 
 
@@ -107,7 +107,7 @@ class CvxpyLevels(ConicLevels):
 
     Attributes:
         names: the names of the levels. rules: the slacks of the levels.
-        signs: 1 for cp.Minimize, -1 for cp.Maximize, which the program minimises negated.
+        signs: 1 for cp.Minimize, -1 for cp.Maximize, whose negative the program minimises.
         variables, parameters: the CVXPY objects of all levels and constraints.
         last: the values that were assigned last, as a CVXPY Solution.
     """
@@ -193,7 +193,7 @@ class CvxpyLevels(ConicLevels):
         return self.signs[0] * float(np.asarray(first.value).item())
 
     def assign(self, z: Host) -> Any:
-        """Write ``z`` into the user's variables: all of them or, if anything fails, none.
+        """Assign ``z`` to the user's variables: to all of them or, if anything fails, to none.
 
         Return the variables as one vector, the x of a result.
         """
@@ -244,7 +244,7 @@ class CvxpyLevels(ConicLevels):
                     continue
                 amounts = np.ravel(constraint.violation(), order="F")
                 sizes = np.zeros_like(amounts)
-                for part in (own, *map(_sizes, constraint.args)):  # in a cone, the largest counts
+                for part in (own, *map(_sizes, constraint.args)):  # for a cone, the largest
                     sizes += part if part.shape == amounts.shape else np.max(part)
                 worst = int(np.argmax(amounts / np.where(sizes > 0.0, sizes, 1.0)))
                 found += [Violation(_short(constraint), float(amounts[worst]), float(sizes[worst]))]
@@ -340,7 +340,7 @@ def _check_objects(levels: Sequence[Any], constraints: Sequence[Any]) -> None:
     import cvxpy as cp
 
     if len(levels) < 2:
-        raise ValueError("from_cvxpy: then must hold one level or more, got none")
+        raise ValueError("from_cvxpy: then must contain at least one level, got none")
     for i, level in enumerate(levels):
         if not isinstance(level, cp.Minimize | cp.Maximize):
             where = f"then[{i - 1}]" if i else "objective"
@@ -351,7 +351,7 @@ def _check_objects(levels: Sequence[Any], constraints: Sequence[Any]) -> None:
     for constraint in constraints:
         if not isinstance(constraint, cp.Constraint | bool | np.bool_):
             raise TypeError(
-                "from_cvxpy: constraints must be constraints of CVXPY, "
+                "from_cvxpy: constraints must be CVXPY constraints, "
                 f"got {type(constraint).__name__}"
             )
 
@@ -361,7 +361,7 @@ def _check_problem(levels: CvxpyLevels) -> None:
     import cvxpy as cp
 
     if not levels.variables:
-        raise ValueError("from_cvxpy: the levels must hold a variable, got constants only")
+        raise ValueError("from_cvxpy: the levels must contain a variable, got only constants")
     for variable in levels.variables:
         for attribute, word in REFUSED.items():
             if np.any(np.asarray(variable.attributes.get(attribute), dtype=bool)):
@@ -379,7 +379,7 @@ def _check_problem(levels: CvxpyLevels) -> None:
     for constraint in levels.constraints:
         if isinstance(constraint, cp.FiniteSet):
             raise ValueError(
-                f"from_cvxpy: constraints must not need integers, got {_short(constraint)}"
+                f"from_cvxpy: constraints must not require integers, got {_short(constraint)}"
             )
         if not isinstance(constraint, bool | np.bool_) and not constraint.is_dcp():
             raise ValueError(

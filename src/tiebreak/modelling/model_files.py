@@ -61,7 +61,8 @@ class LinearModel:
         Args:
             name: the name of the function; None stands for the file's objective.
             slack: see `Level`.
-            sense: "min" or "max"; if None, the file's own for its objective, "min" for a free row.
+            sense: "min" or "max"; if None, the file's sense for its objective, and "min" for a free
+                row.
         """
         first = next(iter(self.functions))
         name = first if name is None else name
@@ -154,7 +155,7 @@ def _parsed(text: str, path: Path) -> Any:
         is_read = solver.readModel(str(copy)) == highspy.HighsStatus.kOk
         solver.setOptionValue("output_flag", False)
         said = log.read_text(errors="replace") if log.exists() else ""
-    # what HiGHS ignores changes the model, even if it calls the model read
+    # an ignored line changes the model, even if HiGHS reports success
     doubts = [line for line in DOUBT.findall(said) if not is_read or "ignored" in line]
     if is_read and not doubts and path.suffix == ".mps" and "assume fixed format" not in said:
         _check_numbers(text)
@@ -211,7 +212,7 @@ def _model(lp: Any, objective: str, further: list[str]) -> LinearModel:
 
 
 def _with_all_objectives(text: str) -> tuple[str, list[str], str]:
-    """The first N row of an MPS file, the other N rows, and the text in which those are >= rows.
+    """The first N row of an MPS file, the other N rows, and the text with those as >= rows.
 
     HiGHS ignores all N rows but the first.
     """
@@ -226,7 +227,7 @@ def _with_all_objectives(text: str) -> tuple[str, list[str], str]:
 
 
 def _check_variables(variables: tuple[str, ...], A: Any, cost: Host) -> None:
-    """Notice variables that HiGHS has made of a misspelt name or a decimal comma."""
+    """Find variables that HiGHS created from a misspelt name or a decimal comma."""
     for name in variables:
         if re.fullmatch(r",\d+", name):  # in LP files, 2,5 is 2 times the variable ",5"
             raise ValueError(f"must have decimal points, not commas, got the variable {name!r}")
@@ -238,7 +239,7 @@ def _check_variables(variables: tuple[str, ...], A: Any, cost: Host) -> None:
 
 
 def _check_numbers(text: str) -> None:
-    """Reject text in the place of a number in an MPS file: HiGHS reads its first digits."""
+    """Reject text in place of a number in an MPS file: HiGHS would read its first digits."""
     section = ""
     for i, line in enumerate(text.splitlines(), 1):
         words = line.partition(" $")[0].split()

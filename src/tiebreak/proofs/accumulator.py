@@ -40,7 +40,7 @@ from tiebreak.proofs.models import Model
 from tiebreak.sets import described, distance_bound
 
 HOST_LENGTH = 2**14  # longest vectors that may wait in the host's memory, a few megabytes in total
-DEVICE_LENGTH = 2**20  # longest vectors that may wait on a device, which has gigabytes
+DEVICE_LENGTH = 2**20  # longest vectors that may wait on a device, which has gigabytes of memory
 
 
 class BoundAccumulator:
@@ -61,8 +61,8 @@ class BoundAccumulator:
         (zero,) = arrays.doubles([arrays.zeros_like(x0)])
         self._nothing = Model(0.0, 0.0, 0.0, zero, 0.0, 0.0, 0.0)
         self._search = Search(problem, zero)
-        self.refuted: bool = False  # was a promise of the user found to be false?
-        self.is_steep: bool = False  # was f found to rise faster than its constant allows?
+        self.refuted: bool = False  # was one of the user's promises found to be false?
+        self.is_steep: bool = False  # does f rise faster than its Lipschitz constant allows?
         self._has_minimiser = False  # is it proved that g has a minimiser?
         # The sizes of f and g, if they are sums whose parts may cancel.
         self.part_sizes: tuple[float, float] = (0.0, 0.0)
@@ -79,8 +79,8 @@ class BoundAccumulator:
     def add(self, evidence: StepEvidence) -> bool:
         """Add the evidence of one step; False if waiting evidence was not finite and was dropped.
 
-        Evidence may be summed at any time: on the host, the sums agree to the last bit. `add`
-        queries a device while the device is idle. `catch_up` sums later, unless every step is
+        Evidence may be summed at any time: on the host, the sums are then the same to the last bit.
+        `add` queries a device while the device is idle. `catch_up` sums later, unless every step is
         summed at once.
         """
         self._waiting.append(evidence)
@@ -106,7 +106,7 @@ class BoundAccumulator:
         return self._sums
 
     def _measure(self) -> None:
-        """Measure all waiting evidence, and update the bounds by its values.
+        """Measure all waiting evidence, and update the bounds with its values.
 
         If the vectors are on a device, measuring takes one query.
         """
@@ -137,7 +137,7 @@ class BoundAccumulator:
     # -- values of g ----------------------------------------------------------------------------
 
     def _lower_ghat(self, values: Sequence[tuple[float, Array, Minorant]]) -> None:
-        """Lower ghat to the smallest value, and use others that are below ghat (usually none)."""
+        """Lower ghat to the smallest value; also use others that are below ghat (usually none)."""
         ghat, values = self._sums.ghat, sorted(values, key=lambda entry: entry[0])
         for some in (values[:1], values[1:]):
             if below := [entry for entry in some if entry[0] < ghat]:
@@ -168,7 +168,7 @@ class BoundAccumulator:
         return bounds
 
     def _raise_lower_bound(self, minorants: Sequence[Minorant]) -> None:
-        """Raise the lower bound to g(x) - |grad g(x)|²/(2 mu), on R^n, if g grows with mu."""
+        """Raise the lower bound to g(x) - |grad g(x)|²/(2 mu), on R^n, if g grows like mu/2 d²."""
         bounds = []
         for near, sizes in zip(minorants, measured(minorants), strict=True):
             errors = minorant_errors(self.problem.lower, near, sizes.reach, sizes.steepness)
@@ -276,7 +276,7 @@ class BoundAccumulator:
 
     @property
     def is_contradicted(self) -> bool:
-        """Is g* proved to be above a value of g, or was a promise of the user refuted?"""
+        """Is g* proved to be above a value of g, or was one of the user's promises refuted?"""
         return self.refuted or self.sums.lower_bound > self.sums.ghat
 
     def steepness(self, model: Model, size: float) -> float:

@@ -68,7 +68,7 @@ class Known(NamedTuple):
     lower_bound: float
     ghat: float
     guard: Bound
-    rests: str = ""  # what the upper bound on f* relies on: see `Intervals`
+    rests: str = ""  # the basis of the upper bound on f*: see `Intervals`
 
 
 @in_files("sums")
@@ -92,7 +92,7 @@ class Sums(NamedTuple):
     kept_cut: Model | None  # the single cut that served best so far, and its factor
     kept_factor: float
     lower_tail: int  # the block where the best sum for g* begins
-    rests: str = ""  # what the upper end for f* relies on, see `Intervals`
+    rests: str = ""  # the basis of the upper bound on f*: see `Intervals`
 
     @property
     def known(self) -> Known:
@@ -208,7 +208,7 @@ class Search:
         return s._replace(lower_bound=best_of(s.lower_bound, best, mixed))
 
     def _by_tails(self, s: Sums, effort: int) -> tuple[Sums, list[Bound]]:
-        """Bounds on f* from some tails, including the whole run; the sums note the best tail."""
+        """Bounds on f* from some tails, including the whole run; keep the best tail."""
         bounds: list[Bound] = []
         favourite: tuple[float, int, Model, Model] | None = None
         uppers = tails_of([block.upper for block in s.blocks])
@@ -323,12 +323,12 @@ def _with_bounds(s: Sums, bounds: Sequence[Bound]) -> Sums:
 
 
 def best_of(*bounds: float) -> float:
-    """The largest of some bounds; a bound that overflowed does not count."""
+    """The largest of some bounds; bounds that overflowed are ignored."""
     return max(filter(math.isfinite, bounds), default=-math.inf)
 
 
 def _starts(blocks: int, favourite: int, turn: int) -> set[int]:
-    """The blocks from which a tail is tried: trying all of them would cost too much.
+    """The blocks at which we try to begin a tail: trying all of them would cost too much.
 
     These blocks are the first (the whole run), the last two, the last best one and its successor,
     and one more in rotation, so that every block is tried at some time.

@@ -16,7 +16,7 @@ from tiebreak.sets import described, distance_bound
 from tiebreak.sets.domains import distance_from, projection_error
 
 UNDERFLOW = 1e-290  # a smaller gap counts as 0, and a smaller tolerance as no tolerance
-BY_GROWTH = "the distance from x to a minimiser of g, by how g grows"
+BY_GROWTH = "the distance from x to a minimiser of g, which follows from the growth of g"
 NOWHERE = (-math.inf, math.inf)  # the interval of an unknown value
 
 
@@ -24,7 +24,7 @@ NOWHERE = (-math.inf, math.inf)  # the interval of an unknown value
 class Standing(NamedTuple):
     """The status of a point: the proved gaps, and how far below f* its value may be.
 
-    The gaps alone do not exclude that f(x) lies far below f*, if x is slightly suboptimal for g.
+    The gaps alone do not rule out that f(x) lies far below f*, if x is slightly suboptimal for g.
     Let v(c) = min { f : g <= g* + c } and c = g(x) - g*. If the bound min { f : g <= l } >= L - mu
     (l - ghat) holds with f(x) <= L + eps/2 and mu c <= eps/8, then v(4c) is at most eps below f(x).
     So if v decreases at least half as much from c to 4c as from 0 to c, that is f* - v(4c) >= 1.5
@@ -55,12 +55,12 @@ class Standing(NamedTuple):
 
 
 class Proved(NamedTuple):
-    """The bounds proved at some step, for a method that adapts to them."""
+    """The bounds proved so far, for a method that adapts to them."""
 
     standing: Standing  # the standing of the method's point
     lower_bound: float  # a lower bound on g*
     least_value: float  # an upper bound on g*
-    asked: tuple[float, float]  # the tolerances on both gaps, 0 if there is no stopping
+    asked: tuple[float, float]  # the tolerances on both gaps, 0 if they do not stop the run
     is_guarded: bool  # must f(x) also be bounded from below?
 
 
@@ -75,10 +75,10 @@ class Certificate:
         lower_gap: a bound on g(x) - g*.
         upper_error: a bound on |f(x) - f*|.
         upper_optimum, lower_optimum: intervals that contain f* and g*.
-        distance: how far x is from the domain; the gaps refer to x as it is.
+        distance: how far x is from the domain; the gaps refer to x itself.
         upper_estimate: an estimate of |f(x) - f*| that assumes quadratic growth of g; not a bound.
-        rests: what the upper end of the interval of f* relies on: a point of Z, or the distance
-            to one.
+        rests: the basis of the upper end of the interval of f*: a point of Z, or the distance to
+            one.
         status, message: the status of ``certify``, as in a Result; "" in a Result's certificate.
 
     Examples:
@@ -153,7 +153,7 @@ def _proved(level: str, letter: str, value: float, gap: float, where: tuple[floa
 
 
 class Certifier:
-    """Determines the standing of a point by an accumulator's bounds, and writes its certificate."""
+    """Judges a point by an accumulator's bounds, and writes its certificate."""
 
     def __init__(self, accumulator: BoundAccumulator) -> None:
         self._accumulator, self._problem = accumulator, accumulator.problem
@@ -226,8 +226,8 @@ class Certifier:
         standing = self.standing(x, upper_value, lower_value, effort=30)
         distance = distance_from(self._problem.domain, x)
         ceiling, rests = known.sums.upper_ceiling, known.sums.rests
-        # If the upper end is as close as the lower end, as was asked, or right to half the digits,
-        # we do not factorise for a closer upper end.
+        # If the upper end is as close as the lower end, within the tolerance, or accurate to half
+        # the digits, we do not factorise for a closer upper end.
         close = max(standing.upper_gap, asked, math.sqrt(EPS) * abs(upper_value))
         if ceiling - upper_value > close and not known.is_steep:
             values = upper_value, lower_value

@@ -1,4 +1,4 @@
-"""The maximum of a concave function of one number, from few values and derivatives."""
+"""The maximum of a concave function of one variable, from a few values and derivatives."""
 
 from __future__ import annotations
 

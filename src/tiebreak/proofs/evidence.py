@@ -25,7 +25,7 @@ class Intervals(NamedTuple):
     lower: float = -math.inf  # a lower bound on g*
     why: str = ""  # why f* has no upper bound, if the reason is known
     has_minimiser: bool = False  # is it proved that g has a minimiser?
-    rests: str = ""  # what the upper end of f* relies on: a point of Z, or the distance to one
+    rests: str = ""  # the basis of the upper bound on f*: a point of Z, or the distance to one
 
     @property
     def is_two_sided(self) -> bool:
@@ -33,7 +33,7 @@ class Intervals(NamedTuple):
         return all(map(math.isfinite, (*self.upper, self.lower)))
 
     def are_sharp(self, upper_value: float, lower_value: float) -> bool:
-        """Do they prove half the digits of these values of f and g?"""
+        """Do these intervals prove half the digits of these values of f and g?"""
         widths = self.upper[1] - self.upper[0], lower_value - self.lower
         pairs = zip(widths, (upper_value, lower_value), strict=True)
         return all(width <= math.sqrt(EPS) * abs(value) for width, value in pairs)

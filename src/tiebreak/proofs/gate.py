@@ -21,7 +21,7 @@ from tiebreak.sets.base import Violation
 
 STATUSES = {
     "certified": "both levels are proved to be within the tolerance",
-    "solved": "an answer was found, but it is not proved as tightly as requested",
+    "solved": "an answer was found, but the proved bounds are not as tight as requested",
     "unbounded": "there is no minimiser: a level decreases forever along a direction",
     "infeasible": "no point meets the constraints",
     "undetermined": "the data allow two readings, and it is unclear which is meant",
@@ -36,7 +36,7 @@ SUCCESSES = ("certified", "solved")
 MET = "met"  # the bounds of the run are within the tolerances, or guarded
 ANSWER = "answer"  # the optimality conditions hold, as far as the method can tell
 RULE = "rule"  # the method's own stopping rule is met
-DOUBT = "doubt"  # the data allow two readings, or the method cannot vouch for an answer
+DOUBT = "doubt"  # the data allow two readings, or the method is not sure of its answer
 FALLS = "falls"  # a level is unbounded below along a direction
 EMPTY = "empty"  # no point satisfies the constraints
 BROKEN = "broken"  # a value is not finite, or a promise is false
@@ -55,7 +55,7 @@ GUARDED = (
     "is guarded, not proved"
 )
 ASSUMING = "{}, assuming {}"
-OUTSIDE = "x violates {} by {:.2g}, which is more than rounding: it is not in the domain"
+OUTSIDE = "x violates {} by {:.2g}, more than a rounding error: it is not in the domain"
 REFUTED = (
     "f(x) is proved to lie below f* by {:.3g}: x does not minimise the lower level well enough"
 )
@@ -77,7 +77,7 @@ class Ended(NamedTuple):
 
 
 class Constrained(Protocol):
-    """The interface that the gate needs: a Problem, Levels, or a model of another language."""
+    """The interface that the gate needs: a Problem, Levels, or another library's model."""
 
     def violations(self, x: Any) -> Sequence[Violation]:
         """The constraints that x violates."""
@@ -101,7 +101,7 @@ class ResultClaim(NamedTuple):
     criterion: str = "absolute"
     # the index of a level, and a direction along which it decreases
     fall: tuple[int, Array] | None = None
-    # do multipliers, or the rows of another language's model, prove a negative answer?
+    # do multipliers, or the rows of another library's model, prove a negative answer?
     is_shown: bool = False
     broken: str = ""  # the promise that was found to be false
     readings: str = ""  # the two readings of data whose rank is decided by rounding

@@ -8,11 +8,11 @@ t|². Put e = A'y - D'u. Every minimiser x* of g with the least f satisfies
     |A (x* - x)|  <=  min(2 |A x - t|, sqrt(2 |A'(A x - t)| |x* - x|)),
 
 The last inequality holds because |A x* - t| <= |A x - t| and g(x*) <= g(x), up to the distance of x
-from Z. This bound does not need the rank of A. The distance of x* follows from Z, or from the least
-singular value of [A; D]: if f* <= f(x), then |D (x* - x)| <= 2 f(x)/w, where w is the least
-positive slope of p. f* is bounded from above if an exact minimiser of g is close to x; we know this
-if the rows or the columns of A are independent and the domain is R^n. The bounds include all
-rounding errors.
+from Z. This bound does not need the rank of A. A bound on the distance to x* follows from Z, or
+from the least singular value of [A; D]: if f* <= f(x), then |D (x* - x)| <= 2 f(x)/w, where w is
+the least positive slope of p. f* is bounded from above if an exact minimiser of g is close to x; we
+know this if the rows or the columns of A are independent and the domain is R^n. The bounds include
+all rounding errors.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Balance:
         return max(most, 0.0) + self.unit * sizes + norm(self.e_error) * away
 
     def distance(self) -> float:
-        """A bound on the distance of x from every x*, if f* <= f(x); inf if no bound is known."""
+        """A bound on the distance from x to every x*, if f* <= f(x); inf if no bound is known."""
         within = self.problem.domain.diameter_in(len(self.x))
         if math.isfinite(within):
             return within + self.outside

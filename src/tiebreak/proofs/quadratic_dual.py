@@ -51,7 +51,7 @@ def prove(problem: Problem, f: Minorant, g: Minorant, ahead: Minorant, gamma: fl
     )
     off += f_slope + (1.0 + gamma) * g_slope + _errors(problem.lower, ahead)[1]
     reach, length = _reach(problem, x), arrays.norm(c) * (1.0 + unit)
-    # Two lower bounds on g: the one it declares, and a plane through its value at x.
+    # Two lower bounds on g: the one that g declares, and a plane through its value at x.
     low = g.value - g_value - (steepness + g_slope) * reach - unit * abs(g.value) - TINY
     low = max(problem.lower.lower_bound, low if math.isfinite(reach) else -math.inf)
     along = arrays.dot(c, g.slope) - length * (g_slope + unit * steepness)
@@ -65,7 +65,7 @@ def prove(problem: Problem, f: Minorant, g: Minorant, ahead: Minorant, gamma: fl
 
 
 def _reach(problem: Problem, x: Array) -> float:
-    """How far x can be from an answer in Z, or from an answer of a promised length."""
+    """A bound on the distance from x to an answer in Z, or to an answer of a promised length."""
     length = arrays.norm(x) * (1.0 + rounding_unit(2.0**-52, int(x.shape[0])))
     promised = math.inf if problem.radius is None else length + problem.radius
     return min(problem.domain.diameter_in(int(x.shape[0])), promised)

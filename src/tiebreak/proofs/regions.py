@@ -6,14 +6,14 @@
         |       (. . . . | . . )
         +----------------+            The minimum includes f2 and g2, with the model's weights.
 
-Each kind of region knows one way to a lower bound, ``minimum(model) -> Low``:
+Each kind of region has its own way to compute a lower bound, ``minimum(model) -> Low``:
 
     BallRegion        only the ball counts: Z is R^n, or a ball around 0
     SetRegion         Z and the ball, no penalties: a projection, or linear minimisation
     PenalisedRegion   penalties that are norms, with as much of Z and the ball as has a joint prox
     SolutionRegion    all of it: the best bound of those that apply
 
-A bound over a larger region is valid for a smaller one, so the largest bound counts. The bound is
+A bound over a larger region is valid for a smaller one, so we use the largest bound. The bound is
 -inf if the model is unbounded below on all these regions.
 """
 
@@ -37,7 +37,7 @@ WEIGHTS = 8  # number of multipliers of the constraint |x| <= R that are tried
 
 
 class SolutionRegion:
-    """The points of ``domain`` where x* can be: those with |x| <= radius, if a radius is known.
+    """The points of ``domain`` that may be x*: those with |x| <= radius, if a radius is known.
 
     If f2, g2 and the domain have no joint prox, we try all the largest subsets of {f2, g2, domain}
     that have one, because each subset bounds the whole from below.
@@ -140,7 +140,7 @@ class SetRegion:
     slack: float  # the rounding of a sum over the variables
 
     def minimum(self, model: Model) -> Low:
-        """The best of a projection, the linear part alone, and the ball's dual."""
+        """The best bound: by a projection, by the linear part alone, or by the ball's dual."""
         candidates = [self._by_projection(model, 0.0)] if model.curvature > 0.0 else []
         is_sharp = any(low.is_sharp for low in candidates)
         if math.isfinite(self.reach) and not is_sharp:
@@ -207,7 +207,8 @@ class SetRegion:
     def _flattened(self, model: Model, p: Array) -> Model:
         """A linear minorant: q/2 |x|² >= q <p, x> - q/2 |p|².
 
-        If q is small relative to the slope, rounding spoils a projection, but p is good.
+        If q is small relative to the slope, rounding spoils the projection, but p still gives a
+        good bound.
         """
         q, size = model.curvature, arrays.norm(p)
         rounding = 4.0 * EPS * (arrays.norm(model.slope) + q * size)
@@ -309,7 +310,7 @@ class PenalisedRegion:
         return low._replace(value=low.value - error * error / theta)
 
     def _rise_along(self, direction: Array | None) -> Callable[[Model], float] | None:
-        """How fast a model with its penalties rises along a direction."""
+        """The rate at which a model with its penalties rises along a direction."""
         if direction is None:
             return None
         return lambda model: (

@@ -243,7 +243,7 @@ def _with_tight(form: Form, Z: Feasible, working: list[int], at: Host) -> Vector
 
 
 def _feasible(Z: Feasible, at: Host) -> Vector:
-    """A point of Z: a point near ``at`` on the equations, and then the one of least violation."""
+    """A point of Z, found by minimising the violation from a point near ``at`` on the equations."""
     x = _with_tight(Form((), {}, Fraction(1)), Z, [], at)
     room = Z.room(x)
     if min(room, default=0) >= 0:
@@ -270,7 +270,7 @@ def _active_rows(objective: Objective, Z: Feasible) -> tuple[Host, list[int]]:
     every = np.vstack([E, G]), np.concatenate([e, h])
     found = clarabel_solve(objective, *every, cones, TOL.met)
     if not np.isfinite(found.z).all():
-        raise Unproved("floating point finds no start")
+        raise Unproved("no start was found in floating point")
     y, s = found.y[len(e) :], found.s[len(e) :]
     active = np.flatnonzero(y > s)
     return found.z, [int(i) for i in active[np.argsort(-y[active], kind="stable")]]

@@ -60,7 +60,7 @@ def certificate(
 
     ``before`` is the first level's value at the start, for a slack that is a share of its gain.
 
-    Costs 0.1 * 3 and 0.3 are not a tie as stored, but users mean them as one. If rounding may have
+    The costs 0.1 * 3 and 0.3 differ as stored, although the user means a tie. If rounding may have
     broken a tie, the levels are solved in both readings, and nothing is claimed unless the answers
     agree. Right sides need no second reading: if they change a little, minimisers change only a
     little.

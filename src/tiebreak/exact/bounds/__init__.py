@@ -1,1 +1,1 @@
-"""What is proved about a computed point, rounding included: intervals for f* and g*."""
+"""Proofs about a computed point, rounding errors included: intervals for f* and g*."""

@@ -60,7 +60,7 @@ def curvature_below(f: Parts, at: Host, off: float) -> tuple[Host, float] | None
     """Return F with at most the curvature of f within ``off`` of a point, and its `largest_rho`.
 
     Return None if F is unknown, as for quadratic forms, which would have to be factorised. The
-    curvature of Huber losses does not count, because it ends at their kinks.
+    curvature of Huber losses is ignored, because it ends at their kinks.
     """
     f = Parts(f.n, tuple(part for part in f.parts if not part.has_kinks))
     if f.forms:

@@ -81,13 +81,13 @@ def multiples_of_rows(Z: PolyhedralRows, normal: Host, x: Host) -> tuple[Host, f
 
 
 def forced_rows(Z: PolyhedralRows, near: Host, s: Host, error: Host) -> Host:
-    """Find the inequalities that are active wherever minus the slope is a normal of Z.
+    """Find the inequalities that are active at every point where -slope is a normal of Z.
 
     The slope is s up to ``error``, entry by entry, and only inequalities that are ``near`` can be
     active. If the rows M of these inequalities and Z's equations are independent, the multipliers
-    are unique. Bounds absorb what the other rows leave of the slope, so the free variables
-    determine the multipliers of the other rows: with a left inverse P of M', P M' = 1 + D, as -P
-    (slope) - D (multipliers).
+    are unique. The multipliers of bounds balance whatever the other rows leave of the slope, so the
+    free variables determine the multipliers of the other rows: with a left inverse P of M', P M' =
+    1 + D, as -P (slope) - D (multipliers).
     """
     forced = np.zeros(len(Z.rows), dtype=bool)
     single = near & (np.count_nonzero(Z.rows, axis=1) == 1)
@@ -124,7 +124,7 @@ def complement(span: Host) -> Host:
 
 
 def inward_direction(G: Host, span: Host, null: Host | None) -> Host | None:
-    """Return a unit vector d with G d < 0 in all rows, as clearly as possible, or None.
+    """Return a unit vector d with all entries of G d as clearly negative as possible, or None.
 
     d is orthogonal to the orthonormal rows ``span``; ``null`` is a basis of their complement, or
     None if the complement is large. We first try d = minus the sum of the rows. The best direction

@@ -7,7 +7,7 @@ v in T, and define
     lambda = max <grad g(x), v>/|v|_H    (Newton's decrement)    and    rho = max |<m_i, v>|/|v|_H.
 
 The third derivative of phi is at most the second derivative (Bach 2010), or `concordance` times the
-second derivative; this factor counts in rho. So along a v with |<m_i, v>| <= s, the second
+second derivative; this factor is included in rho. So along a v with |<m_i, v>| <= s, the second
 derivative of g shrinks by no more than a factor e^-s. With s <= rho |v|_H,
 
     <grad g(x + v), v>/|v|_H  >=  -lambda + (1 - exp(-rho |v|_H))/rho.
@@ -49,14 +49,14 @@ class Span(NamedTuple):
         return np.asarray(self.left @ ((self.right @ target) / self.sigma))
 
     def balance(self, slope: Host, normal: Host | float = 0.0) -> tuple[Host, Host, float]:
-        """Return y that makes slope + normal + R'y small, slope + R'y, and its error bound."""
+        """Return a y with small slope + normal + R'y, then slope + R'y and a bound on its error."""
         rows, y = Sliced(self.R), self.weights(-slope - normal)
         y = y + self.weights(-rows.times(y, -slope, transposed=True) - normal)
         left, size = rows.times(y, -slope, transposed=True), norm(slope) + norm(self.R) * norm(y)
         return y, left, product_error(norm(left), self.R.shape, size, rows.is_plain)
 
     def dual(self, vectors: Host) -> Host:
-        """Bound max <vector, v>/|R v| over v in T, for the columns."""
+        """Bound max <vector, v>/|R v| over v in T, for each column."""
         top = float(np.max(np.abs(vectors), initial=0.0)) or 1.0  # keeps squares finite
         vectors = vectors / top
         lengths = np.sqrt(np.sum(vectors * vectors, axis=0))
@@ -122,7 +122,7 @@ class NearbyMinimisers(NamedTuple):
 
 
 def nearby_minimisers(h: Parts, x: Host) -> NearbyMinimisers | None:
-    """Return what the slope of h at x, with its error bound, proves about the minimisers of h.
+    """Return the bounds for h's minimisers that the slope of h at x, with its error, proves.
 
     Return None if nothing is known: x is too far away, the rank is uncertain, or there is no
     minimiser. As long as no row passes its kink, Huber losses are squares, or linear functions of
@@ -134,8 +134,8 @@ def nearby_minimisers(h: Parts, x: Host) -> NearbyMinimisers | None:
     found = span(R, *rows)
     if found is None:
         return _by_residual(h, x, R, rows) if is_squares else None
-    # If the span lacks some rows, g is unbounded, or nearly so, or only outliers see some
-    # direction.
+    # If the span lacks some rows, g is unbounded, or nearly so, or some direction affects only
+    # outliers.
     if not _contains(found, rows, h.c, *kinks.outliers):
         return None
     doubt = curvature_error(h, x, R, found.least)
@@ -229,8 +229,8 @@ def flattest(
     """Bound how much <s, delta> + ½|F delta|² can decrease if |s| <= steep, |R delta| <= change.
 
     F is the root of f's second derivative at x; losses of f that are not squares gain less from
-    their curvature, see `largest_fall`. s is spanned by the rows of F and R (whose space is that of
-    f's rows and ``rows``) and by ``tilts``, which must be in the same space. In that space |delta|
+    their curvature, see `largest_fall`. The slope s is in the span of the rows of F and R (that of
+    f's rows and ``rows``) and of ``tilts``, which must be in the same space. In that space |delta|
     <= (a|F delta| + |R delta|)/tau for any a > 0, where tau is the smallest positive singular value
     of aF and R together.
 
@@ -278,7 +278,7 @@ class L1Dual(NamedTuple):
 
     @property
     def free(self) -> Host:
-        """Marks the variables with a weight of 0."""
+        """A mask of the variables with weight 0."""
         return np.asarray(self.weights == 0.0)
 
     def within(self, R: Any, x: Host, change: float, high: float) -> L1Dual:

@@ -204,8 +204,8 @@ class AroundPoint:
     def _balanced(self, slope: Host, equal: Host, tight: Host) -> tuple[Host, float, Host]:
         """Return a small slope + G'lambda + E'nu, a bound on its rounding error, and lambda.
 
-        lambda_i is nonzero only for ``tight`` constraints, which p meets exactly. Multipliers of
-        ``equal`` constraints may have any sign; the others are positive.
+        lambda_i is nonzero only for ``tight`` constraints, which p satisfies with exact equality.
+        Multipliers of ``equal`` constraints may have any sign; the others are positive.
         """
         Z, r = self.Z, slope.copy()
         multipliers = np.zeros(len(tight))
@@ -231,7 +231,7 @@ class AroundPoint:
         return r, error, multipliers
 
     def search(self) -> ProvedDistance | Host | str:
-        """Return a minimiser's distance, or constraints that p must meet, or why neither exists."""
+        """Return a minimiser's distance, or constraints to make active at p, or why not."""
         if not self.g.parts and not len(self.outliers):  # g is constant
             return ProvedDistance(0.0, 0.0, 0.0, 0.0, np.zeros(len(self.Z.rows), dtype=bool))
         error = min(self.columns.max() * eta + r for eta, r in self.residuals) + self.s_error
@@ -324,7 +324,7 @@ class AroundPoint:
             rank = int(np.count_nonzero(s > TOL.clear_units * noise))
             if not rank or spectra.exact_rank(raw) != rank:
                 return NO_RANK
-        if rank < B.shape[1] and len(tilts) > 1:  # the sum of several is rounded
+        if rank < B.shape[1] and len(tilts) > 1:  # a sum of several terms is rounded
             return NO_RANK
         found = FreeRows(free, B, float(s[rank - 1]) - noise, vt[:rank], tilt)
         if len(self.outliers) and rank < B.shape[1]:
@@ -360,7 +360,7 @@ class AroundPoint:
                 continue
             share = float(np.max(violated / (violated + margin))) * SAFE
             best = min(best, (far + share * (length + off + far)) * SAFE)
-            if best <= 2.0 * far:  # no direction can beat far
+            if best <= 2.0 * far:  # no direction gives much less than far
                 break
         return best
 
@@ -374,7 +374,7 @@ class AroundPoint:
             if key not in self._directions:
                 self._directions[key] = inward_direction(G[near], rows.span, rows.null)
             direction = self._directions[key]
-            if direction is None:  # more constraints allow none
+            if direction is None:  # with more constraints there is none either
                 return
             yield direction
 

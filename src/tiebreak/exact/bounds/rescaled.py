@@ -26,9 +26,10 @@ from tiebreak.sets import described
 def prove_rescaled(
     scaled: ScaledProblem, problem: Problem, x: Host, normal: Host, values: tuple[float, float]
 ) -> Intervals:
-    """Run `prove` with columns, and rows if the equations nearly hold, scaled to similar sizes.
+    """Run `prove` with columns of similar sizes, and rows too if the equations nearly hold.
 
-    ``values`` are those of f and g at x: intervals that are sharp for them need no other rows.
+    ``values`` are those of f and g at x: if the intervals are sharp for these values, the rows are
+    not scaled.
     """
     intervals, units, factors = Intervals(), scaled.units, scaled.row_factors
     has_other_rows = bool(np.any(factors != 1.0))
@@ -108,7 +109,7 @@ class WeightedEquations:
         return cls(problem, below[0], factors)
 
     def alike(self) -> Problem:
-        """Return the problem with similar rows: equivalent if all of them can be satisfied."""
+        """Return the problem with rows of similar sizes: equivalent if all can be satisfied."""
         lower = LeastSquares(self.A, self.b, gram=False)
         return Problem(upper=self.problem.upper, lower=lower, domain=self.problem.domain)
 

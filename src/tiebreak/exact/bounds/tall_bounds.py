@@ -17,10 +17,10 @@ For delta = x* - x, any vector z and s = grad f(x) + H z, we have
     f*  >=  f(x) + <s, delta> - |z|_H r + |delta|_F² w(c),    w(c) = (e^-c + c - 1)/c²  (Bach 2010),
 
 Here F is f's second derivative and c = bend max |<f_i, delta>| (w(0) = ½ for squares). Only the
-part of delta that the rows of f or g see counts. On this part, K = a²F + H is at least tau² > 0,
-its least eigenvalue apart from the zeros in directions that no row sees, so |delta| <= (a |delta|_F
-+ r)/tau. With p = |delta|_F, the bound becomes -|s| (a p + r)/tau + p² w(c), which is at least -|s|
-r/tau - 0.68 (a |s|/tau)² if c grows slowly.
+part of delta in the span of the rows of f and g matters. On this part, K = a²F + H is at least tau²
+> 0, its least eigenvalue apart from the zeros in directions orthogonal to all rows, so |delta| <=
+(a |delta|_F + r)/tau. With p = |delta|_F, the bound becomes -|s| (a p + r)/tau + p² w(c), which is
+at least -|s| r/tau - 0.68 (a |s|/tau)² if c grows slowly.
 
 If f is an l1 norm, s = H z for any z, and t |s| is at most f's weights, then
 

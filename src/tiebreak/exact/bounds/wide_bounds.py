@@ -38,9 +38,9 @@ def prove_wide(
     ``upper`` and ``lower`` are f and g as evaluated at x.
 
     If f is sigma-strongly convex, its curvature adds sigma/2 |delta|². Otherwise s is a combination
-    of the rows of F and S, and only the part of delta in their span counts: the sum of an a that
-    the rows of S span and a d with S d = 0. With l from `Reduced`, |a| <= c/sigma and l |d| <= |F
-    delta| + |F| |a|. With u = |F delta|, this gives
+    of the rows of F and S, and only the part of delta in their span matters: the sum of an a in the
+    span of the rows of S and a d with S d = 0. With l from `Reduced`, |a| <= c/sigma and l |d| <=
+    |F delta| + |F| |a|. With u = |F delta|, this gives
 
         <s, delta> + ½ u²  >=  -|s| c/sigma (1 + |F|/l) - |s| u/l + ½ u²,    least at u = |s|/l.
     """

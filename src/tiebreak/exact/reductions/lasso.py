@@ -66,7 +66,7 @@ from tiebreak.linalg.spectra import rounding_level
 from tiebreak.problem import Problem
 from tiebreak.sets import Box, described
 
-NOT_SETTLED = "no minimiser of the lower level with its l1 penalty was found to rounding"
+NOT_SETTLED = "no minimiser of the lower level with its l1 penalty was found to rounding accuracy"
 
 
 def smooth_part(problem: Problem, n: int) -> Parts:
@@ -172,9 +172,9 @@ def _reach(h: Parts, w: Host, value: float) -> Host:
     """Bound |x*_j| if g(x*) is at most this value; inf if no bound is known.
 
     w_j |x*_j| <= value. For the variables F of weight 0: squares have |A x* - b| <=
-    sqrt(2 value/weight), which bounds |A_F x*_F|. Margins satisfy <m_i, x*> >= -t, where a margin
-    of -t alone would cost the whole value. This bounds x*_F only if F is a single variable whose
-    column has entries of both signs.
+    sqrt(2 value/weight), which bounds |A_F x*_F|. Margins satisfy <m_i, x*> >= -t, where t is such
+    that a single margin of -t would cost the whole value. This bounds x*_F only if F is a single
+    variable whose column has entries of both signs.
     """
     free = w == 0.0
     reach = np.full(h.n, math.inf)
@@ -277,7 +277,7 @@ def _on_support(h: Parts, R: Host, c: Host, w: Host, guess: Host) -> Host | None
             break
     else:
         return None
-    for _ in range(4):  # iterative refinement: an error of share s becomes one of s²
+    for _ in range(4):  # iterative refinement: a relative error s becomes s²
         d = cho_solve(factor, (h.slope(z).vector + w * signs)[free])
         z[free] -= d
         if norm(d) <= math.sqrt(EPS) * norm(z):

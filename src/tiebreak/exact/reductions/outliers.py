@@ -1,7 +1,7 @@
 """What all minimisers share if Huber losses have outliers: see `functions.parts.loss_parts`.
 
-All minimisers have the same outliers. Each outlier gives an inequality of the slice, unless the
-other shared rows already determine its product.
+All minimisers have the same outliers. Each outlier adds an inequality to the slice, unless the
+other shared rows already determine the product of its row with x.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from tiebreak.proofs.evidence import Intervals
 
 
 def squares_of(h: Function) -> list[Squares]:
-    """Return the squares whose sum is h, with weights in their scale; [] if h is more."""
+    """Return the squares whose sum is h, with weights in their scale; [] if h has other terms."""
     found = [(weight, part.squares) for weight, part in summands(h.bare)]
     if any(part is None for _, part in found):
         return []
@@ -24,7 +24,7 @@ def squares_of(h: Function) -> list[Squares]:
 
 
 def l1_above(problem: Problem) -> Terms | None:
-    """Return f if it is only a sum of weights_j |x_j - center_j| or of entries of D x."""
+    """Return f if it is only a sum of weights_j |x_j - center_j|, or one for entries of D x."""
     terms = problem.penalties[0].terms
     is_alone = problem.smooth_parts[0].bare.is_zero and not any(terms.weights[1:])
     return terms if is_alone and terms.norms[0] else None

@@ -6,12 +6,12 @@ step
 
     x + log(1 + c)/c d,    c = bend max_i |<a_i, d>|,    d: Newton's direction.
 
-The step always descends (Sun and Tran-Dinh, Math. Program. 2019), and becomes Newton's as c goes to
-0; we take Newton's own step if it descends enough. The eigenvectors of A'A split R^n into
-directions that the rows of g see and those that they do not: g is minimised along the first, f
-along the others, and the norm along those that f does not see either. If f is an l1 norm, the upper
-level is a linear program in the n variables. Everything is in units in which the columns of g have
-similar sizes.
+The step always decreases the function (Sun and Tran-Dinh, Math. Program. 2019), and tends to
+Newton's step as c goes to 0; we take Newton's own step if it descends enough. The eigenvectors of
+A'A split R^n into directions along which g changes and all others: g is minimised along the former,
+f along the latter, and the norm along those that leave f unchanged too. If f is an l1 norm, the
+upper level is a linear program in the n variables. Everything is in units in which the columns of g
+have similar sizes.
 
 The rows are read in slices, from memory or disk, and not kept: one reading gives the value, slope,
 second derivative and margins at the next point, which also shows whether the step was good.
@@ -70,7 +70,7 @@ class Seen(NamedTuple):
 
 
 def _has_rows(loss: LinearLoss) -> bool:
-    """Can its rows be read?  A disk is read only if other methods would read it as well."""
+    """Can the loss be read?  A disk is read only if other methods would read it as well."""
     if not (loss.matrix.has_slices and loss.matrix.are_slices_here):
         return False
     return not loss.matrix.is_pass_expensive or has_slices(loss)
@@ -134,7 +134,7 @@ class TallLevel:
 
     @property
     def bend(self) -> float:
-        """The number for which |phi'''| <= bend phi'' in all losses."""
+        """The least number with |phi'''| <= bend phi'' for all losses."""
         return max((loss.bend or 0.0 for _, loss in self.losses), default=0.0)
 
     def slices(self, matrix: Matrix) -> Iterator[RowSlice]:
@@ -355,7 +355,7 @@ def _shortest(x: Host, moves: Host, weights: Host) -> Host | None:
 
 
 def _seen_above(problem: Problem, answer: TallAnswer, N: Host) -> tuple[Host, Host] | None:
-    """Return bases of the parts of N's span that f sees and does not see; None if unclear."""
+    """Return bases of the parts of N's span that change f and that do not; None if unclear."""
     f, (n, g) = answer.upper, (len(N), answer.lower)
     if problem.upper.strong_convexity > 0.0:
         return N, N[:, :0]
@@ -441,7 +441,7 @@ def _stored_rank(rank: int, *levels: TallLevel) -> int | None:
 
 
 def _is_rounding(g: TallLevel, N: Host, others: Host) -> bool:
-    """Are the products of the rows with N below the rounding of the rows' other singular values?
+    """Are the products of the rows with N below the rounding errors of the other singular values?
 
     A'A alone cannot decide this, because its eigenvalues are squares; the products themselves are
     accurate enough, however small they are.
@@ -474,7 +474,7 @@ class _Newton:
         self._factor: Any = None
 
     def direction(self, seen: Seen) -> Host | None:
-        """Return Newton's step by the last second derivative, or None if the level is flat."""
+        """Return Newton's step with the last second derivative, or None if the level is flat."""
         from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
         if seen.hessian is not None:
@@ -493,13 +493,13 @@ class _Newton:
 
 
 def _settled(x: Host, units: Host, newton: _Newton, *others: _Newton) -> Host | None:
-    """Take steps until they are rounding errors; None if they do not end or a level is flat.
+    """Take steps until they are rounding errors; None if they never are or if a level is flat.
 
     We take Newton's step if it gains at least a quarter of what the slope promises, otherwise a
     shorter step.
     """
     both, before, level = (newton, *others), math.inf, newton.level
-    here = [one.level.at(x, one is newton) for one in both]  # other levels keep their factors
+    here = [one.level.at(x, one is newton) for one in both]  # the other level keeps its factors
     for _ in range(MOST_TALL_STEPS):
         steps = [one.direction(seen) for one, seen in zip(both, here, strict=True)]
         found = [step for step in steps if step is not None]

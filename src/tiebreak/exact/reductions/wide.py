@@ -97,8 +97,8 @@ class WideProblem(NamedTuple):
         """Return rows and target whose least-squares solutions minimise g, with weight and rank.
 
         If rows are independent, all equations hold whatever their weights, and we return the
-        largest weight. Return None if A A' does not decide, or if the weights of several squares
-        matter.
+        largest weight. Return None if A A' leaves the rank in doubt, or if the weights of several
+        squares matter.
         """
         first, *others = self.lower
         rows, target = first.rows, first.target
@@ -204,12 +204,12 @@ class WideAnswer(NamedTuple):
     reduced: Reduced | None  # None if f is a norm
     metric: Metric | None = None  # used if f is a norm with weights
     dual: Host | None = None  # for an l1 norm f: S'dual is a subgradient, up to rounding
-    balance: float = 0.0  # how far S'dual is from a subgradient, relative
+    balance: float = 0.0  # relative distance of S'dual from a subgradient
     left_open: int = 0  # dimension of the minimisers of f among those of g
 
 
 def solve_wide(problem: Problem, start: Array) -> WideAnswer | None:
-    """Return the answer, or None if the problem has another form or A A' does not decide."""
+    """Return the answer, or None if the problem has another form or the rank is in doubt."""
     wide = WideProblem.of(problem)
     if wide is None:
         return None
@@ -272,8 +272,8 @@ def _refined(
 ) -> Host | None:
     """Refine x + A'q + M'p, or x + W⁻¹A'q, until only the last digit changes.
 
-    Return None if the refinement does not end. Rounding errors in A A' make each correction a fixed
-    share of the last one, so we know the size of the next one before computing it.
+    Return None if the refinement does not converge. Rounding errors in A A' make each correction a
+    fixed share of the last one, so we know the size of the next one before computing it.
     """
     before, S = 0.0, equations.S
     for _ in range(TOL.sweeps):

@@ -49,7 +49,7 @@ def direction_near(level: RecessionLevel | None, d: Host) -> Host | None:
 
 
 def level_of(problem: Problem | Levels, level: int, n: int) -> RecessionLevel | None:
-    """A level on the minimisers of those before it; None if a part has no description."""
+    """A level on the minimisers of earlier levels; None if a part has no description."""
     pairs = problem.pairs() if isinstance(problem, Levels) else (problem,)
     objectives = [pairs[0].lower, *(pair.upper for pair in pairs)][: level + 1]
     parts = described(pairs[max(level - 1, 0)].domain).parts

@@ -68,7 +68,7 @@ class LinearTerm(NamedTuple):
     is_exact: bool = True  # is c free of rounding?
 
     def plus(self, weight: float, c: Host) -> LinearTerm:
-        """The sum of these terms and one more."""
+        """These terms plus one more."""
         more, is_exact = weight * c, self.size == 0.0 and is_power_of_two(weight)
         return LinearTerm(self.c + more, self.size + norm(more), is_exact) if c.any() else self
 
@@ -78,9 +78,9 @@ class RecessionLevel(NamedTuple):
 
     cone: RecessionCone
     fixed: list[HostRows]  # rows whose products with d must be 0
-    losses: list[LossRows]  # losses that fall, or grow, along their rows
+    losses: list[LossRows]  # losses that decrease, or grow, along their rows
     linear: LinearTerm
-    # If the rows of the losses are not available: does every loss fall along a direction?
+    # If the rows of the losses are not available: does every loss decrease along a direction?
     hidden: list[Callable[[Host], bool]]
 
     @classmethod
@@ -107,7 +107,7 @@ class RecessionLevel(NamedTuple):
 
     @property
     def side(self) -> int:
-        """The smaller side of the level's matrix."""
+        """The smaller dimension of the level's matrix."""
         return min(len(self.linear.c), sum(rows.shape[0] for rows in self.all_rows))
 
     @property
@@ -125,7 +125,7 @@ class RecessionLevel(NamedTuple):
         return self.has_tails or self.linear.size > 0.0
 
     def single_variables(self) -> list[Host]:
-        """A direction that changes only one variable, such as a category with a single label."""
+        """Directions that change a single variable, as for a category that has only one label."""
         n, c = len(self.linear.c), self.linear.c
         if self.hidden or not self.has_tails:
             return []

@@ -24,7 +24,7 @@ from tiebreak.sets.descriptions import stacked
 LONG = 2**28  # multiplications in a factorisation from which a linear program takes minutes
 ROUGH = 0.5  # allowed change of a margin: up to 1, second derivatives are still informative
 LEAST = float(np.finfo(float).tiny)  # replaces 0 in denominators
-HARDLY_FALLS = "whether {} is not determined: it hardly falls, if at all"
+HARDLY_FALLS = "whether {} is not determined: it hardly decreases, if at all"
 
 
 class Recession(NamedTuple):
@@ -55,7 +55,7 @@ def is_long(level: RecessionLevel) -> bool:
 
 
 def candidates(level: RecessionLevel) -> Iterator[Host]:
-    """Directions along which the level may decrease, by linear programs.
+    """Directions along which the level may decrease, found by linear programs.
 
     If the level decreases along some direction, a yielded direction is close to it.
     """
@@ -114,18 +114,18 @@ def _common(level: RecessionLevel, other: RecessionLevel) -> Host:
 
 
 def _projections(level: RecessionLevel) -> Iterator[Host]:
-    """On R^n with only a linear term: minus that term, projected onto what no row fixes."""
+    """On R^n with only a linear term: minus that term, projected so that no row changes."""
     c = level.linear.c
     E = np.vstack([np.zeros((0, len(c))), *(r.some(np.ones(r.shape[0])) for r in level.fixed)])
     d = -c / norm(c)
-    for _ in range(2):  # the first projection leaves rounding errors times the condition of E
+    for _ in range(2):  # the first projection leaves errors times the condition number of E
         d -= np.linalg.lstsq(E, E @ d, rcond=TOL.touching)[0]
     if norm(d) > TOL.met:
         yield from as_meant(level, d)
 
 
 def _programs(level: RecessionLevel) -> Iterator[Host]:
-    """Candidate directions d with |d_j| <= 1, in scaled variables, by HiGHS."""
+    """Candidate directions d with |d_j| <= 1, in scaled variables, found by HiGHS."""
     import scipy.sparse as sp
 
     n, cone = len(level.linear.c), level.cone

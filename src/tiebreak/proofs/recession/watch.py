@@ -131,8 +131,8 @@ class RecessionWatch:
     def _still_falls(self, x: Array) -> NoMinimum | None:
         """Does g, known only by values, keep decreasing along the path that led to x?
 
-        A decrease proves nothing, but it speaks against a success, which claims a minimiser close
-        to x.
+        A decrease proves nothing, but it is evidence against a success, which claims a minimiser
+        close to x.
         """
         g, d = self._problem.smooth_parts[1], x - self._x0
         length, value = arrays.norm(d), g.value(x)
