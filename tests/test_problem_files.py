@@ -471,7 +471,7 @@ LOWER = '[lower]\nkind = "SquaredNorm"\n'
         ),
         (
             LEVELS + '[method]\nkind = "AGMBiO"\n[solve]\nmethod = "agm-bio"\n',
-            "[method] excludes the key 'method' of [solve]",
+            "[method] cannot be combined with the key 'method' of [solve]",
         ),
         (
             "radus = 1\n" + LEVELS,

@@ -121,7 +121,7 @@ def read_problem(path: str | Path) -> tuple[Problem | Levels, Table, dict[str, s
         options = _solve(content.get("solve", {}), files)
         if "method" in content:
             if "method" in options:
-                raise ValueError("[method] excludes the key 'method' of [solve]")
+                raise ValueError("[method] cannot be combined with the key 'method' of [solve]")
             known = {method.__name__: method for method in known_methods().values()}
             options["method"] = _object("method", content["method"], known, files)
         return problem, options, _output(content.get("output", {}))
@@ -232,7 +232,7 @@ def _from_model(table: Table, about: Table, files: Files) -> Level:
         raise ValueError('objective needs a domain from a file, such as domain = "plan.mps"')
     if others := [key for key in table if key != "objective"]:
         meant = did_you_mean(others[0], ABOUT_LEVEL)
-        raise ValueError(f"objective excludes the key {others[0]!r}{meant}")
+        raise ValueError(f"objective cannot be combined with the key {others[0]!r}{meant}")
     name = about.pop("name", None)
     level = files.model.level(table["objective"], **about)
     return level if name is None else replace(level, name=name)

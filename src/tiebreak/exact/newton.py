@@ -78,7 +78,8 @@ def _newton(
 
     Each step minimises the quadratic model over the slice itself, up to the minimum of h along it.
     Far away, where losses with kinks have hardly any curvature, the model is a quadratic above
-    these losses. Steps that neither shrink nor change the margins are rounding errors.
+    these losses. Steps that no longer get shorter and hardly change the margins are rounding
+    errors.
 
     Args:
         basis: the directions in which h is known to vary, as columns; it excludes the rounding

@@ -13,8 +13,9 @@ from tiebreak.linalg.spectra import EPS, norm_bound
 
 
 def least_eigenvalue(K: Any) -> float:
-    """A proof by K'K - s I = L D L' + E, D > 0: no eigenvalue is below s - |E|; 0 if unproved.
+    """A proved lower bound on the eigenvalues of K'K, or 0 if none is proved.
 
+    If K'K - s I = L D L' + E with D > 0, no eigenvalue is below s - |E|.
     E is bounded by the rounding errors of Gaussian elimination, gamma |L| |U|, whatever the order
     of its sums (Higham 2002, theorem 9.3), and by the difference of U and D L'.
     """

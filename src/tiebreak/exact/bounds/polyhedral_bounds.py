@@ -90,7 +90,8 @@ DEGENERATE = (
     "it is not proved that they have a common point"
 )
 
-MAX_GROWTHS = 40  # growths of R, each by at least a factor of 4: up to 1e24 times the first guess
+# how often R may be increased, each time at least by a factor of 4: to 1e24 times the first guess
+MAX_GROWTHS = 40
 
 
 @dataclass(frozen=True, eq=False)

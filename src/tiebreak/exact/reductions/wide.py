@@ -132,7 +132,7 @@ class WideProblem(NamedTuple):
         f, strength = above[0] if above else None, problem.upper.strong_convexity
         if f is None or f.rows is None:
             is_fit = is_l1 or strength > 0.0  # weights of 0 need row factorisations
-        else:  # x is a combination of both levels' rows, so all variables count in its norm
+        else:  # x has the least norm over all variables, so none may be left out of the norm
             # With up to twice as many rows as variables, M M' costs no more than other methods.
             is_fit = problem.counted is None and _is_wide(f.rows, 2)
             is_fit = is_fit and math.prod(f.rows.shape) <= DENSE_LIMIT
