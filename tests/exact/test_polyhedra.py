@@ -145,7 +145,7 @@ def lexicographic(c, d, G, h, E=None, e=None):
 
 def test_linear_levels_against_linear_programs(count):
     tried = 0
-    for seed in range(count(15, 600)):
+    for seed in {*range(count(15, 600)), 16}:  # in 16, g at x is 0 only up to rounding
         rng = np.random.default_rng([5, seed])
         n = int(rng.integers(1, 7))
         G = rng.integers(-2, 3, (2 * n + 3, n)).astype(float)

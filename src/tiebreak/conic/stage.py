@@ -41,8 +41,8 @@ def stacked(parts: Sequence[Any]) -> Any:
 
     if isinstance(parts[0], np.ndarray):
         return np.vstack([dense(part) for part in parts])
-    some = [part for part in parts if part.shape[0]] or parts[:1]
-    return sp.csr_array(some[0] if len(some) == 1 else sp.vstack(some, format="csr"))
+    some = [sp.csr_array(part) for part in parts if part.shape[0]] or [sp.csr_array(parts[0])]
+    return some[0] if len(some) == 1 else sp.vstack(some, format="csr")
 
 
 @dataclass(frozen=True)

@@ -376,10 +376,10 @@ class Run:
 
     @property
     def better_below(self) -> Least | None:
-        """Return the point of least g, or None if g is larger at x only within the tolerance.
+        """Return the point of least g if g is larger at x by more than the tolerance, else None.
 
-        Rounding errors at x are allowed, too. We use the tolerance at the point of least g: where g
-        is huge, a relative tolerance is huge, too.
+        We use the tolerance at the point of least g: where g is huge, a relative tolerance is huge
+        too. If it is only the UNDERFLOW that every tolerance contains, it says nothing.
         """
         least = self.least
         if least is None or not self.values[1] > least.value:
@@ -388,8 +388,7 @@ class Run:
         if not math.isfinite(upper):
             return None
         tolerance = self.tolerance(least.x, upper, least.value)[1]
-        error = self.certifier.value_errors(self.state.x, *self.values)[1]
-        is_worse = self.values[1] - least.value > tolerance + error
+        is_worse = self.values[1] - least.value > tolerance
         return least if is_worse and tolerance > 2.0 * UNDERFLOW else None
 
     def _adapted(self) -> Any:
