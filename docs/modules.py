@@ -67,7 +67,7 @@ def examples() -> str:
     rows = [
         "# Gallery",
         "",
-        "Each example is a program for one task that draws a picture and checks its own claims.",
+        "Each example is a program that solves one task, draws a picture and checks its claims.",
         "The command `make docs` runs all examples.",
         "",
     ]
