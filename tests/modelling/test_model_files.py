@@ -221,7 +221,7 @@ def test_free_rows_of_lp_files_are_objectives_and_maximisation_is_respected(tmp_
         ("p.lp", LP.replace("risk:", "profit:"), "must name every objective differently, got 'profit' twice"),
         ("p.lp", LP.replace("a <= 3", "a <= -3"), "cannot be read by HiGHS as LP: Col 0 has inconsistent bounds"),
         ("p.mps", TWICE, 'cannot be read by HiGHS as MPS: Column "x" has duplicate nonzero 5'),
-        ("p.mps", PLAN.replace("demand    60.0", "demand    60,5"), "must have a number after each name, with a decimal point, got '60,5' in line 19"),
+        ("p.mps", PLAN.replace("demand    60.0", "demand    60,5"), "must have a number after each name (with a point, not a comma), got '60,5' in line 19"),
         ("p.mps", PLAN.replace("demand     1.0   CO2        0.9", "demand     1,0   CO2        0.9"), "got '1,0' in line 11"),
         ("p.mps", PLAN.replace("CO2        0.9", "CO2"), "got 'CO2' in line 11"),
         ("p.mps", PLAN.replace(" UP BND", " UB BND"), 'cannot be read by HiGHS as MPS: Entry in BOUNDS section of MPS file is of type "UB"'),

@@ -67,8 +67,9 @@ def row_multipliers(
         first = all(one is None for one in found)
         ours = float(unit) * y[: len(offset)] / units.rows
         found.append(ours if first else np.where(is_open, np.nan, ours))
-        # Later levels keep the rows and caps that this one needs. They also keep the image of its
-        # squares, but that moves with the rows: a level that needs it has no multipliers.
+        # Later levels keep the rows and caps that this one needs. They also keep the values
+        # of its squared terms, but those change with the rows: a level that needs them has no
+        # multipliers.
         least[(most == 0.0) & (y > TOL.solver * largest)] = 0.0
     return found
 

@@ -108,7 +108,7 @@ class ScaledProblem:
 
 
 def _units(columns: Host, rows: Host, f: Parts) -> Host:
-    """Return the units of the columns; those that g ignores get f's units, scaled to one median."""
+    """Return the units of the columns; columns that g ignores get f's units at the same median."""
     sizes, in_g = f.sizes(), rows.any(axis=0)
     in_both, in_f_alone = in_g & (sizes > 0.0), ~in_g & (sizes > 0.0)
     units = np.where(in_g, columns, np.median(columns[in_g]) if in_g.any() else 1.0)

@@ -78,8 +78,8 @@ class Demo:
                     f"  {name:<20}{g:>10.1e}{f:>10.4f}   {wrong}"
                     for (name, g, f), wrong in zip(fits, self.wrong, strict=True)
                 ),
-                f"Proved: every model in the ball that fits the {TRAIN} as well has f of at least "
-                f"{down.create_decimal_from_float(result.upper_optimum[0])}.",
+                f"Proved: for every model in the ball that fits these {TRAIN} equally well, f is at "
+                f"least {down.create_decimal_from_float(result.upper_optimum[0])}.",
             ]
         )
 

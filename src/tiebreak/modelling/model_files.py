@@ -252,7 +252,7 @@ def _check_numbers(text: str) -> None:
                 try:
                     float(word)
                 except ValueError:
-                    needed = "must have a number after each name, with a decimal point"
+                    needed = "must have a number after each name (with a point, not a comma)"
                     raise ValueError(f"{needed}, got {word!r} in line {i}") from None
 
 

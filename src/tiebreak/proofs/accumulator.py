@@ -79,7 +79,7 @@ class BoundAccumulator:
     def add(self, evidence: StepEvidence) -> bool:
         """Add the evidence of one step; False if waiting evidence was not finite and was dropped.
 
-        Evidence may be summed at any time: on the host, the sums are then the same to the last bit.
+        It does not matter when evidence is summed: on the host, the sums are the same, bit for bit.
         `add` queries a device while the device is idle. `catch_up` sums later, unless every step is
         summed at once.
         """

@@ -303,9 +303,10 @@ def _reduced(f: Squares, g: ScaledEquations, gram: RowGram, rank: int) -> Reduce
     eigenvalues of M M' are clear, or it is in doubt.
 
     ``least`` is proved for any Y and M = F - Y S. Let the orthonormal columns of V span the rows of
-    S, with least singular value sigma, and those of W likewise for the singular values of M that
-    count, with least value s. Then |V'W| <= |S M'|/(sigma s) = e. Let d be in the span of the rows
-    of F and S, with S d = 0. Then d = W a + V b and V'd = 0, so b = -V'W a and
+    S, and let sigma be the least nonzero singular value of S. Let the columns of W be the right
+    singular vectors of M whose singular values count, and let s be the least of these. Then |V'W|
+    <= |S M'|/(sigma s) = e. Let d be in the span of the rows of F and S, with S d = 0. Then d = W a
+    + V b and V'd = 0, so b = -V'W a and
 
         |W'd|² = |(I - C)a|² >= (1 - e²) <a, (I - C)a> = (1 - e²) |d|²,    C = W'V V'W.
 

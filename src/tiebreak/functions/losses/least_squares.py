@@ -193,8 +193,7 @@ class LeastSquares(LinearLoss):
         if not wanted or rows == 0:
             return None
         deadline.check(deadline.svd_work(rows, n) / 16)
-        # On the host, |A| is known already; other libraries compute it where the entries are
-        # stored.
+        # On the host, the matrix may keep A'A; other libraries compute it where the entries are.
         A = self.matrix.entries if is_plain and type(self.prototype) is not np.ndarray else None
         G = column_gram(self.matrix) if A is None else A.T @ A
         Q = arrays.like(self.scale * G, self.prototype)
