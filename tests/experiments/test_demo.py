@@ -66,7 +66,7 @@ def test_the_screen_says_what_numpy_finds(tmp_path, monkeypatch, capsys):
         assert float(row[1]) < 1e-25  # both fit as well as possible
         assert float(row[2]) == pytest.approx(half_mean_square(*choosing, x), abs=1e-4)
         assert int(row[3]) == wrong(judging, x)
-    bound = float(said.split("has f of at least ")[1].split(".\n")[0])
+    bound = float(said.split("f is at least ")[1].split(" for every")[0])
     truth = half_mean_square(*choosing, best)
     assert 0.999 * truth <= bound <= truth
 

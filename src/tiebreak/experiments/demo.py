@@ -78,8 +78,8 @@ class Demo:
                     f"  {name:<20}{g:>10.1e}{f:>10.4f}   {wrong}"
                     for (name, g, f), wrong in zip(fits, self.wrong, strict=True)
                 ),
-                f"Proved: for every model in the ball that fits these {TRAIN} equally well, f is at "
-                f"least {down.create_decimal_from_float(result.upper_optimum[0])}.",
+                f"Proved: f is at least {down.create_decimal_from_float(result.upper_optimum[0])} "
+                f"for every model in the ball that fits these {TRAIN} equally well.",
             ]
         )
 
