@@ -189,7 +189,7 @@ class Problem(_ByName, FromData):
         domain: Z, a closed convex set; all of R^n if not given. An Indicator in ``upper`` or
             ``lower`` is a part of Z, for both levels.
         radius: a promise that some solution has |x| <= radius; it is not verified, and only the
-        certificate uses it.
+            certificate uses it.
         error_bound: how g grows away from its minimisers; it is not verified either.
         counted: the weights of the variables in the norm that decides among the remaining ties; 0
             for a variable that does not count, such as an intercept; all ones if not given.
