@@ -26,7 +26,7 @@ class Slack:
     Args:
         absolute: a number in the level's own units.
         relative: a share of the absolute value of the best value; this part is 0 if that value is
-        0.
+            0.
         share: a share of the level's possible gain: its value before it was minimised (for the
             first level at x0, for later levels at the point that earlier levels chose) minus its
             best value.
@@ -133,7 +133,7 @@ class Levels(FromData):
         levels: two or more; a plain function becomes a Level without a name or slack.
         domain: the set of all x; R^n if not given.
         radius: a promise that some solution has |x| <= radius; it is not verified and only used for
-        bounds.
+            bounds.
 
     Examples:
         >>> plan = tb.Levels(

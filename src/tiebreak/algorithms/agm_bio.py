@@ -33,10 +33,9 @@ class AGMBiO(Accelerated):
 
     Args:
         gamma: a number in (0, 1], or None for the value of the theorem that applies: Theorem 3 or 2
-        with the problem's
-            error bound (or Theorem 2 with order 2 if g is known to grow quadratically), else
-            Theorem 1 (gamma = 1) on a bounded domain. If no theorem applies, gamma = 1 and the
-            report says so.
+            with the problem's error bound (or Theorem 2 with order 2 if g is known to grow
+            quadratically), else Theorem 1 (gamma = 1) on a bounded domain. If no theorem applies,
+            gamma = 1 and the report says so.
         levels: the source of g_k (OnlineLevels(), FixedLevels(iterations) or GivenLevels(values)).
         horizon: T of Theorem 2, the planned number of steps; ``solve`` uses max_iter.
 

@@ -59,8 +59,8 @@ class LevelReport:
             ``why``.
         sign: 1 if the level is minimised, -1 if it is maximised; then best is the largest value.
         why: the reason for an estimate: "size" (a radius is assumed), "inside" (no point is known
-        to be
-            feasible to the last bit) or "held" (the levels before it may be off by their errors).
+            to be feasible to the last bit) or "held" (the levels before it may be off by their
+            errors).
 
     Examples:
         >>> cost = tb.Level(tb.Linear([1, 2]), name="cost", slack=0.1)

@@ -28,9 +28,9 @@ def is_direction_of_descent(problem: Problem | Levels, level: int, direction: Ar
         problem: the problem as given.
         level: the index of the level; in a `Problem`, 0 is g and 1 is f.
         direction: the length does not matter, and rounding is allowed if an exact direction is
-        near. The direction must be one of Z (a bounded set has none) along which no earlier level
-            rises. Far out, the level's own slope must be negative, or tend to 0 from below because
-            a loss such as log(1 + exp(-t)) changes.
+            near. The direction must be one of Z (a bounded set has none) along which no earlier
+            level rises. Far out, the level's own slope must be negative, or tend to 0 from below
+            because a loss such as log(1 + exp(-t)) changes.
     """
     return settled_direction(problem, level, direction) is not None
 
