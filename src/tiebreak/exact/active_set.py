@@ -12,7 +12,7 @@ import numpy as np
 
 from tiebreak.exact.faces import Face, face_of
 from tiebreak.exact.interior_point import Hint, interior_point
-from tiebreak.exact.polyhedra import noise
+from tiebreak.exact.polyhedra import slack_noise
 from tiebreak.functions import Slope
 from tiebreak.linalg import EPS, TOL, Host, deadline
 from tiebreak.linalg.host import norm
@@ -202,7 +202,7 @@ class PolyhedronSlice:
     def slack(self, x: Host, share: float) -> tuple[Host, Host]:
         """Return how far each inequality is from equality, in units of v, and what is rounding."""
         slack = (self.offset - self.rows @ x) / self.lengths
-        least = noise(self.rows, self.offset, x, share) / self.lengths
+        least = slack_noise(self.rows, self.offset, x, share) / self.lengths
         return np.where(slack <= least, 0.0, slack), least
 
     def step(self, R: Host, slope: Slope, x: Host, rows: int = 0) -> Host:

@@ -57,14 +57,14 @@ class PolyhedralRows(NamedTuple):
     def point(self, u: Host) -> Host:
         """Return lift u, after moving entries of u within rounding of a bound onto it."""
         rows, offset = self.rows[self.bounds], self.offset[self.bounds]
-        near = np.abs(offset - rows @ u) <= noise(rows, offset, u, TOL.met)
+        near = np.abs(offset - rows @ u) <= slack_noise(rows, offset, u, TOL.met)
         which, sign = np.nonzero(rows[near])[1], np.sum(rows[near], axis=1)
         u = u.copy()
         u[which] = sign * offset[near] + 0.0  # avoids -0
         return u if self.lift is None else self.lift @ u
 
 
-def noise(rows: Host, offset: Host, x: Host, share: float) -> Host:
+def slack_noise(rows: Host, offset: Host, x: Host, share: float) -> Host:
     """Return the slacks of inequalities at x that count as rounding errors.
 
     These are a share of the terms, but small next to the range of a variable with two bounds: far
@@ -74,7 +74,8 @@ def noise(rows: Host, offset: Host, x: Host, share: float) -> Host:
     which = np.nonzero(rows[single])[1]
     entries = rows[single, which]
     ends = np.full((2, rows.shape[1]), math.inf)  # the bounds of x and of -x
-    ends[np.where(entries > 0.0, 0, 1), which] = offset[single] / np.abs(entries)
+    sides = np.where(entries > 0.0, 0, 1), which
+    np.minimum.at(ends, sides, offset[single] / np.abs(entries))  # the closest of several bounds
     width = np.sum(ends, axis=0)[which]
     least: Host = share * (norm(x) + np.abs(offset))
     ranges = np.where(width > 0.0, TOL.faint * width * np.abs(entries), math.inf)
