@@ -1,1 +1,1 @@
-"""Any convex constraint and as many levels as you like, by a conic solver with our own bounds."""
+"""Solves any number of levels under convex constraints by a conic solver, with our own bounds."""

@@ -55,7 +55,7 @@ def escape(stage: Stage, at: PrimalDualPoint, own: int | None) -> Host | None:
     """Return a direction along which the level seems unbounded; None if it has a minimiser.
 
     ``own``: exponential cones from this row on are losses of the level itself; if such a loss
-    changes along a direction, the level decreases. ``own`` is None if these rows are unknown.
+    changes along a direction, the level decreases. ``own`` is None if that row is unknown.
     """
     curved, s, dropped = _suspects(stage, at, own), stage.slack(at.w), list[_Curved]()
     while curved:
@@ -115,7 +115,7 @@ def _descent(stage: Stage, slope: Host, other: Host, sizes: Host) -> Host | None
 
 
 class _Directions(NamedTuple):
-    """Directions w with equal w = 0, below w <= 0, and -curved w in the cones."""
+    """The directions w that satisfy equal w = 0, below w <= 0, and -curved w in the cones."""
 
     equal: Any
     below: Any
@@ -124,7 +124,7 @@ class _Directions(NamedTuple):
 
 
 def _directions(stage: Stage, gone: Collection[int] = ()) -> _Directions:
-    """Return the directions of the set along which the level's squares stay the same.
+    """Return the directions of the set along which the level's squared terms stay the same.
 
     We leave out the curved cones that begin at the rows ``gone``.
     """
@@ -183,7 +183,7 @@ def fall_along(program: ConicProgram, level: int, direction: Host) -> Host | Non
 
 
 def _suspects(stage: Stage, at: PrimalDualPoint, own: int | None) -> list[_Curved]:
-    """Return the curved cones except losses with clearly nonzero multipliers, which do not move.
+    """Return the curved cones that may move; losses with clearly nonzero multipliers do not.
 
     <q, w> = <y, v> >= 0 along every direction, with v = -rows w in K: if also <q, w> <= 0, both are
     0 (Stiemke).
@@ -200,8 +200,8 @@ def _suspects(stage: Stage, at: PrimalDualPoint, own: int | None) -> list[_Curve
 def _direction(stage: Stage, curved: list[_Curved], dropped: list[_Curved]) -> tuple[Host, Host]:
     """Return a direction that moves as many of these cones as possible, and the cones it moves.
 
-    We maximise the sum of t_i, where t_i <= 1 is at most the movement of v = -rows w in cone i. The
-    t_i come out as 0 or 1, because a direction may have any length.
+    We maximise the sum of t_i, where t_i <= 1 is at most the distance that v = -rows w moves in
+    cone i. Each t_i ends up as 0 or 1, because a direction may have any length.
     """
     import scipy.sparse as sp
 
@@ -230,6 +230,6 @@ def _direction(stage: Stage, curved: list[_Curved], dropped: list[_Curved]) -> t
 
 
 def _movement(rows: Any, cone: _Curved) -> Any:
-    """Return a row whose product with w is negative whenever v = -rows w in the cone is not 0."""
+    """Return a row with <row, w> < 0 for every w such that v = -rows w is in the cone and not 0."""
     first, *_, last = cone.rows
     return rows[[last]] - rows[[first]] if cone.is_exponential else rows[[first]]

@@ -63,7 +63,7 @@ def _times(sizes: Host, away: Host) -> float:
 
 
 def _balanced_exponentials(h: Objective, rows: Any, blocks: Blocks, y: Host) -> tuple[Host, Host]:
-    """Return y with slope exactly 0 in variables of a single exponential, and mark these variables.
+    """Give variables of a single exponential cone slope 0; return the new y and these variables.
 
     Such a variable is the mean of a Poisson loss. This mean may be as large as exp(reach), so any
     rounding error in its slope would be too much.
@@ -80,13 +80,13 @@ def _balanced_exponentials(h: Objective, rows: Any, blocks: Blocks, y: Host) -> 
     mine = np.isin(places, tops) & (np.abs(values) == 1.0) & (-h.linear[single] / values >= 0.0)
     y = y.copy()
     y[places[mine]] = -h.linear[single[mine]] / values[mine]
-    # If a row has several such variables, y can balance only one, unless they cost the same.
+    # If several of these variables share a row, y can balance only one, unless they cost the same.
     exact = h.linear[single[mine]] + values[mine] * y[places[mine]] == 0.0
     return y, single[mine][exact]
 
 
 def _balanced(r: Host, held: list[HeldRows], z: Host, away: Host) -> tuple[Host, float]:
-    """Return the part of a slope that no held equation balances, and the cost of the rest.
+    """Return the part of a slope that no held equation balances, and the cost of the balanced part.
 
     Any weights give a bound. We try weights that favour accurate equations to different degrees,
     and use the cheapest.
@@ -135,8 +135,8 @@ def contradiction(constraints: ConicSet) -> Host | None:
     """Return multipliers that prove the constraints to be infeasible, or None.
 
     We minimise t such that all constraints, relaxed by t, are feasible (rows have lengths of about
-    1), and return the multipliers of this problem. Small relative changes then balance the
-    multipliers up to rounding.
+    1), and return the multipliers of this problem. After small relative changes, these multipliers
+    balance the rows up to rounding.
     """
     import scipy.sparse as sp
 
@@ -232,9 +232,9 @@ def value_inside(stage: Stage, at: PrimalDualPoint, inner: Host) -> float | None
 
 
 def assumed_reach(reach: Host, z: Host, times: float) -> tuple[Host, bool]:
-    """Bound |z_j| for some solution; also return whether that is proved: if not, use ``times`` |z|.
+    """Bound |z_j| for some solution, and say whether all these bounds are proved.
 
-    The units of z make its entries comparable.
+    An unproved bound is ``times`` |z|. The units of z make its entries comparable.
     """
     is_known = np.isfinite(reach)
     return np.where(is_known, reach, times * (norm(z) or 1.0)), bool(np.all(is_known))

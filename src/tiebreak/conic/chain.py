@@ -282,8 +282,8 @@ class _Chain:
     def _is_outside(self, z: Host, share: float = TOL.solver, floor: float = 1.0) -> bool:
         """Is a constraint violated by more than this share of its own terms?
 
-        If an answer is 0, its terms are rounding errors on the scale of the program's unit;
-        ``floor`` says how much of that scale counts.
+        If an answer is 0, its terms are rounding errors on the scale of the program's unit, so
+        ``floor`` times that scale is added to the terms.
         """
         (rows, offset, cones), sizes, lengths = self._of_set
         blocks, s = Blocks.of(cones), offset - rows @ z
@@ -443,7 +443,7 @@ class _Chain:
             off = np.maximum(outside(stage.blocks, stage.slack(at.w)), 0.0)
             most = float(np.max(off + slack_rounding(stage, at.w)[1], initial=0.0))
             # Use twice the estimate: in a set without interior, the minimum changes like
-            # sqrt(most), and most * y is half of that change.
+            # the root of `most`, and `most` times y is half of that change.
             return 2.0 * most * float(np.sum(np.abs(at.y)))
         return max(inside - stage.objective.value(at.w), 0.0)
 
@@ -462,7 +462,7 @@ class _Chain:
         return "cut"
 
     def _price(self, number: int, at: PrimalDualPoint) -> None:
-        """Set the previous level's price: how fast the current level decreases with that slack."""
+        """Set the price of the previous level's slack: how fast it lowers the current level."""
         if self.cut is None or self.cut.level != number - 1:
             return
         y = at.y[self.cut.row :]

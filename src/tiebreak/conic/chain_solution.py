@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from tiebreak.linalg import Host, deadline, in_files
 from tiebreak.linalg.deferred import Deferred, resolved
 
-SlackRule = Callable[[float, float], float]  # of the best value and the previous value
+SlackRule = Callable[[float, float], float]  # (best value, previous value) -> slack
 Told = Callable[[int, float], None]  # receives the number and best value of each solved level
 
 METHOD = "conic, images and faces held"
@@ -38,7 +38,7 @@ class _LevelSolution(NamedTuple):
     price: float | None  # -d(next level)/d(slack), if its slack is positive
     solver: str  # the solver's own status, "" if no solver was used
     residual: float = math.nan  # relative residual of the optimality conditions
-    is_bound_proved: bool = False  # is `bound` proved? `word` also covers `best`
+    is_bound_proved: bool = False  # is `bound` proved? (`word` is about `bound` and `best`)
     why: str = ""  # why the gap is only estimated: "size", "inside" or "held"
 
 
@@ -57,7 +57,7 @@ class LevelSolution(_LevelSolution):
         return found._replace(word="proved", is_bound_proved=True, why="")
 
     def in_unit(self, unit: float, following: float) -> LevelSolution:
-        """Convert values from this unit to 1; ``following`` is the unit of the next level."""
+        """Convert values from this unit to unit 1; ``following`` is the unit of the next level."""
         return self._replace(
             best=unit * self.best,
             bound=unit * self.bound,
@@ -85,7 +85,7 @@ class ChainSolution(NamedTuple):
     levels: tuple[LevelSolution, ...]
     status: str  # "solved", "unbounded", "undetermined", "infeasible", "failed", or a limit
     message: str = ""
-    direction: Host | None = None  # of an unbounded level
+    direction: Host | None = None  # along which a level is unbounded
     contradiction: Host | None = None  # multipliers of the program's rows that prove infeasibility
     is_least: bool = False  # was x chosen by its norm among the points that all levels allow?
     method: str = METHOD

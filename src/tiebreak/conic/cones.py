@@ -77,10 +77,10 @@ class Pairs(NamedTuple):
     def of(
         cls, blocks: Blocks, s: Host, y: Host, lengths: Host, size: float, least: float = 0.0
     ) -> Pairs:
-        """Return the pairs of a point from its slacks; ``size`` measures the objective's slope.
+        """Return the pairs for slacks s and multipliers y; ``size`` measures the objective's slope.
 
-        If all inequalities bind, slacks are rounding errors and the largest slack gives no scale:
-        then we use ``least``, a length of the point.
+        If all inequalities bind, slacks are rounding errors and the largest slack gives no scale.
+        Then we use ``least``, the size of the point.
         """
         lengths = np.where(lengths > 0.0, lengths, 1.0)
         slope = max(float(np.max(np.abs(y) * lengths, initial=0.0)), size) or 1.0
@@ -148,7 +148,7 @@ def outside(blocks: Blocks, s: Host) -> Host:
 
 
 def of_inequalities(blocks: Blocks, sizes: Host) -> Host:
-    """Return the size of each inequality's longest row (1 for 0), in the order of `outside`."""
+    """Return each inequality's largest size (or 1 if that is 0), in the order of `outside`."""
     cones = (*blocks.second_order, *blocks.exponential)
     found = np.append(sizes[blocks.nonnegative], [np.max(sizes[cone]) for cone in cones])
     return np.where(found > 0.0, found, 1.0)

@@ -26,9 +26,9 @@ def row_multipliers(
 ) -> list[Host | None] | None:
     """Return a y for every level: slope + rows'y = 0, up to multipliers of the earlier levels.
 
-    y >= 0 for inequalities, unless an earlier level has turned one into an equation. None for a
-    level whose slope is not known to be balanced at z, and for all levels if some constraints are
-    not linear. If several y are possible, each is a subgradient of the best value of the first
+    y >= 0 for inequalities, unless an earlier level has turned one into an equation. y is None
+    for a level whose slope is not known to be balanced at z. The result is None if some constraints
+    are not linear. If several y are possible, each is a subgradient of the best value of the first
     level, but not of the later levels: for these, entries that are not unique are nan.
 
     Args:
@@ -47,7 +47,7 @@ def row_multipliers(
     # The rows of the program come first, then the slopes of the levels, which are rows for caps.
     all_rows = sp.csr_array(sp.vstack([rows, sp.csr_array(np.array(slopes))]))
     programs, (count, n) = linear_programs(all_rows), all_rows.shape
-    # Directions of length at most 1 that keep the active rows, the caps and the earlier levels.
+    # Directions of length at most 1 that respect the active rows, the caps and the earlier levels.
     least, most = np.full(count, -np.inf), np.full(count, np.inf)
     least[: len(offset)][is_equal], most[: len(offset)][is_active] = 0.0, 0.0
     is_cap = np.array([bool(cut) for cut in is_cut])

@@ -15,7 +15,7 @@ import numpy as np
 
 from tiebreak.linalg import Host, deadline
 
-SPARSE_PRODUCT = 4.0  # cost of a product found by its indices, in the order or in the factor
+SPARSE_PRODUCT = 4.0  # cost of a product of entries that are found by their indices
 
 
 def ask_for_factor(P: Any, rows: Any) -> None:
@@ -75,7 +75,9 @@ def check_factor(columns: Host, ordering: float) -> None:
 
 
 def column_counts(graph: Any, lasts: int = 0) -> Host:
-    """Estimate the entries in each column of a factor in a good order, with ``lasts`` full rows.
+    """Estimate how many entries each column of a factor has, with ``lasts`` full rows.
+
+    We assume a good order of the variables.
 
     Nodes with many neighbours are ordered last, like full rows.
     """

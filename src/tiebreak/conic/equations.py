@@ -13,7 +13,7 @@ from tiebreak.linalg.conic_form import entries, scaled_rows
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.tolerances import TOL
 
-FEW_EQUATIONS = 100  # equations that a complete orthogonal factorisation solves in a millisecond
+FEW_EQUATIONS = 100  # a complete orthogonal factorisation of this many rows takes a millisecond
 
 
 def kkt_matrix(F: Any, H: Any, J: Any) -> Any:

@@ -159,7 +159,7 @@ def ray_of(y: Host) -> Host:
 
 
 def _across(ray: Host, rows: Any, offset: Host) -> tuple[Any, Host]:
-    """Return the part of these rows orthogonal to a ray, without rounding errors."""
+    """Return the part of these rows that is orthogonal to a ray, without rounding errors."""
     deadline.check()  # there may be thousands of cones
     basis = np.linalg.svd(ray[None])[2][1:]
     found, size = basis @ rows, float(np.max(row_lengths(rows)))
@@ -200,8 +200,8 @@ def sublevel(h: Objective, z: Host, slack: float) -> tuple[Any, Host, Cone, floa
 def open_directions(where: AffineSet, left: ConicSet, held: Any, own: Host, z: Host) -> int | None:
     """Count the directions in which x may move from z; return None if the number is unknown.
 
-    These directions satisfy the equations of the affine set, those in ``left`` and the ``held``
-    ones, and all inequalities that hold with equality at every point.
+    These directions satisfy three groups of equations: those of the affine set, of ``left`` and of
+    ``held``. They also satisfy all inequalities that hold with equality at every point.
     """
     equations = stacked([left.rows[Blocks.of(left.cones).zero], held])
     most = free_directions(where, equations, own)

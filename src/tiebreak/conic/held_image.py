@@ -75,7 +75,7 @@ class HeldProblem(NamedTuple):
         return factorisation_work(stored + D.size, self.n)
 
     def solve(self) -> HeldAnswer | None:
-        """Return the answer; None if A x = t has no solution in Z, or it is inaccurate."""
+        """Return the answer; None if A x = t has no solution in Z or the answer is inaccurate."""
         is_free = described(self.problem.domain).is_space
         refined, image = None, self.t
         if is_free:
@@ -135,7 +135,7 @@ class HeldProblem(NamedTuple):
             both = sp.vstack([sp.diags_array(up) @ D, -sp.diags_array(down) @ D])
             penalty = sp.hstack([both, sp.vstack([of_sizes, of_sizes])])
             offset = np.append(up * center, -down * center)
-        else:  # a cone for each point: (size, r of every stack)
+        else:  # one cone for each point holds its size and the r of every stack
             turns = np.arange((1 + stacks) * count).reshape(1 + stacks, count).T.reshape(-1)
             penalty = sp.csr_array(sp.block_array([[None, of_sizes], [-D, None]]))[turns]
             offset = np.append(np.zeros(count), -center)[turns]

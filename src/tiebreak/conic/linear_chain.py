@@ -213,14 +213,14 @@ class LinearChain:
         return all(value <= end and not error for (value, error), end in ends)
 
     def _cut(self, row: int, most: float) -> None:
-        """Set the upper bound on the values of this row, which is that of a level."""
+        """Set the upper bound of this row, whose product with x is the value of a level."""
         self.ranges, self.whole = (
             some._replace(most=np.where(np.arange(len(some.most)) == row, most, some.most))
             for some in (self.ranges, self.whole)
         )
 
     def _hold(self, number: int, duals: Host, slopes: Host, known: tuple[float, float]) -> str:
-        """Narrow the ranges to the minimisers of a level; return the way in which it is held."""
+        """Narrow the ranges to the minimisers of a level; return how it is held."""
         # Reduced costs that hold an end are far above the tolerance of HiGHS.
         cost, (low, high, lower, upper) = self.program.objectives[number].linear, self.ranges
         least = 100.0 * TOL.accurate * _largest(cost)
@@ -262,7 +262,7 @@ class LinearChain:
         return where, ConicSet(left, offset, tuple(cone for cone in cones if cone.size))
 
     def give_back(self) -> None:
-        """Recover unused slack: if ties remain, minimise those levels once more, in order."""
+        """Recover unused slack: if ties remain, minimise levels with slack once more, in order."""
         for number, level in enumerate(self.found):
             if level.slack > 0.0 and np.any(self.ranges.low < self.ranges.high):
                 cost = self.program.objectives[number].linear

@@ -42,7 +42,7 @@ ONE_SIDED = "no point is known to minimise the lower level exactly, so nothing b
 
 @in_files("conic.findings")
 class ConicFindings(NamedTuple):
-    """Results of the two solves besides x."""
+    """The results of the two solves, apart from x."""
 
     levels: tuple[LevelSolution, ...]  # lower, upper
     assumption: str  # what an estimate assumes
@@ -102,7 +102,7 @@ class Conic(Method):
     guarantee: ClassVar[str] = (
         "x and f* up to rounding if multipliers are strictly complementary; a lower bound on f* "
         "that is proved on bounded sets, and otherwise rests on an assumed radius; "
-        "both sides, as by exact, on R^n and polyhedra if f and g are smooth"
+        "on R^n and polyhedra, bounds from both sides, as with exact, if f and g are smooth"
     )
     output: ClassVar[str] = "the solution of the last conic program"
 

@@ -61,8 +61,8 @@ class ConicProgram:
         objectives: one or more.
         variables: the entries of z that are x, to count the choices that are left in x.
         reach: |z_j| <= reach_j for some solution; inf if unknown.
-        evaluate: a function that returns the value of a level, given by its number, at the x of a
-            z, whatever the auxiliary variables are; if None, the auxiliary variables of z are used.
+        evaluate: a function of a level's number and a z that returns the level's value at the x of
+            this z; if None, values are computed from the auxiliary variables of z.
         owners: a function that names the owners of rows with nonzero multipliers, in the user's
             words.
     """

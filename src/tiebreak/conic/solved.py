@@ -23,7 +23,7 @@ GROWS = 2.0
 
 
 class Doubt(str):
-    """A sentence instead of an answer: why there may be no minimiser."""
+    """The reason why there may be no minimiser, returned in place of an answer."""
 
 
 class Fall(NamedTuple):

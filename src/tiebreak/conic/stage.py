@@ -36,7 +36,7 @@ def as_rows(matrix: Any) -> Any:
 
 
 def stacked(parts: Sequence[Any]) -> Any:
-    """Stack matrices, densely if the first is dense; a single one with rows is returned as is."""
+    """Stack matrices, densely if the first is dense, and otherwise in CSR format."""
     import scipy.sparse as sp
 
     if isinstance(parts[0], np.ndarray):
@@ -49,7 +49,7 @@ def stacked(parts: Sequence[Any]) -> Any:
 class AffineSet:
     """The set { base + basis w }: basis orthonormal, None (all z), or sparse (fixed variables).
 
-    ``error`` bounds the relative error of the basis, which depends on the equations behind it.
+    ``error`` bounds the relative error of the basis, which depends on the equations of the set.
     """
 
     base: Host
@@ -241,7 +241,7 @@ def nearby(
 
 
 def _distances(lengths: Host, offset: Host) -> Host:
-    """Return the distances of hyperplanes with normals of these lengths from the origin, or 0."""
+    """Return how far hyperplanes with normals of these lengths are from 0; 0 for a zero normal."""
     return np.asarray(np.abs(offset) / np.where(lengths > 0.0, lengths, np.inf))
 
 
@@ -256,7 +256,8 @@ def stage_of(
     """Return the level as a program in w.
 
     The base satisfies the inequalities up to rounding. We relax the inequalities by the base's
-    violation. Without any room, as between x >= 0 and x <= 0, they would be infeasible.
+    violation. Otherwise inequalities without any room, such as x >= 0 and x <= 0, would be
+    infeasible.
     """
     moved, error = offset, np.zeros_like(offset)
     if where.base.any():

@@ -142,7 +142,7 @@ class QuadraticProgram(NamedTuple):
         return length, ratio <= length * (1.0 + 1e-12)
 
     def ask_general_solver(self, v: Host, face: Host) -> tuple[Host, Host]:
-        """Return a general solver's point and face if that is lower, otherwise v and face."""
+        """Return a general solver's point and face if they are better, otherwise v and face."""
         B, slack = self.faces.B, self.slack
         q = self.q.vector
         hint = self.faces.hint(self.M, q, slack) if self.M.any() else self.faces.vertex(q, slack)
@@ -200,7 +200,7 @@ class PolyhedronSlice:
         return found
 
     def slack(self, x: Host, share: float) -> tuple[Host, Host]:
-        """Return how far each inequality is from equality, in units of v, and what is rounding."""
+        """Return all slacks in units of v, and bounds on their rounding errors."""
         slack = (self.offset - self.rows @ x) / self.lengths
         least = slack_noise(self.rows, self.offset, x, share) / self.lengths
         return np.where(slack <= least, 0.0, slack), least
@@ -256,7 +256,7 @@ class PolyhedronSlice:
         return self.equal if is_few else None
 
     def balance(self, slope: Host, x: Host) -> tuple[Host, Host]:
-        """Return the multipliers of all inequalities at x, and the rest of the slope."""
+        """Return the multipliers of all inequalities at x, and the slope that remains."""
         on = self.slack(x, 1e3 * TOL.met)[0] == 0.0
         weights = np.zeros(len(on))
         weights[on], rest = self.multipliers(on, self.N.T @ slope)
@@ -308,5 +308,5 @@ def can_be_strict(B: Host) -> Host | None:
     """Find the inequalities B v <= 0 that can all be strict at once; None if HiGHS fails."""
     v = face_of(B).onto(np.full(len(B), -1.0))
     if np.all(B @ v <= -0.5) and np.max(np.abs(v), initial=0.0) < 1.0 / TOL.independent:
-        return np.ones(len(B), dtype=bool)  # all rows can be strict, as independent rows can
+        return np.ones(len(B), dtype=bool)  # at v all inequalities are strict
     return strict_rows(B)

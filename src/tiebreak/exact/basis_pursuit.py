@@ -92,7 +92,7 @@ class L1Norm(NamedTuple):
 
     @classmethod
     def of(cls, problem: Problem, n: int) -> L1Norm:
-        """Return the l1 norm that is the upper level."""
+        """Return the l1 norm of the upper level."""
         terms = problem.penalties[0].terms
         center = np.zeros(n) if terms.center is None else terms.center
         return cls(np.broadcast_to(terms.l1 / largest(terms.l1), n), center)
@@ -131,7 +131,7 @@ class BasisPursuit(NamedTuple):
 
 
 def sparsest(program: BasisPursuit, center: Host, weights: Host) -> SparsestPoint | None:
-    """Return x + center for the minimiser x that makes the weighted norm of this sum least.
+    """Return x + center, where the minimiser x makes the weighted norm of x + center least.
 
     Return None if HiGHS finds no minimiser.
     """
@@ -217,7 +217,7 @@ def _largest(slopes: Host, prices: Host | float, taken: Host, count: int) -> Hos
 def _of_least_norm(
     program: BasisPursuit, found: SparsestPoint, center: Host, weights: Host
 ) -> SparsestPoint:
-    """Return x + center for the minimiser x for which this sum has the least norm.
+    """Return x + center, where the minimiser x makes the weighted norm of x + center least.
 
     As in any linear program, the minimisers are the points complementary to one dual solution: an
     entry is 0 if its subgradient is below the price and otherwise has the sign of the subgradient,
@@ -283,7 +283,7 @@ def _refined(
 
 
 def _least_squares(matrix: Host) -> Callable[[Host], Host]:
-    """Return a function that maps right to the least-norm solution of matrix x = right."""
+    """Return a function that maps b to the least-norm solution of matrix x = b."""
     deadline.check(deadline.svd_work(*matrix.shape))
     left, sigma, right = np.linalg.svd(matrix, full_matrices=False)
     rank = int(np.count_nonzero(sigma > 64 * EPS * np.max(sigma, initial=0.0)))

@@ -27,7 +27,7 @@ class Face:
         deadline.check(0.5 * deadline.svd_work(k, self.count, whole=True))
         Q, triangle = np.linalg.qr(fixed.T, mode="complete")
         if self.count > k or np.min(np.abs(np.diag(triangle)), initial=1.0) < TOL.independent:
-            from scipy.linalg import qr  # several times slower than NumPy
+            from scipy.linalg import qr  # takes several times as long as NumPy's qr
 
             deadline.check(deadline.svd_work(k, self.count, whole=True))
             Q, triangle, self._order = qr(fixed.T, pivoting=True)

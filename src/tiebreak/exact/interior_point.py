@@ -2,9 +2,8 @@
 
     minimise ½|M v|² + <q, v>   over   { v : B v <= slack, E v = 0 }
 
-We use Mehrotra's predictor-corrector method (SIAM J. Optim. 1992) with dense matrices. The method
-squares M, so the answer has about eight digits: enough to guess which inequalities hold with
-equality.
+We use Mehrotra's predictor-corrector method (1992) with dense matrices. The method squares M, so
+the answer has about eight digits: enough to guess which inequalities hold with equality.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import numpy as np
 from tiebreak.linalg import TOL, Host, arrays, deadline
 from tiebreak.linalg.host import norm
 
-# steps without halving a small mean product, after which only rounding is left
+# if the mean product is small and this many steps do not halve it, only rounding is left
 NOT_HALVED = 5
 SHARE_OF_WAY = 0.995  # step this share of the way to the boundary, as usual for this method
 REGULARISATION = 1e-14  # share of |M|² added to all curvatures so that the matrix can be factorised
@@ -45,7 +44,7 @@ def interior_point(
     (M'M + B' diag(z/s) B) dv = r.
 
     Args:
-        M, q: not 0; M may be a diagonal.
+        M, q: neither is 0; M may be given by its diagonal.
         rows: B.
         slack: the slacks of the inequalities at v = 0, which may be negative.
         equal: E, with orthonormal rows.
@@ -136,7 +135,7 @@ class Inequalities:
 
 
 class NormalEquations:
-    """(H + B' diag(weights) B) d + E'y = r with E d = 0, factorised; H may be a diagonal.
+    """The factorised system (H + B' diag(weights) B) d + E'y = r, E d = 0; H may be a diagonal.
 
     Without E the system is one matrix, unless that matrix is a diagonal plus a few rows. Otherwise
     K is the matrix of H and the bounds of single variables, and C has all other rows. With the
@@ -173,7 +172,7 @@ class NormalEquations:
 
 
 class _Factor:
-    """matrix + diag(diagonal), factorised, with a small shift; the matrix may be a diagonal."""
+    """The factors of matrix + diag(diagonal) + a small shift; the matrix may be a diagonal."""
 
     def __init__(self, matrix: Host, diagonal: Host, size: float = 1.0) -> None:
         from scipy.linalg import LinAlgError, cho_factor
@@ -202,7 +201,7 @@ class _Factor:
         return np.asarray(cho_solve(self._factor, right, check_finite=False))
 
     def refined(self, right: Host) -> Host:
-        """Return a refined solution that, in particular, no longer contains the shift."""
+        """Return the solution after refinement, which also removes the effect of the shift."""
         found = self.solve(right)
         for _ in range(2):
             found = found + self.solve(right - self._matrix @ found - self._diagonal * found)

@@ -28,7 +28,7 @@ from tiebreak.linalg.rank import Directions, directions, graded_basis
 from tiebreak.proofs.recession.programs import HARDLY_FALLS, recession
 
 # A slice of a ball counts as a point if its radius is below this share of the ball's: its distance
-# from the center then equals the ball's radius up to 5e-14, relative.
+# from the center then equals the ball's radius up to a relative error of 5e-14.
 NO_ROOM = 3e-7
 
 NO_PROGRAM = "HiGHS did not solve the linear program for the sparsest lower minimiser"
@@ -47,7 +47,7 @@ class ExactSolution(NamedTuple):
     residual: float  # relative residual of the optimality conditions of both levels
     normal: Host  # the normal of Z at x that balances f's slope on the slice
     direction: Host | None = None  # a direction of the slice along which f is unbounded
-    doubt: str = ""  # a sentence if x may be wrong
+    doubt: str = ""  # why x may be wrong, or ""
     sign: Host | None = None  # for f = |x|_1: the subgradient that balances slice and normal
     left_open: int = 0  # a bound on the dimension of the solutions; x has the least norm
     is_flat: bool = False  # is f constant on the lower minimisers, if there are many?
@@ -55,7 +55,7 @@ class ExactSolution(NamedTuple):
 
 
 def solve(p: ScaledProblem, x0: Host, doubtful: bool) -> ExactSolution:
-    """Solve both levels from a point x0 of Z; if ``doubtful``, unclear directions of A count."""
+    """Solve both levels from x0 in Z; if ``doubtful``, the rank counts unclear directions."""
     if (ball := ball_of(p.domain, p.n)) is not None:
         answer = _on_ball(p, x0, *ball, doubtful)
         beyond = _beyond_ball(p, *ball, doubtful) if answer.doubt == NOT_ON_BALL else None
@@ -198,12 +198,12 @@ def _solution_set(
     u: Host,
     doubtful: bool,
 ) -> tuple[PolyhedronSlice, Host, int | None]:
-    """Return the slice of all minimisers, one of which is u, its equations and its dimension.
+    """Return the slice of all minimisers (u is one of them), its equations and its dimension.
 
     Inequalities that hold with equality on the whole slice become equations of the slice. The
     dimension is None if it is unknown. Inequalities with positive multipliers (``pressing``) hold
     with equality: along the slice g's slope is 0, and so is the sum of weights <rows, d>. A linear
-    program finds which of the other inequalities active at u do so as well.
+    program finds which of the other inequalities active at u also hold with equality everywhere.
     """
     if len(pressing):
         N = _common_null_basis(equations, pressing, p.epsilon, doubtful)
@@ -262,7 +262,7 @@ def _upper(
     doubtful: bool,
     lift: Host | None = None,
 ) -> ExactSolution:
-    """Minimise f over the slice, from the lower minimiser x, and then the norm."""
+    """Minimise f, and then the norm, over the slice; start from the lower minimiser x."""
     doubt = ""
     if not p.is_bounded and isinstance(where, PolyhedronSlice) and where.N.size:
         fall = recession(p.problem, 1, p.n)

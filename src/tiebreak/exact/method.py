@@ -139,7 +139,7 @@ class Exact(Method):
         "Z is R^n, a ball (not with an l1 norm), an l1 ball, or a set of linear constraints"
     )
     guarantee: ClassVar[str] = (
-        "x and f* up to rounding, for data within the stated backward error; or the sentence that "
+        "x and f* up to rounding, for data within the stated backward error; or a message that "
         "the rank is not determined, or that there is no minimum"
     )
     output: ClassVar[str] = "the point that solves the optimality conditions of both levels"

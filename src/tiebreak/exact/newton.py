@@ -152,7 +152,7 @@ def _small_root(R: Host, basis: Host | None, keeps_digits: bool) -> Host:
 
 
 def _line_search(h: Parts, x: Host, d: Host) -> float:
-    """Return how far to go along d: all the way, or only to the minimum along d if h then rises.
+    """Return how far to go along d: to x + d, or to the minimum along d if that is nearer.
 
     We use the Illinois method: secants, where an end point that stays gets half its derivative.
     """

@@ -15,8 +15,8 @@ from tiebreak.sets import Domain, described, has_projection, polyhedra
 from tiebreak.sets.polyhedra import row_lengths
 
 NO_START = (
-    "Polyhedron: the constraints must have a common point up to rounding, got one that violates "
-    "some by {:.1g}"
+    "Polyhedron: the constraints must have a common point up to rounding; the best point found "
+    "violates one of them by {:.1g}"
 )
 
 
@@ -67,8 +67,8 @@ class PolyhedralRows(NamedTuple):
 def slack_noise(rows: Host, offset: Host, x: Host, share: float) -> Host:
     """Return the slacks of inequalities at x that count as rounding errors.
 
-    These are a share of the terms, but small next to the range of a variable with two bounds: far
-    from the origin, rounding errors could be as long as the range.
+    These slacks are a share of the row's terms. For a variable with two bounds they are also small
+    relative to its range: far from the origin, rounding errors could be as long as the range.
     """
     single = np.flatnonzero(np.count_nonzero(rows, axis=1) == 1)
     which = np.nonzero(rows[single])[1]
@@ -113,7 +113,7 @@ def _scaled_rows(rows: Host, offset: Host) -> tuple[Host, Host]:
 
 
 def _without_twins(Z: PolyhedralRows) -> PolyhedralRows:
-    """Keep the strictest of parallel inequalities; two that leave a plane become an equation."""
+    """Keep the strictest of parallel inequalities; two that leave a plane become one equation."""
     strictest: dict[Key, int] = {}
     for i, key in enumerate(_directions(Z.rows)):
         if key not in strictest or _level(Z, i) < _level(Z, strictest[key]):
@@ -155,7 +155,7 @@ Key = tuple[int, int]  # the line that a row is parallel to, and its orientation
 
 
 def _directions(rows: Host) -> list[Key]:
-    """Return equal keys for rows that are exact multiples, with the sign of the factor."""
+    """Return each row's line, which it shares with its exact multiples, and its orientation."""
     alike: dict[bytes, list[int]] = {}  # rows that are multiples up to rounding
     found: list[Key] = []
     for i, row in enumerate(rows):

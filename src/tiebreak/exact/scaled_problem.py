@@ -65,8 +65,8 @@ class ScaledProblem:
             self.f, self.g, self.exponent = f.scaled, g.scaled, f.exponent
         self.rows: Host = rows * self.units
         self.rank: Rank = decide_rank(self.rows, epsilon, (self.row_factors, columns))
-        # Weights of |u_j - center_j/units_j|, up to a factor, and divisors of a slope in units of
-        # x.
+        # The weights of |u_j - center_j/units_j| up to a factor, and the numbers that a slope is
+        # divided by to convert it to the units of x.
         prices = self.units if l1 is None else l1.weights * self.units
         self.prices, self.slope_units = prices / np.max(prices), self.units / np.max(prices)
 
@@ -108,7 +108,7 @@ class ScaledProblem:
 
 
 def _units(columns: Host, rows: Host, f: Parts) -> Host:
-    """Return the units of the columns; columns that g ignores get f's units at the same median."""
+    """Return the units of the columns; columns that g ignores get units from f."""
     sizes, in_g = f.sizes(), rows.any(axis=0)
     in_both, in_f_alone = in_g & (sizes > 0.0), ~in_g & (sizes > 0.0)
     units = np.where(in_g, columns, np.median(columns[in_g]) if in_g.any() else 1.0)

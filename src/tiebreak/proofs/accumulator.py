@@ -77,7 +77,7 @@ class BoundAccumulator:
         )  # fmt: skip
 
     def add(self, evidence: StepEvidence) -> bool:
-        """Add the evidence of one step; False if waiting evidence was not finite and was dropped.
+        """Add the evidence of a step; return False if waiting evidence was dropped as not finite.
 
         It does not matter when evidence is summed: on the host, the sums are the same, bit for bit.
         `add` queries a device while the device is idle. `catch_up` sums later, unless every step is
@@ -121,7 +121,7 @@ class BoundAccumulator:
         values = [value for evidence in waiting for value in evidence.values]
         if values:
             self._lower_ghat(values)
-        # Skip the growth of g at the start, or if a method has its own bounds: it costs too much.
+        # The growth of g is expensive: skip it at the start, or if a method has its own bounds.
         has_stepped = any(evidence.lower or evidence.cuts for evidence in waiting)
         has_bounds = any(evidence.intervals is not None for evidence in waiting)
         if values and has_stepped and not has_bounds and self._growth > 0.0:
@@ -137,7 +137,7 @@ class BoundAccumulator:
     # -- values of g ----------------------------------------------------------------------------
 
     def _lower_ghat(self, values: Sequence[tuple[float, Array, Minorant]]) -> None:
-        """Lower ghat to the smallest value; also use others that are below ghat (usually none)."""
+        """Lower ghat to the smallest value, then to any others still below it (usually none)."""
         ghat, values = self._sums.ghat, sorted(values, key=lambda entry: entry[0])
         for some in (values[:1], values[1:]):
             if below := [entry for entry in some if entry[0] < ghat]:
@@ -179,7 +179,7 @@ class BoundAccumulator:
     # -- minorants ------------------------------------------------------------------------------
 
     def _sum_up(self, evidence: StepEvidence, sizes: Iterator[Measured]) -> bool:
-        """Sum the measured minorants of one step; False if one of them is not finite."""
+        """Sum the measured minorants of one step; return False if one of them is not finite."""
         f, g = self.problem.upper, self.problem.lower
         uppers = [(w, self._model(f, m, next(sizes), 1.0, 0.0)) for w, m in evidence.upper]
         cuts = [(w, self._model(g, m, next(sizes), 0.0, 1.0)) for w, m in evidence.cuts]

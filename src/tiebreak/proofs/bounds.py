@@ -183,7 +183,7 @@ class Search:
         return Model(of_f, of_g, h.lower_bound, self._zero, 0.0, error, 0.0)
 
     def _by_lower_sums(self, s: Sums) -> Sums:
-        """g* >= min_Z of the last minorants, and of the averages over some tails."""
+        """Bounds on g* from the minima over Z of the last minorants and of averages over tails."""
         if not s.blocks:
             return s
         best, favourite = -math.inf, s.last_lower or s.last_cut
@@ -313,7 +313,7 @@ def _on_the_host(domain: Domain) -> Domain:
 
 
 def _with_bounds(s: Sums, bounds: Sequence[Bound]) -> Sums:
-    """The best bound on f*, and the best bound if g is known a few times less accurately."""
+    """The sums with the best of these bounds on f*, and with the best guard."""
     bounds = [bound for bound in bounds if math.isfinite(bound.value)]
     # The guard lets g be known four times less accurately: see `certificate.Standing`.
     level = s.ghat + 4.0 * max(s.ghat - s.lower_bound, 0.0)
@@ -330,8 +330,8 @@ def best_of(*bounds: float) -> float:
 def _starts(blocks: int, favourite: int, turn: int) -> set[int]:
     """The blocks at which we try to begin a tail: trying all of them would cost too much.
 
-    These blocks are the first (the whole run), the last two, the last best one and its successor,
-    and one more in rotation, so that every block is tried at some time.
+    These blocks are the first (the whole run), the last but one, the best one so far and its
+    successor, and one more in rotation, so that every block is tried at some time.
     """
     return {0, max(blocks - 2, 0), favourite, min(favourite + 1, blocks - 1), turn % blocks}
 

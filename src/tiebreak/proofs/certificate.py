@@ -79,7 +79,7 @@ class Certificate:
         upper_estimate: an estimate of |f(x) - f*| that assumes quadratic growth of g; not a bound.
         rests: the basis of the upper end of the interval of f*: a point of Z, or the distance to
             one.
-        status, message: the status of ``certify``, as in a Result; "" in a Result's certificate.
+        status, message: those of ``certify``, as in a Result; empty in a Result's own certificate.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1]], [2])

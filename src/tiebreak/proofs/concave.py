@@ -59,7 +59,7 @@ def _between(left: Tangent, right: Tangent) -> float:
     """The point where two tangents meet, but not too close to either of them."""
     (a, at_a, up), (b, at_b, down) = left, right
     meet = (at_b - at_a + up * a - down * b) / (up - down)
-    if not math.isfinite(meet):  # the model is unbounded at a
+    if not math.isfinite(meet):  # the model is unbounded at `a`
         meet = 0.5 * (a + b)
     # Stay away from the ends of the bracket, because tangents may be inexact.
     margin = 0.05 * (b - a)

@@ -127,6 +127,6 @@ def value_error(
     """
     penalty, n = split(h)[1].value(x), int(x.shape[0])
     parts = max(abs(value) + penalty, parts)
-    epsilon = arrays.epsilon(x)  # a point in float64 was evaluated in float64: see run.Counted
+    epsilon = arrays.epsilon(x)  # h was evaluated in the precision of x: see `Counted`
     error, _ = h.rounding_errors(x, reach, parts, steepness)
     return error + rounding_unit(epsilon, n) * penalty

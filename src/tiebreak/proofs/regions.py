@@ -1,10 +1,13 @@
 """The minimum of a model over the region where x* can be.
 
       Z +----------------+
-        |       (. . . . | . . )      x* lies in Z, and in the ball |x| <= R where a radius R was
-        |     (    x*    |   0   )    promised or follows from g2(x*) <= ghat - inf g1.
         |       (. . . . | . . )
-        +----------------+            The minimum includes f2 and g2, with the model's weights.
+        |     (    x*    |   0   )   |x| <= R
+        |       (. . . . | . . )
+        +----------------+
+
+x* lies in Z, and also in the ball |x| <= R if a radius R was promised or follows from
+g2(x*) <= ghat - inf g1. The minimum includes f2 and g2, with the model's weights.
 
 Each kind of region has its own way to compute a lower bound, ``minimum(model) -> Low``:
 

@@ -206,7 +206,7 @@ class Conditions:
         return Vector(found.numbers[:n], found.unit), Vector(found.numbers[n:], found.unit)
 
     def along(self, k: int, change: int) -> Vector:
-        """The direction in which row k changes by ``change``, but no other row and no slope."""
+        """The direction that changes row k by ``change``, and neither other rows nor the slope."""
         ends = [0] * len(self.rows)
         ends[k] = change
         return self.solve(Vector([0] * self.n), Vector(ends))[0]
@@ -243,7 +243,7 @@ def _with_tight(form: Form, Z: Feasible, working: list[int], at: Host) -> Vector
 
 
 def _feasible(Z: Feasible, at: Host) -> Vector:
-    """A point of Z, found by minimising the violation from a point near ``at`` on the equations."""
+    """A point of Z, found by minimising the violation on the equations from a start near ``at``."""
     x = _with_tight(Form((), {}, Fraction(1)), Z, [], at)
     room = Z.room(x)
     if min(room, default=0) >= 0:

@@ -1,6 +1,6 @@
 """Rational numbers: vectors over one denominator, linear equations, ranks, semidefiniteness.
 
-Floats are integers times powers of two, so the data of a problem are rational numbers as they are.
+Floats are integers times powers of two, so the data of a problem are rational numbers already.
 python-flint solves equations if it is installed, otherwise Bareiss's elimination does.
 """
 
@@ -99,7 +99,7 @@ def solve(rows: Sequence[Row], right: Vector) -> Vector:
 
 
 def _back_substituted(M: list[list[int]]) -> tuple[list[int], int]:
-    """The numbers and the unit of x, for a matrix whose last column is the right side."""
+    """The numbers and the unit of x, for a matrix whose last column is the right-hand side."""
     n = len(M)
     if _eliminate(M) != list(range(n)):
         raise Unproved(SINGULAR)
@@ -167,7 +167,7 @@ def pivot_columns(rows: Sequence[Row], n: int) -> list[int]:
 
 
 def is_semidefinite(Q: Sequence[Sequence[int]]) -> bool:
-    """Is x'Qx >= 0 for all x, for a symmetric integer matrix? Decided by LDL' without fractions."""
+    """Is x'Qx >= 0 for all x, for a symmetric integer matrix Q? We use LDL' without fractions."""
     rest, before = [list(row) for row in Q], 1
     while rest:
         deadline.check()

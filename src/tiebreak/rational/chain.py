@@ -62,8 +62,8 @@ def certificate(
 
     The costs 0.1 * 3 and 0.3 differ as stored, although the user means a tie. If rounding may have
     broken a tie, the levels are solved in both readings, and nothing is claimed unless the answers
-    agree. Right sides need no second reading: if they change a little, minimisers change only a
-    little.
+    agree. Right-hand sides need no second reading: if they change a little, minimisers change
+    only a little.
     """
     work = REACH[flint() is not None].work
     try:
@@ -116,7 +116,7 @@ class _Levels:
         assert self.x is not None
         n = self.Z.n
         for number, level in enumerate(self.found):
-            if level.slack > 0.0 and self._dimension:  # a slack that no level needed
+            if level.slack > 0.0 and self._dimension:  # later levels did not need this slack
                 self._hold(number, self._solved(*self.levels[number][::2]))
         is_least = self._dimension > 0
         if is_least:

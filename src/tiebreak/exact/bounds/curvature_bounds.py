@@ -13,7 +13,10 @@ from tiebreak.linalg.host import norm
 
 
 def is_convex(h: Parts) -> bool:
-    """Is h proved convex?  A form must have as many positive eigenvalues as its rank."""
+    """Is h proved convex?
+
+    A quadratic form is convex if it has as many positive eigenvalues as its rank.
+    """
     for part in h.forms:
         noise = rounding_unit(EPS, h.n) * norm(part.rows)
         positive = int(np.count_nonzero(np.linalg.eigvalsh(part.rows) > TOL.clear_units * noise))
@@ -111,10 +114,11 @@ def least_stretch(rows: Host) -> float:
 
 
 def curvature_error(h: Parts, x: Host, R: Host, least: float) -> float:
-    """Bound the relative error of |R v| as the root of the second derivative, for v in T.
+    """Bound the relative error of |R v| as the square root of v'Hv, for v in T and H = h''(x).
 
     Rounding changes the margins, and the second derivatives of the losses by the same relative
-    amount. A form was factorised, and its root has a larger error than the form itself.
+    amount. The root of a quadratic form comes from a factorisation, so its error is larger than
+    that of the form itself.
     """
     unit = rounding_unit(EPS, *R.shape)
     lost = unit * norm(R) / least

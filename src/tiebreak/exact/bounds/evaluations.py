@@ -84,7 +84,8 @@ def least_with_slope(
 ) -> float:
     """Return a lower bound on f(x) + <slope, z - x> + sigma/2 |z - x|² over z in Z.
 
-    f is sigma-strongly convex; ``error`` is the error of the slope, ``unit`` that of a product.
+    f is sigma-strongly convex, ``error`` bounds the error of the slope, and ``unit`` is the
+    relative rounding error of a product.
     """
     sigma = problem.upper.strong_convexity - problem.upper.defect
     size, steep = norm(x), norm(slope) + error

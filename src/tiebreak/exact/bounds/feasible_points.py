@@ -67,10 +67,10 @@ def point_on_rows(Z: PolyhedralRows, v: Host, tight: Host) -> FeasiblePoint | No
 
 
 def multiples_of_rows(Z: PolyhedralRows, normal: Host, x: Host) -> tuple[Host, float, float]:
-    """Return a normal q = G'lambda + E'nu of Z at x near this one, lambda >= 0, and max <q, z>.
+    """Return a normal q of Z at x that is near the given ``normal``, and max <q, z> over Z.
 
-    Also return the size of the terms that add up to q. The maximum over Z is at most <lambda,
-    offset> + <nu, right>.
+    q = G'lambda + E'nu with lambda >= 0. Also return the size of the terms that add up to q. The
+    maximum is at most <lambda, offset> + <nu, right>.
     """
     faces = PolyhedronSlice(Z.rows, Z.offset, null_basis(Z.equal))
     weights, _ = faces.balance(-normal, x)
@@ -86,8 +86,8 @@ def forced_rows(Z: PolyhedralRows, near: Host, s: Host, error: Host) -> Host:
     The slope is s up to ``error``, entry by entry, and only inequalities that are ``near`` can be
     active. If the rows M of these inequalities and Z's equations are independent, the multipliers
     are unique. The multipliers of bounds balance whatever the other rows leave of the slope, so the
-    free variables determine the multipliers of the other rows: with a left inverse P of M', P M' =
-    1 + D, as -P (slope) - D (multipliers).
+    free variables determine the multipliers of the other rows. With an approximate left inverse P
+    of M' and P M' = 1 + D, these multipliers are -P (slope) - D (multipliers).
     """
     forced = np.zeros(len(Z.rows), dtype=bool)
     single = near & (np.count_nonzero(Z.rows, axis=1) == 1)
@@ -137,7 +137,7 @@ def inward_direction(G: Host, span: Host, null: Host | None) -> Host | None:
     d = d - span.T @ (span @ d)
     if not (d.any() and lengths.all()):  # then <d, v> = 0 for all v, or a row is 0
         return None
-    if np.max(G @ d) * math.sqrt(len(G)) >= -0.1 * norm(d):  # another direction may be much clearer
+    if np.max(G @ d) * math.sqrt(len(G)) >= -0.1 * norm(d):  # a better direction may exist
         slack = -(1.0 + G @ d) / lengths
         short = interior_point(np.ones(len(d)), d, G / lengths[:, None], slack, span, end=TOL.half)
         if short is None:  # some combination of the rows is 0: no direction is negative in all

@@ -74,7 +74,7 @@ def prove(
         return Intervals((low, high), least, rests=WITHIN.format(distance))
 
     def is_open(value: float, error: float, low: float, high: float) -> bool:
-        """Could a proof narrow them? The rounding error of the value remains in any proof."""
+        """Could a proof narrow the interval? The value's rounding error remains in any proof."""
         return not (value - low <= 64.0 * error and high - value <= 64.0 * error)
 
     near, unmet, is_space = NearestMinimiser(), math.inf, described(problem.domain).is_space
@@ -125,7 +125,7 @@ def prove_within(problem: Problem, x: Array, d: float) -> Intervals:
 def prove_at(problem: Problem, x: Array) -> Intervals | None:
     """Return the intervals that losses of a linear map prove, for any x; None if there are none.
 
-    This needs R^n or a polyhedron. `Exact` does not need these bounds: they are for points that
+    Z must be R^n or a polyhedron. `Exact` does not need these bounds: they are for points that
     other methods found. The bounds take one factorisation of the rows of g, and the multipliers
     that balance the slope of f best.
     """

@@ -87,7 +87,7 @@ def nearest_minimiser(
 
 
 def _lifted(slope: Slope, lift: Host) -> Slope:
-    """Return the slope of g(p - q), with p - q exact, from the slope of g."""
+    """Return the slope of g(p - q) in (p, q) from the slope of g; p - q is exact."""
     two = math.sqrt(2.0) * SAFE  # the norm of the lift
     vector, size, error, image_error, product_error = slope
     return Slope(lift.T @ vector, two * size, two * error, image_error, two * product_error)

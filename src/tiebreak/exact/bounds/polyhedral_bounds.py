@@ -197,7 +197,7 @@ class AroundPoint:
                 yield self._residual(slope, norm(eta), rest, error)
 
     def _residual(self, slope: Slope, eta: float, rest: Host, error: float) -> Residual:
-        """Return the residual with all rounding; ``error`` is that of the multipliers' sums."""
+        """Return the residual with all rounding; ``error`` is the rounding error of ``rest``."""
         error += self.unit * norm(self.C) * eta + EPS * norm(rest)
         r = norm(rest) + slope.product_error + error + TINY
         return Residual((eta + slope.image_error) * SAFE, r * SAFE)
@@ -232,7 +232,7 @@ class AroundPoint:
         return r, error, multipliers
 
     def search(self) -> ProvedDistance | Host | str:
-        """Return a minimiser's distance, or constraints to make active at p, or why not."""
+        """Return a proved distance, or constraints to make active at p, or why the proof fails."""
         if not self.g.parts and not len(self.outliers):  # g is constant
             return ProvedDistance(0.0, 0.0, 0.0, 0.0, np.zeros(len(self.Z.rows), dtype=bool))
         error = min(self.columns.max() * eta + r for eta, r in self.residuals) + self.s_error

@@ -17,10 +17,10 @@ For delta = x* - x, any vector z and s = grad f(x) + H z, we have
     f*  >=  f(x) + <s, delta> - |z|_H r + |delta|_F² w(c),    w(c) = (e^-c + c - 1)/c²  (Bach 2010),
 
 Here F is f's second derivative and c = bend max |<f_i, delta>| (w(0) = ½ for squares). Only the
-part of delta in the span of the rows of f and g matters. On this part, K = a²F + H is at least tau²
-> 0, its least eigenvalue apart from the zeros in directions orthogonal to all rows, so |delta| <=
-(a |delta|_F + r)/tau. With p = |delta|_F, the bound becomes -|s| (a p + r)/tau + p² w(c), which is
-at least -|s| r/tau - 0.68 (a |s|/tau)² if c grows slowly.
+part of delta in the span of the rows of f and g matters. Let K = a²F + H, and let tau² > 0 be its
+least eigenvalue apart from the zeros in directions orthogonal to all rows. Then
+|delta| <= (a |delta|_F + r)/tau. With p = |delta|_F, the bound becomes
+-|s| (a p + r)/tau + p² w(c), which is at least -|s| r/tau - 0.68 (a |s|/tau)² if c grows slowly.
 
 If f is an l1 norm, s = H z for any z, and t |s| is at most f's weights, then
 
@@ -116,7 +116,7 @@ def _sparse_ends(
     u, unit = answer.x / units, rounding_unit(EPS, *W.shape)
     change = f.value_error + norm(dual.weights) * near.distance * SAFE
     high = f.value + change
-    if answer.subgradient is None:  # g has no ties
+    if answer.subgradient is None:  # g has only one minimiser
         return f.value - change, high
     z = W @ ((W.T @ answer.subgradient) / kept)
     s, error, size = answer.lower.times_hessian(answer.lower.at(answer.x, False), units * z)

@@ -87,7 +87,7 @@ def with_images(problem: Problem, n: int) -> Reduction | None:
 
 
 def residuals_above(problem: Problem) -> tuple[Squares, Squares, Squares] | None:
-    """Return v/2 |F x - t|² and s times a norm from f, and w/2 |A x - b|² from g.
+    """Return the parts of f = v/2 |F x - t|² + s times a norm, and g = w/2 |A x - b|².
 
     Return None if the problem has another form, is too large, or has more rows than variables.
     """

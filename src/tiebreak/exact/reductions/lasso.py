@@ -22,7 +22,8 @@ bounds |x*_j| <= r_j (r_j = h(0)/w_j for h >= 0, see `_reach`):
     g(z) - g*  <=  sum of z_j (s_j + w_j sign z_j)  +  sum of max(|s_j| - w_j, 0) r_j.
 
 If h is squares and the remaining columns K are independent, there are no ties. Let sigma be the
-least singular value of K, and r the slope of g on K, but 0 where it only keeps a u_j at 0. Then
+least singular value of K, and r the slope of g on K without the entries that only keep a u_j at 0.
+Then
 
     sigma² |x* - z|²  <=  <slope at x* - slope at z, x* - z>  <=  |r| |x* - z|.
 """
@@ -109,8 +110,8 @@ def on_orthant(
 ) -> Reduction | OnlyMinimiser | str | None:
     """Return the problem of u >= 0, with x = signs u on the kept variables and 0 elsewhere.
 
-    Or return the only minimiser of the lower level, None if the level has no penalty, or a sentence
-    if it was not solved. The search begins at x0.
+    If the lower level has only one minimiser, return that instead. Return None if the level has no
+    penalty, and a message if it was not solved. The search begins at x0.
     """
     terms, smooth = problem.penalties[1].terms, problem.smooth_parts[1]
     if not terms.has_weights:
@@ -197,7 +198,7 @@ def _reach(h: Parts, w: Host, value: float) -> Host:
 
 
 def _curvatures(h: Parts) -> Host:
-    """Return the roots of the largest curvatures of h along each variable, which are those at 0."""
+    """Return the root of h's largest curvature along each variable; curvatures are largest at 0."""
     squares = np.sum(h.curvature(np.zeros(h.n)) ** 2, axis=0)
     return np.asarray(np.sqrt(squares) * (1.0 + rounding_unit(EPS, h.n)) + TINY)
 

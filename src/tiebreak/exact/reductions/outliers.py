@@ -24,8 +24,8 @@ AT_DELTA = (
 )
 NO_RANK = "the rank of the rows that are not outliers is not determined, and f depends on it"
 NOT_ON_BALL = (
-    "some directions of the lower minimisers affect only outliers, so these do not form "
-    "a slice of the ball: bound the variables instead"
+    "some directions of the lower minimisers affect only outliers, so the lower minimisers do "
+    "not form a slice of the ball: bound the variables instead"
 )
 NOT_L1 = (
     "some directions of the lower minimisers affect only outliers; then f = |x|_1 is not supported"
@@ -75,14 +75,15 @@ class Outliers(NamedTuple):
         All minimisers have the same slopes psi, so it suffices to find a minimiser where no row
         touches its kink: a point with the same slope of g and the same products with ``held``.
         """
-        # Rows that nearly touch their kinks leave no room for a step, unless it loosens them too.
+        # Rows that nearly touch their kinks leave no room for a step, unless the step loosens these
+        # rows too.
         half = TOL.touching**0.5 * (norm(x) + np.abs(self.offset))
         is_near = self.offset - self.rows @ x <= half
         ways = (self.touches, self.touches | is_near)
         return not self.touches.any() or any(self._leaves(g, x, Z, held, way) for way in ways)
 
     def _leaves(self, g: Parts, x: Host, Z: PolyhedralRows, held: Host, touches: Host) -> bool:
-        """Does a direction that loosens these inequalities lead to a minimiser off all kinks?"""
+        """Do we reach a minimiser away from all kinks by loosening these inequalities?"""
         N = null_basis(held)
         rows, offset = np.vstack([Z.rows, self.rows]), np.append(Z.offset, self.offset)
         slack, rates = offset - rows @ x, rows @ N

@@ -16,7 +16,7 @@ from tiebreak.proofs.evidence import Intervals
 
 
 def squares_of(h: Function) -> list[Squares]:
-    """Return the squares whose sum is h, with weights in their scale; [] if h has other terms."""
+    """Return the squares whose sum is h, weights included; [] if h has other terms."""
     found = [(weight, part.squares) for weight, part in summands(h.bare)]
     if any(part is None for _, part in found):
         return []
@@ -24,7 +24,7 @@ def squares_of(h: Function) -> list[Squares]:
 
 
 def l1_above(problem: Problem) -> Terms | None:
-    """Return f if it is only a sum of weights_j |x_j - center_j|, or one for entries of D x."""
+    """Return f if it is only a weighted l1 norm of x - center, or of D x - center."""
     terms = problem.penalties[0].terms
     is_alone = problem.smooth_parts[0].bare.is_zero and not any(terms.weights[1:])
     return terms if is_alone and terms.norms[0] else None
@@ -45,8 +45,8 @@ def is_at_hand(h: Function) -> bool:
 class Reduction(NamedTuple):
     """Another problem with the same g*, whose minimisers u give the original ones, x = point(u).
 
-    ``point`` is linear; None means that u is x. f is ``value`` of the other problem's f (None: the
-    two are equal), up to rounding errors of ``unit`` relative to its terms.
+    ``point`` is linear; None means that u is x. ``value`` converts the other problem's f to f;
+    None means that the two are equal. Its rounding errors are at most ``unit`` times its terms.
     """
 
     problem: Problem

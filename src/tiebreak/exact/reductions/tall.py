@@ -6,12 +6,12 @@ step
 
     x + log(1 + c)/c d,    c = bend max_i |<a_i, d>|,    d: Newton's direction.
 
-The step always decreases the function (Sun and Tran-Dinh, Math. Program. 2019), and tends to
-Newton's step as c goes to 0; we take Newton's own step if it descends enough. The eigenvectors of
-A'A split R^n into directions along which g changes and all others: g is minimised along the former,
-f along the latter, and the norm along those that leave f unchanged too. If f is an l1 norm, the
-upper level is a linear program in the n variables. Everything is in units in which the columns of g
-have similar sizes.
+The step always decreases the function (Sun and Tran-Dinh 2019), and tends to Newton's step as c
+goes to 0; we take Newton's own step if it descends enough. The eigenvectors of A'A split R^n into
+directions along which g changes and all others: g is minimised along the former, f along the
+latter, and the norm along those that leave f unchanged too. If f is an l1 norm, the upper level is
+a linear program in the n variables. Everything is in units in which the columns of g have similar
+sizes.
 
 The rows are read in slices, from memory or disk, and not kept: one reading gives the value, slope,
 second derivative and margins at the next point, which also shows whether the step was good.
@@ -70,7 +70,7 @@ class Seen(NamedTuple):
 
 
 def _has_rows(loss: LinearLoss) -> bool:
-    """Can the loss be read?  A disk is read only if other methods would read it as well."""
+    """Can the rows be read?  A disk is read only if other methods would read it as well."""
     if not (loss.matrix.has_slices and loss.matrix.are_slices_here):
         return False
     return not loss.matrix.is_pass_expensive or has_slices(loss)
@@ -226,7 +226,7 @@ class TallLevel:
     def products(
         self, M: Host, is_bent: bool = False
     ) -> Iterator[tuple[LinearLoss, RowSlice, Host]]:
-        """Yield the rows' products with M by slices; if ``is_bent``, only for losses that bend."""
+        """Yield the rows' products with M by slices; if ``is_bent``, leave out squares."""
         for loss in (loss for _, loss in self.losses if loss.bend or not is_bent):
             for some in self.slices(loss.matrix):
                 yield loss, some, np.asarray(some.entries @ M)
@@ -303,7 +303,7 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
     if is_rounded and not _is_rounding(g, units[:, None] * N, np.sqrt(kept)):
         return None
     below = _Newton(g, units, V)
-    zero = arrays.zeros_like(start)  # 0 is never far away, and better than many starts
+    zero = arrays.zeros_like(start)  # 0 is often a better start than the one given
     x = host(start if problem.lower.value(start) < problem.lower.value(zero) else zero)
     answer = _settled(units * (V @ (V.T @ (x / units))), units, below)
     if answer is None:

@@ -300,7 +300,7 @@ def _reduced(f: Squares, g: ScaledEquations, gram: RowGram, rank: int) -> Reduce
     """Return the rows of F on the slice S d = 0, or None if their rank there is not clear.
 
     The rank is at most the number of rows and the dimension of the slice: either that many
-    eigenvalues of M M' are clear, or it is in doubt.
+    eigenvalues of M M' are clear, or the rank is in doubt.
 
     ``least`` is proved for any Y and M = F - Y S. Let the orthonormal columns of V span the rows of
     S, and let sigma be the least nonzero singular value of S. Let the columns of W be the right

@@ -114,8 +114,8 @@ class RecessionLevel(NamedTuple):
     def has_tails(self) -> bool:
         """Is there a loss that may decrease forever and stay above its infimum?
 
-        Without one, a level on a polyhedron is piecewise linear and quadratic, or a norm: if it is
-        bounded below, it has a minimum (Frank and Wolfe).
+        Without such a loss, a level on a polyhedron is piecewise linear and quadratic, or a norm:
+        if it is bounded below, it has a minimum (Frank and Wolfe).
         """
         return any(loss.tail for loss in self.losses) or bool(self.hidden)
 

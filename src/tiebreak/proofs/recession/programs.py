@@ -114,7 +114,7 @@ def _common(level: RecessionLevel, other: RecessionLevel) -> Host:
 
 
 def _projections(level: RecessionLevel) -> Iterator[Host]:
-    """On R^n with only a linear term: minus that term, projected so that no row changes."""
+    """Directions on R^n for a level with only a linear term: its negative, projected."""
     c = level.linear.c
     E = np.vstack([np.zeros((0, len(c))), *(r.some(np.ones(r.shape[0])) for r in level.fixed)])
     d = -c / norm(c)
@@ -134,7 +134,7 @@ def _programs(level: RecessionLevel) -> Iterator[Host]:
         sp.csr_array(stacked([some.entries for some in group], n)) for group in groups
     )
     # Scale by powers of two: first columns, then rows, to equal sizes. The units of the linear term
-    # and those of the rows are unrelated, so it counts as if its largest entry were theirs.
+    # and those of the rows are unrelated, so we scale the term's largest entry to that of the rows.
     every = [fixed, moved, within, sp.csr_array((1, n))]
     tops, slopes = _largest(sp.vstack(every, format="csr"), 0), np.abs(level.linear.c)
     tops = np.maximum(tops, (np.max(tops) or 1.0) * (slopes / (np.max(slopes) or 1.0)))

@@ -56,7 +56,7 @@ class RecessionWatch:
 
     Watching is cheap: at steps that are powers of two, we try the path of the run so far as a
     direction, which costs one product. When the run has cost as much as a linear program, or is
-    about to end with a success, this program decides once about all directions.
+    about to end with a success, such a program decides once about all directions.
     """
 
     def __init__(self, problem: Problem, x0: Array) -> None:
