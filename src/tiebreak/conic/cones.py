@@ -3,9 +3,10 @@
 A pair of complementary points s in K, y in K*, <s, y> = 0, exposes a face of K: the s of every
 optimal point lies in it, for any optimal y.
 
-    s_j >= 0       y_j > 0: s_j = 0
-    second-order   y inside: s = 0;  y on the boundary: s on the ray of (y_0, -y_1, ...)
-    exponential    y on the boundary: s on the ray of (r, 1, exp(r))
+- If y_j > 0 for an inequality s_j >= 0, then s_j = 0.
+- If y is inside a second-order cone, then s = 0. If y is on its boundary, then s is on the ray of
+  (y_0, -y_1, ...).
+- If y is on the boundary of an exponential cone's dual, then s is on the ray of (r, 1, exp(r)).
 """
 
 from __future__ import annotations

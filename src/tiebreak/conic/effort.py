@@ -3,8 +3,8 @@
 Clarabel orders the variables of its equations (minimum degree) and factorises them once. The number
 of entries in the factor is known only after the ordering. We estimate it by that of a dense factor
 of the rows or of the variables, whichever are fewer. If time or memory does not allow such a
-factor, we use an order that keeps entries close to the diagonal (Cuthill and McKee 1969), which
-overestimates the factor if the graph is a tree.
+factor, we use an order that keeps entries close to the diagonal (Cuthill and McKee 1969). This
+order overestimates the factor if the graph is a tree.
 """
 
 from __future__ import annotations

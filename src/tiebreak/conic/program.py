@@ -4,10 +4,10 @@
 
 z = (x, auxiliary variables). K is a product of cones, one after the other along the rows:
 
-    zero               {0}^k
-    nonnegative        s >= 0
-    second-order       s_0 >= |(s_1, ..., s_k-1)|
-    exponential        the closure of { s_2 >= s_1 exp(s_0 / s_1), s_1 > 0 }, always three rows
+- "zero" is {0}^k,
+- "nonnegative" is { s >= 0 },
+- "second-order" is { s_0 >= |(s_1, ..., s_k-1)| },
+- "exponential" is the closure of { s_2 >= s_1 exp(s_0 / s_1), s_1 > 0 }: always three rows.
 """
 
 from __future__ import annotations

@@ -90,8 +90,8 @@ def _standard_form(
 ) -> tuple[Any, Host, Any, Host, tuple[Cone, ...]]:
     """Return the problem in w = z - z0, with r = F z - t as extra variables if F'F is large.
 
-    The problem, to minimise ½ w'gram w + <q, w> over { offset - rows w in K }, is returned as gram,
-    q, rows, offset and the cones. The equations for r come before all others.
+    The problem is to minimise ½ w'gram w + <q, w> over { offset - rows w in K }; we return gram, q,
+    rows, offset and the cones. The equations for r come before all others.
     """
     import scipy.sparse as sp
 

@@ -3,12 +3,12 @@
     minimise sum of prices_i |x_i|   over   { x : V x = V x0,  rows x <= offset }
 
 The rows of V are orthonormal. With x = p - q, p and q >= 0, basis pursuit is a linear program. On
-R^n we
-begin with few columns and add those whose slope |V'y| exceeds their price, where y is the dual of
-the current program, until no such column is left (column generation). HiGHS says which entries are
-0 and which inequalities are active; then the point and the multipliers solve equations, up to
-rounding. x is optimal if it has a subgradient s and a normal of the inequalities whose sum is a
-combination of the equations. The prices are 1 in the units of the problem.
+R^n we use column generation: we begin with few columns and add those whose slope |V'y| exceeds
+their price, where y is the dual of the current program, until no such column is left. HiGHS says
+which entries are 0 and which inequalities are active. Then the point and the multipliers solve
+equations, up to rounding. The point x is optimal if it has a subgradient s and a normal of the
+inequalities whose sum is a combination of the equations. The prices are 1 in the units of the
+problem.
 """
 
 from __future__ import annotations
@@ -220,8 +220,8 @@ def _of_least_norm(
     """Return x + center, where the minimiser x makes the weighted norm of x + center least.
 
     As in any linear program, the minimisers are the points complementary to one dual solution: an
-    entry is 0 if its subgradient is below the price and otherwise has the sign of the subgradient,
-    and all minimisers have the same product with the normal.
+    entry is 0 if its subgradient is below the price, and otherwise has the sign of the subgradient.
+    All minimisers have the same product with the normal.
     """
     x = found.x + center
     free = np.flatnonzero(np.abs(found.sign) >= (1.0 - TOL.touching) * program.prices)

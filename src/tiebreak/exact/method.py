@@ -111,17 +111,17 @@ class ExactFindings(NamedTuple):
 class Exact(Method):
     """The exact answer by direct factorisation, in one step.
 
-    `Exact` solves the lower level by Newton's method over Z (one step if g is quadratic), and the
-    upper level over the slice of all lower minimisers: by singular values and a scalar root on R^n
-    and the ball, and face by face on polyhedra (if a polyhedron has many faces, an interior-point
-    method guesses the right one). For f = L1(weight), HiGHS finds the sparsest lower minimiser by a
-    linear program, solved up to rounding. A lower level with an l1 penalty on R^n is reduced to one
-    on an orthant (`reductions.lasso`). The method has to decide the rank: the run ends as
-    "undetermined" if the singular values have no clear gap, or if the losses are too small to
-    determine the answer. If f has several minimisers among the lower minimisers, the one of least
-    norm is returned (``Problem(counted=...)`` restricts the norm to some variables). The answer
-    does not depend on x0, because the method begins at the point of Z nearest to the origin, or at
-    x0 if A has many more rows than variables.
+    `Exact` solves the lower level by Newton's method over Z (one step if g is quadratic). It solves
+    the upper level over the slice of all lower minimisers: by singular values and a scalar root on
+    R^n and the ball, and face by face on polyhedra. If a polyhedron has many faces, an
+    interior-point method guesses the right one. For f = L1(weight), HiGHS finds the sparsest lower
+    minimiser by a linear program, solved up to rounding. A lower level with an l1 penalty on R^n is
+    reduced to one on an orthant (`reductions.lasso`). The method has to decide the rank: the run
+    ends as "undetermined" if the singular values have no clear gap, or if the losses are too small
+    to determine the answer. If f has several minimisers among the lower minimisers, the one of
+    least norm is returned (``Problem(counted=...)`` restricts the norm to some variables). The
+    answer does not depend on x0, because the method begins at the point of Z nearest to the origin,
+    or at x0 if A has many more rows than variables.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])

@@ -24,8 +24,8 @@ class ScaledProblem:
     """A problem over Z in NumPy: f is quadratic or |x|_1, and g = phi(Ax) + <c, x>.
 
     If Z bounds each variable separately, or not at all, everything is in units in which g's columns
-    have similar sizes: x = units u, with powers of two, so nothing is rounded. Other sets couple
-    the variables, so they keep the given units; then other units serve only to decide the rank.
+    have similar sizes: x = units u. The units are powers of two, so nothing is rounded. Other sets
+    couple the variables, so they keep the given units; then other units only decide the rank.
 
     Args:
         problem: the problem as given; Z is its domain.

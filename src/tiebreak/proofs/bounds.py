@@ -1,8 +1,8 @@
 """Bounds on f* and g* from sums of minorants: which sums to try, and with which factors.
 
 See `tiebreak.proofs.accumulator` for the inequality. The weights in that inequality are free, so
-several sums are kept (the whole run, its tails from every power of two, the last cut alone), and
-the best bound counts, with the best common factor on the cuts. A constant below f1 or g1 is also a
+several sums are kept: the whole run, its tails from every power of two, and the last cut alone. The
+best bound counts, with the best common factor on the cuts. A constant below f1 or g1 is also a
 minorant and may be mixed in: on an unbounded Z, mixing moves the slope into the dual ball of a
 penalty. The bound g2(x*) <= ghat - inf g1 limits the size of x*.
 """

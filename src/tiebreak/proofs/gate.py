@@ -45,9 +45,9 @@ LIMITS = ("max_iter", "max_time", "stopped")
 KNOWN = (*HOPES, DOUBT, FALLS, EMPTY, BROKEN, *LIMITS)
 
 # How far outside Z a point may be and still count as feasible, relative to each constraint's own
-# terms. Every certified status relies on this number, and no proof corrects it: it is a promise of
-# the interface, not a tuning parameter, and a hundred times stricter than the default of linear
-# programming solvers (1e-7).
+# terms. Every certified status relies on this number, and no proof corrects it. It is a promise of
+# the interface, not a tuning parameter, and it is a hundred times stricter than the default of
+# linear programming solvers (1e-7).
 NEARLY_IN_Z = 1e-9
 WEAK = "f(x) - f* and g(x) - g* are proved to be within the tolerance (weak: f(x) may be below f*)"
 GUARDED = (

@@ -11,10 +11,11 @@ g2(x*) <= ghat - inf g1. The minimum includes f2 and g2, with the model's weight
 
 Each kind of region has its own way to compute a lower bound, ``minimum(model) -> Low``:
 
-    BallRegion        only the ball counts: Z is R^n, or a ball around 0
-    SetRegion         Z and the ball, no penalties: a projection, or linear minimisation
-    PenalisedRegion   penalties that are norms, with as much of Z and the ball as has a joint prox
-    SolutionRegion    all of it: the best bound of those that apply
+- `BallRegion` uses only the ball: Z is R^n, or a ball around 0.
+- `SetRegion` uses Z and the ball without penalties, by a projection or by linear minimisation.
+- `PenalisedRegion` uses penalties that are norms, with as much of Z and the ball as has a joint
+  prox.
+- `SolutionRegion` takes the best bound of these regions, as far as they apply.
 
 A bound over a larger region is valid for a smaller one, so we use the largest bound. The bound is
 -inf if the model is unbounded below on all these regions.

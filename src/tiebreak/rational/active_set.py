@@ -115,8 +115,8 @@ def minimise(form: Form, Z: Feasible, x: Vector, working: list[int]) -> Optimum:
     """A minimiser on Z, starting from a point of Z and independent rows that are tight there.
 
     We use a primal active-set method. The row with the most negative multiplier leaves the working
-    set; while x does not move, the first row with a negative multiplier leaves (Bland's rule), so
-    the method cannot cycle.
+    set. While x does not move, the first row with a negative multiplier leaves instead (Bland's
+    rule), so the method cannot cycle.
     """
     search = _Search(form, Z, x, working)
     while (found := search.pivot()) is None:

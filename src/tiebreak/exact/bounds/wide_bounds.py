@@ -1,10 +1,10 @@
 """Proved intervals for f* and g* on R^n if A has few rows, from A A'.
 
 All minimisers x* of g share A x*. Let delta = x* - x for the solution x*, and scale A to S = 2^-e
-A. Then
+A. Let sigma be the least positive singular value of S. Then
 
-    |S delta| = |b - S x| <= c      if S has independent rows: then S x* = b, and
-    |S delta| <= |S'(b - S x)|/sigma <= c   otherwise, with sigma the least positive singular value;
+    |S delta|  =  |b - S x|  <=  c              if S has independent rows, because then S x* = b,
+    |S delta|  <=  |S'(b - S x)|/sigma  <=  c   otherwise.
 
 Some minimiser is within c/sigma of x, and g(x) - g* = w/2 4^e |S delta|². For every y, we have
 

@@ -11,8 +11,8 @@ L_i), where L_i is the largest curvature of phi_i. (For least squares, where the
 differ by at most sqrt(2 G), this is the gap-safe rule of Fercoq, Gramfort and Salmon 2015.)
 Together with the optimality conditions, this gives
 
-    |s_j| + c_j sqrt(2 G) < w_j    :  x*_j = 0 for every minimiser
-    |s_j| > c_j sqrt(2 G)          :  no minimiser has an x*_j with the sign of s_j
+- if |s_j| + c_j sqrt(2 G) < w_j, then x*_j = 0 for every minimiser;
+- if |s_j| > c_j sqrt(2 G), then no minimiser has an x*_j with the sign of s_j.
 
 So x* = signs u on the remaining variables, u >= 0, and |x*|_1 is linear in u. `Exact` solves the
 problem in u, which has the same g* and f*, so all bounds proved for it hold for the original. (A

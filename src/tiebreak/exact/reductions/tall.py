@@ -9,12 +9,12 @@ step
 The step always decreases the function (Sun and Tran-Dinh 2019), and tends to Newton's step as c
 goes to 0; we take Newton's own step if it descends enough. The eigenvectors of A'A split R^n into
 directions along which g changes and all others: g is minimised along the former, f along the
-latter, and the norm along those that leave f unchanged too. If f is an l1 norm, the upper level is
-a linear program in the n variables. Everything is in units in which the columns of g have similar
-sizes.
+latter, and the norm along those of the latter that leave f unchanged. If f is an l1 norm, the upper
+level is a linear program in the n variables. Everything is in units in which the columns of g have
+similar sizes.
 
-The rows are read in slices, from memory or disk, and not kept: one reading gives the value, slope,
-second derivative and margins at the next point, which also shows whether the step was good.
+The rows are read in slices, from memory or disk, and not kept. One reading gives the value, slope,
+second derivative and margins at the next point, so it also shows whether the step was good.
 """
 
 from __future__ import annotations

@@ -198,10 +198,10 @@ def _scaled_rows(rows: Any) -> tuple[Any, Host]:
 def has_minimum_near(level: RecessionLevel, x: Host, slope: Host) -> bool:
     """Does a Newton step from x, where the slope is given, show that there is a minimiser?
 
-    On R^n. With v the step, theta_i = w_i p_i (1 - (1 - p_i) <m_i, v>) are slopes of the losses
-    that balance the squares and the linear term; if no margin changes by 1, all of them are
-    positive, and then there is no direction (Stiemke). This test ignores rounding errors, so it
-    proves nothing, but it saves a linear program.
+    The domain must be R^n. With v the step, theta_i = w_i p_i (1 - (1 - p_i) <m_i, v>) are slopes
+    of the losses that balance the squares and the linear term. If no margin changes by 1, all of
+    them are positive, and then the level decreases forever along no direction (Stiemke). This test
+    ignores rounding errors, so it proves nothing, but it saves a linear program.
     """
     n = len(x)
     if level.hidden or not (level.cone.is_space and n <= QUICK_SIDE):
