@@ -63,7 +63,7 @@ def _times(sizes: Host, away: Host) -> float:
 
 
 def _balanced_exponentials(h: Objective, rows: Any, blocks: Blocks, y: Host) -> tuple[Host, Host]:
-    """Give variables of a single exponential cone slope 0; return the new y and these variables.
+    """Return a y with slope 0 in variables of a single exponential cone, and these variables.
 
     Such a variable is the mean of a Poisson loss. This mean may be as large as exp(reach), so any
     rounding error in its slope would be too much.

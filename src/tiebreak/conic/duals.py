@@ -77,8 +77,8 @@ def row_multipliers(
 def _dependent(rows: Any, is_active: Host) -> Host:
     """Return the active rows that are combinations of other active rows.
 
-    We find them by a random vector: its part orthogonal to the range of the active rows is nonzero
-    only there.
+    We take the part of a random vector that is orthogonal to the range of the active rows: its
+    entry for a row is nonzero if and only if that row is such a combination.
     """
     import scipy.sparse as sp
 

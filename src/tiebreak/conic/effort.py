@@ -57,7 +57,7 @@ def _squares(counts: Host) -> float:
 
 
 def _many(nodes: int) -> float:
-    # Nodes with more neighbours than ten times the root of the number of nodes come last.
+    # Nodes with more than 10 sqrt(nodes) neighbours come last.
     return 10.0 * float(np.sqrt(nodes))
 
 

@@ -115,7 +115,7 @@ def _columns(entries: _Entries, group: Host, n: int, squares: range) -> Host:
     The units are means of logarithms over rows and columns in turn, or 1 if scaling makes little
     difference. Rows of one cone share a unit. A row with one entry is ignored: it is a bound,
     whatever its unit. Entries of ``squares`` are ignored if they are rounding errors relative to
-    others in their row and column; many entries of matrix square roots are.
+    others in their row and column, which is common in matrix square roots.
     """
     groups = int(group[-1]) + 1 if len(group) else 0
     in_row = _largest(entries.row, entries.size, group)[entries.row]

@@ -89,7 +89,7 @@ class AffineSet:
         return inner
 
     def _null_space(self, inner: Host) -> tuple[Host, float]:
-        """Return a basis of { w : inner w = 0 } and its error; ``inner`` are unit rows of z."""
+        """Return a basis of { w : inner w = 0 } and its error; the rows have length 1 in z."""
         m, n = inner.shape
         if min(m, n) > SVD_SIDE:
             from scipy.linalg import qr

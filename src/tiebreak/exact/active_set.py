@@ -178,7 +178,7 @@ class PolyhedronSlice:
         from scipy.sparse import csr_array
 
         self.equal, self.was_asked = equal, False
-        # Rows that bound single variables are sparse, but converting few rows takes too long.
+        # Rows that bound single variables are sparse, but converting them only pays for many rows.
         is_sparse = 8 * np.count_nonzero(rows) < rows.size > 2**14
         moving = csr_array(rows) @ N if is_sparse else rows @ N
         lengths = np.sqrt(np.sum(moving * moving, axis=1))

@@ -20,7 +20,7 @@ def face_of(fixed: Host) -> Face:
 
 
 class Face:
-    """The space {v : fixed v = 0}, by factorising fixed'; the rows of ``fixed`` have length 1."""
+    """The space {v : fixed v = 0}, from a QR of fixed'; the rows of ``fixed`` have length 1."""
 
     def __init__(self, fixed: Host, k: int) -> None:
         self.count, self._order = len(fixed), np.arange(len(fixed))

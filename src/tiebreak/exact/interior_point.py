@@ -74,9 +74,9 @@ def interior_point(
                 break
             if norm(pull - E.T @ (E @ pull)) <= TOL.half * float(np.sum(z)) and slack @ z < 0.0:
                 return None
-            # Slacks of 0 without a multiplier are about sqrt(mu). The first guess is all small
-            # slacks, because superfluous rows are released together; the second is all slacks
-            # smaller than their multipliers.
+            # Slacks that tend to 0 without a multiplier are about sqrt(mu). The first guess is all
+            # small slacks, because superfluous rows are released together; the second is all
+            # slacks smaller than their multipliers.
             found = Hint(unit * v, (s <= mu**0.25, z > s))
             system = NormalEquations(H, split, z / s, E)
             is_stalled = TOL.small_change > mu > 0.5 * before[-NOT_HALVED]

@@ -130,7 +130,7 @@ def _inside_ball(
 def _beyond_ball(
     p: ScaledProblem, center: Host, radius: float, doubtful: bool
 ) -> ExactSolution | None:
-    """Solve both levels on R^n; return the answer if it is inside the ball, which does not bind."""
+    """Solve both levels on R^n; return the answer if it is inside the ball."""
     answer = solve(p.on_space(), np.zeros(p.n), doubtful)
     is_inside = norm(answer.x - center) <= (1.0 - TOL.touching) * radius
     return answer if is_inside and answer.direction is None and not answer.doubt else None

@@ -67,8 +67,9 @@ class PolyhedralRows(NamedTuple):
 def slack_noise(rows: Host, offset: Host, x: Host, share: float) -> Host:
     """Return the slacks of inequalities at x that count as rounding errors.
 
-    These slacks are a share of the row's terms. For a variable with two bounds they are also small
-    relative to its range: far from the origin, rounding errors could be as long as the range.
+    Each of them is a share of the terms of its row. If a variable has two bounds, these slacks are
+    also limited to a small part of its range, because far from the origin rounding errors could be
+    as long as the range.
     """
     single = np.flatnonzero(np.count_nonzero(rows, axis=1) == 1)
     which = np.nonzero(rows[single])[1]

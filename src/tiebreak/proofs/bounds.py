@@ -1,10 +1,10 @@
 """Bounds on f* and g* from sums of minorants: which sums to try, and with which factors.
 
 See `tiebreak.proofs.accumulator` for the inequality. The weights in that inequality are free, so
-several sums are kept: the whole run, its tails from every power of two, and the last cut alone. The
-best bound counts, with the best common factor on the cuts. A constant below f1 or g1 is also a
-minorant and may be mixed in: on an unbounded Z, mixing moves the slope into the dual ball of a
-penalty. The bound g2(x*) <= ghat - inf g1 limits the size of x*.
+several sums are kept: the whole run, its tails from every power of two, and the last cut alone. We
+use the best of their bounds, each with its best common factor on the cuts. A constant below f1 or
+g1 is also a minorant and may be mixed in: on an unbounded Z, mixing moves the slope into the dual
+ball of a penalty. The bound g2(x*) <= ghat - inf g1 limits the size of x*.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Sums(NamedTuple):
     # ratio of the weights of the last cut and the last minorant of f; 0 if there is none
     last_ratio: float
     ghat: float  # the smallest proved value of g at a point of Z, rounding included
-    upper_bound: float  # a lower bound on f*
+    upper_bound: float  # a lower bound on f*, the optimum of the upper level
     guard: Bound  # the strongest bound for points slightly suboptimal for g
     upper_ceiling: float  # an upper bound on f*, by a method's own proof
     lower_bound: float  # a lower bound on g*
@@ -138,7 +138,7 @@ class Search:
         self._floors = tuple(self._floor(h) for h in (problem.upper, problem.lower))
 
     def improved(self, sums: Sums, effort: int) -> Sums:
-        """The sums with the best bounds on f* and g* that are found; -inf if there is none.
+        """The sums with the best bounds on f* and g* that the search finds; -inf if there is none.
 
         ``effort``: how many factors on the cuts are tried per sum, starting from the last best one.
         """

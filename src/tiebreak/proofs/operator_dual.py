@@ -115,7 +115,7 @@ class Balance:
 def prove(
     problem: Problem, terms: OperatorTerms, A: Any, t: Host, at: tuple[Host, Host, Host]
 ) -> Intervals:
-    """Intervals of f* and g* from x, y and u, for g = ½|A x - t|² and f = terms; see above.
+    """Intervals of f* and g* from x, y and u, for g = ½|A x - t|² and f = terms: see `Balance`.
 
     A is sparse or dense. Row weights may have rounded the entries of A and t, by less than the
     rounding errors that we include for products with them.

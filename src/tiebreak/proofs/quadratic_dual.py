@@ -51,7 +51,7 @@ def prove(problem: Problem, f: Minorant, g: Minorant, ahead: Minorant, gamma: fl
     )
     off += f_slope + (1.0 + gamma) * g_slope + _errors(problem.lower, ahead)[1]
     reach, length = _reach(problem, x), arrays.norm(c) * (1.0 + unit)
-    # Two lower bounds on g: the one that g declares, and a plane through its value at x.
+    # Two lower bounds on g: the one that g declares, and its tangent plane at x.
     low = g.value - g_value - (steepness + g_slope) * reach - unit * abs(g.value) - TINY
     low = max(problem.lower.lower_bound, low if math.isfinite(reach) else -math.inf)
     along = arrays.dot(c, g.slope) - length * (g_slope + unit * steepness)

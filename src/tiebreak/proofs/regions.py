@@ -62,7 +62,7 @@ class SolutionRegion:
             self._radius = max(radius, SMALLEST_RADIUS)
         # The rounding error of a sum over the variables.
         self._slack = slack = rounding_unit(EPS, int(self._zero.shape[0]))
-        # The weights are rounded sums; smaller ones are safe.
+        # The weights are rounded sums; slightly smaller weights are safe.
         self._safe = 1.0 - slack - EPS * steps
         self._plain: BallRegion | SetRegion = (
             BallRegion(self._size, self._zero, slack, steps)
@@ -174,7 +174,7 @@ class SetRegion:
         ball = 0.5 * weight * radius * radius  # a product, because ** raises on overflow
         bent = 0.5 * q * size * size
         # Slope errors move the minimiser: model - e|x| >= value - e|x_min| - e²/(2q). The
-        # projection itself errs by a few units of its argument, and so does the evaluation.
+        # projection itself errs by a few rounding units of its argument; so does the evaluation.
         e = model.slope_error
         lost = model.value_error + e * size + e * e / (2.0 * q)
         lost += self.slack * (gap + q * size) * (farthest + size)
@@ -351,8 +351,8 @@ def _by_weights(
 ) -> Low:
     """The best value of ``curved(weight)``, the minimum of a model + weight/2 (|x|² - radius²).
 
-    The weight is the dual of |x| <= radius: any weight gives a bound, and the best gives |x| =
-    radius.
+    The weight is the multiplier of |x| <= radius: any weight gives a bound, and the best gives
+    |x| = radius.
     """
     best = Low()
     for _ in range(WEIGHTS):

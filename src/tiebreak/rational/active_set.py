@@ -104,7 +104,7 @@ class Feasible:
 
 
 class Optimum(NamedTuple):
-    """A minimiser, and multipliers that prove it: by row number, and for all equations."""
+    """A minimiser with the multipliers that prove it, by the numbers of rows and equations."""
 
     x: Vector
     rows: dict[int, Fraction]
@@ -206,7 +206,7 @@ class Conditions:
         return Vector(found.numbers[:n], found.unit), Vector(found.numbers[n:], found.unit)
 
     def along(self, k: int, change: int) -> Vector:
-        """The direction that changes row k by ``change``, and neither other rows nor the slope."""
+        """The direction in which only row k changes, by ``change``, and the slope is constant."""
         ends = [0] * len(self.rows)
         ends[k] = change
         return self.solve(Vector([0] * self.n), Vector(ends))[0]

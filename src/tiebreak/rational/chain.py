@@ -138,7 +138,7 @@ class _Levels:
         return self.Z.n - len(self.Z.needed)
 
     def _ties(self) -> Deferred:
-        """The dimension of the remaining set, minus rows that hold with equality everywhere."""
+        """The dimension of the remaining set; rows with equality everywhere count as equations."""
         Z, x = self.Z, self.x
         assert x is not None
         needed = [Z.equal[i] for i in Z.needed]

@@ -78,7 +78,7 @@ def check_reach(n: int, *parts: Any) -> None:
 
 
 def _bits(values: Host) -> int:
-    """The number of bits from the highest bit of any number to the lowest bit of any number."""
+    """How many bits lie between the highest and the lowest bit of all the numbers."""
     if not values.size:
         return 0
     exponent, digits = binary_digits(values)

@@ -1,8 +1,8 @@
 """Bounds on the distance to the minimisers of g on R^n without a radius, for losses of A x.
 
-g is a sum of squares, losses sum w phi(<m_i, x>) of `loss_parts`, forms and a linear term. Let H be
-the second derivative of g at x, and T the space that the rows of g span. Let |v|_H² = <v, H v> for
-v in T, and define
+g is a sum of squares, losses sum w phi(<m_i, x>) of `loss_parts`, quadratic forms and a linear
+term. Let H be the second derivative of g at x, and T the space that the rows of g span. Let
+|v|_H² = <v, H v> for v in T, and define
 
     lambda = max <grad g(x), v>/|v|_H    (Newton's decrement)    and    rho = max |<m_i, v>|/|v|_H.
 

@@ -90,7 +90,7 @@ DEGENERATE = (
     "it is not proved that they have a common point"
 )
 
-# how often R may be increased, each time at least by a factor of 4: to 1e24 times the first guess
+# how often R may be increased, by a factor of at least 4: so to 1e24 times the first guess
 MAX_GROWTHS = 40
 
 
@@ -375,7 +375,7 @@ class AroundPoint:
             if key not in self._directions:
                 self._directions[key] = inward_direction(G[near], rows.span, rows.null)
             direction = self._directions[key]
-            if direction is None:  # with more constraints there is none either
+            if direction is None:  # there is none with more constraints either
                 return
             yield direction
 

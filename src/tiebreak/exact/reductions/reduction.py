@@ -46,7 +46,7 @@ class Reduction(NamedTuple):
     """Another problem with the same g*, whose minimisers u give the original ones, x = point(u).
 
     ``point`` is linear; None means that u is x. ``value`` converts the other problem's f to f;
-    None means that the two are equal. Its rounding errors are at most ``unit`` times its terms.
+    None means that the two are equal. Rounding errors of f are at most ``unit`` times its terms.
     """
 
     problem: Problem

@@ -406,7 +406,7 @@ def _in_units(H: Host, units: Host) -> Host:
 
 
 def _has_whole_ties(N: Host, *levels: TallLevel) -> bool:
-    """Do the rows have as many ties with whole coefficients as N has columns?"""
+    """Do all rows satisfy as many linear relations with whole coefficients as N has columns?"""
     if not N.shape[1]:
         return True
     slices = (

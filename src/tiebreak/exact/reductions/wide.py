@@ -4,10 +4,10 @@ The minimisers of g = w/2 |A x - b|² are the x with A x = b in the least-square
 norm or another sum of squares. Everything uses the eigenvalues of the small matrix A A'
 (`RowGram`), so A may be sparse and long:
 
-    f = |x - c|²        x = c + A'q,           A A' q = b - A c
-    f = |x - c|²_W      x = c + W⁻¹A'q,        A W⁻¹A' q = b - A c,   weights W > 0
-    f = |F x - t|²      x = A'q + M'p,         A A' q = b,   M M' p = t - F A' q
-    f = |x - c|_1       by column generation: see `basis_pursuit`
+- If f = |x - c|², then x = c + A'q with A A' q = b - A c.
+- If f = |x - c|²_W with weights W > 0, then x = c + W⁻¹A'q with A W⁻¹A' q = b - A c.
+- If f = |F x - t|², then x = A'q + M'p with A A' q = b and M M' p = t - F A' q.
+- If f = |x - c|_1, we use column generation: see `basis_pursuit`.
 
 Here M = F - (F A')(A A')^+ A has the rows of F projected onto the null space of A: A M' = 0.
 Refinement solves the same equations again with the residuals of b and t in twice the precision.

@@ -135,7 +135,7 @@ class _Products:
         return is_zero or slope + error < -TOL.touching * self._steepest
 
     def _is_in_cone(self, reach: float) -> bool:
-        """Are all points within ``reach`` of d, with the same zeros, directions of Z?"""
+        """Is every point within ``reach`` of d that has the same zeros a direction of Z?"""
         d, cone = np.abs(self._d), self._level.cone
         bounded = (cone.low == 0.0) | (cone.high == 0.0)
         signs = self._cone.signs(reach)

@@ -47,7 +47,7 @@ class RecessionCone:
         return found
 
     def is_inside_curves(self, d: Host, reach: float) -> bool:
-        """Are all points within ``reach`` of d directions of the second-order cones?"""
+        """Is every point within ``reach`` of d a direction of the second-order cones?"""
         is_inside = True
         for rows, c in self.curves:
             image, most = rows.along(d), c.along(d)

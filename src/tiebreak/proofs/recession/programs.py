@@ -21,7 +21,7 @@ from tiebreak.proofs.recession.direction import as_meant, level_of, proved_direc
 from tiebreak.proofs.recession.level import RecessionLevel
 from tiebreak.sets.descriptions import stacked
 
-LONG = 2**28  # multiplications in a factorisation from which a linear program takes minutes
+LONG = 2**28  # if a factorisation needs more multiplications, a linear program takes minutes
 ROUGH = 0.5  # allowed change of a margin: up to 1, second derivatives are still informative
 LEAST = float(np.finfo(float).tiny)  # replaces 0 in denominators
 HARDLY_FALLS = "whether {} is not determined: it hardly decreases, if at all"
@@ -106,7 +106,8 @@ def _common(level: RecessionLevel, other: RecessionLevel) -> Host:
     """The direction, in scaled units, along which all products are closest to their rows' lengths.
 
     Least squares finds this direction, because the columns are orthonormal. If all losses decrease
-    along this direction, as often with more variables than examples, no linear program is needed.
+    along this direction, as they often do with more variables than examples, no linear program is
+    needed.
     """
     pairs = zip(level.losses, other.losses, strict=True)
     sums = (own.rows.entries.T @ (1.0 / np.maximum(loss.rows.sizes, LEAST)) for loss, own in pairs)
@@ -114,7 +115,7 @@ def _common(level: RecessionLevel, other: RecessionLevel) -> Host:
 
 
 def _projections(level: RecessionLevel) -> Iterator[Host]:
-    """Directions on R^n for a level with only a linear term: its negative, projected."""
+    """Directions near the steepest one, on R^n, for a level that has only a linear term."""
     c = level.linear.c
     E = np.vstack([np.zeros((0, len(c))), *(r.some(np.ones(r.shape[0])) for r in level.fixed)])
     d = -c / norm(c)
