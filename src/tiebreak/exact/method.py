@@ -430,7 +430,10 @@ def _doubt(
     if not is_minimum:
         return HARDLY_FALLS.format(NO_LOWER)
     if not answer.doubt and not answer.residual <= TOL.accurate:
-        return f"optimality conditions hold only to {answer.residual:.2g}, relative to their terms"
+        return (
+            f"the conditions of optimality hold only to {answer.residual:.2g}, "
+            "relative to their terms"
+        )
     return answer.doubt
 
 
