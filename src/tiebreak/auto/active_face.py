@@ -1,4 +1,4 @@
-"""The face that a point lies on, of a set or of a set with penalties."""
+"""The face on which a point lies: a face of a set, or of a set with penalties."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def face_of_domain(domain: Domain, x: Array) -> ActiveFace:
 
 
 def face_of_terms(terms: Terms, x: Array) -> tuple[ActiveFace, Array | None]:
-    """Return the face on which the terms are smooth, and their slope along it (None for 0).
+    """Return the face on which the terms are smooth, and their slope along it (None if it is 0).
 
     Entries at a kink of an l1 part stay at the kink, and so do groups and the whole vector at the
     kinks of their norms. The kinks are at 0, or at the center if the penalty has one.

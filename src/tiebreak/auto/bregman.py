@@ -1,4 +1,4 @@
-"""Bregman iteration: x* to many digits with only gradients and a prox, penalties included.
+"""Bregman iteration: finds x* to many digits from gradients and a prox, also with penalties.
 
     x_k = argmin over Z of  g + eta f + sum_{i<k} l_i,
     l_i = g1(x_i) + <grad g1(x_i), . - x_i> + g2
@@ -6,9 +6,9 @@
 Each round adds the minorant of g at its last point and keeps eta: this is Bregman iteration (Osher,
 Burger, Goldfarb, Xu, Yin 2005), which for one level is the method of multipliers (Hestenes, Powell
 1969). Let g be g2 plus g1 = phi(Ax) + <c, x> with phi strictly convex. Then the sum of the
-minorants is smallest on all minimisers of g. So adding this sum does not change the answer, while
-its slope balances that of f: x_k converges to x* itself, and the inner problem does not become
-worse conditioned.
+minorants attains its minimum at every minimiser of g. So adding this sum does not change the
+answer, while its slope balances that of f: x_k converges to x* itself, and the inner problem does
+not become worse conditioned.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ FIRST_ETA = 0.2  # makes both levels similar in size, so that a few rounds suffi
 # eta for conjugate gradients, which suffer less from ill conditioning: fewer rounds suffice
 FIRST_ETA_CG = 1e-3
 ROUND_ACCURACY = 0.1  # a round ends when its slope is below this share of g's residual
-# if a round leaves more than SLOW of g's residual, eta is multiplied by ETA_FALL
+# if a round leaves more than the share SLOW of g's residual, eta is multiplied by ETA_FALL
 SLOW, ETA_FALL = 0.3, 0.25
 MAX_ROUNDS = 60  # each round gains a factor of 3 or reduces eta: after this many, f will not settle
-F_SETTLED = 1e-11  # relative distance from f*, by the multipliers, at which f counts as settled
+F_SETTLED = 1e-11  # f counts as settled at this estimated relative distance from f*
 F_SETTLED_COARSELY = 2e-10  # used without a Hessian, where each digit costs many steps
 # Constants of the steps of a round.
 SLOPE_UNITS = 8.0  # units of rounding in a slope
@@ -76,13 +76,14 @@ class BregmanIteration(Method):
 
     Once f has settled according to this estimate, the proof begins: see `refinement_proof`.
 
-    If f and g are quadratic with many variables, and nothing bounds x, a round is solved by
-    conjugate gradients.
+    If f and g are quadratic with many variables, and no constraint on x is active, a round is
+    solved by conjugate gradients.
 
     Rounds solved exactly from x_0 = argmin f have g(x_j) - g* <= eta D(x*, x_0)/j, where D is the
     Bregman distance of f (Osher et al.). f tends to f* if g has the form above. If g has a flat
     interior, like a squared hinge, f may settle elsewhere. Without a proof, x therefore counts as
-    an answer only if multipliers balance f there; otherwise the run ends as "undetermined".
+    an answer only if multipliers of g balance the slope of f at x; otherwise the run ends as
+    "undetermined".
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -122,7 +123,7 @@ class BregmanIteration(Method):
         )
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """Begin the first round; if f is a distance, begin the shortest way instead."""
+        """Begin the first round; if f is a distance, begin with `ShortestWay` instead."""
         state = self._first_round(problem, x0)
         found = conjugate_gradients.shortest(problem, state.x)
         if found is None:
@@ -202,7 +203,7 @@ class BregmanIteration(Method):
         enough = max(F_SETTLED_COARSELY, 32.0 * arrays.epsilon(here.x))
         if state.stalled >= SETTLED_PATIENCE and state.upper_error <= enough:
             state = state._replace(here=_objective_at(problem, state, state.x))
-            return refinement_proof.begin(problem, state)  # about the previous point
+            return refinement_proof.begin(problem, state)  # this proves the previous point
         if state.stalled >= ROUND_PATIENCE:
             return _gave_up(state, "a round could not be solved to rounding accuracy")
         if state.by_cg:
@@ -212,7 +213,7 @@ class BregmanIteration(Method):
         return _quasi_newton_step(problem, state, face)
 
     def _shortest_step(self, problem: Problem, state: State, way: ShortestWay) -> State:
-        """Take one step on the shortest way to a minimiser of g; once it has settled, prove it."""
+        """Take one step towards the closest minimiser of g; begin the proof once x has settled."""
         after = None if way.has_settled else way.step(problem, state.here.g)
         if after is not None and not after.has_settled:
             is_lower = after.square < 0.25 * state.least
@@ -232,7 +233,7 @@ class BregmanIteration(Method):
         f, g = minorants_at(problem, *problem.forward(x))
         evidence = StepEvidence(lower=((1.0, g),), values=((g.value, x, g),))
         state = state._replace(x=x, upper_value=f.value, lower_value=g.value, evidence=evidence)
-        if not (after is None or after.has_settled):  # evaluate for the display
+        if not (after is None or after.has_settled):  # this evaluation was for the display
             return state
         if not arrays.is_single(x):
             return refinement_proof.at_once(problem, state, f, g, way)
@@ -243,7 +244,7 @@ class BregmanIteration(Method):
         ))  # fmt: skip
 
     def _cg_step(self, problem: Problem, state: State, way: ConjugateGradients) -> State:
-        """Take one step of conjugate gradients; evaluate the point at the end of the run."""
+        """Take one step of conjugate gradients; evaluate the point once the run is over."""
         here, noise = state.here, SLOPE_UNITS * arrays.epsilon(state.x)
         after = way.step(problem, here.f, here.g, state.eta)
         if after is not None:
@@ -266,7 +267,7 @@ class BregmanIteration(Method):
         if arrays.norm(x - problem.domain.project(x)) > 0.0:  # the ball binds, or may bind
             return state._replace(conjugate=None, by_cg=False)
         there = _objective_at(problem, state, x)
-        if after is not None and not is_over:  # evaluate for the display, during a long round
+        if after is not None and not is_over:  # in a long round, this evaluation is for the display
             f, g = there.f.value, there.g.value
             evidence = StepEvidence(lower=((1.0, there.g),), values=((g, x, there.g),))
             return state._replace(x=x, upper_value=f, lower_value=g, evidence=evidence)
@@ -288,7 +289,7 @@ def _end_round(problem: Problem, state: State, lower_residual: float) -> State:
     c = point_sum - weight * x
     gain = max(abs(arrays.dot(c, x - lower)) / t, abs(f - state.upper_value))
     if state.weight == 0.0 or not arrays.norm(c) > 0.0:
-        gain = math.inf  # no estimate: the last f may be from the same objective
+        gain = math.inf  # no estimate: both values of f may come from the same objective
     upper_error = gain / size if size > 0.0 else gain
     evidence = StepEvidence(lower=((1.0, here.g),), values=((g, x, here.g),))
     state = state._replace(
@@ -318,7 +319,7 @@ def _gave_up(state: State, why: str) -> State:
 
 
 def _sizes(state: State) -> float:
-    """Return the size of the parts that cancel in the slope of the sum."""
+    """Return the size of the parts that cancel in the slope of the round's objective."""
     f, g = state.here.f, state.here.g
     return arrays.norm(g.slope) + state.eta * (arrays.norm(f.slope) + arrays.norm(state.slope_sum))
 
@@ -332,7 +333,7 @@ def _rounding_of_slope(state: State) -> float:
 
 
 def _rounding_of_value(state: State) -> float:
-    """Bound how much rounding may change the sum."""
+    """Bound how much rounding may change the value of the round's objective."""
     f, g, eta = state.here.f, state.here.g, state.eta
     sizes = max(abs(g.value), g.size) + eta * max(abs(f.value), f.size)
     sizes += _sizes(state) * arrays.norm(f.at)  # off the face, x is rounded too
@@ -389,7 +390,7 @@ def _more_columns(problem: Problem, state: State, face: ActiveFace) -> State:
 
 
 def _with_inverse_hessian(problem: Problem, state: State, face: ActiveFace) -> State:
-    """Set the inverse Hessian of the round's sum on the face, if all its columns are known."""
+    """Set the inverse Hessian of the round's objective on the face, if all columns are known."""
     here, hessians = state.here, state.hessians
     if hessians is None or face.free is None or len(hessians.missing(face)):
         return state
@@ -424,7 +425,7 @@ def _objective_at(problem: Problem, state: State, x: Array) -> RoundObjective:
 
 
 def _quasi_newton_step(problem: Problem, state: State, face: ActiveFace) -> State:
-    """Take a quasi-Newton step along the face, backtracking until the sum decreases enough."""
+    """Take a quasi-Newton step along the face; backtrack until the objective decreases enough."""
     here = state.here
     slope = here.slope
     d = face.along(-state.inverse_hessian.times(slope, state.scale))
@@ -443,13 +444,13 @@ def _quasi_newton_step(problem: Problem, state: State, face: ActiveFace) -> Stat
         if math.isfinite(there.value) and (is_lower or is_flat):
             break
         if t == 1.0 and 0.0 < (room := face.room(here.x, d)) < 1.0:
-            t = room  # the projected sum need not decrease: go straight to the first bound
+            t = room  # past the first bound the objective need not decrease: stop at this bound
             continue
         # The minimum of the parabola through both values and the first slope.
         rise = there.value - here.value - t * fall
         best = -0.5 * fall * t * t / rise if math.isfinite(rise) and rise > 0.0 else 0.0
         t = min(max(best, 0.1 * t), 0.5 * t)
-    else:  # with the projection, a descent direction need not decrease the sum
+    else:  # with the projection, a descent direction need not decrease the objective
         return _prox_step(problem, state, face)
     state = _checked(problem, state, there)
     other = face_at(problem, state, x)

@@ -48,14 +48,14 @@ class Proof(NamedTuple):
     is_tilted: bool
     tilt: Array  # the signs that the remaining slope must have if Z is unbounded; else 0
     lean: Array  # the move of the minimiser of f + g/eta if f is tilted by ``tilt``
-    t_count: int  # the number of previous t
-    tries: int  # the number of c tried for this t
+    t_count: int  # how many values of t came before this one
+    tries: int  # how many c have been tried for this t
     d: Array  # the last step of c
     left: Array  # the remaining slope before this step, along the face
     best: Array  # the c with the smallest remaining slope for this t, and its norm
     least: float
     made: tuple[float, Array]  # t and c of the last cut
-    gap: float  # approximate bound on f(x) - f* by the best cut so far
+    gap: float  # approximate bound on f(x) - f* from the best cut so far
     slight: float  # x counts as an answer if the gap is at most this share of the size of f
 
 
@@ -104,6 +104,6 @@ def objective_at(
 
 
 def face_at(problem: Problem, state: State, x: Array) -> ActiveFace:
-    """Return the face of x, which is not kept in the state because the state is saved."""
+    """Return the face of x; the state, which is saved to files, does not contain the face."""
     terms = problem.joint.terms(state.eta, 1.0 + state.eta * state.weight)
     return face_of_terms(terms, x)[0]

@@ -17,7 +17,7 @@ class Candidate(NamedTuple):
     """A method of a portfolio, and what the report says about it.
 
     ``title`` names the method in a few words ("": use its own description). ``least`` is a lower
-    bound on the method's work, which is a single step if it ``is_direct``. A method that
+    bound on the method's work; a method that ``is_direct`` takes a single step. A method that
     ``refines`` ends on its own, with a point that is accurate up to rounding.
     """
 
@@ -34,12 +34,12 @@ class Runner(NamedTuple):
 
     inner: Any = None  # the state of the method; None before it begins
     spent: float = 0.0  # the work spent on this candidate
-    error: float = math.inf  # proved error of its point, in units of the tolerance
+    error: float = math.inf  # proved error of the candidate's point, in units of the tolerance
     marks: tuple[tuple[float, float], ...] = ()  # work and error, at each doubling of the work
     note: str = ""  # how the candidate ended; "" while it can go on
 
     def measured(self, error: float) -> Runner:
-        """Record the present error of the candidate's point; set a mark if its work has doubled."""
+        """Record the error of the candidate's current point; set a mark if the work has doubled."""
         error = min(error, self.error)
         marks = self.marks
         if math.isfinite(error) and (not marks or self.spent >= 2.0 * marks[-1][0] > 0.0):
@@ -77,7 +77,7 @@ class State(NamedTuple):
     lipschitz_violations: tuple[int, int]  # of f and g, by all candidates
     convexity_violations: tuple[int, int]
     least: float  # the least value of g seen
-    allowed: float  # the allowed excess of an answer's g over ``least``
+    allowed: float  # how far g at an answer may exceed ``least``
     evidence: StepEvidence
 
     @property

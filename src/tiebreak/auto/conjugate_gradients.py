@@ -1,4 +1,4 @@
-"""Conjugate gradients (CG), if f and g are quadratic and nothing bounds x.
+"""Conjugate gradients (CG), if f and g are quadratic and no constraint on x is active.
 
 CG is the iterative form of the exact method, with a Krylov space instead of a factorisation. CG
 needs only a gradient of f and of g in each step, so A may be sparse, an operator, or on another
@@ -33,7 +33,7 @@ def applies(problem: Problem) -> bool:
 
 
 def is_taken(problem: Problem) -> bool:
-    """Do conjugate gradients apply, with too many variables for a Hessian?"""
+    """Do conjugate gradients apply, and are there too many variables for a Hessian?"""
     return (problem.dimension or 0) > KEPT_MATRIX and applies(problem)
 
 
@@ -43,7 +43,7 @@ class ConjugateGradients(NamedTuple):
 
     moved: Array  # the distance of the iterate from x, as a vector
     lower: Array  # the slope of g at the iterate
-    residual: Array  # minus the slope of the sum at the iterate
+    residual: Array  # minus the slope of the round's objective at the iterate
     direction: Array
     square: float  # |residual|²
 
@@ -52,8 +52,8 @@ class ConjugateGradients(NamedTuple):
     ) -> ConjugateGradients | None:
         """Take one step; f and g are minorants at x. Return None if rounding hides the curvature.
 
-        We compute H d as the change of the slopes from x to x + d, with d as long as x, so
-        cancellation loses no more digits than the slopes have lost already.
+        We compute H d as the change of the slopes from x to x + d, where d is scaled to the length
+        of x, so cancellation loses no more digits than the slopes have lost already.
         """
         d, x = self.direction, f.at
         stretch = _stretch(g, self.moved, d)
@@ -77,14 +77,14 @@ class ConjugateGradients(NamedTuple):
 
 
 def _stretch(g: Minorant, moved: Array, d: Array) -> float:
-    """Return a factor that makes d as long as x, or as the move since g was evaluated."""
+    """Return the factor that scales d to the length of x or of ``moved``, the larger of the two."""
     length, reach = arrays.norm(d), max(arrays.norm(g.at), arrays.norm(moved))
     fall = abs(g.value) / (arrays.norm(g.slope) or math.inf)  # in case x and ``moved`` are 0
     return (reach or fall or length) / length
 
 
 def begin(g: Minorant, slope: Array) -> ConjugateGradients:
-    """Begin with a step down the slope of the sum."""
+    """Begin with a step of steepest descent, where ``slope`` is that of the round's objective."""
     residual = -1.0 * slope
     return ConjugateGradients(
         arrays.zeros_like(slope), g.slope, residual, residual, arrays.dot(residual, residual)
@@ -96,7 +96,7 @@ def begin(g: Minorant, slope: Array) -> ConjugateGradients:
 
 @in_files("bregman.shortest-way")
 class ShortestWay(NamedTuple):
-    """Conjugate gradients on g from the minimiser of f = ½ <x - center, W (x - center)>.
+    """Conjugate gradients on g, started at the minimiser of f = ½ <x - center, W (x - center)>.
 
     Every iterate has grad f(x) = W (x - center) = - gamma grad g(x) - H c, with H the Hessian of g
     and c in the Krylov space: c and gamma are accumulated along with x. At the end grad g is 0, and
@@ -148,7 +148,7 @@ class ShortestWay(NamedTuple):
         if steps < 1.25 * p.marked:
             return after
         # Did six digits of x stay the same in the last fifth of all steps?  If so, twelve digits of
-        # f did.
+        # f also stayed the same.
         has_settled = arrays.norm(moved - p.mark) <= 3e-6 * arrays.norm(moved)
         return after._replace(
             mark=moved, marked=steps, has_settled=after.has_settled or has_settled
@@ -156,7 +156,7 @@ class ShortestWay(NamedTuple):
 
 
 def distance(problem: Problem) -> tuple[float, Squares] | None:
-    """Return the weight and squares of f if it is a distance and conjugate gradients apply."""
+    """Return the weight and squares of f; None unless f is a distance and CG applies."""
     summed = summands(problem.smooth_parts[0].bare)
     squares = summed[0][1].squares if len(summed) == 1 else None
     if squares is None or squares.rows is not None or not is_taken(problem):

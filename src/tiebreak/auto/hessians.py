@@ -135,7 +135,7 @@ class HessianDifferences(NamedTuple):
             unit[i] = length
             way = face.along(arrays.like(unit, x))
             there, sign = problem.domain.project(x + way), 1.0
-            # if outside Z, use the other side
+            # if this point is outside Z, use the point on the other side of x
             if arrays.norm(there - x - way) > 0.5 * arrays.norm(way):
                 there, sign = problem.domain.project(x - way), -1.0
             (point,) = problem.forward(there)
@@ -169,8 +169,8 @@ class HessianDifferences(NamedTuple):
             H = P @ H @ P + float(np.mean(np.diagonal(H))) * (np.eye(len(free)) - P)
         top = float(np.max(np.diagonal(H)))
         # The ridge is relative to the largest curvature, and well above the rounding errors of
-        # differences (a few 1e-10): steps would follow these errors far along directions on which
-        # neither level depends.
+        # differences (a few 1e-10). Otherwise steps would follow these errors far along directions
+        # on which neither level depends.
         for ridge in TOL.ladder:
             H[np.diag_indices_from(H)] += ridge * top
             try:

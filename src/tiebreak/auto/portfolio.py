@@ -1,17 +1,16 @@
 """A portfolio: several methods on one problem that take turns according to their progress.
 
 We count the work of every candidate and forecast what it still needs. The candidate with the
-smallest forecast runs next. A forecast is
-
-    measured:      the proved error of its point was s after half of its work and is t now; on
-                   logarithmic scales the line through both points gives the work for an error of 1;
-    not measured:  as much work again as it has had, and at first the rest of its minimum. Methods
-                   that prove nothing before they end count as not measured.
+smallest forecast runs next. Suppose that the proved error of a candidate's point was s after half
+of its work and is t now. Then the line through both points, on logarithmic scales, gives the work
+for an error of 1. For a candidate without measured errors, we assume that it needs as much work
+again as it has had, and at first the rest of its minimum. Methods that prove nothing before they
+end count as not measured.
 
 So two candidates without measurements share the work evenly, and a wrong choice costs only a
 constant factor. A direct method, whose work is a single step, is interrupted if it far exceeds its
 forecast, and waits for its next turn. All evidence goes into one bound accumulator, and each method
-starts from the best point found so far. The work is counted, not timed: the same call takes the
+starts from the best point found so far. The work is counted, not timed, so the same call takes the
 same turns.
 
 An answer should be exact and proved. If we have an exact point or a proof, we spend up to AGAIN
@@ -52,10 +51,10 @@ from tiebreak.problem import Problem
 from tiebreak.proofs.certificate import UNDERFLOW, Proved, Standing
 from tiebreak.proofs.gate import ANSWER, BROKEN, DOUBT, EMPTY, FALLS
 
-STEP = 1e6  # the work of a step besides its products: about a hundred NumPy calls
+STEP = 1e6  # the work of a step apart from its products: about a hundred NumPy calls
 # a direct method may exceed its forecast by this factor: a general solver may need 60 times as much
 ALLOWANCE = 64.0
-AGAIN = 1.0  # after a proof or an exact point, spend at most this share of its work on the other
+AGAIN = 1.0  # once we have a proof or an exact point, spend this share of its work on the other
 CLOSER = 1e-3  # while proving, require that g(x) - g* is at most this share of its present value
 ENDED = "has ended"
 WORSE = "g is larger at its point than at an earlier one, or f is below f*"
@@ -136,7 +135,7 @@ class Portfolio(Method):
     def _readings(self, state: State) -> str:
         """Say why a direct method is in doubt, even if another method is running.
 
-        Either rounding decides the rank of the data, which therefore have two readings, or a
+        Either rounding decides the rank of the data, so that the data can be read in two ways, or a
         computation stopped early; the latter does not matter once a direct method has an answer.
         """
         for candidate, runner in zip(self.candidates, state.runners, strict=True):
@@ -238,7 +237,7 @@ class Portfolio(Method):
         candidate, runner = self.candidates[number], state.runners[number]
         if runner.note or state.phase == RACING:
             return not runner.note
-        if candidate.is_direct:  # it can refine, if enough work is left, but not prove
+        if candidate.is_direct:  # it can refine a point if enough work is left, but not prove it
             return state.phase == REFINING and runner.forecast(candidate) <= self._left(state)
         return state.phase == PROVING or candidate.refines
 
@@ -251,7 +250,7 @@ class Portfolio(Method):
         """Is a refinement running or due, so that the best point is not yet fully accurate?"""
         candidate, runner = self.candidates[state.at], state.runners[state.at]
         if candidate.is_direct and (runner.inner is None or self._report(state).decides):
-            return True  # the single step of a direct method decides, and proves more
+            return True  # the single step of a direct method decides the outcome, and proves more
         is_there = candidate.refines and not self._report(state).is_settling
         is_ahead = state.phase == REFINING or self._will_refine(state)
         return is_ahead and not (is_there and state.best == state.at)
@@ -293,7 +292,7 @@ class Portfolio(Method):
         return state if self._has_others(state) else state._replace(phase=OVER)
 
     def _begin_proof(self, problem: Problem, state: State) -> State:
-        """Turn to the proof of the answer, or end if no minorant bounds g* from below.
+        """Begin to prove the answer, or end the run if no minorant bounds g* from below.
 
         The first step after the answer makes this choice: by then `adapt` knows the tolerance.
         """
@@ -371,7 +370,7 @@ def _standing_of(inner: Any, state: State, shown: Standing) -> Standing:
 def _error(own: Proved) -> float:
     """Return the distance from the proof in units of the tolerances: 1 once it is complete.
 
-    The distance is a product, because one part shrinks while another waits for its turn.
+    We multiply the parts of the distance, because one part may shrink while another has to wait.
     """
     standing, (upper, lower) = own.standing, own.asked
     upper, lower = max(upper, UNDERFLOW), max(lower, UNDERFLOW)
@@ -385,8 +384,8 @@ def _for_the_proof(inner: Any, own: Proved) -> Proved:
     """Return the bounds to show to the running method while an answer needs a proof.
 
     These bounds contain the gap of the method's own point and, once that gap is small, a lower
-    tolerance that the point does not meet yet: the bound on f* is loose by about the point's
-    suboptimality for g, which must shrink.
+    tolerance that the point does not meet yet. The method then reduces the point's suboptimality
+    for g, by about which the bound on f* is loose.
     """
     asked_upper, asked_lower = own.asked
     excess = max(inner.lower_value - own.least_value, 0.0)

@@ -5,12 +5,12 @@
         = f* - O(t):
 
 The bound costs one gradient for each t, and some more to correct c if g1 is not quadratic. x + t c
-is in Z for t sum 1/eta_i <= 1, as a convex combination of x and the x_i. We only supply minorants:
+is in Z if t sum 1/eta_i <= 1, as a convex combination of x and the x_i. We only supply minorants:
 the bound accumulator turns them into bounds.
 
-Without a proof, unless g is quadratic, x counts as an answer only if some cut balances f at x: then
-x minimises f + cut/t over Z, up to a small gap. No cut balances f if the set of minimisers of g has
-a flat interior, as for a squared hinge: the minorants of the rounds vary over this set, and f
+If there is no proof and g is not quadratic, x counts as an answer only if some cut balances f at x:
+then x minimises f + cut/t over Z, up to a small gap. No cut balances f if the set of minimisers of
+g has a flat interior, as for a squared hinge: the minorants of the rounds vary over this set, and f
 settles elsewhere.
 """
 
@@ -93,7 +93,7 @@ def begin(problem: Problem, state: State) -> State:
 
 
 def at_once(problem: Problem, state: State, f: Minorant, g: Minorant, way: ShortestWay) -> State:
-    """Prove the point by c itself, because g is quadratic: see `quadratic_dual`."""
+    """Prove the point with c itself, because g is quadratic: see `quadratic_dual`."""
     (point,) = problem.forward(g.at + way.c)
     (ahead,), _ = problem.lower.evaluate([point.g])
     known = quadratic_dual.prove(problem, f, g, ahead, way.gamma)
@@ -146,11 +146,12 @@ def _is_moderate(seen: Minorant) -> bool:
 
 
 def _tilt(problem: Problem, x: Array) -> tuple[Array, float]:
-    """Return signs (1 for free entries without upper bound, -1 without lower bound) and the cost.
+    """Return the tilt's signs (1 for free entries without upper bound, -1 without lower) and cost.
 
     A linear function over a box with infinite sides is bounded below only if its slope has the
     right signs along these sides, to the last bit, so we tilt it until the signs are certainly
-    right. A slope of s times these signs is smaller at the corner than at x by s times the cost.
+    right. A linear function with the slope s times these signs is smaller at the corner than at x
+    by s times the cost.
     """
     sides, xp, zero = described(problem.domain).sides(x), arrays.namespace(x), arrays.zeros_like(x)
     if sides is None or problem.radius is not None or not problem.is_smooth:
@@ -165,10 +166,10 @@ def _tilt(problem: Problem, x: Array) -> tuple[Array, float]:
 def next_cut(problem: Problem, state: State, proof: Proof) -> State:
     """Make the next cut of the proof, and improve c or move on to the next t.
 
-    The slope of a cut at x + t c, divided by t, should be minus that of f along the face (apart
-    from the tilt). The rest of the two slopes' sum corrects c, by a quasi-Newton step with the
-    Hessian of the rounds instead of g's, and with the length that would have been best for the last
-    step.
+    Along the face, the slope of a cut at x + t c, divided by t, should be minus the slope of f
+    (apart from the tilt). If their sum is not 0, it corrects c by a quasi-Newton step. This step
+    uses the Hessian of the rounds instead of g's, and the length that would have been best for the
+    last step.
     """
     x, here, t = state.x, state.here, proof.t
     proof = proof._replace(made=(t, proof.c))

@@ -29,7 +29,7 @@ from tiebreak.problem import Problem
 from tiebreak.sets import has_projection
 
 FEWEST_STEPS = 100  # the minimum for a first-order method: fewer prove nothing on any problem
-PASSES = 6  # data passes in a step: both levels, forward and back, and one level alone
+PASSES = 6  # data passes in a step: forward and back for both levels, then again for one level
 
 
 def choose(problem: Problem) -> Portfolio:
@@ -40,7 +40,7 @@ def choose(problem: Problem) -> Portfolio:
     if not BregmanIteration().refusal(problem):
         title = "exact, by conjugate gradients" if conjugate_gradients.is_taken(problem) else ""
         candidates.append(Candidate(BregmanIteration(), title, steps, refines=True))
-        # No gradient method is faster on g alone: other methods wait for the first 3000 steps.
+        # No gradient method is faster on g alone: other methods wait until it has taken 3000 steps.
         steps *= 30.0 if conjugate_gradients.distance(problem) else 1.0
     if not PrimalDual().refusal(problem):
         candidates.append(Candidate(PrimalDual(), "", steps))
@@ -77,15 +77,15 @@ def _exact(problem: Problem, least: float) -> Candidate:
 
 
 def _by_slices(problem: Problem, direct: list[Candidate]) -> list[Candidate]:
-    """Return a list of the method whose steps use only a few rows each, if it pays off.
+    """Return a list with the method whose steps use a few rows each; empty if it does not pay off.
 
-    The minimum of the method is a hundred epochs, as many full readings, and a hundred products for
-    L_g. With fewer epochs, f does not settle on any problem. In single precision, reading an entry
-    takes half the time; direct methods convert the entries. If this is less work than a direct
-    method needs, the method goes first, and no other is needed. An epoch must have at least 500
-    slices, or too many epochs are needed; a slice has about as many rows as there are columns,
-    unless some rows are much longer than others. Counting the slices takes a data pass, so this
-    check comes last.
+    The minimum work of the method is a hundred epochs, a hundred full readings of the data, and a
+    hundred products for L_g. With fewer epochs, f does not settle on any problem. In single
+    precision, reading an entry takes half the time, except for direct methods, which convert the
+    entries. If this is less work than a direct method needs, the method goes first, and no other is
+    needed. An epoch must have at least 500 slices, or too many epochs are needed. A slice has about
+    as many rows as there are columns, unless some rows are much longer than others. Counting the
+    slices takes a data pass, so this check comes last.
     """
     method, n = BregmanSVRG(), problem.dimension or 1
     rows = max((matrix.shape[0] for matrix in matrices_of(problem.smooth_parts[1])), default=0)
@@ -136,7 +136,7 @@ def problem_in_float64(problem: Problem) -> Problem:
 
 
 def _is_clear(matrix: Matrix) -> bool:
-    """Is the rank in float64 also beyond doubt in float32?  False if unknown."""
+    """Is the rank certain, and the same, in float32 and in float64?  False if unknown."""
     rows, n = matrix.shape
     if min(rows, n) > QUICK_SIDE or rows * n > DENSE_LIMIT or not matrix.is_explicit:
         return False
@@ -190,8 +190,8 @@ def _entries(problem: Problem) -> int:
 def _factorisation(problem: Problem, n: int = 0) -> float:
     """Return the work of factorising the data of each level once, in the units of a Meter.
 
-    The work depends on the smaller side of each matrix: for each entry it costs as many products as
-    that side is long. If f is a penalty on D x with n variables, the entries of D x are variables
+    The work depends on the length of the smaller side of each matrix: this is the number of
+    products per entry. If f is a penalty on D x with n variables, the entries of D x are variables
     too, and all rows form one matrix.
     """
     matrices = _matrices(problem)

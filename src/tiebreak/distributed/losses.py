@@ -2,8 +2,8 @@
 
     f(x) = scale * sum over the workers of phi_i(A_i x)
 
-Every worker holds the loss of its own rows; this module has the loss of all rows, whose matrix is
-`Rows`. Nothing in tiebreak imports this package, and it imports Ray only when a loss is created.
+Every worker holds the loss of its own rows; this module defines the loss of all rows, whose matrix
+is `Rows`. Nothing in tiebreak imports this package, and it imports Ray only when a loss is created.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class OnWorkers(LinearLoss, is_open=True):
 
     @functools.cached_property
     def lipschitz(self) -> float:  # type: ignore[override]
-        """The same constant as in one process; with weights, the sum of the workers' constants."""
+        """The constant for one process; with weights, the sum of the workers' constants."""
         return super().lipschitz if self.weights is None else self.scale * self.matrix.lipschitz()
 
     @property

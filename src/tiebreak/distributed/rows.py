@@ -155,7 +155,7 @@ class Rows(Matrix):
     ) -> None:
         self.kind, self.traffic = kind.__name__, Traffic()
         self._ray = ray = _ray(self.kind)
-        self._lock = threading.Lock()  # protects all that changes from round to round
+        self._lock = threading.Lock()  # protects everything that changes between rounds
         # Recent mixtures, used to recognise points whose image is to be recomputed; a step makes
         # fewer mixtures than this.
         self._recent = deque[Remote](maxlen=8)
@@ -166,9 +166,9 @@ class Rows(Matrix):
             max_restarts=8, max_task_retries=-1, scheduling_strategy="SPREAD"
         )
         if len(ray.cloudpickle.dumps(sources)) > INLINE:
-            # A function may contain many rows. If the function were passed to the actor directly,
-            # Ray would delete it once the worker has started, and the worker could not be
-            # restarted.
+            # A function may carry many rows of data. If the function were passed to the actor
+            # directly, Ray would delete it once the worker has started, and the worker could not
+            # be restarted.
             sources = [
                 partial(from_store, ray.put(one)) if callable(one) else one for one in sources
             ]

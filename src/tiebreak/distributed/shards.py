@@ -53,7 +53,7 @@ class Request(NamedTuple):
 
     @classmethod
     def unpacked(cls, packed: bytes, n: int, dtype: Any) -> Request:
-        """The request that was packed, with points of n entries in ``dtype``."""
+        """The request from its packed form, with points of n entries in ``dtype``."""
         found = cls(*pickle.loads(packed))
         return found._replace(points=np.frombuffer(found.points).reshape(-1, n).astype(dtype))
 

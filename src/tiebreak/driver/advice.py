@@ -94,7 +94,7 @@ def _one_sided(run: Run, proof: Certificate, asked: float) -> str:
 def _too_wide(
     run: Run, status: str, proof: Certificate, tolerance: tuple[float, float], max_iter: int
 ) -> str:
-    """Say how wide the proof is, why, and what would narrow it."""
+    """Say how wide the proved gaps are, why, and what would narrow them."""
     gaps = proof.upper_gap, proof.lower_gap
     words = REMEDIES.get()
     has_asked = min(tolerance) > UNDERFLOW

@@ -47,16 +47,16 @@ def certify(
 ) -> Certificate:
     """Prove how close ``x`` is to optimal, no matter which solver found it.
 
-    The proof costs oracle calls: the first-order method that "auto" prefers starts from the
-    projection of x and collects minorants until both gaps of x stop shrinking; then AGM-BiO does
-    the same (P-AGM-BiO if there are penalties) with two values of gamma, if it accepts the problem,
-    because no method is best everywhere. Together the methods take at most ``max_iter`` steps and
+    The proof costs oracle calls. The first-order method that "auto" prefers starts from the
+    projection of x and collects minorants until both gaps of x stop shrinking. Because no method is
+    best everywhere, AGM-BiO (P-AGM-BiO if there are penalties) then does the same with two values
+    of gamma, if it accepts the problem. Together the methods take at most ``max_iter`` steps and
     ``max_time`` seconds; Ctrl-C returns the bounds proved so far.
 
     The ``status`` of the certificate is "certified" if |f(x) - f*| and g(x) - g* are proved to be
     within the tolerances, which are those of `solve` (relative to the point of the domain nearest
-    to x); "failed" if x is not in the domain; otherwise a limit, or "undetermined" if the bounds
-    no longer improve but are wider than the tolerance.
+    to x). It is "failed" if x is not in the domain. Otherwise it is a limit, or "undetermined" if
+    the bounds no longer improve but are wider than the tolerance.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1]], [2])
@@ -120,7 +120,7 @@ def _judged(
 def _collected(
     problem: Problem, x: Array, start: Array, max_iter: int, runs: list[Run]
 ) -> tuple[int, Certificate]:
-    """Run some methods and add the runs to ``runs``; return the best proof for x and all steps."""
+    """Run some methods and add the runs to ``runs``; return all steps and the best proof for x."""
     kind, steps, proof = AGMBiO if problem.is_smooth else PAGMBiO, 0, None
     for method in (first_order(problem), kind(gamma=1e-3), kind(gamma=1e-1)):
         if refusal := method.refusal(problem):

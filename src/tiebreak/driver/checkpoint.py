@@ -1,4 +1,4 @@
-"""Save a run and resume it, by a .npz file of arrays and records (see `linalg.archive`).
+"""Save a run and resume it, using a .npz file of arrays and records (see `linalg.archive`).
 
 Damaged files are rejected if they hold values that no run can have (NaN, a vector of another
 length, a bound that is infinite on the wrong side). Carefully forged bounds are trusted: anyone who
@@ -142,7 +142,7 @@ def _asked(probes: Sequence[Array], part: object) -> Iterable[Any] | None:
 
 
 def _value_and_slope(function: Smooth, x: Array) -> object:
-    """Evaluate a callable; return the error if it overflows, which identifies it as well."""
+    """Evaluate a callable; if it overflows, return the error, which identifies it as well."""
     deadline.check()
     try:
         with arrays.quiet():

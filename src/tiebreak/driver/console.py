@@ -65,7 +65,7 @@ class LevelLines:
         self._levels, self._began = list(zip(levels.names, signs, strict=True)), began
 
     def __call__(self, number: int, best: float) -> None:
-        """Show that the level of this number is solved, with its least value."""
+        """Show that the level with this number is solved, and its least value."""
         (name, sign), count = self._levels[number], len(self._levels)
         seconds, screen = time.perf_counter() - self._began, screen_for(True)
         screen.text(f"level {number + 1} of {count}, {name}: {sign * best:.9g}, {seconds:.1f} s")

@@ -12,7 +12,7 @@ from tiebreak.linalg import Array, Image, arrays, deadline
 
 
 class Counted(SmoothFunction, keyword=""):
-    """Counts how often a function is evaluated, and otherwise behaves like it.
+    """Counts how often a function is evaluated, and otherwise behaves like that function.
 
     The certificate assumes that an evaluation is as precise as its point. Points that are more
     precise than the data are therefore rejected: some libraries would round such points silently.
@@ -26,12 +26,12 @@ class Counted(SmoothFunction, keyword=""):
         self.dimension, self.prototype = function.dimension, function.prototype
         self._entries = sum(matrix.size for matrix in matrices_of(function))
         own = self.prototype
-        # None if no point can be more precise, which saves ten checks per step.
+        # None if no point can be more precise than the data, which saves ten checks per step.
         self._single = own.dtype if own is not None and arrays.is_single(own) else None
 
     @cached_property
     def in_float64(self) -> Counted | None:
-        """Return the function in float64; both count together."""
+        """Return the function in float64; both share their counts."""
         wide = self.function.in_float64
         return None if wide is None else Counted(wide, self._counter)
 

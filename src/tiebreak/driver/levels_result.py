@@ -215,10 +215,10 @@ class LevelsResult(Outcome, Shown):
     def duals(self) -> dict[str, dict[str, float] | None]:
         """How fast the best value of each level changes as the right-hand side of each row grows.
 
-        Earlier levels stay optimal, or at most at their best value + slack, both as in this result.
-        The duals of a level are None if they are unknown: if the level has slack, or if the domain
-        has constraints that are not linear. If several values are possible, as at a degenerate
-        vertex, the first level has one of them, and later levels have nan.
+        Earlier levels stay optimal, or within their slack, as in this result. The duals of a level
+        are None if they are unknown, because the level has slack or because the domain has
+        constraints that are not linear. If several values are possible, as at a degenerate vertex,
+        the first level has one of them, and later levels have nan.
         """
         found = self.multipliers
         lines = [None] * len(self.levels) if found is None else found.tolist()
@@ -234,16 +234,16 @@ class LevelsResult(Outcome, Shown):
 
     @property
     def named(self) -> dict[str, float]:
-        """The entries of x by the names of the variables; empty without names or a feasible x."""
+        """The entries of x by variable name; empty if there are no names or no feasible x."""
         if self.status == "infeasible":
             return {}
         return ByName(zip(self.variables or (), arrays.to_numpy(self.x).tolist(), strict=False))
 
     def details(self) -> str:
-        """Return the full report: this, with x and duals by name, and how it was solved."""
+        """Return the full report: the short one, x and duals by name, and how x was found."""
         if self.result is None:
             how = "\n".join(_wrapped("  method ", self.method))
-        else:  # this says what the first lines of the `Result` say
+        else:  # the short report already says what the first lines of the `Result` say
             which = [f"{letter} is {name}" for letter, name in zip("gf", self.levels, strict=False)]
             how = "\n".join([f"  {'levels':<10} {', '.join(which)}"] * bool(which))
             how += self.result.details().removeprefix(str(self.result))

@@ -79,7 +79,7 @@ class MethodInfo:
     assumptions: str
     guarantee: str
     rates: tuple[Rate, ...]  # the published rates
-    output: str  # the point for which its theorem holds
+    output: str  # the point for which the method's theorem holds
     bibtex: str
 
 
@@ -151,7 +151,7 @@ def from_file(text: str) -> str:
     spec = spec_from_file_location(Path(path).stem, path)
     if spec is None or spec.loader is None or not Path(path).is_file():
         raise ValueError(f"method: FILE.py:CLASS must name an existing file, got {text!r}")
-    module = sys.modules[spec.name] = module_from_spec(spec)  # dataclasses look it up
+    module = sys.modules[spec.name] = module_from_spec(spec)  # dataclasses look the module up
     spec.loader.exec_module(module)
     if not hasattr(module, kind):
         raise ValueError(f"method: FILE.py:CLASS must name a class in that file, got {text!r}")

@@ -190,7 +190,7 @@ class Result(Outcome, Shown):
         return f"<tiebreak.Result: {self.status}, {values}, {counted(self.nit, 'step')}>"
 
     def __str__(self) -> str:
-        """Return four lines: the status, what is proved about each level, the ties; then doubts."""
+        """Return the status, what is proved about each level, the ties, and then any doubts."""
         lines = [
             f"tiebreak: {self.word} after {counted(self.nit, 'step')}, {self.time:.3g} s: "
             f"{self._headline}",
@@ -288,7 +288,7 @@ class Result(Outcome, Shown):
                 "not too slowly in any direction, and x is not close to f's own minimiser"
             )
         if math.isfinite(proof.upper_error):
-            return f"less than asked: only |f(x) - f*| <= {proof.upper_error:.3g} is proved"
+            return f"less than requested: only |f(x) - f*| <= {proof.upper_error:.3g} is proved"
         return "no: f(x) may lie below f* by an unknown amount"
 
     def to_dict(self) -> dict[str, Any]:

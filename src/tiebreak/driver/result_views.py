@@ -44,7 +44,7 @@ MOST_ENTRIES = 20  # entries of x that are shown
 
 
 def run_view(result: Result) -> View:
-    report, problem = run_report(result), vars(result).get("problem")  # no problem was saved
+    report, problem = run_report(result), vars(result).get("problem")  # None if it was not saved
     upper, lower, ties = (line[9:] for line in str(result).splitlines()[1:4])
     end = [f"{calls:,}" for calls in result.trace[-1][-3:]]
     steps = counted(result.nit, "step")
@@ -132,7 +132,7 @@ def _level_report(
 
 
 def _card(line: str, letter: str, value: float) -> tuple[str, str]:
-    """Return the value and the text below it."""
+    """Return what a card shows: a value and the text below it."""
     said = line.removeprefix(f"{letter}(x) = {value:.9g}").removeprefix(",").strip()
     return number(value), said.replace("<=", "≤").replace(" - ", " − ")
 

@@ -76,9 +76,9 @@ class Saved(NamedTuple):
 class Run:
     """A method running on a problem: its state, bounds, trace, counts and clock.
 
-    With ``certifies`` False no bounds are collected, as in a race in which only the steps count
-    (except for methods that adapt to proved bounds). A warm start begins at the end of a ``former``
-    run.
+    If ``certifies`` is False, no bounds are collected (except for methods that adapt to proved
+    bounds), as in a race in which only the steps count. A warm start begins at the end of a
+    ``former`` run.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class Run:
 
     @property
     def due(self) -> bool:
-        """Is a row due? At first it is after every step, later less often."""
+        """Is a row due? At first a row is due after every step, later less often."""
         last = self.rows[-1].iteration if self.rows else -1
         is_milestone = self.iteration > last and self.report.is_milestone
         return is_milestone or self.iteration >= last + max(1, last // 10)
@@ -210,8 +210,8 @@ class Run:
         """Take one step; return False, with nothing changed, if a value became infinite or NaN.
 
         Also return False if an earlier step had an infinite or NaN slope. The bound accumulator
-        notices such a slope a few steps later: a projection skips a cut with this slope, so x need
-        not show it.
+        notices such a slope a few steps later. It may not show in x, because a projection skips a
+        cut with this slope.
         """
         before, self.state = self.state, self.method.step(self.problem, self._adapted())
         own = self.state.upper_value, self.state.lower_value
@@ -379,7 +379,7 @@ class Run:
         """Return the point of least g if g is larger at x by more than the tolerance, else None.
 
         We use the tolerance at the point of least g: where g is huge, a relative tolerance is huge
-        too. If it is only the UNDERFLOW that every tolerance contains, it says nothing.
+        too. A tolerance that is only the UNDERFLOW that every tolerance contains does not count.
         """
         least = self.least
         if least is None or not self.values[1] > least.value:

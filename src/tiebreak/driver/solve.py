@@ -123,10 +123,10 @@ def solve(
     """Minimise the upper objective over all minimisers of the lower one.
 
     Args:
-        problem: the Problem, or Levels. Three or more levels, or levels with slack, are solved by
-            the method "conic", or in rational arithmetic if "auto" can prove them that way, and
-            give a LevelsResult with one row per level. Such levels accept x0 (for relative slacks),
-            rtol and max_time, but no callback or checkpoint.
+        problem: the Problem, or Levels. Three or more levels, or levels with slack, give a
+            LevelsResult with one row per level. They are solved by the method "conic", or in
+            rational arithmetic if "auto" can prove them that way. Such levels accept x0 (for
+            relative slacks), rtol and max_time, but no callback or checkpoint.
         method: a method or its name; "auto" chooses.
         x0: where to start; the origin if None. The Result of a former call, for this problem or a
             similar one, is a warm start: its point and multipliers are used, and tolerances are
@@ -138,9 +138,9 @@ def solve(
             atol + rtol * max(|value at x|, |value at x0|); if both values are 0 up to rounding, the
             size of the terms that cancel in them is used instead.
         criterion: "absolute" asks for a proof that f(x) - f* and g(x) - g* are within their
-            tolerances, and that f(x) is secured from below, so that a point that is slightly
-            suboptimal for g does not count as an answer: see ``certified``. "weak" asks only for
-            the two proved gaps, which allow f(x) to lie below f* by any amount.
+            tolerances, and that f(x) does not lie far below f*, as it may at a point that is
+            slightly suboptimal for g: see ``certified``. "weak" asks only for the two proved gaps,
+            which allow f(x) to lie below f* by any amount.
         max_iter: the maximum number of steps, including those before a checkpoint.
         max_time: the maximum seconds for this call. Work that cannot be interrupted (your own
             function, a product with the data, a factorisation) finishes first; no factorisation is
@@ -152,8 +152,8 @@ def solve(
             pass if rows are streamed; or your own function, or object with update(row) and close().
             For three or more levels, True shows a line for each level as it is solved.
         checkpoint: a .npz file. The run is saved to this file from time to time; a later call with
-            the same problem, method and x0 resumes it, with the step sizes that were planned at
-            first. If the file cannot be written, a RuntimeWarning says so and the run continues.
+            the same problem, method and x0 resumes it, with the step sizes that the first call
+            planned. If the file cannot be written, a RuntimeWarning says so and the run continues.
 
     Returns:
         A Result; ``print(result)`` says what is proved and what is not. Its ``status`` is one of
@@ -513,7 +513,7 @@ def _claim(
 def _last_proof(run: Run, x: Array) -> Certificate:
     """Return the bounds already known for the point, if no time is left for more.
 
-    We use the standing of the point itself: the last row may describe a point that it replaced.
+    We use the standing of this point: the last row may describe a point that this one replaced.
     """
     if arrays.epsilon(x) > arrays.epsilon(run.state.x):  # the proof is about x before rounding
         return Certificate.of_gaps(*run.values)

@@ -210,7 +210,7 @@ def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: floa
         # an exact direction nearby, or None without a proof
         if isinstance(levels.model, Levels):
             direction = settled_direction(levels.model, number, direction)
-            # A level with slack needs no minimiser: only an unbounded one ends the chain.
+            # A level with slack needs no minimiser: only an unbounded level ends the chain.
             needs_one = levels.rules[number].is_none or found.status == "unbounded"
             ended = (
                 _without_end(levels.model, number, direction)
@@ -264,7 +264,7 @@ def _ended(found: ChainSolution) -> Ended:
 def _claim(
     level: LevelSolution, value: float, rounding: float, h: Objective, rtol: float
 ) -> LevelClaim:
-    """Return what is claimed about a level with this value at x; its tolerance exceeds rounding."""
+    """Return the claim about a level with this value at x; its tolerance exceeds rounding."""
     if level.word != "proved":
         return LevelClaim()
     scale = max(abs(value), abs(h.value(np.zeros(len(h.linear)))))
