@@ -60,7 +60,7 @@ ROUND_PATIENCE = 500  # after this many steps that do not halve the slope, only 
 CG_PATIENCE = 2000  # patience for conjugate gradients, whose slope may rise for a long time
 SETTLED_PATIENCE = 32  # patience once f has settled up to rounding
 RENEWAL = 0.25  # recompute Hessians after this share of the steps that they cost
-WORTHWHILE = 16  # Hessians do not pay for fewer steps than this
+WORTHWHILE = 16  # Hessians do not pay off for fewer steps than this
 RELEASE = 0.3  # change the face if less than this share of the slope lies along it
 
 
@@ -380,7 +380,7 @@ def _needs_hessians(state: State, face: ActiveFace) -> bool:
 
 
 def _more_columns(problem: Problem, state: State, face: ActiveFace) -> State:
-    """Compute some more columns, and the inverse after the last one."""
+    """Compute some more columns of the Hessians, and the inverse after the last one."""
     here, hessians = state.here, state.hessians
     if hessians is None or not len(hessians.missing(face)):
         hessians = no_columns(here.x)

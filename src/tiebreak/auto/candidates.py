@@ -70,7 +70,7 @@ class State(NamedTuple):
     order: tuple[int, ...]  # the candidates in the order in which they began
     at: int  # the candidate that is running
     best: int  # the candidate with the best point so far
-    proved: int  # the first candidate with both gaps proved, or NONE
+    proved: int  # the first candidate whose gaps are both proved, or NONE
     answer: int  # the candidate that has ended with its answer, or NONE
     phase: int  # RACING, REFINING a proved point, PROVING the answer, OVER
     since: float  # the total work at the beginning of this phase

@@ -41,7 +41,7 @@ def is_taken(problem: Problem) -> bool:
 class ConjugateGradients(NamedTuple):
     """Conjugate gradients from x, the point where a round began."""
 
-    moved: Array  # the distance of the iterate from x, as a vector
+    moved: Array  # the iterate minus x
     lower: Array  # the slope of g at the iterate
     residual: Array  # minus the slope of the round's objective at the iterate
     direction: Array

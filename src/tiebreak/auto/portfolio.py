@@ -73,7 +73,7 @@ class Portfolio(Method):
     why: str = ""
 
     name: ClassVar[str] = "auto"
-    paper: ClassVar[str] = "none: the methods of this library in turn"
+    paper: ClassVar[str] = "none: it runs methods of this library"
     assumptions: ClassVar[str] = "those of the methods that it runs"
     guarantee: ClassVar[str] = "those of the methods that it runs"
     adapts: ClassVar[bool] = True
@@ -117,7 +117,7 @@ class Portfolio(Method):
         return self.candidates[state.best].method.answer(state.shown)
 
     def report(self, state: State) -> StateReport:
-        """Report on the method whose point counts, and how the running one has ended."""
+        """Report on the method whose point counts, and on how the running method has ended."""
         shown, own = self.candidates[state.best].method.report(state.shown), self._report(state)
         ending = shown.finished if state.phase == OVER else NOT_ENDED
         answer = shown.finished if state.answer != NONE else NOT_ENDED
@@ -181,7 +181,7 @@ class Portfolio(Method):
         has_others = self._has_others(state)
         allowed = self._allowed(state) if candidate.is_direct and has_others else math.inf
         try:
-            # Other methods may need the time that one method spends.
+            # Leave half of the time to other methods.
             with (
                 deadline.half() if has_others else contextlib.nullcontext(),
                 deadline.metered(allowed) as meter,
@@ -233,7 +233,7 @@ class Portfolio(Method):
         return max(ALLOWANCE * own, *(other for other in forecasts if math.isfinite(other)), 0.0)
 
     def _can_go_on(self, state: State, number: int) -> bool:
-        """Can this candidate continue usefully?"""
+        """Is it useful to continue with this candidate?"""
         candidate, runner = self.candidates[number], state.runners[number]
         if runner.note or state.phase == RACING:
             return not runner.note
@@ -358,7 +358,7 @@ def _is_refuted(state: State, proved: Proved) -> bool:
 
 
 def _standing_of(inner: Any, state: State, shown: Standing) -> Standing:
-    """Return the standing of the running method's point, given that of the best point."""
+    """Return the `Standing` of the running method's point, given that of the best point."""
     f, g = inner.upper_value - state.upper_value, inner.lower_value - state.lower_value
     if f == g == 0.0:
         return shown

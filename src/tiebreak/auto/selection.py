@@ -1,8 +1,8 @@
 """The candidates of ``method="auto"`` for a problem, and their minimum work.
 
-If direct factorisation (`Exact`) gives an exact answer, its minimum is one factorisation of the
-data; the minimum of a first-order method is a number of steps. Both minima follow from the sizes of
-the data. The progress of the methods decides which one runs when: see `portfolio`.
+If direct factorisation (`Exact`) gives an exact answer, its minimum work is one factorisation of
+the data. The minimum work of a first-order method is a number of steps. Both minima follow from the
+sizes of the data. The progress of the methods decides which one runs when: see `portfolio`.
 """
 
 from __future__ import annotations

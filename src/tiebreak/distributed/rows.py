@@ -249,7 +249,7 @@ class Rows(Matrix):
     def evaluate(self, images: Sequence[Remote], slopes: int) -> Callable[[], Reply]:
         """The losses at all images and the slopes at the first ``slopes`` of them, in one round.
 
-        The round starts immediately; calling the result waits for its end.
+        The round starts immediately; calling the result waits until the round has ended.
         """
         with self._lock:
             request, sources = self._request(images, slopes)
@@ -355,7 +355,7 @@ class Rows(Matrix):
 
 
 def _in_order(images: Sequence[Remote]) -> list[Remote]:
-    """The images and all that they are mixed from: kept images, then new points, then mixtures."""
+    """The images and their ingredients: first kept images, then new points, then mixtures."""
     # In this dictionary, the parts of a mixture come before the mixture.
     found: dict[int, Remote] = {}
     stack = list(reversed(images))

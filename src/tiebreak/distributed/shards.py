@@ -137,7 +137,7 @@ class Shard:
         at, values_at = ([places[i] for i in slots] for slots in (request.at, request.values_at))
         seen, values = self.loss.evaluate(at, values_at)
         others = {key: self.kept[key] for key in request.alive if key in self.kept}
-        # Images are stored as arrays, because a sum would keep all its parts alive.
+        # Images are stored as arrays, because an unevaluated sum would keep all its parts alive.
         images = [place._replace(image=settled(place.image)) for place in places]
         self.kept = others | dict(zip(request.keys, images, strict=True))
         slopes = np.array([s.slope for s in seen], dtype=self.loss.matrix.prototype.dtype)
@@ -223,7 +223,7 @@ def total(replies: Sequence[Reply]) -> Reply:
 def _read(
     owner: str, source: Source, target: str | None, weights: str | None
 ) -> tuple[Any, Any, Any, tuple[str, ...]]:
-    """A, b and the weights, from their source, and the names of columns, if there are any."""
+    """A, b and the weights as read from their source, and the column names if there are any."""
     if isinstance(source, tuple):
         named = zip(("A", "b", "weights"), source, strict=False)
         loaded: tuple[Any, ...] = tuple(_npy(owner, name, path) for name, path in named)

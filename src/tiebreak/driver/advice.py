@@ -23,7 +23,7 @@ class Remedies(NamedTuple):
     )
     narrower: str = "Problem(radius=...) may narrow it"
     one_sided: str = "Problem(error_bound=...) would prove it; criterion='weak' does not require it"
-    below_rounding: str = "set atol"  # "" here or in one_sided: advise a looser rtol
+    below_rounding: str = "set atol"  # if "" here or in one_sided, the advice is a looser rtol
     has_method: bool = True  # can the caller choose the method and its parameters?
 
 
@@ -36,7 +36,7 @@ _OR_PENALTY = ", or a penalty on all variables plus a smooth part with a known l
 def after_nonfinite(run: Run) -> str:
     """Say when a value or a gradient was not finite, and what to check."""
     return (
-        f"by step {run.iteration + 1} the upper or lower level had a value or a gradient that is "
+        f"by step {run.iteration + 1} the upper or lower level had a value or a gradient that was "
         "not finite: check the functions away from x0, and their scale"
     )
 

@@ -222,7 +222,7 @@ def _run_group(result: Result) -> Group:
 
 
 def _duals_table(result: LevelsResult) -> Table:
-    """Return how fast levels change with the right-hand sides of the rows that matter most."""
+    """Return a table of the duals of the rows with the largest duals."""
     lines = [duals or dict.fromkeys(result.rows, math.nan) for duals in result.duals.values()]
     found = {row: [line[row] for line in lines] for row in result.rows}
     sizes = {

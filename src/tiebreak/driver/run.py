@@ -26,7 +26,7 @@ from tiebreak.proofs.recession.watch import NoMinimum
 from tiebreak.sets.domains import has_projection, projected
 
 NOTHING = (math.inf, math.inf)  # the gaps if nothing is proved
-PER_STATE = ("report", "values", "asked", "is_met")  # computed once, until the state changes
+PER_STATE = ("report", "values", "asked", "is_met")  # cached until the state changes
 
 
 class Intermediate(NamedTuple):
@@ -100,10 +100,10 @@ class Run:
         self.is_foreign = self.certifies and not is_ours
         self.has_claims = False  # has a third-party method claimed an interval?
         self.least: Least | None = saved.least if saved else None
-        # The last state at which all requests were proved, and its standing at that time.
+        # The last state at which all requests were proved, and its `Standing` at that time.
         self.certified = saved.certified if saved else None
         self._news = 0  # number of times that the point or the evidence changed
-        self._standings: tuple[int, Standing] | None = None  # the standing as of this count
+        self._standings: tuple[int, Standing] | None = None  # a value of ``_news``, its `standing`
         # a point, its step, and its certificate
         self._stated: tuple[Array, int, Certificate] | None = None
         self._x0 = x0  # kept for the values at the start
@@ -309,7 +309,7 @@ class Run:
 
     @property
     def standing(self) -> Standing:
-        """The standing of this point, given the bounds so far; recomputed after new evidence."""
+        """The `Standing` of this point, given the bounds so far; recomputed after new evidence."""
         if self._standings is None or self._standings[0] != self._news:
             # If a resumed run has recorded the step, it computed the bounds before it was saved.
             effort = 0 if self._standings is None and self.is_recorded else 5
@@ -361,8 +361,8 @@ class Run:
     def has_gone_back(self) -> bool:
         """Return to the last certified state, unless later findings contradict it.
 
-        An earlier call with looser tolerances may have certified this state, or f at its point may
-        have been proved too low since then.
+        That state may have been certified by an earlier call, with looser tolerances. Since then, f
+        at its point may also have been proved to be too low.
         """
         if self.certified is None:
             return False

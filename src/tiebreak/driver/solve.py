@@ -513,7 +513,7 @@ def _claim(
 def _last_proof(run: Run, x: Array) -> Certificate:
     """Return the bounds already known for the point, if no time is left for more.
 
-    We use the standing of this point: the last row may describe a point that this one replaced.
+    We use the `Standing` of this point: the last row may describe a point that this one replaced.
     """
     if arrays.epsilon(x) > arrays.epsilon(run.state.x):  # the proof is about x before rounding
         return Certificate.of_gaps(*run.values)

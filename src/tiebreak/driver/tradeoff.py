@@ -173,7 +173,7 @@ def tradeoff(
         found = chain(program, rules, levels.before, max_time, began)
         result = report(found, levels, 0.0, 0.0)  # `proofs.gate` checks every point
         if result.status == "max_time":
-            raise TimeoutError("tradeoff: max_time was over before all slacks were solved")
+            raise TimeoutError("tradeoff: max_time ran out before all slacks were solved")
         if result.status == "stopped":  # part of a curve is not returned
             raise KeyboardInterrupt
         if not result.success:

@@ -244,7 +244,7 @@ class CvxpyLevels(ConicLevels):
                     continue
                 amounts = np.ravel(constraint.violation(), order="F")
                 sizes = np.zeros_like(amounts)
-                for part in (own, *map(_sizes, constraint.args)):  # for a cone, the largest
+                for part in (own, *map(_sizes, constraint.args)):  # for a cone, the largest entry
                     sizes += part if part.shape == amounts.shape else np.max(part)
                 worst = int(np.argmax(amounts / np.where(sizes > 0.0, sizes, 1.0)))
                 found += [Violation(_short(constraint), float(amounts[worst]), float(sizes[worst]))]

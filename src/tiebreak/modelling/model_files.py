@@ -18,10 +18,10 @@ from tiebreak.linalg import Host, assign, checks, refusals
 from tiebreak.sets import Box, Polyhedron, Set, intersection
 
 ENDINGS = (".mps", ".lp")
-# in HiGHS's log; a parser error says only which file it is about
+# the errors to quote from HiGHS's log; a parser error only names the file
 DOUBT = re.compile(r"^(?:WARNING|ERROR):\s*(?!\s|Parser error)(.+)", re.MULTILINE)
 WITH_NUMBERS = ("COLUMNS", "RHS", "RANGES", "BOUNDS")  # sections of an MPS file
-WITHOUT_NUMBER = ("FR", "MI", "PL", "BV")  # bounds
+WITHOUT_NUMBER = ("FR", "MI", "PL", "BV")  # kinds of bounds that take no number
 OBJECTIVE = "objective"  # name of the objective if the file gives none
 
 
@@ -79,8 +79,8 @@ class LinearModel:
         """One number per variable, from a dictionary by name.
 
         Args:
-            entries: numbers by the name of the variable.
-            default: the number for the variables that are not named.
+            entries: numbers by variable name.
+            default: the number for all variables that ``entries`` does not name.
         """
         places = {name: i for i, name in enumerate(self.variables)}
         found = np.full(len(places), float(default))
@@ -95,7 +95,7 @@ class LinearModel:
         """A linear function, given by the names of its variables.
 
         Args:
-            entries: coefficients by the name of the variable, 0 for all others.
+            entries: coefficients by variable name; all other coefficients are 0.
             constant: a constant term.
         """
         return _named(self.vector(entries), constant, self.variables)
@@ -212,7 +212,7 @@ def _model(lp: Any, objective: str, further: list[str]) -> LinearModel:
 
 
 def _with_all_objectives(text: str) -> tuple[str, list[str], str]:
-    """The first N row of an MPS file, the other N rows, and the text with those as >= rows.
+    """The first N row of an MPS file, the other N rows, and the text that has these as >= rows.
 
     HiGHS ignores all N rows but the first.
     """

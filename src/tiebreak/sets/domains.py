@@ -74,7 +74,7 @@ def projection_error(domain: Domain, z: Array, size: float) -> float:
 
 
 def described(domain: Domain) -> Set:
-    """The set with its descriptions; if it is not derived from `Set`, all are unknown."""
+    """The set itself if it is derived from `Set`; otherwise a `Set` without descriptions."""
     return domain if isinstance(domain, Set) else Set()
 
 

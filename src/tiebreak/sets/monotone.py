@@ -20,8 +20,8 @@ from tiebreak.sets.descriptions import ActiveFace, LinearRows, RecessionDirectio
 class Monotone(Set):
     """{x : x_1 <= x_2 <= ... <= x_n}, a cone.
 
-    The projection is an isotonic regression, computed by pooling adjacent violators, in O(n), on
-    the host (scipy.optimize.isotonic_regression).
+    The projection is an isotonic regression. It is computed on the host in O(n), by pooling
+    adjacent violators (scipy.optimize.isotonic_regression).
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 0, 0], [0, 0, 1]], [1, 3])

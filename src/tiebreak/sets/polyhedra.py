@@ -215,11 +215,11 @@ class Polyhedron(Constraints):
 
 
 def deepest_point(rows: Host, offset: Host, equal: Host, right: Host) -> tuple[Host, float]:
-    """The x with the most room in rows x <= offset, with equal x = right; and the room (at most 1).
+    """The x with the most room in rows x <= offset and with equal x = right; and the room.
 
-    The rows have length 1, so the set contains a ball around x within the equations, with the room
-    as its radius. A linear program finds the point, up to its tolerance; ValueError if the set is
-    empty.
+    The rows have length 1, and the room is at most 1. Within the equations, the set contains a ball
+    around x with the room as its radius. A linear program finds x, up to its tolerance; ValueError
+    if the set is empty.
     """
     n, last = rows.shape[1], np.ones((rows.shape[0], 1))
     wider = np.hstack([rows, last]), np.hstack([equal, np.zeros((equal.shape[0], 1))])

@@ -90,7 +90,7 @@ def between(low: PathPoint, high: PathPoint, latest: PathPoint, slow: int) -> fl
     """The next mu to try: Newton's, or a more careful choice if Newton's method has been slow."""
     following = latest.newton
     if slow % 4 == 1:
-        # The best of the proposals of both ends, if the gap between them is convex or concave.
+        # The best of three proposals from both ends, if the gap is convex or concave between them.
         secant = low.mu + (high.mu - low.mu) * (low.gap / (low.gap - high.gap))
         following = sorted((low.newton, secant, high.newton))[1]
     if slow % 4 == 2 or not low.mu < following < high.mu:

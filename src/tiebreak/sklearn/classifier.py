@@ -300,7 +300,7 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
 
 
 def _margins(scores: Host, codes: Host) -> Host:
-    """Return for each row by how much its own class's score exceeds that of each other class.
+    """Return by how much the score of each row's own class exceeds the scores of other classes.
 
     The loss has no minimiser even if a direction separates a sample from only one other class.
     """

@@ -108,7 +108,7 @@ def as_dense(X: Any) -> Host:
 
 
 def _whole(entries: Host) -> Host:
-    """Find the entries that are whole numbers which their dtype holds exactly."""
+    """Find the whole numbers among the entries that their dtype holds exactly."""
     largest = 1.0 / np.finfo(entries.dtype).eps
     return np.asarray((np.rint(entries) == entries) & (np.abs(entries) <= largest))
 
@@ -161,8 +161,7 @@ def centred(X: Any, Y: Host, weights: Host | None) -> Centred:
     total = float(np.sum(roots * roots))
     mean, offset = (np.asarray((roots * roots) @ M / total) for M in (X, Y))
     A, B = roots[:, None] * (X - mean), roots[:, None] * (Y - offset)
-    # If a column is constant, only rounding errors remain of it, which are neither feature nor
-    # target.
+    # Only rounding errors are left of a constant column; they are neither feature nor target.
     for M, center in ((A, mean), (B, offset)):
         M[:, _lengths(M) <= len(X) * EPS * np.sqrt(total) * np.abs(center)] = 0.0
     varies = A.any(axis=0)

@@ -359,7 +359,7 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         return pd.DataFrame(table, index=[*names, "intercept"], columns=columns)
 
     def plot_choice(self, ax: Any = None, *, target: int = 0) -> Any:
-        """Draw what the choice gains along the ties; returns the axes.
+        """Draw what the choice gains along the ties, and return the axes.
 
         The picture shows f and the training loss along a line of equally good coefficients: towards
         the smallest coefficients unless those were chosen, otherwise in a random direction. As long

@@ -158,8 +158,8 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.single_output = True
-        # Counts may have several columns too, but scikit-learn checks several columns with negative
-        # targets.
+        # Counts may have several columns too, but scikit-learn's checks of several columns use
+        # negative targets.
         has_counts = self._kind.has_counts
         tags.target_tags.multi_output = not has_counts
         tags.target_tags.positive_only = has_counts
@@ -275,10 +275,10 @@ class _Training:
         self.model, self.kind = model, kind
         self.data, self.targets, self.validation = data, Y, validation
         self.centred: Centred | None = None
-        # Without the intercept's column, the data are no longer whole numbers, for which a rank can
-        # be proved; but with few rows a proof is not needed, and a penalty needs no rank. In a box,
-        # the rank matters even with few rows, and the column does no harm; no other set allows the
-        # column.
+        # A rank can be proved for whole numbers, which centring changes into other numbers. But
+        # with few rows such a proof is not needed, and with a penalty the rank does not matter. In
+        # a box, the rank matters even with few rows, and a column of ones does no harm; no other
+        # set allows this column.
         is_few = rows <= n if model.domain is None else not isinstance(model.domain, tb.Box)
         is_wanted = is_few or model.alpha > 0.0
         is_worth = is_wanted and not keeps_intercept
@@ -309,7 +309,7 @@ class _Training:
         else:
             squares = data.described(tb.LeastSquares(data.X, y, gram=False))
             loss = (1.0 / self.centred.total) * squares
-        # With weights, the matrix of the loss would contain the weights.
+        # If there are weights, the matrix of the loss contains them and cannot replace X.
         if data.weights is None and isinstance(loss, Function):
             (rows,) = matrices_of(loss)  # one factorisation for all targets
             self.data = data._replace(X=rows)
