@@ -44,7 +44,7 @@ from tiebreak.problem import Problem
 from tiebreak.proofs.gate import DOUBT, Ended
 from tiebreak.sets import ActiveFace
 
-# Constants of the rounds; the unit of eta is the curvature of g over the curvature of f.
+# Constants of the rounds; the unit of eta is the curvature of g divided by that of f.
 FIRST_ETA = 0.2  # makes both levels similar in size, so that a few rounds suffice
 # eta for conjugate gradients, which suffer less from ill conditioning: fewer rounds suffice
 FIRST_ETA_CG = 1e-3
@@ -336,7 +336,7 @@ def _rounding_of_value(state: State) -> float:
     """Bound how much rounding may change the value of the round's objective."""
     f, g, eta = state.here.f, state.here.g, state.eta
     sizes = max(abs(g.value), g.size) + eta * max(abs(f.value), f.size)
-    sizes += _sizes(state) * arrays.norm(f.at)  # off the face, x is rounded too
+    sizes += _sizes(state) * arrays.norm(f.at)  # rounding also moves x off the face
     return 16.0 * arrays.epsilon(f.at) * sizes
 
 
@@ -347,7 +347,7 @@ def _curvatures(problem: Problem, f_x: Minorant, g_x: Minorant) -> tuple[float, 
     for way in (f_x.slope, g_x.slope, -1.0 * f_x.slope, -1.0 * g_x.slope):
         if curvature_g > 0.0 or not arrays.norm(way) > 0.0:
             continue
-        fall = abs(g_x.value) / (arrays.norm(g_x.slope) or math.inf)  # a length, in units of x
+        fall = abs(g_x.value) / (arrays.norm(g_x.slope) or math.inf)  # a length in the units of x
         length = TOL.away * (arrays.norm(x) or fall or 1.0)
         there = problem.domain.project(x - (length / arrays.norm(way)) * way)
         moved = arrays.norm(there - x)

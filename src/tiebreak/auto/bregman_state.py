@@ -28,7 +28,7 @@ class RoundObjective(NamedTuple):
     g: Minorant
     value: float
     smooth: Array  # the slope of the smooth part of the objective
-    slope: Array  # slope along the face of the point, with that of the penalties
+    slope: Array  # slope along the face of the point, penalties included
 
     @property
     def x(self) -> Array:
@@ -47,7 +47,7 @@ class Proof(NamedTuple):
     reach: float  # the diameter of Z, or the cost of a unit tilt
     is_tilted: bool
     tilt: Array  # the signs that the remaining slope must have if Z is unbounded; else 0
-    lean: Array  # the move of the minimiser of f + g/eta if f is tilted by ``tilt``
+    lean: Array  # how the minimiser of f + g/eta moves if f is tilted by ``tilt``
     t_count: int  # how many values of t came before this one
     tries: int  # how many c have been tried for this t
     d: Array  # the last step of c
@@ -76,7 +76,7 @@ class State(NamedTuple):
     hessians: HessianDifferences | None  # both Hessians along the face, once they pay off
     hessian_age: int  # steps since the Hessians were computed
     by_cg: bool  # are rounds solved by conjugate gradients?
-    conjugate: ConjugateGradients | ShortestWay | None  # the run that starts at ``here``
+    conjugate: ConjugateGradients | ShortestWay | None  # conjugate gradients from ``here``
     least: float  # the least slope, which has not been halved for ``stalled`` steps
     stalled: int
     scale: float  # 1/L for the first step of L-BFGS

@@ -4,9 +4,9 @@ CG is the iterative form of the exact method, with a Krylov space instead of a f
 needs only a gradient of f and of g in each step, so A may be sparse, an operator, or on another
 machine. Hestenes, Stiefel 1952. Two classes implement CG:
 
-`ShortestWay` if f is a distance from a center, perhaps with weights: one run on g alone from the
-center ends at the minimiser of g closest to it, as LSQR does (Paige, Saunders 1982).
-`ConjugateGradients` otherwise: on the objective of a round of Bregman iteration.
+`ShortestWay` is used if f is a distance from a center, perhaps with weights: one run on g alone
+from the center ends at the minimiser of g closest to it, as LSQR does (Paige, Saunders 1982).
+`ConjugateGradients` is used otherwise, on the objective of a round of Bregman iteration.
 """
 
 from __future__ import annotations

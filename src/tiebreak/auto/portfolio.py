@@ -10,8 +10,8 @@ end count as not measured.
 So two candidates without measurements share the work evenly, and a wrong choice costs only a
 constant factor. A direct method, whose work is a single step, is interrupted if it far exceeds its
 forecast, and waits for its next turn. All evidence goes into one bound accumulator, and each method
-starts from the best point found so far. The work is counted, not timed, so the same call takes the
-same turns.
+starts from the best point found so far. The work is counted, not timed, so the methods take the
+same turns in every repetition of a call.
 
 An answer should be exact and proved. If we have an exact point or a proof, we spend up to AGAIN
 times as much work on the other, and then stop.
@@ -88,7 +88,7 @@ class Portfolio(Method):
         return Refusal(refusal.owner, "domain", refusal.needed, refusal.got, self.why)
 
     def planned(self, steps: int) -> Portfolio:
-        """Return the portfolio with the methods' open horizons filled in."""
+        """Return the portfolio with methods that plan for this number of steps."""
         return replace(
             self,
             candidates=tuple(c._replace(method=c.method.planned(steps)) for c in self.candidates),
@@ -218,13 +218,13 @@ class Portfolio(Method):
         The candidate starts at x0 if g is clearly smaller at x0: earlier methods may have gone
         astray.
         """
-        x = arrays.like(state.x, state.start)  # an answer may have a higher precision
+        x = arrays.like(state.x, state.start)  # an answer may be in a higher precision
         if not problem.lower.value(x) <= problem.lower.value(state.start) + state.allowed:
             x = state.start
         return self.candidates[state.at].method.init(problem, x)
 
     def _allowed(self, state: State) -> float:
-        """Return how much work a direct method may take: at least the forecast of the others."""
+        """Return how much work a direct method may take: at least any other method's forecast."""
         forecasts = [
             runner.forecast(candidate)
             for candidate, runner in zip(self.candidates, state.runners, strict=True)
@@ -325,7 +325,7 @@ class Portfolio(Method):
         if runner.inner is None or at == state.answer:
             return state
         own = proved._replace(standing=_standing_of(runner.inner, state, proved.standing))
-        if self._will_refine(state):  # the refinement secures f(x) from below
+        if self._will_refine(state):  # the refinement ensures that f(x) is not far below f*
             if own.standing.is_within(own.asked) and method.report(runner.inner).is_good:
                 state = state._replace(best=at, proved=at, phase=REFINING)
                 return self._next(state._replace(since=state.work))
@@ -368,7 +368,7 @@ def _standing_of(inner: Any, state: State, shown: Standing) -> Standing:
 
 
 def _error(own: Proved) -> float:
-    """Return the distance from the proof in units of the tolerances: 1 once it is complete.
+    """Return the distance from the proof in units of the tolerances: 1 if the proof is complete.
 
     We multiply the parts of the distance, because one part may shrink while another has to wait.
     """
@@ -384,8 +384,8 @@ def _for_the_proof(inner: Any, own: Proved) -> Proved:
     """Return the bounds to show to the running method while an answer needs a proof.
 
     These bounds contain the gap of the method's own point and, once that gap is small, a lower
-    tolerance that the point does not meet yet. The method then reduces the point's suboptimality
-    for g, by about which the bound on f* is loose.
+    tolerance that the point does not meet yet. The bound on f* is loose by about the point's
+    suboptimality for g, so the method has to reduce this suboptimality.
     """
     asked_upper, asked_lower = own.asked
     excess = max(inner.lower_value - own.least_value, 0.0)

@@ -34,14 +34,14 @@ from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import ANSWER, DOUBT, Ended
 from tiebreak.sets import described
 
-# factor on t from one cut to the next, and the number of cuts, because the best t is only guessed
+# factor on t from one cut to the next, and the number of cuts: the best t can only be guessed
 T_FALL, T_COUNT = 0.25, 7
 TILTED = 0.5  # share of <c, Hc> t spent on the signs of a slope: as much as the cut's error
 SLIGHT_LOSS = 0.02  # a remaining slope that loses less than this share of <c, Hc> t is left alone
 MOST_CUTS, LONGEST = 16, 10.0  # maximum number of cuts for one t, and the largest growth of a step
 
 NOT_BALANCED = (
-    "no multiplier of g balances it there: the set of minimisers of g may have a flat interior, in "
+    "no multiplier of g balances f at x: the set of minimisers of g may have a flat interior, in "
     "which Bregman iteration need not find the least f"
 )
 
@@ -140,13 +140,13 @@ def _in_float64(problem: Problem, state: State) -> State:
 
 
 def _is_moderate(seen: Minorant) -> bool:
-    """Is a minorant small enough to be summed?"""
+    """Are the value and slope of a minorant small enough to be summed?"""
     size = abs(seen.value) + arrays.norm(seen.slope) * (1.0 + arrays.norm(seen.at))
     return size < HUGE
 
 
 def _tilt(problem: Problem, x: Array) -> tuple[Array, float]:
-    """Return the tilt's signs (1 for free entries without upper bound, -1 without lower) and cost.
+    """Return the tilt, 1 for free entries without upper and -1 without lower bound, and its cost.
 
     A linear function over a box with infinite sides is bounded below only if its slope has the
     right signs along these sides, to the last bit, so we tilt it until the signs are certainly
@@ -166,8 +166,8 @@ def _tilt(problem: Problem, x: Array) -> tuple[Array, float]:
 def next_cut(problem: Problem, state: State, proof: Proof) -> State:
     """Make the next cut of the proof, and improve c or move on to the next t.
 
-    Along the face, the slope of a cut at x + t c, divided by t, should be minus the slope of f
-    (apart from the tilt). If their sum is not 0, it corrects c by a quasi-Newton step. This step
+    The slope of f and the slope of a cut at x + t c, divided by t, should add up to 0 along the
+    face (apart from the tilt). What is left of this sum gives a quasi-Newton step for c. The step
     uses the Hessian of the rounds instead of g's, and the length that would have been best for the
     last step.
     """

@@ -149,7 +149,7 @@ def _is_clear(matrix: Matrix) -> bool:
 
 
 def first_order(problem: Problem) -> AdaptiveAGMBiO | BiSG:
-    """Return the first-order method: adaptive, or Bi-SG if the penalties have no joint prox."""
+    """Return the adaptive first-order method, or Bi-SG if the penalties have no joint prox."""
     adaptive, other = AdaptiveAGMBiO(), BiSG()
     return other if adaptive.refusal(problem) and not other.refusal(problem) else adaptive
 

@@ -102,7 +102,7 @@ class OnWorkers(LinearLoss, is_open=True):
 
     @functools.cached_property
     def lipschitz(self) -> float:  # type: ignore[override]
-        """The constant for one process; with weights, the sum of the workers' constants."""
+        """The Lipschitz constant, as in one process; with weights, the sum over the workers."""
         return super().lipschitz if self.weights is None else self.scale * self.matrix.lipschitz()
 
     @property

@@ -1,9 +1,9 @@
 """A matrix whose rows live in Ray workers: what the driver knows, and how it queries them.
 
 A worker holds some rows A_i and the images A_i p of the points p that the run still refers to. One
-evaluation is one round trip: the driver sends the new points, with a recipe for mixing the points
-of the evaluation from new and kept points; the workers return losses and slopes, which are
-summed in the order of the workers. Images and rows are never sent, and no point is sent twice.
+evaluation is one round trip. The driver sends the new points and a recipe that mixes the points of
+the evaluation from new and kept points. The workers return losses and slopes, which are summed in
+the order of the workers. Images and rows are never sent, and no point is sent twice.
 
 Several threads may query the same workers: a lock makes recording and sending a round a single
 operation, so workers get rounds in the order in which the driver recorded them.

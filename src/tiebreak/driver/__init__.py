@@ -1,1 +1,1 @@
-"""The one loop: run, record, stop, save, report."""
+"""The loop that runs every method, and what it records, saves and reports."""

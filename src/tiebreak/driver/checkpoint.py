@@ -142,7 +142,7 @@ def _asked(probes: Sequence[Array], part: object) -> Iterable[Any] | None:
 
 
 def _value_and_slope(function: Smooth, x: Array) -> object:
-    """Evaluate a callable; if it overflows, return the error, which identifies it as well."""
+    """Evaluate a callable, or return the error if it overflows: both identify the callable."""
     deadline.check()
     try:
         with arrays.quiet():

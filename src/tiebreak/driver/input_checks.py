@@ -66,7 +66,7 @@ def check_functions(owner: str, problem: Problem, x: Array) -> None:
 
 
 def check_size(owner: str, name: str, h: Function) -> None:
-    """Reject A if squares of its entries over- or underflow; skip this if a pass is expensive."""
+    """Reject A if squares of entries over- or underflow; skip the check if a pass is expensive."""
     for _, part in summands(h.bare):
         if not isinstance(part, LinearLoss) or part.matrix.is_pass_expensive:
             continue

@@ -54,9 +54,9 @@ class LevelReport:
         dimension: the dimension of the set that is left *after* this level, None if unknown.
         price: how fast the next level's best value falls as the slack grows; None without slack.
         held: how the minimisers of the level were kept for the levels after it.
-        word: the nature of the interval ``best``. "proved": the interval contains the least value,
-            rounding included. "estimated": the interval rests on an unproved assumption, see
-            ``why``.
+        word: whether the interval ``best`` is proved or estimated. "proved": the interval contains
+            the least value, rounding included. "estimated": the interval rests on an unproved
+            assumption, see ``why``.
         sign: 1 if the level is minimised, -1 if it is maximised; then best is the largest value.
         why: the reason for an estimate: "size" (a radius is assumed), "inside" (no point is known
             to be feasible to the last bit) or "held" (the levels before it may be off by their

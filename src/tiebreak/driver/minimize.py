@@ -89,7 +89,7 @@ def minimize(
         for name, level in (("upper", f), ("lower", g)):
             smooth, _ = split(level)
             if isinstance(smooth, Smooth):
-                smooth.value(start)  # at the start first: Smooth stores the sizes it finds there
+                smooth.value(start)  # first at the start: Smooth stores the sizes it finds there
                 smooth.gradient(start)
                 check_gradient("minimize", name, smooth, problem.domain, start)
     return solve(problem, x0=start, **options)

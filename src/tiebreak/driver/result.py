@@ -30,7 +30,7 @@ from tiebreak.sets import described
 NO_OPTIMUM = ("unbounded", "infeasible")  # statuses of problems without f*
 NO_PROBLEM = "Result: problem was not saved with this result; save(path, problem=True) does that"
 
-NOTABLE = 1e-3  # entries below this share of the largest count as 0: averages are rarely exactly 0
+NOTABLE = 1e-3  # smaller shares of the largest entry count as 0: averages are rarely exactly 0
 
 
 class Outcome:
@@ -157,7 +157,7 @@ class Result(Outcome, Shown):
         return tuple(self._assumed)
 
     @cached_property
-    def _assumed(self) -> list[str]:  # saved with a result under this name
+    def _assumed(self) -> list[str]:  # saved results contain it under this name
         return [*assumptions(self.problem), *self.claims]
 
     if not TYPE_CHECKING:  # a type checker would accept any attribute

@@ -163,7 +163,7 @@ def _levels_table(report: dict[str, Any], starts: tuple[float, float]) -> Table:
 
 
 def _x_table(x: Array, names: Sequence[Any] | None) -> Table:
-    """Return a table of x: all entries, or the largest of many, with their names if any."""
+    """Return a table of all entries of x, or of the largest if there are many, with their names."""
     values = to_numpy(x)
     caption, places = "The point x", list(range(len(values)))
     if len(values) > MOST_ENTRIES:

@@ -53,7 +53,7 @@ def _is_cut(report: LevelReport) -> bool | None:
     """Did the level use all of its slack?  None without slack."""
     if not report.slack:
         return None
-    best = report.best[1] if report.sign > 0 else report.best[0]  # the end that was attained
+    best = report.best[1] if report.sign > 0 else report.best[0]  # the attained end of the interval
     size = abs(report.value) + abs(best) + report.slack
     return report.sign * (report.value - best) >= report.slack - TOL.solver * size
 

@@ -93,7 +93,7 @@ class Run:
     ) -> None:
         self.method, self.certifies = method, certifies or method.adapts
         self.relative = self.absolute = (0.0, 0.0)  # tolerances, if the loop has any
-        self.is_guarded = True  # must f(x) be secured from below as well?
+        self.is_guarded = True  # must f(x) also be shown not to lie far below f*?
         self.fall: NoMinimum | None = None  # a direction along which there is no minimum
         self.is_empty = False  # do multipliers prove that Z is empty?
         is_ours = type(method).__module__.startswith("tiebreak.")
@@ -102,7 +102,7 @@ class Run:
         self.least: Least | None = saved.least if saved else None
         # The last state at which all requests were proved, and its `Standing` at that time.
         self.certified = saved.certified if saved else None
-        self._news = 0  # number of times that the point or the evidence changed
+        self._news = 0  # how often the point or the evidence has changed
         self._standings: tuple[int, Standing] | None = None  # a value of ``_news``, its `standing`
         # a point, its step, and its certificate
         self._stated: tuple[Array, int, Certificate] | None = None
@@ -140,7 +140,7 @@ class Run:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Stop the clock while the run is being measured."""
+        """Stop the clock, as while a race measures the run."""
         stopped = time.perf_counter()
         yield
         self.clock += time.perf_counter() - stopped
@@ -210,8 +210,8 @@ class Run:
         """Take one step; return False, with nothing changed, if a value became infinite or NaN.
 
         Also return False if an earlier step had an infinite or NaN slope. The bound accumulator
-        notices such a slope a few steps later. It may not show in x, because a projection skips a
-        cut with this slope.
+        notices such a slope a few steps later. Such a slope may not show in x, because a projection
+        skips a cut with this slope.
         """
         before, self.state = self.state, self.method.step(self.problem, self._adapted())
         own = self.state.upper_value, self.state.lower_value
@@ -287,7 +287,7 @@ class Run:
             self._x0, self.start_values = origin, values
 
     def take_over(self, former: Result) -> None:
-        """Reuse the bounds that a former run proved for this problem, and its scale of tolerances.
+        """Reuse a former run's scale of tolerances, and its proved bounds for this problem.
 
         Former bounds count only if both levels still have their former values: the user's functions
         may have changed.
@@ -337,7 +337,7 @@ class Run:
         return self.certificate(self.state.x).upper_error <= tolerance[0]
 
     def _is_secured(self, standing: Standing, tolerance: float) -> bool:
-        """Does the guard secure f(x) from below?
+        """Does the guard show that f(x) does not lie far below f*?
 
         If the guard's price is 0, f(x) is f's own minimum over Z. If the price is 0 already at x0,
         f has no scale, and g must be at its minimum up to rounding.
@@ -362,7 +362,7 @@ class Run:
         """Return to the last certified state, unless later findings contradict it.
 
         That state may have been certified by an earlier call, with looser tolerances. Since then, f
-        at its point may also have been proved to be too low.
+        may also have been proved to be too low at that point.
         """
         if self.certified is None:
             return False
@@ -379,7 +379,8 @@ class Run:
         """Return the point of least g if g is larger at x by more than the tolerance, else None.
 
         We use the tolerance at the point of least g: where g is huge, a relative tolerance is huge
-        too. A tolerance that is only the UNDERFLOW that every tolerance contains does not count.
+        too. A tolerance that consists only of UNDERFLOW, which every tolerance contains, does not
+        count.
         """
         least = self.least
         if least is None or not self.values[1] > least.value:
@@ -443,7 +444,7 @@ class Run:
         )  # fmt: skip
 
     def certificate(self, x: Array) -> Certificate:
-        """Return all bounds proved for x; f and g are evaluated again, exactly up to rounding.
+        """Return all bounds proved for x; f and g are evaluated again, to be exact up to rounding.
 
         The certificate is computed once per point and step.
         """

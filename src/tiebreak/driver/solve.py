@@ -1,4 +1,4 @@
-"""The only loop: prepare, iterate, conclude.  It also times, counts, records, stops and saves."""
+"""The only loop over the steps of a method.  It also times, counts, records, stops and saves."""
 
 from __future__ import annotations
 
@@ -142,9 +142,9 @@ def solve(
             slightly suboptimal for g: see ``certified``. "weak" asks only for the two proved gaps,
             which allow f(x) to lie below f* by any amount.
         max_iter: the maximum number of steps, including those before a checkpoint.
-        max_time: the maximum seconds for this call. Work that cannot be interrupted (your own
-            function, a product with the data, a factorisation) finishes first; no factorisation is
-            started that would take longer than the time left. The final certificate may take
+        max_time: the maximum number of seconds for this call. Work that cannot be interrupted (your
+            own function, a product with the data, a factorisation) finishes first. No factorisation
+            is started that would take longer than the time left. The final certificate may take
             another second.
         callback: called at the start and after every step with an ``Intermediate`` (x, nit, both
             values, both proved gaps, time); raising StopIteration stops the run.
@@ -308,7 +308,7 @@ def _unbegun(
     """Return the start, or the checkpoint's last point, if the call ends before a step."""
     limit.close()
     x, values, nit, seconds = x0, (math.nan, math.nan), 0, time.perf_counter() - began
-    with contextlib.suppress(deadline.Over):  # a pass over the data may take longer
+    with contextlib.suppress(deadline.Over):  # this pass over the data may take too long
         values = problem.upper.value(x0), problem.lower.value(x0)
     starts = values
     rows: Sequence[Row] = ()

@@ -264,7 +264,7 @@ def _ended(found: ChainSolution) -> Ended:
 def _claim(
     level: LevelSolution, value: float, rounding: float, h: Objective, rtol: float
 ) -> LevelClaim:
-    """Return the claim about a level with this value at x; its tolerance exceeds rounding."""
+    """Return the claim about a level; its tolerance exceeds the rounding of the value at x."""
     if level.word != "proved":
         return LevelClaim()
     scale = max(abs(value), abs(h.value(np.zeros(len(h.linear)))))

@@ -152,7 +152,7 @@ def tradeoff(
         slacks: numbers, or `Slack` for relative ones; 0, 0.1, 0.3, 1, 3 and 10 per cent of g* if
             None (of g(x0) - g* if g* is 0).
         x0: the point for slacks that are a share of g(x0) - g*; the origin if None.
-        max_time: the maximum seconds for this call, for all slacks together.
+        max_time: the maximum number of seconds for this call, for all slacks together.
 
     Examples:
         >>> cost, change = tb.Linear([1, 2]), tb.SquaredNorm(center=[0, 1])
@@ -174,7 +174,7 @@ def tradeoff(
         result = report(found, levels, 0.0, 0.0)  # `proofs.gate` checks every point
         if result.status == "max_time":
             raise TimeoutError("tradeoff: max_time ran out before all slacks were solved")
-        if result.status == "stopped":  # part of a curve is not returned
+        if result.status == "stopped":  # no partial curve is returned
             raise KeyboardInterrupt
         if not result.success:
             raise ValueError(f"tradeoff: slack {slack:.4g}: {result.message}")

@@ -2,8 +2,8 @@
 
 To compile level i, we sum all levels, with weight 1 for level i and 0 for the others. Then CVXPY
 writes the same constraints and the same auxiliary variables for every level, and only the objective
-differs. (If the weights were cp.Parameters, one compilation would suffice at first. But a level
-with its own parameter would no longer be DPP, and every new value would need a new compilation.)
+differs. If the weights were cp.Parameters, one compilation would do at first. But a level with its
+own parameter would no longer be DPP, and every new value would need a new compilation.
 """
 
 from __future__ import annotations

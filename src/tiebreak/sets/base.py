@@ -1,4 +1,4 @@
-"""The base class of sets: all that callers may ask of a set; many defaults mean "unknown"."""
+"""The base class of sets: everything that callers may ask; a common default is "unknown"."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Violation(NamedTuple):
     reach: float = 0.0  # the length of the point in the same units, to account for rounding
 
     def exceeds(self, share: float, unit: float) -> bool:
-        """Does the amount exceed ``share`` of the terms' size and ``unit`` times the reach?"""
+        """Does the amount exceed both ``share`` times the size and ``unit`` times the reach?"""
         return not self.amount <= max(share * self.size, unit * self.reach)
 
 
@@ -101,7 +101,7 @@ class Set(FromData, is_open=True):
 
     @property
     def parts(self) -> tuple[Set, ...]:
-        """The sets whose intersection is the set; most sets return only themselves."""
+        """The sets whose intersection is this set; most sets return only themselves."""
         return (self,)
 
     @property

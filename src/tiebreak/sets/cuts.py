@@ -1,4 +1,4 @@
-"""The projection onto a set Z and a cut {<c, z> <= beta}: one scalar root for every Z.
+"""The projection onto a set Z and a cut {<c, z> <= beta}, from one scalar root for every Z.
 
 The projection lies on the path z(mu) = Pi_Z(x - mu c), where mu is 0 or the root of the
 non-increasing function
@@ -89,7 +89,7 @@ def project_cut(
 def _rescaled(
     domain: Set, x: Array, normal: Array, offset: float, guess: float | None
 ) -> tuple[Array, float]:
-    """`project_cut`, rescaled by powers of two so that all magnitudes are ordinary."""
+    """`project_cut`, rescaled by powers of two so that no number is very large or small."""
     largest = arrays.max_abs(normal)
     if largest < smallest_normal(normal) or offset == math.inf:
         return domain.project(x), 0.0
@@ -127,7 +127,7 @@ def _refined(
     """The cut projection with <c, z> = beta to the precision of z.
 
     If x and mu c are much larger than z, rounding errors of their difference remain in z. A second
-    projection, of z itself from its side of the cut, moves z only by these errors.
+    projection, which starts at z on its side of the cut, moves z only by these errors.
     """
     z, mu, met, sizes = domain.cut_projection(x, c, beta, guess, known)
     if sizes is not None and sizes[1] <= 8.0 * sizes[0] and type(z) is not np.ndarray:

@@ -123,7 +123,7 @@ def bounds_on(sets: Sequence[Set], n: int) -> tuple[Host, Host, float]:
 
 
 def _tightened(lower: Host, upper: Host, rows: Any, offset: Host) -> tuple[Host, Host]:
-    """Bounds tightened by rows x <= offset, row by row, a few times.
+    """Bounds tightened by ``rows @ x <= offset``, one row at a time, in a few sweeps.
 
     A row bounds a variable if all other variables in it are bounded: x >= 0 and sum x <= 1 give
     0 <= x <= 1. New bounds are rounded outwards.

@@ -25,7 +25,7 @@ def argmin_cut(
 ) -> tuple[Array, float]:
     """A minimiser s of <direction, s> over Z ∩ {<normal, s> <= offset}, and the cut's multiplier.
 
-    The multiplier mu >= 0 is finite, 0 if the cut does not bind, and proves that s is optimal: s
+    The multiplier mu >= 0 is finite, and 0 if the cut does not bind. It proves that s is optimal: s
     minimises <direction + mu normal, .> over Z, and mu (<normal, s> - offset) = 0, to within
     rounding error.
 
@@ -35,7 +35,7 @@ def argmin_cut(
     steep, long = arrays.max_abs(direction), arrays.max_abs(normal)
     if long < smallest_normal(normal):
         return domain.argmin(direction), 0.0
-    # Powers of two that make the largest entries of both vectors ordinary.
+    # Powers of two that bring the largest entries of both vectors close to 1.
     up, across = math.frexp(steep)[1], math.frexp(long)[1]
     d, c = direction * 2.0**-up, normal * 2.0**-across
     beta = ldexp(float(offset), -across)
@@ -109,7 +109,7 @@ def _better(d: Array, c: Array, mu: float, change: Array) -> float:
 
 
 def _in_ball(ball: Ball, d: Array, c: Array, beta: float) -> tuple[Array, float]:
-    """A closed form: s = center + h c/|c| - sqrt(radius² - h²) across, in the plane of c and d."""
+    """A closed form: s = center + h c/|c| - sqrt(radius² - h²) a, with a orthogonal to c."""
     s = ball.argmin(d)
     if dot(c, s) <= beta:
         return s, 0.0

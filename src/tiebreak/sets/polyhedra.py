@@ -52,9 +52,9 @@ class Polyhedron(Constraints):
     lower: Any = None
     rows: Sequence[str] | None = None
     has_argmin: ClassVar[bool] = True
-    origins: ClassVar[tuple[Host, Host]]  # the user's row behind each row of A and A_eq
+    origins: ClassVar[tuple[Host, Host]]  # the user's row from which each row comes
     signs: ClassVar[Host]  # -1 for rows of A that are negated, because they were lower bounds
-    counts: ClassVar[tuple[tuple[str, int], ...]]  # numbers of the user's rows
+    counts: ClassVar[tuple[tuple[str, int], ...]]  # how many rows the user gave, by matrix
 
     def __post_init__(self) -> None:
         given = {name: getattr(self, name) for name in ("A", "b", "A_eq", "b_eq", "lower", "rows")}
@@ -215,7 +215,7 @@ class Polyhedron(Constraints):
 
 
 def deepest_point(rows: Host, offset: Host, equal: Host, right: Host) -> tuple[Host, float]:
-    """The x with the most room in rows x <= offset and with equal x = right; and the room.
+    """The x with the most room in ``rows @ x <= offset`` and ``equal @ x = right``; and the room.
 
     The rows have length 1, and the room is at most 1. Within the equations, the set contains a ball
     around x with the room as its radius. A linear program finds x, up to its tolerance; ValueError
@@ -339,7 +339,7 @@ def _row_names(given: Sequence[str] | None, *parts: tuple[Any, int]) -> tuple[st
 
 
 def _stacked(A: Any, which: Host, below: Any) -> Any:
-    """Some rows of A, stacked on ``below``; if that is just A, A itself without a copy."""
+    """Some rows of A, stacked on ``below``; A itself, not a copy, if the result equals A."""
     if not below.shape[0]:
         return A if which.all() else A[which]
     if not which.any():

@@ -39,8 +39,8 @@ class Gap(Protocol):
     def further(self, point: PathPoint, tries: int) -> float | PathPoint:
         """The next mu to try, if the gap was positive at all ``tries`` points up to ``point``.
 
-        The result may also be a point that needs no evaluation: past the root or, if its gap is
-        positive, the answer.
+        The result may also be a point that needs no evaluation: a point past the root or, if its
+        gap is positive, the answer itself.
         """
 
 
@@ -94,8 +94,8 @@ def between(low: PathPoint, high: PathPoint, latest: PathPoint, slow: int) -> fl
         secant = low.mu + (high.mu - low.mu) * (low.gap / (low.gap - high.gap))
         following = sorted((low.newton, secant, high.newton))[1]
     if slow % 4 == 2 or not low.mu < following < high.mu:
-        # The following mu gives both ends the same Lagrangian |z - x|^2/2 + mu (<c, z> - beta):
-        # for a polytope the gap may be a step function, for which Newton's method does not help.
+        # The following mu gives both ends the same Lagrangian |z - x|^2/2 + mu (<c, z> - beta). For
+        # a polytope the gap may be a step function, for which Newton's method does not help.
         following = (high.energy - low.energy) / (low.gap - high.gap)
     if slow % 4 == 3 or not low.mu < following < high.mu:
         following = middle(low.mu, high.mu)

@@ -78,7 +78,7 @@ class Data(NamedTuple):
 
     @classmethod
     def of(cls, X: Any, weights: Host | None, offset: Host) -> Data:
-        """Return the samples X less the offset; the dtype of X shows how X was rounded."""
+        """Return the samples X minus the offset; the dtype of X shows how X was rounded."""
         is_exact = X.dtype == np.float64 or np.all(
             _whole(X if isinstance(X, np.ndarray) else X.data)
         )
@@ -108,7 +108,7 @@ def as_dense(X: Any) -> Host:
 
 
 def _whole(entries: Host) -> Host:
-    """Find the whole numbers among the entries that their dtype holds exactly."""
+    """Find the entries that are whole numbers and small enough to be exact in their dtype."""
     largest = 1.0 / np.finfo(entries.dtype).eps
     return np.asarray((np.rint(entries) == entries) & (np.abs(entries) <= largest))
 

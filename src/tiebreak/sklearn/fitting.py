@@ -108,7 +108,7 @@ class Task:
         layout: which variable is which coefficient.
         loss: the loss of the training data.
         penalty: what is added to the loss: an l1 norm, squares, both, or None.
-        upper: what is preferred.
+        upper: the preference.
         domain: the set of all variables, intercepts included.
         radius: an upper bound on the length of some solution, not verified.
         separated: a function that tells which rows are on the right side of a direction x (with
@@ -206,7 +206,7 @@ def _loosened(
 def _with_slack(best: FitOutcome, result: tb.LevelsResult) -> FitOutcome:
     """Return the outcome of the best fit, but with the choice that a slack allows."""
     fit = result.levels[FIT]
-    # Proofs assume a bound on the size of x, which estimators call coefficients.
+    # The proofs assume a bound on the size of x; estimators call the entries of x coefficients.
     levels = {
         name: replace(level, why="coefficients") if level.why == "size" else level
         for name, level in result.levels.items()

@@ -390,7 +390,7 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
 
 
 class Report(str):
-    """A report, which a notebook shows line by line."""
+    """A report that a notebook shows line by line."""
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(self)}</pre>"

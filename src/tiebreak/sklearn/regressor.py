@@ -275,10 +275,10 @@ class _Training:
         self.model, self.kind = model, kind
         self.data, self.targets, self.validation = data, Y, validation
         self.centred: Centred | None = None
-        # A rank can be proved for whole numbers, which centring changes into other numbers. But
-        # with few rows such a proof is not needed, and with a penalty the rank does not matter. In
-        # a box, the rank matters even with few rows, and a column of ones does no harm; no other
-        # set allows this column.
+        # A rank can be proved for whole numbers, and centred data are no longer whole numbers. With
+        # few rows, however, such a proof is not needed, and with a penalty the rank does not
+        # matter. In a box, the rank matters even with few rows, and a column of ones does no harm;
+        # no other set allows this column.
         is_few = rows <= n if model.domain is None else not isinstance(model.domain, tb.Box)
         is_wanted = is_few or model.alpha > 0.0
         is_worth = is_wanted and not keeps_intercept

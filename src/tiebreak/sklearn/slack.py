@@ -1,4 +1,4 @@
-"""Fits that may be slightly worse than the best fit, for the sake of what is preferred."""
+"""Fits that may be slightly worse than the best fit, for the sake of the preference."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def with_best_intercepts(loss: Function | Penalty, layout: Layout, x: Host) -> H
     """Return x with the intercepts that are best for the coefficients in x."""
     from scipy.optimize import minimize, minimize_scalar
 
-    # For squares, the best intercept has been eliminated.
+    # Without a column for the intercept, its best value has already been eliminated.
     if not layout.has_column:
         return x
     coef, first = layout.split(x)

@@ -1,4 +1,4 @@
-"""Fits to further targets with the same rows, by one factorisation, if columns are independent.
+"""Fits to further targets by one factorisation, if the columns of the data are independent.
 
 Squares g(x) = c/2 |A x - y|² then have a single minimiser x*. With s the slope of g at x, and
 sigma > 0 at most the least singular value of A,
