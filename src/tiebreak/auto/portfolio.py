@@ -4,8 +4,8 @@ We count the work of every candidate and forecast what it still needs. The candi
 smallest forecast runs next. Suppose that the proved error of a candidate's point was s after half
 of its work and is t now. Then the line through both points, on logarithmic scales, gives the work
 for an error of 1. For a candidate without measured errors, we assume that it needs as much work
-again as it has had, and at first the rest of its minimum. Methods that prove nothing before they
-end count as not measured.
+again as it has had, and at first the rest of its minimum work. Methods that prove nothing before
+they end count as not measured.
 
 So two candidates without measurements share the work evenly, and a wrong choice costs only a
 constant factor. A direct method, whose work is a single step, is interrupted if it far exceeds its
@@ -54,7 +54,7 @@ from tiebreak.proofs.gate import ANSWER, BROKEN, DOUBT, EMPTY, FALLS
 STEP = 1e6  # the work of a step apart from its products: about a hundred NumPy calls
 # a direct method may exceed its forecast by this factor: a general solver may need 60 times as much
 ALLOWANCE = 64.0
-AGAIN = 1.0  # once we have a proof or an exact point, spend this share of its work on the other
+AGAIN = 1.0  # with a proof or an exact point, spend at most this share of its work on the other
 CLOSER = 1e-3  # while proving, require that g(x) - g* is at most this share of its present value
 ENDED = "has ended"
 WORSE = "g is larger at its point than at an earlier one, or f is below f*"

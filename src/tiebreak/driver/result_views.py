@@ -222,7 +222,7 @@ def _run_group(result: Result) -> Group:
 
 
 def _duals_table(result: LevelsResult) -> Table:
-    """Return a table of the duals of the rows with the largest duals."""
+    """Return a table of the largest duals, with one line for each row of the domain."""
     lines = [duals or dict.fromkeys(result.rows, math.nan) for duals in result.duals.values()]
     found = {row: [line[row] for line in lines] for row in result.rows}
     sizes = {

@@ -140,7 +140,7 @@ class Run:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Stop the clock, as while a race measures the run."""
+        """Stop the clock inside the block, in which a race measures the run."""
         stopped = time.perf_counter()
         yield
         self.clock += time.perf_counter() - stopped

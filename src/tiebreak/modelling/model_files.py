@@ -212,7 +212,7 @@ def _model(lp: Any, objective: str, further: list[str]) -> LinearModel:
 
 
 def _with_all_objectives(text: str) -> tuple[str, list[str], str]:
-    """The first N row of an MPS file, the other N rows, and the text that has these as >= rows.
+    """The first N row of an MPS file, the others, and the text with the others as >= rows.
 
     HiGHS ignores all N rows but the first.
     """

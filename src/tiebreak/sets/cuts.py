@@ -127,7 +127,7 @@ def _refined(
     """The cut projection with <c, z> = beta to the precision of z.
 
     If x and mu c are much larger than z, rounding errors of their difference remain in z. A second
-    projection, which starts at z on its side of the cut, moves z only by these errors.
+    projection, of z itself onto the plane of the cut, moves z only by these errors.
     """
     z, mu, met, sizes = domain.cut_projection(x, c, beta, guess, known)
     if sizes is not None and sizes[1] <= 8.0 * sizes[0] and type(z) is not np.ndarray:
