@@ -50,7 +50,7 @@ class LossRows(NamedTuple):
 class FarRows(NamedTuple):
     """The behaviour of a function far from 0 along a direction d."""
 
-    # Rows whose products with d must be 0: otherwise the function grows like a square.
+    # Rows whose products with d must be 0: otherwise the function grows quadratically.
     fixed: Sequence[HostRows] = ()
     losses: Sequence[LossRows] = ()
     linear: Host | None = None  # c of a term <c, x>, without the function's weight
@@ -72,6 +72,6 @@ def are_clear(matrix: Matrix, margins: Callable[[Host], Host], d: Host) -> bool:
     not known.
     """
     products = host(matrix.forward(arrays.like(d, matrix.prototype))[0])
-    # A margin of more than 2^10 rounding errors is not 0.
+    # A margin that exceeds 2^10 rounding errors is certainly not 0.
     least = 2.0**10 * (len(d) + 4) * EPS * float(np.max(np.abs(products)))
     return bool(np.all(margins(products) > least))

@@ -75,7 +75,7 @@ def _balls(
 
 
 def _halfspaces(f: Function, domain: Domain, slope: Array) -> Halfspaces:
-    """The level sets of a sum of linear functions; ``slope`` is the slope of one of them."""
+    """The level sets of a sum of linear functions; ``slope`` only shows the kind of array."""
     origin = zeros_like(slope)
     return Halfspaces(domain, f.gradient(origin), f.value(origin))
 

@@ -49,7 +49,7 @@ from tiebreak.linalg.sizes import QUICK_SIDE, SECOND, SMALL_SIDE
 
 
 class LossesAndSlopes(NamedTuple):
-    """The outcome of a data pass that may not have ended: reading its losses waits for the end."""
+    """The outcome of a data pass that may still be running; reading the losses waits for it."""
 
     losses: Callable[[], list[float]]
     slopes: Callable[[], list[Array]]
@@ -58,8 +58,8 @@ class LossesAndSlopes(NamedTuple):
 class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     """scale * phi(A x) with phi a sum over rows: the base of LeastSquares, Logistic, Poisson.
 
-    A subclass sets ``curvature``, ``target`` and, if it is negative, ``lower_bound``, which is the
-    sum of the least values of all rows. The subclass defines
+    A subclass sets ``curvature`` and ``target``. It also sets ``lower_bound``, the sum of the least
+    values of all rows, if that sum is negative. The subclass defines
 
         _loss_and_slope(image)  the sum of phi over all rows, and its gradient at the image
         _slopes(images, rows)   the gradients at some images in some rows, on the host
@@ -554,7 +554,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         """Eigenvalues of the smaller of A'A and AA', ascending."""
         matrix = self._matrix_with_weights
         rows, n = matrix.shape
-        if rows <= n:  # also eigenvectors, if time allows, for later use
+        if rows <= n:  # if time allows, compute eigenvectors too, for later use
             found = deadline.unless_too_long(lambda: row_gram(matrix), None)
             if found is not None:
                 return np.asarray(np.ldexp(found.values, 2 * found.exponent))

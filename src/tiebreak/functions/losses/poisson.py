@@ -83,11 +83,11 @@ class Poisson(LinearLoss):
         y: counts, or any numbers >= 0; a Series must have the same index as A if A is a DataFrame.
         mean: divide by the sum of the weights or, without weights, by the number of rows (the
             default).
-        weights: one number >= 0 per row, all 1 if None: a row of weight 2 counts twice, a row of
-            weight 0 not at all.
+        weights: one number >= 0 per row; None means that all are 1. A row of weight 2 counts twice,
+            and a row of weight 0 is ignored.
 
     There is no minimiser if some direction d has <a_i, d> = 0 for all rows with y_i > 0, and
-    <a_i, d> <= 0 for those with y_i = 0, with < 0 in at least one of them: in that case a run ends
+    <a_i, d> <= 0 for those with y_i = 0, strictly in at least one of them. In that case, a run ends
     as "unbounded".
 
     Examples:
