@@ -209,8 +209,8 @@ class Quadratic(SmoothFunction):
     def _least_positive(self) -> float:
         """A lower bound on the smallest positive eigenvalue; 0 if it is unknown which are positive.
 
-        Floating point cannot distinguish an eigenvalue 0 from 1e-17, but exact arithmetic gives the
-        rank.
+        Floating-point arithmetic cannot distinguish an eigenvalue of 0 from one of 1e-17, but exact
+        arithmetic gives the rank.
         """
         n = self.matrix.shape[0]
         if not self._has_spectrum or n > SMALL_SIDE:

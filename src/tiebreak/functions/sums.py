@@ -129,7 +129,7 @@ class Scaled(Combination, in_tables=False):
 
 
 class Sum(Combination, in_tables=False):
-    """first + second, written ``first + second``; images are pairs of images."""
+    """The sum of two functions, written ``first + second``; its images are pairs of images."""
 
     first: SmoothFunction
     second: SmoothFunction
@@ -199,7 +199,7 @@ class Sum(Combination, in_tables=False):
         for h, other in ((self.first, self.second), (self.second, self.first)):
             most = max(abs(value) - other.lower_bound, abs(h.lower_bound))
             size = min(h.magnitude(reach, value, slope), most)
-            if math.isinf(size):  # a bound on its size follows from the other part's data
+            if math.isinf(size):  # then the other part's data bound the size of h
                 size = abs(value) + other.magnitude(reach, value, slope)
             steepness = slope + h.turning(reach, slope)
             shares.append(h.rounding(reach, size, steepness, epsilon, n))

@@ -79,7 +79,7 @@ class ScalarLoss(ABC):
         raise NotImplementedError
 
     def exponent(self, target: Host) -> int:
-        """The exponent of the power of two near the magnitude of the loss at moderate margins."""
+        """The k for which 2^k is near the size of the loss at moderate margins."""
         return 0
 
 
@@ -176,12 +176,12 @@ class LossPart(Part):
 
 
 class Kinks(NamedTuple):
-    """The distances of rows, at a point, from the kinks of their slopes."""
+    """How far each row is, at a point, from the kinks of its slope."""
 
     rows: Host
     room: Host  # a lower bound on each row's distance; negative if unknown
     is_outlier: Host
-    side: Host  # side of the nearest kink: its outliers have side * r >= bound
+    side: Host  # -1 or +1, the side of the nearest kink: outliers have side * r >= bound
     bound: Host
 
     @property

@@ -110,7 +110,7 @@ class Part(ABC):
 
     @property
     def exponent(self) -> int:
-        """The exponent of the power of two near the magnitude of the part."""
+        """The k for which 2^k is near the magnitude of the part."""
         return top_exponent(np.array(self.weight)) + self.power * top_exponent(self.rows)
 
     def composed(self, M: Host) -> Part:

@@ -210,11 +210,11 @@ class L1(CentredNorm):
         weight: a non-negative number; or a vector, one entry per variable. Variables of weight 0
             are not penalised.
         center: vector, the origin if None. With a nonzero center, there is a joint prox with
-            squares, boxes, and L1 and L2 with the same center.
-        operator: matrix D for weight |D x - center|_1, dense, scipy.sparse or a linear operator:
-            weights and center then have one entry per row of D. With an operator there is no prox
-            in closed form: `Exact` and `PrimalDual` accept the norm as the whole upper level,
-            `Conic` on both levels.
+            squares, with boxes, and with L1 and L2 that have the same center.
+        operator: matrix D for weight |D x - center|_1 (dense, scipy.sparse or a linear operator).
+            Weights and center then have one entry per row of D. With an operator there is no prox
+            in closed form: `Exact` and `PrimalDual` accept the norm as the whole upper level, and
+            `Conic` accepts it on both levels.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2, 4]], [4])
@@ -274,7 +274,7 @@ class TotalVariation(Penalty):
     """weight times the sum of |x_{j+1} - x_j|: few jumps between neighbours in a series or image.
 
     Total variation is L1 with the operator of first differences: `Exact` and `PrimalDual` accept it
-    as the whole upper level, `Conic` on both levels.
+    as the whole upper level, and `Conic` on both levels.
 
     Args:
         weight: a non-negative number.
@@ -326,12 +326,12 @@ class L2(CentredNorm):
     """weight |x - center|_2, the Euclidean norm, not squared; its prox shortens x - center.
 
     Args:
-        weight: a non-negative number; or a vector with one entry per variable, each 0 or the same
-            number, where variables of weight 0 are not penalised. (Any other weights leave no prox
-            in closed form. If the norm is the whole upper level, `SquaredNorm` with the
+        weight: a non-negative number, or a vector with one entry per variable. All nonzero entries
+            must be equal, and variables of weight 0 are not penalised. (Any other weights leave no
+            prox in closed form. If the norm is the whole upper level, `SquaredNorm` with the
             squared weights has the same minimisers.)
         center: vector, the origin if None. With a nonzero center, there is a joint prox with
-            squares, and with L1 and L2 with the same center.
+            squares, and with L1 and L2 that have the same center.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1]], [2])
@@ -468,7 +468,7 @@ class Indicator(Penalty, in_tables=False):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PenaltySum(Penalty, in_tables=False):
-    """first + second, written ``first + second``.
+    """The sum of two penalties, written ``first + second``.
 
     If the two penalties have no joint prox in closed form, only conic solvers accept the sum.
     """

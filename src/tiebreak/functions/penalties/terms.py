@@ -399,7 +399,7 @@ def soft(x: Array, threshold: L1Weight) -> Array:
 
 
 def weight_like(weight: L1Weight, x: Array) -> Any:
-    """A weight as it is, or one weight per variable as an array like x."""
+    """A single weight unchanged, or one weight per variable as an array like x."""
     return weight if isinstance(weight, float) else arrays.like(weight, x)
 
 
