@@ -82,7 +82,8 @@ class Limit:
         return "stopped" if self.is_interrupted else "max_time"
 
     def close(self) -> None:
-        """End the call: the rest gets at least one second or, after Ctrl-C, at most one."""
+        """End the call: the remaining work gets at least one second, or at most one after
+        Ctrl-C."""
         if not self.is_closing:
             self.is_closing, self._is_heard = True, self.is_interrupted
             soon = time.perf_counter() + GRACE

@@ -79,7 +79,7 @@ class RowGram:
 
 
 def scaled(A: Any) -> tuple[Any, int]:
-    """A in units of a power of two in which nothing overflows, and the exponent of that power."""
+    """2^-k A, for a k that prevents overflow, and that k."""
     entries = A if isinstance(A, np.ndarray) else A.data
     exponent = top_exponent(np.array([np.max(entries, initial=0.0), np.min(entries, initial=0.0)]))
     if abs(exponent) <= 64:  # products with A are safe and need no copy
@@ -114,7 +114,7 @@ def column_gram(matrix: Matrix) -> Host:
 def _column_gram(matrix: Matrix) -> Host:
     if isinstance(matrix, RowBlocks):
         total = np.zeros((matrix.shape[1],) * 2)
-        # Slices of that length make the products fast.
+        # Slices of this length make the products fast.
         for some in matrix.slices(4 * matrix.shape[1]):
             total += host(some.transposed) @ host(some.entries)
         return total
@@ -139,7 +139,7 @@ class RowRank(NamedTuple):
 
     @property
     def is_exact(self) -> bool:
-        """Is the rank that of the numbers as stored, and not only up to rounding?"""
+        """Is this the exact rank of the numbers as stored, and not only a rank up to rounding?"""
         return self.rest == 0.0
 
 
@@ -191,8 +191,9 @@ def _largest(A: Any, axis: int) -> Host:
 def sparse_rank(A: Any) -> int | None:
     """The rank of a matrix in CSR form, with its numbers as stored; None if that takes too long.
 
-    A row that is alone in some column is independent of all others. Removing such rows leaves other
-    rows alone in some column, and so on. For text data, few rows remain after this procedure.
+    A row that has the only nonzero entry of some column is independent of all others. Once such
+    rows are removed, other rows may have the only entry of a column, and so on. For text data, few
+    rows remain after this procedure.
     """
     rest, known = A.copy(), 0
     rest.eliminate_zeros()

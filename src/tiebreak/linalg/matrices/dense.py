@@ -184,9 +184,9 @@ class Fused(Dense):
         return self.read((x,), (), [[1.0]], 1).gradients[0]
 
     def errors(self, epsilon: float, spectral: float) -> tuple[float, float, float]:
-        # Points and images are rounded when they are stored and mixed, an error that is multiplied
-        # by |A|. A sum over a row begins with 8 terms in the precision of the entries, a sum over
-        # the rows with 16 terms; all other sums are in float64.
+        # Points and images are rounded when they are stored and mixed; this error is multiplied by
+        # |A|. A sum over a row begins with 8 terms in the precision of the entries, a sum over the
+        # rows with 16 terms; all other sums are in float64.
         double = rounding_unit(2.0**-52, *self.shape)
         of_image = 2.0 * rounding_unit(epsilon) * spectral
         return (
