@@ -3,8 +3,8 @@
 Besides ``value`` and ``gradient``, a function offers two calls that let a method read the data as
 rarely as possible:
 
-    forward(*xs)              the images of some points under the function's matrix
-    evaluate(at, values_at)   value and slope at some points, and only the value at others
+- ``forward(*xs)`` returns the images of some points under the function's matrix.
+- ``evaluate(at, values_at)`` returns value and slope at some points, and only the value at others.
 
 The points passed to ``evaluate`` come with their images. Images are linear in the point, so a
 method that combines points combines their images too, without another product. ``evaluate`` then
@@ -230,7 +230,7 @@ class Function(FromData, is_open=True):
         return abs(value) + (slope + self.turning(reach, slope)) * reach
 
     def turning(self, reach: float, slope: float) -> float:
-        """How much a slope of norm ``slope`` changes within ``reach``: a guess if L is unknown."""
+        """How much a slope of norm ``slope`` changes within ``reach``; a guess if L is unknown."""
         known = self.rough_lipschitz
         return known * reach if math.isfinite(known) else slope
 

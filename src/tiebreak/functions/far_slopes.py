@@ -14,7 +14,7 @@ from tiebreak.linalg.host_rows import HostRows
 
 
 class LossRows(NamedTuple):
-    """Losses with the slope weights_i max(-<m_i, d>, 0) far from 0 along d.
+    """Losses whose slopes far from 0, along d, are weights_i max(-<m_i, d>, 0).
 
     Losses with a tail, weights_i log(1 + exp(-<m_i, x>)) or weights_i exp(-<m_i, x>), decrease
     forever if <m_i, d> > 0. A multinomial loss rises no faster than the sum of the logistic losses

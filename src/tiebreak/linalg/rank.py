@@ -208,7 +208,7 @@ def directions(
     others: int = 0,
     is_graded: bool = False,
 ) -> Directions:
-    """The `Directions` within the columns of N, the null space of ``others`` other rows.
+    """The `Directions` in the range of N, which is the null space of as many rows as ``others``.
 
     A product of a row and a column counts as a rounding error relative to its own terms, in
     comparable units. If all products are rounding errors, no direction counts as changing the rows.

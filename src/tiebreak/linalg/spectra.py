@@ -57,9 +57,8 @@ def largest_eigenvalue_bound(
     """An upper bound on the largest eigenvalue of a positive semidefinite operator.
 
     After k Lanczos steps from a random start, the largest Ritz value theta satisfies lambda_max <=
-    theta / (1 - eps), sqrt(eps) = ln(1.648 sqrt(n) / delta) / (2k - 1), with probability at least 1
-    - delta (Kuczynski and Wozniakowski, SIAM J. Matrix Anal. Appl. 1992, theorem 4.2); delta =
-    1e-10 here.
+    theta / (1 - eps), sqrt(eps) = ln(1.648 sqrt(n) / delta) / (2k - 1), except with probability
+    delta, which is 1e-10 here (Kuczynski and Wozniakowski 1992, theorem 4.2).
     """
     _, theta = extreme_eigenvalues(apply, prototype, n, steps)
     rounding = 1.0 + 64 * arrays.epsilon(prototype)

@@ -61,19 +61,19 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     A subclass sets ``curvature`` and ``target``. It also sets ``lower_bound``, the sum of the least
     values of all rows, if that sum is negative. The subclass defines
 
-        _loss_and_slope(image)  the sum of phi over all rows, and its gradient at the image
-        _slopes(images, rows)   the gradients at some images in some rows, on the host
-        _of_matrix(matrix)      the loss with this matrix in float64, except for scale and weights
+    - ``_loss_and_slope(image)``: the sum of phi over all rows, and its gradient at the image;
+    - ``_slopes(images, rows)``: the gradients at some images in some rows, on the host;
+    - ``_of_matrix(matrix)``: the loss with this matrix in float64, except for scale and weights.
 
-    and may define
+    The subclass may also define
 
-        rounding(reach, ...)    bounds on the rounding errors of its value and its gradient; with
-                                ``cancels = False`` they follow from ``curvature``
-        _loss(image)            the sum alone, if that is cheaper
-        _conic_rows(form, ...)  its conic form, for ``conic``
-        phi                     the loss of a row, with bounds on its derivatives, for ``exact``
-        _far_rows(weights, ...) its slopes far from 0, which tell whether there is a minimiser;
-                                ``falls_unseen = False`` if it rises in both directions
+    - ``rounding(reach, ...)``: bounds on the rounding errors of the value and the gradient; with
+      ``cancels = False`` they follow from ``curvature``;
+    - ``_loss(image)``: the sum alone, if that is cheaper;
+    - ``_conic_rows(form, ...)``: the conic form, for ``conic``;
+    - ``phi``: the loss of a row, with bounds on its derivatives, for ``exact``;
+    - ``_far_rows(weights, ...)``: the slopes far from 0, which tell whether there is a minimiser
+      (set ``falls_unseen = False`` if the loss of a row rises in both directions).
 
     With ``weights``, phi is the sum of weights_i phi_i; `_loss_and_slope`, `_slopes` and `_loss`
     use `_total` and `_weighted` for that. Rows of weight 0 are removed from a matrix in memory; in
@@ -507,8 +507,9 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         """Bounds for a phi whose terms do not cancel within a row; inf for any other phi.
 
         The error of an image comes from the products and from rounding the target. An error of an
-        image changes phi by at most the error times a slope of phi, and |phi'|² <= 2 curvature (phi
-        - min phi). Computing a slope from its image adds a few units of rounding.
+        image changes phi by at most the error times a slope of phi, and
+        |phi'|² <= 2 curvature (phi - min phi). Computing a slope from its image adds a few units of
+        rounding.
         """
         if self.cancels or not math.isfinite(self.curvature):
             return math.inf, math.inf

@@ -155,7 +155,7 @@ class Poisson(LinearLoss):
         return self._weighted(np.exp(np.fmin(images, self._most)) - self.y[rows], rows)
 
     def sizes_in_image(self, image: Host) -> tuple[float, Host]:
-        """Sizes of the terms: means plus counts in the slope, times 1 + |log y| in the value."""
+        """Sizes of the terms: means plus counts in the slope, 1 + |log y| times these in the value."""
         each = self._weighted(np.exp(np.minimum(image, self._most)) + self.y)
         return float(each @ (1.0 + np.abs(self._logs))), np.asarray(each)
 
@@ -185,7 +185,7 @@ class Poisson(LinearLoss):
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
-        """Bounds that follow from the value, because it bounds the means: see MEAN_PER_COUNT.
+        """Bounds that follow from the value, which limits the means: see MEAN_PER_COUNT.
 
         An error of t changes a loss by at most (e^t + y) times that error, and the rounding of t -
         log y changes it by as much. All other terms of the loss are at most (e^t + y)(1 + |log y|).

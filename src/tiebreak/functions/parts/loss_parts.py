@@ -36,7 +36,7 @@ class ScalarLoss(ABC):
 
     The third derivative of phi_i is at most ``concordance`` times the second derivative, which
     therefore changes by at most a factor e^(concordance s) if the margin <a_i, x> changes by s
-    (Bach, Electron. J. Statist. 2010).
+    (Bach 2010).
     """
 
     concordance: float = 1.0
@@ -223,7 +223,7 @@ class ClippedPart(Part):
 
     @property
     def unit(self) -> float:
-        """The unit for changes of residuals: the kinks' distance or, if that is 0, a target."""
+        """The unit for residuals: the distance from kinks to targets or, if that is 0, a target."""
         return self.kink or float(np.max(np.abs(self.target), initial=0.0)) or 1.0
 
     def beyond(self, x: Host) -> float:

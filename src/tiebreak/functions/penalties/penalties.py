@@ -278,8 +278,8 @@ class TotalVariation(Penalty):
 
     Args:
         weight: a non-negative number.
-        shape: (m, n) for an image of m rows and n columns, x = image.ravel(): differences down and
-            to the right. If None, x is a series of values.
+        shape: (m, n) for an image of m rows and n columns, with x = image.ravel(). The differences
+            go down and to the right. If None, x is a series of values.
         isotropic: use the Euclidean length of a pixel's two differences instead of the sum of their
             absolute values.
 

@@ -286,7 +286,7 @@ class _Path:
         return max(point.mu, min(point.mu + step, far))
 
     def ordinary(self) -> float:
-        """A multiplier with the magnitude of the data."""
+        """A typical multiplier, estimated from the sizes of the data."""
         (p, q, r), g, size = self.f.norms, self.g, max(self.reach, self.size)
         l1, group, l2 = g.norms
         steep = self.length + l1 + group + l2 + g.square * size or 1.0

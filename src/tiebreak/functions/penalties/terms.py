@@ -63,7 +63,7 @@ class Terms:
 
     @property
     def norms(self) -> tuple[float, float, float]:
-        """The weights of the norms: the largest of l1, group, l2."""
+        """The weights of the three norms; for l1, the largest weight."""
         return largest(self.l1), self.group, self.l2
 
     @property
