@@ -180,7 +180,7 @@ class Function(FromData, is_open=True):
         """Count a pass over all the data that was not part of an evaluation."""
 
     def passes(self, forwards: int, slopes: int, values: int) -> int:
-        """The number of data passes that some forward products, slopes and values cost."""
+        """The number of data passes for these numbers of forward products, slopes and values."""
         return 0
 
     @property

@@ -54,8 +54,7 @@ class FarRows(NamedTuple):
     fixed: Sequence[HostRows] = ()
     losses: Sequence[LossRows] = ()
     linear: Host | None = None  # c of a term <c, x>, without the function's weight
-    # If the rows are not available: a test that tells whether every row's loss certainly decreases
-    # along d.
+    # If the rows are not available, this test says if every row's loss certainly decreases along d.
     hidden: Callable[[Host], bool] | None = None
 
 

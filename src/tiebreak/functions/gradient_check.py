@@ -92,7 +92,7 @@ def wrong_slope(name: str, h: SmoothFunction, domain: Domain, x: Array) -> str:
     one direction is checked; ``minimize(check_gradients=True)`` checks every coordinate.
     """
     near, _ = next(_points_near(domain, x))
-    # The points x and near are in the domain.
+    # The points ``x`` and ``near`` are in the domain.
     direction = near - x if arrays.norm(near - x) > 0.0 else near
     with arrays.quiet():
         slope = h.gradient(near)
@@ -123,8 +123,7 @@ def _points_near(domain: Domain, x0: Array) -> Iterator[tuple[Array, Any]]:
             arrays.to_numpy(projected(domain, arrays.like(start + sign * part * move, x0)))
             for sign in (1.0, -1.0)
         )
-        # The middle of two projections from opposite sides, which lies inside Z if Z has an
-        # interior.
+        # A point between two projections from opposite sides lies inside Z if Z has an interior.
         point = (2.0 * there + back) / 3.0
         yield arrays.like(point, x0), np.maximum(part * lengths, np.abs(point))
 

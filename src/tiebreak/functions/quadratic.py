@@ -207,7 +207,7 @@ class Quadratic(SmoothFunction):
 
     @cached_property
     def _least_positive(self) -> float:
-        """A lower bound on the smallest positive eigenvalue; 0 if it is unknown which are positive.
+        """A lower bound on the smallest positive eigenvalue; 0 if no such bound is known.
 
         Floating-point arithmetic cannot distinguish an eigenvalue of 0 from one of 1e-17, but exact
         arithmetic gives the rank.

@@ -223,7 +223,7 @@ def in_one_precision(who: str, first: F, second: F) -> tuple[F, F]:
 
 
 def summands(h: Function, weight: N = 1.0) -> list[tuple[N, Function]]:  # type: ignore[assignment]
-    """The functions that h is a weighted sum of, with their weights (of the type of ``weight``)."""
+    """The functions whose weighted sum is h, with their weights (of the type of ``weight``)."""
     if not isinstance(h, Combination):
         return [(weight, h)]
     each = (summands(part, weight * type(weight)(w)) for w, part in h.summed)
@@ -231,7 +231,7 @@ def summands(h: Function, weight: N = 1.0) -> list[tuple[N, Function]]:  # type:
 
 
 def images_of(h: Function, image: Image) -> list[Image]:
-    """The images of the functions that h is a weighted sum of, taken from the image of h."""
+    """The images of the functions whose weighted sum is h, taken from the image of h."""
     if isinstance(h, Scaled):
         return images_of(h.function, image)
     if isinstance(h, Sum):
@@ -240,5 +240,5 @@ def images_of(h: Function, image: Image) -> list[Image]:
 
 
 def matrices_of(h: Function) -> list[Matrix]:
-    """The matrices of the functions that h is a weighted sum of."""
+    """The matrices of the functions whose weighted sum is h."""
     return [part.matrix for _, part in summands(h.bare) if part.matrix is not None]

@@ -95,7 +95,7 @@ def underflow(x: Array) -> float:
 
 
 def epsilon(x: Array) -> float:
-    """The unit of rounding of the floating-point type of ``x``."""
+    """The unit of rounding for the floating-point type of ``x``."""
     kind = type(x), x.dtype
     if kind not in _UNITS:
         _UNITS[kind] = float(namespace(x).finfo(x.dtype).eps)

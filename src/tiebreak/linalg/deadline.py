@@ -38,7 +38,7 @@ class TooLong(TimeIsUp):
 
 
 class OverBudget(TooLong):
-    """The next computation takes more work than it is allowed, whatever the clock says."""
+    """The next computation takes more work than is allowed, whatever the clock says."""
 
 
 class Interrupted(Over):
@@ -154,7 +154,7 @@ def check(work: float = 0.0) -> None:
 
 
 def is_over() -> bool:
-    """Must the call end? For code that cannot raise."""
+    """Must the call end? Code that cannot raise asks this."""
     try:
         check()
     except Over:

@@ -41,7 +41,8 @@ class RowGram:
         self.values, self.vectors = np.linalg.eigh(product)
         self.trace: float = float(np.sum(self.values))  # |S|²
         self.ranks: dict[float, RowRank | None] = {}  # ranks that were computed: see `row_rank`
-        # The error of every eigenvalue: S S' is a sum over columns, and `eigh` rounds, too.
+        # The error of every eigenvalue: the sums over columns in S S' are rounded, and `eigh` adds
+        # its own errors.
         self.noise: float = rounding_unit(EPS, *self.shape) * self.trace
 
     def clear_rank(self, epsilon: float = EPS) -> int:
@@ -104,7 +105,7 @@ def row_gram(matrix: Matrix) -> RowGram:
 
 
 def column_gram(matrix: Matrix) -> Host:
-    """A'A, for a matrix with available or streamed entries; cached with the matrix."""
+    """The product A'A, for available or streamed entries; cached with the matrix."""
     found = _KEPT_COLUMNS.get(matrix)
     if found is None:
         found = _KEPT_COLUMNS[matrix] = _column_gram(matrix)

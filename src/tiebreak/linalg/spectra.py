@@ -242,7 +242,7 @@ def _prime(draw: np.random.Generator) -> int:
 
 
 def _may_be_prime(n: int, base: int) -> bool:
-    """Miller and Rabin's test; with the bases 2, 3, 5 and 7 it is a proof below 3.2e9."""
+    """The Miller-Rabin test, which is a proof below 3.2e9 with the bases 2, 3, 5 and 7."""
     twos = ((n - 1) & (1 - n)).bit_length() - 1
     power = pow(base, (n - 1) >> twos, n)
     if power in (1, n - 1):
@@ -335,7 +335,7 @@ def _square_rank(rest: Host, prime: int) -> int:
 
 
 def _times_modulo(A: Host, B: Host, prime: int) -> Host:
-    """A B for residues; A is split into halves of 16 bits, so no sum of products is rounded."""
+    """The product A B of residues; A is split into halves of 16 bits, so that sums are exact."""
     high, low, right = A >> 16, A & 0xFFFF, B.astype(np.float64)
     parts = [(half.astype(np.float64) @ right).astype(np.int64) % prime for half in (high, low)]
     return (parts[0] * (1 << 16) + parts[1]) % prime

@@ -68,7 +68,7 @@ class ClippedLoss(LinearLoss, is_open=True):
 
     def _part(self, weight: float, rows: Host, weights: Host, target: Host) -> Part | None:
         if (self.low, self.high) not in ((-self.high, self.high), (-math.inf, 0.0)):
-            return None  # there is no part for any other bounds
+            return None  # other bounds cannot be written as a part
         return ClippedPart(weight, rows, target, weights, self.low, self.high)
 
 

@@ -58,8 +58,8 @@ class LeastSquares(LinearLoss):
             ``mean``, divided by the number of rows or by the sum of the weights).
 
     If you write new numbers into your arrays, ``solve``, ``certify`` and ``compare`` notice and use
-    them. (Changes of the data behind a linear operator cannot be noticed; after such a change, make
-    a new LeastSquares.)
+    them. Changes of the data behind a linear operator cannot be noticed: after such a change, make
+    a new LeastSquares.
 
     Examples:
         >>> loss = tb.LeastSquares([[1, 0], [0, 2]], [1, 4])
@@ -207,7 +207,7 @@ class LeastSquares(LinearLoss):
         return isinstance(self.matrix, RowBlocks) and self.matrix.is_pass_expensive
 
     def _gram_is_safe(self) -> bool:
-        """Is the smallest residual at least a tenth of b in norm, and the arithmetic in float64?
+        """Is the norm of the smallest residual at least |b|/10, and is the arithmetic in float64?
 
         If passes are expensive, A'A is allowed to be singular: eigenvalues that are only rounding
         errors are ignored.

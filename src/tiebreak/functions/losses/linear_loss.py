@@ -59,13 +59,13 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     """scale * phi(A x) with phi a sum over rows: the base of LeastSquares, Logistic, Poisson.
 
     A subclass sets ``curvature`` and ``target``. It also sets ``lower_bound``, the sum of the least
-    values of all rows, if that sum is negative. The subclass defines
+    values of all rows, if that sum is negative. The subclass must define these members:
 
     - ``_loss_and_slope(image)``: the sum of phi over all rows, and its gradient at the image;
     - ``_slopes(images, rows)``: the gradients at some images in some rows, on the host;
     - ``_of_matrix(matrix)``: the loss with this matrix in float64, except for scale and weights.
 
-    The subclass may also define
+    It may also define these members:
 
     - ``rounding(reach, ...)``: bounds on the rounding errors of the value and the gradient; with
       ``cancels = False`` they follow from ``curvature``;
@@ -91,7 +91,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     target: Array  # what the images are compared with, one number per row
     weights: Array | None = None  # one weight per row, or None if all are 1
     phi: ScalarLoss | None = None  # the loss of a row, if it is smooth
-    kernel: str | None = None  # the name of phi in the GPU kernel; None if it is not there
+    kernel: str | None = None  # the name of phi in the GPU kernel; None if the kernel lacks phi
     bend: float | None = (
         None  # a number with |phi'''| <= bend phi'' in every row; None if there is none
     )

@@ -73,7 +73,7 @@ def _sums(values: Host, examples: Host) -> Host:
 
 @dataclass(frozen=True)
 class MultinomialPart(LossPart):
-    """weight times the sum over examples of weights_i log(1 + sum of e^-<m, x>), m its rows.
+    """weight times the sum over examples of weights_i log(1 + sum of e^-<m, x> over its rows m).
 
     ``weights`` has an entry per row, the same for all rows of an example. The second derivative of
     an example is not diagonal.

@@ -155,7 +155,7 @@ class Poisson(LinearLoss):
         return self._weighted(np.exp(np.fmin(images, self._most)) - self.y[rows], rows)
 
     def sizes_in_image(self, image: Host) -> tuple[float, Host]:
-        """Sizes of the terms: means plus counts in the slope, 1 + |log y| times these in the value."""
+        """Sizes of the terms: mean + count in the slope, (1 + |log y|) times that in the value."""
         each = self._weighted(np.exp(np.minimum(image, self._most)) + self.y)
         return float(each @ (1.0 + np.abs(self._logs))), np.asarray(each)
 

@@ -327,9 +327,9 @@ class L2(CentredNorm):
 
     Args:
         weight: a non-negative number, or a vector with one entry per variable. All nonzero entries
-            must be equal, and variables of weight 0 are not penalised. (Any other weights leave no
+            must be equal, and variables of weight 0 are not penalised. Other weights would leave no
             prox in closed form. If the norm is the whole upper level, `SquaredNorm` with the
-            squared weights has the same minimisers.)
+            squared weights has the same minimisers.
         center: vector, the origin if None. With a nonzero center, there is a joint prox with
             squares, and with L1 and L2 that have the same center.
 
@@ -420,7 +420,7 @@ class GroupL2(Penalty):
     def terms(self) -> Terms:
         groups = self.groups
         if groups.count == 1 and groups.length is not None and not groups.labels.any():
-            # All variables are in the only group.
+            # There is only one group, and all variables are in it.
             return Terms(l2=self.weight)
         return Terms(group=self.weight if groups.count else 0.0, groups=groups)
 

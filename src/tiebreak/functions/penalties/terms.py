@@ -377,8 +377,8 @@ class Terms:
         """How groups, l2 and the ball shrink a vector whose groups have the given lengths.
 
         The result consists of the lengths of the groups after shrinking each; the total factor of
-        each group; the length of the whole vector at that stage; and its final length. All weights
-        are divided by ``divisor``.
+        each group; the length of the whole vector before l2 and the ball shrink it; and its final
+        length. All weights are divided by ``divisor``.
         """
         kept = self.kept(lengths, layout, divisor)
         total = norm(kept)
@@ -386,7 +386,7 @@ class Terms:
         return kept, _ratio(kept, lengths) * _ratio(length, total), total, length
 
     def kept(self, lengths: Host, layout: GroupLayout, divisor: float = 1.0) -> Host:
-        """The lengths of the groups after each group was shrunk."""
+        """The lengths of the groups after each of them has been shrunk."""
         return np.maximum(lengths - self.group / divisor * layout.penalised, 0.0)
 
 

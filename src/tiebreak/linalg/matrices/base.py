@@ -90,7 +90,7 @@ class Matrix:
     is_lanczos_cheap = True  # do a few dozen data passes cost little compared with a run?
 
     def forward(self, *xs: Array) -> list[Array]:
-        """A x for every x, in one pass over the matrix."""
+        """The product A x for every x, in one pass over the matrix."""
         raise NotImplementedError
 
     def adjoint(self, *rs: Array) -> list[Array]:
@@ -175,7 +175,7 @@ class Matrix:
 
     @cached_property
     def frobenius(self) -> float:
-        """The Frobenius norm |A|_F, the root of the sum of all squares, or a bound on it."""
+        """The Frobenius norm |A|_F (root of the sum of all squared entries), or a bound on it."""
         return arrays.norm(self.stored)
 
     @property

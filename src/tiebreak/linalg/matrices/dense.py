@@ -160,7 +160,7 @@ class Fused(Dense):
         kind: str = "least-squares",
         scale: float = 1.0,
     ) -> Any:
-        """Run `cuda.sweep` for images that combine ``known`` and A x by ``weights``."""
+        """Run `cuda.sweep` for images that combine ``known`` and A x with ``weights``."""
         from tiebreak.linalg import cuda
 
         recipe = np.asarray(weights, dtype=np.float64)
@@ -197,7 +197,7 @@ class Fused(Dense):
 
 
 def dense_matrix(entries: Any) -> Dense:
-    """A dense array as a matrix, which the fused kernel reads if it applies."""
+    """A dense array as a matrix; the fused kernel reads this matrix if the kernel applies."""
     if type(entries) is not np.ndarray:
         from tiebreak.linalg import cuda
 
