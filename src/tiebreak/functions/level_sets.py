@@ -8,8 +8,8 @@ The projection of v onto Z ∩ {f <= level} minimises |z - v|²/2 + lam f(z) ove
 multiplier lam >= 0 with f(z) <= level: finding it is a scalar root problem. Methods ask for
 
 - ``least(x)``: min_Z f, or -inf if f is unbounded below; x is any vector like v.
-- ``project(v, level)``: the projection of v onto Z ∩ {f <= level}, and lam; if the set is empty, a
-  minimiser of f over Z, and inf.
+- ``project(v, level)``: the projection of v onto Z ∩ {f <= level}, and lam. If the set is empty,
+  the result is a minimiser of f over Z, and inf.
 - ``lowest(slope, level)``: a lower bound on <slope, x> over Z ∩ {f <= level}, or -inf.
 """
 

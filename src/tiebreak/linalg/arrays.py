@@ -26,7 +26,7 @@ T = TypeVar("T")
 ONE_THREAD = 2**13  # up to this length, BLAS multiplies vectors in one thread
 MANY_THREADS = 2**17  # from this length on, several threads are faster
 TINY = 2.0**-1000  # an absolute error that covers underflow, which relative errors do not
-SAFE = 1.0 + 1e-12  # more than the rounding errors of a sum of thousands of positive numbers
+SAFE = 1.0 + 1e-12  # exceeds the rounding errors of adding thousands of positive numbers
 MOST_EXPONENT = 256  # ordinary numbers have smaller exponents: fourth powers do not overflow
 HUGE = 1e150  # larger factors drown all other terms in rounding; HUGE² is finite
 

@@ -122,7 +122,8 @@ _METER: ContextVar[Meter | None] = ContextVar("tiebreak_meter", default=None)
 
 @contextlib.contextmanager
 def limited(seconds: float | None = None, began: float | None = None) -> Iterator[Limit]:
-    """Limit the code inside to this many seconds from ``began`` (default: now); None: no limit."""
+    """Limit the code inside to this many seconds from ``began`` (default: now) unless it is
+    None."""
     began = time.perf_counter() if began is None else began
     limit = Limit(math.inf if seconds is None else began + seconds)
     token = _LIMIT.set(limit)

@@ -118,7 +118,7 @@ class RowProducts(NamedTuple):
 def exact_products(rows: Any, x: Host) -> Host | None:
     """rows @ x, for rows in CSR form; None if this product may contain rounding errors.
 
-    A product is exact if its factors have few digits; a sum is exact, in any order, if all its
+    A product is exact if its factors have few digits. A sum is exact, in any order, if all its
     terms are multiples of a power of two and their sizes add up to less than 2^53 times that power.
     """
     return exact_sums(rows.data, x[rows.indices], row_numbers(rows), rows.shape[0])

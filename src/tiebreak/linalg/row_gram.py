@@ -50,9 +50,9 @@ class RowGram:
 
         Those eigenvalues exceed c = `TOL.clear_units` times their rounding errors, and their roots
         exceed c times the rounding level of singular values. The first condition implies the second
-        if epsilon = EPS: s² > c EPS (64 + max(m, n)/2) |S|² implies s > c EPS max(m, n) |S|,
-        because its square is c² EPS² max² |S|² <= c EPS max/2 |S|² if max(m, n) <= 1/(2 c EPS) ~
-        2e12.
+        if epsilon = EPS: s² > c EPS (64 + max(m, n)/2) |S|² implies s > c EPS max(m, n) |S|. The
+        square of the latter bound is c² EPS² max² |S|², which is at most c EPS max/2 |S|² if
+        max(m, n) <= 1/(2 c EPS) ~ 2e12.
         """
         level = TOL.clear_units * rounding_level(
             self.shape, math.sqrt(max(self.largest, 0.0)), epsilon

@@ -56,9 +56,9 @@ def largest_eigenvalue_bound(
 ) -> float:
     """An upper bound on the largest eigenvalue of a positive semidefinite operator.
 
-    After k Lanczos steps from a random start, the largest Ritz value theta satisfies lambda_max <=
-    theta / (1 - eps), sqrt(eps) = ln(1.648 sqrt(n) / delta) / (2k - 1), except with probability
-    delta, which is 1e-10 here (Kuczynski and Wozniakowski 1992, theorem 4.2).
+    After k Lanczos steps from a random start, the largest Ritz value theta satisfies
+    lambda_max <= theta / (1 - eps), except with probability delta (Kuczynski and Wozniakowski 1992,
+    theorem 4.2). Here sqrt(eps) = ln(1.648 sqrt(n) / delta) / (2k - 1), and delta = 1e-10.
     """
     _, theta = extreme_eigenvalues(apply, prototype, n, steps)
     rounding = 1.0 + 64 * arrays.epsilon(prototype)
@@ -155,11 +155,11 @@ def _largest(size: Host, axis: int) -> Host:
 def cleaned(A: Host, epsilon: float = EPS, units: Host | None = None) -> Host:
     """A with 0 in place of columns and rows that are rounding errors, such as a centred constant.
 
-    A column counts as rounding if its largest entry is a few units (1/64 to 64) in the last place
-    of numbers as large as another column, and if all its entries are multiples of one power of two
-    that is not much smaller: rounding errors have few bits. Whole numbers never count as rounding:
-    a column of ones next to one of size 1e16 is genuine. Sizes refer to A diag(units), where
-    ``units`` are the units of the variables, if known.
+    A column counts as rounding if two conditions hold. Its largest entry is a few units (1/64 to
+    64) in the last place of numbers as large as another column. All its entries are multiples of
+    one power of two that is not much smaller, because rounding errors have few bits. Whole numbers
+    never count as rounding: a column of ones next to one of size 1e16 is genuine. Sizes refer to A
+    diag(units), where ``units`` are the units of the variables, if known.
     """
     columns = _is_rounding(A, epsilon, np.ones(A.shape[1]) if units is None else units)
     rows = _is_rounding(A.T, epsilon, np.ones(A.shape[0]))

@@ -41,9 +41,9 @@ class LeastSquares(LinearLoss):
     """½|Ax - b|², divided by the number of rows if ``mean``; with weights w, ½ sum w_i (Ax - b)_i².
 
     Args:
-        A: matrix: dense (any array-API library), scipy.sparse, a linear operator (SciPy, PyLops),
-            or Streamed (a numpy.memmap or a Zarr array becomes one automatically). A may be a
-            pandas DataFrame: then b, if it is a Series, must have the same index.
+        A: a dense matrix (any array-API library), a scipy.sparse matrix, a linear operator (SciPy,
+            PyLops), or Streamed. A numpy.memmap or a Zarr array becomes Streamed automatically. A
+            may be a pandas DataFrame: then b, if it is a Series, must have the same index.
         b: vector with one entry per row. Nothing is rounded: if A is in float32 and b has numbers
             that float32 cannot represent, A is converted to float64.
         mean: divide by the number of rows, or by the sum of the weights.

@@ -29,8 +29,8 @@ class MultinomialLoss(ScalarLoss):
 
     Along a change u of the margins, the second derivative is the variance of a random variable that
     is u_k with probability p_k and 0 with probability p_0. The derivative of this variance along
-    another change w is, up to the sign, the mean of (u - mean u)² (w - mean w): at most the
-    variance times the range of w, which is at most twice the largest |w_k|. So the second
+    another change w is, up to the sign, the mean of (u - mean u)² (w - mean w). This mean is at
+    most the variance times the range of w, which is at most twice the largest |w_k|. So the second
     derivative changes by at most a factor e^(2s) if no margin changes by more than s.
     """
 

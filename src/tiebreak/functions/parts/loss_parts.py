@@ -4,13 +4,13 @@ Everything that the exact solver and its proofs need to know about a smooth loss
 methods of its `ScalarLoss`, which is defined in the file of the loss.
 
 All other losses have clipped residuals as slopes: such losses are squares near the targets and
-linear far from them. With r = Ax - target, the slopes are psi = clip(r, low, high): for Huber's
-loss, low and high are -delta and delta; for squared hinge losses, they are -inf
-and 0. All minimisers of g have the same psi, because the conjugate of the loss, psi²/2 + <target,
-psi> on low <= psi <= high, is strictly convex. So all minimisers have the same <a_i, x> in the rows
-where psi_i is between its bounds. In the other rows, the outliers, minimisers only have r_i >= high
-(or r_i <= low) in common. If the rows of the outliers are combinations of the others (and of rows
-that Z fixes), all minimisers have the same Ax.
+linear far from them. With r = Ax - target, the slopes are psi = clip(r, low, high). For Huber's
+loss, low and high are -delta and delta; for squared hinge losses, they are -inf and 0. All
+minimisers of g have the same psi, because the conjugate of the loss, psi²/2 + <target, psi> on
+low <= psi <= high, is strictly convex. So all minimisers have the same <a_i, x> in the rows where
+psi_i is between its bounds. In the other rows, the outliers, minimisers only have r_i >= high (or
+r_i <= low) in common. If the rows of the outliers are combinations of the others (and of rows that
+Z fixes), all minimisers have the same Ax.
 """
 
 from __future__ import annotations

@@ -220,7 +220,7 @@ class QuadraticPart(Part):
         return replace(self, rows=units[:, None] * (self.rows * units))
 
     def column_sizes(self) -> Host:
-        """The roots of the diagonal: the lengths of the columns of a root of Q."""
+        """The roots of Q's diagonal, which are the lengths of the columns of any root of Q."""
         return np.asarray(np.sqrt(np.abs(np.diag(self.rows))))
 
 

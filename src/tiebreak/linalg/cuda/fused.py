@@ -82,9 +82,11 @@ def sweep(
 ) -> PassResult:
     """Images, products, losses and gradients from one reading of A, as `PassResult` defines them.
 
-    ``fresh``: one or two new points (length n); ``carried``: up to three known images (length m);
-    ``recipe``: J x (K + len(fresh)) numbers on the host, J <= 4; ``target``: b, or y of -1 and 1;
-    ``slopes``: compute the gradients of the first 0, 1 or 2 images, times ``scale``.
+    - ``fresh``: one or two new points (length n).
+    - ``carried``: up to three known images (length m).
+    - ``recipe``: J x (K + len(fresh)) numbers on the host, J <= 4.
+    - ``target``: the vector b, or labels y of -1 and 1.
+    - ``slopes``: how many of the images (the first 0, 1 or 2) get a gradient, times ``scale``.
 
     Everything is queued on the library's current stream, and nothing waits for the device. The
     outcome is the same in every run: partial sums have fixed places, and no atomics are used.
