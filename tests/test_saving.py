@@ -221,7 +221,7 @@ def test_arrays_of_another_library_come_back_as_numpys(path):
 def test_a_table_without_pandas_is_an_import_error_with_the_install_line(path, monkeypatch):
     PROBLEMS["a table"].save(path)
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match=r"load: a table of pandas needs pandas: pip install"):
+    with pytest.raises(ImportError, match=r"load: a pandas table needs pandas: pip install"):
         tb.load(path)
 
 

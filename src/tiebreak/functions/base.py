@@ -3,8 +3,8 @@
 Besides ``value`` and ``gradient``, a function offers two calls that let a method read the data as
 rarely as possible:
 
-    forward(*xs)              the images of some points under the function's matrix
-    evaluate(at, values_at)   value and slope at some points, and only the value at others
+- ``forward(*xs)`` returns the images of some points under the function's matrix.
+- ``evaluate(at, values_at)`` returns value and slope at some points, and only the value at others.
 
 The points passed to ``evaluate`` come with their images. Images are linear in the point, so a
 method that combines points combines their images too, without another product. ``evaluate`` then
@@ -41,14 +41,14 @@ class Minorant(NamedTuple):
     at: Array
     value: float
     slope: Array
-    size: float = 0.0  # for a Sum, the sum of its parts' sizes: in the value, the parts may cancel
+    size: float = 0.0  # for a Sum, the sum of its parts' sizes (the values may cancel)
     # If the image combines other images, ``reach`` combines the lengths of their points in the same
     # way. The image's rounding error is proportional to ``reach``, which may far exceed |at|. None
     # means |at|.
     reach: Any = None
 
     def reaching(self, other: PointWithImage) -> Minorant:
-        """The minorant, with a reach that also covers the image of another point."""
+        """The minorant, with the reach of another point added to its own."""
         known = [reach for reach in (self.reach, other.reach) if reach is not None]
         return self._replace(reach=sum(known)) if known else self
 
@@ -105,7 +105,7 @@ class PendingEvaluation:
 
 
 class Squares(NamedTuple):
-    """scale/2 times the sum of weights_i (rows x - target)_i², in the numbers the user gave."""
+    """scale/2 times the sum of weights_i (rows x - target)_i², for the data as given."""
 
     rows: Any  # a matrix, or None for the variables themselves
     target: Any  # one entry per row, or None for 0
@@ -116,10 +116,10 @@ class Squares(NamedTuple):
 class Function(FromData, is_open=True):
     """A convex function, smooth or the sum of a smooth function and a penalty.
 
-    ``lipschitz`` is an upper bound on the gradient's Lipschitz constant (inf if unknown),
-    ``strong_convexity`` a lower bound on the curvature, ``lower_bound`` a lower bound on its values
-    (-inf if unknown), ``dimension`` the number of variables (None if the function accepts any
-    number).
+    ``lipschitz`` is an upper bound on the gradient's Lipschitz constant (inf if unknown), and
+    ``strong_convexity`` is a lower bound on the curvature. ``lower_bound`` is a lower bound on the
+    values (-inf if unknown), and ``dimension`` is the number of variables (None if the function
+    accepts any number).
     """
 
     lipschitz: float
@@ -167,8 +167,7 @@ class Function(FromData, is_open=True):
     ) -> PendingEvaluation:
         """Start ``evaluate`` and return a handle; calling the handle waits for the outcome.
 
-        If their data are on a GPU or a cluster, two functions can be evaluated at the same time in
-        this way.
+        In this way, two functions with data on a GPU or a cluster can be evaluated at once.
         """
 
         def end() -> Outcome:
@@ -181,7 +180,7 @@ class Function(FromData, is_open=True):
         """Count a pass over all the data that was not part of an evaluation."""
 
     def passes(self, forwards: int, slopes: int, values: int) -> int:
-        """The number of data passes that some forward products, slopes and values cost."""
+        """The number of data passes for these numbers of forward products, slopes and values."""
         return 0
 
     @property
@@ -231,7 +230,7 @@ class Function(FromData, is_open=True):
         return abs(value) + (slope + self.turning(reach, slope)) * reach
 
     def turning(self, reach: float, slope: float) -> float:
-        """How much a slope of norm ``slope`` changes within ``reach``: a guess if L is unknown."""
+        """How much a slope of norm ``slope`` changes within ``reach``; a guess if L is unknown."""
         known = self.rough_lipschitz
         return known * reach if math.isfinite(known) else slope
 
@@ -246,7 +245,7 @@ class Function(FromData, is_open=True):
         return None
 
     def parts(self, weight: float, n: int) -> Sequence[Part] | None:
-        """The parts of ``weight`` times a function of n variables, for ``exact``; None if unknown.
+        """``weight`` times a function of n variables, as parts for ``exact``; None if unknown.
 
         This method is only called if the entries of the function's matrix are available.
         """
@@ -271,7 +270,7 @@ class Function(FromData, is_open=True):
     def in_float64(self) -> Self | None:
         """The function for vectors in float64; None if it has no float64 version.
 
-        The data may stay in single precision, to be converted whenever they are read.
+        The data may stay in single precision; then they are converted whenever they are read.
         """
         return None
 

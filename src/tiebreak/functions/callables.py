@@ -40,7 +40,7 @@ class Smooth(SmoothFunction, keyword=""):
     Without ``lipschitz``, value, slope and change are measured at the start; the change is the
     largest along three directions, one of them x0. For ½x'Qx - c'x + d, for example, the sizes of
     all terms count, even if the terms cancel. If the callables add and subtract a large constant,
-    this loss of digits is not noticed, unless you give ``lipschitz``.
+    the loss of digits goes unnoticed unless you give ``lipschitz``.
 
     ``value`` and ``gradient`` get a copy of x, which they may overwrite. Gradients are copied, so
     ``gradient`` may return the same buffer in every call. If the data behind the callables change,
@@ -103,7 +103,7 @@ class Smooth(SmoothFunction, keyword=""):
     def gradient(self, x: Array) -> Array:
         slope = self._gradient(arrays.own(x, x))
         if isinstance(slope, list | tuple):
-            # If the conversion fails, the caller reports what it got instead.
+            # If the conversion fails, the caller of this method reports the wrong type.
             with contextlib.suppress(TypeError, ValueError):
                 slope = np.asarray(slope, dtype=np.float64)
         if not (arrays.is_array(slope) and arrays.is_real(slope)):

@@ -217,7 +217,7 @@ class Linear(SmoothFunction):
         return unit * (self._size * reach + abs(self.constant)), 0.0
 
     def extent(self, x: Array) -> float:
-        """The sum of |c_i| |x_i|/|c| if c is on the host, even if some |c_i|/|c| underflow."""
+        """The sum of |c_i| |x_i|/|c| if c is on the host; |c_i|/|c| may underflow."""
         size = arrays.norm(x)
         if type(self.c) is not np.ndarray or not 0.0 < self._size < math.inf:
             return size

@@ -14,7 +14,7 @@ from tiebreak.linalg.host_rows import HostRows
 
 
 class LossRows(NamedTuple):
-    """Losses with the slope weights_i max(-<m_i, d>, 0) far from 0 along d.
+    """Losses whose slopes far from 0, along d, are weights_i max(-<m_i, d>, 0).
 
     Losses with a tail, weights_i log(1 + exp(-<m_i, x>)) or weights_i exp(-<m_i, x>), decrease
     forever if <m_i, d> > 0. A multinomial loss rises no faster than the sum of the logistic losses
@@ -50,12 +50,11 @@ class LossRows(NamedTuple):
 class FarRows(NamedTuple):
     """The behaviour of a function far from 0 along a direction d."""
 
-    # Rows whose products with d must be 0: otherwise the function grows like a square.
+    # Rows whose products with d must be 0: otherwise the function grows quadratically.
     fixed: Sequence[HostRows] = ()
     losses: Sequence[LossRows] = ()
     linear: Host | None = None  # c of a term <c, x>, without the function's weight
-    # If the rows are not available: a test that tells whether every row's loss certainly decreases
-    # along d.
+    # If the rows are not available, this test says if every row's loss certainly decreases along d.
     hidden: Callable[[Host], bool] | None = None
 
 
@@ -72,6 +71,6 @@ def are_clear(matrix: Matrix, margins: Callable[[Host], Host], d: Host) -> bool:
     not known.
     """
     products = host(matrix.forward(arrays.like(d, matrix.prototype))[0])
-    # A margin of more than 2^10 rounding errors is not 0.
+    # A margin that exceeds 2^10 rounding errors is certainly not 0.
     least = 2.0**10 * (len(d) + 4) * EPS * float(np.max(np.abs(products)))
     return bool(np.all(margins(products) > least))

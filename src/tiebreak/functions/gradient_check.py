@@ -32,8 +32,7 @@ MOVES = (1.0, 1e-3, 1e-6)  # distances relative to |x0|: far away, h may overflo
 
 
 class Rounding(NamedTuple):
-    """Bounds on the values near a point: their size, and their errors as a fraction ``part`` of
-    it."""
+    """Bounds on the values near a point: their size, and their errors (``part`` times the size)."""
 
     part: float
     size: float
@@ -49,7 +48,7 @@ class WrongDerivative(NamedTuple):
 
     @property
     def excess(self) -> float:
-        """The distance from the interval, relative to the largest number involved."""
+        """The distance of ``got`` from the interval, relative to the largest of the numbers."""
         beyond = max(self.low - self.got, self.got - self.high)
         return beyond / max(abs(self.got), abs(self.low), abs(self.high))
 
@@ -63,9 +62,9 @@ def check_gradient(owner: str, name: str, h: SmoothFunction, domain: Domain, x0:
     """Raise ValueError, naming the coordinate, if the gradient of ``h`` near x0 is certainly wrong.
 
     The check computes eight values of h per variable at each of three points inside ``domain``, at
-    different distances from x0: at x0 itself, which is often the origin, a wrong formula may happen
-    to give the right gradient. Relative errors of an entry below 1e-6 (below 1/400 in single
-    precision) are accepted.
+    different distances from x0. It does not use x0 itself, which is often the origin: a wrong
+    formula may happen to give the right gradient there. Relative errors of an entry below 1e-6
+    (below 1/400 in single precision) are accepted.
     """
     wrong: list[WrongDerivative] = []
     with arrays.quiet():
@@ -93,7 +92,7 @@ def wrong_slope(name: str, h: SmoothFunction, domain: Domain, x: Array) -> str:
     one direction is checked; ``minimize(check_gradients=True)`` checks every coordinate.
     """
     near, _ = next(_points_near(domain, x))
-    # The points x and near are in the domain.
+    # The points ``x`` and ``near`` are in the domain.
     direction = near - x if arrays.norm(near - x) > 0.0 else near
     with arrays.quiet():
         slope = h.gradient(near)
@@ -124,8 +123,7 @@ def _points_near(domain: Domain, x0: Array) -> Iterator[tuple[Array, Any]]:
             arrays.to_numpy(projected(domain, arrays.like(start + sign * part * move, x0)))
             for sign in (1.0, -1.0)
         )
-        # The middle of two projections from opposite sides, which lies inside Z if Z has an
-        # interior.
+        # A point between two projections from opposite sides lies inside Z if Z has an interior.
         point = (2.0 * there + back) / 3.0
         yield arrays.like(point, x0), np.maximum(part * lengths, np.abs(point))
 

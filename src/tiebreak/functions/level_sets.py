@@ -1,17 +1,16 @@
 """The level sets {f <= level} within a set Z, for functions with simple level sets.
 
-    f                                                       {f <= level} is     on
-    SquaredNorm (+ Linear, multiples, sums)                 a ball              every Z
-    Linear (multiples, sums)                                a half-space        every Z
-    Quadratic, LeastSquares (multiples)                     an ellipsoid        R^n
+- If f is a SquaredNorm (+ Linear, multiples, sums), the level sets are balls, on every Z.
+- If f is Linear (multiples, sums), the level sets are half-spaces, on every Z.
+- If f is a Quadratic or LeastSquares (multiples), the level sets are ellipsoids, on R^n only.
 
 The projection of v onto Z ∩ {f <= level} minimises |z - v|²/2 + lam f(z) over Z, for the smallest
 multiplier lam >= 0 with f(z) <= level: finding it is a scalar root problem. Methods ask for
 
-    least(x)              min_Z f, or -inf if f is unbounded below; x is any vector like v
-    project(v, level)     the projection of v onto Z ∩ {f <= level}, and lam; if the set is empty, a
-                          minimiser of f over Z, and inf
-    lowest(slope, level)  a lower bound on <slope, x> over Z ∩ {f <= level}; -inf if there is none
+- ``least(x)``: min_Z f, or -inf if f is unbounded below; x is any vector like v.
+- ``project(v, level)``: the projection of v onto Z ∩ {f <= level}, and lam. If the set is empty,
+  the result is a minimiser of f over Z, and inf.
+- ``lowest(slope, level)``: a lower bound on <slope, x> over Z ∩ {f <= level}, or -inf.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ def _balls(
 ) -> Balls:
     """The level sets of squared norms plus linear functions, by completing the square.
 
-    The sum starts from the center of the largest norm, so that hardly anything cancels.
+    The sum starts from the center of the norm with the largest weight, so hardly anything cancels.
     """
     curvature, start = sum(p for p, _ in norms), max(norms, key=lambda norm: norm[0])[1]
     known = [*(center for _, center in norms if center is not None), *slopes]
@@ -75,7 +74,7 @@ def _balls(
 
 
 def _halfspaces(f: Function, domain: Domain, slope: Array) -> Halfspaces:
-    """The level sets of a sum of linear functions; ``slope`` is the slope of one of them."""
+    """The level sets of a sum of linear functions; ``slope`` only shows the kind of array."""
     origin = zeros_like(slope)
     return Halfspaces(domain, f.gradient(origin), f.value(origin))
 

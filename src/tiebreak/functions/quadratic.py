@@ -44,10 +44,10 @@ class Quadratic(SmoothFunction):
     """½x'Qx + c'x + constant with Q symmetric positive semidefinite.
 
     Args:
-        Q: matrix, dense, scipy.sparse or a linear operator. Q must be symmetric (an operator is
-            tested on a random pair of vectors) and have no negative eigenvalue (all eigenvalues are
-            computed for up to 2048 variables; larger matrices and operators are tested by the
-            Lanczos method).
+        Q: matrix, dense, scipy.sparse or a linear operator. Q must be symmetric and have no
+            negative eigenvalue. The symmetry of an operator is tested on a random pair of vectors.
+            All eigenvalues are computed for up to 2048 variables; larger matrices and operators are
+            tested by the Lanczos method.
         c: vector, zero if None. If Q is in float32 and c has numbers that float32 cannot represent,
             Q is converted to float64.
         constant: number.
@@ -207,10 +207,10 @@ class Quadratic(SmoothFunction):
 
     @cached_property
     def _least_positive(self) -> float:
-        """A lower bound on the smallest positive eigenvalue; 0 if it is unknown which are positive.
+        """A lower bound on the smallest positive eigenvalue; 0 if no such bound is known.
 
-        Floating point cannot distinguish an eigenvalue 0 from 1e-17, but exact arithmetic gives the
-        rank.
+        Floating-point arithmetic cannot distinguish an eigenvalue of 0 from one of 1e-17, but exact
+        arithmetic gives the rank.
         """
         n = self.matrix.shape[0]
         if not self._has_spectrum or n > SMALL_SIDE:

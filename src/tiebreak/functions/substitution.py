@@ -59,7 +59,7 @@ class Substitution:
         return np.asarray(self.rows(c[None])[0])
 
     def function(self, h: Function) -> tuple[SmoothFunction, float]:
-        """The function h as a function of u, without its constant; and the constant.
+        """The function h as a function of u, without its constant, and that constant.
 
         h must be a sum of losses, squared norms, quadratics and linear functions, and the entries
         of their matrices must be known.
@@ -106,12 +106,13 @@ class Substitution:
         return SquaredNorm(each, middle) if each.any() else Flat(), constant
 
     def level(self, h: Function) -> tuple[SmoothFunction | Penalty, float]:
-        """A level (smooth, or an l1 norm) as a function of u; and its constant."""
+        """A level (smooth, or an l1 norm) as a function of u, and its constant."""
         smooth, penalty = split(h)
         return self.penalty(penalty) if penalty.terms.has_weights else self.function(smooth)
 
     def penalty(self, h: Penalty) -> tuple[L1, float]:
-        """An l1 norm without an operator as a function of u, and the constant; factors are ±1."""
+        """An l1 norm without an operator as a function of u, and the constant; factors must be
+        ±1."""
         n, center = len(self._used), h.terms.center
         center = np.zeros(n) if center is None else center
         weights = np.broadcast_to(h.terms.l1, n)

@@ -129,7 +129,7 @@ class Scaled(Combination, in_tables=False):
 
 
 class Sum(Combination, in_tables=False):
-    """first + second, written ``first + second``; images are pairs of images."""
+    """The sum of two functions, written ``first + second``; its images are pairs of images."""
 
     first: SmoothFunction
     second: SmoothFunction
@@ -199,7 +199,7 @@ class Sum(Combination, in_tables=False):
         for h, other in ((self.first, self.second), (self.second, self.first)):
             most = max(abs(value) - other.lower_bound, abs(h.lower_bound))
             size = min(h.magnitude(reach, value, slope), most)
-            if math.isinf(size):  # a bound on its size follows from the other part's data
+            if math.isinf(size):  # then the other part's data bound the size of h
                 size = abs(value) + other.magnitude(reach, value, slope)
             steepness = slope + h.turning(reach, slope)
             shares.append(h.rounding(reach, size, steepness, epsilon, n))
@@ -223,7 +223,7 @@ def in_one_precision(who: str, first: F, second: F) -> tuple[F, F]:
 
 
 def summands(h: Function, weight: N = 1.0) -> list[tuple[N, Function]]:  # type: ignore[assignment]
-    """The functions that h is a weighted sum of, with their weights (of the type of ``weight``)."""
+    """The functions whose weighted sum is h, with their weights (of the type of ``weight``)."""
     if not isinstance(h, Combination):
         return [(weight, h)]
     each = (summands(part, weight * type(weight)(w)) for w, part in h.summed)
@@ -231,7 +231,7 @@ def summands(h: Function, weight: N = 1.0) -> list[tuple[N, Function]]:  # type:
 
 
 def images_of(h: Function, image: Image) -> list[Image]:
-    """The images of the functions that h is a weighted sum of, taken from the image of h."""
+    """The images of the functions whose weighted sum is h, taken from the image of h."""
     if isinstance(h, Scaled):
         return images_of(h.function, image)
     if isinstance(h, Sum):
@@ -240,5 +240,5 @@ def images_of(h: Function, image: Image) -> list[Image]:
 
 
 def matrices_of(h: Function) -> list[Matrix]:
-    """The matrices of the functions that h is a weighted sum of."""
+    """The matrices of the functions whose weighted sum is h."""
     return [part.matrix for _, part in summands(h.bare) if part.matrix is not None]

@@ -295,7 +295,7 @@ class Reader:
         try:
             import pandas
         except ImportError:
-            raise missing("load: a table of pandas", "pandas", "pandas") from None
+            raise missing("load: a pandas table", "pandas", "pandas") from None
         values, index, columns = self._array(code["values"]), code["index"], code["columns"]
         if code["table"] == "Series":
             return pandas.Series(values, index=index)

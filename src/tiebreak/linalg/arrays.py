@@ -18,7 +18,7 @@ import numpy as np
 
 Array: TypeAlias = Any  # an array of any array-API library
 Namespace: TypeAlias = Any
-Host: TypeAlias = np.ndarray[Any, Any]  # an array of NumPy, in the memory of the host
+Host: TypeAlias = np.ndarray[Any, Any]  # a NumPy array, in the memory of the host
 Image: TypeAlias = Any  # None, an array, a `DeferredImage`, or a tuple of images
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ T = TypeVar("T")
 ONE_THREAD = 2**13  # up to this length, BLAS multiplies vectors in one thread
 MANY_THREADS = 2**17  # from this length on, several threads are faster
 TINY = 2.0**-1000  # an absolute error that covers underflow, which relative errors do not
-SAFE = 1.0 + 1e-12  # more than the rounding errors of a sum of thousands of positive numbers
+SAFE = 1.0 + 1e-12  # exceeds the rounding errors of adding thousands of positive numbers
 MOST_EXPONENT = 256  # ordinary numbers have smaller exponents: fourth powers do not overflow
 HUGE = 1e150  # larger factors drown all other terms in rounding; HUGE² is finite
 
@@ -89,13 +89,13 @@ def words(x: Array) -> Array | None:
 def underflow(x: Array) -> float:
     """A bound on the effect of underflow in single-precision sums, even of many weighted terms.
 
-    The bound is 0 in double precision, where `TINY`, which every proof adds, is enough.
+    In double precision, the bound is 0: there, the `TINY` that every proof adds is enough.
     """
     return 2.0**-100 if epsilon(x) > 1e-10 else 0.0
 
 
 def epsilon(x: Array) -> float:
-    """The unit of rounding of the floating-point type of ``x``."""
+    """The unit of rounding for the floating-point type of ``x``."""
     kind = type(x), x.dtype
     if kind not in _UNITS:
         _UNITS[kind] = float(namespace(x).finfo(x.dtype).eps)
@@ -143,7 +143,7 @@ def like(value: object, x: Array) -> Array:
 
 def own(value: Array, x: Array) -> Array:
     """A private copy of ``value`` in the library, dtype and device of ``x``."""
-    # Always copy: the array of another library may share the memory of ``value``.
+    # Always copy: an array of another library may share its memory with ``value``.
     return namespace(x).asarray(like(value, x), copy=True)
 
 
@@ -195,7 +195,7 @@ def zeros_like(x: Array) -> Array:
 
 
 def nowhere(x: Array) -> Array:
-    """The place of a point that does not exist: nan, in the library, shape and device of ``x``."""
+    """NaN instead of a point that does not exist, in the library, shape and device of ``x``."""
     return namespace(x).full_like(x, math.nan)
 
 

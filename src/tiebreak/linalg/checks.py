@@ -86,7 +86,7 @@ def flag(owner: str, name: str, value: object, *others: object) -> Any:
 def floating(owner: str, name: str, value: Any) -> Array:
     """``value`` as a real floating-point array; integers and nested lists become float64.
 
-    Tables of pandas become arrays, and non-native byte order is converted.
+    Pandas tables become arrays, and non-native byte order is converted.
     """
     if type(value) is np.ndarray and value.dtype.char in "fd" and value.dtype.isnative:
         return value

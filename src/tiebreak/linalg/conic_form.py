@@ -260,7 +260,7 @@ def _identity(first: int, count: int) -> Affine:
 
 
 def _product(size: Any, reach: Host) -> Host:
-    """A non-negative matrix times numbers that may be infinite, with 0 inf = 0."""
+    """A non-negative matrix times numbers that may be infinite, where 0 times infinity is 0."""
     known = np.isfinite(reach)
     total = np.asarray(size @ np.where(known, reach, 0.0))
     if not known.all():

@@ -38,7 +38,7 @@ class TooLong(TimeIsUp):
 
 
 class OverBudget(TooLong):
-    """The next computation takes more work than it is allowed, whatever the clock says."""
+    """The next computation takes more work than is allowed, whatever the clock says."""
 
 
 class Interrupted(Over):
@@ -82,7 +82,8 @@ class Limit:
         return "stopped" if self.is_interrupted else "max_time"
 
     def close(self) -> None:
-        """End the call: the rest gets at least one second or, after Ctrl-C, at most one."""
+        """End the call: the remaining work gets at least one second, or at most one after
+        Ctrl-C."""
         if not self.is_closing:
             self.is_closing, self._is_heard = True, self.is_interrupted
             soon = time.perf_counter() + GRACE
@@ -121,7 +122,8 @@ _METER: ContextVar[Meter | None] = ContextVar("tiebreak_meter", default=None)
 
 @contextlib.contextmanager
 def limited(seconds: float | None = None, began: float | None = None) -> Iterator[Limit]:
-    """Limit the code inside to this many seconds from ``began`` (default: now); None: no limit."""
+    """Limit the code inside to this many seconds from ``began`` (default: now) unless it is
+    None."""
     began = time.perf_counter() if began is None else began
     limit = Limit(math.inf if seconds is None else began + seconds)
     token = _LIMIT.set(limit)
@@ -153,7 +155,7 @@ def check(work: float = 0.0) -> None:
 
 
 def is_over() -> bool:
-    """Must the call end? For code that cannot raise."""
+    """Must the call end? Code that cannot raise asks this."""
     try:
         check()
     except Over:

@@ -43,7 +43,7 @@ def smallest_normal(x: Array) -> float:
 
 
 def negligible(x: Array) -> float:
-    """In a vector of norm 1, smaller entries count as 0, because dividing by them may overflow."""
+    """In a vector of norm 1, entries below this count as 0: dividing by them may overflow."""
     return smallest_normal(x) * 2.0**23
 
 

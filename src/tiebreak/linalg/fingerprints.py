@@ -74,7 +74,7 @@ class FromData:
 
     _inputs: Inputs | None = None
     is_open: ClassVar[bool] = True
-    describing: ClassVar[tuple[str, ...]] = ()  # members that describe a class
+    describing: ClassVar[tuple[str, ...]] = ()  # members with which a class describes itself
 
     def __init_subclass__(
         cls,

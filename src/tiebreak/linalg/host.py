@@ -78,7 +78,7 @@ def total(parts: list[tuple[Host, int]]) -> Host:
 
 
 def top_exponent(x: Host) -> int:
-    """The exponent of the power of two just above all entries."""
+    """The smallest k for which 2^k exceeds the size of every entry; 0 if all are 0."""
     return math.frexp(float(np.abs(x).max(initial=0.0)))[1]
 
 
@@ -90,7 +90,7 @@ def power_of_two(sizes: Host, power: float) -> Host:
 
 
 def binary_digits(values: Host) -> tuple[Host, Host]:
-    """The exponents and numbers of binary digits of values in [½, 1) times 2^exponent."""
+    """For each value: the k with 2^(k-1) <= |value| < 2^k, and how many binary digits it has."""
     mantissa, exponent = np.frexp(values)
     whole = np.ldexp(mantissa, 53).astype(np.int64)
     _, last = np.frexp((whole & -whole).astype(float))  # the last digit is 2^(last - 1)

@@ -108,7 +108,7 @@ class RowProducts(NamedTuple):
         return np.asarray((self.error > 0.0) & (np.abs(self.product) <= self.error))
 
     def signs(self, reach: float) -> Host | None:
-        """Signs of products, 0 if `is_near`; None if another sign may change within ``reach``."""
+        """Signs of products, 0 if `is_near`; None if any other sign may change within ``reach``."""
         near, lost = self.is_near, self.error + reach * self.rows.sizes
         if np.any(~near & (self.product != 0.0) & (np.abs(self.product) <= lost)):
             return None
@@ -116,9 +116,9 @@ class RowProducts(NamedTuple):
 
 
 def exact_products(rows: Any, x: Host) -> Host | None:
-    """rows @ x, for rows in CSR form; None if it may contain rounding errors.
+    """rows @ x, for rows in CSR form; None if this product may contain rounding errors.
 
-    A product is exact if its factors have few digits; a sum is exact, in any order, if all its
+    A product is exact if its factors have few digits. A sum is exact, in any order, if all its
     terms are multiples of a power of two and their sizes add up to less than 2^53 times that power.
     """
     return exact_sums(rows.data, x[rows.indices], row_numbers(rows), rows.shape[0])

@@ -80,7 +80,8 @@ def _opened(part: Any) -> Any:
 class PassPlan(NamedTuple):
     """What one pass over the rows must compute for some images.
 
-    Image j is sum_i weights[j][i] part_i, the parts being ``known`` (arrays) and then ``fresh``.
+    Image j is sum_i weights[j][i] part_i, where the parts are first ``known`` (arrays) and then
+    ``fresh``.
     """
 
     images: list[Image]

@@ -50,9 +50,9 @@ def last_attempt(cost: Host, **program: Any) -> Any:
 def strict_rows(rows: Any, equal: Any = None) -> Host | None:
     """Find the inequalities rows v <= 0 that can all be strict at once, with equal v = 0.
 
-    The rows have length 1, or 0. We maximise sum z over {rows v + z <= 0, equal v = 0, |v_i| <= 1,
-    0 <= z_i <= 1}, again and again for the rows not yet known to be strict along some direction:
-    along the mean of all directions found, all these rows are strict. A row with one entry is a
+    Every row has length 1 or 0. We maximise sum z over {rows v + z <= 0, equal v = 0, |v_i| <= 1,
+    0 <= z_i <= 1}, again and again for the rows that are not yet strict along any direction found.
+    Along the mean of all these directions, every row found is strict. A row with one entry is a
     bound on v and needs no z. The result is None if HiGHS fails.
     """
     from scipy.sparse import csr_array, eye_array, hstack

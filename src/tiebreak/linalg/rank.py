@@ -100,7 +100,7 @@ def in_units(found: Rank, rows: Host, units: Host) -> Rank:
 
     # Singular vectors would not stay orthogonal in other units. In a factorisation with rows sorted
     # by size and columns pivoted, large rows do not swamp small ones (Cox and Higham 1998): the
-    # first columns span the rows' space, the others its complement.
+    # first columns span the rows' space, and the others span its complement.
     order, basis = np.argsort(units, kind="stable"), np.empty((len(units), len(units)))
     basis[order] = qr((found.row_units[:, None] * rows).T[order], pivoting=True)[0]
     return found._replace(basis=basis, units=units * found.units)
@@ -109,8 +109,8 @@ def in_units(found: Rank, rows: Host, units: Host) -> Rank:
 def as_it_is(rows: Host) -> tuple[Host, Host]:
     """Units of 1 for `decide_rank`.
 
-    Units of 1 suit rows that were computed in suitable units: a row of rounding errors counts as 0
-    in them, but equilibration would enlarge it.
+    Rows that were computed in suitable units should keep them (units of 1): a row of rounding
+    errors counts as 0 in these units, but equilibration would enlarge it.
     """
     return np.ones(rows.shape[0]), np.ones(rows.shape[1])
 
@@ -121,8 +121,8 @@ def null_basis(
     """An orthonormal basis of {d: rows d = 0}, as columns; with doubtful rows if ``doubtful``.
 
     The error of a singular vector is the rounding level times sigma_1/sigma_r; products with
-    `Sliced` remove it. Rows of the basis that belong to variables which the rows fix are exactly 0.
-    ``found`` is the result of `decide_rank` for these rows, if already known.
+    `Sliced` remove it. If the rows fix a variable, its row of the basis is exactly 0. ``found`` is
+    the result of `decide_rank` for these rows, if already known.
     """
     found = found or decide_rank(rows, epsilon)
     rank = found.high if doubtful else found.low
@@ -154,8 +154,8 @@ def graded_basis(N: Host, R: Host, rows: Host, found: Rank | None = None) -> Hos
     """The basis N of {d: rows d = 0}, rotated so that R N has orthogonal columns, longest first.
 
     Each column is orthogonal to the others up to rounding errors of its own length, unless it is
-    itself only a rounding error of the longest: so directions that hardly change |R x|² are not
-    swamped by other columns. ``found`` is the rank of the rows, if it is already known.
+    itself only a rounding error of the longest. This keeps other columns from swamping directions
+    that hardly change |R x|². ``found`` is the rank of the rows, if it is already known.
     """
     from scipy.linalg import solve_triangular
 
@@ -181,8 +181,8 @@ def graded_basis(N: Host, R: Host, rows: Host, found: Rank | None = None) -> Hos
         N = np.where(
             np.linalg.norm(R @ cleaned, axis=0) <= np.linalg.norm(R @ N, axis=0), cleaned, N
         )
-    # Orthonormalise again from the last column to the first: a little of a short column does no
-    # harm in a long one.
+    # Orthonormalise again from the last column to the first: adding a little of a short column to a
+    # long one does no harm.
     last_first = N[:, ::-1]
     root = np.linalg.cholesky(last_first.T @ last_first)
     return np.asarray(solve_triangular(root, last_first.T, lower=True).T[:, ::-1])
@@ -208,11 +208,11 @@ def directions(
     others: int = 0,
     is_graded: bool = False,
 ) -> Directions:
-    """The `Directions` within the columns of N, the null space of ``others`` other rows.
+    """The `Directions` in the range of N, which is the null space of as many rows as ``others``.
 
     A product of a row and a column counts as a rounding error relative to its own terms, in
-    comparable units. If all products are rounding errors, no direction is said to change the rows.
-    With ``doubtful``, doubtful directions are said to change them. The error of an entry of N is
+    comparable units. If all products are rounding errors, no direction counts as changing the rows.
+    With ``doubtful``, doubtful directions count as changing them. The error of an entry of N is
     relative to that variable's entries in all columns, or to the entry itself if N ``is_graded``
     (by `graded_basis`).
     """
@@ -257,7 +257,7 @@ def whole_ties(N: Host) -> Host | None:
 
 
 def have_whole_ties(parts: Iterable[Any], N: Host) -> bool:
-    """Do all rows of these matrices have as many whole ties as N has columns?"""
+    """Are there as many whole ties as N has columns, and do they leave all these rows unchanged?"""
     ties = whole_ties(N)
     return ties is not None and all(are_tied(rows, ties) for rows in parts)
 

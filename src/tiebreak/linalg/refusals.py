@@ -1,4 +1,4 @@
-"""Why a method, a prox or a factorisation rejects its input, as a value."""
+"""A value that says why a method, a prox or a factorisation rejects its input."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Refusal(ValueError):
     Args:
         owner: who refuses, such as "AGMBiO".
         argument: what is refused: "upper", "domain".
-        needed: what it must be, with the verb: "must be smooth".
+        needed: what the argument must be, with the verb: "must be smooth".
         got: what the argument is instead; "" if ``needed`` says it all.
         hint: what else could be done; "" if nothing.
     """

@@ -41,7 +41,8 @@ class RowGram:
         self.values, self.vectors = np.linalg.eigh(product)
         self.trace: float = float(np.sum(self.values))  # |S|²
         self.ranks: dict[float, RowRank | None] = {}  # ranks that were computed: see `row_rank`
-        # The error of every eigenvalue: S S' is a sum over columns, and `eigh` rounds, too.
+        # The error of every eigenvalue: the sums over columns in S S' are rounded, and `eigh` adds
+        # its own errors.
         self.noise: float = rounding_unit(EPS, *self.shape) * self.trace
 
     def clear_rank(self, epsilon: float = EPS) -> int:
@@ -49,9 +50,9 @@ class RowGram:
 
         Those eigenvalues exceed c = `TOL.clear_units` times their rounding errors, and their roots
         exceed c times the rounding level of singular values. The first condition implies the second
-        if epsilon = EPS: s² > c EPS (64 + max(m, n)/2) |S|² implies s > c EPS max(m, n) |S|,
-        because its square is c² EPS² max² |S|² <= c EPS max/2 |S|² if max(m, n) <= 1/(2 c EPS) ~
-        2e12.
+        if epsilon = EPS: s² > c EPS (64 + max(m, n)/2) |S|² implies s > c EPS max(m, n) |S|. The
+        square of the latter bound is c² EPS² max² |S|², which is at most c EPS max/2 |S|² if
+        max(m, n) <= 1/(2 c EPS) ~ 2e12.
         """
         level = TOL.clear_units * rounding_level(
             self.shape, math.sqrt(max(self.largest, 0.0)), epsilon
@@ -79,7 +80,7 @@ class RowGram:
 
 
 def scaled(A: Any) -> tuple[Any, int]:
-    """A in units of a power of two in which nothing overflows, and the exponent of that power."""
+    """2^-k A, for a k that prevents overflow, and that k."""
     entries = A if isinstance(A, np.ndarray) else A.data
     exponent = top_exponent(np.array([np.max(entries, initial=0.0), np.min(entries, initial=0.0)]))
     if abs(exponent) <= 64:  # products with A are safe and need no copy
@@ -104,7 +105,7 @@ def row_gram(matrix: Matrix) -> RowGram:
 
 
 def column_gram(matrix: Matrix) -> Host:
-    """A'A, for a matrix with available or streamed entries; cached with the matrix."""
+    """The product A'A, for available or streamed entries; cached with the matrix."""
     found = _KEPT_COLUMNS.get(matrix)
     if found is None:
         found = _KEPT_COLUMNS[matrix] = _column_gram(matrix)
@@ -114,7 +115,7 @@ def column_gram(matrix: Matrix) -> Host:
 def _column_gram(matrix: Matrix) -> Host:
     if isinstance(matrix, RowBlocks):
         total = np.zeros((matrix.shape[1],) * 2)
-        # Slices of that length make the products fast.
+        # Slices of this length make the products fast.
         for some in matrix.slices(4 * matrix.shape[1]):
             total += host(some.transposed) @ host(some.entries)
         return total
@@ -139,7 +140,7 @@ class RowRank(NamedTuple):
 
     @property
     def is_exact(self) -> bool:
-        """Is the rank that of the numbers as stored, and not only up to rounding?"""
+        """Is this the exact rank of the numbers as stored, and not only a rank up to rounding?"""
         return self.rest == 0.0
 
 
@@ -191,8 +192,9 @@ def _largest(A: Any, axis: int) -> Host:
 def sparse_rank(A: Any) -> int | None:
     """The rank of a matrix in CSR form, with its numbers as stored; None if that takes too long.
 
-    A row that is alone in some column is independent of all others. Removing such rows leaves other
-    rows alone in some column, and so on. For text data, few rows remain after this procedure.
+    A row that has the only nonzero entry of some column is independent of all others. Once such
+    rows are removed, other rows may have the only entry of a column, and so on. For text data, few
+    rows remain after this procedure.
     """
     rest, known = A.copy(), 0
     rest.eliminate_zeros()

@@ -56,10 +56,9 @@ def largest_eigenvalue_bound(
 ) -> float:
     """An upper bound on the largest eigenvalue of a positive semidefinite operator.
 
-    After k Lanczos steps from a random start, the largest Ritz value theta satisfies lambda_max <=
-    theta / (1 - eps), sqrt(eps) = ln(1.648 sqrt(n) / delta) / (2k - 1), with probability at least 1
-    - delta (Kuczynski and Wozniakowski, SIAM J. Matrix Anal. Appl. 1992, theorem 4.2); delta =
-    1e-10 here.
+    After k Lanczos steps from a random start, the largest Ritz value theta satisfies
+    lambda_max <= theta / (1 - eps), except with probability delta (Kuczynski and Wozniakowski 1992,
+    theorem 4.2). Here sqrt(eps) = ln(1.648 sqrt(n) / delta) / (2k - 1), and delta = 1e-10.
     """
     _, theta = extreme_eigenvalues(apply, prototype, n, steps)
     rounding = 1.0 + 64 * arrays.epsilon(prototype)
@@ -156,11 +155,11 @@ def _largest(size: Host, axis: int) -> Host:
 def cleaned(A: Host, epsilon: float = EPS, units: Host | None = None) -> Host:
     """A with 0 in place of columns and rows that are rounding errors, such as a centred constant.
 
-    A column counts as rounding if its largest entry is a few units (1/64 to 64) in the last place
-    of numbers of the size of another column, and all entries are multiples of one power of two that
-    is not much smaller: rounding errors have few bits. Whole numbers never count as rounding: a
-    column of ones next to one of size 1e16 is genuine. Sizes refer to A diag(units), where
-    ``units`` are the units of the variables, if known.
+    A column counts as rounding if two conditions hold. Its largest entry is a few units (1/64 to
+    64) in the last place of numbers as large as another column. All its entries are multiples of
+    one power of two that is not much smaller, because rounding errors have few bits. Whole numbers
+    never count as rounding: a column of ones next to one of size 1e16 is genuine. Sizes refer to A
+    diag(units), where ``units`` are the units of the variables, if known.
     """
     columns = _is_rounding(A, epsilon, np.ones(A.shape[1]) if units is None else units)
     rows = _is_rounding(A.T, epsilon, np.ones(A.shape[0]))
@@ -170,7 +169,7 @@ def cleaned(A: Host, epsilon: float = EPS, units: Host | None = None) -> Host:
 
 
 def _is_rounding(A: Host, epsilon: float, units: Host) -> Host:
-    """Which columns of A are rounding errors of numbers of the size of another column."""
+    """Which columns of A look like rounding errors of numbers as large as another column."""
     size = np.max(np.abs(A), axis=0, initial=0.0) * units
     last_places = epsilon * np.sort(size)
     found = np.zeros(len(size), dtype=bool)
@@ -189,9 +188,9 @@ def _is_rounding(A: Host, epsilon: float, units: Host) -> Host:
 def rounding_level(shape: tuple[int, int], largest: float, epsilon: float) -> float:
     """The level up to which singular values are rounding errors, if the largest is ``largest``.
 
-    The level is max(m, n) units of double precision, in which they are computed, plus the effect of
-    rounding each entry to ``epsilon`` relative: at most epsilon |A|_F, with |A|_F² <= min(m, n)
-    largest².
+    The level is max(m, n) units of double precision, in which singular values are computed, plus
+    the effect of a relative rounding error ``epsilon`` in each entry: at most epsilon |A|_F, with
+    |A|_F² <= min(m, n) largest².
     """
     return max(max(shape) * EPS, math.sqrt(min(shape)) * epsilon) * largest
 
@@ -209,8 +208,8 @@ def exact_rank(A: Host) -> int | None:
     The result is None if elimination would take more than a few seconds.
 
     Every float is an integer times a power of two, and so has a residue modulo an odd prime. The
-    rank of the residues is at most the true one, and is smaller only by accident, with probability
-    about n/2^30 for each of the two primes, which are drawn from all primes between 2^30 and 2^31,
+    rank of the residues is at most the true one. It is smaller only by accident, with probability
+    about n/2^30 for each of the two primes. These are drawn from all primes between 2^30 and 2^31,
     with the data as seed. Singular values cannot tell an exact zero from 1e-17.
 
     The answers for some recent matrices are cached.
@@ -243,7 +242,7 @@ def _prime(draw: np.random.Generator) -> int:
 
 
 def _may_be_prime(n: int, base: int) -> bool:
-    """Miller and Rabin's test; with the bases 2, 3, 5 and 7 it is a proof below 3.2e9."""
+    """The Miller-Rabin test, which is a proof below 3.2e9 with the bases 2, 3, 5 and 7."""
     twos = ((n - 1) & (1 - n)).bit_length() - 1
     power = pow(base, (n - 1) >> twos, n)
     if power in (1, n - 1):
@@ -263,7 +262,7 @@ def _rank_modulo(A: Host, prime: int) -> int:
 
 
 def _residues(A: Host, prime: int) -> Host:
-    """Integers congruent to A's entries modulo the prime, of either sign, smaller than the prime.
+    """Integers of either sign, smaller than the prime and congruent to A's entries modulo it.
 
     Small integers are their own residues. Every other entry is an integer of 53 bits times a power
     of two.
@@ -336,7 +335,7 @@ def _square_rank(rest: Host, prime: int) -> int:
 
 
 def _times_modulo(A: Host, B: Host, prime: int) -> Host:
-    """A B for residues; A is split into halves of 16 bits, so no sum of products is rounded."""
+    """The product A B of residues; A is split into halves of 16 bits, so that sums are exact."""
     high, low, right = A >> 16, A & 0xFFFF, B.astype(np.float64)
     parts = [(half.astype(np.float64) @ right).astype(np.int64) % prime for half in (high, low)]
     return (parts[0] * (1 << 16) + parts[1]) % prime

@@ -18,12 +18,12 @@ Labels = Any  # a pandas Index
 
 
 def is_frame(value: object) -> bool:
-    """Is ``value`` a DataFrame of pandas?"""
+    """Is ``value`` a pandas DataFrame?"""
     return _is_pandas(value) and hasattr(value, "columns")
 
 
 def is_series(value: object) -> bool:
-    """Is ``value`` a Series of pandas?"""
+    """Is ``value`` a pandas Series?"""
     return _is_pandas(value) and not hasattr(value, "columns")
 
 

@@ -27,8 +27,8 @@ class Tolerances:
             rounding error by this factor is certainly not zero.
         met: Equations and bounds hold if they are violated by no more than this: a few thousand
             units of rounding, as many as a few triangular solves accumulate.
-        touching: Like `met`, after a solve with a matrix of condition 1/`independent`, which
-            multiplies rounding errors by that condition number: EPS/`independent`, rounded.
+        touching: Like `met`, but after a solve with a matrix whose condition number 1/`independent`
+            multiplies rounding errors. The value is EPS/`independent`, rounded.
         accurate: The optimality conditions must hold to this accuracy, or there is no answer. A
             solver accurate to nine digits cannot detect a smaller change of a unit vector.
         half: Half of the digits: the square of an error of this size is a rounding error.

@@ -68,27 +68,26 @@ class ClippedLoss(LinearLoss, is_open=True):
 
     def _part(self, weight: float, rows: Host, weights: Host, target: Host) -> Part | None:
         if (self.low, self.high) not in ((-self.high, self.high), (-math.inf, 0.0)):
-            return None  # there is no part for any other bounds
+            return None  # other bounds cannot be written as a part
         return ClippedPart(weight, rows, target, weights, self.low, self.high)
 
 
 class Huber(ClippedLoss):
     """sum_i w_i h(<a_i, x> - b_i), divided by the sum of the weights if ``mean``.
 
-    h(r) = r²/2 if |r| <= delta, and delta |r| - delta²/2 otherwise: the slope of h is at most
-    delta, which limits the influence of outliers, rows that do not fit at all.
+    h(r) = r²/2 if |r| <= delta, and delta |r| - delta²/2 otherwise. The slope of h is at most
+    delta, which limits the influence of outliers (rows that do not fit at all).
 
     Args:
         A: matrix as in LeastSquares.
         b: vector with one entry per row; a Series must have the same index as A if A is a
             DataFrame.
-        delta: residuals beyond delta (in the units of b) are outliers. The default is Huber's
-            1.35 for residuals whose standard deviation is 1 (95 % efficient if they are normal):
-            if your residuals have another standard deviation, divide A and b by it, or multiply
-            delta by it.
+        delta: residuals beyond delta (in the units of b) are outliers. The default 1.35 is Huber's
+            choice for residuals whose standard deviation is 1 (95 % efficient if they are normal).
+            If yours have another standard deviation, divide A and b by it, or multiply delta by it.
         mean: divide by the sum of the weights or, without weights, by the number of rows.
-        weights: one number >= 0 per row, all 1 if None: a row of weight 2 counts twice, a row of
-            weight 0 not at all.
+        weights: one number >= 0 per row; None means that all are 1. A row of weight 2 counts twice,
+            and a row of weight 0 is ignored.
         lipschitz: your own upper bound on lambda_max(A'WA) (divided by the sum of the weights
             if ``mean``).
 
@@ -133,12 +132,12 @@ class SquaredHinge(ClippedLoss):
 
     Args:
         A: matrix as in LeastSquares, one row per example.
-        y: labels, -1 and +1, or 0 and 1, where 0 is taken as -1 (and the report says so); a Series
-            must have the same index as A if A is a DataFrame.
+        y: labels -1 and +1, or 0 and 1. In the second case, 0 is taken as -1, and the report says
+            so. If A is a DataFrame, a Series must have the same index.
         mean: divide by the sum of the weights or, without weights, by the number of rows (the
             default).
-        weights: one number >= 0 per row, all 1 if None: a row of weight 2 counts twice, a row of
-            weight 0 not at all.
+        weights: one number >= 0 per row; None means that all are 1. A row of weight 2 counts twice,
+            and a row of weight 0 is ignored.
         lipschitz: your own upper bound on lambda_max(A'WA) (divided by the sum of the weights
             if ``mean``).
 
@@ -190,7 +189,7 @@ class SquaredHinge(ClippedLoss):
         )
 
     def _far_rows(self, weights: Host, rows: HostRows, target: Host) -> FarRows:
-        """As a margin falls, its loss grows like a square; as it rises, the loss becomes 0."""
+        """As a margin falls, its loss grows quadratically; as it rises, the loss becomes 0."""
         return super()._far_rows(weights, rows.scaled(target), target)
 
     def _part(self, weight: float, rows: Host, weights: Host, target: Host) -> Part | None:

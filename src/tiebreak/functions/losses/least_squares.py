@@ -41,25 +41,25 @@ class LeastSquares(LinearLoss):
     """½|Ax - b|², divided by the number of rows if ``mean``; with weights w, ½ sum w_i (Ax - b)_i².
 
     Args:
-        A: matrix: dense (any array-API library), scipy.sparse, a linear operator (SciPy, PyLops),
-            or Streamed (a numpy.memmap or a Zarr array becomes one automatically). A may be a
-            pandas DataFrame: then b, if it is a Series, must have the same index.
+        A: a dense matrix (any array-API library), a scipy.sparse matrix, a linear operator (SciPy,
+            PyLops), or Streamed. A numpy.memmap or a Zarr array becomes Streamed automatically. A
+            may be a pandas DataFrame: then b, if it is a Series, must have the same index.
         b: vector with one entry per row. Nothing is rounded: if A is in float32 and b has numbers
             that float32 cannot represent, A is converted to float64.
         mean: divide by the number of rows, or by the sum of the weights.
-        weights: one number >= 0 per row; a row of weight 2 counts twice, a row of weight 0 not at
-            all. The rows and b are multiplied by sqrt(w_i) in float64 and rounded once.
-            Ranks refer to the rows as you gave them, without weights.
-        gram: work with A'A instead of A (one product per point instead of two). If None, A'A is
-            used if A is tall and dense, and the residual cannot become so small
-            relative to b that the value ½x'A'Ax - b'Ax + ½|b|² would lose more than two digits to
-            cancellation. With A'A, streamed rows are read only a few times.
+        weights: one number >= 0 per row. A row of weight 2 counts twice, and a row of weight 0 is
+            ignored. The rows and b are multiplied by sqrt(w_i) in float64 and rounded once. Ranks
+            refer to the rows as you gave them, without weights.
+        gram: work with A'A instead of A (one product per point instead of two). The default, None,
+            uses A'A if A is tall and dense, unless the residual can become so small relative to b
+            that the value ½x'A'Ax - b'Ax + ½|b|² loses more than two digits to cancellation. With
+            A'A, streamed rows are read only a few times.
         lipschitz: your own upper bound on lambda_max(A'A) or, with weights, on lambda_max(A'WA) (if
             ``mean``, divided by the number of rows or by the sum of the weights).
 
     If you write new numbers into your arrays, ``solve``, ``certify`` and ``compare`` notice and use
-    them. (Changes of the data behind a linear operator cannot be noticed; after such a change, make
-    a new LeastSquares.)
+    them. Changes of the data behind a linear operator cannot be noticed: after such a change, make
+    a new LeastSquares.
 
     Examples:
         >>> loss = tb.LeastSquares([[1, 0], [0, 2]], [1, 4])
@@ -207,7 +207,7 @@ class LeastSquares(LinearLoss):
         return isinstance(self.matrix, RowBlocks) and self.matrix.is_pass_expensive
 
     def _gram_is_safe(self) -> bool:
-        """Is the smallest residual at least a tenth of b in norm, and the arithmetic in float64?
+        """Is the norm of the smallest residual at least |b|/10, and is the arithmetic in float64?
 
         If passes are expensive, A'A is allowed to be singular: eigenvalues that are only rounding
         errors are ignored.
@@ -215,7 +215,7 @@ class LeastSquares(LinearLoss):
         if arrays.epsilon(self.prototype) > 1e-15:
             return False
         rows, n = self.matrix.shape
-        # The check includes the work of `gram`.
+        # The time limit is checked for all the work below, including that of `gram`.
         deadline.check(deadline.svd_work(rows, n) / 8)
         values, vectors = np.linalg.eigh(G := column_gram(self.matrix))
         noise = rounding_unit(spectra.EPS, rows, n) * float(np.trace(G))
@@ -383,7 +383,7 @@ class LeastSquares(LinearLoss):
 
     @property
     def _depends_by_rounding(self) -> bool:
-        """For a tall A: do columns look dependent in A'A, although they are not exactly dependent?
+        """Is A tall, and does rounding make its rank look lower in A'A than it is?
 
         If so, the smallest singular value is almost 0 and useless as a bound, and no SVD is needed.
         """

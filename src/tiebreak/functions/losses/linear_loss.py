@@ -49,7 +49,7 @@ from tiebreak.linalg.sizes import QUICK_SIDE, SECOND, SMALL_SIDE
 
 
 class LossesAndSlopes(NamedTuple):
-    """The outcome of a data pass that may not have ended: reading its losses waits for the end."""
+    """The outcome of a data pass that may still be running; reading the losses waits for it."""
 
     losses: Callable[[], list[float]]
     slopes: Callable[[], list[Array]]
@@ -58,22 +58,22 @@ class LossesAndSlopes(NamedTuple):
 class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     """scale * phi(A x) with phi a sum over rows: the base of LeastSquares, Logistic, Poisson.
 
-    A subclass sets ``curvature``, ``target`` and, if it is negative, ``lower_bound``, which is the
-    sum of the least values of all rows. The subclass defines
+    A subclass sets ``curvature`` and ``target``. It also sets ``lower_bound``, the sum of the least
+    values of all rows, if that sum is negative. The subclass must define these members:
 
-        _loss_and_slope(image)  the sum of phi over all rows, and its gradient at the image
-        _slopes(images, rows)   the gradients at some images in some rows, on the host
-        _of_matrix(matrix)      the loss with this matrix in float64, except for scale and weights
+    - ``_loss_and_slope(image)``: the sum of phi over all rows, and its gradient at the image;
+    - ``_slopes(images, rows)``: the gradients at some images in some rows, on the host;
+    - ``_of_matrix(matrix)``: the loss with this matrix in float64, except for scale and weights.
 
-    and may define
+    It may also define these members:
 
-        rounding(reach, ...)    bounds on the rounding errors of its value and its gradient; with
-                                ``cancels = False`` they follow from ``curvature``
-        _loss(image)            the sum alone, if that is cheaper
-        _conic_rows(form, ...)  its conic form, for ``conic``
-        phi                     the loss of a row, with bounds on its derivatives, for ``exact``
-        _far_rows(weights, ...) its slopes far from 0, which tell whether there is a minimiser;
-                                ``falls_unseen = False`` if it rises in both directions
+    - ``rounding(reach, ...)``: bounds on the rounding errors of the value and the gradient; with
+      ``cancels = False`` they follow from ``curvature``;
+    - ``_loss(image)``: the sum alone, if that is cheaper;
+    - ``_conic_rows(form, ...)``: the conic form, for ``conic``;
+    - ``phi``: the loss of a row, with bounds on its derivatives, for ``exact``;
+    - ``_far_rows(weights, ...)``: the slopes far from 0, which tell whether there is a minimiser
+      (set ``falls_unseen = False`` if the loss of a row rises in both directions).
 
     With ``weights``, phi is the sum of weights_i phi_i; `_loss_and_slope`, `_slopes` and `_loss`
     use `_total` and `_weighted` for that. Rows of weight 0 are removed from a matrix in memory; in
@@ -91,7 +91,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     target: Array  # what the images are compared with, one number per row
     weights: Array | None = None  # one weight per row, or None if all are 1
     phi: ScalarLoss | None = None  # the loss of a row, if it is smooth
-    kernel: str | None = None  # the name of phi in the GPU kernel; None if it is not there
+    kernel: str | None = None  # the name of phi in the GPU kernel; None if the kernel lacks phi
     bend: float | None = (
         None  # a number with |phi'''| <= bend phi'' in every row; None if there is none
     )
@@ -507,8 +507,9 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         """Bounds for a phi whose terms do not cancel within a row; inf for any other phi.
 
         The error of an image comes from the products and from rounding the target. An error of an
-        image changes phi by at most the error times a slope of phi, and |phi'|² <= 2 curvature (phi
-        - min phi). Computing a slope from its image adds a few units of rounding.
+        image changes phi by at most the error times a slope of phi, and
+        |phi'|² <= 2 curvature (phi - min phi). Computing a slope from its image adds a few units of
+        rounding.
         """
         if self.cancels or not math.isfinite(self.curvature):
             return math.inf, math.inf
@@ -554,7 +555,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         """Eigenvalues of the smaller of A'A and AA', ascending."""
         matrix = self._matrix_with_weights
         rows, n = matrix.shape
-        if rows <= n:  # also eigenvectors, if time allows, for later use
+        if rows <= n:  # if time allows, compute eigenvectors too, for later use
             found = deadline.unless_too_long(lambda: row_gram(matrix), None)
             if found is not None:
                 return np.asarray(np.ldexp(found.values, 2 * found.exponent))

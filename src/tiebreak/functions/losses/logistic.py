@@ -70,12 +70,12 @@ class Logistic(LinearLoss):
 
     Args:
         A: matrix as in LeastSquares, one row per example.
-        y: labels, -1 and +1, or 0 and 1, where 0 is taken as -1 (and the report says so); a Series
-            must have the same index as A if A is a DataFrame.
+        y: labels -1 and +1, or 0 and 1. In the second case, 0 is taken as -1, and the report says
+            so. If A is a DataFrame, a Series must have the same index.
         mean: divide by the sum of the weights or, without weights, by the number of rows (the
             default).
-        weights: one number >= 0 per row, all 1 if None: a row of weight 2 counts twice, a row of
-            weight 0 not at all.
+        weights: one number >= 0 per row; None means that all are 1. A row of weight 2 counts twice,
+            and a row of weight 0 is ignored.
         lipschitz: your own upper bound on lambda_max(A'WA)/4 (divided by the sum of the weights
             if ``mean``).
 

@@ -20,7 +20,7 @@ from tiebreak.linalg.matrices.derived import Repeated
 
 
 class MultinomialLoss(ScalarLoss):
-    """log(1 + sum of e^-t) over the margins t of an example; targets are the rows' example numbers.
+    """log(1 + sum of e^-t) over the margins t of an example; each target is an example's number.
 
     With p_k = e^-t_k/(1 + sum of e^-t), the second derivative in the margins of one example is
     diag(p) - pp'. With p_0 = 1 - sum of p_k, the probability of the example's own class,
@@ -29,8 +29,8 @@ class MultinomialLoss(ScalarLoss):
 
     Along a change u of the margins, the second derivative is the variance of a random variable that
     is u_k with probability p_k and 0 with probability p_0. The derivative of this variance along
-    another change w is, up to the sign, the mean of (u - mean u)² (w - mean w): at most the
-    variance times the range of w, which is at most twice the largest |w_k|. So the second
+    another change w is, up to the sign, the mean of (u - mean u)² (w - mean w). This mean is at
+    most the variance times the range of w, which is at most twice the largest |w_k|. So the second
     derivative changes by at most a factor e^(2s) if no margin changes by more than s.
     """
 
@@ -73,7 +73,7 @@ def _sums(values: Host, examples: Host) -> Host:
 
 @dataclass(frozen=True)
 class MultinomialPart(LossPart):
-    """weight times the sum over examples of weights_i log(1 + sum of e^-<m, x>), m its rows.
+    """weight times the sum over examples of weights_i log(1 + sum of e^-<m, x> over its rows m).
 
     ``weights`` has an entry per row, the same for all rows of an example. The second derivative of
     an example is not diagonal.
@@ -128,8 +128,8 @@ class Multinomial(LinearLoss):
         mean: divide by the sum of the weights or, without weights, by the number of rows (the
             default).
         classes: K, at least 2; the largest label plus 1 if None.
-        weights: one number >= 0 per row, all 1 if None: a row of weight 2 counts twice, a row of
-            weight 0 not at all.
+        weights: one number >= 0 per row; None means that all are 1. A row of weight 2 counts twice,
+            and a row of weight 0 is ignored.
         lipschitz: your own upper bound on lambda_max(A'WA)/2 (divided by the sum of the weights
             if ``mean``).
 
@@ -210,7 +210,7 @@ class Multinomial(LinearLoss):
         return self._weighted(slopes, here).reshape(images.shape)
 
     def _margins_and_losses(self, images: Array, here: Any = slice(None)) -> tuple[Array, Array]:
-        """u_k = <a_i, x_k> - <a_i, x_y> for all classes and some rows; log(sum exp u) for the rows.
+        """u_k = <a_i, x_k> - <a_i, x_y> for all classes and some rows, and log(sum exp u) per row.
 
         The term of the class y is 1. With u_0 = max u >= 0 the loss is u_0 + log1p(sum over the
         other classes of exp(u - u_0) + (exp(-u_0) - 1)). If y is the most likely class, the loss is
@@ -258,7 +258,7 @@ class Multinomial(LinearLoss):
         return [MultinomialPart(weight * self.scale, rows, which, weights, MultinomialLoss())]
 
     def _margin_rows(self, products: Any) -> tuple[Any, Host]:
-        """Rows whose products with x are <a_i, x_{y_i} - x_k> for k != y_i; and the i of each row.
+        """Rows whose products with x are <a_i, x_{y_i} - x_k> (k != y_i), and the index i of each.
 
         Rows of weight 0 are left out. The loss of row i is log(1 + the sum of exp(-margin)).
         """

@@ -83,11 +83,11 @@ class Poisson(LinearLoss):
         y: counts, or any numbers >= 0; a Series must have the same index as A if A is a DataFrame.
         mean: divide by the sum of the weights or, without weights, by the number of rows (the
             default).
-        weights: one number >= 0 per row, all 1 if None: a row of weight 2 counts twice, a row of
-            weight 0 not at all.
+        weights: one number >= 0 per row; None means that all are 1. A row of weight 2 counts twice,
+            and a row of weight 0 is ignored.
 
     There is no minimiser if some direction d has <a_i, d> = 0 for all rows with y_i > 0, and
-    <a_i, d> <= 0 for those with y_i = 0, with < 0 in at least one of them: in that case a run ends
+    <a_i, d> <= 0 for those with y_i = 0, strictly in at least one of them. In that case, a run ends
     as "unbounded".
 
     Examples:
@@ -155,7 +155,7 @@ class Poisson(LinearLoss):
         return self._weighted(np.exp(np.fmin(images, self._most)) - self.y[rows], rows)
 
     def sizes_in_image(self, image: Host) -> tuple[float, Host]:
-        """Sizes of the terms: means plus counts in the slope, times 1 + |log y| in the value."""
+        """Sizes of the terms: mean + count in the slope, (1 + |log y|) times that in the value."""
         each = self._weighted(np.exp(np.minimum(image, self._most)) + self.y)
         return float(each @ (1.0 + np.abs(self._logs))), np.asarray(each)
 
@@ -185,7 +185,7 @@ class Poisson(LinearLoss):
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
-        """Bounds that follow from the value, because it bounds the means: see MEAN_PER_COUNT.
+        """Bounds that follow from the value, which limits the means: see MEAN_PER_COUNT.
 
         An error of t changes a loss by at most (e^t + y) times that error, and the rounding of t -
         log y changes it by as much. All other terms of the loss are at most (e^t + y)(1 + |log y|).

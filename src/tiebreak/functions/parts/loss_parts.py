@@ -4,13 +4,13 @@ Everything that the exact solver and its proofs need to know about a smooth loss
 methods of its `ScalarLoss`, which is defined in the file of the loss.
 
 All other losses have clipped residuals as slopes: such losses are squares near the targets and
-linear far from them. With r = Ax - target, the slopes are psi = clip(r, low, high): for Huber's
-loss, low and high are -delta and delta; for squared hinge losses, they are -inf
-and 0. All minimisers of g have the same psi, because the conjugate of the loss, psi²/2 + <target,
-psi> on low <= psi <= high, is strictly convex. So all minimisers have the same <a_i, x> in the rows
-where psi_i is between its bounds. In the other rows, the outliers, minimisers only have r_i >= high
-(or r_i <= low) in common. If the rows of the outliers are combinations of the others (and of rows
-that Z fixes), all minimisers have the same Ax.
+linear far from them. With r = Ax - target, the slopes are psi = clip(r, low, high). For Huber's
+loss, low and high are -delta and delta; for squared hinge losses, they are -inf and 0. All
+minimisers of g have the same psi, because the conjugate of the loss, psi²/2 + <target, psi> on
+low <= psi <= high, is strictly convex. So all minimisers have the same <a_i, x> in the rows where
+psi_i is between its bounds. In the other rows, the outliers, minimisers only have r_i >= high (or
+r_i <= low) in common. If the rows of the outliers are combinations of the others (and of rows that
+Z fixes), all minimisers have the same Ax.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ScalarLoss(ABC):
 
     The third derivative of phi_i is at most ``concordance`` times the second derivative, which
     therefore changes by at most a factor e^(concordance s) if the margin <a_i, x> changes by s
-    (Bach, Electron. J. Statist. 2010).
+    (Bach 2010).
     """
 
     concordance: float = 1.0
@@ -79,7 +79,7 @@ class ScalarLoss(ABC):
         raise NotImplementedError
 
     def exponent(self, target: Host) -> int:
-        """The exponent of the power of two near the magnitude of the loss at moderate margins."""
+        """The k for which 2^k is near the size of the loss at moderate margins."""
         return 0
 
 
@@ -176,12 +176,12 @@ class LossPart(Part):
 
 
 class Kinks(NamedTuple):
-    """The distances of rows, at a point, from the kinks of their slopes."""
+    """How far each row is, at a point, from the kinks of its slope."""
 
     rows: Host
     room: Host  # a lower bound on each row's distance; negative if unknown
     is_outlier: Host
-    side: Host  # side of the nearest kink: its outliers have side * r >= bound
+    side: Host  # -1 or +1, the side of the nearest kink: outliers have side * r >= bound
     bound: Host
 
     @property
@@ -223,7 +223,7 @@ class ClippedPart(Part):
 
     @property
     def unit(self) -> float:
-        """The unit for changes of residuals: the kinks' distance or, if that is 0, a target."""
+        """The unit for residuals: the distance from kinks to targets or, if that is 0, a target."""
         return self.kink or float(np.max(np.abs(self.target), initial=0.0)) or 1.0
 
     def beyond(self, x: Host) -> float:

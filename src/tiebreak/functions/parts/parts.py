@@ -244,7 +244,7 @@ class Parts:
 
     @property
     def exponent(self) -> int:
-        """The exponent of the power of two that `scaled` divides by."""
+        """The k of the power 2^k that `scaled` divides by."""
         return max((part.exponent for part in self.parts), default=0)
 
     @cached_property

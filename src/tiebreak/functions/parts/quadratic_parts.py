@@ -110,7 +110,7 @@ class Part(ABC):
 
     @property
     def exponent(self) -> int:
-        """The exponent of the power of two near the magnitude of the part."""
+        """The k for which 2^k is near the magnitude of the part."""
         return top_exponent(np.array(self.weight)) + self.power * top_exponent(self.rows)
 
     def composed(self, M: Host) -> Part:
@@ -220,7 +220,7 @@ class QuadraticPart(Part):
         return replace(self, rows=units[:, None] * (self.rows * units))
 
     def column_sizes(self) -> Host:
-        """The roots of the diagonal: the lengths of the columns of a root of Q."""
+        """The roots of Q's diagonal, which are the lengths of the columns of any root of Q."""
         return np.asarray(np.sqrt(np.abs(np.diag(self.rows))))
 
 

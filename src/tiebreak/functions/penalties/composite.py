@@ -21,7 +21,7 @@ from tiebreak.linalg.fingerprints import known, remember
 
 
 class Composite(Function, in_tables=False):
-    """smooth + penalty, written ``smooth + penalty``.
+    """The sum of a smooth function and a penalty, written ``smooth + penalty``.
 
     ``value`` is the value of the sum. Everything about slopes (minorants, lipschitz,
     strong_convexity, rounding) refers to the smooth part alone; the penalty is handled separately.

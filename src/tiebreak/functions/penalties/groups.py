@@ -14,7 +14,7 @@ from tiebreak.linalg.arrays import Array, Host, dot, like, to_numpy
 class GroupLayout(NamedTuple):
     """The groups in R^n; the variables in no group form an additional, last one."""
 
-    labels: Host | None  # each variable's group; None if all variables are in one
+    labels: Host | None  # each variable's group; None if all are in one group
     penalised: Host  # 1.0 for a group, 0.0 for the variables in no group
     starts: Host | None = None  # where groups start, if they are long runs of variables
 
@@ -44,8 +44,8 @@ UNGROUPED = GroupLayout(None, np.zeros(1))
 class Groups(FromData):
     """Disjoint groups of variables, as given by the user; label -1 means no group.
 
-    ``length`` is the number of variables; None if the groups were given as lists: in that case
-    there may be any number of variables without a group.
+    ``length`` is the number of variables. It is None if the groups were given as lists: then any
+    number of variables may be in no group.
     """
 
     def __init__(self, given: Any) -> None:

@@ -47,10 +47,14 @@ class Joint:
 def joint(f2: Penalty, g2: Penalty, domain: Domain | None = None, owner: str = "joint") -> Joint:
     """The two penalties on the common set of their domains and ``domain``.
 
-    If their joint prox has no closed form, a Refusal names what cannot be combined: different
-    groups, norms with different centers, two sets (unless both are boxes, or balls around 0),
-    groups or L2 with a box that is not a cone, L2 with a center and a box, a center with a ball, or
-    a norm with any other set.
+    If their joint prox has no closed form, a Refusal names what cannot be combined:
+
+    - different groups, or norms with different centers;
+    - two sets, unless both are boxes or both are balls around 0;
+    - groups or L2 and a box that is not a cone;
+    - L2 with a center and a box;
+    - any norm with a center, and a ball;
+    - a norm and any other set.
     """
     f, g = f2.terms, g2.terms
     for penalty in (f2, g2):

@@ -66,7 +66,7 @@ class LargestEntry(OnlyConic):
 class LInf(CentredNorm):
     """weight max_j |x_j - center_j|, the largest deviation; ``center=None`` is the origin.
 
-    The prox has a closed form only without other penalties and sets, so "conic" solves problems
+    Together with another penalty or a set, the prox has no closed form, so "conic" solves problems
     with LInf.
 
     Examples:

@@ -74,7 +74,7 @@ class OperatorTerms(OnlyConic):
         return arrays.like(self.matrix(int(x.shape[0])).adjoint(u)[0], x)
 
     def slopes(self, count: int) -> tuple[Host, Host]:
-        """The slopes of the penalties of ``count`` entries away from 0, upwards and downwards."""
+        """For ``count`` entries, how fast their penalties grow above 0 and below 0."""
         l1, tilt = np.broadcast_to(self.l1, count), np.broadcast_to(self.tilt, count)
         return l1 + tilt, l1 - tilt
 

@@ -210,11 +210,11 @@ class L1(CentredNorm):
         weight: a non-negative number; or a vector, one entry per variable. Variables of weight 0
             are not penalised.
         center: vector, the origin if None. With a nonzero center, there is a joint prox with
-            squares, boxes, and L1 and L2 with the same center.
-        operator: matrix D for weight |D x - center|_1, dense, scipy.sparse or a linear operator:
-            weights and center then have one entry per row of D. With an operator there is no prox
-            in closed form: `Exact` and `PrimalDual` accept the norm as the whole upper level,
-            `Conic` on both levels.
+            squares, with boxes, and with L1 and L2 that have the same center.
+        operator: matrix D for weight |D x - center|_1 (dense, scipy.sparse or a linear operator).
+            Weights and center then have one entry per row of D. With an operator there is no prox
+            in closed form: `Exact` and `PrimalDual` accept the norm as the whole upper level, and
+            `Conic` accepts it on both levels.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2, 4]], [4])
@@ -274,12 +274,12 @@ class TotalVariation(Penalty):
     """weight times the sum of |x_{j+1} - x_j|: few jumps between neighbours in a series or image.
 
     Total variation is L1 with the operator of first differences: `Exact` and `PrimalDual` accept it
-    as the whole upper level, `Conic` on both levels.
+    as the whole upper level, and `Conic` on both levels.
 
     Args:
         weight: a non-negative number.
-        shape: (m, n) for an image of m rows and n columns, x = image.ravel(): differences down and
-            to the right. If None, x is a series of values.
+        shape: (m, n) for an image of m rows and n columns, with x = image.ravel(). The differences
+            go down and to the right. If None, x is a series of values.
         isotropic: use the Euclidean length of a pixel's two differences instead of the sum of their
             absolute values.
 
@@ -326,12 +326,12 @@ class L2(CentredNorm):
     """weight |x - center|_2, the Euclidean norm, not squared; its prox shortens x - center.
 
     Args:
-        weight: a non-negative number; or a vector with one entry per variable, each 0 or the same
-            number, where variables of weight 0 are not penalised. (Any other weights leave no prox
-            in closed form. If the norm is the whole upper level, `SquaredNorm` with the
-            squared weights has the same minimisers.)
+        weight: a non-negative number, or a vector with one entry per variable. All nonzero entries
+            must be equal, and variables of weight 0 are not penalised. Other weights would leave no
+            prox in closed form. If the norm is the whole upper level, `SquaredNorm` with the
+            squared weights has the same minimisers.
         center: vector, the origin if None. With a nonzero center, there is a joint prox with
-            squares, and with L1 and L2 with the same center.
+            squares, and with L1 and L2 that have the same center.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1]], [2])
@@ -420,7 +420,7 @@ class GroupL2(Penalty):
     def terms(self) -> Terms:
         groups = self.groups
         if groups.count == 1 and groups.length is not None and not groups.labels.any():
-            # All variables are in the only group.
+            # There is only one group, and all variables are in it.
             return Terms(l2=self.weight)
         return Terms(group=self.weight if groups.count else 0.0, groups=groups)
 
@@ -468,7 +468,7 @@ class Indicator(Penalty, in_tables=False):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PenaltySum(Penalty, in_tables=False):
-    """first + second, written ``first + second``.
+    """The sum of two penalties, written ``first + second``.
 
     If the two penalties have no joint prox in closed form, only conic solvers accept the sum.
     """

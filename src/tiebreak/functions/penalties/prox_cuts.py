@@ -107,7 +107,7 @@ def _exponent(size: float) -> int:
 
 
 def _resized(terms: Terms, length: int, slope: int) -> Terms:
-    """The terms in units of length 2^length and of value 2^(length + slope)."""
+    """The terms, with lengths divided by 2^length and values by 2^(length + slope)."""
     domain = terms.domain
     if isinstance(domain, Box | Ball):
         domain = domain.scaled(-length)
@@ -286,7 +286,7 @@ class _Path:
         return max(point.mu, min(point.mu + step, far))
 
     def ordinary(self) -> float:
-        """A multiplier with the magnitude of the data."""
+        """A typical multiplier, estimated from the sizes of the data."""
         (p, q, r), g, size = self.f.norms, self.g, max(self.reach, self.size)
         l1, group, l2 = g.norms
         steep = self.length + l1 + group + l2 + g.square * size or 1.0
@@ -295,7 +295,7 @@ class _Path:
     def _accept_the_least(self) -> bool:
         """If no point satisfies the cut, replace beta by min G and return True.
 
-        If G is bounded below for a slightly smaller c, equal to c up to rounding, that c is used.
+        If a slightly shorter c, equal up to rounding, makes G bounded below, that one is used.
         """
         nearly = 1.0 - 2.0 * (8.0 + self.c.shape[0]) * self.epsilon
         best = self.g.least(self.c * nearly)[1]

@@ -1,8 +1,8 @@
-"""Losses of rows with a kink: quantile regression, absolute deviations, and the hinge.
+"""Losses over rows that have kinks: quantile regression, absolute deviations, and the hinge.
 
-These losses have subgradients, but no gradient and no prox in closed form. So the classes are
+These losses have subgradients, but no gradient and no prox in closed form. They are therefore
 penalties with a matrix, like `L1` with an operator: the method "conic" accepts them on both levels,
-and "exact" as the upper level.
+and "exact" accepts them as the upper level.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Hinge(RowPenalty):
 
     Args:
         A: matrix, dense or scipy.sparse, one row per example.
-        y: labels, -1 and +1, or 0 and 1, where 0 is taken as -1.
+        y: labels -1 and +1, or 0 and 1. In the second case, 0 is taken as -1.
         mean: divide by the sum of the weights or, without weights, by the number of rows.
         weights: one non-negative number per row; 1 if None.
 

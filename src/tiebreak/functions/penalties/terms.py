@@ -6,14 +6,21 @@ Every penalty, and every weighted sum of two that has a joint prox in closed for
 
 with y = x, or y = x - center with one center for all norms; l1 may differ between variables.
 
-For y = x, the prox is a chain: soft threshold by l1, divide by 1 + square, clip to Z if it is a
-box, shrink each group by group/(1 + square), shrink the whole vector by l2/(1 + square), scale the
-vector down to Z if Z is a ball. Each link of the chain preserves the subgradients of the earlier
-links, because the norms are positively homogeneous (Jenatton, Mairal, Obozinski, Bach 2011; Yu
-2013). The chain requires a ball centred at 0 and, with groups or an l2 term, a box that is a cone;
-no other Z can be combined with a norm or a square. With a center, the chain works on y, because
-square/2 |y + center|² is a square of y plus a linear function. In that case a box can only be
-combined with the terms that act entry by entry (the square and l1), and a ball with no term.
+For y = x, the prox is a chain of these steps:
+
+1. soft threshold by l1;
+2. divide by 1 + square;
+3. clip to Z if it is a box;
+4. shrink each group by group/(1 + square);
+5. shrink the whole vector by l2/(1 + square);
+6. scale the vector down to Z if Z is a ball.
+
+Each step preserves the subgradients of the earlier steps, because the norms are positively
+homogeneous (Jenatton, Mairal, Obozinski, Bach 2011; Yu 2013). The chain requires a ball centred at
+0 and, with groups or an l2 term, a box that is a cone; no other Z can be combined with a norm or a
+square. With a center, the chain works on y, because square/2 |y + center|² is a square of y plus a
+linear function. In that case a box can only be combined with the terms that act entry by entry (the
+square and l1), and a ball cannot be combined with any term.
 """
 
 from __future__ import annotations
@@ -63,7 +70,7 @@ class Terms:
 
     @property
     def norms(self) -> tuple[float, float, float]:
-        """The weights of the norms: the largest of l1, group, l2."""
+        """The weights of the three norms; for l1, the largest weight."""
         return largest(self.l1), self.group, self.l2
 
     @property
@@ -352,7 +359,7 @@ class Terms:
         """Is every variable in a group?"""
         return bool(np.all(self.layout(n).penalised > 0.0))
 
-    # --- The links of the chain for groups, l2 and the ball only need the lengths of groups.
+    # --- The steps of the chain for groups, l2 and the ball only need the lengths of groups.
 
     def layout(self, n: int) -> GroupLayout:
         """The groups in R^n; if the weight of the groups is 0, a single group of all variables."""
@@ -376,9 +383,12 @@ class Terms:
     ) -> tuple[Host, Host, float, float]:
         """How groups, l2 and the ball shrink a vector whose groups have the given lengths.
 
-        The result consists of the lengths of the groups after shrinking each; the total factor of
-        each group; the length of the whole vector at that stage; and its final length. All weights
-        are divided by ``divisor``.
+        All weights are divided by ``divisor``. The result has four members:
+
+        - the lengths of the groups after each has been shrunk;
+        - the total factor of each group;
+        - the length of the whole vector before l2 and the ball shrink it;
+        - the length of the whole vector in the end.
         """
         kept = self.kept(lengths, layout, divisor)
         total = norm(kept)
@@ -386,7 +396,7 @@ class Terms:
         return kept, _ratio(kept, lengths) * _ratio(length, total), total, length
 
     def kept(self, lengths: Host, layout: GroupLayout, divisor: float = 1.0) -> Host:
-        """The lengths of the groups after each group was shrunk."""
+        """The lengths of the groups after each of them has been shrunk."""
         return np.maximum(lengths - self.group / divisor * layout.penalised, 0.0)
 
 
@@ -399,7 +409,7 @@ def soft(x: Array, threshold: L1Weight) -> Array:
 
 
 def weight_like(weight: L1Weight, x: Array) -> Any:
-    """A weight as it is, or one weight per variable as an array like x."""
+    """A single weight unchanged, or one weight per variable as an array like x."""
     return weight if isinstance(weight, float) else arrays.like(weight, x)
 
 

@@ -1,7 +1,10 @@
 """Everything a step needs from a dense matrix on an NVIDIA GPU, in one reading of the matrix.
 
-`fused` says what a step needs and when the kernel applies; `tiling` fits the kernel to a matrix;
-`kernel` compiles and launches ``fused.cu``; `driver` calls CUDA's driver and its run-time compiler.
+- `fused` says what a step needs and when the kernel applies.
+- `tiling` fits the kernel to a matrix.
+- `kernel` compiles and launches ``fused.cu``.
+- `driver` calls CUDA's driver and its run-time compiler.
+
 None of these modules imports a GPU library.
 """
 

@@ -8,8 +8,8 @@ that row:
     row a_i  ->  a_i · p  ->  images  ->  weights w_i  ->  G += w_i a_i,
 
 so one reading is enough if the row stays in shared memory until its weight is known. `sweep`
-computes a step by a CUDA kernel, compiled at run time for PyTorch tensors and CuPy arrays;
-`applies` says which matrices it can handle. For other matrices a loss uses plain calls.
+computes a step with a CUDA kernel, which is compiled at run time, for PyTorch tensors and CuPy
+arrays; `applies` says which matrices it can handle. For other matrices a loss uses plain calls.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class PassResult(NamedTuple):
 def applies(A: Array) -> bool:
     """Can `sweep` read A, and is A large enough for `sweep` to be faster than plain calls?
 
-    A must be a row-major float32 or float64 matrix of PyTorch or CuPy on a Hopper GPU or newer,
-    with rows that fit (at most eight multiprocessors share a row), and NVRTC must compile the
+    A must be a row-major float32 or float64 matrix of PyTorch or CuPy, on a Hopper GPU or newer.
+    Its rows must fit (at most eight multiprocessors share a row), and NVRTC must compile the
     kernel, which takes a second for each new row length.
     """
     try:
@@ -82,9 +82,11 @@ def sweep(
 ) -> PassResult:
     """Images, products, losses and gradients from one reading of A, as `PassResult` defines them.
 
-    ``fresh``: one or two new points (length n); ``carried``: up to three known images (length m);
-    ``recipe``: J x (K + len(fresh)) numbers on the host, J <= 4; ``target``: b, or y of -1 and 1;
-    ``slopes``: compute the gradients of the first 0, 1 or 2 images, times ``scale``.
+    - ``fresh``: one or two new points (length n).
+    - ``carried``: up to three known images (length m).
+    - ``recipe``: J x (K + len(fresh)) numbers on the host, J <= 4.
+    - ``target``: the vector b, or labels y of -1 and 1.
+    - ``slopes``: how many of the images (the first 0, 1 or 2) get a gradient, times ``scale``.
 
     Everything is queued on the library's current stream, and nothing waits for the device. The
     outcome is the same in every run: partial sums have fixed places, and no atomics are used.

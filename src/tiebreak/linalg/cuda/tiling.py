@@ -13,10 +13,9 @@ import array_api_compat
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.cuda.driver import device_limits
 
-# Workers per block, the largest number of entries of a row per worker (whose registers hold them
-# for two points and two sums), and blocks per multiprocessor. Few workers with many columns each
-# are faster than many workers with few columns; if rows are short, several blocks hide each other's
-# barriers.
+# Workers per block, entries of a row that one worker can take (its registers hold them for two
+# points and two sums), and blocks per multiprocessor. Few workers with many columns each are faster
+# than many workers with few columns; if rows are short, several blocks hide each other's barriers.
 BLOCK_SIZES = ((96, 12, 4), (224, 12, 2), (224, 24, 1))
 
 
@@ -76,7 +75,7 @@ def _tiling(device: int, double: bool, n: int, offset: int) -> Tiling:
 
 
 def split_row(n: int, wide: int) -> tuple[int, int, int, int]:
-    """Threads, items, blocks and cluster for rows of n entries, ``wide`` entries per copy.
+    """Threads, items, blocks and cluster for rows of n entries with ``wide`` entries per copy.
 
     Raise ValueError if no choice fits.
     """

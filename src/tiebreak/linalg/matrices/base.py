@@ -16,7 +16,7 @@ BLOCK = 2**19  # bytes of rows to process at a time: a part of a core's cache
 THREADED_BLOCK = 2**25  # bytes at a time if threads share a product: small blocks gain nothing
 
 # Maps some rows (a slice or indices) and their products with the vectors x to their weights in the
-# sums A' w. In the call, products and weights are matrices, with a row for each x or w.
+# sums A' w. In a call, products and weights are matrices, with a row for each x or w.
 Weigh = Callable[[Any, Array], Array]
 RowBlock = tuple[slice, Array]  # the place and the entries of some rows of A
 
@@ -55,7 +55,7 @@ def has_small_products() -> bool:
     """Is it faster to multiply a small matrix by two vectors at once than one by one?
 
     The answer is yes if OpenBLAS has special code for small products, on processors with AVX-512:
-    there two vectors at once take 0.6 of the time, elsewhere 1.5 times as long.
+    there, two vectors at once take 0.6 of the time; elsewhere, they take 1.5 times as long.
     """
     built: Any = np.show_config(mode="dicts")
     blas = built.get("Build Dependencies", {}).get("blas", {}).get("name", "")
@@ -90,7 +90,7 @@ class Matrix:
     is_lanczos_cheap = True  # do a few dozen data passes cost little compared with a run?
 
     def forward(self, *xs: Array) -> list[Array]:
-        """A x for every x, in one pass over the matrix."""
+        """The product A x for every x, in one pass over the matrix."""
         raise NotImplementedError
 
     def adjoint(self, *rs: Array) -> list[Array]:
@@ -175,7 +175,7 @@ class Matrix:
 
     @cached_property
     def frobenius(self) -> float:
-        """The Frobenius norm |A|_F, the root of the sum of all squares, or a bound on it."""
+        """The Frobenius norm |A|_F (root of the sum of all squared entries), or a bound on it."""
         return arrays.norm(self.stored)
 
     @property

@@ -160,7 +160,7 @@ class Fused(Dense):
         kind: str = "least-squares",
         scale: float = 1.0,
     ) -> Any:
-        """Run `cuda.sweep` for images that combine ``known`` and A x by ``weights``."""
+        """Run `cuda.sweep` for images that combine ``known`` and A x with ``weights``."""
         from tiebreak.linalg import cuda
 
         recipe = np.asarray(weights, dtype=np.float64)
@@ -184,9 +184,9 @@ class Fused(Dense):
         return self.read((x,), (), [[1.0]], 1).gradients[0]
 
     def errors(self, epsilon: float, spectral: float) -> tuple[float, float, float]:
-        # Points and images are rounded when they are stored and mixed, an error that is multiplied
-        # by |A|. A sum over a row begins with 8 terms in the precision of the entries, a sum over
-        # the rows with 16 terms; all other sums are in float64.
+        # Points and images are rounded when they are stored and mixed; this error is multiplied by
+        # |A|. A sum over a row begins with 8 terms in the precision of the entries, a sum over the
+        # rows with 16 terms; all other sums are in float64.
         double = rounding_unit(2.0**-52, *self.shape)
         of_image = 2.0 * rounding_unit(epsilon) * spectral
         return (
@@ -197,7 +197,7 @@ class Fused(Dense):
 
 
 def dense_matrix(entries: Any) -> Dense:
-    """A dense array as a matrix, which the fused kernel reads if it applies."""
+    """A dense array as a matrix; the fused kernel reads this matrix if the kernel applies."""
     if type(entries) is not np.ndarray:
         from tiebreak.linalg import cuda
 

@@ -75,7 +75,7 @@ class ScaledRows(Matrix):
 
 
 class ScaledRowBlocks(RowBlocks, ScaledRows):
-    """Rows times factors, where blocks are multiplied as they are read."""
+    """Rows times factors; each block is multiplied as it is read."""
 
     def blocks(self) -> Iterable[RowBlock]:
         return ((here, self.factors[here, None] * block) for here, block in self.matrix.blocks())
@@ -98,7 +98,7 @@ class ScaledRowBlocks(RowBlocks, ScaledRows):
 
 
 class _Copies:
-    """A few rows of A in all copies, to be multiplied."""
+    """A few rows of every copy of A, to be multiplied."""
 
     def __init__(self, block: Any, copies: int) -> None:
         self.block, self.copies, self.shape = block, copies, block.shape
@@ -149,7 +149,7 @@ class Repeated(Matrix):
         weigh: Weigh | None = None,
         products: Array | None = None,
     ) -> tuple[Array, Array]:
-        """Like `Matrix.sweep`, but ``weigh`` gets the indices of some rows of A in all copies."""
+        """Like `Matrix.sweep`, but ``weigh`` gets the indices of some rows of every copy of A."""
         (rows, n), copies = self.block.shape, self.copies
         if products is None:
             kind = np.result_type(self.prototype.dtype, *xs)

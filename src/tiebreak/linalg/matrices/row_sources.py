@@ -127,7 +127,7 @@ class SlicedRows:
 
 
 class FileRows(SlicedRows):
-    """Rows of a numpy.memmap of a whole file in row order, by plain reads.
+    """The rows of a numpy.memmap that maps a whole file in row order, read by plain reads.
 
     Reading into a buffer is faster than relying on page faults, and the operating system reads
     ahead.

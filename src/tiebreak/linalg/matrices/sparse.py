@@ -22,7 +22,7 @@ from tiebreak.linalg.matrices.base import (
 from tiebreak.linalg.sizes import DENSE_LIMIT
 
 COPY_LIMIT = 2**27  # non-zeros up to which a sparse matrix is also kept transposed
-THREAD_NONZEROS = 2**18  # non-zeros that are worth a thread
+THREAD_NONZEROS = 2**18  # a thread pays off from this many non-zeros on
 
 
 class Sparse(Matrix):
