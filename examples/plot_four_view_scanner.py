@@ -38,7 +38,8 @@ whitened = np.linalg.inv(np.linalg.cholesky(covariance))
 unlikely = tb.LeastSquares(whitened, whitened @ known.mean(axis=0))
 
 # %%
-# The shadows have priority, so the answer casts them to rounding. So does that of `lstsq`.
+# The shadows have priority, so the answer casts them exactly, up to rounding. So does that of
+# `lstsq`.
 
 pixels = tb.Box(0.0, 16.0)
 usual, likely, statuses = [], [], []

@@ -51,9 +51,9 @@ lowest, highest = (result.x for result in results.values())
 # %%
 # "Solved": the optimality conditions of both levels hold to rounding. It is not "certified",
 # because constraints that happen to be active defeat the proof. The two curves are easy to check:
-# at any score, the lowest curve equals its value at the last patient's score below, and the highest
-# its value at the next one above.
-# in everybody with a probability of 40 per cent or more?
+# between the scores of two patients, the lowest curve keeps its value at the lower score, and the
+# highest curve already has its value at the higher score. Suppose that we call in everybody with a
+# probability above 40 per cent: how many errors does each curve make?
 
 width = highest - lowest
 open_ = width[score[new]] > 0.1

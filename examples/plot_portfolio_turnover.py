@@ -48,7 +48,7 @@ held[chosen] = np.maximum(np.bincount(index_of, past.value), 0.0)
 held /= held.sum()
 
 # %%
-# The same model for today's data, then two further objectives, which choose among its optima.
+# We solve the same model for today's data, and two further objectives choose among its optima.
 
 problem, w, risk = least_variance(returns)
 usual = w.value.copy()

@@ -1,14 +1,14 @@
 """A classifier for a file larger than the memory it is given
 
 A table of visits has 16,000 rows in one-hot codes: weekday, hour, week, region. The codes of each
-question add up to one, so many models fit equally well, and the one wanted is closest to the
+question add up to one, so many models fit equally well, and we want the one closest to the
 model in use. The file is larger than the memory that the fit may use. Two methods read it rarely:
 Newton's method, a slice of rows at a time, and `br-svrg`, which takes a step after every slice.
 """
 
 # %%
-# The file: 112 columns, written a part at a time. (Yours may have a thousand times as many rows;
-# what is kept in memory is the same, but for a few numbers per row.)
+# The file has 112 columns and is written a part at a time. (Yours may have a thousand times as many
+# rows; apart from a few numbers per row, it would need no more memory.)
 
 import tempfile
 import tracemalloc
@@ -36,7 +36,7 @@ file.flush()
 del file
 
 # %%
-# At most 1 MB of rows at a time. `tracemalloc` counts every byte that Python and NumPy ask for.
+# A block has at most 1 MB of rows. `tracemalloc` counts every byte that Python and NumPy ask for.
 
 size = path.stat().st_size / 1e6
 used, answers = {}, {}
@@ -56,7 +56,7 @@ for method in ("exact", "br-svrg"):
     print(f"{size:.0f} MB read {readings:.0f} times, {used[method]:.0f} MB of memory\n")
 
 # %%
-# Both agree. Newton's answer is right to rounding; that of `br-svrg` is as good as was asked for.
+# Both answers agree. Newton's is right to rounding; that of `br-svrg` is within the tolerance.
 
 first, second = answers["exact"], answers["br-svrg"]
 print(f"f: {first.upper_value:.5f} and {second.upper_value:.5f}")

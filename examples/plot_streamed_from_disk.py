@@ -43,7 +43,7 @@ file.flush()
 del file
 
 # %%
-# At most 2 MB of rows at a time. `tracemalloc` counts every byte that Python and NumPy ask for.
+# A block has at most 2 MB of rows. `tracemalloc` counts every byte that Python and NumPy ask for.
 
 tracemalloc.start()
 A = tb.Streamed(path, block=2 * 10**6)
@@ -57,7 +57,7 @@ print(result)
 print(f"{size:.0f} MB of data, {A.bytes_read / size / 1e6:.0f} passes, {streamed:.0f} MB of memory")
 
 # %%
-# For comparison, with the data in memory, by a formula: x = A' (A A')^-1 b.
+# For comparison, a formula gives the answer with the data in memory: x = A' (A A')^-1 b.
 
 tracemalloc.start()
 whole = np.load(path)
