@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -48,12 +49,12 @@ def checked_out(commit: str) -> Iterator[Path]:
 def processor_time(src: Path, command: Sequence[str]) -> tuple[float, str]:
     """Return user and system seconds with the package in ``src``, and how the script failed."""
     environment = os.environ | dict.fromkeys(THREADS, "1") | {"PYTHONPATH": str(src)}
-    before = os.times()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     ended = subprocess.run(
         [sys.executable, *command], env=environment, capture_output=True, text=True, check=False
     )
-    after = os.times()
-    seconds = after[2] + after[3] - before[2] - before[3]
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     if ended.returncode == 0:
         return seconds, ""
     last = (ended.stderr.strip() or ended.stdout.strip()).rpartition("\n")[2]
