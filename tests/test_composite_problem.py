@@ -229,7 +229,7 @@ def test_the_prox_of_the_lower_level_alone_needs_no_joint_prox():
     problem = tb.Problem(upper=groups[0], lower=tb.LeastSquares(A, b) + groups[1])
     v = np.ones(N)
     np.testing.assert_array_equal(problem.prox(v, 0.0, 1.0), groups[1].prox(v, 1.0))
-    with pytest.raises(ValueError, match=r"^Problem: the penalties .* GroupL2 with other groups$"):
+    with pytest.raises(ValueError, match=r"^Problem: .* two GroupL2 with different groups$"):
         problem.prox(v, 1.0, 1.0)
 
 

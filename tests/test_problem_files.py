@@ -427,7 +427,7 @@ PENALTY_KINDS = f"known kinds are {', '.join(PENALTIES)}"
         ),
         (
             '[[lower.penalty]]\nkind = "GroupL2"\ngroups = [[0]]\n[[lower.penalty]]\nkind = "GroupL2"\ngroups = [[0, 1]]\n',
-            "[lower.penalty] PenaltySum: the penalties and the domain must have a joint prox in closed form, got GroupL2 and GroupL2 with other groups",
+            "[lower.penalty] PenaltySum: the penalties and the domain must have a joint prox in closed form, got two GroupL2 with different groups",
         ),
         ('[penalty]\nkind = "L1"\n', "there is no table [penalty]; known tables are [upper], [lower], [level], [domain], [error_bound], [method], [solve], [output]"),
     ],

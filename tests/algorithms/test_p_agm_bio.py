@@ -609,7 +609,7 @@ def test_what_it_cannot_do_gets_one_sentence():
     for upper, lower, domain, sentence in (
         (tb.L1(), g, tb.Simplex(), f"{no_prox} L1 and Simplex"),
         (tb.GroupL2([0, 1]), g + tb.GroupL2([0, -1]), tb.Space(),
-         f"{no_prox} GroupL2 and GroupL2 with other groups"),
+         f"{no_prox} two GroupL2 with different groups"),
         (plain + tb.L1(), g, tb.Space(), f"upper {no_constant}"),
         (tb.L1(), plain + tb.L1(), tb.Space(), f"lower {no_constant}"),
     ):  # fmt: skip

@@ -147,7 +147,7 @@ def test_units_change_neither_the_road_nor_the_accuracy(domain, what, size):
     np.testing.assert_allclose(other.x / x, plain.x, rtol=1e-7, atol=1e-9)
 
 
-# --- from method to metho-------------------------------------------------------------------------
+# --- from method to method ------------------------------------------------------------------------
 
 
 def test_a_rank_that_is_not_determined_ends_with_both_readings():
@@ -159,7 +159,7 @@ def test_a_rank_that_is_not_determined_ends_with_both_readings():
     assert result.nit > 1
     assert result.status == "undetermined"
     assert "rank not determined" in result.message
-    assert "if it is rounding" in result.message  # and both readings
+    assert "if that one is 0" in result.message  # and both readings
     assert result.upper_optimum[0] <= 0.5 * 20  # x = 1 is a lower minimiser
     assert result.lower_optimum[0] <= 0.0 <= result.lower_optimum[1]
     assert result.dimension is None

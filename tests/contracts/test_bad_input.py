@@ -812,7 +812,7 @@ WRONG = {
     "two partitions": (
         lambda: tb.GroupL2([[0, 1]]) + tb.GroupL2([[1, 2]]),
         Refusal,
-        f"PenaltySum: {NO_PROX} GroupL2 and GroupL2 with other groups",
+        f"PenaltySum: {NO_PROX} two GroupL2 with different groups",
     ),
     "Indicator class": (
         lambda: tb.Indicator(tb.Box),
@@ -893,7 +893,7 @@ WRONG = {
             x0=np.ones(3),
         ),
         ValueError,
-        f"PAGMBiO: {NO_PROX} GroupL2 and GroupL2 with other groups",
+        f"PAGMBiO: {NO_PROX} two GroupL2 with different groups",
     ),
     "solve L1 on a simplex": (
         lambda: tb.solve(small(upper=tb.L1(), domain=tb.Simplex()), "p-agm-bio"),

@@ -687,7 +687,7 @@ NO_PROX = "joint: the penalties and the domain must have a joint prox in closed 
 @pytest.mark.parametrize(
     ("arguments", "names"),
     [
-        ((GroupL2([0, 0, 1]), GroupL2([0, 1, 1])), "GroupL2 and GroupL2 with other groups"),
+        ((GroupL2([0, 0, 1]), GroupL2([0, 1, 1])), "two GroupL2 with different groups"),
         ((L2(1.0), Indicator(domains.Box(-1.0, 1.0))), "L2 and Box"),
         ((Indicator(domains.Box(0.0, 1.0)), GroupL2([0, 1])), "GroupL2 and Box"),
         ((L1(1.0), L2(1.0), domains.Box([0.0, -1.0], 1.0)), "L2 and Box"),

@@ -54,7 +54,8 @@ NO_SQUARES = (
 )
 SEEN_OR_NOT = (
     "not determined whether f varies along some of the lower minimisers: its change along "
-    "them is less than 1e3 times the rounding error; f is {:.6g} if it is rounding, {:.6g} if not"
+    "them is less than 1e3 times the rounding error; f is {:.6g} if that change is rounding error, "
+    "{:.6g} if it is real"
 )
 NO_LOWER, NO_UPPER = "g has a minimiser", "f has a minimum"
 READINGS = (  # doubts about the data, not about the computation
@@ -423,7 +424,7 @@ def _doubt(
         return (
             f"rank not determined: singular values {findings.sigma:.3g} and "
             f"{findings.sigma_next:.3g}, the smaller of which is less than 1e3 times the "
-            f"rounding error; f is {low:.6g} if it is rounding, {high:.6g} if not"
+            f"rounding error; f is {low:.6g} if that one is 0, {high:.6g} if not"
         )
     if findings.is_ambiguous:
         return SEEN_OR_NOT.format(*findings.upper_range)

@@ -105,7 +105,7 @@ def wrong_slope(name: str, h: SmoothFunction, domain: Domain, x: Array) -> str:
     if not wrong:
         return ""
     return (
-        f"the gradient of {name} does not match its values: its slope along a direction is "
+        f"the gradient of {name} does not match its values: its slope in a drawn direction is "
         f"{wrong[0].got:.6g}, but differences of its values give {wrong[0].interval}; "
         "or the function is not convex"
     )

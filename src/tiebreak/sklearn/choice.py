@@ -27,7 +27,7 @@ class ChoiceCurve(NamedTuple):
         """Draw the preference, and the loss on a second axis from 0 to the loss without a model."""
         axes.plot(self.steps, self.upper, color="C0", label=f"{preferred} (left)")
         axes.plot(0.0, self.upper[CURVE_POINTS // 2], "o", color="C0", label="the choice")
-        axes.set_xlabel("steps among equally good fits (1: as long as the coefficients)")
+        axes.set_xlabel("distance from the choice, relative to the length of the coefficients")
         axes.set_ylabel(preferred)
         other = axes.twinx()
         other.plot(self.steps, self.lower, "--", color="C1", label="training loss (right)")

@@ -65,7 +65,7 @@ def joint(f2: Penalty, g2: Penalty, domain: Domain | None = None, owner: str = "
         return Joint(f, g)
     both = f.groups if f.group > 0.0 else None, g.groups if g.group > 0.0 else None
     if both[0] is not None and both[1] is not None and not both[0].same_as(both[1]):
-        raise _no_prox(owner, "GroupL2 and GroupL2 with other groups")
+        raise _no_prox(owner, "two GroupL2 with different groups")
     center = _common_center(owner, f2, g2)
     groups = f.groups if f.group > 0.0 else g.groups
     common = _common(owner, f.domain, g.domain, domain or Space())
