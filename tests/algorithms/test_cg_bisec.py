@@ -561,7 +561,7 @@ def test_bisec_bio_solves_the_inverse_problem_of_the_paper(n):
     assert fine.status == "solved"
     # f may be below f* as far as g(x) > 0 allows: |x| >= (1 - sqrt(2 g))/sqrt(n).
     assert -2.0 * math.sqrt(2e-14) / n <= fine.upper_value - 0.5 / n <= 1e-9
-    assert "questions" in fine.details()
+    assert "tests" in fine.details()
 
 
 def test_a_call_that_is_cut_off_is_reported():

@@ -51,7 +51,7 @@ class State(NamedTuple):
 
     k: int  # steps of Algorithm 1 taken
     A: float  # A_k, the sum of the step sizes a_i
-    x: Array  # x_k, the point of the theorems
+    x: Array  # x_k, the point that the theorems bound
     z: Array  # z_k
     x_images: tuple[Image, Image, Any]  # images of x under the matrices of f and g, and their reach
     f_y: Minorant  # f1 and g1 at y_k
@@ -106,7 +106,7 @@ class Accelerated(Method):
             convexity_violations=state.convexity_violations,
         )
 
-    # -- steps that involve the penalties, which AGMBiO does not have -----------------------------
+    # -- steps with penalties; AGMBiO, which has none, replaces them ------------------------------
 
     def line_6(
         self, problem: Problem, v: GradientStep, a: float, c: Array, beta: float, guess: float
@@ -143,7 +143,7 @@ class Accelerated(Method):
                 L_f, L_g, modulus=bound.modulus, gradient_bound=bound.gradient_bound
             )
         else:
-            # L_g must be in the units of L_f, so that the result does not depend on units
+            # L_g must be in the same units as L_f: then the result does not depend on these units
             if _penalises_upper(problem):
                 L_g = typical_curvature(problem, f, f_0, g_0)
             S = theory.smoothness_error_bound(
@@ -241,8 +241,7 @@ class Accelerated(Method):
             evidence = evidence._replace(values=state.evidence.values + evidence.values)
         return state._replace(level_run=after, level=min(state.level, g_u), evidence=evidence)
 
-    # -- shortcuts for speed: fewer data passes, and a device that never waits
-    # ----------------------------
+    # -- shortcuts for speed: fewer data passes, and a device that never waits --------------------
 
     def _forward_in_one_pass(
         self, problem: Problem, state: State, z: Array

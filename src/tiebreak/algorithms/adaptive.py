@@ -14,7 +14,7 @@ from tiebreak.problem import Point, Problem
 
 EASIER = 4.0  # eta is divided by at most this factor at a time, and by at least its square root
 ETA_SAFETY = 0.8  # we use this share of the eta that should suffice, because it is only an estimate
-LAVISH = 64.0  # if g's gap is this factor below the tolerance, a larger eta helps f for free
+LAVISH = 64.0  # if g's gap is this factor below the tolerance, a larger eta helps f at no cost
 ROOM = 0.5  # share of the lower tolerance for x; the rest is for the proof of g*
 
 
@@ -54,11 +54,11 @@ class AdaptiveAGMBiO(Method):
         z_{k+1} = prox of a_k (g2 + eta f2) on Z at z_k - a_k (grad g1(y_k) + eta grad f1(y_k))
         x_{k+1} = (A_k x_k + a_k z_{k+1})/A_{k+1}
 
-    Here L grows until A_{k+1} D(x_{k+1}, y_k) <= ½|z_{k+1} - z_k|², with D the Bregman distance of
-    g1 + eta f1. The proof of acceleration uses no other property of L. So at every step, for every
-    u in Z and whatever the true Lipschitz constants are, we have
+    Here L grows until A_{k+1} D(x_{k+1}, y_k) <= ½|z_{k+1} - z_k|², with D denoting the Bregman
+    distance of g1 + eta f1. The proof of acceleration uses no other property of L. So at every
+    step, for every u in Z and whatever the true Lipschitz constants are, we have
 
-        A_k (h(x_k) - h(u)) + ½|z_k - u|² <= ½|z_0 - u|²,
+        A_k (h(x_k) - h(u)) + ½|z_k - u|² <= ½|z_0 - u|².
 
     Here z_0 is the point of the last restart. With u = x* this gives f(x_k) - f* <= |z_0 - x*|²/(2
     eta A_k) and g(x_k) - g* <= |z_0 - x*|²/(2 A_k) + eta (f* - f(x_k)): as in Theorem 1 of AGM-BiO,
@@ -206,8 +206,8 @@ def _has_settled(state: State, excess: float) -> bool:
     """Is h(x) - min h small relative to the excess of g, as far as we can tell without a proof?
 
     We use the inequality in the docstring of the class, with the distance that z has moved instead
-    of |z_0 - x*|, and also the decrease of h since the phase was between a quarter and half as
-    long. The phase must have at least a third of all steps so far.
+    of |z_0 - x*|, and also the decrease of h since the phase had between a quarter and a half of
+    its present length. The phase must have at least a third of all steps so far.
     """
     main = state.main
     way = main.z.x - main.origin

@@ -37,7 +37,7 @@ class AGMBiO(Accelerated):
             quadratically), else Theorem 1 (gamma = 1) on a bounded domain. If no theorem applies,
             gamma = 1 and the report says so.
         levels: the source of g_k (OnlineLevels(), FixedLevels(iterations) or GivenLevels(values)).
-        horizon: T of Theorem 2, the planned number of steps; ``solve`` uses max_iter.
+        horizon: T of Theorem 2, the planned number of steps; if None, ``solve`` uses max_iter.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -89,8 +89,9 @@ class AGMBiO(Accelerated):
 class PAGMBiO(Accelerated):
     """Proximal AGM-BiO, for f = f1 + f2 and g = g1 + g2 with penalties f2 and g2.
 
-    This is Algorithm 2, with a_k = gamma (k+1)/(4 L_f). L_f is the constant of f1, or a unit-free
-    substitute if f1 is linear or absent (then any positive number is admissible):
+    This is Algorithm 2, with a_k = gamma (k+1)/(4 L_f), where L_f is the Lipschitz constant of f1.
+    If f1 is linear or absent, any positive number is admissible, and a unit-free substitute is
+    used:
 
         y_k     = (A_k x_k + a_k z_k)/(A_k + a_k)
         z_{k+1} = argmin a_k f2(z) + ½|z - (z_k - a_k grad f1(y_k))|²
@@ -98,14 +99,14 @@ class PAGMBiO(Accelerated):
         x_{k+1} = (A_k x_k + a_k z_{k+1})/(A_k + a_k),   A_{k+1} = A_k + a_k
 
     The levels g_k come from an accelerated proximal gradient run on g. Without penalties the method
-    is AGM-BiO bit for bit; an indicator in f or g is a part of Z.
+    is AGM-BiO bit for bit; an indicator function in f or g becomes a part of Z.
 
     Args:
         gamma: a number in (0, 1], or None for the value of the theorem that applies, as in AGMBiO;
             if f has a penalty, None means the rule of Theorem 2 with order 2, even if no error
             bound is known.
         levels: the source of g_k (OnlineLevels(), FixedLevels(iterations) or GivenLevels(values)).
-        horizon: T of Theorem 2, the planned number of steps; ``solve`` uses max_iter.
+        horizon: T of Theorem 2, the planned number of steps; if None, ``solve`` uses max_iter.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])

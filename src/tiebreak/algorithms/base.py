@@ -69,7 +69,7 @@ class Findings(Protocol):
         """The dimension of the lower level's solution set, None if unknown."""
 
     def lines(self) -> list[tuple[str, str]]:
-        """Return lines for the report: a label of at most 10 characters, and a text."""
+        """Return lines for the report, each with a label of at most 10 characters and a text."""
 
 
 @in_files("SavedFindings")
@@ -86,11 +86,11 @@ class Notes(NamedTuple):
 
 @in_files("Multipliers")
 class Multipliers(NamedTuple):
-    """What a run has found besides x, for the start of the next one: see `Method.init_from`.
+    """What a run has found besides x, for a warm start of the next run: see `Method.init_from`.
 
-    x is roughly the argmin over Z of g + eta f + eta (<slopes, .> + weight g2). The slopes are a
-    weighted sum of those of g1 at some points, and ``points`` is the sum of these points with the
-    same weights. The minorant of g1 at x + t c proves that x is optimal.
+    x is roughly the argmin over Z of g + eta f + eta (<slopes, .> + weight g2). ``slopes`` is a
+    weighted sum of the slopes of g1 at some points, and ``points`` is the sum of these points with
+    the same weights. The minorant of g1 at x + t c proves that x is optimal.
     """
 
     eta: float
@@ -114,9 +114,9 @@ class StateReport(NamedTuple):
     findings: Findings | None = None
     one_sided: str = ""  # why f* has no proved upper bound, if the method knows
     reach: Any = None  # the size of the terms that add up to images of x, or None
-    is_good: bool = True  # is x better than the method's start, as far as it can tell?
-    is_settling: bool = False  # will f(x) soon be more accurate, even if it has a proof already?
-    decides: bool = False  # does the next step decide everything, with its own proof?
+    is_good: bool = True  # is x better than the start, as far as the method can tell?
+    is_settling: bool = False  # will f(x) soon be more accurate, even if it is proved already?
+    decides: bool = False  # will the next step end the run, with its own proof?
     is_milestone: bool = False  # does this step deserve a row of the trace?
     multipliers: Multipliers | None = None  # used by a warm start
     lipschitz_violations: tuple[int, int] = (0, 0)  # how often f and g rose more than L allows
@@ -124,7 +124,7 @@ class StateReport(NamedTuple):
 
 
 def no_projection(owner: str, problem: Problem) -> Refusal | None:
-    """Refuse a domain without a cheap projection; None if it has one."""
+    """Refuse a domain without a cheap projection; return None if it has one."""
     if has_projection(problem.domain):
         return None
     hint = "the methods conic and exact accept such sets"
@@ -188,7 +188,7 @@ class Method(ABC):
         return self.init(problem, x0)
 
     def planned(self, steps: int) -> Self:
-        """Return the method with ``horizon`` = this maximum number of steps, unless it is set."""
+        """Return the method with ``horizon`` set to this number of steps if it was None."""
         mine: Any = self
         is_open = getattr(mine, "horizon", steps) is None
         return replace(mine, horizon=max(steps, 1)) if is_open else self
@@ -210,7 +210,7 @@ class Method(ABC):
         return {}
 
     def report(self, state: Any) -> StateReport:
-        """Return remarks on a state: all that is not its point, values and evidence."""
+        """Return a report on a state: everything except its point, values and evidence."""
         return StateReport()
 
 

@@ -211,7 +211,7 @@ def typical_curvature(problem: Problem, h: Function, h_0: Minorant, g_0: Minoran
 
     The change is L_h (if h1 is linear, the slope of h divided by a typical length) plus the slope
     of h2 divided by `_distance_moved`: a penalty pulls x towards the origin, so the size of the
-    domain says little.
+    domain says little about this slope.
     """
     length = typical_length(problem, g_0)
     smooth = h.lipschitz or arrays.norm(h_0.slope) / length
@@ -263,7 +263,7 @@ def first_curvature(
 
 
 def is_due(k: int) -> bool:
-    """Is a costly test due? It is for each k up to 16, then 8 times whenever k doubles."""
+    """Is a costly test due? It is at every k up to 16, then 8 times each time k doubles."""
     return k % (1 << max(k.bit_length() - 4, 0)) == 0
 
 
@@ -278,7 +278,7 @@ def averaged(problem: Problem, average: Point, new: Point, weight: float, k: int
 
 
 def minorants_at(problem: Problem, x: Point) -> tuple[Minorant, Minorant]:
-    """Return the minorants of f1 and g1 at x; both are started before we wait for either."""
+    """Return the minorants of f1 and g1 at x; both evaluations start before we wait for either."""
     upper, lower = problem.upper.evaluate_async([x.f]), problem.lower.evaluate_async([x.g])
     return upper()[0][0], lower()[0][0]
 
@@ -306,7 +306,7 @@ def out_of_bounds(
     """
     rise, epsilon = value - y.value - inner, arrays.epsilon(y.at)
     curved = 0.5 * h.known_lipschitz * square if square > 0.0 else 0.0
-    # ``few`` is at most a quarter of ``slack``, which costs more to compute: see `rounding_unit`
+    # ``few`` is cheaper to compute than ``slack``, and at most a quarter of it: see `rounding_unit`
     few = 64.0 * epsilon * max(abs(value), abs(y.value))
     if -few <= rise <= curved + few:
         return False, False

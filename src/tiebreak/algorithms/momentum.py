@@ -19,11 +19,11 @@ from tiebreak.functions import Minorant, PointWithImage, SmoothFunction
 from tiebreak.linalg import Array, Image, arrays, in_files
 from tiebreak.problem import Point, Problem, mixed
 
-SHRINK = 0.97  # factor on L after every step, so that it follows the curvature down as well as up
+SHRINK = 0.97  # factor on L after every step, so that L decreases where the curvature does
 TRIES = 100  # maximum number of backtracking steps; after that only rounding is left
-GROWTH = 1.3  # minimum growth of L if a step was too long
+GROWTH = 1.3  # minimum factor on L if a step was too long
 EXTRA = 1.02  # margin on the required L: without it, rounding might make the test fail again
-MOST_GROWTH = 8.0  # maximum growth of L at a time: far too long steps overestimate L or overflow
+MOST_GROWTH = 8.0  # maximum factor on L: a step that is far too long overestimates L or overflows
 
 
 @in_files("adaptive.momentum")
@@ -79,7 +79,7 @@ def advance(problem: Problem, run: Momentum, eta: float) -> Generator[DataReques
         step, rise, slack, square = yield from _trial(problem, run, eta, L, y)
         if math.isfinite(rise) and rise <= 0.5 * L * square + slack:  # if h1 is inf, so is slack
             break
-        if last <= rise < math.inf:  # h1 rises no less on a shorter step: this is rounding
+        if last <= rise < math.inf:  # a shorter step did not reduce the rise: it is rounding error
             L = run.smoothness
             break
         last = rise
@@ -159,7 +159,7 @@ T = TypeVar("T")
 class Minorants(NamedTuple):
     """f1 and g1 at one point."""
 
-    f: Minorant | None  # None if the weight of f is 0
+    f: Minorant | None  # the minorant of f1; None if the weight of f is 0
     g: Minorant
 
 
@@ -225,7 +225,7 @@ def _replies(problem: Problem, requests: Sequence[DataRequest]) -> list[DataRepl
 def _begin(
     h: SmoothFunction, requests: Sequence[DataRequest], of: Callable[[Point], PointWithImage]
 ) -> Callable[[], tuple[Iterator[Image], Iterator[Minorant], Iterator[float]]]:
-    """Start the evaluations of h; calling the result returns them in the order of the requests."""
+    """Start the evaluations of h; the returned function gives their results in request order."""
     images = h.forward(*(x for request in requests for x in request.forward))
     at = [of(point) for request in requests for point in request.at]
     values_at = [of(point) for request in requests for point in request.values_at]

@@ -310,7 +310,7 @@ def _changed(state: State) -> tuple[Mark, float]:
     du = multiplier * cut.slope - mark.multiplier * mark.cut.slope
     dual, primal, size = arrays.dots((du, dw), (dx, dx), (x, x))
     sigma, j = state.sigma, mark.changes + 1
-    # A smaller move of x may be rounding error: sums over many steps lose half of the digits.
+    # A smaller move of x may be a rounding error: sums over many steps lose half of the digits.
     if dual > 0.0 and primal > arrays.epsilon(x) * size:
         balanced = math.sqrt(dual / primal / state.L_g)  # tau = 1/(sigma L_g)
         factor = max(balanced, 0.5 * state.L_f / state.L_g) / sigma
@@ -397,10 +397,10 @@ INSIDE = 1e-5  # minimum shrinkage of the multiplier, so that the slope is insid
 def with_proof(problem: Problem, state: State) -> StepEvidence:
     """Return the evidence of the last step, the gradient of g1 at x_k, and a better cut.
 
-    The cut of a step, at y_k with the multiplier Lambda_k, proves f* up to q/(2 Lambda_k), where q
-    is |u|² for the dual variable u. This error decreases like 1/k, much more slowly than the error
-    of x_k. The cut at x_k + (s_k - x_k) Lambda_k/Lambda with a larger Lambda has the same dual,
-    since
+    The cut of a step, at y_k with the multiplier Lambda_k, bounds f* to within q/(2 Lambda_k),
+    where q is |u|² for the dual variable u. This error decreases like 1/k, much more slowly than
+    the error of x_k. The cut at x_k + (s_k - x_k) Lambda_k/Lambda with a larger Lambda has the same
+    dual, since
 
         Lambda grad g1 = Lambda_k grad g1(s_k) + (Lambda - Lambda_k) grad g1(x_k)
 

@@ -1,4 +1,4 @@
-"""BR-SVRG: Bregman rounds with variance-reduced steps, for losses of many rows.
+"""BR-SVRG: Bregman rounds with variance-reduced steps, for losses with many rows.
 
 A full gradient of a loss with many rows is expensive, and a gradient from a few rows is noisy. We
 keep the slopes of all rows at a snapshot w, as one number per row. A slice I of rows then gives the
@@ -107,7 +107,7 @@ class BregmanSVRG(Method):
     no more than the rows of a slice, but leaves at least 500 slices: with fewer slices, the extra
     readings of the data outweigh the calls saved.
 
-    The first eta is 20 (L_g + V)/(N L_f) with N slices, so that an epoch settles a round.
+    The first eta is 20 (L_g + V)/(N L_f) with N slices, so that one epoch completes a round.
 
     **The proof.** Once p shows that f has settled to within its tolerance, w is fixed. The minorant
     of g at u with the multiplier 1/t proves f(w) if grad g(u) = -t grad f(w), which holds at w + t
@@ -190,7 +190,7 @@ class BregmanSVRG(Method):
         return Sampled(f, f.lipschitz, self.batch), Sampled(g, g.lipschitz, self.batch)
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """Begin with a snapshot at x0, and the eta with which an epoch settles a round."""
+        """Begin with a snapshot at x0, and an eta for which one epoch completes a round."""
         f2, g2 = problem.penalties
         (w,) = problem.forward(problem.prox(x0, 0.0, 0.0))
         f_w, g_w = minorants_at(problem, w)
@@ -279,7 +279,7 @@ def need_rows(method: object, problem: Problem) -> Refusal | None:
     if any(has_slices(part) for _, part in summands(lower)):
         return None
     needed = "must be a loss whose rows can be read a few at a time"
-    instead = "use primal-dual or auto; with gram=False, least squares work with rows, not A'A"
+    instead = "use primal-dual or auto; LeastSquares reads rows instead of A'A if gram=False"
     return Refusal(type(method).__name__, "lower", needed, type(lower).__name__, instead)
 
 
@@ -305,7 +305,7 @@ class Slices(NamedTuple):
             yield from self.loss.matrix.slices(self.size, order)
 
     def change(self, image: Image, order: np.random.Generator) -> Slope:
-        """Return a function that estimates by how much the slope at x differs from a snapshot's."""
+        """Return a function that estimates the difference of the slopes at x and at a snapshot."""
         loss, before, slices = self.loss, self.loss.slopes_in_image(image), self.drawn(order)
         return lambda x: self.weight * loss.slope_of(next(slices), x, before)
 
@@ -334,7 +334,7 @@ class Sampled:
 
     @property
     def calls(self) -> float:
-        """The overhead of the calls in a step, as a number of entries."""
+        """The overhead of the calls in a step, in matrix entries that could be read instead."""
         return sum(some.loss.matrix.entries_per_call for some in self.slices if some is not None)
 
     def slope(self, at: Minorant, image: Image, order: np.random.Generator) -> Slope:

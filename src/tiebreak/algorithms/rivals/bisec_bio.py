@@ -56,11 +56,11 @@ class BisectionFindings(NamedTuple):
     def lines(self) -> list[tuple[str, str]]:
         """Return the lines for the report."""
         if not self.calls:
-            return [("bisection", "not begun: g is still being minimised on its own")]
+            return [("bisection", "not started: g is still being minimised on its own")]
         return [
             (
                 "bisection",
-                f"level of f in [{self.low:.9g}, {self.high:.9g}] after {self.calls} questions, "
+                f"level of f in [{self.low:.9g}, {self.high:.9g}] after {self.calls} tests, "
                 f"{self.capped} calls cut off (this relies on the method's tests, not on a proof)",
             )
         ]

@@ -107,10 +107,10 @@ class FCBiO(Method):
     half-space: see `minimised`. The lower bound l is the one that f declares, or (our choice) the
     minimum of f's minorant on Z.
 
-    With ``lipschitz``, f and g need not be differentiable (hinge and quantile losses, norms). The
-    calls, and one on g alone before them, then return the average of projected subgradient steps on
-    psi_t. These steps have the size D/(C sqrt(N)), N = ceil((2 D C/eps_f)²), where C bounds the
-    slopes of f and rho g on Z.
+    With ``lipschitz``, f and g need not be differentiable (hinge and quantile losses, norms). A
+    first call on g alone and all later calls on psi_t then take projected subgradient steps and
+    return their average. The steps have the size D/(C sqrt(N)), N = ceil((2 D C/eps_f)²), where C
+    bounds the slopes of f and rho g on Z.
 
     Args:
         eps_f, eps_g: the accuracy; if None, 1e-4 of the size of f and of g, as in CGBiO.
@@ -295,10 +295,10 @@ def minimised(
 ) -> tuple[Array, float, float]:
     """Minimise the larger of the two minorants plus L/2 |x - y|² over Z; return x, w and mu.
 
-    x = projection of y - (w a + (1-w) b)/L, where a and b are the slopes and w is f's weight, and
-    both minorants are equal at x unless w is 0 or 1. So x is the projection of y - b/L onto the
-    half-space where f's minorant is no larger, with multiplier mu = w/L if that is at most 1/L. If
-    the half-space contains no point of Z, w = 1.
+    x = projection of y - (w a + (1-w) b)/L, where a and b are the slopes of f's and g's minorants,
+    w is the weight of f, and both minorants are equal at x unless w is 0 or 1. So x is the
+    projection of y - b/L onto the half-space where f's minorant is no larger, with multiplier mu =
+    w/L if that is at most 1/L. If the half-space contains no point of Z, w = 1.
     """
     y, L = f_y.at, psi.size
     of_f, of_g = psi.parts(f_y.value, g_y.value)

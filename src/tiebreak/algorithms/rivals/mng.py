@@ -50,7 +50,7 @@ class MNG(Method):
     Here g = g1 + g2 is smooth + penalty. f is recognised by L_f = sigma, which holds for no other
     function. The start x0 is not used. A step takes one gradient of g.
 
-    All minimisers of g lie in Q_k and W_k; this follows in two lines because T is 2/3-averaged.
+    All minimisers of g lie in Q_k and W_k; the proof takes two lines, because T is 2/3-averaged.
     Hence f(x_k) <= f* never decreases, and min_{i<k} g(T(x_i)) - g* <= 8 L_g (f* - f(x_0))/(3 sigma
     sqrt(k)). The report shows f(x_k) as the method's own bound; the certificate uses only
     evaluations, so it covers all rounding errors.
@@ -119,7 +119,7 @@ def _nearest(d: Array, r: Array, noise: float) -> Array:
 
     If only the first inequality binds, u is a multiple of r; otherwise u is d minus a multiple of
     the part of r orthogonal to d. The vectors are known up to ``noise``: a smaller orthogonal part
-    is noise, and dividing by it would lead far away.
+    is noise, and dividing by it would make u far too long.
     """
     rr, rd, dd = arrays.dots((r, r), (r, d), (d, d))
     share = (rd - 0.75 * rr) / rr if rr > 0.0 else 0.0

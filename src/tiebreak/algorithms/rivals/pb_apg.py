@@ -56,12 +56,12 @@ class PBAPG(Method):
     Args:
         penalty: gamma; if adaptive, the gamma of the first phase. If None and the problem has an
             error bound, this is the theory's gamma for ``accuracy`` or ``horizon``. Without an
-            error bound it is 1e4 L_f/L_g (L_f/L_g at first if adaptive), for which no theorem
-            holds. A penalty of f with slopes up to M adds M/D to L_f, where D is the typical size
-            of x. The AGM-BiO paper uses 1e4.
+            error bound, the default is 1e4 L_f/L_g (L_f/L_g at first if adaptive), for which no
+            theorem holds. A penalty of f with slopes up to M adds M/D to L_f, where D is the
+            typical size of x. The AGM-BiO paper uses 1e4.
         accuracy: eps for f; if None, the accuracy that the theory promises for ``horizon``.
         adaptive: if True, gamma grows.
-        horizon: K, the planned number of steps; ``solve`` uses max_iter.
+        horizon: K, the planned number of steps; if None, ``solve`` uses max_iter.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])

@@ -43,7 +43,7 @@ class RAPM(Method):
             1 (and M > 0), otherwise 1/(K+1), as in the paper: set eta yourself if the units of f
             and g are far apart.
         step_size: s, at most 1/(L_g + eta L_f), the default.
-        horizon: K, the planned number of steps; ``solve`` uses max_iter.
+        horizon: K, the planned number of steps; if None, ``solve`` uses max_iter.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])

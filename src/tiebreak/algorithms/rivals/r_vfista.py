@@ -40,11 +40,12 @@ class RVFISTA(Method):
         f(x_k) - f* <= (1 - q)^k C/eta,    g(x_k) - g* <= (1 - q)^k C + eta (f* - f(x_k)),
 
     So g - g* = O(ln²K/K²) and f - f* = O(K^(2-p)/ln²K) after K steps. The method is our
-    reconstruction from the paper; p = 2 did better than the p = 4 that makes both bounds quadratic.
+    reconstruction from the paper; in our tests, p = 2 did better than p = 4, which makes both
+    bounds quadratic.
 
     Args:
         p: the parameter of eta.
-        horizon: K, the planned number of steps; ``solve`` uses max_iter.
+        horizon: K, the planned number of steps; if None, ``solve`` uses max_iter.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -106,6 +107,6 @@ class RVFISTA(Method):
         x = fista.moved(problem, run, eta, 1.0, s)
         after = fista.extrapolated(problem, run, x, eta, run.t)
         q = min(1.0 / (2.0 * run.t - 1.0), 0.5)
-        weight = math.exp(min(-state.k * math.log1p(-q), 600.0))  # clipped far from overflow
+        weight = math.exp(min(-state.k * math.log1p(-q), 600.0))  # clipped well below overflow
         evidence = fista.evidence(run._replace(t=weight), after, eta, 1.0)
         return fista.next_state(state.k + 1, after, evidence, state.memory._replace(run=after))

@@ -60,7 +60,7 @@ class SEA(Method):
         upper_step: s; D/(G sqrt(T)) if None, with the diameter D of Z and
             G = |grad f(x_0)| + L_f D.
         lower_step: t, at most 1/L_g, the default.
-        horizon: T, the planned number of steps; ``solve`` uses max_iter.
+        horizon: T, the planned number of steps; if None, ``solve`` uses max_iter.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])

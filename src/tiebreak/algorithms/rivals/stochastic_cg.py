@@ -186,7 +186,7 @@ class IRSCG(_StochasticCG):
     assumptions: ClassVar[str] = (
         "g a loss of rows; f, g convex and smooth; Z bounded, with easy linear minimisation"
     )
-    guarantee: ClassVar[str] = "f - f* and g - g* <= O(t^-1/4) with high probability, t slices"
+    guarantee: ClassVar[str] = "f - f* and g - g* <= O(t^-1/4) with high probability after t slices"
     cites: ClassVar[tuple[str, ...]] = ("giangtran2025irscg",)
     rates: ClassVar[tuple[Rate, ...]] = (
         Rate("f above", 0.25, "with high probability, p = 1/4"),
@@ -230,7 +230,7 @@ class IRSCG(_StochasticCG):
 
 @dataclass(frozen=True)
 class IRFSCG(IRSCG):
-    """Iteratively Regularized Finite-Sum Stochastic Conditional Gradient method: SPIDER's IR-SCG.
+    """Iteratively Regularized Finite-Sum Stochastic Conditional Gradient: IR-SCG with SPIDER.
 
     Once in an epoch of q steps, the estimates are reset to the gradients. From there on,
 
@@ -252,7 +252,7 @@ class IRFSCG(IRSCG):
     p: float = 0.5
 
     name: ClassVar[str] = "ir-fscg"
-    guarantee: ClassVar[str] = "f - f* and g - g* <= O(t^-1/2) with high probability, t slices"
+    guarantee: ClassVar[str] = "f - f* and g - g* <= O(t^-1/2) with high probability after t slices"
     rates: ClassVar[tuple[Rate, ...]] = (
         Rate("f above", 0.5, "with high probability, p = 1/2"),
         Rate("g", 0.5, "with high probability, p = 1/2"),
@@ -271,7 +271,7 @@ class IRFSCG(IRSCG):
 class SBCGF(_StochasticCG):
     """Stochastic Bilevel Conditional Gradient method for Finite sums, for a bounded Z.
 
-    The first phase takes conditional gradients on g alone, with SPIDER's estimates (see
+    The first phase takes conditional gradient steps on g alone, with SPIDER's estimates (see
     `stochastic_cg`), until the Frank-Wolfe gap at a full reading is at most eps_g/2. Starting from
     the resulting x_0, the second phase is
 
@@ -280,7 +280,7 @@ class SBCGF(_StochasticCG):
 
     Here g_t estimates g(x_t): it adds <mean of two estimates, x_{t+1} - x_t> over the steps since
     the last full reading. Unlike in the paper, slices consist of neighbouring rows and come in a
-    random order, and an epoch is a step. The unit |g|, the size of g at x0, is our addition.
+    random order, and a step is an epoch. The unit |g|, the size of g at x0, is our addition.
 
     Args:
         batch: the number of rows in a slice; by default, sqrt(m) of all m rows.
@@ -308,7 +308,7 @@ class SBCGF(_StochasticCG):
     )
     assumptions: ClassVar[str] = IRSCG.assumptions
     guarantee: ClassVar[str] = (
-        "f - f* <= O(1/t); g - g* <= O(1/t) + eps_g/2, with high probability, t slices"
+        "f - f* <= O(1/t); g - g* <= O(1/t) + eps_g/2, with high probability after t slices"
     )
     cites: ClassVar[tuple[str, ...]] = ("cao2023sbcgi",)
     rates: ClassVar[tuple[Rate, ...]] = (
