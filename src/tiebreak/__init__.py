@@ -208,5 +208,5 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """Return the public names, without the subpackages that importing has bound here."""
+    """Return the public names, without the subpackages that imports have bound here."""
     return [*__all__, "__version__"]

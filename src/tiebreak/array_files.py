@@ -1,12 +1,13 @@
 """Read arrays from files; every error is one sentence that names the file.
 
-.npy, .npz (``data.npz:key`` picks one of several), .csv (``train.csv:age,income`` picks columns by
-name, ``train.csv:!price`` drops one), Matrix Market (.mtx, .mtx.gz).
+Known formats are .npy, .npz (``data.npz:key`` picks one of several arrays), .csv
+(``train.csv:age,income`` picks columns by name, ``train.csv:!price`` drops one) and Matrix Market
+(.mtx, .mtx.gz).
 
-A .csv may have a header: a first line without a number in it, or the 0,1,2 that pandas writes (if
-these numbers are data, write 0.0). Without a header the columns are called 0, 1, 2. The index that
-pandas writes as a first column, without a name or as "Unnamed: 0", does not count as a column. True
-and False, in any capitalisation, are 1 and 0.
+A .csv file may have a header: a first line without a number in it, or the 0,1,2 that pandas writes
+(if these numbers are data, write 0.0). Without a header the columns are called 0, 1, 2. The index
+that pandas writes as a first column, without a name or as "Unnamed: 0", does not count as a column.
+True and False, in any capitalisation, are 1 and 0.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def column_names(name: str | Path) -> tuple[str, ...] | None:
 
 
 def _path_and_pick(text: str) -> tuple[Path, str]:
-    """Split into the file and the text after its name, which picks arrays or columns."""
+    """Split the text into a file name and what follows it, which picks arrays or columns."""
     for ending in (".npz", ".csv"):
         stem, found, key = text.rpartition(f"{ending}:")
         if found:
@@ -213,7 +214,7 @@ def _mistake(lines: dict[int, str], columns: list[int]) -> str:
 
 
 def _is_header(names: list[str], lines: int) -> bool:
-    """Is the first line a header: without numbers, or 0, 1, 2, ... as pandas numbers columns?"""
+    """Is the first line a header: no numbers, or 0, 1, 2, ... as pandas numbers columns?"""
     if not any(map(_is_number, names)):
         return True
     own = names[1:] if names[0] in INDEX else names

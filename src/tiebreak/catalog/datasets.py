@@ -76,7 +76,7 @@ def validation_over_training(
     *,
     mean: bool,
 ) -> Problem:
-    """Build a problem: of all best fits to ``train`` random rows, find the best for other rows.
+    """Build a problem: among all best fits to ``train`` random rows, find the best for other rows.
 
     Both levels are least squares (per row if ``mean``), and the models lie in a ball. The error
     bound has order 2 unless the least-squares solution closest to the origin lies exactly on the

@@ -100,7 +100,7 @@ def cg_bio_toy() -> Built:
         Z = { x >= 0, x_1 + x_2 <= 1, 4 x_1 + 6 x_2 <= 5 },   x* = (0.6, 0.4)
 
     The minimisers of g are the edge from (½, ½) to (1, 0); along it, f(t, 1-t) = ½t² - 0.6t + 0.1.
-    The redundant rows x <= 1 show that Z is bounded. g is weakly sharp (order 1).
+    Redundant constraints x <= 1 show that Z is bounded. g is weakly sharp (order 1).
     """
     rows = [[1.0, 1.0], [4.0, 6.0], [-1.0, 0.0], [0.0, -1.0], [1.0, 0.0], [0.0, 1.0]]
     return Built(

@@ -37,8 +37,8 @@ class Equation:
         """The matrix A (rows x n), x and b, where A x = b up to the error of the midpoint rule.
 
         If s_i and t_j are midpoints of equal pieces of lengths h and k, then A_ij = sqrt(h k)
-        K(s_i, t_j), x_j = sqrt(k) x(t_j), b_i = sqrt(h) b(s_i). The roots make the Euclidean norms
-        equal to the norms of the functions, whatever n is.
+        K(s_i, t_j), x_j = sqrt(k) x(t_j), b_i = sqrt(h) b(s_i). The square roots make the Euclidean
+        norms equal to the norms of the functions, whatever n is.
         """
         (s, h), (t, k) = _midpoints(self.s, rows), _midpoints(self.t, n)
         A = math.sqrt(h * k) * self.kernel(s[:, None], t[None, :])

@@ -94,7 +94,7 @@ INSTANCES = (
     ),
     Instance(
         "inverse",
-        "the paper's inverse problem: the shortest vector with entries >= 0 that sum to one",
+        "the paper's inverse problem: the shortest vector whose entries are >= 0 and sum to one",
         f"{PAPER}, fig. 2",
         100,
         99,
@@ -262,7 +262,7 @@ INSTANCES = (
     ),
     Instance(
         "squared-hinge",
-        "the nearest point of a polyhedron, inside which the lower level is flat",
+        "the nearest point of a polyhedron, on which the lower level is flat",
         "tiebreak",
         20,
         20,

@@ -20,7 +20,7 @@ ORTHANT = Orthant()
 
 
 def inverse(n: int = 100, seed: int = 0) -> Built:
-    """The paper's inverse problem: the shortest vector with entries >= 0 that sum to one.
+    """The paper's inverse problem: the shortest vector whose entries are >= 0 and sum to one.
 
         f(x) = ½|x|²,   g(x) = ½(x_1 + ... + x_n - 1)²,   Z = R^n_+
         x* = (1/n, ..., 1/n),   f* = 1/(2n),   g* = 0,   L_f = 1,   L_g = n
@@ -161,7 +161,7 @@ def toy(center: Sequence[float] = (0.9, 0.8), stretch: float = 4.0) -> Built:
 
 
 def hard(steps: int = 50, ties: int = 1, smoothness: float = 4.0) -> Built:
-    """A hard problem: |f(x) - f*| >= 1 until a method has used over ``steps`` gradients of g.
+    """A hard problem: |f(x) - f*| >= 1 until a method has used more than ``steps`` gradients of g.
 
     In the spirit of Zhang, Chen, Xu, Zhang (2024, arXiv 2409.06530), who show that no first-order
     method finds |f - f*| <= eps in a number of steps that depends on L_f, L_g and D alone.
@@ -186,7 +186,7 @@ def hard(steps: int = 50, ties: int = 1, smoothness: float = 4.0) -> Built:
     is as small as you like.
 
     Args:
-        steps: K, the number of gradients of g that are not enough.
+        steps: K; this many gradients of g are not enough.
         ties: the dimension of the set of lower minimisers; 0 for a single minimiser.
         smoothness: L, an upper bound on L_g.
     """

@@ -111,8 +111,9 @@ def lasso_duplicates(
 
     *Upper level.* Half of the features, rounded up, are shared by all copies; every other feature
     is given to one copy. The residual r = B x* - c is chosen such that sign(u*_j) B_i'r is the same
-    for all copies i of j with a share, and larger for the others: the optimality conditions. The
-    differences of the copies' columns in B have full rank, so x* is the only solution; f* = ½|r|².
+    for all copies i of j with a share, and larger for the others, as the optimality conditions
+    require. The differences of the copies' columns in B have full rank, so x* is the only solution;
+    f* = ½|r|².
 
     Args:
         rows, features: the shape of D.

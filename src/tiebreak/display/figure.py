@@ -14,7 +14,7 @@ from tiebreak.display.page import open_in_browser
 
 
 class ShownFigure(Figure):
-    """A figure made without pyplot, so that nothing keeps it alive or draws it twice.
+    """A figure made without pyplot, so that it does not stay in memory and is not drawn twice.
 
     IPython draws only pyplot figures, so this figure renders itself for the output of a cell.
     """

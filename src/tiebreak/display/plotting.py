@@ -39,8 +39,8 @@ def convergence(run: View, path: str | Path | None = None) -> Any:
     Returns:
         The matplotlib figure; a notebook shows it, ``show()`` opens it in the browser.
     """
-    # Cut the values of a run that diverges: on an axis with larger values, sums and differences
-    # overflow.
+    # Drop the largest values of a run that diverges: matplotlib's sums and differences of such
+    # values would overflow.
     columns = {
         name: np.where(np.abs(column) < 1e300, column, np.nan)
         for name, column in run.groups[0].columns.items()

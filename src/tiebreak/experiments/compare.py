@@ -97,7 +97,7 @@ class Comparison(Shown):
         return [method, f"{row.iteration:,}", f"{row.gradients:,}", f"{row.seconds:.3g}", *shown]
 
     def _arrivals(self, what: str, form: str) -> Table:
-        """Return what each method needed for every accuracy; a star marks the least."""
+        """Return what each method needed for every accuracy; a star marks the lowest cost."""
         rows = [[method] for method in self.methods]
         for level in TO_REACH:
             found = [self.first(method, level) for method in self.methods]
@@ -135,8 +135,8 @@ class Comparison(Shown):
             tone="good",
             heading=f"{counted(len(names), 'method')} on {self.rows[0].instance}",
             sentence=(
-                "Same start for all methods, oracle calls counted; a star marks the least cost "
-                f"until both levels stay within an accuracy; the answer is {self.source}"
+                "All methods start at the same point, and their oracle calls are counted; a star "
+                f"marks the least cost to reach and keep an accuracy; the answer is {self.source}"
             ),
             details=str(self),
             cards=[

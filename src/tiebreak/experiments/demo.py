@@ -40,7 +40,7 @@ class Demo:
         result: the exact answer of the problem.
         standard: what a standard least-squares solver returns, the shortest of all best fits.
         drawn: the values of f at random best fits.
-        wrong: how many of ``judges`` tumours ``standard`` and the answer misclassify.
+        wrong: how many of the ``judges`` unseen tumours ``standard`` and the answer misclassify.
     """
 
     problem: Problem
@@ -84,7 +84,7 @@ class Demo:
         )
 
     def plot(self, path: str | Path | None = None) -> Any:
-        """Draw f at many best fits, at the fit of a standard solver and at the best fit.
+        """Draw f at many best fits, at the fit of a standard solver and at the answer.
 
         Returns the matplotlib figure (needs the extra ``plot``), saved to ``path`` if given.
         """
@@ -130,7 +130,7 @@ def _best_fits(A: Numbers, shortest: Numbers, rng: np.random.Generator) -> Numbe
 
 
 def _draw_ties(ax: Axes, shown: Demo) -> None:
-    """Draw f at random best fits, at the standard solver's fit and at the best fit."""
+    """Draw f at random best fits, at the standard solver's fit and at the answer."""
     best, before, top = shown.result.upper_value, shown.before, 1.25
     left = max(0.0, 2.0 * best - before)
     heights, edges = np.histogram(shown.drawn, bins=24)
@@ -147,7 +147,7 @@ def _draw_ties(ax: Axes, shown: Demo) -> None:
         before, 1.28, f"least-squares solver: {before:.3f}", ha="center", fontsize=11, color=DARK
     )
     ax.text(
-        0.5 * (left + best), 0.6, "proved:\nno best fit\nis in here", ha="center", va="center",
+        0.5 * (left + best), 0.6, "proved:\nno best fit\nlies here", ha="center", va="center",
         fontsize=11, bbox={"facecolor": "white", "edgecolor": "none", "pad": 3},
     )  # fmt: skip
     ax.annotate(

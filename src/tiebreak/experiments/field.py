@@ -90,20 +90,20 @@ TUNED = {
 
 RULES = (
     ("known to all", "Methods know L_f, L_g, sigma, the diameter D of Z, the order of growth of g "
-     "if stated, and the number of allowed steps; not f*, g* or a modulus."),
+     "if stated, and the number of allowed steps, but not f*, g* or a modulus."),
     ("start and budget", "All methods start at the same point. A run ends after a number of data "
      "passes, never by a clock, so gradients and passes are repeatable."),
-    ("costs", "We count gradients of f and g together; data passes, in which values count like "
-     "gradients; seconds, on a clock that stops during measurements."),
+    ("costs", "We count gradients of f and g together, data passes (a value costs as much as a "
+     "gradient) and seconds (the clock stops during measurements)."),
     ("parameters", "Methods use their theorem's own values. In a second row, \"tuned\", one "
      "parameter is the best of five values on three other draws, the same for all instances. "
-     "Methods without a free parameter, or that plan for an accuracy, have no such row."),
+     "Methods that have no free parameter or plan for an accuracy have no such row."),
     ("point", "Methods are measured at their theorem's own point. Other points have rows marked by "
      "a colon. We evaluate f and g ourselves; a point outside Z does not count."),
     ("accuracy", "Weak: f - f* within eps max(|f*|, |f(x0) - f*|), g - g* within eps (g(x0) - g*). "
-     "Absolute: likewise for |f - f*|. A run arrives when both stay true until its end."),
+     "Absolute: likewise for |f - f*|. A run arrives once both gaps stay within their limits."),
     ("answers", "Answers are planted, have closed forms, or come from exact. exact and conic take "
-     "no steps and do not race, nor does P-AGM-BiO without a penalty, because it is AGM-BiO."),
+     "no steps and do not race, nor does P-AGM-BiO without a penalty: it is AGM-BiO."),
     ("refusals", "A method outside its assumptions refuses in one sentence. On Duffin's instance, "
      "where no method can find f*, only false claims count."),
 )  # fmt: skip

@@ -167,8 +167,8 @@ def table_1(quick: bool, say: Say, longest: int = 10_000) -> Experiment:
         found.facts[name] = Facts.of(planted, "planted")
         found.run(planted, entrants, longest // 10, name)
     found.notes.append(
-        "A slope over two decades is not a bound: O() may hide a constant that stays far above "
-        "the run for that long. With a weak pull, AGM-BiO at gamma = 1 stays below Theorem 1's "
+        "A slope over two decades is not a bound: O() may hide a constant so large that the bound "
+        "stays far above the run. With a weak pull, AGM-BiO at gamma = 1 stays below Theorem 1's "
         "bound on g, but hardly decreases; for other methods that then miss their rate, we have "
         "not compared the constants. The size of the ball, the number of variables and the full "
         "pull were chosen so that AGM-BiO's bound matters within two decades: its slope of g - g* "
