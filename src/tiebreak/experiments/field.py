@@ -93,8 +93,8 @@ RULES = (
      "if stated, and the number of allowed steps, but not f*, g* or a modulus."),
     ("start and budget", "All methods start at the same point. A run ends after a number of data "
      "passes, never by a clock, so gradients and passes are repeatable."),
-    ("costs", "We count gradients of f and g together, data passes (a value costs as much as a "
-     "gradient) and seconds (the clock stops during measurements)."),
+    ("costs", "We count gradients of f and g together, data passes (values cost as much as "
+     "gradients) and seconds (the clock stops during measurements)."),
     ("parameters", "Methods use their theorem's own values. In a second row, \"tuned\", one "
      "parameter is the best of five values on three other draws, the same for all instances. "
      "Methods that have no free parameter or plan for an accuracy have no such row."),
