@@ -152,9 +152,9 @@ def with_length(at: T, length: float) -> T:
 
 def mixed(p: Point, q: Point, weight: float) -> Point:
     """Return (1 - weight) p + weight q; the images are mixed too, without a new product."""
-    # The images have errors of a few units of |1 - weight| |p| + |weight| |q|, or of the points
-    # that p and q were mixed from. The certificate needs the size of these errors, the ``reach`` of
-    # the mixture.
+    # The images have errors of a few rounding units of |1 - weight| |p| + |weight| |q|; a p or q
+    # that is itself a mixture counts with its own ``reach``. The certificate needs this sum, the
+    # ``reach`` of the new mixture.
     if weight == 1.0:
         return q
     p, q = p.with_reach(), q.with_reach()
@@ -214,7 +214,7 @@ class Problem(_ByName, FromData):
     # the names of the variables, if pandas gives any
     names: ClassVar[tuple[Any, ...] | None] = None
     _latest: ClassVar[Problem | None] = None  # a copy with the numbers of the last call
-    # in a run, the problem whose function calls this one counts
+    # if this problem is a copy whose functions count their calls: the user's problem
     original: ClassVar[Problem | None] = None
 
     if TYPE_CHECKING:  # a penalty alone is accepted and becomes a Composite

@@ -1,6 +1,6 @@
 """Problems and results in files: one .npz file each, written whole or not at all, never unpickled.
 
-A carefully forged result is trusted: anyone who can write your files could change your data as
+A carefully forged file is not detected: anyone who can write your files could change your data as
 well.
 
 Problems save themselves with `linalg.archive`. A result's file holds its fields by name, its trace,

@@ -139,7 +139,7 @@ class BregmanSVRG(Method):
         "Accelerating stochastic gradient descent using predictive variance reduction, 2013"
     )
     assumptions: ClassVar[str] = (
-        "g a loss of rows, L_f and L_g known; f, g convex, each smooth + penalty, with a joint prox"
+        "g a sum of row losses; L_f, L_g known; f, g convex, each smooth + penalty, with joint prox"
     )
     guarantee: ClassVar[str] = (
         "with exact rounds g - g* <= O(1/k), linear if g grows quadratically; f - f* -> 0 if "

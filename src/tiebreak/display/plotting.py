@@ -28,9 +28,9 @@ def convergence(run: View, path: str | Path | None = None) -> Any:
     left.
 
     The lower edge of the band is proved: no minimiser of the lower level has a smaller f, and no
-    point of the domain has a smaller g. Where f(x) is below the band, x is slightly suboptimal for
-    g and f(x) < f* is proved: there is no band, and open circles show the size of the gap. Crosses
-    at the upper edge of the gaps mark steps at which nothing is proved.
+    point of the domain has a smaller g. If f(x) < f* is proved, x is slightly suboptimal for g:
+    then no band is drawn, and open circles show the size of the gap. Crosses at the upper edge of
+    the gaps mark steps at which nothing is proved.
 
     Args:
         run: the view of what ``solve`` returned.

@@ -156,7 +156,7 @@ def _inconsistent(seen: Evidence) -> Finding:
             for column in ("upper_error", "lower_error")
         ]
         rises.append(max(jumps, default=1.0))
-    numbers = f"largest rise from one row to the next in its last half: {median(rises):.3g} times"
+    numbers = f"largest rise between rows in the last half of the run: {median(rises):.3g} times"
     return median(rises) >= CLEARLY, numbers
 
 
@@ -173,8 +173,8 @@ def _no_exact_solver(seen: Evidence) -> Finding:
         sizes.append(abs(row.upper))
     worst = max(map(_ratio, widths, sizes))
     numbers = (
-        f"Exact on R^n: f* proved to {worst:.1e} relative at worst, {len(widths)} random instances "
-        "(on the orthant, f* is proved from below only)"
+        f"Exact on R^n: relative width of the interval around f* at most {worst:.1e} on "
+        f"{len(widths)} random instances (on the orthant, f* is proved from below only)"
     )
     return worst > 1e-6, numbers
 

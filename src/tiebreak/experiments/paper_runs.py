@@ -38,7 +38,8 @@ from tiebreak.linalg import Array
 from tiebreak.problem import Problem
 from tiebreak.sets import Space
 
-# Steps of figure 1: the paper's instance (eta = 1/(K+1) = 1.25e-5), the variant, other splits.
+# Numbers of steps in figure 1, for the paper's instance (eta = 1/(K+1) = 1.25e-5), the variant and
+# other splits.
 FULL, QUICK = (79_999, 20_000, 5_000), (8_000, 8_000, 500)
 Say = Callable[[str], None]
 
@@ -101,7 +102,7 @@ def _ends(rows: Sequence[Record], tail: float) -> list[Record]:
 
 
 def _parameters(entrant: Entrant, problem: Problem) -> str:
-    """Return the method's own description, and how it was constructed."""
+    """Return the method's own description, and the call that constructs the method."""
     where = f"; measured at {entrant.words}" if entrant.point is not None else ""
     return f"{entrant.method.describe(problem)}{where}: `{entrant.method!r}`"
 
@@ -217,7 +218,7 @@ def inverse_entrants(problem: Problem, steps: int) -> list[Entrant]:
 
 
 def figure_2(quick: bool, say: Say, steps: int = 1_000) -> Experiment:
-    """Run the paper's inverse problem for n = 3 and n = 100 from several starts, and checks."""
+    """Run the paper's inverse problem for n = 3 and n = 100 from several starts, and the checks."""
     seeds = range(3) if quick else range(10)
     found = Experiment("fig2", "Figure 2: linear inverse problem, Q = I, A = 1', b = 1")
     for n in (3, 100):
@@ -271,8 +272,8 @@ def _limits(n: int, steps: int) -> str:
     """Say where R-APM, PB-APG and Bi-SG end, by formulas that do not depend on our code.
 
     The minimiser of g + eta f is constant, x = 1/(n + eta): g - g* = ½(eta/(n + eta))². A lower
-    step of 1/n makes the entries sum to one, and an upper step shrinks the part orthogonal to (1,
-    ..., 1) by 1 - eta_k.
+    step of 1/n makes the entries sum to one, and an upper step multiplies the part orthogonal to
+    (1, ..., 1) by 1 - eta_k.
     """
     ends = {
         label: (0.5 * (eta / (n + eta)) ** 2, 0.5 / n - 0.5 * n / (n + eta) ** 2)
@@ -282,11 +283,12 @@ def _limits(n: int, steps: int) -> str:
     shrunk = math.prod(1.0 - (k + 1.0) ** -0.75 for k in range(1, steps))
     return (
         f"Formulas give these limit points for n = {n}: {text}. Bi-SG's lower step 1/L_g = 1/n "
-        "solves g in one step if no entry is clipped, because g has one curved direction: "
-        "g - g* = 0. Its upper step shrinks the rest by a factor of 1 - eta_k: to zero with "
-        f"eta_0 = 1 (x* itself after two steps), or to {shrunk:.1e} of it in {steps:,} steps if k "
-        "counts from 1. So AGM-BiO cannot have the smallest errors with these parameters, "
-        "in any implementation, unless Bi-SG is measured at x_k, outside its theorem."
+        "minimises g in one step if no entry is clipped, because g has one curved direction: "
+        "g - g* = 0. Its upper step multiplies the part orthogonal to (1, ..., 1) by 1 - eta_k: "
+        "with eta_0 = 1 nothing is left of it (x* is reached after two steps); if k counts from 1, "
+        f"a share of {shrunk:.1e} of it is left after {steps:,} steps. So AGM-BiO cannot have the "
+        "smallest errors with these parameters, in any implementation, unless "
+        "Bi-SG is measured at x_k, outside its theorem."
     )
 
 

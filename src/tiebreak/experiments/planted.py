@@ -68,8 +68,8 @@ class Case:
     def with_order(self, problem: Problem) -> Problem:
         """Return the problem with the order of its error bound, if known, for Theorem 2.
 
-        The theorem's gamma depends on nothing else in the bound; the modulus given is small enough
-        to be valid.
+        The theorem's gamma depends only on the order, so we give a modulus that is small enough to
+        be valid.
         """
         if self.order is None or not problem.is_smooth:
             return problem
@@ -118,7 +118,7 @@ def checked(
     above: Vector,
     **more: Any,
 ) -> Case:
-    """Return the case if grad g1(x*) and grad f(x*) are ``below`` and ``above``, up to rounding."""
+    """Return the case, after checking that grad g1(x*) is ``below`` and grad f(x*) is ``above``."""
     problem = make()
     _, smooth = problem.smooth_parts
     pairs = ((problem.upper, problem.upper, above), (problem.lower, smooth, below))

@@ -133,7 +133,7 @@ def report(found: Experiment, rows: Sequence[Record], pictures: Sequence[str], m
         lines += [
             "**Data: synthetic twin.** The paper's data set was not given (`--data FILE`); a "
             "synthetic one of the same shape and scale replaces it in every number and picture "
-            "below. Claims of the paper about its data cannot be tested on it.",
+            "below. The paper's claims about its data cannot be tested on this twin.",
             "",
         ]
     counts = Counter(verdict.outcome for verdict in judged)

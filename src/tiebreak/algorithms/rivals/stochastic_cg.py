@@ -184,7 +184,7 @@ class IRSCG(_StochasticCG):
         "stochastic simple bilevel optimization, NeurIPS 2025, arXiv 2505.18037"
     )
     assumptions: ClassVar[str] = (
-        "g a loss of rows; f, g convex and smooth; Z bounded, with easy linear minimisation"
+        "g a sum of row losses; f, g convex and smooth; Z bounded, with easy linear minimisation"
     )
     guarantee: ClassVar[str] = "f - f* and g - g* <= O(t^-1/4) with high probability after t slices"
     cites: ClassVar[tuple[str, ...]] = ("giangtran2025irscg",)
