@@ -214,7 +214,7 @@ class Problem(_ByName, FromData):
     # the names of the variables, if pandas gives any
     names: ClassVar[tuple[Any, ...] | None] = None
     _latest: ClassVar[Problem | None] = None  # a copy with the numbers of the last call
-    # if this problem is a copy whose functions count their calls: the user's problem
+    # the problem from which a run made this copy, whose functions count their calls
     original: ClassVar[Problem | None] = None
 
     if TYPE_CHECKING:  # a penalty alone is accepted and becomes a Composite

@@ -6,9 +6,9 @@ slope estimate
 
     grad g(w) + m/|I| A_I'(phi'(A_I x) - phi'(A_I w))
 
-Its noise decreases with |x - w| (SVRG: Johnson, Zhang 2013). For a few epochs to suffice, the
-objective must be strongly convex enough: so we use rounds of Bregman iteration, which keep the
-weight eta of f large and leave the accuracy to the multiplier p.
+Its noise decreases with |x - w| (SVRG: Johnson, Zhang 2013). A few epochs suffice only if the
+objective is strongly convex enough. So we use rounds of Bregman iteration, which keep the weight
+eta of f large and leave the accuracy to the multiplier p.
 """
 
 from __future__ import annotations
@@ -110,9 +110,9 @@ class BregmanSVRG(Method):
     The first eta is 20 (L_g + V)/(N L_f) with N slices, so that one epoch completes a round.
 
     **The proof.** Once p shows that f has settled to within its tolerance, w is fixed. The minorant
-    of g at u with the multiplier 1/t proves f(w) if grad g(u) = -t grad f(w), which holds at w + t
-    sum_j (w_j - w)/eta_j up to second-order terms; the same steps on g + t <grad f(w), .> lead from
-    there to u. Only full readings count as evidence.
+    of g at u with the multiplier 1/t certifies f(w) if grad g(u) = -t grad f(w), which holds at w +
+    t sum_j (w_j - w)/eta_j up to second-order terms; the same steps on g + t <grad f(w), .> lead
+    from there to u. Only full readings count as evidence.
 
     Args:
         batch: the number of rows in a slice; chosen from the data if None.

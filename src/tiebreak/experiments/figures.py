@@ -184,7 +184,7 @@ def _draw(ax: Axes, scene: Scene, column: Column, axis: Axis) -> dict[str, Any]:
             ax.fill_between(at, low, high, color=style.color, alpha=0.12, linewidth=0)
         seen.append(middle)
     errors = np.concatenate(seen)
-    # Errors below this share of the largest error are rounding.
+    # Errors below this share of the largest error count as rounding errors.
     shown = errors[errors > 1e-17 * np.max(errors, initial=0.0)]
     if shown.size:
         ax.set_xscale("log")

@@ -1,8 +1,9 @@
 """Problems with a planted answer, for `tiebreak race` and decide.py: five fixed, the others random.
 
 We choose x* first, with margins and slopes of every loss at x*, and then matrices such that the
-optimality conditions hold. For N, the normal cone of Z at x*, P, the subgradients of g's penalty at
-x*, and A, the rows in whose images g is strictly convex, the conditions are
+optimality conditions hold. Let N be the normal cone of Z at x*, P the set of subgradients of g's
+penalty at x*, and A a matrix such that g is strictly convex as a function of A x. Then the
+conditions are
 
     lower level   -grad g1(x*) = s + nu,   s in P, nu in N,
     upper level   -grad f(x*) = A'lambda + c nu + n,   n in N:
@@ -285,14 +286,14 @@ def drawn(seed: int, number: int) -> Case:
     if penalty:
         domain, x, normal = Space(), x * (rng.random(n) < 0.3), lambda: np.zeros(n)
         x[0] = size
-    # The lower level has least squares, perhaps a penalty, and a residual.
+    # The lower level is least squares with a nonzero residual, perhaps plus a penalty.
     weight = 0.1 / size
     s = np.where(x == 0.0, rng.uniform(-0.8, 0.8, n), np.sign(x))
     s *= weight if penalty else 0.0
     nu = normal()
     spread = spectrum(rng, rows, n, condition) / size
     A, b = squares(spread, x, 0.3 * rng.standard_normal(rows) + 0.1 * (spread @ x), -nu - s)
-    # The upper level has least squares, and in half of the problems a logistic loss.
+    # The upper level is least squares, in half of the problems plus a logistic loss.
     slope = A.T @ rng.standard_normal(rows) - normal()
     above: list[Callable[[], Any]] = []
     rest = slope

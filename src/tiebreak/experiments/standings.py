@@ -215,7 +215,7 @@ class Standings:
         return said
 
     def place(self, target: tuple[str, float]) -> str:
-        """Say where AGM-BiO needs the fewest passes of the methods that arrive, and the most."""
+        """Say where AGM-BiO needs the fewest passes of all arriving methods, and where the most."""
         first, last, arrived = [], [], 0
         for course in self.raced:
             at, met = course.instance, self.arrivals[target]
