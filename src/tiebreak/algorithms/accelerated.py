@@ -51,7 +51,7 @@ class State(NamedTuple):
 
     k: int  # steps of Algorithm 1 taken
     A: float  # A_k, the sum of the step sizes a_i
-    x: Array  # x_k, the point that the theorems bound
+    x: Array  # x_k, the point to which the theorems apply
     z: Array  # z_k
     x_images: tuple[Image, Image, Any]  # images of x under the matrices of f and g, and their reach
     f_y: Minorant  # f1 and g1 at y_k

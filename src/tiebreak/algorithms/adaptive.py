@@ -14,7 +14,7 @@ from tiebreak.problem import Point, Problem
 
 EASIER = 4.0  # eta is divided by at most this factor at a time, and by at least its square root
 ETA_SAFETY = 0.8  # we use this share of the eta that should suffice, because it is only an estimate
-LAVISH = 64.0  # if g's gap is this factor below the tolerance, a larger eta helps f at no cost
+LAVISH = 64.0  # if g's gap is below the tolerance by this factor, a larger eta helps f at no cost
 ROOM = 0.5  # share of the lower tolerance for x; the rest is for the proof of g*
 
 

@@ -207,7 +207,7 @@ class BregmanSVRG(Method):
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
-        """Take an epoch of a round or of the proof, with a full reading at its end."""
+        """Take an epoch of steps, for a round or for the proof, with a full reading at its end."""
         if state.finished.why:
             return state
         f, g = self._sampled(problem)
@@ -449,7 +449,7 @@ def _evidence(state: State, t: float, g_u: Minorant) -> StepEvidence:
 def _proof_step(
     problem: Problem, state: State, proof: CutProof, g: Sampled, order: np.random.Generator
 ) -> State:
-    """Take an epoch on g + t <grad f(w), .>, and make the cut at its end."""
+    """Take an epoch of steps on g + t <grad f(w), .>, and make the cut at its end."""
     t, pull = proof.t, proof.t * state.f_w.slope
     g_slope = g.slope(proof.g_u, proof.u.lower, order)
     s = 0.5 / (g.lipschitz + g.noise)

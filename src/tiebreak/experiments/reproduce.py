@@ -96,7 +96,7 @@ def _pictures(found: Experiment, rows: list[Record], folder: Path) -> list[Path]
     elif found.name == "fig2":
         medians = (
             f"{title}\nmedians over random starts, with bands for the middle four fifths; "
-            "an error of 0 lies below the picture"
+            "errors of 0 lie below the picture"
         )
         for stem, axis in (("fig2", "iteration"), ("fig2-gradients", "gradients")):
             draw[stem] = partial(curves, "fig2", ["n = 3", "n = 100"], [axis], medians)

@@ -107,7 +107,7 @@ class _StochasticCG(Method):
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
-        """Take an epoch, with a full reading at its end."""
+        """Take an epoch of steps, with a full reading of the data at its end."""
         f, g = self._sampled(problem)
         order = np.random.default_rng([self.seed, state.k + 1])
         pairs, count = (f.slopes(order), g.slopes(order)), g.steps
