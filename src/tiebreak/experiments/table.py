@@ -179,8 +179,8 @@ def table_1(quick: bool, say: Say, longest: int = 10_000) -> Experiment:
         "is no accident that the cut at x_k does no harm on a bounded set: it makes the step on g "
         "a Frank-Wolfe step, g(x_{k+1}) - g* <= (1 - w)(g(x_k) - g*) + "
         "w² L_g D²/2 with w = a_k/A_{k+1}, hence g(x_k) - g* <= 2 L_g D²/(k+1), which is "
-        "Theorem 1's own order. With this cut, nothing faster is proved, and on unbounded sets "
-        "nothing at all. In the ball the cut at z_k exceeds that bound."
+        "the order of Theorem 1. With this cut, no faster rate is proved, and on unbounded sets "
+        "no rate at all. In the ball, the error with the cut at z_k exceeds that bound."
     )
     return found
 
