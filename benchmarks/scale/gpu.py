@@ -34,7 +34,7 @@ SIZES = [  # precision, lower rows, upper rows, columns
     ("float32", 1_000_000, 250_000, 4_000),
     ("float64", 500_000, 125_000, 4_000),
 ]
-LIMIT = 1.35  # of one reading, for the first size
+LIMIT = 1.35  # on the time of a step relative to one read of the data, for the first size
 SECONDS = 1.5  # to the certificate, for the first size
 STEPS = 1000
 PROVED = SIZES[:2]  # what is solved to the certificate, on the processor's cores too
@@ -206,7 +206,7 @@ def main() -> int:
                 "lower level": f"{rows:,} x {n:,}",
                 "upper level": f"{upper_rows:,} x {n:,}",
                 "a step, ms": 1e3 * seconds,
-                "of one reading": ratios[-1],
+                "relative to one read": ratios[-1],
                 "transfers a step": transfers,
             }
         )
