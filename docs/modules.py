@@ -68,7 +68,7 @@ def examples() -> str:
         "# Gallery",
         "",
         "Each example is a program that solves one task, draws a picture and checks its claims.",
-        "The command `make docs` runs all examples.",
+        "The `make docs` command runs all examples.",
         "",
     ]
     rows += ["| example | the task |", "|---|---|"]
