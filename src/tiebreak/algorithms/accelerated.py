@@ -133,7 +133,7 @@ class Accelerated(Method):
         return "gamma = 1; no theorem bounds the lower level (unbounded domain, no error bound)"
 
     def smoothness(self, problem: Problem, f_0: Minorant, g_0: Minorant) -> float:
-        """Return S = L_f/gamma, so that a_k = (k+1)/(4 S), from both functions at the start."""
+        """Return S = L_f/gamma, so that a_k = (k+1)/(4 S); ``f_0`` and ``g_0`` are taken at x_0."""
         f, (L_f, L_g) = problem.upper, (h.lipschitz for h in problem.smooth_parts)
         order, bound = _order(problem), problem.error_bound
         if self.gamma is not None or (order is None and not _penalises_upper(problem)):
@@ -143,7 +143,7 @@ class Accelerated(Method):
                 L_f, L_g, modulus=bound.modulus, gradient_bound=bound.gradient_bound
             )
         else:
-            # L_g must be in the same units as L_f: then the result does not depend on these units
+            # L_g must be in the same units as L_f, so that these units do not affect the result
             if _penalises_upper(problem):
                 L_g = typical_curvature(problem, f, f_0, g_0)
             S = theory.smoothness_error_bound(
@@ -154,7 +154,7 @@ class Accelerated(Method):
     # -- the algorithm ------------------------------------------------------------------------
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """Run line 2 of the algorithm, and take the first step for the levels in advance."""
+        """Run line 2 of the algorithm, and a first step of the level run if there is one."""
         f2, g2 = problem.penalties
         x, f_y, g_y = at_start(problem, x0)  # y_0 = x_0
         f_x, g_x = f_y.value + f2.value(x.x), g_y.value + g2.value(x.x)
@@ -176,9 +176,9 @@ class Accelerated(Method):
         return self._level_step(problem, state)
 
     def step(self, problem: Problem, state: State) -> State:
-        """Run lines 4 to 8 of the algorithm; with FixedLevels, first take all steps for the levels.
+        """Run lines 4 to 8 of the algorithm; with FixedLevels, first finish the level run.
 
-        Line 5 is one step ahead: f and g are evaluated at x_{k+1} and y_{k+1} in one data pass.
+        Line 5 is run one step ahead: f and g are evaluated at x_{k+1} and y_{k+1} in one data pass.
         """
         if isinstance(self.levels, FixedLevels) and state.level_run is not None:
             if state.level_run.k < self.levels.iterations:
@@ -187,7 +187,7 @@ class Accelerated(Method):
         k, S, A_k, x_k = state.k, state.smoothness, state.A, Point(state.x, *state.x_images)
 
         a_k = theory.step_size(k, S)  # line 4: gamma (k+1)/(4 L_f), with S = L_f/gamma
-        f_y, g_y = state.f_y, state.g_y  # line 5: y_k, and f1 and g1 there
+        f_y, g_y = state.f_y, state.g_y  # line 5: f1 and g1 at y_k
         # Line 6: from z_k - a_k grad f1(y_k) to X_k = { z in Z : <c, z> + g2(z) <= beta }.
         c, beta = g_y.slope, state.level - g_y.value + state.cut_at_y
         z, mu = self.line_6(problem, state.gradient_step, a_k, c, beta, state.mu)
@@ -227,7 +227,7 @@ class Accelerated(Method):
         return self.lower_step(problem, run.gradient_step, b, run.gradient_step_square)
 
     def _level_step(self, problem: Problem, state: State) -> State:
-        """Take one step of the run for the levels alone, as in ``init`` and with FixedLevels."""
+        """Take a step of the level run without a step on x; ``init`` and FixedLevels need this."""
         run, L_g, g1 = state.level_run, state.lower_smoothness, problem.smooth_parts[1]
         assert run is not None
         v = self._next_v(problem, run, L_g)

@@ -15,7 +15,7 @@ from tiebreak.problem import Point, Problem
 EASIER = 4.0  # eta is divided by at most this factor at a time, and by at least its square root
 ETA_SAFETY = 0.8  # we use this share of the eta that should suffice, because it is only an estimate
 LAVISH = 64.0  # if g's gap is below the tolerance by this factor, a larger eta helps f at no cost
-ROOM = 0.5  # share of the lower tolerance for x; the rest is for the proof of g*
+ROOM = 0.5  # share of the lower tolerance that x may use; the proof of g* needs the rest
 
 
 @in_files("adaptive")
@@ -105,7 +105,7 @@ class AdaptiveAGMBiO(Method):
         )
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """Start at x_0 = z_0 with an estimate of both curvatures and the eta that balances them."""
+        """Start at x_0 = z_0 with estimates of both curvatures and the eta that balances them."""
         (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
         x, f_x, g_x = at_start(problem, x0)
         n = int(x.x.shape[0])
@@ -158,7 +158,7 @@ class AdaptiveAGMBiO(Method):
 
     def adapt(self, state: State, proved: Proved) -> State:
         """Use the proved bounds to decide which runs continue, and with which eta."""
-        excess = state.lower_value - proved.least_value  # g(x) - g*, as far as it is known
+        excess = state.lower_value - proved.least_value  # an estimate of g(x) - g*
         asked_upper, asked_lower = proved.asked
         gap = proved.standing.upper_gap
         is_secured = True
@@ -206,8 +206,8 @@ def _has_settled(state: State, excess: float) -> bool:
     """Is h(x) - min h small relative to the excess of g, as far as we can tell without a proof?
 
     We use the inequality in the docstring of the class, with the distance that z has moved instead
-    of |z_0 - x*|, and also the decrease of h since the phase had between a quarter and a half of
-    its present length. The phase must have at least a third of all steps so far.
+    of |z_0 - x*|, and also the decrease of h since the phase was between a quarter and a half as
+    long as it is now. The phase must contain at least a third of all steps so far.
     """
     main = state.main
     way = main.z.x - main.origin

@@ -98,8 +98,8 @@ class PAGMBiO(Accelerated):
                   over { z in Z : g1(y_k) + <grad g1(y_k), z - y_k> + g2(z) <= g_k }
         x_{k+1} = (A_k x_k + a_k z_{k+1})/(A_k + a_k),   A_{k+1} = A_k + a_k
 
-    The levels g_k come from an accelerated proximal gradient run on g. Without penalties the method
-    is AGM-BiO bit for bit; an indicator function in f or g becomes a part of Z.
+    The levels g_k come from an accelerated proximal gradient run on g. Without penalties, the
+    results equal those of AGM-BiO bit for bit; an indicator function in f or g becomes a part of Z.
 
     Args:
         gamma: a number in (0, 1], or None for the value of the theorem that applies, as in AGMBiO;

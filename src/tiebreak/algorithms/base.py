@@ -41,7 +41,7 @@ NOT_ENDED = Ended()
 
 
 class State(Protocol):
-    """The members of every state; a NamedTuple of arrays and numbers can be saved."""
+    """The members of every state; to be saved, it must be a NamedTuple of arrays and numbers."""
 
     @property
     def x(self) -> Array:
@@ -74,7 +74,7 @@ class Findings(Protocol):
 
 @in_files("SavedFindings")
 class Notes(NamedTuple):
-    """Findings that consist of lines for the report and perhaps a dimension."""
+    """Findings given as lines for the report, with the solution set's dimension if it is known."""
 
     said: tuple[tuple[str, str], ...]
     dimension: int | None = None
@@ -109,7 +109,7 @@ class StateReport(NamedTuple):
     answer: Ended = NOT_ENDED  # why the method would end if a proof for x were found
     fall: NoMinimum | None = None  # a direction along which there is no minimum
     is_empty: bool = False  # do multipliers prove that Z is empty?
-    readings: str = ""  # if rounding decides the rank of the data: both readings, in a sentence
+    readings: str = ""  # both readings of the data, in a sentence, if rounding decides the rank
     is_ambiguous: bool = False  # does f depend on a rank that rounding decides?
     findings: Findings | None = None
     one_sided: str = ""  # why f* has no proved upper bound, if the method knows
@@ -148,7 +148,7 @@ class DirectState(NamedTuple):
 class Method(ABC):
     """A method: its parameters (preferably a frozen dataclass), a first state, and a step.
 
-    A step does not print, time or stop anything, and does not modify the arrays that it is given.
+    A step does not print, measure time or end the run, and does not modify its input arrays.
     """
 
     name: ClassVar[str] = "custom"
@@ -184,7 +184,7 @@ class Method(ABC):
         """Return the next state; leave the given one unchanged."""
 
     def init_from(self, problem: Problem, x0: Array, multipliers: Multipliers) -> Any:
-        """Return the first state of a warm start, from a former run's point and multipliers."""
+        """Return the first state, from the point and multipliers of an earlier run."""
         return self.init(problem, x0)
 
     def planned(self, steps: int) -> Self:
@@ -198,7 +198,7 @@ class Method(ABC):
         return state
 
     def history(self, problem: Problem, state: Any) -> str:
-        """Describe how the run went, for a method that makes choices on the way."""
+        """Describe the method as it ran, including the choices that it made during the run."""
         return self.describe(problem)
 
     def answer(self, state: Any) -> str:
@@ -217,7 +217,7 @@ class Method(ABC):
 def first_state(
     method: Method, problem: Problem, x0: Array, multipliers: Multipliers | None
 ) -> Any:
-    """Return the first state: a warm start if there are multipliers of the right size."""
+    """Return the first state; start warm if the sizes of ``multipliers`` and ``x0`` agree."""
     if multipliers is None or multipliers.slopes.shape != x0.shape:
         return method.init(problem, x0)
     return method.init_from(problem, x0, multipliers)

@@ -1,4 +1,4 @@
-"""Tools for several methods: their state, checks, units of the problem, averages, violations."""
+"""Tools shared by several methods: states, checks, typical sizes, averages, violation counts."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tiebreak.problem import Point, Problem, mixed
 from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.sets import has_argmin, projected
 
-REFRESH = 64  # recompute mixed images after this many steps, because rounding makes them drift
-DEFAULT_HORIZON = 1000  # planned steps if a method needs a number and none was given
-TOLERANCE = 1e-4  # relative accuracy if a method needs one and none was given
+REFRESH = 64  # recompute averaged images after this many steps: rounding makes them drift
+DEFAULT_HORIZON = 1000  # planned number of steps for a method that needs one, if none was given
+TOLERANCE = 1e-4  # relative accuracy for a method that needs one, if none was given
 
 M = TypeVar("M")
 
@@ -46,7 +46,7 @@ class RunState(NamedTuple, Generic[M]):
 
 
 def begun(x: Point, f: float, g: float, g_x: Minorant, memory: M) -> RunState[M]:
-    """Return the state at the start x, a point of Z with these values; g_x is g's minorant."""
+    """Return the first state, at x in Z with f(x) = f and g(x) = g; g_x is g's minorant at x."""
     return RunState(0, x, f, g, StepEvidence(values=((g, x.x, g_x),)), memory)
 
 
@@ -82,7 +82,7 @@ def check_whole(method: object, name: str, least: int = 1) -> None:
 
 
 def check_within(method: object, name: str, needed: str, holds: Callable[[float], bool]) -> None:
-    """Refuse a parameter of a method that is not a number, or that violates the condition."""
+    """Refuse a parameter of a method that is not a number, or for which ``holds`` is false."""
     owner, value = type(method).__name__, getattr(method, name)
     if not holds(checks.number(owner, name, value, needed)):
         raise ValueError(f"{owner}: {name} must be {needed}, got {value}")
@@ -102,7 +102,7 @@ def need_lipschitz(
 ) -> Refusal | None:
     """Refuse a problem if a Lipschitz constant that is needed is not known.
 
-    No constant is needed if the parameters ``unless`` of the method are all given.
+    No constant is needed if all of the method's parameters named in ``unless`` are given.
     """
     if unless and all(getattr(method, name) is not None for name in unless):
         return None
@@ -124,7 +124,7 @@ def _call(method: object, *names: str) -> str:
 
 
 def need_bounded(method: object, problem: Problem, unless: str = "") -> Refusal | None:
-    """Refuse an unbounded domain, unless the parameter ``unless`` of the method is given."""
+    """Refuse an unbounded domain, unless the method's parameter named in ``unless`` is given."""
     if problem.is_bounded or (unless and getattr(method, unless) is not None):
         return None
     owner, kind = type(method).__name__, type(problem.domain).__name__
@@ -152,7 +152,8 @@ def need_strong_convexity(method: object, problem: Problem, others: str) -> Refu
 def need_short_step(method: object, name: str, smoothness: float) -> Refusal | None:
     """Refuse a given step size above 2/L: gradient steps of that size diverge.
 
-    The theorems need 1/L, but our L is a bound and the user's may be slightly smaller.
+    The theorems require steps of at most 1/L. But our L is an upper bound on the Lipschitz
+    constant, and the user's value may be slightly smaller, so only steps above 2/L are refused.
     """
     step = getattr(method, name)
     if step is not None and math.isfinite(smoothness) and step * smoothness > 2.0:
@@ -183,7 +184,7 @@ def need_unit(method: Any, problem: Problem) -> Refusal | None:
 
 
 def unit_of(problem: Problem, given: float | None, f_0: Minorant, g_0: Minorant) -> float:
-    """Return the unit of the weight e in g + e f: the one given, or L_g/L_f."""
+    """Return the unit of the weight e in g + e f: ``given``, or L_g/L_f if ``given`` is None."""
     L_f, L_g = both_smoothness(problem, f_0, g_0)
     return L_g / L_f if given is None else float(given)
 
@@ -220,7 +221,7 @@ def typical_curvature(problem: Problem, h: Function, h_0: Minorant, g_0: Minoran
 
 
 def positive_smoothness(problem: Problem, h: Function, h_0: Minorant, g_0: Minorant) -> float:
-    """Return L_h, or a unit-free substitute if that is 0.
+    """Return L_h, or a unit-free substitute if L_h = 0.
 
     Any positive number would be admissible; with this substitute, the first step on a linear
     function is as long as the domain.
@@ -229,7 +230,7 @@ def positive_smoothness(problem: Problem, h: Function, h_0: Minorant, g_0: Minor
 
 
 def both_smoothness(problem: Problem, f_0: Minorant, g_0: Minorant) -> tuple[float, float]:
-    """Return L_f and L_g, or substitutes if they are 0."""
+    """Return L_f and L_g, each replaced by a substitute if it is 0."""
     L_f = positive_smoothness(problem, problem.upper, f_0, g_0)
     return L_f, positive_smoothness(problem, problem.lower, g_0, g_0)
 
@@ -237,7 +238,7 @@ def both_smoothness(problem: Problem, f_0: Minorant, g_0: Minorant) -> tuple[flo
 def first_curvature(
     problem: Problem, h: SmoothFunction, here: Minorant, other: Minorant
 ) -> tuple[float, bool]:
-    """Return how much the gradient of h changes per unit length on a short descent, to guess L_h.
+    """Return the change of h's gradient per unit length along a short step, to estimate L_h.
 
     Also return whether the change is impossible for a convex function.
     """
@@ -263,17 +264,17 @@ def first_curvature(
 
 
 def is_due(k: int) -> bool:
-    """Is a costly test due? It is at every k up to 16, then 8 times each time k doubles."""
+    """Is a costly test due? Yes at every k up to 16, then 8 times per doubling of k."""
     return k % (1 << max(k.bit_length() - 4, 0)) == 0
 
 
 def with_fresh_images(problem: Problem, x: Point, k: int) -> Point:
-    """Return x of step k; recompute its images every REFRESH steps, because averaged ones drift."""
+    """Return x, with new images if REFRESH divides the step number k: averaged images drift."""
     return x if k % REFRESH else problem.forward(x.x)[0]
 
 
 def averaged(problem: Problem, average: Point, new: Point, weight: float, k: int) -> Point:
-    """Return (1 - weight) average + weight new, with its images, in step k."""
+    """Return (1 - weight) average + weight new, with its images; k is the step number."""
     return with_fresh_images(problem, mixed(average, new, weight), k)
 
 

@@ -36,12 +36,12 @@ class Rate(NamedTuple):
 
 
 def bibtex(keys: Iterable[str]) -> str:
-    """Return the entries of field.bib with these keys; other strings count as entries."""
+    """Return the entries of field.bib with these keys; return all other strings unchanged."""
     return "\n".join(_bibliography().get(key, key) for key in keys)
 
 
 @cache
 def _bibliography() -> dict[str, str]:
-    """Return the entries of field.bib, one per line, by key."""
+    """Return the entries of field.bib by key; each line of the file is an entry."""
     text = files("tiebreak.algorithms").joinpath("field.bib").read_text(encoding="utf-8")
     return {line.split("{", 1)[1].split(",", 1)[0]: line for line in text.splitlines() if line}

@@ -1,6 +1,6 @@
 """FISTA on a weighted sum w_f f + w_g g, for the regularised and the two-phase methods.
 
-f = f1 + f2 and g = g1 + g2 have a smooth part and a penalty each: we use the gradients of f1 and g1
+f = f1 + f2 and g = g1 + g2 each have a smooth part and a penalty: we use the gradients of f1 and g1
 and the prox of w_f f2 + w_g g2 on Z, which, without penalties, is the projection onto Z.
 
 Beck, Teboulle: A fast iterative shrinkage-thresholding algorithm, SIAM J. Imaging Sci. 2009.
@@ -87,7 +87,9 @@ def advance(
     project: Callable[[Array], Array] | None = None,
     restart: bool = False,
 ) -> Fista:
-    """Take a step on h = h1 + h2, h1 = w_f f1 + w_g g1, h2 = w_f f2 + w_g g2 on Z, step <= 1/L_h1.
+    """Take a FISTA step on h = h1 + h2 over Z.
+
+    With h1 = w_f f1 + w_g g1, h2 = w_f f2 + w_g g2 and step <= 1/L_h1, this step is
 
         x_{k+1} = prox of step h2 at y_k - step grad h1(y_k)
         y_{k+1} = x_{k+1} + (t_k - 1)/t_{k+1} (x_{k+1} - x_k)

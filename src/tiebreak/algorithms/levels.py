@@ -36,7 +36,7 @@ class OnlineLevels:
 
 @dataclass(frozen=True)
 class FixedLevels:
-    """g_k = g_K for all k: first ``iterations`` steps on g alone, then the main loop.
+    """g_k = g_K for all k: ``iterations`` steps on g alone precede the main loop.
 
     Fixed levels remove the logarithms from the bounds and save one gradient of g in each step of
     the main loop.

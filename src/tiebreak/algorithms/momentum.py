@@ -20,10 +20,10 @@ from tiebreak.linalg import Array, Image, arrays, in_files
 from tiebreak.problem import Point, Problem, mixed
 
 SHRINK = 0.97  # factor on L after every step, so that L decreases where the curvature does
-TRIES = 100  # maximum number of backtracking steps; after that only rounding is left
+TRIES = 100  # maximum number of backtracking steps; after these, only rounding error is left
 GROWTH = 1.3  # minimum factor on L if a step was too long
 EXTRA = 1.02  # margin on the required L: without it, rounding might make the test fail again
-MOST_GROWTH = 8.0  # maximum factor on L: a step that is far too long overestimates L or overflows
+MOST_GROWTH = 8.0  # maximum factor on L: much too long a step overestimates L or overflows
 
 
 @in_files("adaptive.momentum")
@@ -40,7 +40,7 @@ class Momentum(NamedTuple):
     ahead: Minorants | None = None  # f1 and g1 at y_k, if the last pass evaluated them too
 
     def restarted_if_risen(self, before: Momentum) -> Momentum:
-        """Return this run, or a new one from its point if h has risen since ``before``.
+        """Return this run, or a new run from its point if h has risen since ``before``.
 
         Also restart if the step sizes are about to overflow, as they may if h is nearly linear.
         """
@@ -73,7 +73,7 @@ class Step(NamedTuple):
 
 
 def advance(problem: Problem, run: Momentum, eta: float) -> Generator[DataRequest, DataReply, Step]:
-    """Take a step with the smallest L >= the estimate that the inequality allows."""
+    """Take a step; first increase L from its estimate until the module's inequality holds."""
     L, y, last = run.smoothness, run.ahead, math.inf
     for _ in range(TRIES):
         step, rise, slack, square = yield from _trial(problem, run, eta, L, y)
@@ -164,7 +164,7 @@ class Minorants(NamedTuple):
 
 
 class DataRequest(NamedTuple):
-    """Points to multiply by the matrices, or to evaluate with or without slopes."""
+    """Points to multiply by the matrices, or at which to evaluate f1 and g1."""
 
     has_f: bool  # otherwise the request is for g alone
     forward: Sequence[Array] = ()
@@ -190,8 +190,9 @@ def run_together(problem: Problem, runs: Sequence[Generator[DataRequest, DataRep
     """Advance several runs together and return their results.
 
     A run on f and g is written as a generator. This generator yields a `DataRequest` (points to
-    multiply or to evaluate) and is sent a `DataReply`. One call of f and one of g answer all
-    requests that several runs make at the same time; we start both calls before we wait for either.
+    multiply, or at which to evaluate f1 and g1) and is sent a `DataReply`. One call of f and one of
+    g answer all requests that several runs make at the same time; we start both calls before we
+    wait for either.
     """
     requests = {i: next(run) for i, run in enumerate(runs)}
     returned: dict[int, T] = {}

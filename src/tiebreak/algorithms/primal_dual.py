@@ -1,7 +1,7 @@
-"""PrimalDual: Malitsky's primal-dual method, with the last iterate and an adaptive ratio.
+"""PrimalDual: Malitsky's primal-dual method, with an adaptive step ratio; returns the last iterate.
 
 Malitsky: Chambolle-Pock and Tseng's methods: relationship and extension to the bilevel
-optimization, arXiv 1706.02602, 2017 (a later version has another title).
+optimization, arXiv 1706.02602, 2017 (a later version has a different title).
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ SAFETY = 0.99  # share of the longest step; convergence is proved for shares bel
 # sigma changes when k has grown by this factor, and by at least this many steps
 EPOCH, SHORTEST = 1.5, 16
 # The j-th change of sigma is by at most a factor of exp(FREEDOM/j^DECAY). The sum of these
-# exponents is finite, as the theorem on changing step sizes requires, but it exceeds 40, which
-# suffices for any units.
+# exponents is finite, as the theorem on changing step sizes requires, but it exceeds 40, and a
+# total factor of exp(40) suffices for any units.
 FREEDOM, DECAY = 10.0, 1.1
 
 ESTIMATED = (
@@ -61,7 +61,7 @@ ESTIMATED = (
 
 @in_files("primal-dual.mark")
 class Mark(NamedTuple):
-    """The last change of sigma: x_k, the multiplier and the cut at y_k at that step."""
+    """The last change of sigma, with x_k, the multiplier and the cut at y_k from that step."""
 
     x: Array
     multiplier: float
@@ -75,9 +75,9 @@ class OperatorDual(NamedTuple):
     """The dual variable of D x - center, if f2 is a penalty on D x - center."""
 
     u: Array
-    pull: Array  # D'(2 u_k - u_{k-1}), of the size of x
+    pull: Array  # D'(2 u_k - u_{k-1}), a vector of x's length
     square: float  # an upper bound on |D|²
-    gap: float = math.inf  # estimate of |f(x_k) - f*| when it was last computed
+    gap: float = math.inf  # the last computed estimate of |f(x_k) - f*|
     finished: Ended = NOT_ENDED
 
 
@@ -90,7 +90,7 @@ class State(NamedTuple):
     s: Point  # the average of all x_i, weighted by sigma_i
     multiplier: float  # Lambda_k, the sum of all sigma_i
     sigma: float  # sigma_k, the next dual step, already used in y_k
-    L_f: float  # growing estimates of both Lipschitz constants
+    L_f: float  # estimates of both Lipschitz constants, which only grow
     L_g: float
     f_x: Minorant  # of f1 at x_k
     g_y: Minorant  # of g1 at y_k
@@ -129,9 +129,10 @@ class PrimalDual(Method):
     sigma allows. Lambda and s determine the dual variable whatever the next sigma is, so a change
     of sigma loses no information. As in PDLP (Applegate et al. 2021), sigma/tau becomes
     |du|²/|dx|², where du and dx are the moves of the dual and the primal variable since the last
-    change: slow modes of g move x little and the dual far, and need a larger sigma. |du|² = <A'du,
-    dw>, where du = A dw, follows from gradients of g, with x_k instead of a minimiser of g. sigma
-    L_g stays above L_f/2, because a smaller sigma would hardly lengthen tau.
+    change: along slow modes of g, x moves little and the dual variable far, so they need a larger
+    sigma. We compute |du|² as <A'du, dw>, where du = A dw: gradients of g give A'du, and dw is
+    computed with x_k in place of a minimiser of g. sigma L_g stays above L_f/2, because a smaller
+    sigma would hardly lengthen tau.
 
     **A penalty on D x in f**, f2(x) = p(D x - c), has no prox in closed form. We keep the dual
     variable u of this penalty, as Condat and Vu do, and a step uses D'(2 u_k - u_{k-1}) instead of
@@ -143,12 +144,13 @@ class PrimalDual(Method):
     when an estimate is small enough: f minus its dual value, plus the error of A x times its
     multiplier.
 
-    L_f and L_g are the functions' own constants if known, otherwise estimates; they grow if
-    f1(x_{k+1}) or g1(s_{k+1}) exceeds the minorant at x_k or y_k by more than they allow.
+    L_f and L_g are the functions' own constants if known, otherwise estimates; both grow if
+    f1(x_{k+1}) or g1(s_{k+1}) exceeds the minorant at x_k or y_k by more than these constants
+    allow.
 
     Args:
         ratio: sigma L_g/L_f, fixed for the whole run (if f1 is linear, L_f is the slope of f over a
-            typical length). If None, the ratio is 1 at first and adapts.
+            typical length). If None, the ratio starts at 1 and is adapted.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -197,13 +199,13 @@ class PrimalDual(Method):
         """Report whether there is a proof, and what the consistency checks have found."""
         return StateReport(
             NOT_ENDED if state.dual is None else state.dual.finished,
-            is_milestone=len(state.evidence.lower) > 1,  # a proof
+            is_milestone=len(state.evidence.lower) > 1,  # the step added a proof
             lipschitz_violations=state.lipschitz_violations,
             convexity_violations=state.convexity_violations,
         )
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """Start with s_0 = x_0 and no multiplier."""
+        """Start with s_0 = x_0 and multiplier 0."""
         (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
         x, f_x, g_x = at_start(problem, x0)
         L_f, is_f_concave = _known_or_seen(problem, f1, f_x, g_x)
@@ -221,7 +223,7 @@ class PrimalDual(Method):
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
-        """Take a step with the least L_f and L_g >= the estimates that both inequalities allow."""
+        """Take a step; first increase the estimates of L_f and L_g until they are large enough."""
         if state.dual is not None and state.dual.finished.why:
             return state
         mark, sigma = state.mark, state.sigma  # sigma is for the step after this one
@@ -249,7 +251,7 @@ class EndingPrimalDual(PrimalDual):
     adapts: ClassVar[bool] = True
 
     def adapt(self, state: State, proved: Proved) -> State:
-        """Return the state; the run ends if the estimate is small enough."""
+        """Return the state; end the run if the estimate of |f(x_k) - f*| is small enough."""
         dual, (upper, lower) = state.dual, proved.asked
         if dual is None or dual.gap > upper or proved.standing.lower_gap > lower:
             return state
@@ -257,7 +259,7 @@ class EndingPrimalDual(PrimalDual):
 
 
 def _trial(problem: Problem, state: State, sigma: float) -> State:
-    """Take the step with these L_f and L_g; the new state has larger ones if they are too small.
+    """Take the step with the state's L_f and L_g; return larger ones if these are too small.
 
     y_{k+1}, with the next ``sigma``, is evaluated in the same pass as x_{k+1}.
     """
@@ -302,7 +304,7 @@ def _trial(problem: Problem, state: State, sigma: float) -> State:
 
 
 def _changed(state: State) -> tuple[Mark, float]:
-    """Return a new mark and the next sigma, from the moves of x and of the dual variable."""
+    """Return a new mark, and the next sigma for the moves of x and of the dual variable."""
     mark, x, cut, k = state.mark, state.x, state.g_y, state.k
     multiplier = state.multiplier + state.sigma
     dx = x - mark.x
@@ -310,7 +312,8 @@ def _changed(state: State) -> tuple[Mark, float]:
     du = multiplier * cut.slope - mark.multiplier * mark.cut.slope
     dual, primal, size = arrays.dots((du, dw), (dx, dx), (x, x))
     sigma, j = state.sigma, mark.changes + 1
-    # A smaller move of x may be a rounding error: sums over many steps lose half of the digits.
+    # A smaller move of x may be a rounding error: over many steps, rounding may cost half of the
+    # digits.
     if dual > 0.0 and primal > arrays.epsilon(x) * size:
         balanced = math.sqrt(dual / primal / state.L_g)  # tau = 1/(sigma L_g)
         factor = max(balanced, 0.5 * state.L_f / state.L_g) / sigma
@@ -363,7 +366,7 @@ def _gap(problem: Problem, state: State) -> float:
 def _needed(
     h: SmoothFunction, at: Minorant, L: float, value: float, inner: float, square: float
 ) -> float:
-    """Return L, or more if value = h(at + dx) certainly exceeds the quadratic bound with this L."""
+    """Return L, or a larger constant if value = h(at + dx) clearly exceeds L's quadratic bound."""
     rise = value - at.value - inner
     if rise <= 0.5 * L * square or square == 0.0:
         return L
@@ -391,7 +394,7 @@ def _stand_in(problem: Problem, h: Function, h_x: Minorant, g_x: Minorant) -> fl
     return arrays.norm(h_x.slope) / typical_length(problem, g_x) or 1.0
 
 
-INSIDE = 1e-5  # minimum shrinkage of the multiplier, so that the slope is inside f2's dual ball
+INSIDE = 1e-5  # minimum relative cut of the multiplier, which puts the slope inside f2's dual ball
 
 
 def with_proof(problem: Problem, state: State) -> StepEvidence:
@@ -400,13 +403,14 @@ def with_proof(problem: Problem, state: State) -> StepEvidence:
     The cut of a step, at y_k with the multiplier Lambda_k, bounds f* to within q/(2 Lambda_k),
     where q is |u|² for the dual variable u. This error decreases like 1/k, much more slowly than
     the error of x_k. The cut at x_k + (s_k - x_k) Lambda_k/Lambda with a larger Lambda has the same
-    dual, since
+    dual variable, since
 
         Lambda grad g1 = Lambda_k grad g1(s_k) + (Lambda - Lambda_k) grad g1(x_k)
 
     This identity is exact if g1 is quadratic, and approximate otherwise. The extra cost of this cut
-    is at most Lambda times ``excess``, a bound on g(x_k) - g*. The best Lambda makes both costs
-    equal. The function returns only minorants: the bound accumulator decides what they prove.
+    is at most Lambda times ``excess``, a bound on g(x_k) - g*. The best Lambda makes this cost
+    equal to the error q/(2 Lambda). The function returns only minorants: the bound accumulator
+    decides what they prove.
     """
     g1, x, evidence = problem.smooth_parts[1], state.point, state.evidence
     ((g_x,), _) = g1.evaluate([x.g])
@@ -429,9 +433,9 @@ def with_proof(problem: Problem, state: State) -> StepEvidence:
 
 
 def _excess(problem: Problem, state: State, g_x: Minorant) -> tuple[float, float]:
-    """Return an upper estimate of g(x_k) - g*, and one of the error of g's slope.
+    """Return upper estimates of g(x_k) - g* and of the error in g's slope.
 
-    Both estimates come from a proximal gradient step on g and include rounding errors.
+    Both estimates come from a proximal gradient step on g and account for rounding errors.
     """
     x, t = state.x, 1.0 / state.L_g
     length, reach = arrays.norm(x), problem.domain.diameter_in(int(x.shape[0]))

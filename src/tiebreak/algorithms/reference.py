@@ -108,12 +108,12 @@ def accelerated_levels(
 ) -> Iterator[float]:
     """Yield g_0, g_1, ... from an accelerated proximal gradient run on g = g1 + g2 alone.
 
-    g_k is the least of g(x_0), g(u_1), ..., g(u_{k+1}): one step ahead, because the theorems ask
-    for g_k - g* <= 2 L_g |x_0 - x*|²/(k+1)².
+    g_k is the least of g(x_0), g(u_1), ..., g(u_{k+1}): one step ahead, because the theorems
+    require g_k - g* <= 2 L_g |x_0 - x*|²/(k+1)².
 
     Args:
-        prox_g2: (v, b) -> the z that minimises b g2(z) + ½|z - v|²; without g2 the projection
-            onto Z.
+        prox_g2: (v, b) -> the z that minimises b g2(z) + ½|z - v|²; without g2, this is the
+            projection onto Z.
     """
     B_k, u_k, v_k, g_k = 0.0, x_0, x_0, g(x_0)
     for k in itertools.count():

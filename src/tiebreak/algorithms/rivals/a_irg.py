@@ -56,8 +56,8 @@ class AIRG(Method):
 
     Args:
         gamma_0: the first step size, 1/(L_g + eta_0 L_f) if None.
-        eta_0: the first weight of f; L_g/(sqrt(8) L_f) if None, which makes the two bounds equal:
-            the bound for f in units of L_f R0², the bound for g in units of L_g R0².
+        eta_0: the first weight of f; L_g/(sqrt(8) L_f) if None, which makes the bound for f divided
+            by L_f equal to the bound for g divided by L_g.
         b: the exponent of eta_k, in (0, 1/2).
         r: the exponent of the average's weights, in [0, 1).
 

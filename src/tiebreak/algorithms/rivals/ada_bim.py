@@ -1,4 +1,4 @@
-"""AdaBiM: proximal gradient steps on g + e_k f, with sizes from the last two gradients.
+"""AdaBiM: proximal gradient steps on g + e_k f, sized from the last two gradients.
 
 Latafat, Themelis, Villa, Patrinos: On the convergence of proximal gradient methods for convex
 simple bilevel optimization, J. Optim. Theory Appl. 2025, arXiv 2305.03559.
@@ -38,7 +38,7 @@ class Memory(NamedTuple):
     fall: float  # e_k/e_{k-1}
     step_size: float  # s_k
     growth: float  # s_k/s_{k-1}
-    most: float  # the longest step allowed
+    most: float  # the largest step size allowed
     curvatures: tuple[float, float, float]  # c, l of g1 + e_k f1 and l of g1, on the last step
 
 
@@ -68,8 +68,8 @@ class AdaBiM(Method):
     Args:
         mu: strong convexity of f; 0 is always valid.
         nu: the bound in the step test, in (0, 1).
-        unit: u; if None, the ratio of the curvatures of g1 and f1 at the start, estimated on a
-            short descent. ``unit`` must be given if f has no gradient.
+        unit: u; if None, the ratio of the curvatures of g1 and f1 at the start, estimated along a
+            short gradient step. ``unit`` must be given if f has no gradient.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -120,7 +120,7 @@ class AdaBiM(Method):
         return begun(x, f_value, g_value, g_x, memory)
 
     def step(self, problem: Problem, state: State) -> State:
-        """Take a step with a size from the last two steps, halved until it is short enough."""
+        """Take a step whose size follows from the last two steps; halve it until it is short enough."""
         memory, tau = state.memory, 1.0
         f, g, e, s = memory.f_x, memory.g_x, memory.weight, memory.step_size
         if state.k:

@@ -1,4 +1,4 @@
-"""Alternating proximal gradient steps, small ones on f and full ones on g: for Bi-SG and SEA.
+"""Alternate small proximal gradient steps on f with full ones on g, as in Bi-SG and SEA.
 
     out_k = prox of s_k f2 at x_k - s_k grad f1(x_k)              an upper step, perhaps out of Z
     x_{k+1} = prox of t g2 on Z at out_k - t grad g1(out_k)       a lower step, t <= 1/L_g, into Z

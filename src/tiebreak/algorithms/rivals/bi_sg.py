@@ -29,9 +29,9 @@ from tiebreak.problem import Problem
 
 @in_files("bi-sg")
 class Memory(NamedTuple):
-    """The variables of the recursion; the point is y_k, as the paper's x_k may lie outside Z."""
+    """The variables of the recursion; the point is y_k: the paper's x_k may lie outside Z."""
 
-    alternation: Alternation  # y_k in Z, and x_k, the upper step from y_k, outside
+    alternation: Alternation  # y_k in Z; the upper step from y_k gives x_k, perhaps outside Z
     step_size: float  # t
     c: float
 
@@ -57,9 +57,9 @@ class BiSG(Method):
 
     Args:
         alpha: a number in (1/2, 1); the experiments of the AGM-BiO paper use 3/4.
-        c: size of the upper steps; if None, 1/L_f, or with a penalty 1/(L_f + M/D), where M is its
-            steepest slope and D is the typical size of x.
-        step_size: t of the lower steps, at most 1/L_g, the default.
+        c: size of the upper steps; if None, 1/L_f, or with a penalty 1/(L_f + M/D), where M is the
+            penalty's steepest slope and D is the typical size of x.
+        step_size: t, the size of the lower steps; at most 1/L_g, which is the default.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])

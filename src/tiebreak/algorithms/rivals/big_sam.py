@@ -1,4 +1,4 @@
-"""BiG-SAM: a lower step and an upper step from the same point, averaged with vanishing weights.
+"""BiG-SAM: averages a lower and an upper step from one point; the upper weight tends to 0.
 
 Sabach, Shtern: A first order method for solving convex bilevel optimization problems, SIAM J.
 Optim. 27(2), 2017. With inertia: Shehu, Vuong, Zemkoho: An inertial extrapolation method for convex

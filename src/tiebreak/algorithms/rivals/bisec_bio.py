@@ -33,7 +33,7 @@ from tiebreak.proofs.gate import DOUBT, RULE
 
 @in_files("bisec-bio.call")
 class Call(NamedTuple):
-    """One test: minimise g over Z ∩ {f <= level}, by FISTA."""
+    """One call of FISTA, which minimises g over Z ∩ {f <= level} to test this level."""
 
     level: float  # c; inf in the first call, which covers all of Z
     run: Fista
@@ -47,8 +47,8 @@ class Call(NamedTuple):
 class BisectionFindings(NamedTuple):
     """The state of the bisection."""
 
-    low: float  # no point of Z with f <= low was found to be good enough for g
-    high: float = math.inf  # x is good enough for g, and f(x) <= high
+    low: float  # l: the tests found no point of Z with f <= l good enough for g
+    high: float = math.inf  # u: x is good enough for g, and f(x) <= u
     calls: int = 0  # number of calls after the first
     capped: int = 0  # calls that ended because they had used all their gradients
     dimension: int | None = None
@@ -105,9 +105,9 @@ class BisecBiO(Method):
     call). The report says how often this happened; if it did, the result has no guarantee.
 
     Args:
-        eps_f: the accuracy for f; if None, 1e-4 of the first u - l.
-        eps_g: the accuracy for g; if None, 1e-4 of |g(x0)| or, if that is 0, of the gain of a
-            gradient step.
+        eps_f: the accuracy for f; if None, 1e-4 times the first u - l.
+        eps_g: the accuracy for g; if None, 1e-4 times |g(x0)| or, if that is 0, times |grad
+            g(x0)|²/(2 L_g).
         gradients: the maximum number of gradients of g in a call; the AGM-BiO paper uses 100.
 
     Examples:
@@ -168,11 +168,11 @@ class BisecBiO(Method):
         return f"Bisec-BiO, at most {self.gradients} gradients of g in a call"
 
     def report(self, state: State) -> StateReport:
-        """Report whether the method's own rule is met, the bracket and the number of calls."""
+        """Report the bracket, the number of calls and whether the method's stopping rule is met."""
         return StateReport(state.memory.finished, findings=state.memory.found)
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """Begin the first call, on all of Z, at the start."""
+        """Begin the first call, on all of Z, at the starting point."""
         g = problem.lower
         (x,) = problem.forward(problem.domain.project(x0))
         call = _begin(problem, x, math.inf)
@@ -185,7 +185,7 @@ class BisecBiO(Method):
         return fista.first_state(run, memory)
 
     def step(self, problem: Problem, state: State) -> State:
-        """Take one FISTA step; if it answers the test, begin the next one."""
+        """Take one FISTA step; if it answers the current test, begin the next test."""
         sets, memory, multiplier = _level_sets(problem), state.memory, 0.0  # multiplier of f <= c
         call, size = memory.call, 1.0 / memory.smoothness
 
@@ -209,7 +209,7 @@ class BisecBiO(Method):
         return self._judged(problem, state, sets)
 
     def _judged(self, problem: Problem, state: State, sets: LevelSets) -> State:
-        """Set u = f(x_c) or l = c if the test is answered, and begin the next one.
+        """If the test is answered, set u = f(x_c) or l = c, and begin the next test.
 
         The first call, on all of Z, sets ghat, u and eps_f, and its points count as accepted.
         """
@@ -240,7 +240,7 @@ class BisecBiO(Method):
 
 def _level_sets(problem: Problem) -> LevelSets:
     sets = level_sets.find(problem.upper, problem.domain)
-    assert sets is not None  # ``check`` has made sure of that
+    assert sets is not None  # ``check`` guarantees it
     return sets
 
 
@@ -284,7 +284,7 @@ def _bound(problem: Problem, memory: Memory, sets: LevelSets) -> float:
 
 
 def _ending(memory: Memory) -> Ended:
-    """Say by which rule the run ended, and whether the answer to every test was proved."""
+    """Say which rule ended the run, and whether the answer to every test was proved."""
     found, eps_f = memory.found, memory.upper_tolerance
     width = found.high - found.low
     rule = f"Bisec-BiO stopped because u - l = {width:.3g} is at most eps_f = {eps_f:.3g}"

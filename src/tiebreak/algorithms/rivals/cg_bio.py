@@ -37,7 +37,7 @@ class Memory(NamedTuple):
     """The variables of the recursion, besides x; ``k`` counts the steps of the second phase."""
 
     first: FirstPhase | None  # the first phase, on g alone; None when it is over
-    f_x: Minorant  # f and g at x; in the first phase at the start
+    f_x: Minorant  # f and g at x; during the first phase, at the starting point
     g_x: Minorant
     level: float  # g at the first point of the second phase
     upper_tolerance: float  # eps_f
@@ -60,17 +60,18 @@ class CGBiO(Method):
                   { s in Z : g(x_k) + <grad g(x_k), s - x_k> <= g(x_0) }
         x_{k+1} = (1 - gamma_k) x_k + gamma_k s_k,   gamma_k = scale/(k+2)
 
-    It ends when <grad f(x_k), x_k - s_k> <= eps_f and <grad g(x_k), x_k - s_k> <= eps_g/2, which
-    proves f(x_k) - f* <= eps_f and g(x_k) - g* <= eps_g. With scale = 2, D the diameter of Z and k
-    >= 1, f(x_k) - f* <= 2 L_f D²/(k+1) and g(x_k) - g* <= 2 L_g D²/(k+1) + eps_g/2.
+    The second phase ends when <grad f(x_k), x_k - s_k> <= eps_f and <grad g(x_k), x_k - s_k> <=
+    eps_g/2, which proves f(x_k) - f* <= eps_f and g(x_k) - g* <= eps_g. With scale = 2, D the
+    diameter of Z and k >= 1, f(x_k) - f* <= 2 L_f D²/(k+1) and g(x_k) - g* <= 2 L_g D²/(k+1) +
+    eps_g/2.
 
-    With the multiplier mu_k of the cut, f(x_k) - <grad f(x_k), x_k - s_k> is a bound on f*: the
-    certificate gets the minorants at x_k with the weights 1 and mu_k, times k + 1.
+    With the multiplier mu_k of the cut, f(x_k) - <grad f(x_k), x_k - s_k> is a lower bound on f*:
+    the certificate gets the minorants at x_k with the weights k + 1 and (k + 1) mu_k.
 
     Args:
-        eps_f, eps_g: the accuracy. If None, 1e-4 of the size of f and of g: the value at x0 or, if
-            that is 0, the change that the slope, or else the Lipschitz constant, allows within Z.
-        scale: gamma_k (k+2), in (0, 2]. The theorem needs 2; the AGM-BiO paper uses 1e-2.
+        eps_f, eps_g: the accuracy for f and g. If None, it is 1e-4 times the size of the function
+            h: |h(x0)| or, if that is 0, |grad h(x0)| D or, if both are 0, L_h D²/2.
+        scale: gamma_k (k+2), in (0, 2]. The theorem requires 2; the AGM-BiO paper uses 1e-2.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -109,11 +110,11 @@ class CGBiO(Method):
         return f"CG-BiO, gamma_k = {self.scale:g}/(k+2)"
 
     def report(self, state: State) -> StateReport:
-        """Report whether the method's own rule is met, and the ``reach`` of x."""
+        """Report whether the method's stopping rule is met, and the ``reach`` of x."""
         return StateReport(state.memory.finished, reach=state.point.reach)
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """Begin the first phase at the start, where it may already end."""
+        """Begin the first phase at the starting point; it may end there at once."""
         f, g = problem.upper, problem.lower
         (x,) = problem.forward(problem.domain.project(x0))
         (f_x,), _ = f.evaluate([x.f])

@@ -1,4 +1,4 @@
-"""DBGD: gradient steps on f, rotated just enough that g decreases as a barrier demands.
+"""DBGD: gradient steps on f, corrected just enough for g to decrease as a barrier requires.
 
 Gong, Liu, Liu: Automatic and harmless regularization with constrained and lexicographic
 optimization: a dynamic barrier approach, NeurIPS 2021.
@@ -30,7 +30,7 @@ from tiebreak.problem import Problem
 class Memory(NamedTuple):
     """The variables of the recursion, besides x_k."""
 
-    f_x: Minorant  # both levels at x_k, in Z
+    f_x: Minorant  # minorants of f and g at x_k
     g_x: Minorant
     smoothness: tuple[float, float]  # L_f and L_g, or substitutes
     ghat: float  # a lower bound on g*
@@ -50,14 +50,14 @@ class DBGD(Method):
 
     All functions are evaluated at x = x_k. ghat is the largest known lower bound on g*: the
     function's own, or the certificate's so far; without a lower bound, only the second part of phi
-    counts. We added the units L_f, L_f/L_g and 1/L_f of alpha, beta and xi. We also added the
-    second part of xi_k: without it, the steps diverge near the minimisers of g, where lam_k is
-    large.
+    counts. We added the factors L_f, L_f/L_g and 1/L_f, which make alpha, beta and xi
+    dimensionless. We also added the second part of xi_k: without it, the steps diverge near the
+    minimisers of g, where lam_k is large.
 
     The paper proves that a measure of stationarity tends to 0, without a rate for f or g.
 
     Args:
-        xi, alpha, beta: the positive numbers in these formulas.
+        xi, alpha, beta: the positive parameters of the formulas above.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -92,19 +92,19 @@ class DBGD(Method):
         )
 
     def adapt(self, state: State, proved: Proved) -> State:
-        """Use a better lower bound on g*."""
+        """Use the proved lower bound on g* if it is better than the current one."""
         ghat = max(state.memory.ghat, proved.lower_bound)
         return state._replace(memory=state.memory._replace(ghat=ghat))
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """Begin at the start point."""
+        """Begin at the starting point."""
         x, f_x, g_x = at_start(problem, x0)
         smoothness = both_smoothness(problem, f_x, g_x)
         memory = Memory(f_x, g_x, smoothness, problem.lower.lower_bound)
         return begun(x, f_x.value, g_x.value, g_x, memory)
 
     def step(self, problem: Problem, state: State) -> State:
-        """Take one step along the rotated gradient."""
+        """Take one step along the corrected gradient."""
         f_x, g_x, (L_f, L_g), ghat = state.memory
         lam = self._multiplier(state.memory)
         xi = min(float(self.xi) / (L_f * math.sqrt(state.k + 1)), 1.0 / (L_f + lam * L_g))

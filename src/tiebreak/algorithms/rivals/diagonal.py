@@ -54,8 +54,8 @@ class Diagonal(Method):
         x_{k+1} = prox of s_k (g2 + e_k f2) on Z at y_k - s_k (grad g1(y_k) + e_k grad f1(y_k))
         e_k     = c u (k + offset)^-power,   m_k = 1 - alpha/(k + shift)
 
-    Here f = f1 + f2 and g = g1 + g2 are smooth + penalty. The published codes use u = 1, so
-    they depend on the units of f and g; the unit u = L_g/L_f is our choice.
+    Here f = f1 + f2 and g = g1 + g2 are smooth + penalty. The published programs use u = 1, so they
+    depend on the units of f and g; the unit u = L_g/L_f is our choice.
 
     We prove bounds for convex f and g with f >= f_low, and for s_k = s <= 1/(L_g + e_0 L_f). Let R0
     = |x_0 - x*|, S_K = e_0 + ... + e_{K-1} and Delta = f* - f_low. Without momentum, the average z
@@ -78,7 +78,8 @@ class Diagonal(Method):
             a penalty alone) and there is no momentum; otherwise they count as 1.
         follows: if True, s_k = step_factor/(L_g + e_k L_f), which grows as e_k decreases.
         armijo: theta, or None. With theta, steps are step_factor/L_g, halved until h = g + e_k f
-            decreases by theta times what its slope promises; f and g must be smooth.
+            decreases by at least theta times the decrease that its slope predicts; f and g must be
+            smooth.
         average: if True, return z instead of the last iterate.
         unit: u; L_g/L_f if None. ``unit`` must be given if f has no gradient.
 
@@ -201,7 +202,7 @@ class Diagonal(Method):
     def _searched(
         self, problem: Problem, run: Fista, e: float, s: float, smoothness: float
     ) -> tuple[Point, float]:
-        """Return the point and step for the first of s, s/2, s/4 ... that Armijo's rule accepts."""
+        """Return x_{k+1} and s_k, the first of s, s/2, s/4 ... that Armijo's rule accepts."""
         assert run.f_y is not None
         assert self.armijo is not None
         slope, h = run.g_y.slope + e * run.f_y.slope, run.g_x + e * run.f_x
@@ -221,8 +222,8 @@ class IREPG(Diagonal):
     """Iterative regularisation that returns an average: `Diagonal` with e_k = u (k + 1)^-1/2.
 
     The weight of f decreases like k^-beta (``power``), 0 < beta < 1. At the average z both bounds
-    of `Diagonal` hold: f - f* = O(K^-(1-beta)); g - g* = O(K^-beta) for beta < 1/2, times log K at
-    1/2, O(K^-(1-beta)) above. At the last iterate g - g* = O(K^-beta).
+    of `Diagonal` hold: f - f* = O(K^-(1-beta)); g - g* = O(K^-beta) for beta < 1/2, O(K^-1/2 log K)
+    for beta = 1/2 and O(K^-(1-beta)) for beta > 1/2. At the last iterate, g - g* = O(K^-beta).
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -251,7 +252,7 @@ class IREPG(Diagonal):
 
 @dataclass(frozen=True)
 class StaBiM(Diagonal):
-    """Proximal gradient steps on g + e_k f: `Diagonal` with e_k = u/k and steps that lengthen.
+    """Proximal gradient steps on g + e_k f: `Diagonal` with e_k = u/k and growing steps.
 
     e_0 = u, e_k = max(u/k, 3 e_{k-1}/4) and s_k = 0.99/(L_g + e_k L_f). We use the gradients at
     x_k; the authors' program uses those at x_{k-1}. The iterates converge, but no rate is proved.
@@ -281,10 +282,10 @@ class StaBiM(Diagonal):
 class SEDM(Diagonal):
     """Solodov's explicit descent method: `Diagonal` with e_k = u/(k + 1) and Armijo's steps.
 
-    s_k is the largest of 2/L_g, 1/L_g, 1/(2 L_g) ... such that h = g + e_k f has h(x_{k+1}) <=
-    h(x_k) + theta <grad h(x_k), x_{k+1} - x_k>, theta = 1/2 (``armijo``; the 0.98 of a public
-    program allows only very short steps). Each trial point costs one value of f and one of g. No
-    rate is known.
+    s_k is the largest of 2/L_g, 1/L_g, 1/(2 L_g) ... such that h = g + e_k f satisfies h(x_{k+1})
+    <= h(x_k) + theta <grad h(x_k), x_{k+1} - x_k>, theta = 1/2 (``armijo``; the 0.98 of a public
+    program allows only very short steps). Each trial point requires one evaluation of f and one of
+    g. No rate is known.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -339,7 +340,7 @@ class FBiPG(Diagonal):
     """Fast Bi-level Proximal Gradient: `Diagonal` with e_k = u (k + 2)^-3/2 and FISTA's momentum.
 
     In the paper's notation e_k = (k + a)^-gamma and m_k = k/(k + a + 1), a = 2: ``offset`` is a,
-    and ``momentum`` (a + 1, a + 1). g - g* = O(K^-gamma) for gamma < 2. If g grows quadratically
+    and ``momentum`` is (a + 1, a + 1). g - g* = O(K^-gamma) for gamma < 2. If g grows quadratically
     and 1 < gamma < 2, then g - g* = O(K^-2), f - f* = O(K^-(2-gamma)) and f* - f = O(1/K).
 
     Examples:
@@ -375,7 +376,7 @@ class BiFISTA(Diagonal):
     """The accelerated diagonal method: `Diagonal` with e_k = 10 u (k + 11)^-3/2 and momentum.
 
     In the paper's notation e_k = c/(k + sigma_e + 1)^delta and m_k = 1 - alpha/(k + sigma_t + 1),
-    with delta = 3/2, alpha = 4, sigma_e = 10 and sigma_t = 20, the numbers of its experiments.
+    with delta = 3/2, alpha = 4, sigma_e = 10 and sigma_t = 20, the values used in its experiments.
     We prove g - g* = O(K^-delta) for delta < 2.
 
     Examples:
@@ -402,7 +403,7 @@ class BiFISTA(Diagonal):
 class IREAPG(Diagonal):
     """Iterative regularisation, accelerated: `Diagonal` with e_k = u/(k + 2) and FISTA's momentum.
 
-    The method is `FBiPG` with another weight, k^-beta (``power``): g - g* = O(K^-beta).
+    The method is `FBiPG` with a different weight, k^-beta (``power``): g - g* = O(K^-beta).
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])

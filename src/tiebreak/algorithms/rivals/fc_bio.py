@@ -1,4 +1,4 @@
-"""FC-BiO: bisection on the level of f; each test minimises a maximum.
+"""FC-BiO: bisection on the level of f; each test minimises the maximum of two functions.
 
 Zhang, Chen, Xu, Zhang: Functionally constrained algorithm solves convex simple bilevel problems,
 NeurIPS 2024, arXiv 2409.06530.
@@ -34,12 +34,12 @@ from tiebreak.proofs.gate import RULE
 
 @in_files("fc-bio.psi")
 class Psi(NamedTuple):
-    """The parameters of psi."""
+    """The parameters of the function psi_t: see `FCBiO`."""
 
     level: float  # t; inf means g alone
     rho: float
     ghat: float
-    size: float  # L = max{L_f, rho L_g}, or in the Lipschitz case the bound on slopes
+    size: float  # L = max{L_f, rho L_g}, or in the Lipschitz case, the bound C on slopes
 
     def parts(self, f: float, g: float) -> tuple[float, float]:
         """Return both terms of the maximum for these values of f and g."""
@@ -48,7 +48,7 @@ class Psi(NamedTuple):
 
 @in_files("fc-bio.call")
 class Question(NamedTuple):
-    """A run on psi."""
+    """A run that minimises psi_t to answer one test."""
 
     psi: Psi
     k: int
@@ -97,7 +97,7 @@ class FCBiO(Method):
 
     The search over Z starts from the last accepted point:
 
-        x_{k+1} = argmin over Z of max of both minorants at y_k, + L/2 |x - y_k|²
+        x_{k+1} = argmin over Z of (the larger minorant at y_k) + L/2 |x - y_k|²
 
     The steps use FISTA's momentum and L = max{L_f, rho L_g}. If psi_t <= eps_f/2, the point is
     accepted and u = min{t, f(x)}; if N = ceil(2 D sqrt(L/eps_f)) steps find no such point, l = t.
@@ -109,11 +109,11 @@ class FCBiO(Method):
 
     With ``lipschitz``, f and g need not be differentiable (hinge and quantile losses, norms). A
     first call on g alone and all later calls on psi_t then take projected subgradient steps and
-    return their average. The steps have the size D/(C sqrt(N)), N = ceil((2 D C/eps_f)²), where C
+    return their average. The steps have size D/(C sqrt(N)), N = ceil((2 D C/eps_f)²), where C
     bounds the slopes of f and rho g on Z.
 
     Args:
-        eps_f, eps_g: the accuracy; if None, 1e-4 of the size of f and of g, as in CGBiO.
+        eps_f, eps_g: the accuracy; if None, 1e-4 times the size of f and of g, as in CGBiO.
         lipschitz: if True, use subgradients instead of the accelerated steps.
 
     Examples:
@@ -158,11 +158,11 @@ class FCBiO(Method):
         return f"FC-BiO{', by subgradients' if self.lipschitz else ''}"
 
     def report(self, state: State) -> StateReport:
-        """Report whether the method's own rule is met, and the ``reach`` of x."""
+        """Report whether the method's stopping rule is met, and the ``reach`` of x."""
         return StateReport(state.memory.finished, reach=state.point.reach)
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """Begin the first phase at the start, where it may already end."""
+        """Begin the first phase at the starting point; it may end there at once."""
         f, g = problem.upper, problem.lower
         (x,) = problem.forward(problem.domain.project(x0))
         (f_x,) = f.evaluate([x.f])[0]
@@ -234,7 +234,7 @@ class FCBiO(Method):
         """Begin the next test from the last accepted point, or end the run."""
         width, half = memory.high - memory.low, 0.5 * memory.upper_tolerance
         level = memory.low + 0.5 * width
-        if width <= half or level in (memory.low, memory.high):  # never if one of them is NaN
+        if width <= half or level in (memory.low, memory.high):  # false if one of them is NaN
             sentence = f"FC-BiO stopped because u - l = {width:.3g} is at most eps_f/2 = {half:.3g}"
             if width > half:
                 sentence = f"FC-BiO stopped because no float lies between l and u = l + {width:.3g}"
@@ -245,7 +245,7 @@ class FCBiO(Method):
 
 
 def _steepness(problem: Problem, h: Function, h_0: Minorant) -> float:
-    """Bound the slopes of h on Z, penalty included."""
+    """Bound the slopes of h on Z, including those of its penalty."""
     n, domain = int(h_0.at.shape[0]), problem.domain
     far = domain.farthest(arrays.zeros_like(h_0.at))
     curve = h.lipschitz * domain.diameter_in(n)
@@ -276,7 +276,7 @@ def accelerated_step(problem: Problem, call: Question) -> tuple[Question, StepEv
 def subgradient_step(
     problem: Problem, call: Question, step: float
 ) -> tuple[Question, StepEvidence]:
-    """Take a subgradient step from y_k on the larger term, and add y_{k+1} to the average."""
+    """Add y_k to the average; take a subgradient step from y_k on the larger term of psi."""
     psi, y, k = call.psi, call.y, call.k + 1
     f_y, g_y = both_whole(problem, call.f_y, call.g_y)
     of_f, of_g = psi.parts(f_y.value, g_y.value)
@@ -297,8 +297,8 @@ def minimised(
 
     x = projection of y - (w a + (1-w) b)/L, where a and b are the slopes of f's and g's minorants,
     w is the weight of f, and both minorants are equal at x unless w is 0 or 1. So x is the
-    projection of y - b/L onto the half-space where f's minorant is no larger, with multiplier mu =
-    w/L if that is at most 1/L. If the half-space contains no point of Z, w = 1.
+    projection of y - b/L onto the half-space where f's minorant is no larger than g's, with
+    multiplier mu = w/L if that is at most 1/L. If the half-space contains no point of Z, w = 1.
     """
     y, L = f_y.at, psi.size
     of_f, of_g = psi.parts(f_y.value, g_y.value)

@@ -1,4 +1,4 @@
-"""FISTA on g until g(x) is proved good enough: the first phase of CG-BiO and FC-BiO.
+"""Run FISTA on g until g(x) - g* is proved small enough: the first phase of CG-BiO and FC-BiO.
 
 FISTA restarts whenever g has risen, and ends when the Frank-Wolfe gap max_{s in Z} <grad g(x), x -
 s>, which bounds g(x) - g*, is small enough. The gap needs a gradient at x itself, so it is computed
