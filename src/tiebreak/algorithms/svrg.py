@@ -60,7 +60,7 @@ class CutProof(NamedTuple):
 
 @in_files("br-svrg")
 class State(NamedTuple):
-    """Everything a run needs to continue; ``k`` and the seed determine the order of slices."""
+    """Everything a run needs to continue; ``k`` and the seed determine the slices' order."""
 
     k: int
     w: Point  # the snapshot
@@ -100,24 +100,24 @@ class BregmanSVRG(Method):
     of a slice, and L_max the curvature of one row. If Z binds or there are penalties, gradient maps
     replace the gradients in the test; p uses the gradient itself.
 
-    A slice consists of neighbouring rows, so taking it costs no more than reading them. Slices in a
-    random order work as well as random rows, even if the rows are sorted. With b = L_max/L_g rows
-    the noise is as large as the curvature; with fewer rows, steps are shorter. But the calls for a
-    slice cost as much as reading a few thousand entries. So b is large enough that the calls cost
-    no more than the rows of a slice, but leaves at least 500 slices: with fewer slices, the extra
-    readings of the data outweigh the calls saved.
+    A slice consists of neighbouring rows, so taking a slice costs no more than reading its rows.
+    Slices in a random order work as well as random rows, even if the rows are sorted. With b =
+    L_max/L_g rows, the noise V is as large as the curvature L_g; with fewer rows, the steps are
+    shorter. But the function calls for a slice cost as much as reading a few thousand matrix
+    entries. So b is large enough that the calls cost no more than the rows of a slice, but leaves
+    at least 500 slices: with fewer slices, the extra readings of the data outweigh the calls saved.
 
     The first eta is 20 (L_g + V)/(N L_f) with N slices, so that one epoch completes a round.
 
     **The proof.** Once p shows that f has settled to within its tolerance, w is fixed. The minorant
     of g at u with the multiplier 1/t certifies f(w) if grad g(u) = -t grad f(w), which holds at w +
     t sum_j (w_j - w)/eta_j up to second-order terms; the same steps on g + t <grad f(w), .> lead
-    from there to u. Only full readings count as evidence.
+    from there to u. Only full readings of the data count as evidence.
 
     Args:
         batch: the number of rows in a slice; chosen from the data if None.
         eta_0: the first weight of f; chosen from the data if None.
-        accuracy: the accuracy of a round, as a share of the slope of g.
+        accuracy: the accuracy of a round, relative to the slope of g.
         seed: the seed for the order of the slices.
 
     Examples:
@@ -164,11 +164,11 @@ class BregmanSVRG(Method):
         return f"Bregman rounds with variance-reduced steps, {slices} slices of rows in an epoch"
 
     def slices(self, problem: Problem) -> int:
-        """Return the number of slices in which the rows of g are read."""
+        """Return the number of slices into which the rows of g are divided."""
         return self._sampled(problem)[1].steps
 
     def overhead(self, problem: Problem) -> float:
-        """Return the overhead of the calls in an epoch, as a number of entries."""
+        """Return the overhead of an epoch's calls, in matrix entries that could be read instead."""
         f, g = self._sampled(problem)
         return g.steps * (f.calls + g.calls)
 
@@ -274,7 +274,7 @@ def _at_snapshot(problem: Problem, state: State, x: Array) -> State:
 
 
 def need_rows(method: object, problem: Problem) -> Refusal | None:
-    """Refuse a lower level that is not a sum of losses of rows."""
+    """Refuse a lower level that is not a sum of row losses."""
     lower = problem.smooth_parts[1].bare
     if any(has_slices(part) for _, part in summands(lower)):
         return None
@@ -300,12 +300,12 @@ class Slices(NamedTuple):
         return max(1, round(self.loss.row_count / self.size))
 
     def drawn(self, order: np.random.Generator) -> Iterator[RowSlice]:
-        """Yield all slices in a random order, again and again."""
+        """Yield all slices in a random order, endlessly."""
         while True:
             yield from self.loss.matrix.slices(self.size, order)
 
     def change(self, image: Image, order: np.random.Generator) -> Slope:
-        """Return a function that estimates the difference of the slopes at x and at a snapshot."""
+        """Return a function that estimates how far the slope at x differs from a snapshot's."""
         loss, before, slices = self.loss, self.loss.slopes_in_image(image), self.drawn(order)
         return lambda x: self.weight * loss.slope_of(next(slices), x, before)
 
@@ -329,7 +329,7 @@ class Sampled:
 
     @property
     def steps(self) -> int:
-        """The number of slices in which all rows are read once."""
+        """The number of slices needed to read every row once."""
         return max(some.steps for some in self.slices if some is not None)
 
     @property
@@ -386,7 +386,7 @@ def _slices(weight: float, loss: LinearLoss, L: float, batch: int | None) -> Sli
 def _epoch(
     problem: Problem, x: Array, g: Sampled, s: float, slope: Slope, weights: tuple[float, float]
 ) -> Array:
-    """Take prox-gradient steps of length s from x over all slices, with these weights of f2, g2."""
+    """Take prox-gradient steps of size s from x over all slices; f2 and g2 have these weights."""
     is_free = described(problem.domain).is_space
     with arrays.quiet():
         for _ in range(g.steps):
@@ -449,7 +449,7 @@ def _evidence(state: State, t: float, g_u: Minorant) -> StepEvidence:
 def _proof_step(
     problem: Problem, state: State, proof: CutProof, g: Sampled, order: np.random.Generator
 ) -> State:
-    """Take an epoch of steps on g + t <grad f(w), .>, and make the cut at its end."""
+    """Take an epoch of steps on g + t <grad f(w), .>, and put the cut at its last point."""
     t, pull = proof.t, proof.t * state.f_w.slope
     g_slope = g.slope(proof.g_u, proof.u.lower, order)
     s = 0.5 / (g.lipschitz + g.noise)

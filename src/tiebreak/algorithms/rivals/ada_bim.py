@@ -120,7 +120,7 @@ class AdaBiM(Method):
         return begun(x, f_value, g_value, g_x, memory)
 
     def step(self, problem: Problem, state: State) -> State:
-        """Take a step whose size follows from the last two steps; halve it until it is short enough."""
+        """Take a step, sized from the last two steps and halved until it is short enough."""
         memory, tau = state.memory, 1.0
         f, g, e, s = memory.f_x, memory.g_x, memory.weight, memory.step_size
         if state.k:

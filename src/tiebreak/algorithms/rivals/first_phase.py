@@ -21,7 +21,7 @@ from tiebreak.proofs.evidence import StepEvidence
 
 @in_files("first-phase")
 class FirstPhase(NamedTuple):
-    """The run on g, and the number of all its steps, across restarts."""
+    """The run on g, and the number of its steps including those before restarts."""
 
     run: Fista
     step_size: float
@@ -56,7 +56,7 @@ def is_minimal(problem: Problem, h_x: Minorant, tolerance: float) -> bool:
 
 
 def frank_wolfe_gap(problem: Problem, h_x: Minorant) -> float:
-    """Return max over s in Z of <slope, x - s>, a bound on h(x) - min_Z h."""
+    """Return max over s in Z of <slope, x - s>, an upper bound on h(x) - min_Z h."""
     return arrays.dot(h_x.slope, h_x.at - problem.domain.argmin(h_x.slope))
 
 

@@ -32,7 +32,7 @@ from tiebreak.problem import Point, Problem, mixed
 
 @in_files("ir-cg")
 class Memory(NamedTuple):
-    """The variables of the recursion, besides z_t, the point for which f is bounded."""
+    """The variables of the recursion, besides z_t, the point at which the proof bounds f."""
 
     iterate: Point  # x_t
     f_x: Minorant  # minorants of both levels at x_t
@@ -53,8 +53,9 @@ class IRCG(Method):
         x_{t+1} = x_t + 2/(t+2) (v_t - x_t),                              u = L_g/L_f
         z_T     = [ T (T+1) e_{T-1} x_T + sum_{0<t<T} t (t+1) (e_{t-1} - e_t) x_t ]/W_T
 
-    Here W_T is the sum of the weights. The output is z_T. Z needs no projection: it may be a
-    polyhedron, whose linear minimisation is a linear program. The unit u is our addition.
+    Here W_T is the sum of the weights. The output is z_T. No projection onto Z is needed: Z may be
+    a polyhedron, over which each linear minimisation is a linear program. The unit u is our
+    addition.
 
     With L = L_g + e_0 L_f, D the diameter of Z and any f_low <= min_Z f, we prove
 
@@ -66,7 +67,7 @@ class IRCG(Method):
 
     Args:
         p: how fast the weight of f decreases, in (0, 1).
-        c: the size of the weight of f.
+        c: a factor of the weight e_t of f.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -109,11 +110,11 @@ class IRCG(Method):
         return StateReport(reach=state.point.reach)
 
     def points(self, state: State) -> dict[str, Array]:
-        """Return the point for which the proof bounds g."""
+        """Return the point at which the proof bounds g."""
         return {"the last iterate": state.memory.iterate.x}
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """Begin at the start, or at v_0 if the start is outside Z and there is no projection."""
+        """Begin at x0, or at v_0 if x0 is outside Z and Z has no projection."""
         x, f_x, g_x = at_start(problem, x0)
         L_f, L_g = both_smoothness(problem, f_x, g_x)
         memory = Memory(x, f_x, g_x, float(self.c) * (L_g / L_f), 0.0, x)

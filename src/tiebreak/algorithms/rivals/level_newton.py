@@ -25,10 +25,10 @@ class LevelNewton(Tikhonov):
     Since x_j solves the problem of level c_j with the multiplier eta_j, p'(c_j) = -eta_j, and this
     is Newton's step. If g grows quadratically, p has a double root: each phase halves the distance
     to f*, or squares it with multiplicity 2. The new eta comes from the secant of f as a function
-    of log eta, between q eta_j and q³ eta_j; g_low is the proved lower bound on g*.
+    of log eta, and is kept between q eta_j and q³ eta_j; g_low is the proved lower bound on g*.
 
     The bounds of `Tikhonov` hold after each phase: f(x_j) - f* <= delta_j/eta_j and g(x_j) - g* <=
-    delta_j + eta_j (f* - f(x_j)). The report shows f(x_j) + 2 p_j/eta_j in its line "estimate".
+    delta_j + eta_j (f* - f(x_j)). The report shows f(x_j) + 2 p_j/eta_j in the line "estimate".
 
     Args:
         multiplicity: the multiplicity of the root: 1 as in the paper, or 2.

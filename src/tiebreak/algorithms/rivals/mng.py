@@ -1,4 +1,4 @@
-"""MNG: the minimal norm gradient method, projections of the center onto two half-spaces.
+"""MNG: the minimal norm gradient method, which projects the center onto two half-spaces.
 
 Beck, Sabach: A first order method for finding minimal norm-like solutions of convex optimization
 problems, Math. Program. 147, 2014.
@@ -47,10 +47,11 @@ class MNG(Method):
         W_k     = { z : <x_k - center, z> >= <x_k - center, x_k> }
         x_{k+1} = the point of Q_k ∩ W_k nearest to the center,   output T(x_k)
 
-    Here g = g1 + g2 is smooth + penalty. f is recognised by L_f = sigma, which holds for no other
-    function. The start x0 is not used. A step takes one gradient of g.
+    Here g = g1 + g2 is smooth + penalty. The method recognises such an f by L_f = sigma, which
+    holds for no other function. The starting point x0 is not used. A step requires one gradient of
+    g.
 
-    All minimisers of g lie in Q_k and W_k; the proof takes two lines, because T is 2/3-averaged.
+    All minimisers of g lie in Q_k and W_k; this follows in two lines, because T is 2/3-averaged.
     Hence f(x_k) <= f* never decreases, and min_{i<k} g(T(x_i)) - g* <= 8 L_g (f* - f(x_0))/(3 sigma
     sqrt(k)). The report shows f(x_k) as the method's own bound; the certificate uses only
     evaluations, so it covers all rounding errors.
@@ -113,13 +114,13 @@ class MNG(Method):
 
 
 def _nearest(d: Array, r: Array, noise: float) -> Array:
-    """Return the shortest u with <r, u> <= <r, d> - 3/4 |r|² and <d, u> >= |d|².
+    """Return the u of least norm with <r, u> <= <r, d> - 3/4 |r|² and <d, u> >= |d|².
 
     Here d = x - center and r = x - T(x).
 
     If only the first inequality binds, u is a multiple of r; otherwise u is d minus a multiple of
-    the part of r orthogonal to d. The vectors are known up to ``noise``: a smaller orthogonal part
-    is noise, and dividing by it would make u far too long.
+    the part of r orthogonal to d. Both vectors have errors of size ``noise``: an orthogonal part
+    below this size is only error, and dividing by its norm would make u far too long.
     """
     rr, rd, dd = arrays.dots((r, r), (r, d), (d, d))
     share = (rd - 0.75 * rr) / rr if rr > 0.0 else 0.0

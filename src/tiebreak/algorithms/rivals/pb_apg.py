@@ -28,7 +28,7 @@ from tiebreak.functions import Minorant
 from tiebreak.linalg import Array, Refusal, checks
 from tiebreak.problem import ErrorBound, Problem
 
-# steps of the adaptive variant's first phase; each phase is twice as long as the last
+# steps of the adaptive variant's first phase; each phase is twice as long as the one before
 FIRST_PHASE = 16
 UNPROVED = 1e4  # the penalty if no theorem gives one, in units of L_f/L_g
 
@@ -44,14 +44,14 @@ class PBAPG(Method):
     penalties the prox is the projection onto Z. The output is the last iterate. Under an error
     bound of order r on a bounded Z, gamma = O(eps^(1-r)) makes every eps-minimiser of f + gamma g a
     point with |f - f*| <= 3 eps and g - g* = O(eps^r) (``penalty_for``). FISTA finds such a
-    minimiser in K = O(eps^(-r/2)) steps, so with the gamma that fits K the errors after K steps are
-    O(K^(-2/r)) and O(K^-2). The error bound is for g with its penalty, and its M bounds
-    subgradients of f with its penalty.
+    minimiser in K = O(eps^(-r/2)) steps, so with the gamma chosen for K, the errors after K steps
+    are O(K^(-2/r)) and O(K^-2). The error bound refers to g including its penalty, and its M bounds
+    the subgradients of f including its penalty.
 
-    ``adaptive`` needs neither eps nor K: it takes phases of 16, 32, 64 ... steps, each from the
-    last point of the previous one with new momentum; gamma grows by a factor of 2^(2 - 2/r) from
-    phase to phase, as the theory's gamma does when K doubles (by a factor of 2 if no order is
-    known).
+    ``adaptive`` needs neither eps nor K: it takes phases of 16, 32, 64 ... steps, each starting
+    from the last point of the previous phase with new momentum; gamma grows by a factor of 2^(2 -
+    2/r) from phase to phase, as the theory's gamma does when K doubles (by a factor of 2 if no
+    order is known).
 
     Args:
         penalty: gamma; if adaptive, the gamma of the first phase. If None and the problem has an
@@ -60,7 +60,7 @@ class PBAPG(Method):
             theorem holds. A penalty of f with slopes up to M adds M/D to L_f, where D is the
             typical size of x. The AGM-BiO paper uses 1e4.
         accuracy: eps for f; if None, the accuracy that the theory promises for ``horizon``.
-        adaptive: if True, gamma grows.
+        adaptive: if True, gamma grows from phase to phase.
         horizon: K, the planned number of steps; if None, ``solve`` uses max_iter.
 
     Examples:
@@ -94,7 +94,7 @@ class PBAPG(Method):
         check_whole(self, "horizon")
 
     def check(self, problem: Problem) -> Refusal | None:
-        """Refuse a problem outside the assumptions.
+        """Refuse a problem that violates the method's assumptions.
 
         With a given penalty the method also runs on an unbounded Z (as in the AGM-BiO paper's
         second figure), but then no theorem holds.

@@ -40,9 +40,9 @@ class RAPM(Method):
 
     Args:
         eta: the weight of f. The default is alpha/(2 M) if the problem has an error bound of order
-            1 (and M > 0), otherwise 1/(K+1), as in the paper: set eta yourself if the units of f
-            and g are far apart.
-        step_size: s, at most 1/(L_g + eta L_f), the default.
+            1 (and M > 0), otherwise 1/(K+1), as in the paper: set eta yourself if the scales of f
+            and g differ greatly.
+        step_size: s; at most 1/(L_g + eta L_f), which is the default.
         horizon: K, the planned number of steps; if None, ``solve`` uses max_iter.
 
     Examples:

@@ -40,8 +40,8 @@ class RVFISTA(Method):
         f(x_k) - f* <= (1 - q)^k C/eta,    g(x_k) - g* <= (1 - q)^k C + eta (f* - f(x_k)),
 
     So g - g* = O(ln²K/K²) and f - f* = O(K^(2-p)/ln²K) after K steps. The method is our
-    reconstruction from the paper; in our tests, p = 2 did better than p = 4, which makes both
-    bounds quadratic.
+    reconstruction from the paper; in our tests, p = 2 did better than p = 4, although p = 4 makes
+    both bounds O(1/K²) up to logarithms.
 
     Args:
         p: the parameter of eta.

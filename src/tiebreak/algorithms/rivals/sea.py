@@ -1,4 +1,4 @@
-"""SEA: alternating gradient steps on f and on g, each with its own fixed size, averaged.
+"""SEA: averages the points of alternating gradient steps on f and g, both of fixed size.
 
 Shen, Ho-Nguyen, Kilinc-Karzan: An online convex optimization-based framework for convex bilevel
 optimization, Math. Program. 2023.
@@ -36,7 +36,7 @@ from tiebreak.problem import Problem
 class Memory(NamedTuple):
     """The variables of the recursion, besides the average of x_1 ... x_k."""
 
-    alternation: Alternation  # x_k in Z, and y_k = x_k - s grad f(x_k) outside
+    alternation: Alternation  # x_k in Z, and y_k = x_k - s grad f(x_k), perhaps outside Z
     upper_step: float  # s
     lower_step: float  # t
 
@@ -51,15 +51,15 @@ class SEA(Method):
         y_k     = x_k - s grad f(x_k)
         x_{k+1} = projection of y_k - t grad g(y_k) onto Z,   output (x_1 + ... + x_T)/T
 
-    We did not have the paper: the recursion is our reconstruction, and its bounds take two lines to
-    prove. With |grad f| <= G on Z, the sum of the inequality of `alternating` over T steps gives
-    f - f* <= R0²/(2 s T) + s G²/2 and t (g - g*) <= R0²/(2 T) + s² G²/2 + s (f* - f) at the
+    We had no access to the paper: the recursion is our reconstruction, and its bounds take two
+    lines to prove. With |grad f| <= G on Z, the sum of the inequality of `alternating` over T steps
+    gives f - f* <= R0²/(2 s T) + s G²/2 and t (g - g*) <= R0²/(2 T) + s² G²/2 + s (f* - f) at the
     average. Both bounds are O(T^-1/2) with s = D/(G sqrt(T)) and t = 1/L_g.
 
     Args:
         upper_step: s; D/(G sqrt(T)) if None, with the diameter D of Z and
             G = |grad f(x_0)| + L_f D.
-        lower_step: t, at most 1/L_g, the default.
+        lower_step: t; at most 1/L_g, which is the default.
         horizon: T, the planned number of steps; if None, ``solve`` uses max_iter.
 
     Examples:
@@ -89,7 +89,7 @@ class SEA(Method):
         check_whole(self, "horizon")
 
     def check(self, problem: Problem) -> Refusal | None:
-        """Refuse a problem outside the assumptions.
+        """Refuse a problem that violates the method's assumptions.
 
         With both step sizes given, the method also runs on an unbounded Z (as in the AGM-BiO
         paper's second figure), but then no theorem holds.

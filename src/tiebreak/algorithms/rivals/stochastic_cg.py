@@ -44,17 +44,17 @@ from tiebreak.sets import argmin_cut
 
 @in_files("stochastic-cg")
 class State(NamedTuple):
-    """Everything a run needs to continue; ``k`` and the seed determine the order of slices."""
+    """Everything a run needs to continue; ``k`` and the seed determine the slices' order."""
 
     k: int  # epochs
-    t: int  # steps, in the second phase if the method has two
+    t: int  # number of steps, in the second phase if the method has two
     iterate: Array  # x_t, and x_{t-1}
     before: Array
     f_slope: Array  # the estimates at x_t
     g_slope: Array
     g_value: float
     unit: float  # c L_g/L_f
-    total: float  # the sum of the weights of x_1 ... x_{t-1} in z_t, and their average
+    total: float  # the sum of x_1 ... x_{t-1}'s weights in z_t, and these points' average
     average: Array
     level: float  # g at the start of the second phase; inf until then
     sizes: tuple[float, float]  # eps_g, and the slack of the first cut
@@ -95,7 +95,7 @@ class _StochasticCG(Method):
         return Sampled(f, f.lipschitz, batch), Sampled(g, g.lipschitz, batch)
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """Begin with the gradients at the start, which may lie outside Z if Z has no projection."""
+        """Begin with the gradients at x0, which may lie outside Z if Z has no projection."""
         x, f_x, g_x = at_start(problem, x0)
         L_f, L_g = both_smoothness(problem, f_x, g_x)
         size = first_phase.size(problem, problem.lower, g_x)
@@ -129,7 +129,7 @@ class _StochasticCG(Method):
         return self.read(problem, state._replace(k=state.k + 1), count)
 
     def moved(self, problem: Problem, state: State, count: int) -> State:
-        """Take one step from the estimates; an epoch has ``count`` slices."""
+        """Take one step with the current estimates; an epoch has ``count`` slices."""
         raise NotImplementedError
 
     def read(self, problem: Problem, state: State, count: int) -> State:
@@ -137,7 +137,7 @@ class _StochasticCG(Method):
         raise NotImplementedError
 
     def _at(self, problem: Problem, state: State, x: Array) -> tuple[State, Minorant, Minorant]:
-        """Return the state with the answer x, and both levels at x_t, which reset the estimates."""
+        """Return the state with answer x, and both minorants at x_t; SPIDER restarts from these."""
         here, answer = problem.forward(state.iterate, x)
         ((f_x,), (f_z,)), ((g_x,), (g_z,)) = (
             problem.upper.evaluate([here.f], [answer.f]),
@@ -278,16 +278,17 @@ class SBCGF(_StochasticCG):
         s_t     = argmin of <dF_t, s> over { s in Z : <dG_t, s - x_t> <= g(x_0) - g_t + K_t }
         x_{t+1} = (1 - a_t) x_t + a_t s_t,    a_t = scale/(t+2),    K_t = slack |g|/sqrt(t+1)
 
-    Here g_t estimates g(x_t): it adds <mean of two estimates, x_{t+1} - x_t> over the steps since
-    the last full reading. Unlike in the paper, slices consist of neighbouring rows and come in a
-    random order, and a step is an epoch. The unit |g|, the size of g at x0, is our addition.
+    Here g_t estimates g(x_t): to the value at the last full reading, each step adds the product of
+    x_{t+1} - x_t with the mean of dG_t and dG_{t+1}. Unlike in the paper, slices consist of
+    neighbouring rows and come in a random order, and a step is an epoch. The unit |g|, the size of
+    g at x0, is our addition.
 
     Args:
         batch: the number of rows in a slice; by default, sqrt(m) of all m rows.
         seed: the seed for the order of the slices.
-        eps_g: twice the accuracy of the first phase; if None, 1e-4 of the size of g.
+        eps_g: twice the accuracy of the first phase; if None, 1e-4 times the size of g.
         scale: a_t (t+2), in (0, 2].
-        slack: the slack of the cut, which allows for the noise of the estimates.
+        slack: the factor in K_t, the slack of the cut that allows for the noise of the estimates.
 
     Examples:
         >>> fit = tb.Logistic([[1, 2], [2, 4], [1, 2], [2, 4]], [0, 1, 1, 0])

@@ -1,4 +1,4 @@
-"""The Tikhonov path: minimisers of g + eta f for decreasing eta, each from the previous one.
+"""The Tikhonov path: minimisers of g + eta f for decreasing eta, each started at the one before.
 
 Tikhonov, Arsenin: Solutions of ill-posed problems, Winston 1977; Friedlander, Tseng: Exact
 regularization of convex programs, SIAM J. Optim. 2008.
@@ -43,7 +43,7 @@ State: TypeAlias = RunState[Memory]
 
 @dataclass(frozen=True)
 class Tikhonov(Method):
-    """The regularisation path, followed by FISTA with restarts.
+    """Follow the regularisation path, using FISTA with restarts.
 
         x_j = approximate argmin over Z of g + eta_j f,   eta_j = eta_0 u q^j
 
@@ -54,11 +54,11 @@ class Tikhonov(Method):
     penalty.
 
     Proved: f(x_j) - f* <= delta_j/eta_j and g(x_j) - g* <= delta_j + eta_j (f* - f(x_j)). If g
-    grows quadratically with modulus alpha and M bounds the slope of f, then for delta_j = 0 g - g*
-    <= 2 eta_j² M²/alpha and f* - f <= 2 eta_j M²/alpha. The output is the last iterate.
+    grows quadratically with modulus alpha and M bounds the slope of f, then delta_j = 0 implies g -
+    g* <= 2 eta_j² M²/alpha and f* - f <= 2 eta_j M²/alpha. The output is the last iterate.
 
     Args:
-        q: the factor on eta from phase to phase, below 1.
+        q: the factor below 1 that reduces eta from phase to phase.
         eta_0: the first eta, in units of u.
         delta: the accuracy of a phase, relative to the first gradient map.
         unit: u; L_g/L_f if None. ``unit`` must be given if f has no gradient.
