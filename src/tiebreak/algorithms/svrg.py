@@ -292,7 +292,7 @@ class Slices(NamedTuple):
     weight: float
     loss: LinearLoss
     size: int  # approximate number of rows in a slice
-    noise: float  # a bound on the curvature of a mean over a slice
+    noise: float  # a bound on the curvature of a slice's mean loss
 
     @property
     def steps(self) -> int:
@@ -324,7 +324,7 @@ class Sampled:
 
     @property
     def noise(self) -> float:
-        """A bound on the curvature of a mean over a slice."""
+        """A bound on the curvature of a slice's mean loss."""
         return sum(some.noise for some in self.slices if some is not None)
 
     @property
@@ -376,7 +376,7 @@ def _slices(weight: float, loss: LinearLoss, L: float, batch: int | None) -> Sli
     """Choose slices with enough rows that the noise is below the curvature."""
     rows, most = max(loss.row_count, 1), weight * loss.row_lipschitz
     enough = most / L if L > 0.0 else 1.0
-    # the overhead of a call, as a number of rows
+    # the overhead of a call, in rows that could be read instead
     calls = loss.matrix.entries_per_call * rows / max(loss.matrix.size, 1)
     size = batch or math.ceil(max(enough, min(calls, rows / 500)))
     size = min(max(size, 1), rows)

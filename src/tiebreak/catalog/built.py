@@ -1,4 +1,4 @@
-"""A built-in problem, with its start and all known facts."""
+"""A built-in problem, with its starting point and all known facts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Matrix = np.ndarray[Any, Any]
 
 
 class Answer(NamedTuple):
-    """The answer from which errors are measured; nan and None stand for unknown parts.
+    """The reference answer for measuring errors; nan and None stand for unknown parts.
 
     Examples:
         >>> race = tb.compare(tb.instance("toy").problem, ["agm-bio"], max_iter=20)
@@ -31,7 +31,7 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Built:
-    """A problem with its start and known facts; unknown facts are None.
+    """A problem with its starting point and known facts; unknown facts are None.
 
     Args:
         label: what the data are, for plots and reports ("synthetic twin of ...").
@@ -39,8 +39,8 @@ class Built:
         x0: where every method starts.
         upper_optimum, lower_optimum: f* and g*, if there is a closed form.
         solution: x*, if it has a closed form.
-        truth: the point from which the data were generated, if any. Because of noise and ties, it
-            is not the solution.
+        truth: the point from which the data were generated, if any. Noise and ties make it differ
+            from the solution.
         ties: the dimension of the set of lower minimisers, if it is known from theory.
         order: the order r of the lower level's error bound on the domain, if one is known to hold.
     """

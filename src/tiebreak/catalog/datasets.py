@@ -17,24 +17,25 @@ from tiebreak.sets import Ball, L1Ball
 
 
 def breast_cancer(train: int = 50, radius: float = 10.0, seed: int = 0) -> Problem:
-    """The model with the least error on other rows, among those that fit the training rows best.
+    """Of all models that fit the training rows best, the one with the least error on other rows.
 
-    scikit-learn's breast cancer data (569 tumours, 30 measurements, benign or malignant as +1 or
-    -1) with all products of two measurements: 495 standardised columns, with rows scaled to length
-    one. With far fewer training rows than columns, the lower level has an affine set of minimisers,
-    and the upper level, the error on the other rows, chooses among them.
+    The data set is scikit-learn's breast cancer data (569 tumours, 30 measurements, benign or
+    malignant as +1 or -1), extended by all products of two measurements: it has 495 standardised
+    columns, and its rows are scaled to norm one. With far fewer training rows than columns, the
+    lower level has an affine set of minimisers, and the upper level, the error on the other rows,
+    chooses among them.
 
     Args:
         train: number of rows in the lower level, drawn at random; all other rows go to the upper
             level.
-        radius: the radius of the ball around the origin that contains the model.
-        seed: the seed of the draw.
+        radius: the radius of the ball around the origin to which the model is restricted.
+        seed: the seed for drawing the training rows.
     """
     return tumours(train, radius, seed).problem
 
 
 def tumours(train: int = 50, radius: float = 10.0, seed: int = 0) -> Built:
-    """Return `breast_cancer` with its start and known facts."""
+    """Return `breast_cancer` with its starting point and known facts."""
     measured, benign = load("breast cancer")
     features, target = unit_rows(degree_two(measured)), 2.0 * benign - 1.0
     names = ("breast_cancer", "breast cancer, degree 2")
@@ -57,7 +58,7 @@ def diabetes(train: int = 30, radius: float = 20.0, seed: int = 0) -> Built:
 def digits(train: int = 30, radius: float = 20.0, seed: int = 0) -> Built:
     """Build the digits version of `breast_cancer`: 1797 pictures of 64 pixels, odd or even.
 
-    Odd digits have the label -1, even digits +1. Pixels that never change are columns of zeros.
+    Odd digits have the label -1, even digits +1. Pixels that never change become columns of zeros.
 
     Args:
         train, radius, seed: as for `breast_cancer`.
@@ -76,13 +77,13 @@ def validation_over_training(
     *,
     mean: bool,
 ) -> Problem:
-    """Build a problem: among all best fits to ``train`` random rows, find the best for other rows.
+    """Build a problem: among all best fits to ``train`` random rows, find the best for the rest.
 
-    Both levels are least squares (per row if ``mean``), and the models lie in a ball. The error
-    bound has order 2 unless the least-squares solution closest to the origin lies exactly on the
-    sphere. If that solution is inside, the affine set of solutions meets the interior of the ball;
-    if that solution is outside, the minimiser x* is unique, grad g(x*) = -lambda x* with lambda >
-    0, and on the ball g(x) - g* >= lambda (|x*|² - <x*, x>) >= lambda/2 |x - x*|².
+    Both levels are least squares (averaged over the rows if ``mean``), and the domain is a ball.
+    The error bound has order 2 unless the least-squares solution closest to the origin lies exactly
+    on the sphere. If that solution is inside, the affine set of solutions meets the interior of the
+    ball; if that solution is outside, the minimiser x* is unique, grad g(x*) = -lambda x* with
+    lambda > 0, and on the ball g(x) - g* >= lambda (|x*|² - <x*, x>) >= lambda/2 |x - x*|².
     """
     order = rng.permutation(target.shape[0])
     below, above = order[:train], order[train:]
@@ -121,12 +122,12 @@ def _regression(
 
 
 def logistic(radius: float = 10.0) -> Built:
-    """The shortest maximum-likelihood model: f = ½|x|², g the mean logistic loss, in a ball.
+    """The maximum-likelihood model of least norm: f = ½|x|², g the mean logistic loss, in a ball.
 
-    The breast cancer data with two columns for each of the ten mean measurements: one for values
-    below the median, one for the others. Each column of a pair is one minus the other, so the 20
-    columns have rank 11, and the minimisers of g on R^20 have dimension 9. The shortest of these
-    minimisers, p, has |p| = 3.18:
+    The data set is the breast cancer data with two columns for each of the ten mean measurements:
+    one for values below the median, one for the others. Each column of a pair is one minus the
+    other, so the 20 columns have rank 11, and the minimisers of g on R^20 have dimension 9. The one
+    of least norm, p, has |p| = 3.18:
 
         radius > |p|: the ball does not bind, x* = p, and the ties keep their 9 dimensions;
         radius < |p|: the minimiser is unique and lies on the sphere, f* = ½ radius².
@@ -141,7 +142,7 @@ def sparse_logistic(radius: float = 8.0) -> Built:
     """Build `logistic` with an l1 ball, which makes models sparse; the ball binds if radius < 11.2.
 
     Ties remain if the ball binds: coefficients (a, -b) for a pair of columns may become (a+t, -b+t)
-    if another pair makes up for it, with the same fit and the same l1 norm.
+    if another pair compensates, with the same fit and the same l1 norm.
 
     Args:
         radius: the radius of the l1 ball.
@@ -183,9 +184,9 @@ def _low_or_high() -> tuple[Matrix, Vector]:
 
 
 def _shortest_minimiser(A: Matrix, y: Vector) -> Vector:
-    """Return the shortest minimiser of the logistic loss on R^n, by Newton's method from 0.
+    """Return the logistic loss's minimiser of least norm on R^n, using Newton's method from 0.
 
-    Each step is the shortest possible, so all steps and their sum are in the range of A'.
+    Each step is the Newton step of least norm, so all steps and their sum are in the range of A'.
     """
     x = np.zeros(A.shape[1])
     for _ in range(50):
@@ -212,7 +213,7 @@ def load(name: str) -> tuple[Matrix, Vector]:
 
 
 def degree_two(X: Matrix) -> Matrix:
-    """Return all columns and all pairwise products, standardised before and after."""
+    """Standardise the columns of X, append all pairwise products, and standardise the result."""
     X = _standardised(X)
     first, second = np.triu_indices(X.shape[1])
     return _standardised(np.hstack([X, X[:, first] * X[:, second]]))

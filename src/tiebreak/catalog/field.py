@@ -54,15 +54,16 @@ def nemirovsky(n: int = 7, rows: int = 4, center: float = 50.0) -> Built:
 
 
 def squared_hinge(n: int = 20, rows: int = 60, active: int = 8, seed: int = 0) -> Built:
-    """The point nearest to c in a polyhedron, on which a squared hinge g is flat.
+    """The projection of c onto a polyhedron on which a squared hinge g is constant.
 
         g(x) = 1/(2 rows) sum_i max(0, 1 - <a_i, x>)²,   f(x) = ½|x - c|²,   Z = Ball(2 sqrt(n))
 
     x* has entries -1 and 1, the first ``active`` products <a_i, x*> are 1, all other products are
-    at least 2, and c = x* - sum of lambda_i a_i over the active rows, lambda_i > 0: then x* is the
-    projection of c, and f* = ½|x* - c|². All numbers are dyadic, so the stated values are exact. At
-    1.1 x*, all products exceed 1, so the minimisers of g form a polyhedron with an interior; there,
-    the slope of g is 0, and no multiplier can use it. The error bound of g has order 2 (Hoffman).
+    at least 2, and c = x* - sum of lambda_i a_i over the active rows, with all lambda_i > 0: then
+    x* is the projection of c, and f* = ½|x* - c|². All numbers are dyadic, so the stated values are
+    exact. At 1.1 x*, all products exceed 1, so the minimisers of g form a polyhedron with an
+    interior; there, the slope of g is 0, so the minorant of g contributes nothing to a bound on f*.
+    The error bound of g has order 2 (Hoffman).
 
     Args:
         n, rows, active: variables, rows, and rows with a product of 1 at x*.
@@ -94,13 +95,13 @@ def squared_hinge(n: int = 20, rows: int = 60, active: int = 8, seed: int = 0) -
 
 
 def cg_bio_toy() -> Built:
-    """The two-variable example of CG-BiO's authors, on a polyhedron that needs linear programs.
+    """The two-variable example of CG-BiO's authors, on a polyhedron without a cheap projection.
 
         f(x) = ½ x_1² - ½ x_1 + x_2/10,   g(x) = -x_1 - x_2
         Z = { x >= 0, x_1 + x_2 <= 1, 4 x_1 + 6 x_2 <= 5 },   x* = (0.6, 0.4)
 
     The minimisers of g are the edge from (½, ½) to (1, 0); along it, f(t, 1-t) = ½t² - 0.6t + 0.1.
-    Redundant constraints x <= 1 show that Z is bounded. g is weakly sharp (order 1).
+    The redundant constraints x <= 1 make it evident that Z is bounded. g is weakly sharp (order 1).
     """
     rows = [[1.0, 1.0], [4.0, 6.0], [-1.0, 0.0], [0.0, -1.0], [1.0, 0.0], [0.0, 1.0]]
     return Built(

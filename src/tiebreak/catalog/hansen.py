@@ -1,7 +1,8 @@
 """Ill-posed problems: Fredholm integral equations of the first kind, discretised.
 
 Hansen collected the problems in Regularization Tools (Numerical Algorithms 6, 1994); this module
-implements their formulas. Each equation is integral of K(s, t) x(t) dt = b(s) with known x and b.
+implements their formulas. Each equation has the form: integral of K(s, t) x(t) dt = b(s), with
+known x and b.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ SPACE = Space()
 
 @dataclass(frozen=True)
 class Equation:
-    """The equation: integral of kernel(s, t) solution(t) dt = right(s), s and t in intervals."""
+    """An equation: integral of kernel(s, t) solution(t) dt = right(s) for s and t in intervals."""
 
     name: str
     kernel: Callable[[Vector, Vector], Vector]
@@ -34,11 +35,11 @@ class Equation:
     t: tuple[float, float]
 
     def discretised(self, n: int, rows: int) -> tuple[Matrix, Vector, Vector]:
-        """The matrix A (rows x n), x and b, where A x = b up to the error of the midpoint rule.
+        """Return the matrix A (rows x n), x and b, with A x = b up to the midpoint rule's error.
 
         If s_i and t_j are midpoints of equal pieces of lengths h and k, then A_ij = sqrt(h k)
         K(s_i, t_j), x_j = sqrt(k) x(t_j), b_i = sqrt(h) b(s_i). The square roots make the Euclidean
-        norms equal to the norms of the functions, whatever n is.
+        norms approximate the L2 norms of the functions, whatever n is.
         """
         (s, h), (t, k) = _midpoints(self.s, rows), _midpoints(self.t, n)
         A = math.sqrt(h * k) * self.kernel(s[:, None], t[None, :])
@@ -110,11 +111,12 @@ def ill_posed(
         equation: PHILLIPS, BAART or FOXGOOD.
         n: the number of pieces of the t axis, with one variable each.
         rows: the number of pieces of the s axis; n if None.
-        noise: the length of the noise relative to A truth.
-        smooth: whether f measures the differences between neighbours instead of x itself.
+        noise: the norm of the noise relative to the norm of A truth.
+        smooth: whether f measures the differences between neighbouring entries of x instead of x
+            itself.
         domain: Space(), the default, or Orthant(), which contains the solutions of all three
             equations.
-        seed: the seed of the noise.
+        seed: the seed for the noise.
     """
     owner = equation.name
     n = checks.whole(owner, "n", n, 2)

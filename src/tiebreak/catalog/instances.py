@@ -23,7 +23,7 @@ from tiebreak.linalg import checks
 __all__ = ["Built", "Instance", "breast_cancer", "instance", "instances", "table"]
 
 
-# The rule for each parameter, the same in every built-in problem.
+# Each whole-number parameter's minimum, and parameters that must be positive, in all problems.
 LEAST = {
     **dict.fromkeys(("seed", "ties"), 0),
     **dict.fromkeys(("n", "rows", "rank", "steps", "features", "nonzeros"), 1),
@@ -54,7 +54,7 @@ class Instance:
         return {name: p.default for name, p in inspect.signature(self.make).parameters.items()}
 
     def build(self, **parameters: Any) -> Built:
-        """Return the problem with its start and known facts."""
+        """Return the problem with its starting point and known facts."""
         for name, value in list(parameters.items()):
             if name not in self.parameters:
                 meant = checks.did_you_mean(name, self.parameters)
@@ -94,7 +94,7 @@ INSTANCES = (
     ),
     Instance(
         "inverse",
-        "the paper's inverse problem: the shortest vector whose entries are >= 0 and sum to one",
+        "the paper's inverse problem: the vector of least norm with entries >= 0 that sum to one",
         f"{PAPER}, fig. 2",
         100,
         99,
@@ -102,7 +102,7 @@ INSTANCES = (
     ),
     Instance(
         "random-inverse",
-        "random Q, A, b: the least-squares solution that is shortest in the norm of Q",
+        "random Q, A, b: the least-squares solution with the smallest Q-norm",
         "Sabach, Shtern 2017",
         60,
         40,
@@ -110,7 +110,7 @@ INSTANCES = (
     ),
     Instance(
         "regression",
-        "the paper's regression: visits to Wikipedia pages (a synthetic twin without the file)",
+        "the paper's regression: visits to Wikipedia pages (or a synthetic twin of these data)",
         f"{PAPER}, fig. 1",
         730,
         0,
@@ -307,7 +307,7 @@ def instance(name: str, **parameters: Any) -> Built:
         parameters: parameters of the instance; ``print`` the instance to see them.
 
     Returns:
-        A Built: the problem, its start, and what is known about it.
+        A Built: the problem, its starting point, and what is known about it.
 
     Examples:
         >>> toy = tb.instance("toy")

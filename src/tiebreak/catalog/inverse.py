@@ -20,18 +20,19 @@ ORTHANT = Orthant()
 
 
 def inverse(n: int = 100, seed: int = 0) -> Built:
-    """The paper's inverse problem: the shortest vector whose entries are >= 0 and sum to one.
+    """The paper's inverse problem: the vector of least norm with entries >= 0 that sum to one.
 
         f(x) = ½|x|²,   g(x) = ½(x_1 + ... + x_n - 1)²,   Z = R^n_+
         x* = (1/n, ..., 1/n),   f* = 1/(2n),   g* = 0,   L_f = 1,   L_g = n
 
-    The minimisers of g are the simplex, of dimension n - 1. The error bound has order 2 and modulus
-    1, as follows. Let s be the sum of the entries of x >= 0. If s >= 1, some y in the simplex has y
-    <= x, and |x - y| <= |x - y|_1 = s - 1; otherwise y = x + (1-s)/n has |x - y| = (1-s)/sqrt(n).
+    The minimisers of g form the simplex, whose dimension is n - 1. The error bound has order 2 and
+    modulus 1, as follows. Let s be the sum of the entries of x >= 0. If s >= 1, some y in the
+    simplex has y <= x, and |x - y| <= |x - y|_1 = s - 1; otherwise y = x + (1-s)/n has |x - y| =
+    (1-s)/sqrt(n).
 
     Args:
         n: the number of variables.
-        seed: the seed of the start, which is uniform in [0, 1]^n.
+        seed: the seed for the starting point, which is uniform in [0, 1]^n.
     """
     return Built(
         label=f"inverse problem, n = {n}",
@@ -59,11 +60,11 @@ def random_inverse(
     domain: Domain = ORTHANT,
     seed: int = 0,
 ) -> Built:
-    """The shortest least-squares solution in a random norm: f = ½x'Qx, g = ½|Ax - b|².
+    """The least-squares solution of least norm in a random norm: f = ½x'Qx, g = ½|Ax - b|².
 
     Q has random eigenvectors and eigenvalues from 1/condition to 1. A is the product of two random
     matrices of small whole numbers, so A has exactly the given rank; A is then divided by a power
-    of two near its norm. b = A truth + noise, with truth > 0 in the middle of the domain.
+    of two near its norm. The data are b = A truth + noise, with truth > 0 well inside the domain.
 
     If there is no noise and ``truth`` is inside the domain, the set of lower minimisers has
     dimension n - rank, and g* is exactly 0. The error bound of least squares has order 2 on R^n and
@@ -72,7 +73,7 @@ def random_inverse(
     Args:
         n, rows, rank: variables, rows of A, rank of A.
         condition: the condition number of Q.
-        noise: the length of the noise relative to A truth.
+        noise: the norm of the noise relative to the norm of A truth.
         domain: Space(), Ball(radius) or Orthant(), which is the default.
         seed: the random seed.
     """
@@ -96,7 +97,7 @@ def random_inverse(
     A /= 2.0 ** round(math.log2(np.linalg.norm(A, 2)))
     truth = np.zeros(n)
     while not np.any(A @ truth):  # with b = 0, the answer would be 0
-        truth = rng.integers(1, 8, n) / 8.0  # dyadic, like A: the product has no rounding
+        truth = rng.integers(1, 8, n) / 8.0  # dyadic, like A: the product is exact
     if isinstance(domain, Ball):
         excess = 2.0 * np.linalg.norm(truth) / domain.radius
         truth /= 2.0 ** max(0, math.ceil(math.log2(excess)))
@@ -114,7 +115,7 @@ def random_inverse(
 
 
 def disturbed(b: Vector, noise: float, rng: np.random.Generator) -> Vector:
-    """Return b plus a random vector of length noise |b|."""
+    """Return b plus a random vector of norm noise |b|."""
     direction = rng.standard_normal(b.shape[0])
     return np.asarray(b + noise * np.linalg.norm(b) / np.linalg.norm(direction) * direction)
 
@@ -132,9 +133,10 @@ def toy(center: Sequence[float] = (0.9, 0.8), stretch: float = 4.0) -> Built:
 
         f(x) = ½(x_1 - p)² + ½ stretch (x_2 - q)²,   g(x) = ½(x_1 + x_2 - 1)²,   Z = unit disc
 
-    The minimisers of g are the chord from (1, 0) to (0, 1). On this chord x = (t, 1-t), and f is
-    least at t = (p + stretch (1-q))/(1 + stretch), or at the nearer end of the chord. L_f = max(1,
-    stretch), L_g = 2. The chord meets the interior of the disc, so the error bound has order 2.
+    The minimisers of g form the chord from (1, 0) to (0, 1). On this chord x = (t, 1-t), and f is
+    least at t = (p + stretch (1-q))/(1 + stretch), or at the nearer end of the chord if this t is
+    outside [0, 1]. L_f = max(1, stretch), L_g = 2. The chord meets the interior of the disc, so the
+    error bound has order 2.
 
     Args:
         center: (p, q), the point that f pulls towards.
@@ -163,10 +165,10 @@ def toy(center: Sequence[float] = (0.9, 0.8), stretch: float = 4.0) -> Built:
 def hard(steps: int = 50, ties: int = 1, smoothness: float = 4.0) -> Built:
     """A hard problem: |f(x) - f*| >= 1 until a method has used more than ``steps`` gradients of g.
 
-    In the spirit of Zhang, Chen, Xu, Zhang (2024, arXiv 2409.06530), who show that no first-order
-    method finds |f - f*| <= eps in a number of steps that depends on L_f, L_g and D alone.
-    Construction and proof were made for tiebreak. With K = steps, x = (u, v, y) in R^K x R^K x
-    R^ties, w = (u, v), s = 2/sqrt(K), c of length 1 with equal entries:
+    The problem is in the spirit of Zhang, Chen, Xu, Zhang (2024, arXiv 2409.06530), who show that
+    no first-order method finds |f - f*| <= eps in a number of steps that depends on L_f, L_g and D
+    alone. The construction and its proof are ours. With K = steps, x = (u, v, y) in R^K x R^K x
+    R^ties, w = (u, v), s = 2/sqrt(K), and c in R^ties of norm 1 with equal entries, let
 
         g(x) = L/8 [ (w_1 - s)² + sum_{i<2K} (w_{i+1} - w_i)² ],   f(x) = ½|v|² + 1/16 |y - c|²
         Z = ball of radius 3 around the origin, x_0 = 0
@@ -186,7 +188,7 @@ def hard(steps: int = 50, ties: int = 1, smoothness: float = 4.0) -> Built:
     is as small as you like.
 
     Args:
-        steps: K; this many gradients of g are not enough.
+        steps: K; this many gradients of g are not enough for |f - f*| < 1.
         ties: the dimension of the set of lower minimisers; 0 for a single minimiser.
         smoothness: L, an upper bound on L_g.
     """

@@ -13,7 +13,7 @@ from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 
 DRAWS = 20  # how often a problem is redrawn before its shape is rejected
-LIMIT = 0.9  # limit on |A_G'y| where x* is zero: less than 1 by more than rounding
+LIMIT = 0.9  # limit on |A_G'y| where x* is zero: below 1 by far more than rounding
 
 
 def basis_pursuit(
@@ -44,12 +44,12 @@ def group_pursuit(
 ) -> Built:
     """The least-squares solution with the fewest groups: f(x) = sum_G |x_G|, g(x) = ½|Ax - b|².
 
-    The construction is that of ``basis_pursuit``, with A_G'y = x*_G/|x*_G| on the active groups and
+    The construction is as in ``basis_pursuit``, with A_G'y = x*_G/|x*_G| on the active groups and
     |A_G'y| < 1 elsewhere.
 
     Args:
         rows: the number of rows of A; less than the number of its columns, groups times size.
-        groups, size: the number of groups, and of variables in each.
+        groups, size: the number of groups, and the number of variables in each.
         active: the number of groups in which x* is not zero.
         seed: the random seed.
     """
@@ -106,8 +106,8 @@ def lasso_duplicates(
     both signs. The builder chooses u* and b = D u* + weight y with a y that it checks: D_S'y =
     sign(u*) on the support S, |D'y| < 1 elsewhere, D_S of full rank: by the optimality conditions,
     u* is the only solution of the Lasso in u. So the minimisers of g are the ways to divide each
-    u*_j among its copies into shares >= 0: copies - 1 dimensions for each non-zero, and g* =
-    weight²/2 |y|² + weight |u*|_1. (The error bound has order 2 on bounded sets only.)
+    u*_j among its copies into shares >= 0: they have copies - 1 dimensions for each non-zero u*_j,
+    and g* = weight²/2 |y|² + weight |u*|_1. (The error bound has order 2 on bounded sets only.)
 
     *Upper level.* Half of the features, rounded up, are shared by all copies; every other feature
     is given to one copy. The residual r = B x* - c is chosen such that sign(u*_j) B_i'r is the same
@@ -194,9 +194,9 @@ def _dyadic(values: Matrix) -> Matrix:
 def _certificate(A: Matrix, x: Matrix) -> Vector | None:
     """Return y with A_G'y = x_G/|x_G| for rows x_G of x that are not 0 and |A_G'y| < 1 elsewhere.
 
-    y is the shortest solution of these equations. If groups exceed the limit, further equations set
-    them to the limit, until no group exceeds it. The result is None if no such y is found, although
-    another y may exist.
+    y is the solution of least norm of these equations. If |A_G'y| exceeds LIMIT for other groups,
+    further equations set it to LIMIT there, until no group exceeds it. The result is None if no
+    such y is found, although another y may exist.
     """
     size, active = x.shape[1], np.any(x != 0.0, axis=1)
     wanted, held = np.zeros(x.shape), active.copy()

@@ -25,11 +25,11 @@ TWIN = "synthetic twin of Wikipedia Math Essential"
 def regression(
     file: str | Path | None = None, train: float = 0.75, radius: float = 1.0, seed: int = 0
 ) -> Built:
-    """The paper's over-parameterised regression: validation loss over training loss in a ball.
+    """The paper's over-parameterised regression: among the best fits, the least validation loss.
 
     The days are columns, each scaled to [0, 1]; a random column is the target b, and the other 730
-    columns are the features. The lower level is g(x) = ½|Ax - b|² on the training rows, and f is
-    the same loss on the other rows.
+    columns are the features. The lower level is g(x) = ½|Ax - b|² on the training rows, f is the
+    same loss on the other rows, and the domain is a ball.
 
     With the paper's 75 % there are 801 rows for 730 variables and a single lower minimiser, so
     nothing is selected; with 25 % there are 267 rows, and the solution set has dimension 463 if the
@@ -39,7 +39,7 @@ def regression(
         file: wikivital_mathematics.json; None for the synthetic twin (the label says so).
         train: the share of the rows that go to the lower level.
         radius: the radius of the ball around the origin.
-        seed: the random seed for the column and the split.
+        seed: the random seed for the target column and the split of the rows.
     """
     share = checks.number("regression", "train", train, "a share between 0 and 1")
     rows = round(share * PAGES) if 0.0 < share < 1.0 else 0
