@@ -20,7 +20,7 @@ I2 = np.eye(2)
 LS = tb.LeastSquares([[1.0, 1.0]], [1.0])
 GROUPS = "GroupL2: groups must be a vector with the group of each variable (-1: none) or a list of lists of variables, got "
 NO_PROJECTION = "domain must have a cheap projection"
-TAKES_SUCH_SETS = "the methods conic and exact accept such sets"
+TAKES_SUCH_SETS = "the conic and exact methods accept such sets"
 NO_PROX = "the penalties and the domain must have a joint prox in closed form, got"
 FOR_PENALTIES = "methods for penalties: adaptive, primal-dual, p-agm-bio, r-apm, pb-apg, bi-sg"
 

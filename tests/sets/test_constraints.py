@@ -154,7 +154,7 @@ def test_an_indicator_and_a_domain_make_an_intersection():
 # --- who takes them -------------------------------------------------------------------------------
 
 REFUSAL = (
-    "domain must have a cheap projection, got {}; the methods conic and exact accept such sets"
+    "domain must have a cheap projection, got {}; the conic and exact methods accept such sets"
 )
 
 

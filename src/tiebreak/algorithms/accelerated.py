@@ -1,4 +1,4 @@
-"""Algorithms 1 and 2 of the paper.
+"""Algorithms 1 and 2 of the AGM-BiO paper.
 
 Both algorithms are written for f = f1 + f2 and g = g1 + g2 with smooth f1, g1; AGM-BiO is the case
 f2 = g2 = 0. Slopes, minorants and Lipschitz constants are those of f1 and g1; values are those of f
@@ -49,7 +49,7 @@ class GradientStep(NamedTuple):
 class State(NamedTuple):
     """Everything a run needs to continue, as arrays and numbers."""
 
-    k: int  # steps of Algorithm 1 taken
+    k: int  # number of steps so far
     A: float  # A_k, the sum of the step sizes a_i
     x: Array  # x_k, the point to which the theorems apply
     z: Array  # z_k
@@ -222,7 +222,7 @@ class Accelerated(Method):
         return state.level if run is None else min(state.level, run.g_u)
 
     def _next_v(self, problem: Problem, run: LevelRun, L_g: float) -> Array:
-        """Return v_{k+1}, from the gradient step that was computed in advance."""
+        """Return v_{k+1}, using the gradient step that was computed in advance."""
         b = theory.auxiliary_step_size(run.k, L_g)
         return self.lower_step(problem, run.gradient_step, b, run.gradient_step_square)
 

@@ -119,7 +119,7 @@ class PAGMBiO(Accelerated):
     title: ClassVar[str] = "P-AGM-BiO"
     paper: ClassVar[str] = f"{AGMBiO.paper}, Algorithm 2"
     assumptions: ClassVar[str] = (
-        "f, g convex, each smooth + penalty; both penalties and Z with a joint prox"
+        "f, g convex, each smooth + penalty; joint prox of both penalties and Z"
     )
     guarantee: ClassVar[str] = AGMBiO.guarantee
     cites: ClassVar[tuple[str, ...]] = AGMBiO.cites

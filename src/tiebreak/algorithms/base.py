@@ -41,7 +41,7 @@ NOT_ENDED = Ended()
 
 
 class State(Protocol):
-    """The members of every state; to be saved, it must be a NamedTuple of arrays and numbers."""
+    """What every state has; to be saved, a state must be a NamedTuple of arrays and numbers."""
 
     @property
     def x(self) -> Array:
@@ -66,7 +66,7 @@ class Findings(Protocol):
 
     @property
     def dimension(self) -> int | None:
-        """The dimension of the lower level's solution set, None if unknown."""
+        """The dimension of the lower level's solution set; None if unknown."""
 
     def lines(self) -> list[tuple[str, str]]:
         """Return lines for the report, each with a label of at most 10 characters and a text."""
@@ -107,14 +107,14 @@ class StateReport(NamedTuple):
 
     finished: Ended = NOT_ENDED  # why the method has ended on its own
     answer: Ended = NOT_ENDED  # why the method would end if a proof for x were found
-    fall: NoMinimum | None = None  # a direction along which there is no minimum
+    fall: NoMinimum | None = None  # a direction along which a level decreases forever
     is_empty: bool = False  # do multipliers prove that Z is empty?
     readings: str = ""  # both readings of the data, in a sentence, if rounding decides the rank
     is_ambiguous: bool = False  # does f depend on a rank that rounding decides?
     findings: Findings | None = None
     one_sided: str = ""  # why f* has no proved upper bound, if the method knows
     reach: Any = None  # the size of the terms that add up to images of x, or None
-    is_good: bool = True  # is x better than the start, as far as the method can tell?
+    is_good: bool = True  # is x better than x0, as far as the method can tell?
     is_settling: bool = False  # will f(x) soon be more accurate, even if it is proved already?
     decides: bool = False  # will the next step end the run, with its own proof?
     is_milestone: bool = False  # does this step deserve a row of the trace?
@@ -127,7 +127,7 @@ def no_projection(owner: str, problem: Problem) -> Refusal | None:
     """Refuse a domain without a cheap projection; return None if it has one."""
     if has_projection(problem.domain):
         return None
-    hint = "the methods conic and exact accept such sets"
+    hint = "the conic and exact methods accept such sets"
     kind = type(problem.domain).__name__
     return Refusal(owner, "domain", "must have a cheap projection", kind, hint)
 
@@ -177,7 +177,7 @@ class Method(ABC):
 
     @abstractmethod
     def init(self, problem: Problem, x0: Array) -> Any:
-        """Return the first state, from a start in the domain."""
+        """Return the first state, from a starting point in the domain."""
 
     @abstractmethod
     def step(self, problem: Problem, state: Any) -> Any:
@@ -194,7 +194,7 @@ class Method(ABC):
         return replace(mine, horizon=max(steps, 1)) if is_open else self
 
     def adapt(self, state: Any, proved: Proved) -> Any:
-        """Adapt the state to the proved bounds; the loop calls this now and then if ``adapts``."""
+        """Adapt the state to the proved bounds; if ``adapts``, the loop calls this at times."""
         return state
 
     def history(self, problem: Problem, state: Any) -> str:

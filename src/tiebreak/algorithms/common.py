@@ -46,7 +46,7 @@ class RunState(NamedTuple, Generic[M]):
 
 
 def begun(x: Point, f: float, g: float, g_x: Minorant, memory: M) -> RunState[M]:
-    """Return the first state, at x in Z with f(x) = f and g(x) = g; g_x is g's minorant at x."""
+    """Return the first state at x, a point of Z with the values f and g and g's minorant g_x."""
     return RunState(0, x, f, g, StepEvidence(values=((g, x.x, g_x),)), memory)
 
 
@@ -192,7 +192,8 @@ def unit_of(problem: Problem, given: float | None, f_0: Minorant, g_0: Minorant)
 def typical_length(problem: Problem, g_0: Minorant) -> float:
     """Return a length in the units of x: the domain's diameter, or twice the promised radius.
 
-    If this length is infinite or 0, return the typical size of x, see `_distance_moved`, or 1.
+    If this length is infinite or 0, return `_distance_moved`, a typical size of x, or 1 if that is
+    0 too.
     """
     length = problem.domain.diameter_in(int(g_0.at.shape[0]))
     if not math.isfinite(length) and problem.radius is not None:
@@ -201,7 +202,7 @@ def typical_length(problem: Problem, g_0: Minorant) -> float:
 
 
 def _distance_moved(problem: Problem, g_0: Minorant) -> float:
-    """Return the length of the first lower step or the norm of the start, whichever is larger."""
+    """Return the larger of the first lower step's length and the norm of the starting point."""
     L_g, start = problem.lower.lipschitz, arrays.norm(g_0.at)
     known = 0.0 < L_g < math.inf
     return max(arrays.norm(g_0.slope) / L_g, start) if known else start

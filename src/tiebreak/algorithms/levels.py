@@ -58,7 +58,8 @@ class FixedLevels:
 class GivenLevels:
     """User-supplied g_k: one number, a sequence (its last entry is repeated), or a callable of k.
 
-    A level below g* may make the cut empty; the step is then clipped. No certificate relies on g_k.
+    A level below g* may exclude every point of Z; the step then minimises the model of g over Z. No
+    certificate relies on g_k.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])

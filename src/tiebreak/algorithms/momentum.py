@@ -33,7 +33,7 @@ class Momentum(NamedTuple):
     A: float  # A_k, the sum of the step sizes a_i
     x: Point  # x_k
     z: Point  # z_k
-    origin: Array  # z_0, the start
+    origin: Array  # z_0, where the run started
     smoothness: float  # the estimate of L_h1, for the next step
     value: float  # h(x_k)
     steps: int
@@ -166,7 +166,7 @@ class Minorants(NamedTuple):
 class DataRequest(NamedTuple):
     """Points to multiply by the matrices, or at which to evaluate f1 and g1."""
 
-    has_f: bool  # otherwise the request is for g alone
+    has_f: bool  # is the request for f and g, or for g alone?
     forward: Sequence[Array] = ()
     at: Sequence[Point] = ()
     values_at: Sequence[Point] = ()

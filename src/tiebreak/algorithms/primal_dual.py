@@ -46,16 +46,16 @@ from tiebreak.problem import Point, Problem, mixed
 from tiebreak.proofs.gate import ANSWER
 
 SAFETY = 0.99  # share of the longest step; convergence is proved for shares below 1
-# sigma changes when k has grown by this factor, and by at least this many steps
+# sigma changes when k has grown by a factor of EPOCH and by at least SHORTEST steps
 EPOCH, SHORTEST = 1.5, 16
-# The j-th change of sigma is by at most a factor of exp(FREEDOM/j^DECAY). The sum of these
+# The j-th change multiplies or divides sigma by at most exp(FREEDOM/j^DECAY). The sum of these
 # exponents is finite, as the theorem on changing step sizes requires, but it exceeds 40, and a
 # total factor of exp(40) suffices for any units.
 FREEDOM, DECAY = 10.0, 1.1
 
 ESTIMATED = (
     "f minus its dual value, and the cost of the lower level's error, are within the tolerance; "
-    "f* cannot be bounded if an operator is known only by its products"
+    "f* cannot be bounded if an operator is known only through its products"
 )
 
 
@@ -184,7 +184,7 @@ class PrimalDual(Method):
         check_positive(self, "ratio")
 
     def check(self, problem: Problem) -> Refusal | None:
-        if isinstance(problem.penalties[0].terms, OperatorTerms):  # no prox is needed
+        if isinstance(problem.penalties[0].terms, OperatorTerms):  # no prox of f2 is needed
             return refusal_of(lambda: problem.lower_joint)
         return need_joint_prox(self, problem)
 
@@ -304,7 +304,7 @@ def _trial(problem: Problem, state: State, sigma: float) -> State:
 
 
 def _changed(state: State) -> tuple[Mark, float]:
-    """Return a new mark, and the next sigma for the moves of x and of the dual variable."""
+    """Return a new mark and the next sigma, computed from the moves of x and the dual variable."""
     mark, x, cut, k = state.mark, state.x, state.g_y, state.k
     multiplier = state.multiplier + state.sigma
     dx = x - mark.x

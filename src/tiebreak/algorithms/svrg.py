@@ -67,7 +67,7 @@ class State(NamedTuple):
     f_w: Minorant
     g_w: Minorant
     eta: float
-    slopes: Array  # p, the sum of grad g(w_j)/eta_j over the ends of rounds
+    slopes: Array  # p, the sum of grad g(w_j)/eta_j over all finished rounds
     weight: float  # the sum of 1/eta_j
     points: Array  # the sum of w_j/eta_j
     residual: float  # residual of g at the end of the last round
@@ -386,7 +386,7 @@ def _slices(weight: float, loss: LinearLoss, L: float, batch: int | None) -> Sli
 def _epoch(
     problem: Problem, x: Array, g: Sampled, s: float, slope: Slope, weights: tuple[float, float]
 ) -> Array:
-    """Take prox-gradient steps of size s from x over all slices; f2 and g2 have these weights."""
+    """Take prox-gradient steps of size s from x over all slices; f2 and g2 have ``weights``."""
     is_free = described(problem.domain).is_space
     with arrays.quiet():
         for _ in range(g.steps):
@@ -415,7 +415,7 @@ def _error(state: State, lower: Array) -> float:
 def _with_proof(problem: Problem, state: State) -> State:
     """Begin the proof at the end of a round if f seems to have settled.
 
-    With c = sum_j (w_j - w)/eta_j, the bound of the proof is too low by t/2 |<c, grad f>| + (g(w) -
+    With c = sum_j (w_j - w)/eta_j, the proof's bound is too low by t/2 |<c, grad f>| + (g(w) -
     g*)/t. We estimate g(w) - g* by the decrease of g in the last round.
     """
     x, fall = state.x, state.former[1] - state.lower_value

@@ -39,8 +39,8 @@ class Built:
         x0: where every method starts.
         upper_optimum, lower_optimum: f* and g*, if there is a closed form.
         solution: x*, if it has a closed form.
-        truth: the point from which the data were generated, if any. Noise and ties make it differ
-            from the solution.
+        truth: the point from which the data were generated, if any. Because of noise and ties, this
+            point is not the solution.
         ties: the dimension of the set of lower minimisers, if it is known from theory.
         order: the order r of the lower level's error bound on the domain, if one is known to hold.
     """

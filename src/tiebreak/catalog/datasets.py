@@ -126,8 +126,8 @@ def logistic(radius: float = 10.0) -> Built:
 
     The data set is the breast cancer data with two columns for each of the ten mean measurements:
     one for values below the median, one for the others. Each column of a pair is one minus the
-    other, so the 20 columns have rank 11, and the minimisers of g on R^20 have dimension 9. The one
-    of least norm, p, has |p| = 3.18:
+    other, so the 20 columns have rank 11, and the minimisers of g on R^20 have dimension 9. The
+    minimiser of least norm, p, has |p| = 3.18:
 
         radius > |p|: the ball does not bind, x* = p, and the ties keep their 9 dimensions;
         radius < |p|: the minimiser is unique and lies on the sphere, f* = ½ radius².

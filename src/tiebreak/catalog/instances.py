@@ -23,7 +23,8 @@ from tiebreak.linalg import checks
 __all__ = ["Built", "Instance", "breast_cancer", "instance", "instances", "table"]
 
 
-# Each whole-number parameter's minimum, and parameters that must be positive, in all problems.
+# The rules for parameters, the same in all problems: LEAST contains the minimum of each whole
+# number, and the numbers in POSITIVE must be positive.
 LEAST = {
     **dict.fromkeys(("seed", "ties"), 0),
     **dict.fromkeys(("n", "rows", "rank", "steps", "features", "nonzeros"), 1),
@@ -198,7 +199,7 @@ INSTANCES = (
     ),
     Instance(
         "logistic-small-ball",
-        "logistic in a ball that binds: a single minimiser",
+        "the logistic problem in a ball that binds: a single minimiser",
         TUMOURS,
         20,
         0,
@@ -214,7 +215,7 @@ INSTANCES = (
     ),
     Instance(
         "sparse-logistic-large-ball",
-        "sparse-logistic in an l1 ball that does not bind",
+        "the sparse-logistic problem in an l1 ball that does not bind",
         TUMOURS,
         20,
         9,

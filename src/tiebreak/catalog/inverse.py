@@ -185,7 +185,7 @@ def hard(steps: int = 50, ties: int = 1, smoothness: float = 4.0) -> Built:
     its first j entries, grad g is 0 beyond the first j+1, and grad f is 0 in v where v = 0. So each
     gradient of g makes at most one more entry nonzero, and v is still 0 after K gradients. Then 0
     <= f(x) = 1/16 |y - c|² <= 1/16 (3+1)² = 1, while f* = 2. At the same time, g(x_0) - g* = L/(2K)
-    is as small as you like.
+    can be arbitrarily small.
 
     Args:
         steps: K; this many gradients of g are not enough for |f - f*| < 1.

@@ -1,6 +1,6 @@
 """The paper's regression: visits to 1068 Wikipedia pages on 731 days, or a synthetic twin.
 
-Wikipedia Math Essential is the file wikivital_mathematics.json of Rozemberczki and others, PyTorch
+Wikipedia Math Essential is the file wikivital_mathematics.json by Rozemberczki and others, PyTorch
 Geometric Temporal, CIKM 2021. You supply the file; nothing is downloaded.
 """
 
@@ -125,7 +125,7 @@ def twin() -> Matrix:
         the day of the week  a third less at weekends
         the season           a quarter up or down over the year, in step for all pages
         its trend            its own slow rise or fall
-        its mood             log-normal from day to day, 25 %
+        its mood             log-normal from day to day, with a spread of 25 %
         its spikes           on one day in 500, three times as many visits or far more (Pareto)
     """
     rng = np.random.default_rng(0)

@@ -68,8 +68,8 @@ class AdaBiM(Method):
     Args:
         mu: strong convexity of f; 0 is always valid.
         nu: the bound in the step test, in (0, 1).
-        unit: u; if None, the ratio of the curvatures of g1 and f1 at the start, estimated along a
-            short gradient step. ``unit`` must be given if f has no gradient.
+        unit: u; if None, the ratio of the curvatures of g1 and f1 at x0, estimated along a short
+            gradient step. ``unit`` must be given if f has no gradient.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -173,6 +173,6 @@ def _evaluated(problem: Problem, x: Array) -> tuple[Point, Minorant, Minorant, f
 def _curvature(
     problem: Problem, h: SmoothFunction, here: Minorant, other: Minorant, g_0: Minorant
 ) -> float:
-    """Estimate the curvature of h at the start; return a substitute if h is linear."""
+    """Estimate the curvature of h at x0; return a substitute if h is linear."""
     length = typical_length(problem, g_0)
     return first_curvature(problem, h, here, other)[0] or arrays.norm(here.slope) / length or 1.0

@@ -29,7 +29,7 @@ from tiebreak.problem import Problem
 
 @in_files("bi-sg")
 class Memory(NamedTuple):
-    """The variables of the recursion; the point is y_k: the paper's x_k may lie outside Z."""
+    """The recursion's variables; the point is y_k, because the paper's x_k may lie outside Z."""
 
     alternation: Alternation  # y_k in Z; the upper step from y_k gives x_k, perhaps outside Z
     step_size: float  # t
@@ -87,7 +87,7 @@ class BiSG(Method):
         Rate("f above", 0.25, at="the best of y_1 ... y_k"),
         Rate("g", 0.75),
     )
-    output: ClassVar[str] = "y_k, the last point of Z"
+    output: ClassVar[str] = "y_k, the last point in Z"
 
     def __post_init__(self) -> None:
         check_within(self, "alpha", "a number in (1/2, 1)", lambda alpha: 0.5 < alpha < 1.0)

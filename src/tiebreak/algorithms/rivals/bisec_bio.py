@@ -47,7 +47,7 @@ class Call(NamedTuple):
 class BisectionFindings(NamedTuple):
     """The state of the bisection."""
 
-    low: float  # l: the tests found no point of Z with f <= l good enough for g
+    low: float  # l: by the tests, no point of Z with f <= l is good enough for g
     high: float = math.inf  # u: x is good enough for g, and f(x) <= u
     calls: int = 0  # number of calls after the first
     capped: int = 0  # calls that ended because they had used all their gradients
@@ -87,22 +87,23 @@ class BisecBiO(Method):
     """Bisection method for Bilevel Optimization, if {f <= c} ∩ Z has an easy projection.
 
     First, FISTA on Z finds ghat = g(x) with g(x) - g* <= eps_g/2; u = f(x), l = min_Z f. Then,
-    until u - l <= eps_f, FISTA minimises g over Z ∩ {f <= c} with c = (l + u)/2. Its iterates x_c
-    decide between two cases:
+    until u - l <= eps_f, FISTA minimises g over Z ∩ {f <= c} with c = (l + u)/2. The iterates x_c
+    of FISTA decide between two cases:
 
         g(x_c) <= ghat + eps_g/2:       x_c is accepted, u = f(x_c) <= c
         g > ghat on Z ∩ {f <= c}:       c < f*, so l = c
 
     The answer is the last accepted point: f(x) - f* <= eps_f and g(x) - g* <= eps_g, after
-    O(log(1/eps_f)/sqrt(eps_g)) gradients of g in total. A step is one step of FISTA.
+    O(log(1/eps_f)/sqrt(eps_g)) gradients of g in total. A step of the method is one step of FISTA.
 
-    A call ends as soon as a point is good enough. The larger of two bounds proves that g > ghat on
-    the set: the minimum over the set of the minorants, averaged as in FISTA's proof (for balls and,
-    if Z is bounded, half-spaces), and FISTA's own g(x_k) - 2 L_g D²/(k+1)², where D is the diameter
-    of the set (if Z is bounded or f strongly convex). In the first call, the known lower bound of g
-    and its quadratic growth are used too. If neither answer is proved within ``gradients``
-    gradients, the call is cut off and counts as "not good enough" (or as the end of the first
-    call). The report says how often this happened; if it did, the result has no guarantee.
+    A call of FISTA ends as soon as one of its points is accepted. The larger of two bounds proves
+    that g > ghat on the set: the minimum over the set of the minorants, averaged as in FISTA's
+    proof (for balls and, if Z is bounded, half-spaces), and FISTA's own g(x_k) - 2 L_g D²/(k+1)²,
+    where D is the diameter of the set (if Z is bounded or f strongly convex). In the first call,
+    the known lower bound of g and its quadratic growth are used too. If neither case is proved
+    within the number of gradients that ``gradients`` allows, the call is cut off and counts as "not
+    good enough" (or as the end of the first call). The report says how often this happened; if it
+    did, the result has no guarantee.
 
     Args:
         eps_f: the accuracy for f; if None, 1e-4 times the first u - l.

@@ -69,8 +69,8 @@ class CGBiO(Method):
     the certificate gets the minorants at x_k with the weights k + 1 and (k + 1) mu_k.
 
     Args:
-        eps_f, eps_g: the accuracy for f and g. If None, it is 1e-4 times the size of the function
-            h: |h(x0)| or, if that is 0, |grad h(x0)| D or, if both are 0, L_h D²/2.
+        eps_f, eps_g: the accuracy for f and g. If None, 1e-4 times the first nonzero number among
+            |h(x0)|, |grad h(x0)| D and L_h D²/2, with h = f or g.
         scale: gamma_k (k+2), in (0, 2]. The theorem requires 2; the AGM-BiO paper uses 1e-2.
 
     Examples:

@@ -144,7 +144,7 @@ class Diagonal(Method):
         return f"{self.name}, {weights}{momentum}{steps}, {point}"
 
     def points(self, state: State) -> dict[str, Array]:
-        """Return the last iterate, besides the average."""
+        """Return the last iterate if the answer is the average."""
         return {"the last iterate": state.memory.run.x.x} if self.average else {}
 
     def report(self, state: State) -> StateReport:

@@ -193,7 +193,7 @@ class FCBiO(Method):
         return state
 
     def step(self, problem: Problem, state: State) -> State:
-        """Take one step of the first phase or of a call; after an answer, begin the next test."""
+        """Take one step of the first phase or of a call; if a test is answered, begin the next."""
         k, memory = state.k + 1, state.memory
         if memory.first is not None:
             half = 0.5 * memory.lower_tolerance

@@ -28,7 +28,7 @@ from tiebreak.problem import Problem
 class FIBA(Method):
     """Fast Iterative Bilevel Algorithm.
 
-        y_k     = x_k + (t_k - 1)/t_{k+1} (x_k - x_{k-1}),   t_k as FISTA's
+        y_k     = x_k + (t_k - 1)/t_{k+1} (x_k - x_{k-1}),   t_k as in FISTA
         z_k     = y_k - grad g(y_k)/L_g
         x_{k+1} = projection of z_k - (mu_0/(L_f k)) grad f(z_k) onto Z,   k = 1, 2, ...
 

@@ -24,8 +24,9 @@ class LevelNewton(Tikhonov):
 
     Since x_j solves the problem of level c_j with the multiplier eta_j, p'(c_j) = -eta_j, and this
     is Newton's step. If g grows quadratically, p has a double root: each phase halves the distance
-    to f*, or squares it with multiplicity 2. The new eta comes from the secant of f as a function
-    of log eta, and is kept between q eta_j and q³ eta_j; g_low is the proved lower bound on g*.
+    to f* with multiplicity 1 and squares it with multiplicity 2. The new eta comes from the secant
+    of f as a function of log eta, and is kept between q eta_j and q³ eta_j; g_low is the proved
+    lower bound on g*.
 
     The bounds of `Tikhonov` hold after each phase: f(x_j) - f* <= delta_j/eta_j and g(x_j) - g* <=
     delta_j + eta_j (f* - f(x_j)). The report shows f(x_j) + 2 p_j/eta_j in the line "estimate".
@@ -61,7 +62,7 @@ class LevelNewton(Tikhonov):
         return state._replace(memory=state.memory._replace(least=least))
 
     def report(self, state: State) -> StateReport:
-        """Report the estimate after the first phase."""
+        """Report the estimate of f* once the first phase has ended."""
         least, ended = state.memory.least, state.memory.ended
         if not ended or least == -math.inf:
             return StateReport()

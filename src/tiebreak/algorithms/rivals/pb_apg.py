@@ -159,9 +159,9 @@ class PBAPG(Method):
 def penalty_for(bound: ErrorBound, accuracy: float) -> float:
     """gamma = 2 gamma*, gamma* = C^r eps^(1-r) (r-1)^(r-1)/r^r, C = M (r/alpha)^(1/r).
 
-    By Proposition 1 of the AGM-BiO paper f* - f <= C (g - g*)^(1/r) <= gamma* (g - g*) + eps. So an
-    eps-minimiser of f + gamma g has f - f* <= eps, g - g* <= 2 eps/gamma* and f* - f <= 3 eps. If
-    the order is 1, gamma = 2 M/alpha for every eps.
+    By Proposition 1 of the AGM-BiO paper, f* - f <= C (g - g*)^(1/r) <= gamma* (g - g*) + eps. So
+    an eps-minimiser of f + gamma g has f - f* <= eps, g - g* <= 2 eps/gamma* and f* - f <= 3 eps.
+    If the order is 1, gamma = 2 M/alpha for every eps.
     """
     r = bound.order
     log = r * _log_slope(bound) + (1.0 - r) * math.log(accuracy) + _log_constant(r)

@@ -76,7 +76,7 @@ class SEA(Method):
     name: ClassVar[str] = "sea"
     paper: ClassVar[str] = (
         "Shen, Ho-Nguyen, Kilinc-Karzan: An online convex optimization-based framework for convex "
-        "bilevel optimization, Math. Program. 2023 (our reading of it)"
+        "bilevel optimization, Math. Program. 2023 (our reconstruction)"
     )
     assumptions: ClassVar[str] = "f convex, g convex and smooth; Z compact"
     guarantee: ClassVar[str] = "f - f* and g - g* <= O(T^(-1/2)) after the T planned steps"

@@ -163,10 +163,10 @@ class IRSCG(_StochasticCG):
     the unit u is our addition.
 
     Args:
-        batch: the number of rows in a slice; by default, sqrt(m) of all m rows.
+        batch: the number of rows in a slice; by default, sqrt(m), if there are m rows.
         seed: the seed for the order of the slices.
         p: how fast the weight of f decreases, in (0, 1); the paper's best is 1/4.
-        c: the size of the weight of f.
+        c: a factor of the weight e_t of f.
 
     Examples:
         >>> fit = tb.Logistic([[1, 2], [2, 4], [1, 2], [2, 4]], [0, 1, 1, 0])
@@ -237,10 +237,10 @@ class IRFSCG(IRSCG):
         a_t = log(q)/q for t < q, then 2/(t+2);    e_t = c u/(max(t, q) + 1)^p.
 
     Args:
-        batch: the number of rows in a slice; by default, sqrt(m) of all m rows.
+        batch: the number of rows in a slice; by default, sqrt(m), if there are m rows.
         seed: the seed for the order of the slices.
         p: how fast the weight of f decreases, in (0, 1); the paper's best is 1/2.
-        c: the size of the weight of f.
+        c: a factor of the weight e_t of f.
 
     Examples:
         >>> fit = tb.Logistic([[1, 2], [2, 4], [1, 2], [2, 4]], [0, 1, 1, 0])
@@ -284,7 +284,7 @@ class SBCGF(_StochasticCG):
     g at x0, is our addition.
 
     Args:
-        batch: the number of rows in a slice; by default, sqrt(m) of all m rows.
+        batch: the number of rows in a slice; by default, sqrt(m), if there are m rows.
         seed: the seed for the order of the slices.
         eps_g: twice the accuracy of the first phase; if None, 1e-4 times the size of g.
         scale: a_t (t+2), in (0, 2].
