@@ -49,7 +49,7 @@ class GradientStep(NamedTuple):
 class State(NamedTuple):
     """Everything a run needs to continue, as arrays and numbers."""
 
-    k: int  # number of steps so far
+    k: int  # number of steps so far, not counting those of the level run alone
     A: float  # A_k, the sum of the step sizes a_i
     x: Array  # x_k, the point to which the theorems apply
     z: Array  # z_k

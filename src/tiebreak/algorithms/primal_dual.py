@@ -394,7 +394,7 @@ def _stand_in(problem: Problem, h: Function, h_x: Minorant, g_x: Minorant) -> fl
     return arrays.norm(h_x.slope) / typical_length(problem, g_x) or 1.0
 
 
-INSIDE = 1e-5  # minimum relative cut of the multiplier, which puts the slope inside f2's dual ball
+INSIDE = 1e-5  # minimum relative reduction of the multiplier; it puts the slope in f2's dual ball
 
 
 def with_proof(problem: Problem, state: State) -> StepEvidence:

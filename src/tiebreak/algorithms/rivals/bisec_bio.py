@@ -96,14 +96,14 @@ class BisecBiO(Method):
     The answer is the last accepted point: f(x) - f* <= eps_f and g(x) - g* <= eps_g, after
     O(log(1/eps_f)/sqrt(eps_g)) gradients of g in total. A step of the method is one step of FISTA.
 
-    A call of FISTA ends as soon as one of its points is accepted. The larger of two bounds proves
-    that g > ghat on the set: the minimum over the set of the minorants, averaged as in FISTA's
-    proof (for balls and, if Z is bounded, half-spaces), and FISTA's own g(x_k) - 2 L_g D²/(k+1)²,
-    where D is the diameter of the set (if Z is bounded or f strongly convex). In the first call,
-    the known lower bound of g and its quadratic growth are used too. If neither case is proved
-    within the number of gradients that ``gradients`` allows, the call is cut off and counts as "not
-    good enough" (or as the end of the first call). The report says how often this happened; if it
-    did, the result has no guarantee.
+    After the first, each call of FISTA ends as soon as one of its points is accepted. The larger of
+    two bounds proves that g > ghat on the set: the minimum over the set of the minorants, averaged
+    as in FISTA's proof (for balls and, if Z is bounded, half-spaces), and FISTA's own g(x_k) - 2
+    L_g D²/(k+1)², where D is the diameter of the set (if Z is bounded or f strongly convex). In the
+    first call, the known lower bound of g and its quadratic growth are used too. If neither case is
+    proved within the number of gradients that ``gradients`` allows, the call is cut off and counts
+    as "not good enough" (or as the end of the first call). The report says how often this happened;
+    if it did, the result has no guarantee.
 
     Args:
         eps_f: the accuracy for f; if None, 1e-4 times the first u - l.
