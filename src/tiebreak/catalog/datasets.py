@@ -17,7 +17,7 @@ from tiebreak.sets import Ball, L1Ball
 
 
 def breast_cancer(train: int = 50, radius: float = 10.0, seed: int = 0) -> Problem:
-    """Of all models that fit the training rows best, the one with the least error on other rows.
+    """Among the best fits to the training rows, the model with the least error on the other rows.
 
     The data set is scikit-learn's breast cancer data (569 tumours, 30 measurements, benign or
     malignant as +1 or -1), extended by all products of two measurements: it has 495 standardised
