@@ -1,1 +1,1 @@
-"""Answers by direct factorisation and active sets."""
+"""Exact answers, computed by direct factorisation and active-set methods."""

@@ -18,11 +18,11 @@ from tiebreak.linalg import EPS, TOL, Host, deadline
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.linear_programs import linear_program, strict_rows
 
-# After this many changes of face, ask a general solver: its factorisations, at most 60, then cost
-# less than the search so far.
+# After this many changes of face, ask a general solver: its factorisations, at most 60, cost less
+# than the search has cost by then.
 FACE_CHANGES = 40
 # If B has more than LARGE entries, each change of face costs as much as a few steps of the general
-# solver, so we ask that solver at the start and then more often.
+# solver, so we ask it at the start, and later after fewer changes.
 LARGE, FACE_CHANGES_IF_LARGE = 2**12, 6
 
 
@@ -32,19 +32,19 @@ LARGE, FACE_CHANGES_IF_LARGE = 2**12, 6
 def search(program: QuadraticProgram) -> Host:
     """Return the minimiser v of a quadratic program, from v = 0, by an active-set method.
 
-    A face is the set of inequalities that we hold with equality.
+    A face is identified with the inequalities that hold with equality on it.
 
     1. Begin at v = 0, on the face of all inequalities that are active there.
-    2. After FACE_CHANGES (or immediately, if the first face was wrong and faces are LARGE), ask a
-       general solver once, and go to its point and face if the objective is lower there.
-    3. Within the face, go along a ray without curvature if the function decreases along one, and
-       otherwise to the lowest point of the face.
+    2. After FACE_CHANGES changes of face (or at once, if B is LARGE and the first face is wrong),
+       ask a general solver once, and move to its point and face if the objective is lower there.
+    3. Within the face, move along a ray without curvature if the objective decreases along one;
+       otherwise move to the lowest point of the face.
     4. If an inequality becomes active on the way, stop there and add it to the face; repeat from 2.
     5. At the lowest point of the face, find multipliers w >= 0 of all active inequalities. If
        slope + B'w is only rounding error, v is the minimiser.
     6. Otherwise leave the face along -(slope + B'w), the projection of -slope onto the cone of
-       feasible directions. Go to the lowest point in this direction or to the next inequality.
-       Repeat from 2.
+       feasible directions. Move to the lowest point along this direction, or to the first
+       inequality that becomes active on the way. Repeat from 2.
 
     Step 6 always decreases the objective, so no face recurs.
     """
@@ -74,7 +74,7 @@ def search(program: QuadraticProgram) -> Host:
 
 
 class QuadraticProgram(NamedTuple):
-    """Minimise ½|M v|² + <q, v> over {v : B v <= slack}, where B has the rows of ``faces``."""
+    """Minimise ½|M v|² + <q, v> over {v : B v <= slack}, where B is ``faces.B``."""
 
     faces: PolyhedronSlice
     M: Host  # R N: the curvature on the slice
@@ -98,7 +98,7 @@ class QuadraticProgram(NamedTuple):
         return self.q.error + 16 * len(v) * EPS * terms
 
     def room(self, v: Host) -> Host:
-        """Return how far each inequality is from equality at v."""
+        """Return the slack of each inequality at v, at least 0."""
         return np.asarray(np.maximum(self.slack - self.faces.B @ v, 0.0))
 
     def is_met(self, v: Host) -> Host:
@@ -106,7 +106,7 @@ class QuadraticProgram(NamedTuple):
         return np.asarray(self.room(v) <= self.least + TOL.met * norm(v))
 
     def descend_within(self, v: Host, face: Host) -> tuple[Host, Host, bool]:
-        """Take a step on the face; return its end, the new face, and whether it is its minimum."""
+        """Take a step on the face; return its end, the new face, and whether the end is lowest."""
         lowest, ray = self.faces.face(face).step(self.M, self.rounding, self.slope(v), self.q.size)
         length, stops = self._reach(v, ray, face)
         if math.isfinite(length):  # an inequality ends the ray
@@ -116,7 +116,7 @@ class QuadraticProgram(NamedTuple):
         return v + min(length, 1.0) * lowest, face if is_lowest else face | stops, is_lowest
 
     def is_minimiser(self, v: Host, face: Host) -> bool:
-        """Are all least-squares multipliers positive at v, which is the lowest point of a face?"""
+        """Are the least-squares multipliers at v, the lowest point of a face, all nonnegative?"""
         weights, rest = self.faces.face(face).balance(self.slope(v))
         return bool(np.all(weights >= 0.0)) and norm(rest) <= self.noise(v)
 
@@ -130,7 +130,7 @@ class QuadraticProgram(NamedTuple):
         return length, stops
 
     def _reach(self, v: Host, p: Host, face: Host) -> tuple[float, Host]:
-        """Return how far from v along p the first inequality becomes active, and which ones do."""
+        """Return how far v can move along p until inequalities become active, and which ones do."""
         rate = self.faces.B @ p
         ahead = ~face & (rate > 1e-12 * norm(p)) & (rate > 0.0)
         if not ahead.any():
@@ -142,7 +142,7 @@ class QuadraticProgram(NamedTuple):
         return length, ratio <= length * (1.0 + 1e-12)
 
     def ask_general_solver(self, v: Host, face: Host) -> tuple[Host, Host]:
-        """Return a general solver's point and face if they are better, otherwise v and face."""
+        """Return a general solver's point and face if the point is lower, otherwise v and face."""
         B, slack = self.faces.B, self.slack
         q = self.q.vector
         hint = self.faces.hint(self.M, q, slack) if self.M.any() else self.faces.vertex(q, slack)
@@ -167,7 +167,7 @@ class QuadraticProgram(NamedTuple):
 
 
 class PolyhedronSlice:
-    """The set {x0 + N v} ∩ {rows x <= offset}; the faces used last are cached with their factors.
+    """The set {x0 + N v} ∩ {rows x <= offset}; the most recent faces are cached with their factors.
 
     ``equal``: orthonormal rows that span the complement of N, if known.
     """
@@ -178,7 +178,8 @@ class PolyhedronSlice:
         from scipy.sparse import csr_array
 
         self.equal, self.was_asked = equal, False
-        # Rows that bound single variables are sparse, but converting them only pays for many rows.
+        # Rows that bound single variables are sparse, but converting them to a sparse matrix pays
+        # off only if there are many.
         is_sparse = 8 * np.count_nonzero(rows) < rows.size > 2**14
         moving = csr_array(rows) @ N if is_sparse else rows @ N
         lengths = np.sqrt(np.sum(moving * moving, axis=1))
@@ -193,7 +194,7 @@ class PolyhedronSlice:
         """Return the face where these inequalities hold with equality."""
         key = on.tobytes()
         found = self._kept.pop(key, None) or face_of(self.B[on])
-        self._kept[key] = found  # now the most recent
+        self._kept[key] = found  # now last, as the most recent face
         # Keep a few faces with their factors for the next Newton step.
         if len(self._kept) > 4:
             del self._kept[next(iter(self._kept))]
@@ -206,9 +207,9 @@ class PolyhedronSlice:
         return np.where(slack <= least, 0.0, slack), least
 
     def step(self, R: Host, slope: Slope, x: Host, rows: int = 0) -> Host:
-        """Return the d that minimises ½|R d|² + <slope, d> over the slice as seen from x.
+        """Return the d that minimises ½|R d|² + <slope, d> among all d with x + d in the slice.
 
-        ``rows``: the number of rows of the matrix that R replaces, if larger.
+        ``rows``: the number of rows of the matrix that R replaces, if that is larger than R's own.
         """
         rounding = max(rows, *R.shape) * EPS * norm(R)
         if self._curvature is None or self._curvature[0] is not R:
@@ -227,7 +228,7 @@ class PolyhedronSlice:
         return np.asarray(self.N @ (back + search(program)))
 
     def hint(self, M: Host, q: Host, slack: Host) -> Hint | None:
-        """Approximate the minimiser of ½|M v|² + <q, v> over the slice, for `step`."""
+        """Approximate the minimiser of ½|M v|² + <q, v> on the slice with `interior_point`."""
         self.was_asked = True
         if (equal := self._few_equations()) is None or self._curvature is None:
             return interior_point(M, q, self.B, slack)
@@ -236,7 +237,7 @@ class PolyhedronSlice:
         return found if found is None else found._replace(point=self.N.T @ found.point)
 
     def vertex(self, q: Host, slack: Host) -> Hint | None:
-        """Minimise <q, v> over the slice by HiGHS; also return which inequalities are active."""
+        """Minimise <q, v> over the slice using HiGHS; also return which inequalities are active."""
         cost, B = q / norm(q), self.B
         if (equal := self._few_equations()) is None:
             found = linear_program(cost, B, slack, (None, None))
@@ -251,7 +252,7 @@ class PolyhedronSlice:
         return Hint(found, (slack - B @ found <= 1e-9 * (np.abs(slack) + norm(found)),))
 
     def _few_equations(self) -> Host | None:
-        """Return the equations if they are few: then we work in x, where most rows are bounds."""
+        """Return the equations if there are few: we then solve in x, where most rows are bounds."""
         is_few = self.equal is not None and 2 * len(self.equal) <= self.N.shape[1]
         return self.equal if is_few else None
 
@@ -268,7 +269,7 @@ class PolyhedronSlice:
         return weights @ self.rows, norm(rest)
 
     def multipliers(self, on: Host, slope: Host) -> tuple[Host, Host]:
-        """Return the w >= 0 that minimises |slope + B'w|, B the active rows, and slope + B'w.
+        """Return the w >= 0 that minimises |slope + B'w|, and slope + B'w; B has the active rows.
 
         Plain least squares gives w if its weights have the right signs, as they usually do.
         """
@@ -285,7 +286,7 @@ class PolyhedronSlice:
             weights = scale * nnls(B.T, -slope / scale)[0]
         except RuntimeError:  # nnls reached its own step limit
             weights = np.maximum(weights, 0.0)
-        used = weights > 0.0  # solve once more: nnls leaves more than rounding errors
+        used = weights > 0.0  # solve once more: the errors of nnls exceed rounding errors
         pressed = np.zeros(len(on), dtype=bool)
         pressed[np.flatnonzero(on)[used]] = True
         better, rest = self.face(pressed).balance(slope)
@@ -296,8 +297,8 @@ class PolyhedronSlice:
 
 
 def _reduced(M: Host) -> Host:
-    """Return a matrix with the same M'M, with fewer rows if M has many more than columns."""
-    # The smaller matrix pays off if M has at least 1.5 times as many rows as columns.
+    """Return a matrix with the same M'M, but fewer rows if M has many more rows than columns."""
+    # Reducing M pays off if it has at least 1.5 times as many rows as columns.
     if len(M) < 1.5 * M.shape[1]:
         return M
     deadline.check(0.5 * deadline.svd_work(*M.shape))

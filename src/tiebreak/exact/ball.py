@@ -38,11 +38,11 @@ class BallSlice:
         self._factors: tuple[Host, Host, Host] | None = None  # R and its factors
 
     def step(self, R: Host, slope: Slope, x: Host, rows: int = 0) -> Host:
-        """Return the d that minimises ½|R d|² + <slope, d> over the slice as seen from x.
+        """Return the d that minimises ½|R d|² + <slope, d> among all d with x + d in the slice.
 
         The step needs one singular value decomposition and the root of one scalar equation. In the
-        coordinates of R's singular vectors, z(mu) = -(a + mu w)/(s² + mu), where w is x - center
-        and a is the slope; mu = 0, or the root of |w + z(mu)| = radius.
+        coordinates of R's singular vectors, with w = x - center and the slope a, the step is z(mu)
+        = -(a + mu w)/(s² + mu), where mu is 0 or the root of |w + z(mu)| = radius.
         """
         s, vt = self._singular(R, rows)
         a, w = vt @ (self.N.T @ slope.vector), vt @ (self.N.T @ (x - self.center))
@@ -63,7 +63,7 @@ class BallSlice:
         return np.asarray(self.N @ (vt.T @ z))
 
     def along(self, directions: Host, x: Host) -> BallSlice:
-        """Return the part of the slice that is reached from x along some of its directions v."""
+        """Return the part of the slice that can be reached from x along the ``directions`` v."""
         w = self.N.T @ (x - self.center)
         across = norm(w - directions @ (directions.T @ w)) / self.radius
         room = math.sqrt(max(1.0 - across, 0.0)) * math.sqrt(1.0 + across)
@@ -103,12 +103,12 @@ class BallSlice:
         low = high
         while excess(low) > 0.0 and low > LEAST_MULTIPLIER:
             low *= 0.1
-        if low == high or excess(low) > 0.0:  # the root is at an end, up to rounding
+        if low == high or excess(low) > 0.0:  # the root is at an end of the range
             return low
         return float(brentq(excess, low, high, xtol=LEAST_MULTIPLIER, rtol=4 * EPS))
 
     def multiplier(self, slope: Host, x: Host) -> float:
-        """Return mu >= 0 with slope + mu (x - center) = 0 on the slice, by least squares."""
+        """Return the mu >= 0 with the least |slope + mu (x - center)| on the slice; 0 inside."""
         w = self.N.T @ (x - self.center)
         if norm(w) < self.radius * (1.0 - TOL.met) or not w.any():
             return 0.0

@@ -5,10 +5,10 @@
 The rows of V are orthonormal. With x = p - q, p and q >= 0, basis pursuit is a linear program. On
 R^n we use column generation: we begin with few columns and add those whose slope |V'y| exceeds
 their price, where y is the dual of the current program, until no such column is left. HiGHS says
-which entries are 0 and which inequalities are active. Then the point and the multipliers solve
-equations, up to rounding. The point x is optimal if it has a subgradient s and a normal of the
-inequalities whose sum is a combination of the equations. The prices are 1 in the units of the
-problem.
+which entries are 0 and which inequalities are active. With these known, the point and the
+multipliers solve linear equations, so we find them up to rounding. The point x is optimal if some
+subgradient at x plus some normal of the inequalities is a combination of the rows of V. For |x|_1
+all prices are equal in the original units of the variables; other units make them differ.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from tiebreak.linalg.linear_programs import Ranges, linear_programs
 from tiebreak.linalg.row_gram import RowGram
 from tiebreak.problem import Problem
 
-# Entries below this share of the largest are set to 0 if the equations can still be met; the last
-# share is HiGHS's own tolerance.
+# Entries below one of these shares of the largest entry are set to 0 if the equations can still be
+# satisfied; the last share is HiGHS's own tolerance.
 ZERO_SHARES = (1e-13, 1e-11, 1e-9, 1e-7)
 
 
 class RankedEquations:
-    """The equations V x = V x0 with orthonormal rows V, once the `Rank` is known."""
+    """The equations V x = V x0, where the orthonormal rows V come from a known `Rank`."""
 
     def __init__(self, rows: Host, rank: Rank, start: Host) -> None:
         self._rows, self._rank, self._start = Sliced(rows), rank, start
@@ -43,7 +43,7 @@ class RankedEquations:
         self.target: Host = self._V @ start  # V x0
 
     def columns(self, which: Host) -> Host:
-        """Return some columns of V."""
+        """Return the columns ``which`` of V."""
         return np.asarray(self._V[:, which])
 
     def slopes(self, y: Host) -> Host:
@@ -57,7 +57,7 @@ class RankedEquations:
 
 
 class GramEquations:
-    """The equations S x = b in the least-squares sense, by the eigenvalues of S S': V = T S."""
+    """The equations S x = b in the least-squares sense: V = T S, T from eigenvectors of S S'."""
 
     def __init__(self, S: Any, b: Host, gram: RowGram, rank: int) -> None:
         first = len(gram.values) - rank
@@ -71,7 +71,7 @@ class GramEquations:
         return some if isinstance(some, np.ndarray) else np.asarray(some.toarray())
 
     def columns(self, which: Host) -> Host:
-        """Return some columns of V."""
+        """Return the columns ``which`` of V."""
         return np.asarray(self.T @ self._columns(which))
 
     def slopes(self, y: Host) -> Host:
@@ -85,7 +85,7 @@ class GramEquations:
 
 
 class L1Norm(NamedTuple):
-    """The sum of weights_j |x_j - center_j|, up to a factor: the largest weight is 1."""
+    """The sum of weights_j |x_j - center_j|, scaled so that the largest weight is 1."""
 
     weights: Host
     center: Host
@@ -117,7 +117,7 @@ class SparsestPoint(NamedTuple):
 class BasisPursuit(NamedTuple):
     """The sum of prices_i |x_i| over the points with V x = V x0 and rows x <= offset.
 
-    The rows have length 1.
+    The ``rows`` have length 1.
     """
 
     equations: RankedEquations | GramEquations
@@ -126,12 +126,12 @@ class BasisPursuit(NamedTuple):
     prices: Host
 
     def matrix(self, which: Host, touches: Host) -> Host:
-        """Return some columns of the equations and of the active inequalities."""
+        """Return the columns ``which`` of the equations and of the active inequalities."""
         return np.vstack([self.equations.columns(which), self.rows[touches][:, which]])
 
 
 def sparsest(program: BasisPursuit, center: Host, weights: Host) -> SparsestPoint | None:
-    """Return x + center, where the minimiser x makes the weighted norm of x + center least.
+    """Return x + center for the minimiser x with the least weighted norm of x + center.
 
     Return None if HiGHS finds no minimiser.
     """
@@ -159,10 +159,11 @@ def _some_minimiser(program: BasisPursuit) -> SparsestPoint | None:
 
 
 def _by_columns(program: BasisPursuit, base: Host) -> tuple[Host, Host] | None:
-    """Approximate the minimiser and the multipliers of all rows, by HiGHS.
+    """Approximate a minimiser and the multipliers of all rows, using HiGHS.
 
-    From a ``base`` that misses the equations by no more than HiGHS's tolerances, we solve for the
-    correction, in units of the misfit: entries of the base keep their signs.
+    Given a ``base`` that satisfies the equations up to HiGHS's tolerances, we solve for its
+    correction, in units of the misfit; the costs assume that nonzero entries of the base keep their
+    signs.
 
     If the polyhedron has inequalities, we use all columns. On R^n a few columns may not suffice for
     the equations, so we add unit vectors for each equation and sign. The dual y of the program with
@@ -180,7 +181,7 @@ def _by_columns(program: BasisPursuit, base: Host) -> tuple[Host, Host] | None:
     spare = np.hstack([np.eye(r), -np.eye(r)])[:, : 0 if len(every) else None]
     cost = np.full(spare.shape[1], 2.0 * norm(prices) / unit)
     programs = linear_programs(csr_array(np.vstack([spare, np.zeros((len(every), len(cost)))])))
-    # `taken` covers the columns and their negatives.
+    # The two rows of `taken` stand for the columns and their negatives.
     taken = np.tile((prices == 0.0) | (base != 0.0), (2, 1)) | (len(every) > 0)
     new = taken | _largest(V.slopes(target), -1.0, taken, 2 * r)
     taken, signs, places = new, np.zeros(0), np.zeros(0, dtype=int)
@@ -217,7 +218,7 @@ def _largest(slopes: Host, prices: Host | float, taken: Host, count: int) -> Hos
 def _of_least_norm(
     program: BasisPursuit, found: SparsestPoint, center: Host, weights: Host
 ) -> SparsestPoint:
-    """Return x + center, where the minimiser x makes the weighted norm of x + center least.
+    """Return x + center for the minimiser x with the least weighted norm of x + center.
 
     As in any linear program, the minimisers are the points complementary to one dual solution: an
     entry is 0 if its subgradient is below the price, and otherwise has the sign of the subgradient.
@@ -241,7 +242,8 @@ def _snapped(program: BasisPursuit, guess: Host, slope: Host) -> tuple[Host, Hos
     """Return the refined guess, its active inequalities, and whether it satisfies all constraints.
 
     The refined point has as few nonzero entries and as many active inequalities as the equations
-    allow. If HiGHS's tolerance hid an entry, the ``slope`` of this entry reaches its price.
+    allow. If HiGHS's tolerance hides a nonzero entry, the ``slope`` of that entry still reaches its
+    price.
     """
     tight = np.abs(slope) > (1.0 - TOL.solver) * program.prices
     x, _, fits = _refined(program, guess, ZERO_SHARES[0], tight)
@@ -264,7 +266,7 @@ def _snapped(program: BasisPursuit, guess: Host, slope: Host) -> tuple[Host, Hos
 def _refined(
     program: BasisPursuit, guess: Host, share: float, more: Host | bool = False
 ) -> tuple[Host, Host, bool]:
-    """Solve for the entries above a share of the largest entry, and for the entries in ``more``.
+    """Solve for the entries above this share of the largest entry, and for those in ``more``.
 
     Return x, its active rows, and whether it satisfies all constraints.
     """
@@ -294,7 +296,7 @@ def _least_squares(matrix: Host) -> Callable[[Host], Host]:
 def _proved(
     program: BasisPursuit, x: Host, touches: Host, multipliers: Host, slope: Host
 ) -> SparsestPoint:
-    """Return x with the first multipliers that are good enough, or else with the best ones.
+    """Return x with the first multipliers that are right up to rounding, or with the best ones.
 
     With s = V'y - rows' mu, the first correction of HiGHS's multipliers makes s equal to the price
     times the sign of x wherever x is not 0. The second correction also makes |s| equal to the price
@@ -318,7 +320,7 @@ def _proved(
 
 
 def _answer(program: BasisPursuit, x: Host, touches: Host, multipliers: Host) -> SparsestPoint:
-    """Return x with the subgradient and normal nearest to these multipliers, and the residual."""
+    """Return x with the subgradient and normal that best fit the multipliers, and the residual."""
     y, weights = np.split(multipliers, [len(program.equations.target)])
     normal = program.rows[touches].T @ np.maximum(-weights, 0.0)
     seen = program.equations.slopes(y)

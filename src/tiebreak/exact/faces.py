@@ -10,7 +10,7 @@ from tiebreak.linalg.spectra import singular
 
 
 def face_of(fixed: Host) -> Face:
-    """Return {v : fixed v = 0}, for rows of length 1."""
+    """Return the face {v : fixed v = 0}; the rows of ``fixed`` have length 1."""
     single = np.count_nonzero(fixed, axis=1) == 1
     if single.any():
         columns = np.nonzero(fixed[single])[1]
@@ -42,7 +42,7 @@ class Face:
         return np.asarray(R @ self.T)
 
     def onto(self, off: Host) -> Host:
-        """Return the smallest d with fixed d = off, if such a d exists."""
+        """Return the least-norm d with fixed d = off, if there is one."""
         if not self.count:
             return np.zeros(len(self.T))
         from scipy.linalg import solve_triangular
@@ -64,7 +64,7 @@ class Face:
     def step(self, R: Host, rounding: float, slope: Host, size: float) -> tuple[Host, Host]:
         """Return the step to the minimum of ½|Rv|² + <slope, v> on the face, and a ray.
 
-        The function decreases linearly along the ray; the ray is 0 if no direction allows that.
+        The function decreases linearly along the ray, which is 0 if there is no such direction.
         Singular values of R up to ``rounding`` count as 0; ``size`` is the size of the slope's
         terms before they cancel.
         """

@@ -2,8 +2,8 @@
 
     minimise ½|M v|² + <q, v>   over   { v : B v <= slack, E v = 0 }
 
-We use Mehrotra's predictor-corrector method (1992) with dense matrices. The method squares M, so
-the answer has about eight digits: enough to guess which inequalities hold with equality.
+We use Mehrotra's predictor-corrector method (1992) with dense matrices. The method works with M'M,
+so the answer has about eight correct digits: enough to guess which inequalities hold with equality.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import numpy as np
 from tiebreak.linalg import TOL, Host, arrays, deadline
 from tiebreak.linalg.host import norm
 
-# if the mean product is small and this many steps do not halve it, only rounding is left
+# If the mean product of slack and multiplier is small and this many steps do not halve it, only
+# rounding errors are left.
 NOT_HALVED = 5
 SHARE_OF_WAY = 0.995  # step this share of the way to the boundary, as usual for this method
 REGULARISATION = 1e-14  # share of |M|² added to all curvatures so that the matrix can be factorised
@@ -56,7 +57,7 @@ def interior_point(
     H, split = _square(M / M_norm), Inequalities(rows)
     E = np.zeros((0, len(q))) if equal is None else equal
     system = NormalEquations(H, split, np.ones(len(slack)), E)
-    v = system.solve(-q + rows.T @ slack)  # the norms of M and B are 1, so this cannot fail
+    v = system.solve(-q + rows.T @ slack)  # cannot fail: M and B's rows have norm 1
     s, z = slack - rows @ v, rows @ v - slack
     s, z = s + max(-1.5 * float(np.min(s)), 0.0), z + max(-1.5 * float(np.min(z)), 0.0)
     both = float(s @ z)
@@ -74,9 +75,9 @@ def interior_point(
                 break
             if norm(pull - E.T @ (E @ pull)) <= TOL.half * float(np.sum(z)) and slack @ z < 0.0:
                 return None
-            # Slacks that tend to 0 without a multiplier are about sqrt(mu). The first guess is all
-            # small slacks, because superfluous rows are released together; the second is all
-            # slacks smaller than their multipliers.
+            # Slacks that tend to 0 without a multiplier are about sqrt(mu). The first guess
+            # contains all inequalities with small slacks, because superfluous ones are released
+            # together; the second contains those with a slack below the multiplier.
             found = Hint(unit * v, (s <= mu**0.25, z > s))
             system = NormalEquations(H, split, z / s, E)
             is_stalled = TOL.small_change > mu > 0.5 * before[-NOT_HALVED]
@@ -104,7 +105,7 @@ def _direction(
 
 
 def _reach(s: Host, ds: Host) -> float:
-    """Return how far s stays positive along ds."""
+    """Return how far s can move along ds before an entry reaches 0."""
     down = ds < 0.0
     return float(np.min(-s[down] / ds[down], initial=np.inf))
 
@@ -113,7 +114,7 @@ def _reach(s: Host, ds: Host) -> float:
 
 
 def _square(M: Host) -> Host:
-    """Return M'M, or only its diagonal if it is diagonal; M may be given by its diagonal."""
+    """Return M'M, or only its diagonal if M'M is diagonal; M may be given by its diagonal."""
     if M.ndim == 1:
         return M * M
     square = M.T @ M
@@ -137,10 +138,10 @@ class Inequalities:
 class NormalEquations:
     """The factorised system (H + B' diag(weights) B) d + E'y = r, E d = 0; H may be a diagonal.
 
-    Without E the system is one matrix, unless that matrix is a diagonal plus a few rows. Otherwise
-    K is the matrix of H and the bounds of single variables, and C has all other rows. With the
-    weights w of the rows of B (and infinite ones for E), d = K^-1 (r - C'u), (C K^-1 C' + 1/w) u =
-    C K^-1 r.
+    Without E we factorise a single matrix, unless it is a diagonal plus the squares of a few rows.
+    Otherwise K is the sum of H and the terms of the bounds on single variables, and C has all other
+    rows. With the weights w of the rows of B (and infinite ones for E), d = K^-1 (r - C'u), (C K^-1
+    C' + 1/w) u = C K^-1 r.
     """
 
     def __init__(self, H: Host, B: Inequalities, weights: Host, E: Host) -> None:
@@ -148,7 +149,7 @@ class NormalEquations:
         diagonal, others = B.square(weights)
         n, rows = len(H), len(B.dense) + len(E)
         is_split = len(E) or (H.ndim == 1 and 2 * rows < n)
-        # Products and Cholesky factorisations, for the kernel K and for the rows C.
+        # The work of the products and Cholesky factorisations, for the kernel K and for the rows C.
         work = 0 if is_split and H.ndim == 1 else n * n * (n + rows)
         work += rows * rows * (n + rows) if is_split else 0
         deadline.check(0.1 * work)
@@ -172,7 +173,7 @@ class NormalEquations:
 
 
 class _Factor:
-    """The factors of matrix + diag(diagonal) + a small shift; the matrix may be a diagonal."""
+    """The factors of matrix + diag(diagonal) + a small shift; a diagonal matrix may be a vector."""
 
     def __init__(self, matrix: Host, diagonal: Host, size: float = 1.0) -> None:
         from scipy.linalg import LinAlgError, cho_factor

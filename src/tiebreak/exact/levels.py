@@ -27,8 +27,8 @@ from tiebreak.linalg.host import norm
 from tiebreak.linalg.rank import Directions, directions, graded_basis
 from tiebreak.proofs.recession.programs import HARDLY_FALLS, recession
 
-# A slice of a ball counts as a point if its radius is below this share of the ball's: its distance
-# from the center then equals the ball's radius up to a relative error of 5e-14.
+# A slice of a ball counts as a point if its radius is below this share of the ball's radius: its
+# distance from the center then equals the ball's radius up to a relative error of 5e-14.
 NO_ROOM = 3e-7
 
 NO_PROGRAM = "HiGHS did not solve the linear program for the sparsest lower minimiser"
@@ -40,7 +40,7 @@ LARGE_MARGINS = "the margins are so large that rounding errors hide the losses t
 
 
 class ExactSolution(NamedTuple):
-    """Both levels solved with one choice of the rank."""
+    """The solution of both levels for one choice of the rank."""
 
     x: Host
     dimension: int | None  # dimension of the lower minimisers; None if not determined
@@ -48,14 +48,14 @@ class ExactSolution(NamedTuple):
     normal: Host  # the normal of Z at x that balances f's slope on the slice
     direction: Host | None = None  # a direction of the slice along which f is unbounded
     doubt: str = ""  # why x may be wrong, or ""
-    sign: Host | None = None  # for f = |x|_1: the subgradient that balances slice and normal
-    left_open: int = 0  # a bound on the dimension of the solutions; x has the least norm
-    is_flat: bool = False  # is f constant on the lower minimisers, if there are many?
+    sign: Host | None = None  # for f = |x|_1: the subgradient that the normal balances
+    left_open: int = 0  # a bound on the dimension of the solution set; x has the least norm
+    is_flat: bool = False  # is f constant on the lower minimisers, and are there several?
     is_clear: bool = True  # is the set of solutions known?
 
 
 def solve(p: ScaledProblem, x0: Host, doubtful: bool) -> ExactSolution:
-    """Solve both levels from x0 in Z; if ``doubtful``, the rank counts unclear directions."""
+    """Solve both levels from x0 in Z; if ``doubtful``, unclear directions count in the rank."""
     if (ball := ball_of(p.domain, p.n)) is not None:
         answer = _on_ball(p, x0, *ball, doubtful)
         beyond = _beyond_ball(p, *ball, doubtful) if answer.doubt == NOT_ON_BALL else None
@@ -107,8 +107,8 @@ def _inside_ball(
 ) -> tuple[Host, float, str] | None:
     """Return g's minimiser on R^n nearest to the center, if it is in the ball, and its residual.
 
-    The search uses g's own units, in which the ball is not a ball, so its result counts only if the
-    ball does not bind.
+    The search uses g's own units, in which the ball is not a ball, so its result is valid only if
+    the ball's constraint is inactive.
     """
     free = p.on_space()
     fall = recession(free.problem, 0, p.n)
@@ -202,8 +202,9 @@ def _solution_set(
 
     Inequalities that hold with equality on the whole slice become equations of the slice. The
     dimension is None if it is unknown. Inequalities with positive multipliers (``pressing``) hold
-    with equality: along the slice g's slope is 0, and so is the sum of weights <rows, d>. A linear
-    program finds which of the other inequalities active at u also hold with equality everywhere.
+    with equality: along every direction d of the slice, g's slope is 0, and hence so is the
+    weighted sum of <rows, d>. A linear program finds which of the other inequalities active at u
+    also hold with equality everywhere.
     """
     if len(pressing):
         N = _common_null_basis(equations, pressing, p.epsilon, doubtful)
@@ -219,7 +220,7 @@ def _solution_set(
 
 
 def _common_null_basis(equations: Host, rows: Host, epsilon: float, doubtful: bool) -> Host:
-    """Return a null basis of the equations and of further unit rows, which may fix variables."""
+    """Return a null basis of the equations and of unit rows, some of which may fix variables."""
     single = np.count_nonzero(rows, axis=1) == 1
     free = ~np.any(rows[single] != 0.0, axis=0)
     inside = null_basis(np.vstack([equations, rows[~single]])[:, free], epsilon, doubtful)
@@ -234,7 +235,7 @@ def _common_null_basis(equations: Host, rows: Host, epsilon: float, doubtful: bo
 def _lower(
     p: ScaledProblem, g: Parts, where: SetSlice, x: Host, basis: Host
 ) -> tuple[Parts, Host, bool]:
-    """Minimise g from x; return the point, whether it is a minimiser, and the reweighted g.
+    """Minimise g from x; return the reweighted g, the point, and whether it is a minimiser.
 
     If all equations can hold at once, their weights do not matter and are made equal.
     """
@@ -288,7 +289,7 @@ def _upper(
         and not p.is_rescaled
         and np.max(sizes, initial=0.0) > UNLIKE * np.min(sizes, initial=math.inf)
     ):
-        # its largest rows may hide the others, and Z does not allow other units
+        # f's largest entries may hide the others, and Z does not allow rescaling
         R = f.curvature(x)
         if _is_drowned(R @ where.N, norm(R), decide_rank(R @ where.N).low):
             doubt = doubt or DROWNED.format("f")
@@ -412,7 +413,7 @@ def _doubt(
 
 
 def _is_drowned(R: Host, size: float, rank: int) -> bool:
-    """Are directions that count towards the rank lost in rounding errors of this ``size``?"""
+    """Are directions that count towards the rank lost in rounding errors relative to ``size``?"""
     deadline.check(0.5 * deadline.svd_work(*R.shape))
     clear = np.linalg.svd(R, compute_uv=False) > max(R.shape) * EPS * size
     return bool(np.count_nonzero(clear) < rank)

@@ -1,12 +1,13 @@
 """Exact: the answer by direct factorisation, if the lower level is a loss of a linear map.
 
-If g(x) = phi(Ax) + <c, x> with phi strictly convex, all minimisers of g over Z share Ax and <c, x>:
+If g(x) = phi(Ax) + <c, x> with phi strictly convex, all its minimisers over Z have the same values
+Ax and <c, x>:
 
     X_g* = { x in Z : Ax = A xhat, <c, x> = <c, xhat> }    for any one minimiser xhat.
 
 So we solve the lower level once, up to rounding, and then minimise f over an affine slice of Z. f
-has the same form as g, or it is weight |x|_1: then a linear program finds the sparsest lower
-minimiser.
+has the same form as g, or it is weight |x|_1; in the second case, a linear program finds the
+sparsest lower minimiser.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class ExactFindings(NamedTuple):
     """What the factorisations reveal besides x."""
 
     dimension: int | None  # dimension of the lower minimisers; None if not determined
-    rank: int  # rank of the rows whose products with x all minimisers share
+    rank: int  # rank of the rows whose products with all minimisers are the same
     # The smallest singular value that counts towards the rank, and the next one. These singular
     # values belong to the matrix itself, to several matrices scaled to length 1, or to an
     # equilibrated matrix if rows or columns differ much in size.
@@ -80,9 +81,9 @@ class ExactFindings(NamedTuple):
     backward_error: float
     upper_range: tuple[float, float]  # the values of f for the smaller and for the larger rank
     residual: float  # the larger of the two levels' relative residuals
-    one_sided: str = ""  # why f* is not proved from above, or ""
-    left_open: int = 0  # a bound on the dimension of the solutions; x has the least norm
-    is_flat: bool = False  # is f constant on the lower minimisers, if there are many?
+    one_sided: str = ""  # why no upper bound on f* is proved, or ""
+    left_open: int = 0  # a bound on the dimension of the solution set; x has the least norm
+    is_flat: bool = False  # is f constant on the lower minimisers, and are there several?
 
     @property
     def is_ambiguous(self) -> bool:
@@ -115,14 +116,14 @@ class Exact(Method):
     `Exact` solves the lower level by Newton's method over Z (one step if g is quadratic). It solves
     the upper level over the slice of all lower minimisers: by singular values and a scalar root on
     R^n and the ball, and face by face on polyhedra. If a polyhedron has many faces, an
-    interior-point method guesses the right one. For f = L1(weight), HiGHS finds the sparsest lower
-    minimiser by a linear program, solved up to rounding. A lower level with an l1 penalty on R^n is
-    reduced to one on an orthant (`reductions.lasso`). The method has to decide the rank: the run
-    ends as "undetermined" if the singular values have no clear gap, or if the losses are too small
-    to determine the answer. If f has several minimisers among the lower minimisers, the one of
-    least norm is returned (``Problem(counted=...)`` restricts the norm to some variables). The
-    answer does not depend on x0, because the method begins at the point of Z nearest to the origin,
-    or at x0 if A has many more rows than variables.
+    interior-point method guesses the right one. For f = L1(weight), HiGHS solves a linear program
+    for the sparsest lower minimiser, which is then refined up to rounding. A lower level with an l1
+    penalty on R^n is reduced to one on an orthant (`reductions.lasso`). The method has to decide
+    the rank: the run ends as "undetermined" if the singular values have no clear gap, or if the
+    losses are too small to determine the answer. If f has several minimisers among the lower
+    minimisers, the one of least norm is returned (``Problem(counted=...)`` restricts the norm to
+    some variables). The answer does not depend on x0, because the method starts at the point of Z
+    nearest to the origin, or at x0 if A has many more rows than variables.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -163,7 +164,7 @@ class Exact(Method):
     def report(self, state: DirectState) -> StateReport:
         """Report how the step ended and what it found."""
         found = state.findings
-        if found is None:  # the step itself decides, and proves more than a check here
+        if found is None:  # the step itself decides, and can prove more than a check here
             return StateReport(state.finished, decides=not state.finished.why)
         if isinstance(found, NoMinimum):
             return StateReport(state.finished, fall=found)
@@ -226,7 +227,7 @@ class Exact(Method):
 def _by_rows(problem: Problem, given: Array, parts: tuple[Parts, Parts]) -> DirectState:
     """Solve by factorising the rows, which loses half as many digits as A A' or A'A would.
 
-    The answer is an array of the same kind as the one given.
+    The answer has the same array type as ``given``.
     """
     n, is_ball = int(given.shape[0]), ball_of(problem.domain, 1) is not None
     rows = None if is_ball else exact_rows(problem.domain, n)
@@ -256,7 +257,7 @@ def _by_rows(problem: Problem, given: Array, parts: tuple[Parts, Parts]) -> Dire
         return _ended(problem, end, Ended(DOUBT, doubt), findings, None)
     intervals = None
     deadline.allow_as_much_again()
-    with contextlib.suppress(deadline.Over):  # x counts even if the proof is cut off
+    with contextlib.suppress(deadline.Over):  # x stays valid if time ends during the proof
         normal, seen = np.ldexp(answer.normal, parts[0].exponent), _minorants(end)
         values = end.upper_value, end.lower_value
         if answer.sign is None:
@@ -273,7 +274,7 @@ def _solved(
 ) -> DirectState:
     """Return the answer with the bounds that are proved for it."""
     ending = (
-        "by direct factorisation the conditions of optimality of both levels hold to "
+        "by direct factorisation, the conditions of optimality of both levels hold to "
         f"{findings.residual:.1g}, with a backward error of {findings.backward_error:.1g}"
     )
     return _ended(problem, end, Ended(ANSWER, ending), findings, intervals)
@@ -335,7 +336,7 @@ def _by_row_gram(problem: Problem, x0: Array) -> DirectState | None:
         residual=residual,
         left_open=wide.left_open,
     )
-    # If rest > 0, the stored numbers have a different rank.
+    # If rest > 0, the stored matrix has a different rank.
     return _solved(problem, end, findings, None if wide.rest > 0.0 else intervals)
 
 
@@ -392,7 +393,7 @@ def _scaled(
 
 
 def _parts(problem: Problem, n: int) -> tuple[Parts, Parts]:
-    """Decompose f and g into parts, or raise a Refusal; an upper L1 norm is not a part."""
+    """Decompose f and g into parts, or raise a Refusal; an L1 norm in f is not a part."""
     (f, penalty), (g, below), Z = split(problem.upper), split(problem.lower), problem.domain
     name = type(Z).__name__
     if penalty.terms.has_operator:

@@ -25,11 +25,11 @@ SetSlice = BallSlice | PolyhedronSlice
 def minimise(h: Parts, where: SetSlice, x: Host, basis: Host | None = None) -> tuple[Host, bool]:
     """Minimise h over the slice from its point x, up to rounding; also return whether it converged.
 
-    We use Newton's method. If margins of logistic losses grow until the slice ends, they gain only
-    1 per step. Then we start from margins of size 1 and double them repeatedly, because the
-    directions of the minimisers hardly change. If Huber losses have a small delta, rows pass their
-    kinks at every step. Then we follow a path of minimisers: we start with a large delta and divide
-    it by 4 repeatedly.
+    We use Newton's method. If the margins of logistic losses grow until x reaches the boundary of
+    the slice, they grow by only about 1 per step. Then we start from margins of size 1 and double
+    them repeatedly, because the directions of the minimisers hardly change. If Huber losses have a
+    small delta, rows pass their kinks at every step. Then we follow a path of minimisers: we start
+    with a large delta and divide it by 4 repeatedly.
     """
     start = x
     x, settled = _newton(h, where, x, basis)
@@ -77,9 +77,9 @@ def _newton(
     """Minimise h over the slice from its point x; also return whether the method converged.
 
     Each step minimises the quadratic model over the slice itself, up to the minimum of h along it.
-    Far away, where losses with kinks have hardly any curvature, the model is a quadratic above
-    these losses. Steps that no longer get shorter and hardly change the margins are rounding
-    errors.
+    Far from the minimiser, where losses with kinks have hardly any curvature, the model is a
+    quadratic upper bound on these losses. Steps that no longer get shorter and hardly change the
+    margins are rounding errors.
 
     Args:
         basis: the directions in which h is known to vary, as columns; it excludes the rounding
@@ -103,7 +103,7 @@ def _newton(
             if not where.is_factorised:
                 R = _small_root(R, basis, keeps_digits=h.is_quadratic)
         if is_smooth and not h.largest_change(slope.vector) <= 2.0**200 * norm(R) ** 2:
-            break  # margins would grow without end: the losses are practically linear
+            break  # margins would grow without bound: the losses are practically linear
         if basis is not None and balanced is None:
             slope = slope._replace(vector=basis @ (basis.T @ slope.vector))
         d = where.step(R, slope, x, rows)
@@ -154,7 +154,7 @@ def _small_root(R: Host, basis: Host | None, keeps_digits: bool) -> Host:
 def _line_search(h: Parts, x: Host, d: Host) -> float:
     """Return how far to go along d: to x + d, or to the minimum along d if that is nearer.
 
-    We use the Illinois method: secants, where an end point that stays gets half its derivative.
+    We use the Illinois method: secant steps that halve the derivative at an end point that stays.
     """
     derivative = h.along(x, d)
     low, high, at_high = 0.0, 1.0, derivative(1.0)

@@ -23,7 +23,7 @@ NO_START = (
 class PolyhedralRows(NamedTuple):
     """The set {x = lift u : rows u <= offset, equal u = right}, with x = u if lift is None.
 
-    Without ``right``, a feasible start determines the constants.
+    Without ``right``, a feasible start determines the right-hand sides of the equations.
     """
 
     rows: Host
@@ -37,12 +37,12 @@ class PolyhedralRows(NamedTuple):
         return x if self.lift is None else np.concatenate([np.maximum(x, 0), np.maximum(-x, 0)])
 
     def stretched(self, units: Host) -> PolyhedralRows:
-        """Return the set of u / units (if lift is None): exact for bounds and powers of two."""
+        """Return the set of u / units; exact for bounds if units are powers of two. No lift."""
         assert self.lift is None
         return self._replace(rows=self.rows * units, equal=self.equal * units).of_length_one()
 
     def of_length_one(self) -> PolyhedralRows:
-        """Return the set described by rows of length 1."""
+        """Return the same set, described by rows of length 1."""
         lengths, others = row_lengths(self.rows), row_lengths(self.equal)
         rows, equal = self.rows / lengths[:, None], self.equal / others[:, None]
         return PolyhedralRows(rows, self.offset / lengths, equal, self.lift, self.right / others)
@@ -55,7 +55,7 @@ class PolyhedralRows(NamedTuple):
         return np.asarray(single & (np.abs(entries) == 1.0))
 
     def point(self, u: Host) -> Host:
-        """Return lift u, after moving entries of u within rounding of a bound onto it."""
+        """Return lift u, after moving the entries of u that nearly equal a bound onto the bound."""
         rows, offset = self.rows[self.bounds], self.offset[self.bounds]
         near = np.abs(offset - rows @ u) <= slack_noise(rows, offset, u, TOL.met)
         which, sign = np.nonzero(rows[near])[1], np.sum(rows[near], axis=1)
@@ -65,11 +65,11 @@ class PolyhedralRows(NamedTuple):
 
 
 def slack_noise(rows: Host, offset: Host, x: Host, share: float) -> Host:
-    """Return the slacks of inequalities at x that count as rounding errors.
+    """Return, for each inequality, the largest slack at x that counts as a rounding error.
 
-    Each of them is a share of the terms of its row. If a variable has two bounds, these slacks are
-    also limited to a small part of its range, because far from the origin rounding errors could be
-    as long as the range.
+    Each such slack is a ``share`` of the terms of its row. If a variable has two bounds, these
+    slacks are also limited to a small part of its range, because far from the origin rounding
+    errors could be as large as the range.
     """
     single = np.flatnonzero(np.count_nonzero(rows, axis=1) == 1)
     which = np.nonzero(rows[single])[1]
@@ -114,7 +114,7 @@ def _scaled_rows(rows: Host, offset: Host) -> tuple[Host, Host]:
 
 
 def _without_twins(Z: PolyhedralRows) -> PolyhedralRows:
-    """Keep the strictest of parallel inequalities; two that leave a plane become one equation."""
+    """Keep the strictest of parallel inequalities; opposite ones that meet become an equation."""
     strictest: dict[Key, int] = {}
     for i, key in enumerate(_directions(Z.rows)):
         if key not in strictest or _level(Z, i) < _level(Z, strictest[key]):
@@ -147,7 +147,7 @@ def _different(equal: Host, right: Host) -> list[int]:
         off = abs(level - seen.setdefault(group, level))
         if off > Fraction(TOL.met) * abs(level):
             raise polyhedra.no_point()
-        if group == i or off:  # if equal only up to rounding, no proof will succeed
+        if group == i or off:  # if they agree only up to rounding, no proof will succeed
             found.append(i)
     return found
 
@@ -156,7 +156,7 @@ Key = tuple[int, int]  # the line that a row is parallel to, and its orientation
 
 
 def _directions(rows: Host) -> list[Key]:
-    """Return each row's line, which it shares with its exact multiples, and its orientation."""
+    """Return, for each row, the line that its exact multiples share, and the row's orientation."""
     alike: dict[bytes, list[int]] = {}  # rows that are multiples up to rounding
     found: list[Key] = []
     for i, row in enumerate(rows):
@@ -229,7 +229,7 @@ def _candidates(Z: PolyhedralRows, x: Host, close: float | None) -> Iterator[Hos
 
 
 def _meeting(Z: PolyhedralRows, x: Host, held: Host) -> Host:
-    """Return the point nearest x that satisfies the equations and makes some rows active."""
+    """Return the point nearest x that satisfies the equations and makes ``held`` rows active."""
     rows, target = np.vstack([Z.rows[held], Z.equal]), np.append(Z.offset[held], Z.right)
     for _ in range(3 if len(rows) else 0):
         x = x - np.linalg.lstsq(rows, rows @ x - target, rcond=None)[0]

@@ -15,25 +15,27 @@ from tiebreak.linalg.host import norm
 from tiebreak.problem import Problem
 from tiebreak.sets import Space, described
 
-# For units this far apart, slopes of f differ by the square of this factor, so rounding errors in
-# the large slopes are 1e-8 times the small slopes.
+# If units differ by this factor, slopes of f differ by its square, so rounding errors of the large
+# slopes are about 1e-8 times the small slopes.
 UNLIKE = 2.0**13
 
 
 class ScaledProblem:
     """A problem over Z in NumPy: f is quadratic or |x|_1, and g = phi(Ax) + <c, x>.
 
-    If Z bounds each variable separately, or not at all, everything is in units in which g's columns
-    have similar sizes: x = units u. The units are powers of two, so nothing is rounded. Other sets
-    couple the variables, so they keep the given units; then other units only decide the rank.
+    If Z bounds each variable separately, or not at all, the variables are rescaled, x = units u, so
+    that g's columns have similar sizes. The units are powers of two, so nothing is rounded. Other
+    sets couple the variables, which then keep the given units; in that case rescaled columns are
+    used only to decide the rank.
 
     Args:
         problem: the problem as given; Z is its domain.
         f: the scaled upper level, which has no parts if it is |x|_1.
         g: the scaled lower level.
         rows: the rows of g before scaling.
-        epsilon: the unit of rounding of the data.
-        l1: the weights and center if f is a sum of weights_j |x_j - center_j|; the largest is 1.
+        epsilon: the machine epsilon of the data.
+        l1: the weights and center if f is a sum of weights_j |x_j - center_j|; the largest weight
+            is 1.
         counted: weights of the variables in the norm that chooses among f's minimisers, or all 1.
         Z: the exact rows of the domain, if known.
     """
@@ -65,13 +67,13 @@ class ScaledProblem:
             self.f, self.g, self.exponent = f.scaled, g.scaled, f.exponent
         self.rows: Host = rows * self.units
         self.rank: Rank = decide_rank(self.rows, epsilon, (self.row_factors, columns))
-        # The weights of |u_j - center_j/units_j| up to a factor, and the numbers that a slope is
-        # divided by to convert it to the units of x.
+        # The weights of |u_j - center_j/units_j|, up to a factor, and the divisors that convert a
+        # slope to the units of x.
         prices = self.units if l1 is None else l1.weights * self.units
         self.prices, self.slope_units = prices / np.max(prices), self.units / np.max(prices)
 
     def on_space(self) -> ScaledProblem:
-        """Return the problem on R^n."""
+        """Return the same problem with Z = R^n."""
         free = replace(self.problem, domain=Space())
         same = self._f, self._g, self.rows_in_x, self.epsilon, self.l1, self.counted**2
         return ScaledProblem(free, *same)
@@ -103,7 +105,7 @@ class ScaledProblem:
 
     @property
     def needs_grading(self) -> bool:
-        """Are units so far apart that directions must be sorted by how much f varies along them?"""
+        """Must directions be sorted by how much f varies along them, as the units differ a lot?"""
         return bool(np.max(self.units) > UNLIKE * np.min(self.units))
 
 

@@ -1,4 +1,4 @@
-"""Chains of linear and quadratic levels in rational arithmetic, proved to all digits."""
+"""Chains of linear and quadratic levels, solved in rational arithmetic and proved to all digits."""
 
 from tiebreak.rational.chain import certificate, solve_exactly
 

@@ -1,4 +1,4 @@
-"""One level in rational arithmetic: a start guessed in floats, and a primal active-set method."""
+"""Solve one level in rational arithmetic by an active-set method, from a floating-point guess."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Feasible:
 
 
 class Optimum(NamedTuple):
-    """A minimiser with the multipliers that prove it, by the numbers of rows and equations."""
+    """A minimiser with the multipliers that prove it, keyed by indices of rows and equations."""
 
     x: Vector
     rows: dict[int, Fraction]
@@ -161,7 +161,7 @@ class _Search:
         return None
 
     def _go(self, along: Vector, most: Fraction | None = None) -> bool:
-        """Move by at most ``most``; returns whether a row stops x and joins the working set."""
+        """Move by at most ``most``; return whether a row stops x and joins the working set."""
         end = self.Z.step(self.x, self.room, along)
         if end is None and most is None:
             raise Unproved("a level is unbounded below")
@@ -194,7 +194,7 @@ class Conditions:
                 self.columns[j][k] = a
 
     def solve(self, a: Vector, b: Vector | None = None) -> tuple[Vector, Vector]:
-        """Solve for x and y, by separate equations if H is 0; b = None stands for 0."""
+        """Solve for x and y, using separate equations if H is 0; b = None stands for 0."""
         n, k = self.n, len(self.rows)
         b = Vector([0] * k) if b is None else b
         if not self.hessian:

@@ -69,7 +69,7 @@ def as_row(values: Sequence[int]) -> Row:
 
 @cache
 def flint() -> Any:
-    """The module python-flint, or None if it is not installed."""
+    """The python-flint module, or None if it is not installed."""
     try:
         return importlib.import_module("flint")
     except ImportError:
@@ -111,7 +111,7 @@ def _back_substituted(M: list[list[int]]) -> tuple[list[int], int]:
 
 
 def _eliminate(M: list[list[int]], prime: int = 0) -> list[int]:
-    """Bring rows to echelon form in place, modulo a prime if given; returns the pivot columns.
+    """Bring rows to echelon form in place, modulo a prime if given; return the pivot columns.
 
     We use Bareiss's elimination without fractions: all divisions are exact.
     """
@@ -138,7 +138,7 @@ def _eliminate(M: list[list[int]], prime: int = 0) -> list[int]:
 
 
 def independent(rows: Sequence[Row], n: int) -> list[int]:
-    """The rows that are independent of those before them, modulo a prime."""
+    """The rows that are independent of the rows before them, modulo a prime."""
     columns: list[Row] = [{} for _ in range(n)]
     for i, row in enumerate(rows):
         for j, a in row.items():
@@ -147,7 +147,7 @@ def independent(rows: Sequence[Row], n: int) -> list[int]:
 
 
 def pivot_columns(rows: Sequence[Row], n: int) -> list[int]:
-    """The columns that are independent of those before them, modulo a prime.
+    """The columns that are independent of the columns before them, modulo a prime.
 
     With a probability of about 10^-16, the result has too few columns, and the final check fails.
     """
@@ -167,7 +167,7 @@ def pivot_columns(rows: Sequence[Row], n: int) -> list[int]:
 
 
 def is_semidefinite(Q: Sequence[Sequence[int]]) -> bool:
-    """Is x'Qx >= 0 for all x, for a symmetric integer matrix Q? We use LDL' without fractions."""
+    """Is x'Qx >= 0 for all x, for a symmetric integer matrix Q? We use LDL' free of fractions."""
     rest, before = [list(row) for row in Q], 1
     while rest:
         deadline.check()

@@ -1,4 +1,4 @@
-"""Solves levels in order in rational arithmetic; every value is exact and comes with a proof."""
+"""Solve levels in order in rational arithmetic; every value is exact and comes with a proof."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ class LevelProof(NamedTuple):
 
     x: list[Fraction]
     rows: list[Fraction]  # multipliers of the inequalities of the set, then of the cuts so far
-    equal: list[Fraction]  # multipliers of its equations, then of equations from earlier levels
+    equal: list[Fraction]  # multipliers of the set's equations, then of earlier levels'
 
 
 class ChainProof(NamedTuple):
     """The answer, and the proof of every level.
 
-    All minimisers of a level share the image of the level and the rows that have multipliers. Rows
-    and image, in this order, become equations for later levels. With a slack, the level becomes a
-    row instead.
+    All minimisers of a level have the same image, and satisfy the rows with nonzero multipliers
+    with equality. These rows and the image, in this order, become equations for later levels. A
+    level with a slack becomes an inequality instead.
     """
 
     x: list[Fraction]
@@ -61,9 +61,9 @@ def certificate(
     ``before`` is the first level's value at the start, for a slack that is a share of its gain.
 
     The costs 0.1 * 3 and 0.3 differ as stored, although the user means a tie. If rounding may have
-    broken a tie, the levels are solved in both readings, and nothing is claimed unless the answers
-    agree. Right-hand sides need no second reading: if they change a little, minimisers change
-    only a little.
+    broken a tie, the levels are solved twice, with and without the tie, and nothing is claimed
+    unless the answers agree. Right-hand sides need no second solution: if they change a little,
+    minimisers change only a little.
     """
     work = REACH[flint() is not None].work
     try:
@@ -92,7 +92,7 @@ def solve_exactly(levels: Levels, before: float, told: Told | None = None) -> Ch
 
 
 class _Levels:
-    """The set that the levels solved so far leave; if ``is_tied``, tiny multipliers count as 0."""
+    """The set that remains after the levels so far; if ``is_tied``, tiny multipliers count as 0."""
 
     def __init__(self, levels: Levels, is_tied: bool = False) -> None:
         n = levels.dimension
@@ -134,11 +134,11 @@ class _Levels:
 
     @property
     def _dimension(self) -> int:
-        """The dimension of the set that is left."""
+        """The dimension of the remaining set."""
         return self.Z.n - len(self.Z.needed)
 
     def _ties(self) -> Deferred:
-        """The dimension of the remaining set; rows with equality everywhere count as equations."""
+        """The dimension of the remaining set; rows that are tight everywhere are equations."""
         Z, x = self.Z, self.x
         assert x is not None
         needed = [Z.equal[i] for i in Z.needed]
@@ -158,7 +158,7 @@ class _Levels:
         return Deferred(count)
 
     def _solved(self, form: Form, objective: Objective) -> Optimum:
-        """Solve a level on the set that is left, and check the solution."""
+        """Solve a level on the remaining set, and check the solution."""
         if self._dimension or self.x is None:
             found = solve_level(form, objective, self.Z, self.x)
         else:

@@ -1,4 +1,4 @@
-"""Converts levels and sets, from their own descriptions, to rational numbers without rounding."""
+"""Convert levels and sets, from their own descriptions, to rational numbers without rounding."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _bits(values: Host) -> int:
 
 
 def data_epsilon(h: Function | Penalty) -> float:
-    """The unit of rounding of the data of a level."""
+    """The machine epsilon of a level's data."""
     smooth = split(h)[0]
     given = EPS if smooth.prototype is None else arrays.epsilon(smooth.prototype)
     return max(given, smooth.data_epsilon)
@@ -105,7 +105,7 @@ def feasible_set(domain: Domain, n: int) -> tuple[Feasible, IntegerRows, Integer
 
 
 class LevelData(NamedTuple):
-    """An exact level, the rows whose products all minimisers share, and the level in floats."""
+    """An exact level, the rows with equal products for all minimisers, and the level in floats."""
 
     form: Form
     image: IntegerRows
@@ -117,7 +117,7 @@ def level_data(h: Function | Penalty, n: int) -> LevelData:
     smooth = split(h)[0]
     if smooth is not h:
         raise Unproved(OTHER)
-    pieces: list[tuple[Any, Fraction]] = []  # bordered matrices [Q c; c' 2 constant], their scales
+    pieces: list[tuple[Any, Fraction]] = []  # bordered matrices [Q c; c' 2 constant] with scales
     image: list[Host] = []
     roots: list[Host] = []
     for weight, part in summands(smooth.bare, Fraction(1)):
@@ -180,7 +180,7 @@ def _exact_weight(weight: float, is_mean: bool) -> Fraction:
 
 
 def _gram(rows: Host, target: Host, weights: Host, *factors: Any) -> tuple[Any, Fraction]:
-    """The sum of w_i (A x - b)_i² times weight/2, as a bordered matrix."""
+    """The sum of w_i (A x - b)_i², times half the product of ``factors``, as a bordered matrix."""
     whole, scale = _integers(np.hstack([rows, -target[:, None]]))
     each, of_weights = _integers(weights)
     total = scale * scale * of_weights
@@ -190,7 +190,7 @@ def _gram(rows: Host, target: Host, weights: Host, *factors: Any) -> tuple[Any, 
 
 
 def _tilt(rows: Host, weights: Host, factor: Fraction) -> tuple[Any, Fraction]:
-    """The weighted sum of the rows, times ``weight``, as a bordered matrix."""
+    """The weighted sum of the rows, times ``factor``, as a bordered matrix."""
     (numbers, scale), (each, of_weights) = _integers(rows), _integers(weights)
     n = rows.shape[1]
     bordered = np.zeros((n + 1, n + 1), dtype=object)

@@ -1,1 +1,1 @@
-"""Proofs about a computed point, rounding errors included: intervals for f* and g*."""
+"""Proved intervals for f* and g* at a computed point; the proofs account for rounding errors."""

@@ -1,4 +1,4 @@
-"""Bounds on the curvature of the parts of g."""
+"""Bounds on the curvature of f and g, computed from their parts."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def largest_rho(f: Parts, x: Host) -> float:
 
 
 def largest_fall(m: float, rho: float) -> float:
-    """Bound how far m p can exceed the gain from f's curvature, where p = |F d|.
+    """Bound the amount by which m p exceeds the gain from f's curvature, where p = |F d|.
 
     The gain is at least ½p² for squares; otherwise, with `largest_rho`, it is the integral of (1 -
     exp(-rho p))/rho (Bach 2010). So the excess is largest at p = -log(1 - rho m)/rho, and it is
@@ -60,7 +60,7 @@ def largest_fall(m: float, rho: float) -> float:
 
 
 def curvature_below(f: Parts, at: Host, off: float) -> tuple[Host, float] | None:
-    """Return F with at most the curvature of f within ``off`` of a point, and its `largest_rho`.
+    """Return F with F'F at most f's curvature within ``off`` of a point, and its `largest_rho`.
 
     Return None if F is unknown, as for quadratic forms, which would have to be factorised. The
     curvature of Huber losses is ignored, because it ends at their kinks.
@@ -85,14 +85,14 @@ def longest_row(rows: Host) -> float:
 
 
 def combined(rows: Host, target: Host) -> Host:
-    """Return weights with which the rows add up to the target, in the least-squares sense."""
+    """Return weights whose combination of the rows is the target, in the least-squares sense."""
     from scipy.linalg import lstsq
 
     if norm(rows) < 1.0 / HUGE:  # the rows are negligible
         return np.zeros(len(rows))
     deadline.check(deadline.svd_work(*rows.shape))
-    # A factorisation with pivoting takes half as long as singular values, but loses digits unless
-    # the rows add up to the target.
+    # A factorisation with pivoting takes half as long as a singular value decomposition, but loses
+    # digits unless some combination of the rows equals the target.
     weights = lstsq(rows.T, target, max(rows.shape) * EPS, lapack_driver="gelsy")[0]
     if norm(target - rows.T @ weights) <= 64.0 * EPS * norm(target):
         return np.asarray(weights)
@@ -114,11 +114,11 @@ def least_stretch(rows: Host) -> float:
 
 
 def curvature_error(h: Parts, x: Host, R: Host, least: float) -> float:
-    """Bound the relative error of |R v| as the square root of v'Hv, for v in T and H = h''(x).
+    """Bound the relative difference of |R v| and sqrt(v'Hv), for v in T and H = h''(x).
 
-    Rounding changes the margins, and the second derivatives of the losses by the same relative
-    amount. The root of a quadratic form comes from a factorisation, so its error is larger than
-    that of the form itself.
+    An absolute rounding error in a margin causes a relative error of the same size (times
+    `concordance`) in the second derivative of the loss. The root of a quadratic form comes from a
+    factorisation, so its error is larger than that of the form itself.
     """
     unit = rounding_unit(EPS, *R.shape)
     lost = unit * norm(R) / least

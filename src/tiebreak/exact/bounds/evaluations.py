@@ -1,4 +1,4 @@
-"""f and g at a point, bounds on their rounding errors, and bounds on f and g nearby and on Z."""
+"""Evaluations of f and g with bounds on rounding errors, and bounds on f and g nearby and on Z."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tiebreak.proofs.regions import SolutionRegion
 class EvaluationWithErrors(NamedTuple):
     """A function at x, with bounds on the rounding errors of its value and its slope.
 
-    ``value`` is that of the whole function, but ``slope`` that of its smooth part.
+    ``value`` belongs to the whole function, but ``slope`` only to its smooth part.
     """
 
     value: float
@@ -60,9 +60,9 @@ def evaluate_with_errors(
 def change_within(
     problem: Problem, f: EvaluationWithErrors, d: float, at: tuple[Parts, Host] | None = None
 ) -> float:
-    """Bound how much f can change within a distance d of x, rounding included.
+    """Bound how much f can change within a distance d of x, including rounding errors.
 
-    ``at``: f in parts, and x; needed if f has no Lipschitz constant.
+    ``at``: the parts of f, and x; needed if no Lipschitz constant of f's gradient is known.
     """
     if not math.isfinite(d):
         return math.inf

@@ -34,9 +34,9 @@ def feasible_point(Z: PolyhedralRows, v: Host) -> FeasiblePoint | None:
 def point_on_rows(Z: PolyhedralRows, v: Host, tight: Host) -> FeasiblePoint | None:
     """Return a point near v that satisfies Z's equations and makes these constraints tight.
 
-    If the rows M have rank len(M), there is a p with M p = m for any right-hand side, at most
-    |M v - m|/sigma from v. Return None if it is not certain that the rank is len(M) and that p is
-    in Z.
+    If the rows M have rank len(M), then for any right-hand side m there is a p with M p = m within
+    |M v - m|/sigma of v, where sigma is the least singular value of M on the free variables. Return
+    None if it is not certain that the rank is len(M) and that p is in Z.
     """
     bounds, v = tight & Z.bounds, v.copy()
     which = np.nonzero(Z.rows[bounds])[1]
@@ -85,9 +85,10 @@ def forced_rows(Z: PolyhedralRows, near: Host, s: Host, error: Host) -> Host:
 
     The slope is s up to ``error``, entry by entry, and only inequalities that are ``near`` can be
     active. If the rows M of these inequalities and Z's equations are independent, the multipliers
-    are unique. The multipliers of bounds balance whatever the other rows leave of the slope, so the
-    free variables determine the multipliers of the other rows. With an approximate left inverse P
-    of M' and P M' = 1 + D, these multipliers are -P (slope) - D (multipliers).
+    are unique. The multipliers of bounds balance the part of the slope that the other rows do not
+    balance, so the free variables alone determine the multipliers of the other rows. With an
+    approximate left inverse P of M' and P M' = I + D, these multipliers are -P (slope) - D
+    (multipliers).
     """
     forced = np.zeros(len(Z.rows), dtype=bool)
     single = near & (np.count_nonzero(Z.rows, axis=1) == 1)
@@ -117,7 +118,7 @@ def forced_rows(Z: PolyhedralRows, near: Host, s: Host, error: Host) -> Host:
 
 
 def complement(span: Host) -> Host:
-    """Return an orthonormal basis of the complement of orthonormal rows, as columns."""
+    """Return an orthonormal basis of the complement of these orthonormal rows, as columns."""
     r, k = span.shape
     deadline.check(0.5 * deadline.svd_work(k, r, whole=True))
     return np.linalg.qr(span.T, mode="complete")[0][:, r:]
@@ -135,12 +136,12 @@ def inward_direction(G: Host, span: Host, null: Host | None) -> Host | None:
         return None if inside is None else np.asarray(null @ inside)
     lengths, d = np.sqrt(np.sum(G * G, axis=1)), -np.sum(G, axis=0)
     d = d - span.T @ (span @ d)
-    if not (d.any() and lengths.all()):  # then <d, v> = 0 for all v, or a row is 0
+    if not (d.any() and lengths.all()):  # no d has G d < 0: the rows' sum or one row is 0
         return None
     if np.max(G @ d) * math.sqrt(len(G)) >= -0.1 * norm(d):  # a better direction may exist
         slack = -(1.0 + G @ d) / lengths
         short = interior_point(np.ones(len(d)), d, G / lengths[:, None], slack, span, end=TOL.half)
-        if short is None:  # some combination of the rows is 0: no direction is negative in all
+        if short is None:  # some combination of rows is 0: G d < 0 has no solution
             return None
         d = d + short.point
     return d / norm(d) if np.all(G @ d < 0.0) else None

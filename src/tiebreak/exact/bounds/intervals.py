@@ -1,7 +1,7 @@
-"""Proved intervals for f* and g* from the parts of f and g, rounding included.
+"""Proved intervals for f* and g* from the parts of f and g, accounting for rounding errors.
 
 In all formulas x is the computed point and delta = x* - x for a solution x*. No proof relies on a
-good x: a bad x, or bad multipliers, give wide intervals, never wrong ones.
+good x: poor points or poor multipliers give wide intervals, never wrong ones.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ def prove(
     seen: tuple[Minorant | None, Minorant | None] = (None, None),
     rows: PolyhedralRows | None = None,
 ) -> Intervals:
-    """Prove intervals for f* and g*; ``normal`` of Z at x balances f's slope on the slice.
+    """Prove intervals for f* and g*; the ``normal`` of Z at x balances f's slope on the slice.
 
-    If f is weight |x|_1, ``sign`` is the subgradient of |x|_1 that the ``normal`` balances.
-    Three arguments are optional: both levels in ``parts``, their evaluations at x (``seen``), and
-    the exact ``rows`` of a polyhedron Z.
+    If f is weight |x|_1, ``sign`` is the subgradient of |x|_1 that the ``normal`` balances. Three
+    arguments are optional: the ``parts`` of both levels, their evaluations at x (``seen``), and the
+    exact ``rows`` of a polyhedron Z.
 
-    From a distance d: |f* - f(x)| <= |grad f(x)| d + L_f/2 d² if |delta| <= d, and f* exceeds f(x)
-    by at most that if some lower minimiser is within d.
+    A distance d gives a bound: |f* - f(x)| <= |grad f(x)| d + L_f/2 d² if |delta| <= d, and f* -
+    f(x) has the same upper bound if some lower minimiser is within d of x.
     """
     at = host(x)
     is_l1, n = sign is not None, len(at)
@@ -74,7 +74,7 @@ def prove(
         return Intervals((low, high), least, rests=WITHIN.format(distance))
 
     def is_open(value: float, error: float, low: float, high: float) -> bool:
-        """Could a proof narrow the interval? The value's rounding error remains in any proof."""
+        """Could a proof narrow the interval? No proof removes the value's rounding error."""
         return not (value - low <= 64.0 * error and high - value <= 64.0 * error)
 
     near, unmet, is_space = NearestMinimiser(), math.inf, described(problem.domain).is_space
@@ -123,11 +123,11 @@ def prove_within(problem: Problem, x: Array, d: float) -> Intervals:
 
 
 def prove_at(problem: Problem, x: Array) -> Intervals | None:
-    """Return the intervals that losses of a linear map prove, for any x; None if there are none.
+    """Return intervals that can be proved at any x from losses of linear maps, or None.
 
     Z must be R^n or a polyhedron. `Exact` does not need these bounds: they are for points that
-    other methods found. The bounds take one factorisation of the rows of g, and the multipliers
-    that balance the slope of f best.
+    other methods found. The bounds require one factorisation of the rows of g, and use the
+    multipliers that best balance the slope of f.
     """
     if not (described(problem.domain).is_linear and problem.is_smooth):
         return None
@@ -157,7 +157,7 @@ def _on_space(
     normal: Host,
     sign: Host | None = None,
 ) -> Intervals:
-    """Bound both levels on R^n, by the rows that all minimisers of g share, or in a ball.
+    """Bound both levels on R^n or in a ball, using the minimisers of g on R^n near x.
 
     If a minimiser on R^n is in the ball, the minimisers over the ball are also minimisers on R^n.
     """
@@ -190,13 +190,13 @@ def _across_ball(
     normal: Host,
     near: NearbyMinimisers,
 ) -> Intervals:
-    """Bound both levels in a ball, with x close to its sphere, from minimisers on R^n near x.
+    """Bound both levels in a ball if x is close to its sphere, using minimisers on R^n near x.
 
-    p has the same images as x and is nearest to the center; around some minimiser near p, a ball of
-    radius ``depth`` lies in Z. So the minimisers over Z are minimisers on R^n. If the minimiser
-    nearest to x is within d of x and of Z, mix it with the minimiser near p, with the share d/(d +
-    depth) of the latter: the mixture is in Z. For every y and s = grad f(x) + R'y, all such
-    mixtures z satisfy
+    Among the points with the same images as x, p is the nearest to the center. Z contains a ball of
+    radius ``depth`` around some minimiser near p. So the minimisers over Z are minimisers on R^n.
+    If the minimiser nearest to x is within d of both x and Z, mix it with the minimiser near p,
+    giving the latter the share d/(d + depth): the mixture is in Z. For every y and s = grad f(x) +
+    R'y, all such mixtures z satisfy
 
         f(z) >= f(x) + <s, z - x> + sigma/2 |z - x|² - |y| |R (z - x)|.
     """
@@ -246,7 +246,7 @@ def _unmet(problem: Problem, x: Host, g: EvaluationWithErrors, h: Parts) -> floa
     """Bound ½|R delta|² and |g(x) - g*|, for g = ½|Rx - s|² + <c, x>.
 
     The first bound is ghat - g(x) - min_Z <grad g(x), z - x>, with ghat = g(p) for the point p of Z
-    nearest to x. The second bound uses a lower bound of g: ½|R(p - x*)|² <= g(p) - g* for p in Z,
+    nearest to x. The second bound uses a lower bound on g: ½|R(p - x*)|² <= g(p) - g* for p in Z,
     and |R(x - p)| <= |R| |x - p|.
     """
     least = least_value(problem, Model(0.0, 1.0, 0.0, g.slope, 0.0, 0.0, g.slope_error))

@@ -1,4 +1,4 @@
-"""Bounds on the distance to the minimisers of g on R^n without a radius, for losses of A x.
+"""Bounds on the distance to the minimisers of g on R^n, for losses of A x; no radius is needed.
 
 g is a sum of squares, losses sum w phi(<m_i, x>) of `loss_parts`, quadratic forms and a linear
 term. Let H be the second derivative of g at x, and T the space that the rows of g span. Let
@@ -45,18 +45,18 @@ class Span(NamedTuple):
     angle: float  # bounds the sine of the angle between T and the span of ``right``
 
     def weights(self, target: Host) -> Host:
-        """Return the smallest y with R'y = target, in the least-squares sense."""
+        """Return the least-norm y with R'y = target, in the least-squares sense."""
         return np.asarray(self.left @ ((self.right @ target) / self.sigma))
 
     def balance(self, slope: Host, normal: Host | float = 0.0) -> tuple[Host, Host, float]:
-        """Return a y with small slope + normal + R'y, then slope + R'y and a bound on its error."""
+        """Make slope + normal + R'y small; return y, then slope + R'y and a bound on its error."""
         rows, y = Sliced(self.R), self.weights(-slope - normal)
         y = y + self.weights(-rows.times(y, -slope, transposed=True) - normal)
         left, size = rows.times(y, -slope, transposed=True), norm(slope) + norm(self.R) * norm(y)
         return y, left, product_error(norm(left), self.R.shape, size, rows.is_plain)
 
     def dual(self, vectors: Host) -> Host:
-        """Bound max <vector, v>/|R v| over v in T, for each column."""
+        """Bound max <vector, v>/|R v| over v in T, for each column of ``vectors``."""
         top = float(np.max(np.abs(vectors), initial=0.0)) or 1.0  # keeps squares finite
         vectors = vectors / top
         lengths = np.sqrt(np.sum(vectors * vectors, axis=0))
@@ -66,7 +66,7 @@ class Span(NamedTuple):
 
 
 def span(R: Host, *rows: Host) -> Span | None:
-    """Return R on the space T of ``rows``, which have the same null space as R; None if uncertain.
+    """Return R on the span T of ``rows``, which have R's null space; None if T is uncertain.
 
     T's dimension is a rank. The rank of R is certain if it has as many clear singular values as it
     can have (equal or zero columns cannot raise the rank); otherwise exact arithmetic decides.
@@ -90,22 +90,22 @@ def span(R: Host, *rows: Host) -> Span | None:
 
 
 def _different_columns(*rows: Host) -> int:
-    """Count the different columns of these rows that are not 0."""
+    """Count the distinct nonzero columns of these rows."""
     columns = np.ascontiguousarray(np.vstack(rows).T)
     return len({column.tobytes() for column in columns if column.any()})
 
 
 def _rank(*rows: Host) -> int:
-    """Return the exact rank of the stored rows, or 0 if there are too many."""
+    """Return the exact rank of the stored rows, or 0 if there are too many rows."""
     stacked = np.vstack(rows)
     found = spectra.exact_rank(stacked)
-    if found is None:  # try only the different rows
+    if found is None:  # try again with only the distinct rows
         found = spectra.exact_rank(np.unique(stacked, axis=0))
     return found or 0
 
 
 def _contains(found: Span, rows: tuple[Host, ...], *vectors: Host) -> bool:
-    """Is it proved that these vectors are exactly in the space of the rows?"""
+    """Is it proved that these vectors are exactly in the span of the rows?"""
     some = [v[None] for v in vectors if v.any()]
     rank, n = found.right.shape
     return not some or rank == n or (bool(rows) and _rank(*rows, *some) == rank)
@@ -122,11 +122,11 @@ class NearbyMinimisers(NamedTuple):
 
 
 def nearby_minimisers(h: Parts, x: Host) -> NearbyMinimisers | None:
-    """Return the bounds for h's minimisers that the slope of h at x, with its error, proves.
+    """Return bounds on h's minimisers, proved from h's slope at x and the error of that slope.
 
     Return None if nothing is known: x is too far away, the rank is uncertain, or there is no
-    minimiser. As long as no row passes its kink, Huber losses are squares, or linear functions of
-    rows that the others span.
+    minimiser. As long as no row passes its kink, a Huber loss is a square, or linear in a row that
+    must be in the span of the others.
     """
     slope, is_squares, (h, kinks) = h.slope(x), h.is_squares, h.between_kinks(x)
     rows = tuple(part.rows for part in h.curved)
@@ -134,8 +134,8 @@ def nearby_minimisers(h: Parts, x: Host) -> NearbyMinimisers | None:
     found = span(R, *rows)
     if found is None:
         return _by_residual(h, x, R, rows) if is_squares else None
-    # If the span lacks some rows, g is unbounded, or nearly so, or some direction affects only
-    # outliers.
+    # If the linear term or the row of an outlier is outside the span, g is unbounded (or nearly
+    # so), or some direction affects only outliers.
     if not _contains(found, rows, h.c, *kinks.outliers):
         return None
     doubt = curvature_error(h, x, R, found.least)
@@ -163,10 +163,10 @@ def nearby_minimisers(h: Parts, x: Host) -> NearbyMinimisers | None:
 
 
 def _by_residual(h: Parts, x: Host, R: Host, rows: tuple[Host, ...]) -> NearbyMinimisers:
-    """Return a bound for squares of any rank: |R (x* - x)| is at most the residual of x.
+    """Return a bound for squares of any rank: |R (x* - x)| is at most the residual's norm at x.
 
-    The distance to the minimisers stays unknown. We use only clear singular values: the bounds hold
-    for any weights of the rows, good or not.
+    The distance to the minimisers stays unknown. We use only clear singular values; this is safe,
+    because the bounds hold for any weights of the rows.
     """
     left, sigma, right = np.linalg.svd(R, full_matrices=False)
     clear = sigma > rounding_unit(EPS, *R.shape) * norm(R) / TOL.percent
@@ -211,7 +211,7 @@ def below(
     price = norm(y) * g.change
     fall = 0.5 * steep * (steep / sigma) if sigma > 0.0 else math.inf
     if not math.isfinite(fall):
-        # nonconvexity of f caused by rounding
+        # rounding may make f slightly nonconvex
         dent = 0.5 * -sigma * reach * reach if sigma < 0.0 else 0.0
         fall = min(flattest(f, x, R, g.rows, (f.c,), steep, g.change), steep * reach + dent)
     return value - (fall + price) * (1.0 + unit) - 4.0 * EPS * abs(value)
@@ -226,13 +226,13 @@ def flattest(
     steep: float,
     change: float,
 ) -> float:
-    """Bound how much <s, delta> + ½|F delta|² can decrease if |s| <= steep, |R delta| <= change.
+    """Bound how far <s, delta> + ½|F delta|² is below 0 if |s| <= steep, |R delta| <= change.
 
     F is the root of f's second derivative at x; losses of f that are not squares gain less from
-    their curvature, see `largest_fall`. The slope s is in the span of the rows of F and R (that of
-    f's rows and ``rows``) and of ``tilts``, which must be in the same space. In that space |delta|
-    <= (a|F delta| + |R delta|)/tau for any a > 0, where tau is the smallest positive singular value
-    of aF and R together.
+    their curvature (see `largest_fall`). The slope s is in the span of ``tilts`` and the rows of F
+    and R; F and R together have the same span as f's rows and ``rows``, and the ``tilts`` must be
+    in that span. There, |delta| <= (a|F delta| + |R delta|)/tau for any a > 0, where tau is the
+    smallest positive singular value of aF and R together.
 
     For Huber losses, F has the rows that are not outliers, and outliers are among the ``tilts``. No
     row passes its kink if |delta| <= radius, hence if p = |F delta| <= p1 = (radius tau -
@@ -262,7 +262,7 @@ def flattest(
 
 
 class L1Dual(NamedTuple):
-    """Bounds on f* that a slope s proves if f is the sum of weights_j |x_j - center_j|."""
+    """Bounds on f* proved from a slope s, if f is the sum of weights_j |x_j - center_j|."""
 
     weights: Host
     center: Host
@@ -321,7 +321,7 @@ class L1Dual(NamedTuple):
         return norm(x) + norm(self.center)
 
     def below(self, gain: float, s: Host, error: float | Host) -> float:
-        """Bound f* >= t gain if t |s_j| <= weights_j, t >= 0 and <s, x* - center> >= gain.
+        """Return the bound f* >= t gain, for t |s_j| <= weights_j and <s, x* - center> >= gain.
 
         ``error`` bounds the error of s, as one number or entry by entry. If a weight is 0, the
         entry of s is a rounding error, so we subtract this entry times the variable's reach from

@@ -1,4 +1,4 @@
-"""Lower bounds on f* by multipliers of the rows of g, a sum of squares and a linear term."""
+"""Lower bounds on f* from multipliers of the rows of g, a sum of squares and a linear term."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from tiebreak.sets import described
 
 
 class RowMultipliers(NamedTuple):
-    """Lower bounds on f* by multipliers of the rows of g = ½|Rx - s|² + <c, x>.
+    """Lower bounds on f* from multipliers of the rows of g = ½|Rx - s|² + <c, x>.
 
-    ``unmet`` bounds ½|R delta|² and the change of g; ``normal`` of Z at x is part of the balance.
-    ``rows`` are the rows of Z if Z is a polyhedron.
+    ``unmet`` bounds ½|R delta|² and |g(x*) - g(x)|; the ``normal`` of Z at x helps to balance f's
+    slope. ``rows`` are the rows of Z if Z is a polyhedron.
     """
 
     problem: Problem
@@ -73,7 +73,7 @@ class RowMultipliers(NamedTuple):
         return dual.below(gain - self._price(y, nu), s - q, error)
 
     def _weights(self, target: Host) -> tuple[Host, float, Host]:
-        """Return y, nu and weights w of Z's equations E with R'y + nu c + E'w near the target."""
+        """Return y, nu and weights w of Z's equations E; R'y + nu c + E'w is near the target."""
         R, is_linear = self.parts.curvature(self.x), described(self.problem.domain).is_linear
         equal = self.rows.equal if self.rows is not None and is_linear else R[:0]
         rows = np.vstack([R, self.parts.c, equal])

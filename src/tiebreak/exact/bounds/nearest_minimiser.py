@@ -37,7 +37,7 @@ class NearestMinimiser(NamedTuple):
     close: ProvedDistance | None = None
 
     def fall(self, f: Parts, sigma: float, normal: Host) -> float:
-        """Bound f(x) - f* from above; ``normal`` of Z at x balances f's slope on the minimisers.
+        """Bound f(x) - f* from above; Z's ``normal`` at x balances f's slope on the minimisers.
 
         sigma: the strong convexity of f.
         """
@@ -49,7 +49,7 @@ class NearestMinimiser(NamedTuple):
 def nearest_minimiser(
     domain: Domain, g: Parts, x: Host, rows: PolyhedralRows | None = None
 ) -> NearestMinimiser:
-    """Return bounds for the minimisers of g over a polyhedron, from a point x close to them.
+    """Return bounds on the minimisers of g over a polyhedron, proved from a point x near them.
 
     ``rows``: the rows of the domain, if known.
     """
@@ -87,7 +87,7 @@ def nearest_minimiser(
 
 
 def _lifted(slope: Slope, lift: Host) -> Slope:
-    """Return the slope of g(p - q) in (p, q) from the slope of g; p - q is exact."""
+    """Return the slope of g(p - q) with respect to (p, q), from g's slope; p - q is exact."""
     two = math.sqrt(2.0) * SAFE  # the norm of the lift
     vector, size, error, image_error, product_error = slope
     return Slope(lift.T @ vector, two * size, two * error, image_error, two * product_error)

@@ -1,8 +1,9 @@
 """Proved bounds on the distance from a computed point of a polyhedron to the minimisers of g.
 
 Z = {u : G u <= h, E u = e}, and g(u) = sum of phi_i(<a_i, u>) + <c, u> with phi_i strictly convex:
-then the minimisers are the points of Z that share all <a_i, u> and <c, u> with one of them. Let p
-be a point of Z, s = grad g(p), and C the matrix with C'C the second derivative of the losses at p.
+then the minimisers are the points u of Z at which all <a_i, u> and <c, u> have the same values as
+at any one minimiser. Let p be a point of Z, s = grad g(p), and C the matrix with C'C the second
+derivative of the losses at p.
 
 *Near p.* For any R > 0 let y minimise g over the points of Z within R of p (such a y exists). If
 s = C'eta + r - G'lambda - E'nu, with lambda >= 0 and lambda_i > 0 only where G_i p = h_i, then
@@ -15,27 +16,28 @@ Here kappa = 1 for squares (and for Huber losses, if no row passes its kink); th
 of other losses change by a factor of at most e^(largest change of a margin), because |phi'''| <=
 phi''. So |C (p - y)| is at most m, the positive root of kappa m² = |eta| m + |r| R, and both
 numbers are at most delta = kappa m². By Cauchy-Schwarz, the slopes at p and y differ in entry j by
-at most (length of column j of C) m. Most of the rounding in p and s has the form C'eta: without eta
-the distance bound below would be about |C| |eta|/sigma², with eta it is |eta|/sigma.
+at most (length of column j of C) m. Most of the rounding error in p and s has the form C'eta:
+without eta the distance bound below would be about |C| |eta|/sigma², with eta it is |eta|/sigma.
 
 *Which constraints hold with equality.* y has a slope s* = grad g(y) + mu (y - p) such that -s* is a
-normal of Z at y, and mu >= 0 is the multiplier of the distance. p lies in Z, so mu R² <= <grad
-g(y), p - y> <= delta, and s* is known up to the m above and delta/R. If an entry of s* is certainly
-positive, its variable is on its lower bound, and so on: such constraints J hold with equality at y.
-No multiplier is assumed to be zero: one that may be 0 forces no constraint.
+normal of Z at y, and mu >= 0 is the multiplier of |y - p| <= R. p lies in Z, so mu R² <= <grad
+g(y), p - y> <= delta, and s* is known up to the entrywise bound above and delta/R. If an entry of
+s* is certainly positive, its variable is on its lower bound, and likewise for other constraints:
+those that must hold with equality at y are called J. No multiplier is assumed to be zero; a
+constraint whose multiplier may be 0 is just not in J.
 
 *The distance.* W = {w : a_i w = a_i y, <c, w> = <c, y>, G_J w = h_J, E w = e} contains y. B has the
-scaled rows of W, and p satisfies the rows of J and Z exactly, so |p1 - p| <= |B (y - p)|/sigma for
-some p1 in W, where sigma is the smallest nonzero singular value of B. If W = {y}, p1 = y. Otherwise
-take any (Slater) point p0 that satisfies the other constraints with a margin, and move it onto W
-likewise. A mixture q of p1 and the moved p0 satisfies the constraints that p1 violates. q is in W
-and in Z, hence g(q) = g(y); and if it is nearer to p than R, the convex g has a minimum over Z at
-q.
+scaled rows of W, and p satisfies the constraints J and the equations of Z exactly, so |p1 - p| <=
+|B (y - p)|/sigma for some p1 in W, where sigma is the smallest nonzero singular value of B. If W =
+{y}, p1 = y. Otherwise take any (Slater) point p0 that satisfies the other constraints with a
+margin, and move it onto W likewise. A mixture q of p1 and the moved p0 satisfies the constraints
+that p1 violates. q is in W and in Z, hence g(q) = g(y); and if it is nearer to p than R, the convex
+g has a minimum over Z at q.
 
 So this proof checks every number, wherever it comes from (multipliers, the point p0, R): a bad
 number makes the bound wide or infinite, never wrong. R is as small as the argument allows; the
-bound is then about |eta|/sigma + |r|/sigma². A rank below full is computed exactly for the stored
-numbers (`spectra.exact_rank`), and so is the rank of a quadratic form, which must be convex.
+bound is then about |eta|/sigma + |r|/sigma². A rank that is not full is computed exactly for the
+stored numbers (`spectra.exact_rank`), and so is the rank of a quadratic form, which must be convex.
 """
 
 from __future__ import annotations
@@ -70,9 +72,9 @@ from tiebreak.linalg.arrays import HUGE
 from tiebreak.linalg.host import ldexp_or_inf, norm
 from tiebreak.sets import Domain
 
-# Reasons why f* is not proved from above: sentences for the report.
+# Reasons why no upper bound on f* is proved; the report quotes them.
 NO_RANK = (
-    "the rank of the equations that all lower minimisers share is not proved, "
+    "the rank of the equations that every lower minimiser satisfies is not proved, "
     "so nothing bounds the distance to them"
 )
 NO_SLATER = (
@@ -90,13 +92,13 @@ DEGENERATE = (
     "it is not proved that they have a common point"
 )
 
-# how often R may be increased, by a factor of at least 4: so to 1e24 times the first guess
+# R may be increased this often, each time by a factor of at least 4; 4^40 is about 1e24
 MAX_GROWTHS = 40
 
 
 @dataclass(frozen=True, eq=False)
 class FreeRows:
-    """B on the variables that are not forced onto a bound, with its smallest singular value.
+    """B, restricted to variables that are not forced onto a bound, with its least singular value.
 
     ``span``: orthonormal rows with the same span as the rows of B.
     """
@@ -105,7 +107,7 @@ class FreeRows:
     B: Host
     sigma: float
     span: Host
-    tilt: float  # the scale of <c, .>
+    tilt: float  # the factor by which c is scaled as a row of B
 
     @cached_property
     def null(self) -> Host | None:
@@ -115,14 +117,14 @@ class FreeRows:
 
 
 class Residual(NamedTuple):
-    """Bounds on |eta| and |r|, without the contribution of |p - at|."""
+    """Bounds on |eta| and |r|, excluding the contribution of |p - at|."""
 
     eta: float
     r: float
 
 
 class ProvedDistance(NamedTuple):
-    """How close a minimiser of g is to p; all minimisers z have |C (z - p)| <= image."""
+    """A bound on p's distance to a minimiser of g; all minimisers z have |C (z - p)| <= image."""
 
     distance: float
     delta: float  # an upper bound on g(p) - g*
@@ -132,7 +134,7 @@ class ProvedDistance(NamedTuple):
 
 
 class AroundPoint:
-    """The proof around one point p: scaled g, its slope, and what no multiplier balances."""
+    """The proof around one point p, from the scaled g, its slope and the unbalanced residuals."""
 
     def __init__(
         self,
@@ -162,13 +164,13 @@ class AroundPoint:
         ratios = (part.slope_ratio(at, point.off) for part in g.parts)
         self.slope_ratio = math.hypot(*ratios) * SAFE
         self.c = g.c
-        if len(self.outliers) and self.c.any():  # slopes of outliers do not come from curvature
+        if len(self.outliers) and self.c.any():  # outliers have slopes without curvature
             self.slope_ratio = math.inf
         self.margin_rows = max((longest_row(part.rows) for part in g.losses), default=0.0)
         self.margins = max((float(np.max(np.abs(p.rows @ at))) for p in g.losses), default=0.0)
         self.residuals = list(self._residuals(slope))
         self.off_image = norm(self.C) * point.off  # an upper bound on |C (p - at)|
-        if g.forms:  # C'C is smaller than the form
+        if g.forms:  # C'C is only a lower bound on the form's curvature
             more, self.off_image = self.curvature_bound * point.off, 0.0
             self.residuals = [Residual(eta, r + more) for eta, r in self.residuals]
         self._far = 0.0  # the distance for the last R
@@ -176,10 +178,10 @@ class AroundPoint:
         self._directions: dict[bytes, Host | None] = {}
 
     def _residuals(self, slope: Slope) -> Iterator[Residual]:
-        """Yield some choices of eta: all are valid, and any one may make r small enough.
+        """Yield residuals for several choices of eta; all are valid, and any of them may be small.
 
-        The choices are 0, one with multipliers for constraints on several variables, and one
-        without.
+        The choices are eta = 0, one with multipliers for constraints on several variables, and one
+        without such multipliers.
         """
         Z, nothing = self.Z, np.zeros(len(self.Z.rows), dtype=bool)
         tight = self.point.tight
@@ -197,16 +199,16 @@ class AroundPoint:
                 yield self._residual(slope, norm(eta), rest, error)
 
     def _residual(self, slope: Slope, eta: float, rest: Host, error: float) -> Residual:
-        """Return the residual with all rounding; ``error`` is the rounding error of ``rest``."""
+        """Return the residual with all rounding errors; ``error`` is the one of ``rest``."""
         error += self.unit * norm(self.C) * eta + EPS * norm(rest)
         r = norm(rest) + slope.product_error + error + TINY
         return Residual((eta + slope.image_error) * SAFE, r * SAFE)
 
     def _balanced(self, slope: Host, equal: Host, tight: Host) -> tuple[Host, float, Host]:
-        """Return a small slope + G'lambda + E'nu, a bound on its rounding error, and lambda.
+        """Make slope + G'lambda + E'nu small; return it, a bound on its rounding error, and lambda.
 
         lambda_i is nonzero only for ``tight`` constraints, which p satisfies with exact equality.
-        Multipliers of ``equal`` constraints may have any sign; the others are positive.
+        Multipliers of ``equal`` constraints may have any sign; the others are nonnegative.
         """
         Z, r = self.Z, slope.copy()
         multipliers = np.zeros(len(tight))
@@ -287,7 +289,7 @@ class AroundPoint:
         return forced_rows(self.Z, self.point.slack <= R * SAFE, self.s, error)
 
     def _rows(self, forced: Host) -> FreeRows | str:
-        """Return B for these constraints."""
+        """Return B for these forced constraints, or why it is of no use."""
         key = forced.tobytes()
         if key not in self._known:
             self._known[key] = self._factorised(forced)
@@ -325,7 +327,7 @@ class AroundPoint:
             rank = int(np.count_nonzero(s > TOL.clear_units * noise))
             if not rank or spectra.exact_rank(raw) != rank:
                 return NO_RANK
-        if rank < B.shape[1] and len(tilts) > 1:  # a sum of several terms is rounded
+        if rank < B.shape[1] and len(tilts) > 1:  # as a sum of several terms, c is rounded
             return NO_RANK
         found = FreeRows(free, B, float(s[rank - 1]) - noise, vt[:rank], tilt)
         if len(self.outliers) and rank < B.shape[1]:
@@ -375,7 +377,7 @@ class AroundPoint:
             if key not in self._directions:
                 self._directions[key] = inward_direction(G[near], rows.span, rows.null)
             direction = self._directions[key]
-            if direction is None:  # there is none with more constraints either
+            if direction is None:  # with more constraints, there is none either
                 return
             yield direction
 
@@ -387,13 +389,13 @@ class AroundPoint:
         Let z be any minimiser of g and d = z - p. For every y, nu and lambda >= 0 on constraints
         active at p, and r = C'y + nu c + E'omega + G'lambda + grad f(p), we have
 
-            f(z) - f(p) >= -|r| |d| - <y, C d> - nu <c, d> + sum of lambda_i slack_i(z) + ½|F d|²,
+            f(z) - f(p) >= -|r| |d| - <y, C d> - nu <c, d> + sum of lambda_i slack_i(z) + ½|F d|².
 
-        Here F'F is the curvature of f; lambda_i may be negative if slack_i(z) = 0 for all z. If
-        the rows of F, C, E and G_K together have rank n, |d| is at most (|F d|/|F| + |C d|/|C| +
-        the sum of slack_i(z) over K)/tau: with m = |r|/tau and m <= lambda_i on K, the terms that
-        depend on z add up to at least -½ (m/|F|)² - m |C d|/|C|. Otherwise |d| is at most the
-        diameter of Z.
+        Here F'F is the curvature of f; lambda_i may be negative if slack_i(z) = 0 for all z. If the
+        rows of F/|F|, C/|C|, E and G_K together have rank n and the least singular value tau, |d|
+        is at most (|F d|/|F| + |C d|/|C| + the sum of slack_i(z) over K)/tau: with m = |r|/tau and
+        m <= lambda_i on K, the terms that depend on z add up to at least -½ (m/|F|)² - m |C d|/|C|.
+        Otherwise |d| is at most the diameter of Z.
         """
         exponent, f = f.exponent, f.scaled
         if self.Z.lift is not None:
@@ -401,7 +403,7 @@ class AroundPoint:
         at, Z = self.point.at, self.Z
         slope, bend = f.slope(at), largest_curvature(f, at, self.away)
         error = slope.error + bend * self.point.off + TINY
-        lost = (norm(slope.vector) + error + 0.5 * bend * self.away) * self.away  # loss from p to x
+        lost = (norm(slope.vector) + error + 0.5 * bend * self.away) * self.away  # |f(x) - f(p)|
         C, c = self.C / (norm(self.C) or 1.0), self.c / (norm(self.c) or 1.0)
         equal = Z.equal[~self.fixed]
         rows = np.vstack([C, c[None], equal])

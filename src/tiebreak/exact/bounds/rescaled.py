@@ -1,9 +1,9 @@
-"""Bounds from the problem in other units of its variables, x = units u, and of its rows.
+"""Bounds proved after rescaling the variables of the problem, x = units u, and its rows.
 
-Units are powers of two, so no number is rounded; f*, g* and all values stay the same. The sizes of
-vectors and matrices bound the rounding errors of products: they are smallest in units in which
-columns have similar sizes. If the equations can be satisfied, or nearly so, their weights hardly
-matter, as `WeightedEquations` explains.
+Units are powers of two, so no number is rounded; f*, g* and all values stay the same. Bounds on the
+rounding errors of products are multiples of the norms of vectors and matrices; these bounds are
+smallest if the columns have similar norms. If the equations can be satisfied, or nearly so, their
+weights hardly matter, as `WeightedEquations` explains.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from tiebreak.sets import described
 def prove_rescaled(
     scaled: ScaledProblem, problem: Problem, x: Host, normal: Host, values: tuple[float, float]
 ) -> Intervals:
-    """Run `prove` with columns of similar sizes, and rows too if the equations nearly hold.
+    """Run `prove` with columns scaled to similar sizes, and rows too if the equations nearly hold.
 
-    ``values`` are those of f and g at x: if the intervals are sharp for these values, the rows are
-    not scaled.
+    ``values``: f(x) and g(x). If the intervals are already sharp for these values, the rows are not
+    scaled.
     """
     intervals, units, factors = Intervals(), scaled.units, scaled.row_factors
     has_other_rows = bool(np.any(factors != 1.0))
@@ -50,7 +50,7 @@ def prove_rescaled(
         return intervals
     if equations.can_be_met(u):
         twin = equations.alike()
-        more = prove(twin, u, normal)._replace(lower=-math.inf)  # g of the twin has other values
+        more = prove(twin, u, normal)._replace(lower=-math.inf)  # the twin's g has different values
     else:
         more = prove_within(twin, u, equations.distance(u))
     return intervals.both(more)
@@ -75,16 +75,16 @@ class WeightedEquations:
     The factors are powers of two that make the rows similar in size. If the equations can be
     satisfied, or nearly so, their weights hardly matter, for the following reason.
 
-    Let g = ½|W(Ax - b)|² with W diagonal, rows of A of one size, and x a point of Z close to a
-    solution. Let B be some independent rows, and sigma the smallest singular value of A_B on the
-    columns whose variables are not on a bound. Some q with A_B q = b_B is within s = |A_B x -
+    Let g = ½|W(Ax - b)|² with W diagonal, rows of A similar in size, and x a point of Z close to a
+    solution. Let B stand for some independent rows, and sigma the smallest singular value of A_B on
+    the columns whose variables are not on a bound. Some q with A_B q = b_B is within s = |A_B x -
     b_B|/sigma of x, and q is in Z if no other bound is within s.
 
     If B contains all rows, then the minimisers of g over Z are the points of Z with Ax = b,
     whatever W is. Otherwise g at q depends only on the other rows N: a minimiser x* of g over Z
     satisfies
 
-        min(W_B)² |A_B (x* - q)|²  <=  2 g(x*)  <=  2 g(q)  =  |W_N (A_N q - b_N)|²,
+        min(W_B)² |A_B (x* - q)|²  <=  2 g(x*)  <=  2 g(q)  =  |W_N (A_N q - b_N)|².
 
     If B has as many rows as there are variables, this bounds x* - q. The bound is small if the
     rows of B are the heavy ones. (g is not small at x itself: heavy rows magnify the rounding of
@@ -109,7 +109,7 @@ class WeightedEquations:
         return cls(problem, below[0], factors)
 
     def alike(self) -> Problem:
-        """Return the problem with rows of similar sizes: equivalent if all can be satisfied."""
+        """Return the problem with rows of similar sizes: equivalent if all equations can hold."""
         lower = LeastSquares(self.A, self.b, gram=False)
         return Problem(upper=self.problem.upper, lower=lower, domain=self.problem.domain)
 

@@ -6,21 +6,21 @@ and
     lambda = max over v in T of <grad g(x), v>/|v|_H,    rho = bend max_i max_v |<a_i, v>|/|v|_H.
 
 If rho lambda < 1, all minimisers x* of g have |x* - x|_H <= r = -log(1 - rho lambda)/rho, one of
-them with x* - x in T, and g(x) - g* <= lambda r. H is known only up to an error E. Let r be the
-dimension of T, W the eigenvectors of H's r largest eigenvalues and l the least of these. The
+them with x* - x in T, and g(x) - g* <= lambda r. H is known only up to an error E. Let k be the
+dimension of T, W the eigenvectors of H's k largest eigenvalues and l the least of these. The
 theorems of Weyl and of Davis and Kahan say, for v in T and with the computed H on the right:
 
     |v|_H² >= (1 - E/(l - 2E)) v'Hv,    the sine of the angle between T and W <= E/(l - 2E).
 
 For delta = x* - x, any vector z and s = grad f(x) + H z, we have
 
-    f*  >=  f(x) + <s, delta> - |z|_H r + |delta|_F² w(c),    w(c) = (e^-c + c - 1)/c²  (Bach 2010),
+    f*  >=  f(x) + <s, delta> - |z|_H r + |delta|_F² w(c),    w(c) = (e^-c + c - 1)/c²  (Bach 2010).
 
 Here F is f's second derivative and c = bend max |<f_i, delta>| (w(0) = ½ for squares). Only the
 part of delta in the span of the rows of f and g matters. Let K = a²F + H, and let tau² > 0 be its
-least eigenvalue apart from the zeros in directions orthogonal to all rows. Then
-|delta| <= (a |delta|_F + r)/tau. With p = |delta|_F, the bound becomes
--|s| (a p + r)/tau + p² w(c), which is at least -|s| r/tau - 0.68 (a |s|/tau)² if c grows slowly.
+least eigenvalue apart from the zeros in directions orthogonal to all rows. Then |delta| <= (a
+|delta|_F + r)/tau. With p = |delta|_F, the bound becomes -|s| (a p + r)/tau + p² w(c), which is at
+least -|s| r/tau - 0.68 (a |s|/tau)² if c grows slowly with p.
 
 If f is an l1 norm, s = H z for any z, and t |s| is at most f's weights, then
 
@@ -43,7 +43,7 @@ from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import WITHIN, Intervals
 from tiebreak.proofs.recession.programs import ROUGH
 
-NEARLY_SQUARE = 0.68  # the constant in the docstring; for squares ½ would do
+NEARLY_SQUARE = 0.68  # the constant in the docstring above; for squares ½ would suffice
 
 
 class _Curvature(NamedTuple):
@@ -59,7 +59,7 @@ class _Curvature(NamedTuple):
         assert seen.hessian is not None
         H = np.asarray(units[:, None] * seen.hessian * units)
         longest, u = level.longest_row(units), norm(seen.x / units)
-        # Second derivatives inherit the relative errors of the margins and add their own.
+        # Second derivatives inherit errors from the margins and add rounding errors of their own.
         margin = rounding_unit(EPS, level.n) * longest * u
         own = EPS * (16.0 + longest * u)
         trace = float(np.trace(np.abs(H)))
@@ -70,7 +70,7 @@ class _Curvature(NamedTuple):
 
 
 class _Near(NamedTuple):
-    """The minimisers of g near x."""
+    """Bounds on the minimisers of g near x."""
 
     gap: float  # an upper bound on g(x) - g*
     change: float  # an upper bound on |x* - x|_H for all minimisers x*
@@ -164,7 +164,7 @@ def _near(
 def _rise(answer: TallAnswer, of_f: _Curvature, f: EvaluationWithErrors, near: _Near) -> float:
     """Bound how far f* can be above f(x)."""
     grows = answer.upper.bend * of_f.longest * near.distance
-    if grows > 1.0:  # so far from x, the second derivative may be 0
+    if grows > 1.0:  # the second derivative may change by a factor above e
         return math.inf
     return near.distance * (f.steepness + 0.5 * math.exp(grows) * of_f.top * near.distance) * SAFE
 

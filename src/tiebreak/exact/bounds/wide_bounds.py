@@ -1,7 +1,7 @@
-"""Proved intervals for f* and g* on R^n if A has few rows, from A A'.
+"""Proved intervals for f* and g* on R^n, computed from A A' if A has few rows.
 
-All minimisers x* of g share A x*. Let delta = x* - x for the solution x*, and scale A to S = 2^-e
-A. Let sigma be the least positive singular value of S. Then
+All minimisers x* of g have the same image A x*. Let delta = x* - x for the solution x*, and scale A
+to S = 2^-e A. Let sigma be the least positive singular value of S. Then
 
     |S delta|  =  |b - S x|  <=  c              if S has independent rows, because then S x* = b,
     |S delta|  <=  |S'(b - S x)|/sigma  <=  c   otherwise.
@@ -35,12 +35,12 @@ def prove_wide(
 ) -> tuple[Intervals, float]:
     """Return proved intervals, and the relative residuals of both optimality conditions.
 
-    ``upper`` and ``lower`` are f and g as evaluated at x.
+    ``upper`` and ``lower`` are the evaluations of f and g at x.
 
     If f is sigma-strongly convex, its curvature adds sigma/2 |delta|². Otherwise s is a combination
-    of the rows of F and S, and only the part of delta in their span matters: the sum of an a in the
-    span of the rows of S and a d with S d = 0. With l from `Reduced`, |a| <= c/sigma and l |d| <=
-    |F delta| + |F| |a|. With u = |F delta|, this gives
+    of the rows of F and S, and only the part of delta in their span matters. This part is a + d,
+    where a is in the span of the rows of S, and S d = 0. With l from `Reduced`, |a| <= c/sigma and
+    l |d| <= |F delta| + |F| |a|. With u = |F delta|, this gives
 
         <s, delta> + ½ u²  >=  -|s| c/sigma (1 + |F|/l) - |s| u/l + ½ u²,    least at u = |s|/l.
     """
@@ -93,7 +93,7 @@ def _below_l1(
 
 
 def _fall(answer: WideAnswer, x: Host, steep: float, away: float) -> tuple[float, float]:
-    """Bound the decrease of f by its slope s and its curvature, if |s| <= steep and |a| <= away.
+    """Bound how far f can decrease, given its curvature, |s| <= steep and |a| <= away.
 
     Also return the size of the terms of f's slope at x.
     """

@@ -1,1 +1,1 @@
-"""Problems with a faster solution: few rows, many rows, an l1 penalty, an operator, outliers."""
+"""Reductions for special problems: few rows, many rows, an l1 penalty, an operator, outliers."""

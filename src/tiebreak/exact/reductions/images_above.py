@@ -1,13 +1,14 @@
-"""An upper level of images D x, reduced to a problem with these images as variables.
+"""An upper level that depends on images D x, reduced to a problem with the images as variables.
 
-The minimisers of g(x) + w/2 |D x - v - c|² over Z x R^m are the x that minimise g, with v = D x -
-c. The minimum is the same, and so is f as a function of x and v. So all bounds proved for f* and g*
-of the reduced problem hold for the original.
+The minimisers of g(x) + w/2 |D x - v - c|² over Z x R^m are the pairs (x, v) in which x minimises g
+and v = D x - c. The minimum is the same, and so is f as a function of x and v. So all bounds proved
+for f* and g* of the reduced problem hold for the original.
 
-* f = a sum of w_i |v_i|, with weight 0 on x: this is a linear program. If v_i costs differently
-  upwards and downwards, v = p - q with p and q >= 0, and f is linear in p and q.
-* f = squares of v and of all variables: this is a norm of (x, v). With few rows, `wide` solves this
-  problem, however many variables there are.
+* If f is a sum of w_i |v_i|, with weight 0 on x, the upper level is a linear program. If positive
+  and negative v_i have different weights, we set v = p - q with p and q >= 0, so that f is linear
+  in p and q.
+* If f is a sum of squares of v and of all variables, it is a squared norm of (x, v). If there are
+  few rows, `wide` solves this problem, however many variables there are.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def with_images(problem: Problem, n: int) -> Reduction | None:
 
 
 def residuals_above(problem: Problem) -> tuple[Squares, Squares, Squares] | None:
-    """Return the parts of f = v/2 |F x - t|² + s times a norm, and g = w/2 |A x - b|².
+    """Return the parts of f = v/2 |F x - t|² + s times a squared norm, and g = w/2 |A x - b|².
 
     Return None if the problem has another form, is too large, or has more rows than variables.
     """
@@ -109,7 +110,7 @@ def residuals_above(problem: Problem) -> tuple[Squares, Squares, Squares] | None
 def with_residuals(problem: Problem, n: int) -> Reduction | None:
     """Return the problem of (x, v), or None if it has another form or g's rows are dependent.
 
-    If g's rows are independent, all rows are, because each other row has its own variable.
+    If g's rows are independent, all rows are, because each further row has its own variable.
     """
     if (levels := residuals_above(problem)) is None:
         return None
@@ -126,7 +127,7 @@ def with_residuals(problem: Problem, n: int) -> Reduction | None:
 
         rows = sp.hstack([F, -sp.eye_array(k)], format="csr")
     lower = _lower(problem, n, rows, b, g.scale)
-    # Products of weights are rounded once, which the 64 units of `rounding_unit` cover.
+    # Products of weights are rounded once; the 64 extra units in `rounding_unit` cover this error.
     of_x = norm.scale * (np.ones(n) if norm.weights is None else norm.weights)
     center = np.zeros(n) if norm.target is None else host(norm.target)
     upper = SquaredNorm(np.append(of_x, f.scale * weights), np.append(center, np.zeros(k)))

@@ -16,14 +16,14 @@ Together with the optimality conditions, this gives
 
 So x* = signs u on the remaining variables, u >= 0, and |x*|_1 is linear in u. `Exact` solves the
 problem in u, which has the same g* and f*, so all bounds proved for it hold for the original. (A
-variable of weight 0, such as an intercept, is kept with both signs.) Convexity gives a bound G from
-bounds |x*_j| <= r_j (r_j = h(0)/w_j for h >= 0, see `_reach`):
+variable of weight 0, such as an intercept, is kept with both signs.) With bounds |x*_j| <= r_j (r_j
+= h(0)/w_j for h >= 0, see `_reach`), convexity gives the bound G:
 
     g(z) - g*  <=  sum of z_j (s_j + w_j sign z_j)  +  sum of max(|s_j| - w_j, 0) r_j.
 
-If h is squares and the remaining columns K are independent, there are no ties. Let sigma be the
-least singular value of K, and r the slope of g on K without the entries that only keep a u_j at 0.
-Then
+If h is a sum of squares and the remaining columns K are independent, there are no ties. Let sigma
+be the least singular value of K, and r the slope of g on K without the entries that only keep a u_j
+at 0. Then
 
     sigma² |x* - z|²  <=  <slope at x* - slope at z, x* - z>  <=  |r| |x* - z|.
 """
@@ -94,7 +94,7 @@ def smooth_part(problem: Problem, n: int) -> Parts:
 
 
 class OnlyMinimiser(NamedTuple):
-    """The lower level's only minimiser, which is within a distance of x."""
+    """The lower level's only minimiser, which is within ``distance`` of x."""
 
     x: Host
     distance: float
@@ -134,7 +134,7 @@ def on_orthant(
     moved = _curvatures(h) * math.sqrt(2.0 * gap) * SAFE + error
     kept = s + moved >= w * (1.0 - 4.0 * EPS)
     if not math.isfinite(gap) or np.any(kept & (s <= moved) & (w > 0.0)):
-        return NOT_SETTLED  # without a bound, or with both signs possible
+        return NOT_SETTLED  # there is no bound, or both signs are possible
     if not kept.any():  # x* = 0: keep any variable, because a problem needs one
         kept[0] = True
     signs = np.where((w == 0.0) | (slope.vector <= 0.0), 1.0, -1.0)
@@ -172,10 +172,10 @@ def _only_minimiser(
 def _reach(h: Parts, w: Host, value: float) -> Host:
     """Bound |x*_j| if g(x*) is at most this value; inf if no bound is known.
 
-    w_j |x*_j| <= value. For the variables F of weight 0: squares have |A x* - b| <=
-    sqrt(2 value/weight), which bounds |A_F x*_F|. Margins satisfy <m_i, x*> >= -t, where t is such
-    that a single margin of -t would cost the whole value. This bounds x*_F only if F is a single
-    variable whose column has entries of both signs.
+    w_j |x*_j| <= value. For the variables F of weight 0, squares satisfy |A x* - b| <= sqrt(2
+    value/weight), which bounds |A_F x*_F|. Margins satisfy <m_i, x*> >= -t, where t is such that a
+    single margin of -t would cost the whole value. This bounds x*_F only if F is a single variable
+    whose column has entries of both signs.
     """
     free = w == 0.0
     reach = np.full(h.n, math.inf)
@@ -249,7 +249,7 @@ def approximate_minimiser(h: Parts, w: Host, start: Host | None = None) -> Host 
 
 
 def _on_support(h: Parts, R: Host, c: Host, w: Host, guess: Host) -> Host | None:
-    """Minimise squares h plus the penalty, starting from the signs of a guess.
+    """Minimise the squares h plus the penalty, starting from the signs of a guess.
 
     R'R is the second derivative of h, and c its slope at 0. With given signs, the minimiser solves
     linear equations. We drop variables that change their sign, and add those whose slope exceeds
@@ -287,7 +287,7 @@ def _on_support(h: Parts, R: Host, c: Host, w: Host, guess: Host) -> Host | None
 
 
 def _by_proximal_steps(R: Host, c: Host, w: Host, x: Host) -> Host:
-    """Approximate the minimiser of squares plus the penalty by FISTA, which finds most zeros."""
+    """Approximate the minimiser of squares plus penalty by FISTA, which finds most of the zeros."""
     gram = R.T @ R if R.shape[1] <= len(R) else None
     if not R.any():
         return 0.0 * x

@@ -1,4 +1,4 @@
-"""What all minimisers share if Huber losses have outliers: see `functions.parts.loss_parts`.
+"""What all minimisers have in common if Huber losses have outliers (`functions.parts.loss_parts`).
 
 All minimisers have the same outliers. Each outlier adds an inequality to the slice, unless the
 other shared rows already determine the product of its row with x.
@@ -33,7 +33,7 @@ NOT_L1 = (
 
 
 class SharedRows(NamedTuple):
-    """Rows whose products all minimisers share, and Z with the inequalities of the outliers."""
+    """Rows with the same product for all minimisers, and Z with the inequalities of outliers."""
 
     rows: Host
     Z: PolyhedralRows
@@ -70,7 +70,7 @@ class Outliers(NamedTuple):
         return cls(np.concatenate(seen), *both, np.concatenate(touching))
 
     def are_clear(self, g: Parts, x: Host, Z: PolyhedralRows, held: Host) -> bool:
-        """Are all touching rows certainly outliers?
+        """Are all rows that touch their kinks certainly outliers?
 
         All minimisers have the same slopes psi, so it suffices to find a minimiser where no row
         touches its kink: a point with the same slope of g and the same products with ``held``.
@@ -109,7 +109,7 @@ class Outliers(NamedTuple):
 def shared_rows(
     g: Parts, rows: Host, Z: PolyhedralRows, pressing: Host, x: Host, epsilon: float
 ) -> SharedRows:
-    """Return the rows of g whose products all minimisers share; x is one of the minimisers.
+    """Return the rows of g that have the same product with all minimisers, of which x is one.
 
     ``pressing``: rows of Z that are active at all minimisers. ``rows``: the rows of g, up to
     factors.
@@ -117,7 +117,8 @@ def shared_rows(
     found = Outliers.of(g, x)
     if found.seen.all():
         return SharedRows(rows, Z)
-    # Linear terms, like outliers, are not among the shared rows, whose slopes balance them.
+    # Linear terms and outliers are not among the shared rows; the slopes of the shared rows balance
+    # theirs.
     seen = np.append(found.seen, np.zeros(len(rows) - len(found.seen), dtype=bool))
     held = np.vstack([Z.equal, pressing])
     some = np.vstack([rows[seen], held])

@@ -1,4 +1,4 @@
-"""A reduction of a problem to another one with the same answer, and back."""
+"""A reduction of a problem to another with the same answer, and the conversion back."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Reduction(NamedTuple):
     point: Callable[[Host], Host] | None = None
     value: Callable[[float], float] | None = None
     unit: float = 0.0
-    spare: int = 0  # dimensions in which minimisers u differ for the same x
+    spare: int = 0  # the number of dimensions in which u can vary without changing x
 
     def values(self, ends: tuple[float, float]) -> tuple[float, float]:
         """Return f at both ends of an interval for the other problem's f."""
@@ -70,7 +70,7 @@ class Reduction(NamedTuple):
 
 
 def in_squares(problem: Problem) -> Reduction | None:
-    """Return the problem with the square as f if f is weight |x - center|_2, otherwise None.
+    """Return the problem with upper level ½|x - center|² if f is weight |x - center|_2, else None.
 
     Some variables may have weight 0. Norm and square have the same minimisers, and bounds on F* =
     min of ½|x - center|² give f* = weight sqrt(2 F*).

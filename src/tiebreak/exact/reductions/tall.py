@@ -1,8 +1,8 @@
-"""Both levels on R^n if the losses have many more rows than variables, by n x n matrices.
+"""Solve both levels on R^n with n x n matrices if losses have many more rows than variables.
 
-Everything uses second derivatives, which are n x n. The losses of f and g are sums of squares, or
-have |phi'''| <= bend phi'' (logistic, Poisson: bend = 1). For losses of the second kind, we use the
-step
+All computations use second derivatives, which are n x n. The losses of f and g are sums of squares,
+or have |phi'''| <= bend phi'' (logistic, Poisson: bend = 1). For losses of the second kind, we use
+the step
 
     x + log(1 + c)/c d,    c = bend max_i |<a_i, d>|,    d: Newton's direction.
 
@@ -10,11 +10,12 @@ The step always decreases the function (Sun and Tran-Dinh 2019), and tends to Ne
 goes to 0; we take Newton's own step if it descends enough. The eigenvectors of A'A split R^n into
 directions along which g changes and all others: g is minimised along the former, f along the
 latter, and the norm along those of the latter that leave f unchanged. If f is an l1 norm, the upper
-level is a linear program in the n variables. Everything is in units in which the columns of g have
-similar sizes.
+level is a linear program in the n variables. The variables are rescaled so that the columns of g
+have similar sizes.
 
 The rows are read in slices, from memory or disk, and not kept. One reading gives the value, slope,
-second derivative and margins at the next point, so it also shows whether the step was good.
+second derivative and margins at the next point, so it also shows whether the step has decreased the
+level enough.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def _has_rows(loss: LinearLoss) -> bool:
 
 
 def _on_host(loss: LinearLoss) -> LinearLoss:
-    """Return the loss for NumPy float64; other rows are converted a slice at a time."""
+    """Return the loss with rows in NumPy float64; other rows are converted slice by slice."""
     if is_plain(loss):
         return loss
     is_ours = type(loss.prototype) is np.ndarray
@@ -86,7 +87,7 @@ def _on_host(loss: LinearLoss) -> LinearLoss:
 
 
 def _like(part: Function, x: Host) -> Array:
-    """Convert x for a function of another library, in float64."""
+    """Convert x to float64 in the array library that the function uses."""
     return x if part.prototype is None else arrays.like(x, arrays.double(part.prototype))
 
 
@@ -105,7 +106,7 @@ class TallLevel:
         self.linear: Host = np.zeros(n)  # the sizes of the slope's linear terms
         self._longest: tuple[bytes, float] | None = None  # the longest row's length, by units
         origin = np.zeros(n)
-        self.epsilon: float = EPS  # the unit of rounding of the losses' entries
+        self.epsilon: float = EPS  # the machine epsilon of the losses' entries
         self.is_in_memory: bool = True  # are all rows in memory?
         for weight, part in summands(h):
             if isinstance(part, LinearLoss):
@@ -120,7 +121,7 @@ class TallLevel:
 
     @staticmethod
     def is_known(h: SmoothFunction) -> bool:
-        """Is h a sum with available numbers and second derivatives that vary slowly?"""
+        """Is h a sum of terms with available numbers and slowly varying second derivatives?"""
         return all(
             part.bend is not None and _has_rows(part)
             if isinstance(part, LinearLoss)
@@ -195,11 +196,11 @@ class TallLevel:
         return product, error, math.sqrt(max(square, 0.0))
 
     def gram(self) -> Host:
-        """Return A'A plus the second derivative of the rest, which has the same null space."""
+        """Return A'A plus the other terms' Hessian; the level's Hessian has the same null space."""
         return self.constant + sum(column_gram(loss.matrix) for _, loss in self.losses)
 
     def evaluate(self, seen: Seen, units: Host) -> EvaluationWithErrors:
-        """Return the value and the slope in the units u = x/units, with bounds on their rounding.
+        """Return the value and the slope in the units u = x/units, with error bounds.
 
         In these units columns have similar sizes, so no column is lost in the rounding errors of
         another.
@@ -226,7 +227,7 @@ class TallLevel:
     def products(
         self, M: Host, is_bent: bool = False
     ) -> Iterator[tuple[LinearLoss, RowSlice, Host]]:
-        """Yield the rows' products with M by slices; if ``is_bent``, leave out squares."""
+        """Yield the rows' products with M slice by slice; if ``is_bent``, leave out squares."""
         for loss in (loss for _, loss in self.losses if loss.bend or not is_bent):
             for some in self.slices(loss.matrix):
                 yield loss, some, np.asarray(some.entries @ M)
@@ -253,7 +254,7 @@ def _longest(rows: Any) -> float:
 
 
 class TallAnswer(NamedTuple):
-    """The answer of both levels, in units u = x/units."""
+    """The solution of both levels, computed in the units u = x/units."""
 
     x: Host
     upper: TallLevel
@@ -261,7 +262,7 @@ class TallAnswer(NamedTuple):
     units: Host
     rank: int
     is_exact: bool  # is `rank` exact for the stored numbers?
-    # Do the stored numbers have another rank because of rounding? Then nothing is proved.
+    # Do the stored numbers have a different rank because of rounding? Then nothing is proved.
     is_rounded: bool
     values: Host  # the eigenvalues of g's A'A in these units, ascending
     left_open: int = 0  # dimension of the minimisers of f among those of g
@@ -285,8 +286,8 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
         return None
     units = power_of_two(np.maximum(np.diag(gram), 0.0), -0.5)  # the diagonal is about 1
     values, vectors = np.linalg.eigh(_in_units(gram, units))
-    # Rounding entries to epsilon moves singular values by up to epsilon times the norm of the
-    # matrix.
+    # Rounding the entries with relative error epsilon moves singular values by up to epsilon times
+    # the norm of the matrix.
     squared = float(np.sum(np.maximum(values, 0.0)))
     noise = max(rounding_unit(EPS, g.rows, g.n), g.epsilon**2) * squared
     clear = max(TOL.clear_units * noise, (TOL.clear_units * g.epsilon) ** 2 * squared)
@@ -342,7 +343,7 @@ def _chosen(problem: Problem, answer: TallAnswer, N: Host, below: _Newton) -> Ta
 
 
 def _shortest(x: Host, moves: Host, weights: Host) -> Host | None:
-    """Return the point of least weighted norm on x + span of ``moves``; None if there are many."""
+    """Return the least point on x + span of ``moves``, in a weighted norm; None if not unique."""
     from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
     try:
@@ -355,7 +356,7 @@ def _shortest(x: Host, moves: Host, weights: Host) -> Host | None:
 
 
 def _seen_above(problem: Problem, answer: TallAnswer, N: Host) -> tuple[Host, Host] | None:
-    """Return bases of the parts of N's span that change f and that do not; None if unclear."""
+    """Split N's span into directions that change f and others; None if that is not clear."""
     f, (n, g) = answer.upper, (len(N), answer.lower)
     if problem.upper.strong_convexity > 0.0:
         return N, N[:, :0]
@@ -406,7 +407,7 @@ def _in_units(H: Host, units: Host) -> Host:
 
 
 def _has_whole_ties(N: Host, *levels: TallLevel) -> bool:
-    """Do all rows satisfy as many linear relations with whole coefficients as N has columns?"""
+    """Do all rows satisfy as many linear relations with integer coefficients as N has columns?"""
     if not N.shape[1]:
         return True
     slices = (
@@ -419,9 +420,10 @@ def _has_whole_ties(N: Host, *levels: TallLevel) -> bool:
 
 
 def _stored_rank(rank: int, *levels: TallLevel) -> int | None:
-    """Return the exact rank of the stored rows, or of some rows if their rank exceeds ``rank``.
+    """Return the exact rank of the stored rows, or a lower bound on it that exceeds ``rank``.
 
-    A few rows may already show that columns are dependent only up to rounding. None if unknown.
+    If the rank of a few rows exceeds ``rank``, columns are dependent only up to rounding. Return
+    None if the rank is unknown.
     """
     if any(level.constant.any() or not level.is_in_memory for level in levels):
         return None
@@ -474,7 +476,7 @@ class _Newton:
         self._factor: Any = None
 
     def direction(self, seen: Seen) -> Host | None:
-        """Return Newton's step with the last second derivative, or None if the level is flat."""
+        """Return Newton's step with the latest second derivative, or None if the level is flat."""
         from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
         if seen.hessian is not None:
@@ -493,20 +495,20 @@ class _Newton:
 
 
 def _settled(x: Host, units: Host, newton: _Newton, *others: _Newton) -> Host | None:
-    """Take steps until they are rounding errors; None if they never are or if a level is flat.
+    """Take Newton steps until only rounding errors remain; None if that fails or a level is flat.
 
-    We take Newton's step if it gains at least a quarter of what the slope promises, otherwise a
-    shorter step.
+    We take Newton's step if it achieves at least a quarter of the decrease that the slope predicts,
+    otherwise a shorter step.
     """
     both, before, level = (newton, *others), math.inf, newton.level
-    here = [one.level.at(x, one is newton) for one in both]  # the other level keeps its factors
+    here = [one.level.at(x, one is newton) for one in both]  # others reuse their factors
     for _ in range(MOST_TALL_STEPS):
         steps = [one.direction(seen) for one, seen in zip(both, here, strict=True)]
         found = [step for step in steps if step is not None]
         if len(found) < len(steps):
             return None
         d = sum(found[1:], found[0])
-        # If margins change by no more than this, keep the second derivative.
+        # `most` bounds the change of the margins; if it is small, keep the second derivative.
         most = level.bend * level.longest_row(units) * norm(d / units)
         there = level.at(x + d, most > TOL.percent)
         change = level.change(here[0], there)

@@ -1,8 +1,8 @@
-"""Both levels on R^n if g is least squares with few rows and many variables.
+"""Solve both levels on R^n if g is a least-squares loss with few rows and many variables.
 
 The minimisers of g = w/2 |A x - b|² are the x with A x = b in the least-squares sense, and f is a
 norm or another sum of squares. Everything uses the eigenvalues of the small matrix A A'
-(`RowGram`), so A may be sparse and long:
+(`RowGram`), so A may be sparse and very wide:
 
 - If f = |x - c|², then x = c + A'q with A A' q = b - A c.
 - If f = |x - c|²_W with weights W > 0, then x = c + W⁻¹A'q with A W⁻¹A' q = b - A c.
@@ -50,7 +50,7 @@ ORTHOGONAL = 0.1  # the largest cosine allowed between the rows of M and those o
 
 
 class ScaledEquations:
-    """The equations S x = b: rows and target of a least-squares loss in the units of `scaled`."""
+    """The equations S x = b: rows and target of a least-squares loss, scaled as in `scaled`."""
 
     def __init__(self, matrix: Matrix, b: Array) -> None:
         self.S, self.exponent = scaled(matrix.on_host())
@@ -143,7 +143,7 @@ class WideProblem(NamedTuple):
 
 
 def _weighted(part: Squares) -> tuple[Matrix, Array]:
-    """Return rows and target times the roots of their weights."""
+    """Return rows and target, multiplied by the square roots of their weights."""
     if part.weights is None:
         return part.rows, part.target
     roots = arrays.like(np.sqrt(part.weights), part.rows.prototype)
@@ -192,7 +192,7 @@ class Metric(NamedTuple):
 
 
 class WideAnswer(NamedTuple):
-    """The answer of both levels, in units of S = 2^-exponent A."""
+    """The solution of both levels, where A is scaled to S = 2^-exponent A."""
 
     x: Array
     weights: tuple[float, float]  # weights of the squares of f and g
@@ -230,7 +230,7 @@ def solve_wide(problem: Problem, start: Array) -> WideAnswer | None:
 
 
 def _least_squares(f: Squares, answer: WideAnswer) -> WideAnswer | None:
-    """Return the answer if f is a norm or squares, or None if that is not clear."""
+    """Return the answer if f is a norm or squares, or None if rounding leaves it in doubt."""
     equations, gram, rank = answer.equations, answer.gram, answer.rank
     if f.rows is not None:
         if (reduced := _reduced(f, equations, gram, rank)) is None:
@@ -273,7 +273,7 @@ def _refined(
     """Refine x + A'q + M'p, or x + W⁻¹A'q, until only the last digit changes.
 
     Return None if the refinement does not converge. Rounding errors in A A' make each correction a
-    fixed share of the last one, so we know the size of the next one before computing it.
+    fixed share of the last one, so we can predict the size of the next one.
     """
     before, S = 0.0, equations.S
     for _ in range(TOL.sweeps):
@@ -302,16 +302,16 @@ def _reduced(f: Squares, g: ScaledEquations, gram: RowGram, rank: int) -> Reduce
     The rank is at most the number of rows and the dimension of the slice: either that many
     eigenvalues of M M' are clear, or the rank is in doubt.
 
-    ``least`` is proved for any Y and M = F - Y S. Let the orthonormal columns of V span the rows of
-    S, and let sigma be the least nonzero singular value of S. Let the columns of W be the right
-    singular vectors of M whose singular values count, and let s be the least of these. Then |V'W|
-    <= |S M'|/(sigma s) = e. Let d be in the span of the rows of F and S, with S d = 0. Then d = W a
-    + V b and V'd = 0, so b = -V'W a and
+    The bound ``least`` is proved for any Y, with M = F - Y S. Let the orthonormal columns of V span
+    the rows of S, and let sigma be the least nonzero singular value of S. Let the columns of W be
+    the right singular vectors of M whose singular values count, and let s be the least of these.
+    Then |V'W| <= |S M'|/(sigma s) = e. Let d be in the span of the rows of F and S, with S d = 0.
+    Then d = W a + V b and V'd = 0, so b = -V'W a and
 
         |W'd|² = |(I - C)a|² >= (1 - e²) <a, (I - C)a> = (1 - e²) |d|²,    C = W'V V'W.
 
     So |F d| = |M d| >= s |W'd| >= s (1 - e) |d|. (This holds for all d with S d = 0 if F has so
-    many rows that V and W span everything.) The error of the computed M is bounded.
+    many rows that V and W span everything.) The bound accounts for the error of the computed M.
     """
     equations = ScaledEquations(*_weighted(f))
     F = equations.S if isinstance(equations.S, np.ndarray) else equations.S.toarray()
