@@ -30,7 +30,7 @@ LARGE, FACE_CHANGES_IF_LARGE = 2**12, 6
 
 
 def search(program: QuadraticProgram) -> Host:
-    """Return the minimiser v of a quadratic program, from v = 0, by an active-set method.
+    """Return the minimiser v of a quadratic program by an active-set method, starting from v = 0.
 
     A face is identified with the inequalities that hold with equality on it.
 
@@ -257,7 +257,7 @@ class PolyhedronSlice:
         return self.equal if is_few else None
 
     def balance(self, slope: Host, x: Host) -> tuple[Host, Host]:
-        """Return the multipliers of all inequalities at x, and the slope that remains."""
+        """Return the multipliers of all inequalities at x, and the unbalanced rest of the slope."""
         on = self.slack(x, 1e3 * TOL.met)[0] == 0.0
         weights = np.zeros(len(on))
         weights[on], rest = self.multipliers(on, self.N.T @ slope)

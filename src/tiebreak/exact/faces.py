@@ -83,7 +83,7 @@ class Face:
 
 
 class BoundedFace(Face):
-    """A face where some rows fix single variables and the others concern only the rest."""
+    """A face where some rows fix single variables; only the other rows are factorised."""
 
     def __init__(self, fixed: Host, single: Host, columns: Host) -> None:
         k = fixed.shape[1]

@@ -96,7 +96,8 @@ def _on_ball(
             doubt = doubt or NOT_ON_BALL
     solutions = BallSlice(center, radius, np.eye(p.n)).along(N, x)
     if is_bound or solutions.radius <= NO_ROOM * radius:
-        # The ball binds, or just touches the solution set: then x is the only solution.
+        # The ball's constraint is active, or the ball just touches the solution set: then x is the
+        # only solution.
         dimension = 0 if is_bound or N.shape[1] == 0 else None
         solutions = BallSlice(center, 0.0, N[:, :0])
     return _upper(p, p.f, solutions, x, residual, dimension, doubtful)._replace(doubt=doubt)
@@ -304,7 +305,7 @@ def _upper(
 def _left_open(
     p: ScaledProblem, f: Parts, where: SetSlice, doubtful: bool, lift: Host | None
 ) -> Directions:
-    """Return the directions of the slice along which f varies, and the others that move x."""
+    """Return the directions of the slice along which f varies, and other directions that move x."""
     N, every = where.N, np.eye(where.N.shape[1])
     if p.f.has_norm:
         return Directions(every, every[:, :0])
@@ -422,8 +423,9 @@ def _is_drowned(R: Host, size: float, rank: int) -> bool:
 def _residual(h: Parts, where: SetSlice, x: Host, start: Host, basis: Host | None = None) -> float:
     """Return the part of h's slope at x that no normal balances, relative to the slope's terms.
 
-    For quadratics the scale is at least a millionth of the slope's terms at the start, because x
-    may be 0. Only the slope along the basis counts: h does not vary in other directions.
+    For quadratics, the divisor is at least a millionth of the size of the slope's terms at the
+    start, because x may be 0. Only the slope along the basis counts: h does not vary in other
+    directions.
     """
     slope = h.slope(x)
     if basis is not None:

@@ -114,13 +114,13 @@ class Exact(Method):
     """The exact answer by direct factorisation, in one step.
 
     `Exact` solves the lower level by Newton's method over Z (one step if g is quadratic). It solves
-    the upper level over the slice of all lower minimisers: by singular values and a scalar root on
-    R^n and the ball, and face by face on polyhedra. If a polyhedron has many faces, an
-    interior-point method guesses the right one. For f = L1(weight), HiGHS solves a linear program
-    for the sparsest lower minimiser, which is then refined up to rounding. A lower level with an l1
-    penalty on R^n is reduced to one on an orthant (`reductions.lasso`). The method has to decide
-    the rank: the run ends as "undetermined" if the singular values have no clear gap, or if the
-    losses are too small to determine the answer. If f has several minimisers among the lower
+    the upper level over the slice of all lower minimisers: using singular values and the root of a
+    scalar equation on R^n and the ball, and face by face on polyhedra. If a polyhedron has many
+    faces, an interior-point method guesses the right one. For f = L1(weight), HiGHS solves a linear
+    program for the sparsest lower minimiser, which is then refined up to rounding. A lower level
+    with an l1 penalty on R^n is reduced to one on an orthant (`reductions.lasso`). The method has
+    to decide the rank: the run ends as "undetermined" if the singular values have no clear gap, or
+    if the losses are too small to determine the answer. If f has several minimisers among the lower
     minimisers, the one of least norm is returned (``Problem(counted=...)`` restricts the norm to
     some variables). The answer does not depend on x0, because the method starts at the point of Z
     nearest to the origin, or at x0 if A has many more rows than variables.
@@ -136,9 +136,9 @@ class Exact(Method):
     needs_projection: ClassVar[bool] = False
     paper: ClassVar[str] = "none: the lower level's solution set is an affine slice of Z"
     assumptions: ClassVar[str] = (
-        "f, g sums of smooth losses whose entries are known, quadratic and linear terms, or f an "
-        "l1 or l2 norm alone; on R^n g may have an l1 penalty plus squares or logistic losses; "
-        "Z is R^n, a ball (not with an l1 norm), an l1 ball, or a set of linear constraints"
+        "f and g are sums of smooth losses whose entries are known, quadratic and linear terms, or "
+        "f is an l1 or l2 norm alone; on R^n, g may have an l1 penalty plus squares or logistic "
+        "losses; Z is R^n, a ball (not with an l1 norm), an l1 ball, or a set of linear constraints"
     )
     guarantee: ClassVar[str] = (
         "x and f* up to rounding, for data within the stated backward error; or a message that "
@@ -154,7 +154,7 @@ class Exact(Method):
         if not (Z.is_polyhedral or Z.as_ball):
             return Refusal("Exact", "domain", NEEDED, type(problem.domain).__name__)
         if WideProblem.of(problem) or is_tall(problem) or residuals_above(problem):
-            return None  # `_parts` could be too large for this problem
+            return None  # what `_parts` returns could be too large
         return refusal_of(lambda: _parts(problem, problem.dimension or 1))
 
     def describe(self, problem: Problem) -> str:

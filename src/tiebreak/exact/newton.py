@@ -23,7 +23,7 @@ SetSlice = BallSlice | PolyhedronSlice
 
 
 def minimise(h: Parts, where: SetSlice, x: Host, basis: Host | None = None) -> tuple[Host, bool]:
-    """Minimise h over the slice from its point x, up to rounding; also return whether it converged.
+    """Minimise h over the slice from x, up to rounding; also return whether the method converged.
 
     We use Newton's method. If the margins of logistic losses grow until x reaches the boundary of
     the slice, they grow by only about 1 per step. Then we start from margins of size 1 and double
@@ -49,10 +49,10 @@ def minimise(h: Parts, where: SetSlice, x: Host, basis: Host | None = None) -> t
 
 
 def refine(h: Parts, faces: PolyhedronSlice, equal: Host, x: Host, basis: Host) -> Host:
-    """Refine the minimiser x on its face, with the multipliers of the face in the slope.
+    """Refine the minimiser x on its face, with the terms of the multipliers added to the slope.
 
-    The rounding errors of multipliers of size 1 hide what is left of the slope, which costs digits
-    of x in directions where h has little curvature.
+    Otherwise, rounding errors in terms of size 1 would hide the rest of the slope, which would cost
+    digits of x in directions where h has little curvature.
     """
     h = h.magnified(x)
     slope = h.slope(x).vector
@@ -76,10 +76,10 @@ def _newton(
 ) -> tuple[Host, bool]:
     """Minimise h over the slice from its point x; also return whether the method converged.
 
-    Each step minimises the quadratic model over the slice itself, up to the minimum of h along it.
-    Far from the minimiser, where losses with kinks have hardly any curvature, the model is a
-    quadratic upper bound on these losses. Steps that no longer get shorter and hardly change the
-    margins are rounding errors.
+    Each step goes towards the minimiser of the quadratic model over the slice itself, but no
+    farther than to the minimum of h on the way. Far from the minimiser, where losses with kinks
+    have hardly any curvature, the model is a quadratic upper bound on these losses. Steps that no
+    longer get shorter and hardly change the margins are rounding errors.
 
     Args:
         basis: the directions in which h is known to vary, as columns; it excludes the rounding

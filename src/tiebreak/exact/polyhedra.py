@@ -49,7 +49,7 @@ class PolyhedralRows(NamedTuple):
 
     @property
     def bounds(self) -> Host:
-        """Find the inequalities that bound a single variable, with the factor 1 or -1."""
+        """Find the inequalities that bound a single variable with the coefficient 1 or -1."""
         entries = np.sum(self.rows, axis=1)
         single = np.count_nonzero(self.rows, axis=1) == 1
         return np.asarray(single & (np.abs(entries) == 1.0))
@@ -74,7 +74,7 @@ def slack_noise(rows: Host, offset: Host, x: Host, share: float) -> Host:
     single = np.flatnonzero(np.count_nonzero(rows, axis=1) == 1)
     which = np.nonzero(rows[single])[1]
     entries = rows[single, which]
-    ends = np.full((2, rows.shape[1]), math.inf)  # the bounds of x and of -x
+    ends = np.full((2, rows.shape[1]), math.inf)  # upper bounds on x and on -x
     sides = np.where(entries > 0.0, 0, 1), which
     np.minimum.at(ends, sides, offset[single] / np.abs(entries))  # the closest of several bounds
     width = np.sum(ends, axis=0)[which]

@@ -112,7 +112,7 @@ class Optimum(NamedTuple):
 
 
 def minimise(form: Form, Z: Feasible, x: Vector, working: list[int]) -> Optimum:
-    """A minimiser on Z, starting from a point of Z and independent rows that are tight there.
+    """Find a minimiser on Z, starting from a point of Z and independent rows that are tight there.
 
     We use a primal active-set method. The row with the most negative multiplier leaves the working
     set. While x does not move, the first row with a negative multiplier leaves instead (Bland's
@@ -243,7 +243,10 @@ def _with_tight(form: Form, Z: Feasible, working: list[int], at: Host) -> Vector
 
 
 def _feasible(Z: Feasible, at: Host) -> Vector:
-    """A point of Z, found by minimising the violation on the equations from a start near ``at``."""
+    """A point of Z, found by minimising the violation of its rows subject to its equations.
+
+    The search starts near ``at``.
+    """
     x = _with_tight(Form((), {}, Fraction(1)), Z, [], at)
     room = Z.room(x)
     if min(room, default=0) >= 0:

@@ -113,7 +113,7 @@ def _back_substituted(M: list[list[int]]) -> tuple[list[int], int]:
 def _eliminate(M: list[list[int]], prime: int = 0) -> list[int]:
     """Bring rows to echelon form in place, modulo a prime if given; return the pivot columns.
 
-    We use Bareiss's elimination without fractions: all divisions are exact.
+    We use Bareiss's fraction-free elimination: all divisions are exact.
     """
     found: list[int] = []
     before = 1
@@ -167,7 +167,7 @@ def pivot_columns(rows: Sequence[Row], n: int) -> list[int]:
 
 
 def is_semidefinite(Q: Sequence[Sequence[int]]) -> bool:
-    """Is x'Qx >= 0 for all x, for a symmetric integer matrix Q? We use LDL' free of fractions."""
+    """Is x'Qx >= 0 for all x, for a symmetric integer matrix Q? We use a fraction-free LDL'."""
     rest, before = [list(row) for row in Q], 1
     while rest:
         deadline.check()

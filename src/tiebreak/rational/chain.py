@@ -116,7 +116,7 @@ class _Levels:
         assert self.x is not None
         n = self.Z.n
         for number, level in enumerate(self.found):
-            if level.slack > 0.0 and self._dimension:  # later levels did not need this slack
+            if level.slack > 0.0 and self._dimension:  # later levels may not need all of this slack
                 self._hold(number, self._solved(*self.levels[number][::2]))
         is_least = self._dimension > 0
         if is_least:

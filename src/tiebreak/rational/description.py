@@ -42,7 +42,7 @@ class Reach(NamedTuple):
     work: float  # total work of all pivots, as `deadline.spend` counts it
 
 
-# with python-flint or without
+# True: with python-flint; False: without it
 REACH = {True: Reach(200, 8_000, 50_000, 2e9), False: Reach(40, 2_500, 5_000, 1e9)}
 OTHER = "a level is not linear or quadratic, or the set is not described by linear rows"
 NOT_CONVEX = "a quadratic form cannot be proved to be semidefinite as stored"

@@ -30,7 +30,7 @@ class EvaluationWithErrors(NamedTuple):
 
     @property
     def steepness(self) -> float:
-        """A bound on the length of the true slope, penalty included."""
+        """A bound on the norm of the true slope, including the penalty's."""
         return norm(self.slope) + self.slope_error + self.penalty
 
 

@@ -125,11 +125,11 @@ def complement(span: Host) -> Host:
 
 
 def inward_direction(G: Host, span: Host, null: Host | None) -> Host | None:
-    """Return a unit vector d with all entries of G d as clearly negative as possible, or None.
+    """Return a unit vector d that makes the largest entry of G d clearly negative, or None.
 
     d is orthogonal to the orthonormal rows ``span``; ``null`` is a basis of their complement, or
     None if the complement is large. We first try d = minus the sum of the rows. The best direction
-    is that of the shortest d with G d <= -1.
+    is that of the least-norm d with G d <= -1.
     """
     if null is not None:
         inside = inward_direction(G @ null, np.zeros((0, null.shape[1])), None)

@@ -220,7 +220,7 @@ def _across_ball(
 
 
 def _distance_on_sphere(problem: Problem, x: Host, g: EvaluationWithErrors, h: Parts) -> float:
-    """Bound |delta| if the ball binds: mu makes the Lagrangian strongly convex.
+    """Bound |delta| if the ball binds: its multiplier mu makes the Lagrangian strongly convex.
 
     L(z) = g(z) + mu/2 (|z - center|² - radius²) has L(x*) <= g* <= g(x) + (the cost of moving x
     into Z), hence mu/2 |delta|² <= |grad L(x)| |delta| + g(x) - L(x) + (that cost). The bound is

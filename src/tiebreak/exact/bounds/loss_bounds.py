@@ -202,8 +202,8 @@ def below(
 
         f* >= value + <s, delta> - |y| |R delta| + (sigma/2 |delta|², or ½|F delta|² for f's own F).
 
-    ``sigma``: the strong convexity of f. If sigma = 0, `flattest` or |delta| <= reach bounds the
-    decrease.
+    ``sigma``: the strong convexity of f. If sigma = 0, the decrease below ``value`` is bounded by
+    `flattest`, or using |delta| <= reach.
     """
     R, (y, left, rounding) = g.span.R, g.span.balance(slope)
     unit = rounding_unit(EPS, *R.shape)
@@ -236,9 +236,10 @@ def flattest(
 
     For Huber losses, F has the rows that are not outliers, and outliers are among the ``tilts``. No
     row passes its kink if |delta| <= radius, hence if p = |F delta| <= p1 = (radius tau -
-    change)/a. Farther out, f's gain is convex along the ray and known up to the share t = radius
-    tau/(a p + change): it is at least ½(t p)²/t, and t p >= p1. So the gain is at least ½p1 p. This
-    covers the part steep a p/tau of the decrease of <s, delta> if that part is at most ½p1 p.
+    change)/a. Farther out, f's gain along the ray is convex, and it is known on the first share t =
+    radius tau/(a p + change) of the ray: it is at least ½(t p)²/t, and t p >= p1. So the gain is at
+    least ½p1 p. This makes up for the part steep a p/tau of the decrease of <s, delta> if steep
+    a/tau <= ½p1.
     """
     f, kinks = f.between_kinks(x)
     tilts = (*tilts, *kinks.outliers)
@@ -270,7 +271,7 @@ class L1Dual(NamedTuple):
 
     @classmethod
     def of(cls, problem: Problem, n: int) -> L1Dual:
-        """Return the dual of a problem whose upper level is L1."""
+        """Return the dual of a problem whose upper level is an l1 norm."""
         terms, ends = problem.penalties[0].terms, described(problem.domain).bounds_in(n)
         center = np.zeros(n) if terms.center is None else terms.center
         reach = np.maximum(np.abs(ends.lower), np.abs(ends.upper)) + np.abs(center)
@@ -324,8 +325,8 @@ class L1Dual(NamedTuple):
         """Return the bound f* >= t gain, for t |s_j| <= weights_j and <s, x* - center> >= gain.
 
         ``error`` bounds the error of s, as one number or entry by entry. If a weight is 0, the
-        entry of s is a rounding error, so we subtract this entry times the variable's reach from
-        the gain.
+        corresponding entry of s is a rounding error, so we subtract its size times the variable's
+        reach from the gain.
         """
         w = self.weights
         gain -= float(np.sum((np.abs(s) + error)[w == 0.0] * self.reach[w == 0.0])) * SAFE

@@ -75,17 +75,17 @@ from tiebreak.sets import Domain
 # Reasons why no upper bound on f* is proved; the report quotes them.
 NO_RANK = (
     "the rank of the equations that every lower minimiser satisfies is not proved, "
-    "so nothing bounds the distance to them"
+    "so nothing bounds the distance to these minimisers"
 )
 NO_SLATER = (
-    "some constraints are active, or nearly so, on all lower minimisers although the slope of g "
-    "does not force them (no strict complementarity): nothing bounds the distance to them"
+    "some constraints are active, or nearly so, at all lower minimisers although the slope of g "
+    "does not force this (no strict complementarity): nothing bounds the distance to the minimisers"
 )
-TOO_FAR = "x is too far from the lower minimisers to prove how far it is"
+TOO_FAR = "x is too far from the lower minimisers to prove a bound on the distance to them"
 NOT_CONVEX = "a quadratic form is convex only up to rounding"
 VANISHED = "some losses have no curvature left at x, relative to rounding"
 NO_SPAN = (
-    "some directions among the minimisers affect only outliers, and nothing bounds the distance"
+    "some directions within the set of minimisers affect only outliers: nothing bounds the distance"
 )
 DEGENERATE = (
     "constraints that are active at x, or nearly so, are dependent: "
@@ -151,7 +151,7 @@ class AroundPoint:
         self.single = np.count_nonzero(Z.rows, axis=1) == 1
         self.fixed = np.count_nonzero(Z.equal, axis=1) == 1
         self.unit = rounding_unit(EPS, self.n, *(len(part.rows) for part in g.parts))
-        self.curvature_bound = largest_curvature(g, at, self.away)  # valid from x to p
+        self.curvature_bound = largest_curvature(g, at, self.away)  # valid between x and p
         self.s, self.s_error = slope.vector, slope.error + self.curvature_bound * point.off + TINY
         self.slope_bound = norm(self.s) + self.s_error
         g, kinks = g.between_kinks(at)
@@ -312,7 +312,7 @@ class AroundPoint:
         if len(tilts) == 1 and c.any():
             tilt = size / norm(c)
             blocks.append(tilt * c[None])
-            raws.append((tilts[0].weights @ tilts[0].rows)[None, free])  # c has rounded weights
+            raws.append((tilts[0].weights @ tilts[0].rows)[None, free])  # c has a rounded factor
         dense = dense[np.any(dense != 0.0, axis=1)]
         B, raw = np.vstack([*blocks, size * dense]), np.vstack([*raws, dense])
         if not B.size:

@@ -86,8 +86,8 @@ class WeightedEquations:
 
         min(W_B)² |A_B (x* - q)|²  <=  2 g(x*)  <=  2 g(q)  =  |W_N (A_N q - b_N)|².
 
-    If B has as many rows as there are variables, this bounds x* - q. The bound is small if the
-    rows of B are the heavy ones. (g is not small at x itself: heavy rows magnify the rounding of
+    If B has as many rows as there are variables, this bounds x* - q. The bound is small if the rows
+    of B are the heavy ones. (g is not small at x itself: heavy rows magnify the rounding errors of
     x.)
     """
 
@@ -137,7 +137,7 @@ class WeightedEquations:
         return (way + norm(lighter * off) / sigma) * SAFE + TINY
 
     def _way(self, x: Host, rows: Host) -> tuple[float, float]:
-        """Bound the distance from x to a point of Z that satisfies these rows; return sigma too."""
+        """Bound the distance from x to a point of Z that satisfies these rows, and return sigma."""
         ends, room = described(self.problem.domain).sides(x), np.full(len(x), np.inf)
         if ends is not None:
             room = np.minimum(x - ends[0], ends[1] - x)

@@ -74,7 +74,7 @@ class _Near(NamedTuple):
 
     gap: float  # an upper bound on g(x) - g*
     change: float  # an upper bound on |x* - x|_H for all minimisers x*
-    distance: float  # distance from x to some minimiser
+    distance: float  # some minimiser is within this distance of x
 
 
 def prove_tall(problem: Problem, answer: TallAnswer) -> tuple[Intervals, float]:

@@ -108,10 +108,10 @@ class OnlyMinimiser(NamedTuple):
 def on_orthant(
     problem: Problem, n: int, x0: Array | None = None
 ) -> Reduction | OnlyMinimiser | str | None:
-    """Return the problem of u >= 0, with x = signs u on the kept variables and 0 elsewhere.
+    """Return the problem in u >= 0, with x = signs u on the kept variables and 0 elsewhere.
 
     If the lower level has only one minimiser, return that instead. Return None if the level has no
-    penalty, and a message if it was not solved. The search begins at x0.
+    penalty, or a message if no minimiser was found. The search begins at x0.
     """
     terms, smooth = problem.penalties[1].terms, problem.smooth_parts[1]
     if not terms.has_weights:

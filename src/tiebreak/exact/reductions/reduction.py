@@ -24,7 +24,7 @@ def squares_of(h: Function) -> list[Squares]:
 
 
 def l1_above(problem: Problem) -> Terms | None:
-    """Return f if it is only a weighted l1 norm of x - center, or of D x - center."""
+    """Return f's terms if f is just a weighted l1 norm of x - center, or of D x - center."""
     terms = problem.penalties[0].terms
     is_alone = problem.smooth_parts[0].bare.is_zero and not any(terms.weights[1:])
     return terms if is_alone and terms.norms[0] else None
@@ -38,7 +38,7 @@ def is_plain(h: Function) -> bool:
 
 
 def is_at_hand(h: Function) -> bool:
-    """Are the entries of the loss's matrix also in memory?"""
+    """Is the function plain, with the entries of its matrix in memory?"""
     return is_plain(h) and h.matrix is not None and h.matrix.is_at_hand
 
 

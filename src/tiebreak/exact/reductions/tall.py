@@ -55,13 +55,13 @@ from tiebreak.proofs.certificate import UNDERFLOW
 from tiebreak.sets import described
 
 TALL = 4  # at this ratio of rows to variables, n x n matrices are much smaller than the rows
-MOST_TALL_STEPS = 60  # about ten are usual; without a minimiser they would never end
-FULL_STEP = 0.2  # if margins change by less, Newton's step descends and needs no check
+MOST_TALL_STEPS = 60  # about ten steps are usual; without a minimiser, they would never end
+FULL_STEP = 0.2  # if margins change by less, Newton's step is sure to descend
 ENOUGH = 0.25  # required share of the descent that the slope promises, as usual in a line search
 
 
 class Seen(NamedTuple):
-    """A level at a point, from one reading of its rows."""
+    """A level evaluated at a point, from one reading of its rows."""
 
     x: Host
     value: float
@@ -177,7 +177,7 @@ class TallLevel:
         """Return H d from the rows themselves, a bound on the error of each entry, and |d|_H.
 
         The second derivative is evaluated at the computed images. Sums over m rows are split into
-        sums over about sqrt(m) of them, which have smaller rounding errors.
+        sums over about sqrt(m) of them, to reduce rounding errors.
         """
         product = self.constant @ d
         error = rounding_unit(EPS, self.n) * (np.abs(self.constant) @ np.abs(d))
@@ -343,7 +343,7 @@ def _chosen(problem: Problem, answer: TallAnswer, N: Host, below: _Newton) -> Ta
 
 
 def _shortest(x: Host, moves: Host, weights: Host) -> Host | None:
-    """Return the least point on x + span of ``moves``, in a weighted norm; None if not unique."""
+    """Return the point of least weighted norm in x + span of ``moves``; None if not unique."""
     from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
     try:
