@@ -186,7 +186,7 @@ class PolyhedronSlice:
         moves = lengths > TOL.touching
         self.rows, self.offset, self.N = rows[moves], offset[moves], N
         self.lengths, self.extent = lengths[moves], norm(offset[moves])
-        self.B = moving[moves] / self.lengths[:, None]  # inequalities in v, rows of length 1
+        self.B = moving[moves] / self.lengths[:, None]  # inequalities in v, rows of norm 1
         self._kept: dict[bytes, Face] = {}
         self._curvature: tuple[Host, Host] | None = None  # R, and R on the slice
 

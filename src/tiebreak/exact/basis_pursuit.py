@@ -117,7 +117,7 @@ class SparsestPoint(NamedTuple):
 class BasisPursuit(NamedTuple):
     """The sum of prices_i |x_i| over the points with V x = V x0 and rows x <= offset.
 
-    The ``rows`` have length 1.
+    The ``rows`` have norm 1.
     """
 
     equations: RankedEquations | GramEquations

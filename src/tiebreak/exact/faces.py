@@ -10,7 +10,7 @@ from tiebreak.linalg.spectra import singular
 
 
 def face_of(fixed: Host) -> Face:
-    """Return the face {v : fixed v = 0}; the rows of ``fixed`` have length 1."""
+    """Return the face {v : fixed v = 0}; the rows of ``fixed`` have norm 1."""
     single = np.count_nonzero(fixed, axis=1) == 1
     if single.any():
         columns = np.nonzero(fixed[single])[1]
@@ -20,7 +20,7 @@ def face_of(fixed: Host) -> Face:
 
 
 class Face:
-    """The space {v : fixed v = 0}, from a QR of fixed'; the rows of ``fixed`` have length 1."""
+    """The space {v : fixed v = 0}, from a QR of fixed'; the rows of ``fixed`` have norm 1."""
 
     def __init__(self, fixed: Host, k: int) -> None:
         self.count, self._order = len(fixed), np.arange(len(fixed))

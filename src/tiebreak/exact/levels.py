@@ -249,7 +249,7 @@ def _lower(
 
 
 def _is_met(part: LeastSquaresPart, x: Host) -> bool:
-    """Do all rows of these squares vanish up to rounding, each relative to its own terms?"""
+    """Do all residuals of these squares vanish up to rounding, each relative to its own terms?"""
     off = np.abs(part.sliced.times(x, part.target))
     return bool(np.all(off <= 64 * EPS * (np.abs(part.rows) @ np.abs(x) + np.abs(part.target))))
 

@@ -72,7 +72,7 @@ class ExactFindings(NamedTuple):
     dimension: int | None  # dimension of the lower minimisers; None if not determined
     rank: int  # rank of the rows whose products with all minimisers are the same
     # The smallest singular value that counts towards the rank, and the next one. These singular
-    # values belong to the matrix itself, to several matrices scaled to length 1, or to an
+    # values belong to the matrix itself, to several matrices scaled to norm 1, or to an
     # equilibrated matrix if rows or columns differ much in size.
     sigma: float
     sigma_next: float
@@ -367,7 +367,7 @@ def _by_second_derivatives(problem: Problem, x0: Array) -> tuple[DirectState | N
         is_flat=problem.is_smooth and 0 < tall.left_open == n - tall.rank,
     )
     (low, high), is_last = intervals.upper, intervals.is_two_sided
-    if not problem.is_smooth:  # factorising the rows proves more, in twice the precision
+    if not problem.is_smooth:  # factorising the rows, in twice the precision, proves more
         is_last &= high - low <= TOL.faint * high
     is_last |= tall.is_rounded or tall.is_open_exactly is None
     known = None if tall.is_rounded else intervals

@@ -42,7 +42,7 @@ class PolyhedralRows(NamedTuple):
         return self._replace(rows=self.rows * units, equal=self.equal * units).of_length_one()
 
     def of_length_one(self) -> PolyhedralRows:
-        """Return the same set, described by rows of length 1."""
+        """Return the same set, described by rows of norm 1."""
         lengths, others = row_lengths(self.rows), row_lengths(self.equal)
         rows, equal = self.rows / lengths[:, None], self.equal / others[:, None]
         return PolyhedralRows(rows, self.offset / lengths, equal, self.lift, self.right / others)
@@ -95,7 +95,7 @@ def whole_space(n: int) -> PolyhedralRows:
 def exact_rows(domain: Domain, n: int) -> PolyhedralRows:
     """Describe the domain (not a ball) in R^n by inequalities for x, or for a u with lift u = x.
 
-    Rows are exact up to a power of two, which brings their length into (½, 1].
+    Rows are exact up to a power of two, which brings their norm into (½, 1].
     """
     lift, found = described(domain).lifted_rows(n)
     rows, equal = (A.toarray() if arrays.is_sparse(A) else A for A in (found.A, found.A_eq))
@@ -157,7 +157,7 @@ Key = tuple[int, int]  # the line that a row is parallel to, and its orientation
 
 def _directions(rows: Host) -> list[Key]:
     """Return, for each row, the line that its exact multiples share, and the row's orientation."""
-    alike: dict[bytes, list[int]] = {}  # rows that are multiples up to rounding
+    alike: dict[bytes, list[int]] = {}  # rows that are multiples of each other up to rounding
     found: list[Key] = []
     for i, row in enumerate(rows):
         top = row[np.argmax(np.abs(row))]

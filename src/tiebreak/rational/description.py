@@ -136,7 +136,7 @@ def level_data(h: Function | Penalty, n: int) -> LevelData:
             image.append(quadratic.rows)
         for tilt in parts.tilts:
             pieces.append(_tilt(tilt.rows, tilt.weights, weight * Fraction(tilt.weight)))
-        if not parts.squares:  # only squares have a constant
+        if not parts.squares:  # only squares include the function's constant
             zero = np.zeros(n)
             at = zero if part.prototype is None else arrays.like(zero, part.prototype)
             constant = weight * Fraction(float(part.value(at)))

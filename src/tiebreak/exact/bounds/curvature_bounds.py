@@ -79,7 +79,7 @@ def curvature_below(f: Parts, at: Host, off: float) -> tuple[Host, float] | None
 
 
 def longest_row(rows: Host) -> float:
-    """Return the length of the longest row."""
+    """Return the largest norm of a row."""
     top = float(np.max(np.abs(rows), initial=0.0)) or 1.0
     return top * math.sqrt(float(np.max(np.sum((rows / top) ** 2, axis=1), initial=0.0))) * SAFE
 

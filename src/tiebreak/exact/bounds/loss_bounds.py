@@ -1,8 +1,8 @@
 """Bounds on the distance to the minimisers of g on R^n, for losses of A x; no radius is needed.
 
 g is a sum of squares, losses sum w phi(<m_i, x>) of `loss_parts`, quadratic forms and a linear
-term. Let H be the second derivative of g at x, and T the space that the rows of g span. Let
-|v|_H² = <v, H v> for v in T, and define
+term. Let H be the second derivative of g at x, and T the span of the rows of g. Let |v|_H² = <v, H
+v> for v in T, and define
 
     lambda = max <grad g(x), v>/|v|_H    (Newton's decrement)    and    rho = max |<m_i, v>|/|v|_H.
 
@@ -298,7 +298,7 @@ class L1Dual(NamedTuple):
     def where_seen(
         self, sigma: float, lengths: Host, x: Host, change: float, high: float
     ) -> L1Dual:
-        """Bound the reach of the solutions if |R d| >= sigma |d| on the variables of weight 0.
+        """Tighten ``reach`` if |R d| >= sigma |d| for all d that change only variables of weight 0.
 
         ``lengths`` are the lengths of R's columns.
 

@@ -1,7 +1,6 @@
 """Proved intervals for f* and g* on R^n from second derivatives, which are n x n.
 
-The theory is that of `loss_bounds`: T is the space of g's rows, H is g's second derivative at x,
-and
+The theory is that of `loss_bounds`: T is the span of g's rows, H is g's second derivative at x, and
 
     lambda = max over v in T of <grad g(x), v>/|v|_H,    rho = bend max_i max_v |<a_i, v>|/|v|_H.
 
@@ -52,7 +51,7 @@ class _Curvature(NamedTuple):
     H: Host
     error: float
     top: float  # a bound on the largest eigenvalue of H
-    longest: float  # a bound on the length of any loss's row, 0 without losses
+    longest: float  # a bound on the norm of any row of a loss; 0 without losses
 
     @classmethod
     def of(cls, level: TallLevel, seen: Seen, units: Host) -> _Curvature:

@@ -90,7 +90,7 @@ def with_images(problem: Problem, n: int) -> Reduction | None:
 def residuals_above(problem: Problem) -> tuple[Squares, Squares, Squares] | None:
     """Return the parts of f = v/2 |F x - t|² + s times a squared norm, and g = w/2 |A x - b|².
 
-    Return None if the problem has another form, is too large, or has more rows than variables.
+    Return None if the problem has a different form, is too large, or has more rows than variables.
     """
     above, below = squares_of(problem.upper), squares_of(problem.lower)
     if not described(problem.domain).is_space or len(above) != 2 or len(below) != 1:
@@ -108,7 +108,7 @@ def residuals_above(problem: Problem) -> tuple[Squares, Squares, Squares] | None
 
 
 def with_residuals(problem: Problem, n: int) -> Reduction | None:
-    """Return the problem of (x, v), or None if it has another form or g's rows are dependent.
+    """Return the problem of (x, v), or None if it has a different form or g's rows are dependent.
 
     If g's rows are independent, all rows are, because each further row has its own variable.
     """

@@ -41,7 +41,7 @@ class SharedRows(NamedTuple):
 
 
 class Outliers(NamedTuple):
-    """Rows that are or may be outliers at a point, and their inequalities, scaled to length 1."""
+    """Rows that are or may be outliers at a point, and their inequalities, scaled to norm 1."""
 
     seen: Host  # the rows of g that are neither linear nor outliers
     rows: Host

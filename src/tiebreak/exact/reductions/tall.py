@@ -78,7 +78,7 @@ def _has_rows(loss: LinearLoss) -> bool:
 
 
 def _on_host(loss: LinearLoss) -> LinearLoss:
-    """Return the loss with rows in NumPy float64; other rows are converted slice by slice."""
+    """Return the loss with its rows in NumPy float64, converted slice by slice if necessary."""
     if is_plain(loss):
         return loss
     is_ours = type(loss.prototype) is np.ndarray
@@ -104,7 +104,7 @@ class TallLevel:
         self.others: list[tuple[float, Function]] = []
         self.constant: Host = np.zeros((n, n))  # second derivative of all terms but the losses
         self.linear: Host = np.zeros(n)  # the sizes of the slope's linear terms
-        self._longest: tuple[bytes, float] | None = None  # the longest row's length, by units
+        self._longest: tuple[bytes, float] | None = None  # the largest norm of a row, by units
         origin = np.zeros(n)
         self.epsilon: float = EPS  # the machine epsilon of the losses' entries
         self.is_in_memory: bool = True  # are all rows in memory?
@@ -233,7 +233,7 @@ class TallLevel:
                 yield loss, some, np.asarray(some.entries @ M)
 
     def longest_row(self, units: Host) -> float:
-        """Bound the length of the longest row of a loss in these units."""
+        """Bound the largest norm of a row of the losses in these units."""
         key = units.tobytes()
         if self._longest is None or self._longest[0] != key:
             slices = (some.entries for _, loss in self.losses for some in self.slices(loss.matrix))
@@ -243,13 +243,13 @@ class TallLevel:
         return self._longest[1]
 
     def largest_product(self, M: Host) -> float:
-        """Bound the length of the longest row of bend A M."""
+        """Bound the largest norm of a row of bend A M."""
         rows = ((loss.bend or 0.0) * _longest(found) for loss, _, found in self.products(M, True))
         return max(rows, default=0.0) * (1.0 + rounding_unit(EPS, *M.shape))
 
 
 def _longest(rows: Any) -> float:
-    """Return the length of the longest row."""
+    """Return the largest norm of a row."""
     return math.sqrt(float(np.max(squared_lengths(rows), initial=0.0)))
 
 
@@ -273,7 +273,7 @@ class TallAnswer(NamedTuple):
 
 
 def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
-    """Return the answer, or None if the problem has another form or rounding hides the answer."""
+    """Return the answer, or None if rounding hides it or the problem has a different form."""
     if not is_tall(problem):
         return None
     f, g = (TallLevel(h.bare, int(start.shape[0])) for h in problem.smooth_parts)

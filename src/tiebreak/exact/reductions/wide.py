@@ -113,14 +113,14 @@ class WideProblem(NamedTuple):
             return rows, target, heaviest, found
         A, b = _weighted(first)
         found, (m, n) = row_rank(A, epsilon), A.shape
-        is_long = max(m, n) * n > DENSE_LIMIT  # too many variables for singular values
+        is_long = max(m, n) * n > DENSE_LIMIT  # too many variables to compute singular values
         if others or found is None or not ((found.is_exact and A is rows) or is_long):
             return None
         return A, b, first.scale, found
 
     @classmethod
     def of(cls, problem: Problem) -> WideProblem | None:
-        """Return the problem in this form, or None if it has another form or is too large."""
+        """Return the problem in this form, or None if it has a different form or is too large."""
         above, below = squares_of(problem.upper), squares_of(problem.lower)
         is_l1 = (terms := l1_above(problem)) is not None and not terms.has_operator
         if not described(problem.domain).is_space or len(above) != 1 - is_l1 or not below:
@@ -131,7 +131,7 @@ class WideProblem(NamedTuple):
             return None
         f, strength = above[0] if above else None, problem.upper.strong_convexity
         if f is None or f.rows is None:
-            is_fit = is_l1 or strength > 0.0  # weights of 0 need row factorisations
+            is_fit = is_l1 or strength > 0.0  # for weights of 0, the rows must be factorised
         else:  # x has the least norm over all variables, so none may be left out of the norm
             # With up to twice as many rows as variables, M M' costs no more than other methods.
             is_fit = problem.counted is None and _is_wide(f.rows, 2)
@@ -209,7 +209,7 @@ class WideAnswer(NamedTuple):
 
 
 def solve_wide(problem: Problem, start: Array) -> WideAnswer | None:
-    """Return the answer, or None if the problem has another form or the rank is in doubt."""
+    """Return the answer, or None if the problem has a different form or the rank is in doubt."""
     wide = WideProblem.of(problem)
     if wide is None:
         return None
