@@ -46,10 +46,10 @@ DEVICE_LENGTH = 2**20  # longest vectors that may wait on a device, which has gi
 class BoundAccumulator:
     """Sums the evidence of a run, and turns the sums into bounds on f* and g*.
 
-    On a device, fetching a number costs more than the arithmetic, and on the host, code that has
-    not run for a while is slow compared with the products of a step. So the evidence of eight steps
-    waits to be measured together, unless its vectors are long, and measured evidence waits to be
-    summed.
+    On a device, fetching a number costs more than the arithmetic. On the host, code that has not
+    run for a while is slow compared with the matrix products of a step. So the evidence of eight
+    steps is collected and measured together (unless the vectors are long), and it is summed later
+    still.
     """
 
     def __init__(self, problem: Problem, x0: Array, sums: Sums | None = None) -> None:
@@ -64,9 +64,9 @@ class BoundAccumulator:
         self.refuted: bool = False  # was one of the user's promises found to be false?
         self.is_steep: bool = False  # does f rise faster than its Lipschitz constant allows?
         self._has_minimiser = False  # is it proved that g has a minimiser?
-        # The sizes of f and g, if they are sums whose parts may cancel.
+        # For an f or g that is a `Sum`, the total size of its parts, whose values may cancel.
         self.part_sizes: tuple[float, float] = (0.0, 0.0)
-        self._is_good = True  # were all sums since the last add finite?
+        self._is_good = True  # was all evidence summed since the last `add` finite?
         self._sums = sums or Sums(
             steps=0, blocks=(), last_upper=None, last_cut=None, last_lower=None, last_ratio=0.0,
             ghat=math.inf,
@@ -80,8 +80,8 @@ class BoundAccumulator:
         """Add the evidence of a step; return False if waiting evidence was dropped as not finite.
 
         It does not matter when evidence is summed: on the host, the sums are the same, bit for bit.
-        `add` queries a device while the device is idle. `catch_up` sums later, unless every step is
-        summed at once.
+        `add` measures the evidence, because a device is idle at that moment. `catch_up` sums it
+        later; evidence with long vectors is measured and summed at once.
         """
         self._waiting.append(evidence)
         if len(self._waiting) >= self._batch:
@@ -108,7 +108,7 @@ class BoundAccumulator:
     def _measure(self) -> None:
         """Measure all waiting evidence, and update the bounds with its values.
 
-        If the vectors are on a device, measuring takes one query.
+        If the vectors are on a device, all numbers are fetched in a single transfer.
         """
         self.catch_up()  # evidence is summed in the order of the steps
         waiting, self._waiting = self._waiting, []
@@ -129,7 +129,7 @@ class BoundAccumulator:
 
     @cached_property
     def _growth(self) -> float:
-        """The growth of the lower level on R^n; computing it takes a factorisation."""
+        """The quadratic growth constant of g on R^n; computing it requires a factorisation."""
         if not described(self.problem.domain).is_space:
             return 0.0
         return deadline.unless_too_long(lambda: self.problem.lower.growth, 0.0)
@@ -168,7 +168,7 @@ class BoundAccumulator:
         return bounds
 
     def _raise_lower_bound(self, minorants: Sequence[Minorant]) -> None:
-        """Raise the lower bound to g(x) - |grad g(x)|²/(2 mu), on R^n, if g grows like mu/2 d²."""
+        """Raise the lower bound to g(x) - |grad g(x)|²/(2 mu) if g - g* >= mu/2 dist² on R^n."""
         bounds = []
         for near, sizes in zip(minorants, measured(minorants), strict=True):
             errors = minorant_errors(self.problem.lower, near, sizes.reach, sizes.steepness)
@@ -179,7 +179,7 @@ class BoundAccumulator:
     # -- minorants ------------------------------------------------------------------------------
 
     def _sum_up(self, evidence: StepEvidence, sizes: Iterator[Measured]) -> bool:
-        """Sum the measured minorants of one step; return False if one of them is not finite."""
+        """Sum the measured minorants of one step; return False if any minorant is not finite."""
         f, g = self.problem.upper, self.problem.lower
         uppers = [(w, self._model(f, m, next(sizes), 1.0, 0.0)) for w, m in evidence.upper]
         cuts = [(w, self._model(g, m, next(sizes), 0.0, 1.0)) for w, m in evidence.cuts]
@@ -196,7 +196,7 @@ class BoundAccumulator:
         s = self._sums
         steps, blocks = s.steps, s.blocks
         if uppers or cuts or lowers:
-            if steps & (steps - 1) == 0:  # a power of two, or the very first: a new block
+            if steps & (steps - 1) == 0:  # start a block at step 0 and every power of two
                 blocks = (*blocks, Block(self._nothing, self._nothing, self._nothing))
             # Any weights are valid, so we drop a multiplier that would swamp all others.
             sane = [
@@ -218,7 +218,7 @@ class BoundAccumulator:
     def _model(
         self, h: Function, minorant: Minorant, sizes: Measured, upper: float, lower: float
     ) -> Model:
-        """The model value + <slope, x - at> + sigma/2 |x - at|², with its rounding errors."""
+        """The model value + <slope, x - at> + sigma/2 |x - at|², with rounding error bounds."""
         at, slope, inner, size, steepness, reach = sizes
         sigma = h.strong_convexity - h.defect
         of_value, of_slope = minorant_errors(h, minorant, reach, steepness)
@@ -226,7 +226,7 @@ class BoundAccumulator:
         if sigma != 0.0:
             slope = arrays.plus(slope, at, -sigma)
             constant += 0.5 * sigma * size * size
-        # The rounding of a sum over the variables, and of the sum over the steps.
+        # The rounding errors of a sum over the variables and of the sum over the steps.
         slack = rounding_unit(EPS, int(slope.shape[0])) + 0.5 * EPS * self._sums.steps
         of_value += of_slope * size + slack * (
             abs(minorant.value) + steepness * size + abs(sigma) * size * size
@@ -235,7 +235,7 @@ class BoundAccumulator:
         return Model(upper, lower, constant, slope, sigma, of_value + TINY, of_slope)
 
     def _take_over(self, known: Intervals) -> None:
-        """Accept bounds that a method, or another run, has proved."""
+        """Adopt bounds that a method or another run has proved."""
         self._has_minimiser |= known.has_minimiser
         (low, high), s = known.upper, self._sums
         self._sums = s._replace(
@@ -246,7 +246,7 @@ class BoundAccumulator:
         )
 
     def inherit(self, other: BoundAccumulator) -> None:
-        """Adopt the bounds and doubts of another run on the same problem, but not its sums."""
+        """Adopt another run's bounds and warnings for the same problem, but not its sums."""
         self.refuted |= other.refuted
         self.is_steep |= other.is_steep
         self.take_over(other.sums.known)
@@ -261,15 +261,16 @@ class BoundAccumulator:
 
     @property
     def has_optimum(self) -> bool:
-        """Is it proved that g has a minimiser, and that f is bounded below on all of them?"""
+        """Is it proved that g has a minimiser and that f is bounded below over the minimisers?"""
         return self.sums.upper_bound > -math.inf and self._has_minimiser
 
     # -- bounds ---------------------------------------------------------------------------------
 
     def bounds(self, effort: int = 5) -> tuple[float, float]:
-        """The best proved lower bounds on f* and on g* so far; -inf if there is none.
+        """The best proved lower bounds on f* and on g* so far; -inf for a bound that is missing.
 
-        ``effort``: how many factors on the cuts are tried per sum, starting from the last best one.
+        ``effort``: the number of factors on the cuts to try per sum, starting from the last best
+        factor.
         """
         self._sums = self._search.improved(self.sums, effort)
         return self._sums.upper_bound, self._sums.lower_bound
@@ -280,7 +281,7 @@ class BoundAccumulator:
         return self.refuted or self.sums.lower_bound > self.sums.ghat
 
     def steepness(self, model: Model, size: float) -> float:
-        """A bound on the slope of a model of the sums, for |x| <= size."""
+        """A bound on the norm of the gradient of a summed model at all x with |x| <= size."""
         return arrays.norm(self._search.slope(model)) + abs(model.curvature) * size
 
 

@@ -1,10 +1,10 @@
 """Bounds on f* and g* from sums of minorants: which sums to try, and with which factors.
 
 See `tiebreak.proofs.accumulator` for the inequality. The weights in that inequality are free, so
-several sums are kept: the whole run, its tails from every power of two, and the last cut alone. We
-use the best of their bounds, each with its best common factor on the cuts. A constant below f1 or
-g1 is also a minorant and may be mixed in: on an unbounded Z, mixing moves the slope into the dual
-ball of a penalty. The bound g2(x*) <= ghat - inf g1 limits the size of x*.
+several sums are kept: the whole run, its tails from every power of two, and the last cut alone. For
+each sum we search for the best common factor on its cuts, and we use the best bound found. A
+constant below f1 or g1 is also a minorant and may be mixed in: on an unbounded Z, mixing moves the
+slope into the dual ball of a penalty. The bound g2(x*) <= ghat - inf g1 limits the size of x*.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Bound(NamedTuple):
     """min { f : g <= c } >= value - multiplier (c - level) for all c; for c = g* this bounds f*.
 
     The multiplier is the total weight of g's minorants relative to that of f's minorants: the rate
-    at which the bound decreases if g is known less accurately.
+    at which the bound decreases as c increases.
     """
 
     value: float
@@ -80,18 +80,18 @@ class Sums(NamedTuple):
     last_upper: Model | None
     last_cut: Model | None
     last_lower: Model | None
-    # ratio of the weights of the last cut and the last minorant of f; 0 if there is none
+    # weight of the last cut divided by that of the last minorant of f; 0 if unknown
     last_ratio: float
-    ghat: float  # the smallest proved value of g at a point of Z, rounding included
+    ghat: float  # the smallest upper bound on a value of g in Z, rounding errors included
     upper_bound: float  # a lower bound on f*, the optimum of the upper level
-    guard: Bound  # the strongest bound for points slightly suboptimal for g
-    upper_ceiling: float  # an upper bound on f*, by a method's own proof
+    guard: Bound  # the strongest bound on f at points slightly suboptimal for g
+    upper_ceiling: float  # an upper bound on f* that a method has proved in its own way
     lower_bound: float  # a lower bound on g*
-    tail: int  # the block where the best sum for f* begins, and its best factor on the cuts
+    tail: int  # the first block of the best sum for f*; tail_factor is its factor on the cuts
     tail_factor: float
-    kept_cut: Model | None  # the single cut that served best so far, and its factor
+    kept_cut: Model | None  # the best single cut so far; kept_factor is its factor
     kept_factor: float
-    lower_tail: int  # the block where the best sum for g* begins
+    lower_tail: int  # the first block of the best sum for g*
     rests: str = ""  # the basis of the upper bound on f*: see `Intervals`
 
     @property
@@ -108,7 +108,7 @@ class Sums(NamedTuple):
         return kept + [model for block in self.blocks for model in block]
 
     def exchanged(self, twins: Mapping[int, Model]) -> Sums:
-        """The sums with every model replaced by its twin, which is found by the model's id."""
+        """The sums with every model replaced by its twin; ``twins`` is keyed by the model's id."""
         lasts = (self.last_upper, self.last_cut, self.last_lower, self.kept_cut)
         upper, cut, lower, kept = (model and twins[id(model)] for model in lasts)
         return self._replace(
@@ -132,15 +132,16 @@ class Search:
         self._copies: dict[int, tuple[Model, Model]] = {}  # a model and its copy, by the model's id
         if self._is_far:
             zero, domain = np.zeros(n), _on_the_host(domain)
-        self._slack = rounding_unit(EPS, n)  # the rounding of a sum over the variables
+        self._slack = rounding_unit(EPS, n)  # unit for the rounding of a sum over variables
         self._zero = zero
         self._region = SolutionRegion(*problem.penalties, domain, problem.radius, zero)
         self._floors = tuple(self._floor(h) for h in (problem.upper, problem.lower))
 
     def improved(self, sums: Sums, effort: int) -> Sums:
-        """The sums with the best bounds on f* and g* that the search finds; -inf if there is none.
+        """The sums, updated with the best bounds on f* and g* that the search finds.
 
-        ``effort``: how many factors on the cuts are tried per sum, starting from the last best one.
+        ``effort``: the number of factors on the cuts to try per sum, starting from the last best
+        factor.
         """
         self._region.narrow(sums.steps, self._solution_radius(sums.ghat))
         found = self._by_lower_sums(self._on_the_host(sums) if self._is_far else sums)
@@ -153,7 +154,7 @@ class Search:
         return found
 
     def slope(self, model: Model) -> Array:
-        """The slope of a model of the last sums, on the host if it was copied."""
+        """The slope of a model in the latest sums; if a copy is on the host, the copy's slope."""
         return self._copies.get(id(model), (model, model))[1].slope
 
     def _on_the_host(self, sums: Sums) -> Sums:
@@ -175,7 +176,7 @@ class Search:
         return terms.extent(int(self._zero.shape[0]), level) if 0.0 < level < math.inf else math.inf
 
     def _floor(self, h: Function) -> Model | None:
-        """The constant minorant of the smooth part of h, if a penalty makes mixing worthwhile."""
+        """The constant minorant of h's smooth part; None if no penalty makes mixing worthwhile."""
         if not split(h)[1].terms.has_weights or math.isinf(h.lower_bound):
             return None
         of_f, of_g = float(h is self._problem.upper), float(h is not self._problem.upper)
@@ -193,7 +194,7 @@ class Search:
                 if bound > best:
                     best, favourite = bound, last
         tails = tails_of([block.lower for block in s.blocks])
-        tried = []  # only tails are tried: the tail of a single step is the last minorant
+        tried = []  # the shortest tail, a single step, is the last minorant: tried above
         for start in _starts(len(s.blocks), s.lower_tail, s.steps):
             tail = tails[start]
             if tail.weight > 0.0:
@@ -216,7 +217,7 @@ class Search:
         for start in _starts(len(s.blocks), s.tail, s.steps):
             if uppers[start].weight > 0.0:
                 upper, cuts = self._normalised(uppers[start], all_cuts[start], s.ghat)
-                t, low = self._lowest(upper, cuts, 1.0)  # 1, as in the theorem's proof
+                t, low = self._lowest(upper, cuts, 1.0)  # factor 1, as in the theorem's proof
                 if favourite is None or low.value >= favourite[0]:
                     favourite = low.value, start, upper, cuts
                 bounds.append(Bound(low.value, t * cuts.weight, s.ghat))
@@ -228,7 +229,7 @@ class Search:
         return s, bounds
 
     def _by_single_cuts(self, s: Sums, upper: Model, effort: int) -> tuple[Sums, list[Bound]]:
-        """The last minorant of f with one cut: often best if f is strongly convex or a norm.
+        """Bounds on f* from f's last minorant and one cut; often best for strongly convex f or a norm.
 
         A cut that was best once stays a candidate, because ghat keeps decreasing.
         """
@@ -250,13 +251,13 @@ class Search:
     def _two_bounds(
         self, value: float, upper: Model, cuts: Model, factor: float, ghat: float
     ) -> list[Bound]:
-        """The bound that was found, and the bound with a constant below f mixed in."""
+        """Two bounds on f*: ``value``, and the bound after mixing in a constant minorant of f."""
         mixed = self._mixed(self._floors[0], upper.plus(cuts, factor))
         multiplier = factor * cuts.weight  # mixing does not raise the multiplier
         return [Bound(value, multiplier, ghat), Bound(mixed, multiplier, ghat)]
 
     def _normalised(self, upper: Model, cuts: Model, ghat: float) -> tuple[Model, Model]:
-        """An average of minorants of f1, and the cuts at x*, whose sum is at most 0."""
+        """Averaged minorants of f1, and weighted cuts minus ghat, which are at most 0 at x*."""
         upper, cuts = upper.scaled(1.0 / upper.weight), cuts.scaled(1.0 / upper.weight)
         # l_g,i(x) + g2(x) - ghat <= 0 at x*; ghat already includes its rounding error.
         cuts = cuts._replace(
@@ -266,7 +267,7 @@ class Search:
         return upper, cuts
 
     def _mixed(self, floor: Model | None, model: Model | None) -> float:
-        """The best bound of t model + (1 - t) floor: both are minorants, and so is any mixture."""
+        """The best bound from t model + (1 - t) floor: as both are minorants, so is any mixture."""
         if floor is None or model is None:
             return -math.inf
         return largest(
@@ -274,7 +275,7 @@ class Search:
         )[0]
 
     def _along(self, base: Model, move: Model) -> Concave:
-        """t -> min_Z of base + t move, a concave function, and its derivative: see `_lowest`."""
+        """The concave function t -> min_Z (base + t move) with its derivative: see `_lowest`."""
 
         def bound(t: float) -> tuple[float, float, float]:
             t, low = self._lowest(base, move, t)
@@ -287,7 +288,7 @@ class Search:
     def _lowest(self, base: Model, move: Model, t: float) -> tuple[float, Low]:
         """min_Z of base + t move.
 
-        If the model is unbounded below at t, t moves to a value at which it is bounded, if
+        If the model is unbounded below at t, we move t to a value at which the model is bounded, if
         possible.
         """
         low = self._region.minimum(base.plus(move, t))
@@ -305,7 +306,7 @@ class Search:
 
 
 def _on_the_host(domain: Domain) -> Domain:
-    """The set after moving its vectors, if it has any, to the host."""
+    """The same set with its vectors (if it has any) moved to the host."""
     assert dataclasses.is_dataclass(domain)
     fields = {each.name: getattr(domain, each.name) for each in dataclasses.fields(domain)}
     far = {name: arrays.to_numpy(part) for name, part in fields.items() if arrays.is_array(part)}
@@ -313,9 +314,9 @@ def _on_the_host(domain: Domain) -> Domain:
 
 
 def _with_bounds(s: Sums, bounds: Sequence[Bound]) -> Sums:
-    """The sums with the best of these bounds on f*, and with the best guard."""
+    """The sums, updated with the best of ``bounds`` on f* and with the best guard."""
     bounds = [bound for bound in bounds if math.isfinite(bound.value)]
-    # The guard lets g be known four times less accurately: see `certificate.Standing`.
+    # Guards are compared at four times the proved gap of g: see `certificate.Standing`.
     level = s.ghat + 4.0 * max(s.ghat - s.lower_bound, 0.0)
     guard = max((s.guard, *bounds), key=lambda bound: (bound.at(level), bound.value))
     best = best_of(s.upper_bound, *(bound.value for bound in bounds))
@@ -323,15 +324,15 @@ def _with_bounds(s: Sums, bounds: Sequence[Bound]) -> Sums:
 
 
 def best_of(*bounds: float) -> float:
-    """The largest of some bounds; bounds that overflowed are ignored."""
+    """The largest finite bound (bounds that overflowed are ignored); -inf if there is none."""
     return max(filter(math.isfinite, bounds), default=-math.inf)
 
 
 def _starts(blocks: int, favourite: int, turn: int) -> set[int]:
-    """The blocks at which we try to begin a tail: trying all of them would cost too much.
+    """The blocks at which we try to start a tail, because trying every block would cost too much.
 
     These blocks are the first (the whole run), the last but one, the best one so far and its
-    successor, and one more in rotation, so that every block is tried at some time.
+    successor, and one more in rotation, so that every block is tried eventually.
     """
     return {0, max(blocks - 2, 0), favourite, min(favourite + 1, blocks - 1), turn % blocks}
 

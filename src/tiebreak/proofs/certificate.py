@@ -22,16 +22,17 @@ NOWHERE = (-math.inf, math.inf)  # the interval of an unknown value
 
 @in_files("standing")
 class Standing(NamedTuple):
-    """The status of a point: the proved gaps, and how far below f* its value may be.
+    """The status of a point: the proved gaps, and how far below f* the value f(x) may be.
 
     The gaps alone do not rule out that f(x) lies far below f*, if x is slightly suboptimal for g.
     Let v(c) = min { f : g <= g* + c } and c = g(x) - g*. If the bound min { f : g <= l } >= L - mu
     (l - ghat) holds with f(x) <= L + eps/2 and mu c <= eps/8, then v(4c) is at most eps below f(x).
     So if v decreases at least half as much from c to 4c as from 0 to c, that is f* - v(4c) >= 1.5
     (f* - v(c)), then |f(x) - f*| <= 2 eps. The condition on v holds for quadratic growth of g, if x
-    is not close to f's own minimiser. The condition fails if g grows so slowly in some direction
-    that this growth is lost in c: then f* - v(c) has a part that does not decrease with c. So the
-    test is a guard and not a proof; `upper_error` is proved.
+    is not close to a minimiser of f alone. The condition fails if g grows so slowly in some
+    direction that this growth is negligible relative to c: then f* - v(c) has a part that does not
+    decrease with c. So this test is a guard and not a proof, whereas `upper_error` is a proved
+    bound.
     """
 
     upper_gap: float  # an upper bound on f(x) - f*
@@ -44,18 +45,18 @@ class Standing(NamedTuple):
         return self.upper_gap <= tolerance[0] and self.lower_gap <= tolerance[1]
 
     def is_guarded(self, tolerance: float) -> bool:
-        """Does the guard bound f(x) from below?"""
+        """Does the guard suggest that f(x) is not far below f*?"""
         half = 0.5 * tolerance
         return self.guard_gap <= half and -half <= self.upper_gap and self.price <= 0.25 * half
 
     @property
     def estimate(self) -> float:
-        """|f(x) - f*|, estimated: if g grows quadratically, f* - f(x) is about twice the price."""
+        """An estimate of |f(x) - f*|: for quadratic growth of g, f* - f(x) is about 2 ``price``."""
         return max(abs(self.upper_gap), 2.0 * self.price)
 
 
 class Proved(NamedTuple):
-    """The bounds proved so far, for a method that adapts to them."""
+    """The bounds proved so far, passed to methods that adapt to them."""
 
     standing: Standing  # the standing of the method's point
     lower_bound: float  # a lower bound on g*
@@ -79,7 +80,8 @@ class Certificate:
         upper_estimate: an estimate of |f(x) - f*| that assumes quadratic growth of g; not a bound.
         rests: the basis of the upper end of the interval of f*: a point of Z, or the distance to
             one.
-        status, message: those of ``certify``, as in a Result; empty in a Result's own certificate.
+        status, message: set by ``certify``, with the same meaning as in a Result; empty in a
+            Result's own certificate.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1]], [2])
@@ -115,7 +117,7 @@ class Certificate:
         return cls(upper_value, lower_value, *gaps, NOWHERE, NOWHERE, 0.0)
 
     def without_upper(self) -> Certificate:
-        """The certificate if f* turned out not to exist, so that f(x) has no gap."""
+        """The certificate without bounds on f*, for a problem whose f* turned out not to exist."""
         return replace(self, upper_gap=math.inf, upper_error=math.inf, upper_optimum=NOWHERE)
 
     def __str__(self) -> str:
@@ -153,7 +155,7 @@ def _proved(level: str, letter: str, value: float, gap: float, where: tuple[floa
 
 
 class Certifier:
-    """Judges a point by an accumulator's bounds, and writes its certificate."""
+    """Judges a point using an accumulator's bounds, and writes the point's certificate."""
 
     def __init__(self, accumulator: BoundAccumulator) -> None:
         self._accumulator, self._problem = accumulator, accumulator.problem
@@ -163,9 +165,9 @@ class Certifier:
     def standing(
         self, x: Array, upper_value: float, lower_value: float, effort: int = 5, reach: Any = None
     ) -> Standing:
-        """Proved upper bounds on f(x) - f* and g(x) - g*, and the guard; inf if there is none.
+        """Proved upper bounds on f(x) - f* and g(x) - g*, and the guard; inf for a missing bound.
 
-        With ``effort`` 0, bounds found earlier are used again; ``reach``: see `Minorant`.
+        If ``effort`` is 0, bounds found earlier are reused; ``reach``: see `Minorant`.
         """
         known = self._accumulator
         if effort:
@@ -221,13 +223,13 @@ class Certifier:
         lower_value: float,
         asked: float = 0.0,
     ) -> Certificate:
-        """The certificate of x; ``upper`` is the minorant of f1 at x, ``asked`` f's tolerance."""
+        """The certificate of x, given the minorant ``upper`` of f1 at x and f's tolerance ``asked``."""
         known = self._accumulator
         standing = self.standing(x, upper_value, lower_value, effort=30)
         distance = distance_from(self._problem.domain, x)
         ceiling, rests = known.sums.upper_ceiling, known.sums.rests
-        # If the upper end is as close as the lower end, within the tolerance, or accurate to half
-        # the digits, we do not factorise for a closer upper end.
+        # If the upper bound on f* is as close to f(x) as the lower bound, within the tolerance, or
+        # accurate to half the digits, we do not factorise to improve it.
         close = max(standing.upper_gap, asked, math.sqrt(EPS) * abs(upper_value))
         if ceiling - upper_value > close and not known.is_steep:
             values = upper_value, lower_value
@@ -263,10 +265,11 @@ class Certifier:
         """An upper bound on f*, from a bound d on the distance from x to the solution set.
 
         If g grows like mu/2 dist² (strongly convex, or least squares on R^n), d² = 2 gap/mu and f*
-        <= f(x) + |grad f1(x)| d + L_f/2 d² + (the rise of f2 over d); with the user's error bound,
-        f* <= f(x) + M d (Proposition 1). Otherwise we return inf: no first-order method can bound
-        f* from above. Growth is measured on Z: a point outside Z (by ``distance``) gets no ceiling,
-        unless that distance is a rounding error. Deep inside Z, growth on R^n suffices.
+        <= f(x) + |grad f1(x)| d + L_f/2 d² + (the rise of f2 over a distance d); with the user's
+        error bound, f* <= f(x) + M d (Proposition 1). Otherwise we return inf: no first-order
+        method can bound f* from above. The growth condition holds on Z: for a point outside Z (by
+        ``distance``) we return inf, unless that distance is within rounding error. If x is deep
+        inside Z, growth on R^n suffices.
         """
         f, bound, x = self._problem.upper, self._problem.error_bound, upper.at
         known, n = self._accumulator, int(x.shape[0])

@@ -12,7 +12,7 @@ Tangent = tuple[float, float, float]  # t, value and derivative
 # value and derivative at t, or at the nearest t with a finite value
 Concave = Callable[[float], Tangent]
 
-STRIDES = 4.0, 1e8  # the first and the largest factor on t until the maximum is bracketed
+STRIDES = 4.0, 1e8  # first and largest factor on t while the maximum is not bracketed
 
 
 def largest(
@@ -20,11 +20,11 @@ def largest(
 ) -> tuple[float, float]:
     """The largest value found of a concave function of t in (0, ceiling], and its t.
 
-    ``concave(t)`` gives value and derivative at t or, if the function is infinite at t, at a point
+    ``concave(t)`` returns t, value and derivative or, if the function is infinite at t, at a point
     just inside the interval where it is finite. t is multiplied or divided by 4, 16, 256 ... until
     the maximum is bracketed, and then moves to where the two tangents meet. Every value is a valid
-    bound, so stopping early is safe. We trust values more than derivatives, which may belong to an
-    inexact minimum.
+    bound, so stopping early is safe. We trust values more than derivatives, which may be taken at
+    an inexact minimiser.
     """
     left = right = None
     best, t, (stride, longest) = (-math.inf, start), start, STRIDES
@@ -41,7 +41,7 @@ def largest(
         elif derivative < 0.0:
             right = (t, value, derivative)
         is_end = derivative * (asked - t) > 0.0 or (t == ceiling and derivative > 0.0)
-        if is_end or not abs(derivative) > 0.0:  # the end of the interval, or t, is best
+        if is_end or not abs(derivative) > 0.0:  # t or the end of the interval is best
             break
         if left is not None and right is not None:
             if right[0] - left[0] <= TOL.settled * right[0]:

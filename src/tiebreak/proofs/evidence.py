@@ -1,4 +1,4 @@
-"""The evidence that a method supplies in a step, and its sizes and rounding errors."""
+"""The evidence that a method supplies at each step, with its norms and rounding errors."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ ALL_WITHIN = "all minimisers of g being within {:.2g} of x"
 
 @in_files("intervals")
 class Intervals(NamedTuple):
-    """Bounds that a method has proved in its own way, by factorisation instead of minorants."""
+    """Bounds that a method has proved in its own way, with a factorisation instead of minorants."""
 
     upper: tuple[float, float] = (-math.inf, math.inf)  # an interval that contains f*
     lower: float = -math.inf  # a lower bound on g*
-    why: str = ""  # why f* has no upper bound, if the reason is known
+    why: str = ""  # why no upper bound on f* is known; empty if unexplained
     has_minimiser: bool = False  # is it proved that g has a minimiser?
     rests: str = ""  # the basis of the upper bound on f*: a point of Z, or the distance to one
 
@@ -33,7 +33,7 @@ class Intervals(NamedTuple):
         return all(map(math.isfinite, (*self.upper, self.lower)))
 
     def are_sharp(self, upper_value: float, lower_value: float) -> bool:
-        """Do these intervals prove half the digits of these values of f and g?"""
+        """Do the intervals prove at least half the digits of the given values of f and g?"""
         widths = self.upper[1] - self.upper[0], lower_value - self.lower
         pairs = zip(widths, (upper_value, lower_value), strict=True)
         return all(width <= math.sqrt(EPS) * abs(value) for width, value in pairs)
@@ -54,16 +54,16 @@ class StepEvidence(NamedTuple):
     upper: Weighted = ()  # minorants of f1
     cuts: Weighted = ()  # minorants of g1, weighted by the cuts' multipliers
     lower: Weighted = ()  # minorants of g1, weighted for a bound on g* itself
-    # g at a point of Z, with a nearby minorant
+    # values of g at points of Z, each with its point and a nearby minorant
     values: tuple[tuple[float, Array, Minorant], ...] = ()
     intervals: Intervals | None = None  # bounds that the method has proved in its own way
 
 
 def evaluated_again(problem: Problem, evidence: StepEvidence) -> StepEvidence:
-    """Evidence of a method from outside the package: only its weights and points are used.
+    """Recompute the evidence of a third-party method, using only its weights and points.
 
-    Minorants and values are evaluated again. Weights that are not positive prove nothing and are
-    dropped, and so are the method's own intervals.
+    Minorants and values are evaluated again at these points. Weights that are not positive prove
+    nothing and are dropped; the method's own intervals are not trusted and are dropped too.
     """
     (f1, g1), g2 = problem.smooth_parts, problem.penalties[1]
 
@@ -85,7 +85,8 @@ def evaluated_again(problem: Problem, evidence: StepEvidence) -> StepEvidence:
 class Measured(NamedTuple):
     """A minorant's point and slope in float64, <slope, at>, |at| and |slope|.
 
-    ``reach`` is |at|, or more if the image was mixed from longer points: see `Minorant`.
+    ``reach`` is |at|, or more if the image combines images of points with larger norms: see
+    `Minorant`.
     """
 
     at: Array
@@ -97,7 +98,7 @@ class Measured(NamedTuple):
 
 
 def measured(minorants: Sequence[Minorant]) -> Iterator[Measured]:
-    """The minorants in float64; all their sizes are fetched in one transfer."""
+    """Yield the minorants in float64; all their norms are fetched in one transfer."""
     vectors = iter(arrays.doubles([v for m in minorants for v in (m.at, m.slope)]))
     pairs = list(zip(vectors, vectors, strict=True))
     products = [p for at, slope in pairs for p in ((slope, at), (at, at), (slope, slope))]
@@ -122,8 +123,8 @@ def value_error(
 ) -> float:
     """A bound on the rounding error of the value of h at x, including its penalty.
 
-    ``reach``: at least |x|, see `Measured`; ``steepness``: roughly the length of the smooth part's
-    slope at x; ``parts``: see `Minorant.size`.
+    ``reach``: at least |x|, see `Measured`; ``steepness``: roughly the norm of the smooth part's
+    gradient at x; ``parts``: see `Minorant.size`.
     """
     penalty, n = split(h)[1].value(x), int(x.shape[0])
     parts = max(abs(value) + penalty, parts)

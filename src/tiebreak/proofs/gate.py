@@ -1,8 +1,8 @@
 """The gate decides the status of every run that took a step, once the run's point is checked.
 
-Methods and solvers only say why they ended. The gate checks such a claim in the order in which a
-reader would: x is finite; a negative answer has a direction or multipliers that prove it; x has
-the right shape and is in Z, judged by the terms of each constraint; no promise is contradicted; the
+Methods and solvers only say why they ended. The gate then checks, in this order: x is finite; a
+claim that no solution exists comes with a direction or multipliers that prove it; x has the right
+shape and is in Z, relative to the size of each constraint's terms; no promise is contradicted; the
 bounds at x are as tight as requested. The run gets its status after these checks.
 """
 
@@ -77,7 +77,7 @@ class Ended(NamedTuple):
 
 
 class Constrained(Protocol):
-    """The interface that the gate needs: a Problem, Levels, or another library's model."""
+    """The interface that the gate needs; Problem, Levels and other libraries' models have it."""
 
     def violations(self, x: Any) -> Sequence[Violation]:
         """The constraints that x violates."""
@@ -87,7 +87,7 @@ class LevelClaim(NamedTuple):
     """The bounds proved for one level's computed value at x."""
 
     gap: float = math.inf  # a bound on the level's value minus its best value
-    error: float = math.inf  # a bound on the absolute value of that difference
+    error: float = math.inf  # a bound on |level's value - its best value|
     asked: float = 0.0  # the tolerance
 
 

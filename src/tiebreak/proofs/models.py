@@ -13,7 +13,7 @@ from tiebreak.linalg import Array, arrays, in_files
 class Model(NamedTuple):
     """A weighted sum of minorants of f1 and g1: constant + <slope, x> + curvature/2 |x|².
 
-    ``upper`` and ``lower`` are the sums of the weights; f2 and g2 come with the same weights.
+    ``upper`` and ``lower`` are the sums of the weights; f2 and g2 are added with these weights.
     Without f2 and g2, the true sum at x is at least this model minus value_error + slope_error |x|.
     """
 
@@ -32,11 +32,11 @@ class Model(NamedTuple):
 
     @property
     def is_finite(self) -> bool:
-        """Are all numbers finite (the slope is tested by its error, which contains its norm)?"""
+        """Are all numbers finite? (The slope's error bound includes its norm, so it is tested too.)"""
         return math.isfinite(self.constant) and math.isfinite(self.slope_error)
 
     def plus(self, other: Model, factor: float = 1.0) -> Model:
-        """This sum plus ``factor`` times another."""
+        """This sum plus ``factor`` times another sum."""
         return Model(  # written out for speed: ten calls per step
             self.upper + factor * other.upper,
             self.lower + factor * other.lower,
@@ -59,9 +59,9 @@ class Model(NamedTuple):
 
 
 class Low(NamedTuple):
-    """A lower bound on a model, and where it is attained, if anywhere.
+    """A lower bound on a model and, if the bound is attained, a point at which it is.
 
-    ``fall`` gives the rate at which another model rises or falls along a direction in which this
+    ``fall`` returns the rate at which another model rises or falls along a direction in which this
     model decreases forever; None if no such direction is known. ``is_sharp``: the curvature adds
     more than the rounding errors, so a bound on the linear part alone is no better.
     """

@@ -1,7 +1,7 @@
 """Bounds from a dual point, if g is least squares and f a penalty of D x - c.
 
-Let f(x) = p(D x - c) with <u, r> <= p(r) for all r, and y any weights of the rows of g = ½|A x -
-t|². Put e = A'y - D'u. Every minimiser x* of g with the least f satisfies
+Let f(x) = p(D x - c) with <u, r> <= p(r) for all r, and let y be any weights on the rows of g = ½|A
+x - t|². Put e = A'y - D'u. Every minimiser x* of g with the least f satisfies
 
     f* >= <u, D x* - c>  >=  <u, D x - c> - |y| |A (x* - x)| - <e, x* - x>,
 
@@ -11,8 +11,8 @@ The last inequality holds because |A x* - t| <= |A x - t| and g(x*) <= g(x), up 
 from Z. This bound does not need the rank of A. A bound on the distance to x* follows from Z, or
 from the least singular value of [A; D]: if f* <= f(x), then |D (x* - x)| <= 2 f(x)/w, where w is
 the least positive slope of p. f* is bounded from above if an exact minimiser of g is close to x; we
-know this if the rows or the columns of A are independent and the domain is R^n. The bounds include
-all rounding errors.
+know this if the rows or the columns of A are independent and the domain is R^n. The bounds account
+for all rounding errors.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Balance:
         return self.gain - (self.y * across + cost) * (1.0 + self.unit)
 
     def _pull(self, away: float) -> float:
-        """The largest <e, z - x> for z in Z; small if e is a normal of Z at x."""
+        """The largest <e, z - x> for z in Z; small if e is normal to Z at x."""
         domain = self.problem.domain
         if not has_projection(domain):
             return math.inf
@@ -102,7 +102,7 @@ class Balance:
         return moved / math.sqrt(square) * (1.0 + self.unit) if square > 0.0 else math.inf
 
     def nearest(self) -> tuple[float, float]:
-        """Bounds on the distance to the nearest minimiser of g on R^n, and on g(x) - g*; or inf."""
+        """Bounds (or inf) on the distance from x to a minimiser of g on R^n, and on g(x) - g*."""
         rows, n = self.A.shape
         if rows <= n:
             root = math.sqrt(least_eigenvalue(self.A.T))
@@ -115,10 +115,10 @@ class Balance:
 def prove(
     problem: Problem, terms: OperatorTerms, A: Any, t: Host, at: tuple[Host, Host, Host]
 ) -> Intervals:
-    """Intervals of f* and g* from x, y and u, for g = ½|A x - t|² and f = terms: see `Balance`.
+    """Intervals for f* and g* from x, y and u, if g = ½|A x - t|² and f = terms: see `Balance`.
 
-    A is sparse or dense. Row weights may have rounded the entries of A and t, by less than the
-    rounding errors that we include for products with them.
+    A may be sparse or dense. Scaling by row weights may have rounded the entries of A and t, but by
+    less than the rounding errors that we include for products with A and t.
     """
     found = Balance(problem, terms, A, t, at)
     away = found.distance()
