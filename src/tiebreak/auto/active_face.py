@@ -14,9 +14,9 @@ from tiebreak.sets import ActiveFace, Domain, described, room_along
 def face_of_domain(domain: Domain, x: Array) -> ActiveFace:
     """Return the face of the domain whose relative interior contains x.
 
-    An entry counts as on a bound only if it equals the bound to the last bit, as it does after
-    `project`. The sphere of a ball also counts as a face, with its tangent directions. If the kind
-    of set is unknown, return the whole set.
+    An entry counts as on a bound only if it equals the bound exactly, as it does after `project`.
+    The sphere of a ball also counts as a face, with its tangent directions. If the kind of set is
+    unknown, return the whole set.
     """
     whole = ActiveFace(
         lambda v: v,

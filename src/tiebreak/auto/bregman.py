@@ -55,11 +55,11 @@ MAX_ROUNDS = 60  # each round gains a factor of 3 or reduces eta: after this man
 F_SETTLED = 1e-11  # f counts as settled at this estimated relative distance from f*
 F_SETTLED_COARSELY = 2e-10  # used without a Hessian, where each digit costs many steps
 # Constants of the steps of a round.
-SLOPE_UNITS = 8.0  # units of rounding in a slope
+SLOPE_UNITS = 8.0  # rounding error of a slope, in units of epsilon times the sizes of its parts
 ROUND_PATIENCE = 500  # after this many steps that do not halve the slope, only rounding is left
 CG_PATIENCE = 2000  # patience for conjugate gradients, whose slope may rise for a long time
 SETTLED_PATIENCE = 32  # patience once f has settled up to rounding
-RENEWAL = 0.25  # recompute Hessians after this share of the steps that they cost
+RENEWAL = 0.25  # recompute the Hessians after this many steps per free variable
 WORTHWHILE = 16  # Hessians do not pay off for fewer steps than this
 RELEASE = 0.3  # change the face if less than this share of the slope lies along it
 
@@ -68,9 +68,9 @@ RELEASE = 0.3  # change the face if less than this share of the slope lies along
 class BregmanIteration(Method):
     """Bregman iteration for two levels, as described at the top of the file.
 
-    L-BFGS on the active face of the point (Liu, Nocedal 1989), with prox steps if the face has to
-    change, solves a round to within a share of the residual of g. With c = sum of (x_i - x)/eta_i,
-    the multipliers are grad g1(x + t c)/t + O(t), so that
+    Each round is solved by L-BFGS on the active face of the point (Liu, Nocedal 1989), with prox
+    steps if the face has to change, until its slope is below a fixed share of the residual of g.
+    With c = sum of (x_i - x)/eta_i, the multipliers are grad g1(x + t c)/t + O(t), so that
 
         |f(x) - f*|  is about  |c| |residual of g at x|.
 
@@ -157,7 +157,7 @@ class BregmanIteration(Method):
         )  # fmt: skip
 
     def init_from(self, problem: Problem, x0: Array, multipliers: Multipliers) -> State:
-        """Resume the round that ended at x0; if x0 still ends it, the proof comes next."""
+        """Resume the round that ended at x0; if x0 still ends this round, the proof is next."""
         state = self._first_round(problem, x0)
         eta, slopes, weight, points, t, c, inverse = multipliers
         if not 0.0 < eta < math.inf:
@@ -325,9 +325,9 @@ def _sizes(state: State) -> float:
 
 
 def _rounding_of_slope(state: State) -> float:
-    """Bound the rounding error of a slope."""
+    """Bound the rounding error in the slope of the round's objective."""
     sizes = _sizes(state)
-    if state.by_cg:  # a residual of 0 gives no scale, but x is rounded
+    if state.by_cg:  # a zero residual gives no scale, but the rounding of x does
         sizes += arrays.norm(state.here.x) / state.scale
     return SLOPE_UNITS * arrays.epsilon(state.here.x) * sizes
 
@@ -380,7 +380,7 @@ def _needs_hessians(state: State, face: ActiveFace) -> bool:
 
 
 def _more_columns(problem: Problem, state: State, face: ActiveFace) -> State:
-    """Compute some more columns of the Hessians, and the inverse after the last one."""
+    """Compute a few more columns of the Hessians; after the last column, compute the inverse."""
     here, hessians = state.here, state.hessians
     if hessians is None or not len(hessians.missing(face)):
         hessians = no_columns(here.x)
@@ -480,7 +480,7 @@ def _prox_step(problem: Problem, state: State, face: ActiveFace) -> State:
     for _ in range(60):
         x = problem.prox(here.x - t * here.smooth, t * weights[0], t * weights[1])
         there, d = _objective_at(problem, state, x), x - here.x
-        # Use only the smooth parts, without the penalties.
+        # The test uses only the smooth parts, without the penalties.
         rise = there.g.value - here.g.value - arrays.dot(here.g.slope, d)
         rise += state.eta * (there.f.value - here.f.value - arrays.dot(here.f.slope, d))
         if math.isfinite(there.value) and rise <= 0.5 * arrays.dot(d, d) / t + noise:

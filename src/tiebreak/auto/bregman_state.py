@@ -52,7 +52,7 @@ class Proof(NamedTuple):
     tries: int  # how many c have been tried for this t
     d: Array  # the last step of c
     left: Array  # the remaining slope before this step, along the face
-    best: Array  # the c with the smallest remaining slope for this t, and its norm
+    best: Array  # the c with the smallest remaining slope for this t; ``least``: its norm
     least: float
     made: tuple[float, Array]  # t and c of the last cut
     gap: float  # approximate bound on f(x) - f* from the best cut so far
@@ -77,13 +77,13 @@ class State(NamedTuple):
     hessian_age: int  # steps since the Hessians were computed
     by_cg: bool  # are rounds solved by conjugate gradients?
     conjugate: ConjugateGradients | ShortestWay | None  # conjugate gradients from ``here``
-    least: float  # the least slope, which has not been halved for ``stalled`` steps
+    least: float  # smallest norm of the slope so far, not halved for ``stalled`` steps
     stalled: int
     scale: float  # 1/L for the first step of L-BFGS
     rounds: int
     lower_residual: float  # the residual of g at x: the norm of its prox-gradient mapping
     upper_error: float  # about |f(x) - f*|, relative
-    hint: tuple[float, Array] | None  # t and c of a former run's proof, for a warm start
+    hint: tuple[float, Array] | None  # t and c from an earlier run's proof, for a warm start
     proof: Proof | None  # None until f has settled
     finished: Ended
     lipschitz_violations: tuple[int, int]  # how often f and g rose more than L allows

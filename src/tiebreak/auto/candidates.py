@@ -16,9 +16,10 @@ RACING, REFINING, PROVING, OVER = range(4)  # the phases: see `portfolio`
 class Candidate(NamedTuple):
     """A method of a portfolio, and what the report says about it.
 
-    ``title`` names the method in a few words ("": use its own description). ``least`` is a lower
-    bound on the method's work; a method that ``is_direct`` takes a single step. A method that
-    ``refines`` ends on its own, with a point that is accurate up to rounding.
+    ``title`` names the method in a few words (if it is empty, the method's own description is
+    used). ``least`` is a lower bound on the method's work; a method that ``is_direct`` takes a
+    single step. A method that ``refines`` ends on its own, with a point that is accurate up to
+    rounding.
     """
 
     method: Method

@@ -109,12 +109,12 @@ class ShortestWay(NamedTuple):
     moved: Array  # the iterate minus the point at which g was evaluated
     residual: Array  # minus the slope of g at the iterate
     direction: Array
-    square: float  # <residual, inverse residual>, and its first value
+    square: float  # <residual, inverse residual>; ``first`` is its first value
     first: float
     c: Array
-    apart: Array  # what a step of length 1 adds to c, apart from the move of x
+    apart: Array  # change of c per unit step length, without the term from the change of x
     gamma: float
-    delta: float  # what this step adds to gamma
+    delta: float  # change of gamma per unit step length
     steps: int
     mark: Array  # ``moved`` after ``marked`` steps
     marked: int
@@ -181,7 +181,7 @@ def shortest(problem: Problem, x: Array) -> tuple[Array, ShortestWay] | None:
         unseen = np.flatnonzero(weights == 0.0)
         each = np.divide(inverse, weights, out=np.zeros_like(weights), where=weights > 0.0)
         inverse = arrays.like(each, x)
-    if len(unseen) > 8:  # allow only a few, like an intercept: each costs a step
+    if len(unseen) > 8:  # allow only a few such variables (an intercept, say): each costs a step
         return None
     g = _lower(problem, center)
     free: list[tuple[Array, Array]] = []
@@ -222,6 +222,6 @@ def _conjugate(free: Any, d: Array) -> Array:
 
 
 def _ahead(inverse: Any, free: Any, residual: Array) -> tuple[Array, float]:
-    """Return the steepest descent and the squared residual, both in the metric of f."""
+    """Return the direction of steepest descent and the squared residual, both in f's metric."""
     d = inverse * residual
     return _conjugate(free, d), arrays.dot(residual, d)

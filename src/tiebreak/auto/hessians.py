@@ -1,7 +1,7 @@
 """Hessians on the active face: from the steps taken so far, or by differences of gradients.
 
-For few variables, the steps give a BFGS matrix, which later rounds use again. For many variables,
-only the last pairs are kept (L-BFGS; Liu, Nocedal 1989).
+For few variables, the steps give a BFGS matrix, which later rounds reuse. For many variables, only
+the last pairs are kept (L-BFGS; Liu, Nocedal 1989).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PAIRS = 12  # number of pairs kept without a matrix
 
 @in_files("bregman.inverse-hessian")
 class InverseHessian(NamedTuple):
-    """The inverse Hessian: a matrix, or pairs of changes of x and slope, the latest last."""
+    """The inverse Hessian: a matrix, or pairs (change of x, change of slope), latest last."""
 
     inverse: Array | None = None
     pairs: tuple[tuple[Array, Array], ...] = ()
@@ -46,7 +46,7 @@ class InverseHessian(NamedTuple):
         return q
 
     def learned(self, s: Array, y: Array) -> InverseHessian:
-        """Add one more pair: H y = s."""
+        """Add the pair (s, y): require H y = s."""
         product = arrays.dot(s, y)
         least = LEAST_CURVATURE * arrays.norm(s) * arrays.norm(y)
         if not product > least > 0.0 or not arrays.dot(y, y):  # a square may underflow

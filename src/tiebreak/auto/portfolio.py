@@ -4,8 +4,8 @@ We count the work of every candidate and forecast what it still needs. The candi
 smallest forecast runs next. Suppose that the proved error of a candidate's point was s after half
 of its work and is t now. Then the line through both points, on logarithmic scales, gives the work
 for an error of 1. For a candidate without measured errors, we assume that it needs as much work
-again as it has had, and at first the rest of its minimum work. Methods that prove nothing before
-they end count as not measured.
+again as it has received, and at first the rest of its minimum work. Methods that prove nothing
+before they end are treated as having no measurements.
 
 So two candidates without measurements share the work evenly, and a wrong choice costs only a
 constant factor. A direct method, whose work is a single step, is interrupted if it far exceeds its
@@ -54,7 +54,7 @@ from tiebreak.proofs.gate import ANSWER, BROKEN, DOUBT, EMPTY, FALLS
 STEP = 1e6  # the work of a step apart from its products: about a hundred NumPy calls
 # a direct method may exceed its forecast by this factor: a general solver may need 60 times as much
 ALLOWANCE = 64.0
-AGAIN = 1.0  # with a proof or an exact point, spend at most this share of its work on the other
+AGAIN = 1.0  # given a proof or an exact point, spend this share of its work on the other
 CLOSER = 1e-3  # while proving, require that g(x) - g* is at most this share of its present value
 ENDED = "has ended"
 WORSE = "g is larger at its point than at an earlier one, or f is below f*"
@@ -65,7 +65,7 @@ class Portfolio(Method):
     """Methods that take turns, as described at the top of the file.
 
     Args:
-        candidates: the methods of the portfolio, with their minimum work.
+        candidates: the methods of the portfolio, each with its minimum work.
         why: the reason why an expected method is missing.
     """
 
@@ -80,7 +80,7 @@ class Portfolio(Method):
     needs_projection: ClassVar[bool] = False  # the candidates check for a projection themselves
 
     def check(self, problem: Problem) -> Refusal | None:
-        """Refuse what the first candidate refuses; all candidates were chosen for this problem."""
+        """Refuse a problem that the first candidate refuses; all candidates were chosen for it."""
         refusal = self.candidates[0].method.refusal(problem)
         if refusal is None or refusal.argument != "domain" or not self.why:
             return refusal
@@ -156,7 +156,7 @@ class Portfolio(Method):
         return self.init_from(problem, x0, None)
 
     def init_from(self, problem: Problem, x0: Array, multipliers: Multipliers | None) -> State:
-        """Begin at the end of a former run, if there was one."""
+        """Begin where an earlier run ended, if there was one."""
         at = min(range(len(self.candidates)), key=lambda i: self.candidates[i].least)
         with deadline.metered() as meter:
             inner = first_state(self.candidates[at].method, problem, x0, multipliers)

@@ -146,7 +146,7 @@ def _is_moderate(seen: Minorant) -> bool:
 
 
 def _tilt(problem: Problem, x: Array) -> tuple[Array, float]:
-    """Return the tilt, 1 for free entries without upper and -1 without lower bound, and its cost.
+    """Return the tilt (1 for free entries with no upper bound, -1 with no lower) and its cost.
 
     A linear function over a box with infinite sides is bounded below only if its slope has the
     right signs along these sides, to the last bit, so we tilt it until the signs are certainly

@@ -229,7 +229,7 @@ class Search:
         return s, bounds
 
     def _by_single_cuts(self, s: Sums, upper: Model, effort: int) -> tuple[Sums, list[Bound]]:
-        """Bounds on f* from f's last minorant and one cut; often best for strongly convex f or a norm.
+        """Bounds on f* from one cut and f's last minorant; often best if f is curved or a norm.
 
         A cut that was best once stays a candidate, because ghat keeps decreasing.
         """

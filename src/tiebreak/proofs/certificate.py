@@ -223,7 +223,7 @@ class Certifier:
         lower_value: float,
         asked: float = 0.0,
     ) -> Certificate:
-        """The certificate of x, given the minorant ``upper`` of f1 at x and f's tolerance ``asked``."""
+        """The certificate of x; ``upper`` is f1's minorant at x, ``asked`` the tolerance on f."""
         known = self._accumulator
         standing = self.standing(x, upper_value, lower_value, effort=30)
         distance = distance_from(self._problem.domain, x)

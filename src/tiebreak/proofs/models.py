@@ -32,7 +32,7 @@ class Model(NamedTuple):
 
     @property
     def is_finite(self) -> bool:
-        """Are all numbers finite? (The slope's error bound includes its norm, so it is tested too.)"""
+        """Are all numbers finite? (The slope's error bound covers its norm, too.)"""
         return math.isfinite(self.constant) and math.isfinite(self.slope_error)
 
     def plus(self, other: Model, factor: float = 1.0) -> Model:

@@ -46,8 +46,8 @@ class Balance:
     ) -> None:
         x, y, u = at
         D = terms.matrix(len(x)).on_host()
-        # Units of rounding: one for products with A and D, whose rows may have few entries, and one
-        # for sums over whole vectors.
+        # Relative rounding errors: one for products with A and D, whose rows may have few entries,
+        # and one for sums over whole vectors.
         unit, long = rounding_unit(EPS, *_longest(A), *_longest(D)), rounding_unit(EPS, *D.shape)
         self.unit = long = max(long, rounding_unit(EPS, *A.shape))
         u, center = (1.0 - 2.0**-48) * terms.dual(u), np.zeros(D.shape[0])  # certainly inside

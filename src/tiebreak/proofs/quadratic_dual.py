@@ -11,7 +11,7 @@ strongly convex with modulus s >= 0, we have
 On R^n, grad g(x*) is 0. If a ball of radius rho around x lies in Z, z = x - rho c/|c| is in Z, and
 <grad g(x*), z - x*> >= 0 says that <c, grad g(x*)> <= (g(x) - g*) |c|/rho. The bounds need neither
 the rank of H nor a bound on g* on R^n. The bounds hold for any c: H c is the difference of two
-gradients, and c the difference of their points. The bounds include all rounding errors.
+gradients, and c the difference of their points. The bounds account for all rounding errors.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ ONE_SIDED = (
 
 
 def _errors(h: Function, seen: Minorant) -> tuple[float, float]:
-    """The rounding errors of the value and of the slope."""
+    """Bounds on the rounding errors of a minorant's value and slope."""
     reach = max(arrays.norm(seen.at), *arrays.floats([seen.reach]))
     return minorant_errors(h, seen, reach, arrays.norm(seen.slope))
 
 
 def prove(problem: Problem, f: Minorant, g: Minorant, ahead: Minorant, gamma: float) -> Intervals:
-    """Intervals from minorants f and g at x; ``ahead`` is the minorant of g at x + c."""
+    """Intervals for f* and g* from minorants f and g at x; ``ahead`` is g's minorant at x + c."""
     x, where, unit = g.at, described(problem.domain), rounding_unit(2.0**-52, int(g.at.shape[0]))
     depth = math.inf if where.is_space else where.depth(x)
     if not depth > 0.0:
@@ -51,7 +51,7 @@ def prove(problem: Problem, f: Minorant, g: Minorant, ahead: Minorant, gamma: fl
     )
     off += f_slope + (1.0 + gamma) * g_slope + _errors(problem.lower, ahead)[1]
     reach, length = _reach(problem, x), arrays.norm(c) * (1.0 + unit)
-    # Two lower bounds on g: the one that g declares, and its tangent plane at x.
+    # Two lower bounds on g: the declared lower bound, and the tangent plane of g at x.
     low = g.value - g_value - (steepness + g_slope) * reach - unit * abs(g.value) - TINY
     low = max(problem.lower.lower_bound, low if math.isfinite(reach) else -math.inf)
     along = arrays.dot(c, g.slope) - length * (g_slope + unit * steepness)
@@ -65,7 +65,7 @@ def prove(problem: Problem, f: Minorant, g: Minorant, ahead: Minorant, gamma: fl
 
 
 def _reach(problem: Problem, x: Array) -> float:
-    """A bound on the distance from x to an answer in Z, or to an answer of a promised length."""
+    """A bound on the distance from x to x*, from the diameter of Z or the promised radius."""
     length = arrays.norm(x) * (1.0 + rounding_unit(2.0**-52, int(x.shape[0])))
     promised = math.inf if problem.radius is None else length + problem.radius
     return min(problem.domain.diameter_in(int(x.shape[0])), promised)

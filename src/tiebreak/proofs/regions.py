@@ -11,11 +11,10 @@ g2(x*) <= ghat - inf g1. The minimum includes f2 and g2, with the model's weight
 
 Each kind of region has its own way to compute a lower bound, ``minimum(model) -> Low``:
 
-- `BallRegion` uses only the ball: Z is R^n, or a ball around 0.
-- `SetRegion` uses Z and the ball without penalties, by a projection or by linear minimisation.
-- `PenalisedRegion` uses penalties that are norms, with as much of Z and the ball as has a joint
-  prox.
-- `SolutionRegion` takes the best bound of these regions, as far as they apply.
+- `BallRegion` uses only the ball: Z is R^n, or a ball around 0. - `SetRegion` uses Z and the ball
+without penalties, using a projection or linear minimisation. - `PenalisedRegion` uses penalties
+that are norms, and also Z and the ball if a joint prox exists. - `SolutionRegion` takes the best
+bound from those of these regions that apply.
 
 A bound over a larger region is valid for a smaller one, so we use the largest bound. The bound is
 -inf if the model is unbounded below on all these regions.
@@ -37,14 +36,15 @@ from tiebreak.sets import Ball, Domain, Space, described
 from tiebreak.sets.domains import projection_error
 
 SMALLEST_RADIUS = 2.0**-500  # a smaller radius counts as 0
-WEIGHTS = 8  # number of multipliers of the constraint |x| <= R that are tried
+WEIGHTS = 8  # number of multipliers of the constraint |x| <= R to try
 
 
 class SolutionRegion:
     """The points of ``domain`` that may be x*: those with |x| <= radius, if a radius is known.
 
     If f2, g2 and the domain have no joint prox, we try all the largest subsets of {f2, g2, domain}
-    that have one, because each subset bounds the whole from below.
+    that have one, because the minimum for each subset is a lower bound on the minimum for all
+    three.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class SolutionRegion:
         self.narrow(0, math.inf)
 
     def narrow(self, steps: int, radius: float) -> None:
-        """Prepare for models that sum this many steps, now that |x*| <= radius is known."""
+        """Prepare for models that sum ``steps`` steps, given that |x*| <= radius."""
         if radius < self._size:
             self._radius = max(radius, SMALLEST_RADIUS)
         # The rounding error of a sum over the variables.
@@ -113,7 +113,7 @@ class SolutionRegion:
 
 @dataclasses.dataclass(frozen=True)
 class BallRegion:
-    """The ball |x| <= radius, or R^n if that is infinite: only lengths matter."""
+    """The ball |x| <= radius, or R^n if the radius is infinite; minima depend only on norms."""
 
     radius: float
     zero: Array
@@ -144,7 +144,7 @@ class SetRegion:
     slack: float  # the rounding of a sum over the variables
 
     def minimum(self, model: Model) -> Low:
-        """The best bound: by a projection, by the linear part alone, or by the ball's dual."""
+        """The best bound from a projection, from the linear part alone, or from the ball's dual."""
         candidates = [self._by_projection(model, 0.0)] if model.curvature > 0.0 else []
         is_sharp = any(low.is_sharp for low in candidates)
         if math.isfinite(self.reach) and not is_sharp:
@@ -225,7 +225,7 @@ class SetRegion:
         )
 
     def _at_corner(self, model: Model, low: Array, high: Array) -> Low:
-        """The minimum of the linear part over an infinite box: finite if the slope's signs fit.
+        """The minimum of the linear part over an unbounded box; -inf if a side makes it unbounded.
 
         The slope error e counts in every coordinate, because |x| <= sum |x_i|.
         """
@@ -245,7 +245,7 @@ class SetRegion:
 
 @dataclasses.dataclass(frozen=True)
 class PenalisedRegion:
-    """A model with f2 and g2, and as much of Z and |x| <= reach as has a joint prox."""
+    """Models with f2 and g2, and with Z and |x| <= reach as far as there is a joint prox."""
 
     penalties: Joint
     plain: BallRegion | SetRegion  # handles models in which the penalties have no weight
@@ -254,7 +254,7 @@ class PenalisedRegion:
     safe: float  # slightly less than 1: a factor on weights that are sums
 
     def minimum(self, model: Model) -> Low:
-        """The minimum of the model plus the penalties with its weights."""
+        """The minimum of the model plus the penalties, with the model's weights."""
         terms = self.penalties.terms(model.upper, model.lower).times(self.safe)
         if not terms.has_norms:
             return self.plain.minimum(model)
@@ -326,12 +326,12 @@ class PenalisedRegion:
 
 
 def _highest(*lows: Low) -> Low:
-    """The largest of some lower bounds."""
+    """The largest of the given lower bounds."""
     return max(lows, key=lambda low: low.value)
 
 
 def _largest_joint_parts(f2: Penalty, g2: Penalty, domain: Domain) -> Sequence[Joint]:
-    """f2, g2 and the domain together, or else their largest subsets with a joint prox."""
+    """f2, g2 and the domain together, or the largest subsets of the three with a joint prox."""
     found: dict[frozenset[int], Joint] = {}
     for some in ((0, 1, 2), (0, 1), (0, 2), (1, 2), (0,), (1,), (2,)):
         part = frozenset(some)

@@ -7,7 +7,7 @@ of Z (x + t d is in Z for every x in Z and t >= 0) with R d = 0, the slope of g 
 
 If this limit is at most 0, and <c, d> < 0 or some <m_i, d> is not 0, then g(x + d) < g(x) for every
 x, so no x is a minimiser. The argument also applies to f among the minimisers of g, along a d that
-keeps the products that all minimisers share. The argument holds for any d, from the path of a run
-(`watch`) or from a linear program (`programs`). A d counts only if these conditions hold for the
-stored numbers (`level`), rounding errors included (`direction`).
+does not change the products that are equal at all minimisers. The argument holds for any d, from
+the path of a run (`watch`) or from a linear program (`programs`). A direction d is accepted only if
+these conditions hold for the stored numbers (`level`), rounding errors included (`direction`).
 """

@@ -1,7 +1,8 @@
 """Checks whether a level decreases forever along a direction, from every feasible point.
 
 The status "unbounded" relies on this check, however the direction was found: it trusts no method
-and no solver. The check goes row by row, with the rounding errors of the row's own terms.
+and no solver. The check treats each row separately and bounds the rounding errors of that row's
+terms.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ def is_direction_of_descent(problem: Problem | Levels, level: int, direction: Ar
     Args:
         problem: the problem as given.
         level: the index of the level; in a `Problem`, 0 is g and 1 is f.
-        direction: the length does not matter, and rounding is allowed if an exact direction is
-            near. The direction must be one of Z (a bounded set has none) along which no earlier
-            level rises. Far out, the level's own slope must be negative, or tend to 0 from below
-            because a loss such as log(1 + exp(-t)) changes.
+        direction: its length does not matter, and it may be rounded if an exact direction is
+            nearby. The direction must be a recession direction of Z (a bounded set has none) along
+            which no earlier level rises. Far out, the level's own slope must be negative, or tend
+            to 0 from below because a loss such as log(1 + exp(-t)) keeps decreasing.
     """
     return settled_direction(problem, level, direction) is not None
 
@@ -49,7 +50,7 @@ def direction_near(level: RecessionLevel | None, d: Host) -> Host | None:
 
 
 def level_of(problem: Problem | Levels, level: int, n: int) -> RecessionLevel | None:
-    """A level on the minimisers of earlier levels; None if a part has no description."""
+    """A level restricted to the minimisers of earlier levels; None if a part has no description."""
     pairs = problem.pairs() if isinstance(problem, Levels) else (problem,)
     objectives = [pairs[0].lower, *(pair.upper for pair in pairs)][: level + 1]
     parts = described(pairs[max(level - 1, 0)].domain).parts
@@ -61,7 +62,7 @@ def level_of(problem: Problem | Levels, level: int, n: int) -> RecessionLevel | 
 
 
 def as_meant(level: RecessionLevel, d: Host) -> Iterator[Host]:
-    """Directions that d may approximate: with whole numbers, with zero products, or d itself.
+    """Directions that d may approximate: one of whole numbers, one with zero products, and d.
 
     Small entries need not be rounding errors, because variables may have different units.
     """
@@ -116,7 +117,7 @@ class _Products:
         self._is_flat = abs(self._linear.product[0]) <= TOL.touching * self._steepest
 
     def prove_a_fall(self) -> bool:
-        """Does the level decrease along d, or along some d' that is indistinguishably near?"""
+        """Does the level decrease along d, or along some d' that rounding cannot tell from d?"""
         reach = self._distance_to_zeros()
         if not (math.isfinite(reach) and self._is_in_cone(reach)):
             return False
@@ -135,7 +136,7 @@ class _Products:
         return is_zero or slope + error < -TOL.touching * self._steepest
 
     def _is_in_cone(self, reach: float) -> bool:
-        """Is every point within ``reach`` of d that has the same zeros a direction of Z?"""
+        """Is every vector with the zeros of d, and within ``reach`` of d, a direction of Z?"""
         d, cone = np.abs(self._d), self._level.cone
         bounded = (cone.low == 0.0) | (cone.high == 0.0)
         signs = self._cone.signs(reach)
@@ -165,8 +166,8 @@ class _Products:
     def _distance_to_zeros(self) -> float:
         """A bound on |d' - d| for some d' with all the intended zeros; inf if no bound is known.
 
-        If E has these rows and a confirmed rank r, the bound is |E d|/sigma_r. Zero entries of d
-        stay 0.
+        If E consists of the rows for these zeros and has a confirmed rank r, the bound is |E
+        d|/sigma_r. Zero entries of d stay 0.
         """
         d, length, linear = self._d, norm(self._d), self._linear
         if any(

@@ -1,4 +1,4 @@
-"""A level as its rows and linear term, the recession cone of Z, and products with directions."""
+"""The rows and the linear term of a level, and the recession cone of Z."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tiebreak.sets.descriptions import stacked
 class RecessionCone:
     """The directions of Z: {d : low <= d <= high, rows d <= 0, |A d| <= <c, d>}.
 
-    The bounds are 0 or infinite.
+    Every entry of ``low`` and ``high`` is 0 or infinite.
     """
 
     curves: list[tuple[HostRows, HostRows]]  # A and c of every second-order cone
@@ -36,12 +36,12 @@ class RecessionCone:
 
     @property
     def is_space(self) -> bool:
-        """Is the cone free of bounds, rows and curves?"""
+        """Is the cone R^n, without bounds, rows or second-order cones?"""
         is_free = np.isinf(self.low).all() and np.isinf(self.high).all()
         return bool(is_free) and not (self.rows.shape[0] or self.curves)
 
     def within(self, rows: HostRows) -> RecessionCone:
-        """The directions of this cone with rows d <= 0."""
+        """The part of this cone in which rows d <= 0."""
         found = copy(self)
         found.rows = HostRows(stacked([self.rows.entries, rows.entries], len(self.low)))
         return found
@@ -56,7 +56,7 @@ class RecessionCone:
         return is_inside
 
     def nearest(self, d: Host) -> Host:
-        """The projection of d, or d without the entries whose signs are not allowed."""
+        """The projection of d, or d with entries of a forbidden sign set to 0."""
         return np.clip(d, self.low, self.high) if self._project is None else self._project(d)
 
 
@@ -64,11 +64,11 @@ class LinearTerm(NamedTuple):
     """c, the sum of all linear terms."""
 
     c: Host
-    size: float = 0.0  # the sum of the terms' lengths; the terms may cancel in c
+    size: float = 0.0  # the sum of the terms' norms; the terms may cancel in c
     is_exact: bool = True  # is c free of rounding?
 
     def plus(self, weight: float, c: Host) -> LinearTerm:
-        """These terms plus one more."""
+        """The sum of this linear term and ``weight`` c."""
         more, is_exact = weight * c, self.size == 0.0 and is_power_of_two(weight)
         return LinearTerm(self.c + more, self.size + norm(more), is_exact) if c.any() else self
 
@@ -85,7 +85,7 @@ class RecessionLevel(NamedTuple):
 
     @classmethod
     def of(cls, h: Function | Penalty, cone: RecessionCone) -> RecessionLevel | None:
-        """The level of h; None if h does not describe its parts."""
+        """The level whose objective is h; None if h does not describe its parts."""
         n = len(cone.low)
         found = cls(cone, [], [], LinearTerm(np.zeros(n)), [])
         smooth, penalty = split(h if isinstance(h, Penalty) else h.bare)
@@ -125,7 +125,7 @@ class RecessionLevel(NamedTuple):
         return self.has_tails or self.linear.size > 0.0
 
     def single_variables(self) -> list[Host]:
-        """Directions that change a single variable, as for a category that has only one label."""
+        """Directions that change one variable, as for a category that occurs with one label only."""
         n, c = len(self.linear.c), self.linear.c
         if self.hidden or not self.has_tails:
             return []
@@ -145,11 +145,11 @@ class RecessionLevel(NamedTuple):
         return [d] if up[j] or down[j] else []
 
     def after(self, before: Sequence[RecessionLevel]) -> RecessionLevel | None:
-        """The level restricted to the minimisers of others, or None if these are not known.
+        """The level restricted to the minimisers of the levels ``before``; None if unknown.
 
-        The minimisers of the others are { x in Z : level_j(x) <= v_j }. The directions of this set
-        are those of Z along which no level_j has a positive slope far out, with or without slack.
-        Losses with a tail do not change among minimisers, nor do terms that a linear term might
+        These minimisers are { x in Z : level_j(x) <= v_j }. The directions of this set are those of
+        Z along which no level_j has a positive slope far out, with or without slack. Losses with a
+        tail are constant on the set of minimisers, and so are terms that a linear term might
         outweigh.
         """
         fixed, cone = [*self.fixed], self.cone

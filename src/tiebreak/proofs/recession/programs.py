@@ -1,4 +1,4 @@
-"""Searches all directions at once by linear programs, or rules them out by a Newton step."""
+"""Searches all directions at once with linear programs, or rules them out with a Newton step."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ class Recession(NamedTuple):
 def recession(problem: Problem, level: int, n: int) -> Recession:
     """Does a level of a problem decrease forever (0: g, 1: f among the minimisers of g)?
 
-    The answer is not certain if a linear program finds a direction that rounding may have made.
+    The answer is not certain if a linear program finds a direction that may be an artefact of
+    rounding.
     """
     found, is_certain = level_of(problem, level, n), True
     if found is None or found.cone.curves:
@@ -50,7 +51,7 @@ def recession(problem: Problem, level: int, n: int) -> Recession:
 
 
 def is_long(level: RecessionLevel) -> bool:
-    """Would a linear program with this many numbers take minutes?"""
+    """Would a linear program with the numbers of this level take minutes?"""
     return sum(rows.stored for rows in level.all_rows) * level.side > LONG
 
 
@@ -75,10 +76,10 @@ def candidates(level: RecessionLevel) -> Iterator[Host]:
 
 
 def _in_own_units(level: RecessionLevel) -> tuple[RecessionLevel, Host | None]:
-    """The level in u with x = W u, whose rows have orthonormal columns, so that no descent is slow.
+    """Change variables to u, with x = W u, so that the level's rows have orthonormal columns.
 
-    The change of variables is made only on R^n and only if it is quick; otherwise return the level
-    itself and None.
+    In these variables, no descent is slow. The change is made only on R^n and only if it is quick;
+    otherwise return the level itself and None.
     """
     n = len(level.linear.c)
     if not level.cone.is_space or n > QUICK_SIDE or is_long(level):
@@ -89,7 +90,7 @@ def _in_own_units(level: RecessionLevel) -> tuple[RecessionLevel, Host | None]:
     rank = decide_rank(rows, units=as_it_is(rows))
     scale = np.append(1.0 / rank.sigma[: rank.low], np.ones(n - rank.low))
     W = rank.basis * scale
-    sees = np.arange(n) < rank.low  # other directions are rounding errors
+    sees = np.arange(n) < rank.low  # beyond the rank, directions are rounding errors
 
     def turned(some: HostRows) -> HostRows:
         return HostRows(np.where(sees, some.entries @ W, 0.0))
@@ -103,11 +104,11 @@ def _in_own_units(level: RecessionLevel) -> tuple[RecessionLevel, Host | None]:
 
 
 def _common(level: RecessionLevel, other: RecessionLevel) -> Host:
-    """The direction, in scaled units, along which all products are closest to their rows' lengths.
+    """The direction, in scaled units, whose products divided by the rows' norms are closest to 1.
 
-    Least squares finds this direction, because the columns are orthonormal. If all losses decrease
-    along this direction, as they often do with more variables than examples, no linear program is
-    needed.
+    In the least-squares sense, this direction is a sum of rows, because the columns are
+    orthonormal. If all losses decrease along this direction, as they often do with more variables
+    than examples, no linear program is needed.
     """
     pairs = zip(level.losses, other.losses, strict=True)
     sums = (own.rows.entries.T @ (1.0 / np.maximum(loss.rows.sizes, LEAST)) for loss, own in pairs)
@@ -115,11 +116,11 @@ def _common(level: RecessionLevel, other: RecessionLevel) -> Host:
 
 
 def _projections(level: RecessionLevel) -> Iterator[Host]:
-    """Directions near the steepest one, on R^n, for a level that has only a linear term."""
+    """Directions near that of steepest descent, for a level on R^n without losses."""
     c = level.linear.c
     E = np.vstack([np.zeros((0, len(c))), *(r.some(np.ones(r.shape[0])) for r in level.fixed)])
     d = -c / norm(c)
-    for _ in range(2):  # the first projection leaves errors times the condition number of E
+    for _ in range(2):  # the first projection's error grows with the condition number of E
         d -= np.linalg.lstsq(E, E @ d, rcond=TOL.touching)[0]
     if norm(d) > TOL.met:
         yield from as_meant(level, d)
@@ -134,8 +135,9 @@ def _programs(level: RecessionLevel) -> Iterator[Host]:
     fixed, moved, within = (
         sp.csr_array(stacked([some.entries for some in group], n)) for group in groups
     )
-    # Scale by powers of two: first columns, then rows, to equal sizes. The units of the linear term
-    # and those of the rows are unrelated, so we scale the term's largest entry to that of the rows.
+    # Scale the columns and then the rows to similar sizes, by powers of two. The units of the
+    # linear term and those of the rows are unrelated, so we scale the term's largest entry to that
+    # of the rows.
     every = [fixed, moved, within, sp.csr_array((1, n))]
     tops, slopes = _largest(sp.vstack(every, format="csr"), 0), np.abs(level.linear.c)
     tops = np.maximum(tops, (np.max(tops) or 1.0) * (slopes / (np.max(slopes) or 1.0)))
@@ -179,30 +181,30 @@ def _programs(level: RecessionLevel) -> Iterator[Host]:
     box = np.vstack([bounds, np.tile([0.0, math.inf], (m, 1))])
     box[n:, 1][is_hard] = 0.0
     yield from solved(cost, rows, box, TOL.accurate)
-    if m:  # with a slope of 0, some loss must move
+    if m:  # if the slope is 0, some loss must change
         box[n:, 1] = np.where(is_hard, 0.0, float(n))
         flat = sp.vstack([rows, sp.csr_array(cost[None])], format="csr")
         yield from solved(-np.concatenate([total, 2.0 * np.ones(m)]), flat, box, TOL.solver)
 
 
 def _largest(rows: Any, axis: int) -> Host:
-    """The size of the largest entry of every column (0) or row (1)."""
+    """The largest absolute value in every column (axis 0) or row (axis 1)."""
     return np.asarray(abs(rows).max(axis=axis).todense()).reshape(-1)
 
 
 def _scaled_rows(rows: Any) -> tuple[Any, Host]:
-    """The rows scaled by powers of two to entries of about 1, and the scales."""
+    """The rows, scaled by powers of two to a largest entry of about 1 each, and the scales."""
     scale = power_of_two(_largest(rows, 1), -1.0)
     return scaled_rows(rows, scale), scale
 
 
 def has_minimum_near(level: RecessionLevel, x: Host, slope: Host) -> bool:
-    """Does a Newton step from x, where the slope is given, show that there is a minimiser?
+    """Does a Newton step from x, where the level has this slope, suggest that there is a minimiser?
 
     The domain must be R^n. With v the step, theta_i = w_i p_i (1 - (1 - p_i) <m_i, v>) are slopes
-    of the losses that balance the squares and the linear term. If no margin changes by 1, all of
-    them are positive, and then the level decreases forever along no direction (Stiemke). This test
-    ignores rounding errors, so it proves nothing, but it saves a linear program.
+    of the losses that balance the squares and the linear term. If no margin changes by 1, all
+    theta_i are positive, and then the level decreases forever along no direction (Stiemke). This
+    test ignores rounding errors, so it proves nothing, but it saves a linear program.
     """
     n = len(x)
     if level.hidden or not (level.cone.is_space and n <= QUICK_SIDE):

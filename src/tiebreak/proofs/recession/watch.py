@@ -18,7 +18,7 @@ from tiebreak.proofs.recession.level import RecessionLevel
 from tiebreak.proofs.recession.programs import candidates, has_minimum_near, is_long
 
 FIRST_PROGRAM, STEPS_PER_SIDE = 32, 4  # steps before a linear program, plus steps per row or column
-# number of doublings of the path to x, and the share to which g must fall each time
+# number of doublings of the path to x, and the largest allowed ratio of g to its previous value
 DOUBLINGS, FALLING = 4, 0.75
 
 LOWER = "g has no minimiser: it decreases"
@@ -28,7 +28,7 @@ DOUBT = "whether {} has a minimiser is not determined: it still decreases far be
 
 @in_files("NoMinimum")
 class NoMinimum(NamedTuple):
-    """A level decreases forever along ``direction``, which has length 1; found during a run."""
+    """A level that was found to decrease forever along ``direction``, a vector of norm 1."""
 
     level: str  # "upper" or "lower"
     direction: Array
@@ -56,7 +56,7 @@ class RecessionWatch:
 
     Watching is cheap: at steps that are powers of two, we try the path of the run so far as a
     direction, which costs one product. When the run has cost as much as a linear program, or is
-    about to end with a success, such a program decides once about all directions.
+    about to end with a success, one linear program checks all directions at once.
     """
 
     def __init__(self, problem: Problem, x0: Array) -> None:
@@ -114,7 +114,7 @@ class RecessionWatch:
     def check_at_end(
         self, x: Array, gaps: tuple[float, float], is_success: bool, seconds: float = math.inf
     ) -> NoMinimum | None:
-        """Return a level that has no minimum, or None, at the end; a success needs a minimiser."""
+        """At the end of a run, return a level without a minimum (which rules out success), or None."""
         parts = summands(self._problem.smooth_parts[1].bare)
         if is_success and self._can_fall and any(part.falls_unseen for _, part in parts):
             return self._still_falls(x)
@@ -129,7 +129,7 @@ class RecessionWatch:
         return found or self._settle(seconds, is_success)
 
     def _still_falls(self, x: Array) -> NoMinimum | None:
-        """Does g, known only by values, keep decreasing along the path that led to x?
+        """Does g, known only through its values, keep decreasing along the path that led to x?
 
         A decrease proves nothing, but it is evidence against a success, which claims a minimiser
         close to x.
@@ -148,7 +148,7 @@ class RecessionWatch:
         return NoMinimum("lower", d / length, is_proved=False)
 
     def _settle(self, seconds: float, is_success: bool = False) -> NoMinimum | None:
-        """Decide about all directions at once, by linear programs, unless these are too large.
+        """Check all directions at once with linear programs, unless these are too large.
 
         For a success, it is not enough that no direction is proved: no direction may be found at
         all.
