@@ -99,7 +99,7 @@ class Portfolio(Method):
         return _words(self.candidates[0], problem)
 
     def history(self, problem: Problem, state: State) -> str:
-        """Describe the candidates that ran, why, and how they ended."""
+        """Describe the candidates that ran, why an expected one is missing, and how they ended."""
         words, has_answer, why = [], False, f" because {self.why}" if self.why else ""
         for number in state.order:
             runner, what = state.runners[number], _words(self.candidates[number], problem)
@@ -117,7 +117,7 @@ class Portfolio(Method):
         return self.candidates[state.best].method.answer(state.shown)
 
     def report(self, state: State) -> StateReport:
-        """Report on the method whose point counts, and on how the running method has ended."""
+        """Report on the method with the best point, and on how the running method has ended."""
         shown, own = self.candidates[state.best].method.report(state.shown), self._report(state)
         ending = shown.finished if state.phase == OVER else NOT_ENDED
         answer = shown.finished if state.answer != NONE else NOT_ENDED
@@ -340,7 +340,7 @@ class Portfolio(Method):
         return self._next(self._with_best(state))
 
     def _with_best(self, state: State) -> State:
-        """Update the point that counts, if the running method's point is better."""
+        """Update the best point if the running method's point is better."""
         at, is_good = state.at, self._report(state).is_good
         if state.phase == REFINING:
             return state._replace(best=at if is_good else state.proved)
@@ -368,7 +368,7 @@ def _standing_of(inner: Any, state: State, shown: Standing) -> Standing:
 
 
 def _error(own: Proved) -> float:
-    """Return the distance from the proof in units of the tolerances: 1 if the proof is complete.
+    """Return how far the proof is from complete, in units of the tolerances: 1 if complete.
 
     We multiply the parts of the distance, because one part may shrink while another has to wait.
     """

@@ -36,7 +36,7 @@ from tiebreak.sets import described
 
 # factor on t from one cut to the next, and the number of cuts: the best t can only be guessed
 T_FALL, T_COUNT = 0.25, 7
-TILTED = 0.5  # share of <c, Hc> t spent on the signs of a slope: as much as the cut's error
+TILTED = 0.5  # share of <c, Hc> t spent on fixing a slope's signs: as much as the cut's error
 SLIGHT_LOSS = 0.02  # a remaining slope that loses less than this share of <c, Hc> t is left alone
 MOST_CUTS, LONGEST = 16, 10.0  # maximum number of cuts for one t, and the largest growth of a step
 
@@ -56,7 +56,7 @@ def begin(problem: Problem, state: State) -> State:
     is_hopeless = problem.is_open_below and not problem.upper.strong_convexity > 0.0
     if is_hopeless and _is_quadratic(problem):
         return state._replace(finished=Ended(ANSWER, _settled(state)))
-    # Values known to one unit of rounding determine a minimiser only to the root of that unit.
+    # Values with a relative error of epsilon determine a minimiser only to about sqrt(epsilon).
     slight = max(1e-4, 4.0 * math.sqrt(arrays.epsilon(state.x)))
     if arrays.is_single(state.x) and problem.in_float64 is not None:
         problem = problem.in_float64
@@ -68,7 +68,7 @@ def begin(problem: Problem, state: State) -> State:
     reach = min(reach, 2.0 * (problem.radius or math.inf))
     reach = max(length, reach if math.isfinite(reach) else 0.0)
     steepness, parts = arrays.norm(here.g.slope), max(abs(here.g.value), here.g.size)
-    # The certificate bounds rounding errors in the same way.
+    # The certificate uses the same bounds on rounding errors.
     of_value, of_slope = problem.lower.rounding_errors(x, length, parts, steepness)
     rounding = 2.0 * of_value + of_slope * (length + reach) + state.lower_residual * reach
     t = math.sqrt(2.0 * rounding / curvature) if curvature > 0.0 else 0.0
@@ -149,9 +149,9 @@ def _tilt(problem: Problem, x: Array) -> tuple[Array, float]:
     """Return the tilt (1 for free entries with no upper bound, -1 with no lower) and its cost.
 
     A linear function over a box with infinite sides is bounded below only if its slope has the
-    right signs along these sides, to the last bit, so we tilt it until the signs are certainly
-    right. A linear function with the slope s times these signs is smaller at the corner than at x
-    by s times the cost.
+    exact signs along these sides, so we tilt it until the signs are certainly right. A linear
+    function with the slope s times these signs is smaller at the corner than at x by s times the
+    cost.
     """
     sides, xp, zero = described(problem.domain).sides(x), arrays.namespace(x), arrays.zeros_like(x)
     if sides is None or problem.radius is not None or not problem.is_smooth:
@@ -192,7 +192,7 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
     slope = f_y.slope + slope / t - s * proof.tilt
     left = face.along(slope)
     lost = arrays.norm(left) * proof.reach
-    if problem.is_smooth:  # on a sphere, the change is of second order
+    if problem.is_smooth:  # the exact loss, of second order in ``left`` on a sphere
         lost = min(lost, arrays.dot(slope, x) + problem.domain.support(-1.0 * slope))
     is_close = lost <= SLIGHT_LOSS * max(t * proof.curvature, proof.rounding / t)
     # If the Hessian of the rounds does not fit g at the cut, the steps of c may diverge.
@@ -226,7 +226,7 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
     if is_close or proof.tries >= MOST_CUTS:
         proof = proof._replace(t=T_FALL * t, t_count=proof.t_count + 1, tries=0, least=math.inf)
     state = state._replace(proof=proof, evidence=evidence)
-    if state.hint is not None:  # the proof of the former answer does not prove this one
+    if state.hint is not None:  # the proof of an earlier answer does not apply to this one
         return begin(problem, state._replace(hint=None))
     if proof.t_count < T_COUNT:
         return state
@@ -252,7 +252,7 @@ def _settled(state: State) -> str:
 
 
 def _slight_gap(problem: Problem, state: State, share: float) -> float:
-    """Return this share of the size of f, plus the rounding errors of f."""
+    """Return ``share`` times the size of f, plus the rounding errors of f."""
     x, f = state.x, state.here.f
     length, steepness = arrays.norm(x), arrays.norm(f.slope)
     size = abs(state.upper_value) + steepness * length

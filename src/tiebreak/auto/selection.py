@@ -28,7 +28,7 @@ from tiebreak.linalg.sizes import QUICK_SIDE
 from tiebreak.problem import Problem
 from tiebreak.sets import has_projection
 
-FEWEST_STEPS = 100  # the minimum for a first-order method: fewer prove nothing on any problem
+FEWEST_STEPS = 100  # minimum of a first-order method: fewer steps prove nothing on any problem
 PASSES = 6  # data passes in a step: forward and back for both levels, then again for one level
 
 
@@ -40,7 +40,8 @@ def choose(problem: Problem) -> Portfolio:
     if not BregmanIteration().refusal(problem):
         title = "exact, by conjugate gradients" if conjugate_gradients.is_taken(problem) else ""
         candidates.append(Candidate(BregmanIteration(), title, steps, refines=True))
-        # No gradient method is faster on g alone: other methods wait until it has taken 3000 steps.
+        # On g alone, no gradient method is faster than CG: others wait until CG has taken 3000
+        # steps.
         steps *= 30.0 if conjugate_gradients.distance(problem) else 1.0
     if not PrimalDual().refusal(problem):
         candidates.append(Candidate(PrimalDual(), "", steps))
@@ -77,15 +78,15 @@ def _exact(problem: Problem, least: float) -> Candidate:
 
 
 def _by_slices(problem: Problem, direct: list[Candidate]) -> list[Candidate]:
-    """Return a list with the method whose steps use a few rows each; empty if it does not pay off.
+    """Return a list of the method that uses a few rows per step, or [] if this does not pay off.
 
     The minimum work of the method is a hundred epochs, a hundred full readings of the data, and a
     hundred products for L_g. With fewer epochs, f does not settle on any problem. In single
     precision, reading an entry takes half the time, except for direct methods, which convert the
     entries. If this is less work than a direct method needs, the method goes first, and no other is
-    needed. An epoch must have at least 500 slices, or too many epochs are needed. A slice has about
-    as many rows as there are columns, unless some rows are much longer than others. Counting the
-    slices takes a data pass, so this check comes last.
+    needed. An epoch must have at least 500 slices, because with fewer slices too many epochs are
+    needed. A slice has about as many rows as there are columns, unless some rows are much longer
+    than others. Counting the slices takes a data pass, so this check comes last.
     """
     method, n = BregmanSVRG(), problem.dimension or 1
     rows = max((matrix.shape[0] for matrix in matrices_of(problem.smooth_parts[1])), default=0)
@@ -103,8 +104,8 @@ def _by_slices(problem: Problem, direct: list[Candidate]) -> list[Candidate]:
 def _with_operator(problem: Problem, is_exact: bool) -> list[Candidate]:
     """Return the candidates for a penalty on D x: exact, conic and primal-dual.
 
-    If an operator is known only by its products, nothing can be proved, and only the primal-dual
-    method is left; it needs thousands of steps.
+    If an operator is known only through its products, nothing can be proved, and only the
+    primal-dual method is left; it needs thousands of steps.
     """
     n = problem.dimension or 1
     held = HeldProblem.of(problem, n)
@@ -122,11 +123,11 @@ def _with_operator(problem: Problem, is_exact: bool) -> list[Candidate]:
 
 
 def problem_in_float64(problem: Problem) -> Problem:
-    """Return the problem in float64 if its data are in float32 and small; else the problem itself.
+    """Return the problem in float64 if its data are in float32 and small; if not, unchanged.
 
     In float32 little can be proved. If the data are large, only the proof is in float64. We also
     keep float32 if g's matrices have singular values that are rounding errors of float32: in
-    float64 such values would count, and change the answer by orders of magnitude.
+    float64 such values would count as nonzero and change the answer by orders of magnitude.
     """
     if not problem.is_single or _entries(problem) > FLOAT64_COPY_LIMIT:
         return problem
@@ -155,7 +156,7 @@ def first_order(problem: Problem) -> AdaptiveAGMBiO | BiSG:
 
 
 def _is_far(problem: Problem) -> bool:
-    """Are the data on a GPU, and too large for a step that brings them to the host?"""
+    """Are the data on a GPU and too large to be copied to the host in a single step?"""
     return any(
         m.size > FLOAT64_COPY_LIMIT and arrays.is_remote(m.prototype) for m in _matrices(problem)
     )

@@ -206,7 +206,7 @@ def _table(table: Table) -> str:
 
 
 def _data(view: View) -> dict[str, Any]:
-    """Return the rows that the script draws, thinned, and the numbers of ``to_dict``."""
+    """Return the thinned rows that the script draws, and the numbers of ``to_dict``."""
     drawn = [curve.column for panel in view.panels for curve in panel.curves]
     most = MOST // max(len(view.groups), 1)
     kept = [group.thinned(most, drawn) for group in view.groups] if view.has_curves else []
@@ -251,7 +251,7 @@ def resource(name: str) -> str:
 
 
 def digest(text: str) -> str:
-    """Return the hash by which the page's policy allows its own script and style."""
+    """Return the hash with which the page's policy allows its own script and style."""
     return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
 
 

@@ -1,4 +1,4 @@
-"""Pictures of a run and of a trade-off curve, by matplotlib.
+"""Pictures of a run and of a trade-off curve, drawn with matplotlib.
 
 The pictures are drawn from a view alone, without pyplot or global state.
 """
@@ -30,7 +30,7 @@ def convergence(run: View, path: str | Path | None = None) -> Any:
     The lower edge of the band is proved: no minimiser of the lower level has a smaller f, and no
     point of the domain has a smaller g. If f(x) < f* is proved, x is slightly suboptimal for g:
     then no band is drawn, and open circles show the size of the gap. Crosses at the upper edge of
-    the gaps mark steps at which nothing is proved.
+    the gap plots mark steps for which nothing is proved.
 
     Args:
         run: the view of what ``solve`` returned.

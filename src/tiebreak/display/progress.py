@@ -78,7 +78,7 @@ class Rich(Screen):
         from rich.console import Console
         from rich.live import Live
 
-        # Do not redirect what a callback prints.
+        # Do not redirect the output of callbacks.
         self._live = Live(
             console=Console(stderr=True), auto_refresh=False,
             redirect_stdout=False, redirect_stderr=False,

@@ -51,7 +51,7 @@ Judge = Callable[[Evidence], Finding]
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper, and how it is judged."""
+    """A sentence from the paper, and the rule by which the sentence is judged."""
 
     key: str
     quote: str
@@ -226,8 +226,8 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
             "1.4",
             "this regression problem is over-parameterized since the number of features d is "
             "larger than the number of data points in both the training set and validation set",
-            "more columns than training rows, by the shape that the paper states; the variant with "
-            "fewer rows is ours, and the claim is not about it",
+            "more columns than training rows, according to the shape stated in the paper; the "
+            "claim is not about the variant with fewer rows, which is ours",
             _over_parameterised,
             only="75 %.*",
             about_data=False,

@@ -45,7 +45,7 @@ class Comparison(Shown):
         rows: one Record per method and recorded step.
         answer: f*, g* and x*, from which the errors are measured.
         source: where the answer comes from, in words.
-        scales: max(|value at x*|, |value at x0|) of both levels, to which accuracies are relative.
+        scales: max(|value at x*|, |value at x0|) for each level; accuracies are relative to these.
         refused: the methods that refused the problem, with their reasons.
 
     Examples:
@@ -111,7 +111,7 @@ class Comparison(Shown):
     def plot(self, path: str | Path | None = None) -> Any:
         """Draw both errors against gradients and seconds, saved to ``path`` if given.
 
-        Returns the matplotlib figure (needs the extra ``plot``).
+        Returns the matplotlib figure (needs the ``plot`` extra).
         """
         from tiebreak.experiments.figures import comparison
 
@@ -176,14 +176,14 @@ def compare(
     answer: Answer | None = None,
     name: str = "your problem",
 ) -> Comparison:
-    """Race some methods on a problem, with the same start, counted oracle calls and a fair clock.
+    """Race methods on a problem, with the same start, counted oracle calls and a fair clock.
 
     Args:
         problem: the Problem.
         methods: names, methods, or (label, method) pairs. If None, the methods that you registered
-            race against seven methods of the library: AGM-BiO (with a penalty P-AGM-BiO), adaptive,
-            primal-dual, Bregman iteration, R-APM, Tikhonov's path and FBi-PG; "all" races every
-            method except exact. A method given by name uses the parameters from its theory.
+            race against seven methods of the library: AGM-BiO (P-AGM-BiO if there is a penalty),
+            adaptive, primal-dual, Bregman iteration, R-APM, Tikhonov's path and FBi-PG; "all" races
+            every method except exact. A method given by name uses the parameters from its theory.
         budget: seconds for each method; the clock stops while errors are measured.
         x0: the common start; the origin if None.
         max_iter: the maximum number of steps of each method, used as the horizon if needed.
@@ -229,7 +229,7 @@ def compare(
 
 
 def reference(problem: Problem) -> tuple[Answer, str]:
-    """Return f*, g* and x* by direct factorisation (``Exact``), and their source as text."""
+    """Return f*, g* and x* from a direct factorisation (``Exact``), and their source as text."""
     n, domain = problem.dimension or 1, type(problem.domain).__name__
     limit = math.inf if problem.is_smooth else PENALISED
     if not isinstance(problem.domain, Space | Ball):

@@ -38,7 +38,7 @@ class Demo:
     Attributes:
         problem: f over all minimisers of g.
         result: the exact answer of the problem.
-        standard: what a standard least-squares solver returns, the shortest of all best fits.
+        standard: the best fit of smallest norm, which a standard least-squares solver returns.
         drawn: the values of f at random best fits.
         wrong: how many of the ``judges`` unseen tumours ``standard`` and the answer misclassify.
     """
@@ -86,7 +86,7 @@ class Demo:
     def plot(self, path: str | Path | None = None) -> Any:
         """Draw f at many best fits, at the fit of a standard solver and at the answer.
 
-        Returns the matplotlib figure (needs the extra ``plot``), saved to ``path`` if given.
+        Returns the matplotlib figure (needs the ``plot`` extra), saved to ``path`` if given.
         """
         figure = new_figure(9.0, 3.4)
         ax = figure.subplots()
@@ -117,7 +117,7 @@ def demo() -> Demo:
 
 
 def _best_fits(A: Numbers, shortest: Numbers, rng: np.random.Generator) -> Numbers:
-    """Draw random best fits in the ball: the shortest fit plus a vector of A's null space."""
+    """Draw random best fits in the ball: the minimum-norm fit plus a vector in A's null space."""
     free = np.linalg.svd(A)[2][A.shape[0] :]
     room = math.sqrt(max(RADIUS**2 - float(shortest @ shortest), 0.0))
     directions = rng.standard_normal((RANDOM_FITS, free.shape[0]))

@@ -1,4 +1,4 @@
-"""`tiebreak race` runs every method on the same instances by the same rules, and records rows.
+"""`tiebreak race` runs every method on the same instances under the same rules.
 
 The page of a race is made from its rows only: see `standings`.
 """
@@ -55,7 +55,7 @@ Say = Callable[[str], None]
 
 
 class Tuned(NamedTuple):
-    """The parameter that is tuned for a method's second row, and its five values in some unit."""
+    """The parameter that is tuned for a method's second row, its five values, and their unit."""
 
     name: str
     values: tuple[float, ...]
@@ -91,15 +91,15 @@ TUNED = {
 RULES = (
     ("known to all", "Methods know L_f, L_g, sigma, the diameter D of Z, the order of growth of g "
      "if stated, and the number of allowed steps, but not f*, g* or a modulus."),
-    ("start and budget", "All methods start at the same point. A run ends after a number of data "
-     "passes, never by a clock, so gradients and passes are repeatable."),
+    ("start and budget", "All methods start at the same point. A run ends after a fixed number of "
+     "data passes, never by a clock, so gradients and passes are repeatable."),
     ("costs", "We count gradients of f and g together, data passes (values cost as much as "
      "gradients) and seconds (the clock stops during measurements)."),
     ("parameters", "Methods use their theorem's own values. In a second row, \"tuned\", one "
      "parameter is the best of five values on three other draws, the same for all instances. "
      "Methods that have no free parameter or plan for an accuracy have no such row."),
-    ("point", "Methods are measured at their theorem's own point. Other points have rows marked by "
-     "a colon. We evaluate f and g ourselves; a point outside Z does not count."),
+    ("point", "Methods are measured at their theorem's own point. Rows for other points contain a "
+     "colon. We evaluate f and g ourselves; a point outside Z does not count."),
     ("accuracy", "Weak: f - f* within eps max(|f*|, |f(x0) - f*|), g - g* within eps (g(x0) - g*). "
      "Absolute: likewise for |f - f*|. A run arrives once both gaps stay within their limits."),
     ("answers", "Answers are planted, have closed forms, or come from exact. exact and conic take "
@@ -129,7 +129,7 @@ def run_field(
     workers: int = 2,
     say: Say = lambda _: None,
 ) -> Standings:
-    """Race all or the named methods on all or the named instances, and write rows and a page.
+    """Race methods on instances (all of them, or those named); write the rows and a page.
 
     If a race is interrupted, its finished parts stay in ``out``, and the same call continues it.
 
@@ -141,7 +141,7 @@ def run_field(
         courses: names of instances.
         workers: the number of processes; each has one thread, so that products do not depend on
             other processes.
-        say: a function that is called with a line about what is being done.
+        say: a function that receives one line of text for each stage of the race.
     """
     raced = contestants([from_file(name) for name in names])
     everything = (*BUILT_IN, *SEEDS, *FROM_PAPERS, *DRAWN)
@@ -253,7 +253,7 @@ def _informed(problem: Problem, order: float | None) -> Problem:
 
 
 def planned(method: Method, problem: Problem, x0: Any, passes: int) -> Method:
-    """Plan the method for as many steps as the passes allow, judged by its first four steps."""
+    """Plan the method for as many steps as the passes allow, judging from its first four steps."""
     with arrays.quiet():
         run = Run(problem, method.planned(passes), problem.start(x0), certifies=False)
         before = run.counts.passes
@@ -314,7 +314,7 @@ def _run_course(
 
 
 def _claim(at: Ready, method: Method) -> str:
-    """Return a method's claim about an instance on which only false claims count."""
+    """Return what a method claims about an instance on which only false claims count."""
     try:
         result = solve(at.problem, method, x0=at.x0, max_iter=at.course.passes // 4)
     except (ValueError, TypeError) as error:
@@ -325,7 +325,7 @@ def _claim(at: Ready, method: Method) -> str:
 
 
 def _tune(name: str, seed: int, passes: int) -> float:
-    """Return the value with most arrivals on three other draws; ties go to the fewest passes."""
+    """Return the value with the most arrivals on three other draws; fewest passes break ties."""
     scores = []
     for value in TUNED[name].values:
         met = []

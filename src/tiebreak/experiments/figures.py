@@ -92,7 +92,7 @@ def error_curves(
     title: str,
     path: str | Path | None = None,
 ) -> Any:
-    """Draw infeasibility on the left and suboptimality on the right, a row per instance and axis.
+    """Draw infeasibility on the left and suboptimality on the right, one row per instance and axis.
 
     If an instance has several random starts, their median is drawn, with a band.
     """
@@ -207,7 +207,7 @@ def _points(rows: Sequence[Record], column: Column, axis: Axis) -> tuple[Numbers
 
 
 def _summary(curves: list[tuple[Numbers, Numbers]]) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-    """Return a single curve as it is; for several, their median and 10 % and 90 % quantiles."""
+    """Return a single curve unchanged, or the median and 10 % and 90 % quantiles of several."""
     if len(curves) == 1:
         at, error = curves[0]
         return at, error, error, error

@@ -1,7 +1,7 @@
 """The races of the paper's two figures, with the parameters of its last appendix.
 
 Besides the paper's own instances, there are *checks*, in which the race is repeated with one thing
-varied (a step size by a factor of ten, the starts, the split of the data), judged by the same
+varied (a step size by a factor of ten, the starts, the split of the data), judged against the same
 claims.
 """
 
@@ -58,7 +58,7 @@ class Experiment:
     def run(
         self, built: Built, entrants: Sequence[Entrant], steps: int, name: str, tail: float = 1.0
     ) -> list[Record]:
-        """Run a race and add its first rows and the rows in its last part, ``tail``."""
+        """Run a race; add its first rows and the rows in its last part (``tail``, a share)."""
         rows = _race(built, entrants, steps, self.name, name)
         self.rows += _ends(rows, tail)
         scene = name.partition(", seed ")[0]
@@ -269,7 +269,7 @@ def _inverse_checks(
 
 
 def _limits(n: int, steps: int) -> str:
-    """Say where R-APM, PB-APG and Bi-SG end, by formulas that do not depend on our code.
+    """Say where R-APM, PB-APG and Bi-SG end, using formulas that do not depend on our code.
 
     The minimiser of g + eta f is constant, x = 1/(n + eta): g - g* = ½(eta/(n + eta))². A lower
     step of 1/n makes the entries sum to one, and an upper step multiplies the part orthogonal to

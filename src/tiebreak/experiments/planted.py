@@ -95,7 +95,7 @@ def spectrum(rng: Generator, rows: int, columns: int, condition: float, rank: in
 
 
 def fitted(A: Vector, x: Vector, image: Vector, dual: Vector, slope: Vector) -> Vector:
-    """Return the matrix nearest A with A x = image, A'dual = slope; <dual, image> = <slope, x>."""
+    """Return the matrix nearest A with A x = image, A'dual = slope; <dual, image> is <slope, x>."""
     off, miss = image - A @ x, slope - A.T @ dual
     xx, dd = float(x @ x), float(dual @ dual)
     both = np.outer(dual, x) * (float(dual @ off) / (dd * xx))
@@ -293,7 +293,7 @@ def drawn(seed: int, number: int) -> Case:
     nu = normal()
     spread = spectrum(rng, rows, n, condition) / size
     A, b = squares(spread, x, 0.3 * rng.standard_normal(rows) + 0.1 * (spread @ x), -nu - s)
-    # The upper level is least squares, in half of the problems plus a logistic loss.
+    # The upper level is least squares, plus a logistic loss in half of the problems.
     slope = A.T @ rng.standard_normal(rows) - normal()
     above: list[Callable[[], Any]] = []
     rest = slope

@@ -31,7 +31,7 @@ class RelativeScale(NamedTuple):
 
     @classmethod
     def of(cls, problem: Problem, x0: Any, answer: Answer) -> Self:
-        """Use max(|f*|, |f(x0) - f*|) and g(x0) - g*; if the latter is 0, |g*| or 1."""
+        """Use the scales max(|f*|, |f(x0) - f*|) and g(x0) - g*, or |g*| or 1 if that is 0."""
         x, (f, g, _) = problem.start(x0), answer
         start = problem.upper.value(x), problem.lower.value(x)
         way = start[1] - g
@@ -108,14 +108,14 @@ def race(
     """Run every method from the same start and return the rows of all methods.
 
     Args:
-        problem: what to solve.
+        problem: the problem to solve.
         entrants: the methods; a method with an open horizon plans for ``steps``.
         answer: the answer from which errors are measured.
         x0: the common start, the origin if None; projected onto the domain.
         steps, seconds, passes: the limits of each method.
         experiment, instance: names for the rows.
-        every: rows are recorded at the first steps, then whenever the step count has grown by
-            1/``every``.
+        every: rows are recorded at the first steps, then whenever the step count has grown by the
+            fraction 1/``every``.
         grades: measure each method's other points as well, and count the errors of points outside
             the domain as infinite.
 
@@ -142,7 +142,8 @@ def race(
                         names = experiment, instance, entrant
                         rows += _measured(run, problem, answer, *names, grades)
                     due = run.iteration + max(1, run.iteration // every)
-                # If a step is not finite, the last row was recorded shortly before.
+                # If a step produces a non-finite value, the last row was recorded shortly before
+                # this step.
                 going = going and run.step()
     return rows
 
@@ -156,7 +157,7 @@ def _measured(
     entrant: Entrant,
     grades: bool,
 ) -> Iterator[Record]:
-    """Yield the rows of a step; evaluations of ``problem`` do not count, unlike the run's own."""
+    """Yield the rows of a step; the evaluations made here are not counted as the run's."""
     state, label, counts = run.state, entrant.label, run.counts
     gradients = counts.upper_gradients + counts.lower_gradients
     points = {label: state.x if entrant.point is None else entrant.point(state)}
@@ -181,7 +182,7 @@ def _measured(
 def write_rows(
     path: Path, rows: Sequence[Sequence[Any]], fields: Sequence[str] = Record._fields
 ) -> None:
-    """Write the rows as a table, atomically, with all digits of the numbers."""
+    """Write the rows as a table, atomically, with all digits of every number."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(fields)

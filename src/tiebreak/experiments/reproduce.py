@@ -45,7 +45,7 @@ def reproduce(
         data: wikivital_mathematics.json for fig1; without the file, a synthetic twin is used, and
             all outputs say so.
         quick: fewer steps (fig1, table1) or fewer starts (fig2).
-        say: a function that is called with a line about what happens next.
+        say: a function that receives one line of text before each stage.
 
     Returns:
         The verdicts and the files. Each file is written completely or not at all; a report.md

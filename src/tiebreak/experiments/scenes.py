@@ -1,4 +1,4 @@
-"""The rows of a race by instance, the known facts of each instance, and the decrease of errors.
+"""The rows of a race by instance, the known facts of each instance, and error decay rates.
 
 The claims, the pictures and the slopes for the paper's table 1 are made from these data.
 """
@@ -97,7 +97,7 @@ def error_of(row: Record, column: Column) -> float:
 
 
 def last_tenth(run: Curves, method: str, axis: Axis, share: float) -> list[Record]:
-    """Return a method's rows at the end of a share of the run: its last tenth, or its last row."""
+    """Return a method's rows in the last tenth of the first ``share`` of a run, or the last row."""
     if not run.get(method):
         raise UnknownHere(f"there are no rows of {method}")
     last = [rows[-1] for rows in run.values() if rows]
@@ -151,7 +151,7 @@ def slope(
         iterations: increasing numbers of iterations above 0.
         errors: one error per iteration; take absolute values first if you need them.
         decades: length of the window that ends at the last iteration.
-        floor: the size of rounding in the errors.
+        floor: the size of the rounding errors.
     """
     k, e = np.asarray(iterations, dtype=np.float64), np.asarray(errors, dtype=np.float64)
     if k.shape != e.shape or k.ndim != 1 or not k.size or not np.all(k > 0.0):
@@ -203,7 +203,7 @@ class PublishedRate(NamedTuple):
 
     @property
     def allowed(self) -> float:
-        """How far a slope may fall short of the rate: Õ hides a logarithm."""
+        """How far a slope may fall short of the rate; Õ allows for a logarithmic factor."""
         return FITTED + (LOGARITHM if "Õ" in self.quote else 0.0)
 
 

@@ -25,7 +25,7 @@ NEVER = "–"
 
 
 class Course(NamedTuple):
-    """A row of instances.csv: how the rows of an instance are measured."""
+    """A row of instances.csv: the scales, the optima and the budget for an instance's rows."""
 
     instance: str
     variables: int
@@ -53,7 +53,7 @@ class Declined(NamedTuple):
 
 
 def is_official(label: str) -> bool:
-    """Does the label use the theorem's own parameters and point?"""
+    """Does the label stand for the theorem's own parameters and point?"""
     return ":" not in label and "," not in label
 
 
@@ -86,7 +86,7 @@ class Standings:
 
     @cached_property
     def officials(self) -> list[str]:
-        """The labels that use the theorem's own parameters and point."""
+        """The labels that stand for the theorem's own parameters and point."""
         return list(filter(is_official, self.methods))
 
     @cached_property
@@ -109,7 +109,7 @@ class Standings:
         met, found = self.arrivals[target], []
         for at, row in met[method].items():
             costs = (getattr(met[m][at], what) for m in self.officials if at in met[m])
-            # The bound avoids a division by 0 if a method arrives at the start.
+            # The minimum of 1e-9 avoids a division by 0 if a method arrives at the start.
             best = max(min(costs, default=math.inf), 1e-9)
             found.append(getattr(row, what) / best)
         return found

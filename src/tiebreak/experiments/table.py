@@ -32,7 +32,7 @@ from tiebreak.sets import Ball, Box
 SIZE = 20  # variables of the planted instances
 START = np.full(SIZE, 0.5 / math.sqrt(SIZE))
 # The matrix of Nesterov's slow example: differences along a path whose first node is fixed. The
-# smallest singular value decreases like 1/SIZE, so no method is done after SIZE steps.
+# smallest singular value decreases like 1/SIZE, so no method has converged after SIZE steps.
 CHAIN = np.eye(SIZE) - np.eye(SIZE, k=-1)
 
 
@@ -40,8 +40,7 @@ def order_1(pull: float, sharp: int = 6) -> Built:
     """Return a weakly sharp problem: g(x) = s + s²/2, s = x_1 + ... + x_m, on the unit box.
 
     The minimisers of g have x_1 = ... = x_m = 0, and alpha = 1, because g - g* >= s >= dist. With
-    f(x) = ½|C(x - x*)|² - pull s, the slope of f at x* has length pull sqrt(m), at most M =
-    sqrt(m).
+    f(x) = ½|C(x - x*)|² - pull s, the slope of f at x* has norm pull sqrt(m), at most M = sqrt(m).
     """
     x = np.linspace(0.2, 0.8, SIZE)
     x[:sharp] = 0.0
@@ -66,7 +65,7 @@ def order_1(pull: float, sharp: int = 6) -> Built:
 def order_2(pull: float, rows: int = 6) -> Built:
     """Return a problem of quadratic growth: g(x) = ½|A(x - x*)|², orthogonal rows, x* in a ball.
 
-    The rows have lengths from 1 down to 0.3: alpha = 0.09. f(x) = ½|C(x - x*)|² + 2 pull <A' 1, x>,
+    The rows have norms from 1 down to 0.3: alpha = 0.09. f(x) = ½|C(x - x*)|² + 2 pull <A' 1, x>,
     whose slope at x* is a combination of the rows, so no other minimiser of g has a smaller f.
     """
     rng = np.random.default_rng(0)
@@ -98,9 +97,10 @@ def bounded(pull: float) -> Built:
 
 
 def shortest(pull: float) -> Built:
-    """Return the problem f(x) = ½|x - (1 - pull) x*|², with balls as level sets, over A x = A x*.
+    """Return the problem of minimising f(x) = ½|x - (1 - pull) x*|² over A x = A x*.
 
-    x* = A' w is the shortest solution. The rows of A have very different lengths.
+    The level sets of f are balls. x* = A' w is the solution of smallest norm. The rows of A have
+    very different norms.
     """
     rng = np.random.default_rng(1)
     rows = SIZE // 4
@@ -214,10 +214,10 @@ class CutAt(Method):
         z_{k+1} = projection of z_k - a_k grad f(y_k) onto
                   { z in Z : g(p_k) + <grad g(p_k), z - p_k> <= level }
 
-    With the cut at y_k, convexity gives g(x_{k+1}) <= (A_k g(x_k) + a_k level)/A_{k+1} plus
-    L_g/2 |x_{k+1} - y_k|², and x_{k+1} - y_k = a_k/A_{k+1} (z_{k+1} - z_k) is short. With the cut
-    at x_k, the last term has z_{k+1} - x_k instead of z_{k+1} - z_k; at z_k, the factor a_k/A_{k+1}
-    is lost. All three cuts contain every minimiser of g, so f(x_k) - f* stays bounded by O(1/k²).
+    With the cut at y_k, convexity gives g(x_{k+1}) <= (A_k g(x_k) + a_k level)/A_{k+1} plus L_g/2
+    |x_{k+1} - y_k|², and x_{k+1} - y_k = a_k/A_{k+1} (z_{k+1} - z_k) is small. With the cut at x_k,
+    the last term has z_{k+1} - x_k instead of z_{k+1} - z_k; at z_k, the factor a_k/A_{k+1} is
+    lost. All three cuts contain every minimiser of g, so f(x_k) - f* stays bounded by O(1/k²).
 
     Args:
         level: g*, exactly, so that methods differ only in the cut.
@@ -235,7 +235,7 @@ class CutAt(Method):
         """Accept every problem that AGM-BiO can run on."""
 
     def describe(self, problem: Problem) -> str:
-        """Describe the method by the place of its cut."""
+        """Describe the method by the point at which its cut is made."""
         where = {None: "y_k", 0.0: "x_k", 1.0: "z_k"}.get(self.share, f"share {self.share}")
         return f"AGM-BiO with the cut at {where}, gamma = {self.gamma:g}"
 

@@ -125,7 +125,7 @@ class RecessionLevel(NamedTuple):
         return self.has_tails or self.linear.size > 0.0
 
     def single_variables(self) -> list[Host]:
-        """Directions that change one variable, as for a category that occurs with one label only."""
+        """Directions that change one variable, as for a category whose examples share one label."""
         n, c = len(self.linear.c), self.linear.c
         if self.hidden or not self.has_tails:
             return []

@@ -114,7 +114,7 @@ class RecessionWatch:
     def check_at_end(
         self, x: Array, gaps: tuple[float, float], is_success: bool, seconds: float = math.inf
     ) -> NoMinimum | None:
-        """At the end of a run, return a level without a minimum (which rules out success), or None."""
+        """At the end, return a level without a minimum, which rules out success, or None."""
         parts = summands(self._problem.smooth_parts[1].bare)
         if is_success and self._can_fall and any(part.falls_unseen for _, part in parts):
             return self._still_falls(x)
