@@ -69,8 +69,9 @@ class BregmanIteration(Method):
     """Bregman iteration for two levels, as described at the top of the file.
 
     Each round is solved by L-BFGS on the active face of the point (Liu, Nocedal 1989), with prox
-    steps if the face has to change, until its slope is below a fixed share of the residual of g.
-    With c = sum of (x_i - x)/eta_i, the multipliers are grad g1(x + t c)/t + O(t), so that
+    steps if the face has to change, until the slope of the round's objective is below a fixed share
+    of the residual of g. With c = sum of (x_i - x)/eta_i, the multipliers are grad g1(x + t c)/t +
+    O(t), so that
 
         |f(x) - f*|  is about  |c| |residual of g at x|.
 
@@ -228,7 +229,7 @@ class BregmanIteration(Method):
                 return state
         way = after or way
         x = state.here.x + way.moved
-        if arrays.norm(x - problem.domain.project(x)) > 0.0:  # the ball binds, or may bind
+        if arrays.norm(x - problem.domain.project(x)) > 0.0:  # the ball is, or may be, active
             return self._first_round(problem, state.x)._replace(k=state.k, by_cg=False)
         f, g = minorants_at(problem, *problem.forward(x))
         evidence = StepEvidence(lower=((1.0, g),), values=((g.value, x, g),))
@@ -264,7 +265,7 @@ class BregmanIteration(Method):
                 return state
             way = after
         x = here.x + way.moved
-        if arrays.norm(x - problem.domain.project(x)) > 0.0:  # the ball binds, or may bind
+        if arrays.norm(x - problem.domain.project(x)) > 0.0:  # the ball is, or may be, active
             return state._replace(conjugate=None, by_cg=False)
         there = _objective_at(problem, state, x)
         if after is not None and not is_over:  # in a long round, this evaluation is for the display

@@ -24,7 +24,7 @@ from tiebreak.sets import described
 
 
 def applies(problem: Problem) -> bool:
-    """Are both levels quadratic on R^n, or on a ball that may or may not bind?"""
+    """Are both levels quadratic on R^n, or on a ball (whose constraint may be active or not)?"""
     return (
         problem.is_smooth
         and described(problem.domain).as_ball is not None

@@ -54,7 +54,7 @@ from tiebreak.proofs.gate import ANSWER, BROKEN, DOUBT, EMPTY, FALLS
 STEP = 1e6  # the work of a step apart from its products: about a hundred NumPy calls
 # a direct method may exceed its forecast by this factor: a general solver may need 60 times as much
 ALLOWANCE = 64.0
-AGAIN = 1.0  # given a proof or an exact point, spend this share of its work on the other
+AGAIN = 1.0  # given a proof or an exact point, spend up to this share of its work on the other
 CLOSER = 1e-3  # while proving, require that g(x) - g* is at most this share of its present value
 ENDED = "has ended"
 WORSE = "g is larger at its point than at an earlier one, or f is below f*"
@@ -250,7 +250,7 @@ class Portfolio(Method):
         """Is a refinement running or due, so that the best point is not yet fully accurate?"""
         candidate, runner = self.candidates[state.at], state.runners[state.at]
         if candidate.is_direct and (runner.inner is None or self._report(state).decides):
-            return True  # the single step of a direct method decides the outcome, and proves more
+            return True  # a direct method's single step decides the outcome, with a stronger proof
         is_there = candidate.refines and not self._report(state).is_settling
         is_ahead = state.phase == REFINING or self._will_refine(state)
         return is_ahead and not (is_there and state.best == state.at)

@@ -4,7 +4,7 @@
     f* >= min over Z of  f1's minorant at x + f2 + (g1's minorant at x + t c + g2 - g*)/t
         = f* - O(t):
 
-The bound costs one gradient for each t, and some more to correct c if g1 is not quadratic. x + t c
+The bound costs one gradient for each t, and a few more to correct c if g1 is not quadratic. x + t c
 is in Z if t sum 1/eta_i <= 1, as a convex combination of x and the x_i. We only supply minorants:
 the bound accumulator turns them into bounds.
 
@@ -149,9 +149,9 @@ def _tilt(problem: Problem, x: Array) -> tuple[Array, float]:
     """Return the tilt (1 for free entries with no upper bound, -1 with no lower) and its cost.
 
     A linear function over a box with infinite sides is bounded below only if its slope has the
-    exact signs along these sides, so we tilt it until the signs are certainly right. A linear
-    function with the slope s times these signs is smaller at the corner than at x by s times the
-    cost.
+    right signs along these sides, exactly, so we tilt it until the signs are certainly right. A
+    linear function with the slope s times these signs is smaller at the corner than at x by s times
+    the cost.
     """
     sides, xp, zero = described(problem.domain).sides(x), arrays.namespace(x), arrays.zeros_like(x)
     if sides is None or problem.radius is not None or not problem.is_smooth:

@@ -78,7 +78,7 @@ def _exact(problem: Problem, least: float) -> Candidate:
 
 
 def _by_slices(problem: Problem, direct: list[Candidate]) -> list[Candidate]:
-    """Return a list of the method that uses a few rows per step, or [] if this does not pay off.
+    """Return a list with the method that uses a few rows per step; [] if this does not pay off.
 
     The minimum work of the method is a hundred epochs, a hundred full readings of the data, and a
     hundred products for L_g. With fewer epochs, f does not settle on any problem. In single

@@ -157,7 +157,7 @@ class BoundAccumulator:
         bounds = []
         for (value, at, near), reach in zip(values, reaches, strict=True):
             size, steepness, distance = next(sizes), next(sizes), next(sizes)
-            # The point is in Z only up to rounding: this bounds g at the nearest point of Z.
+            # The point is in Z only up to rounding, so we bound g at the nearest point of Z.
             outside = distance_bound(self.problem.domain, at, size)
             if math.isfinite(lipschitz):
                 steepness += lipschitz * (distance + outside)

@@ -27,7 +27,7 @@ from tiebreak.proofs.models import Low, Model
 from tiebreak.proofs.regions import SolutionRegion
 from tiebreak.sets import Domain, Set
 
-# distances from the boundary of a dual ball that are tried
+# the distances to try from the boundary of a dual ball
 MARGINS = (1e-13, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
 
 

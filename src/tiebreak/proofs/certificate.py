@@ -78,8 +78,8 @@ class Certificate:
         upper_optimum, lower_optimum: intervals that contain f* and g*.
         distance: how far x is from the domain; the gaps refer to x itself.
         upper_estimate: an estimate of |f(x) - f*| that assumes quadratic growth of g; not a bound.
-        rests: the basis of the upper end of the interval of f*: a point of Z, or the distance to
-            one.
+        rests: what the upper bound on f* is based on: a point of Z, or the distance to such a
+            point.
         status, message: set by ``certify``, with the same meaning as in a Result; empty in a
             Result's own certificate.
 

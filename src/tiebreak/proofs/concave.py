@@ -56,7 +56,7 @@ def largest(
 
 
 def _between(left: Tangent, right: Tangent) -> float:
-    """The point where two tangents meet, but not too close to either of them."""
+    """The point where two tangents meet, kept away from both points of tangency."""
     (a, at_a, up), (b, at_b, down) = left, right
     meet = (at_b - at_a + up * a - down * b) / (up - down)
     if not math.isfinite(meet):  # the model is unbounded at `a`
