@@ -22,7 +22,7 @@ from tiebreak.exact.polyhedra import PolyhedralRows, whole_space
 from tiebreak.exact.reductions.outliers import NOT_L1, NOT_ON_BALL, shared_rows
 from tiebreak.exact.scaled_problem import UNLIKE, ScaledProblem
 from tiebreak.functions import LeastSquaresPart, Parts
-from tiebreak.linalg import EPS, TOL, Host, Rank, as_it_is, deadline, decide_rank, null_basis
+from tiebreak.linalg import AS_IT_IS, EPS, TOL, Host, Rank, deadline, decide_rank, null_basis
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.rank import Directions, directions, graded_basis
 from tiebreak.proofs.recession.programs import HARDLY_FALLS, recession
@@ -275,7 +275,7 @@ def _upper(
     if left.unseen.size:
         basis = where.N @ left.seen
     elif not f.is_quadratic:  # flat directions of f must stay flat in every step
-        rank = decide_rank(f.rows(), units=as_it_is(f.rows()))
+        rank = decide_rank(f.rows(), units=AS_IT_IS)
         basis = rank.basis[:, : rank.low]
     start, (x, settled) = x, minimise(f, where, x, basis)
     if left.unseen.size:

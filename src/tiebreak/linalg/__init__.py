@@ -9,13 +9,14 @@ from tiebreak.linalg.elementwise import into, ldexp, masked, moved, negligible, 
 from tiebreak.linalg.fingerprints import FromData, assign, remember
 from tiebreak.linalg.images import DeferredImage, DeferredProduct, PassPlan, settled
 from tiebreak.linalg.matrices import DENSE_LIMIT, Dense, Matrix, Operator, RowBlocks, Streamed
-from tiebreak.linalg.rank import Rank, as_it_is, decide_rank, null_basis
+from tiebreak.linalg.rank import AS_IT_IS, Rank, decide_rank, null_basis
 from tiebreak.linalg.refusals import Refusal, refusal_of
 from tiebreak.linalg.registry import in_files
 from tiebreak.linalg.spectra import EPS, cleaned, clear_rank, equilibrate
 from tiebreak.linalg.tolerances import TOL
 
 __all__ = [
+    "AS_IT_IS",
     "DENSE_LIMIT",
     "EPS",
     "SAFE",
@@ -35,7 +36,6 @@ __all__ = [
     "Refusal",
     "RowBlocks",
     "Streamed",
-    "as_it_is",
     "assign",
     "cleaned",
     "clear_rank",

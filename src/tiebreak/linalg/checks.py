@@ -24,7 +24,6 @@ from tiebreak.linalg.sizes import DENSE_LIMIT
 ADJOINT_MISMATCH = (
     1e4  # units of rounding by which <A x, r> and <x, A' r> of an operator may differ
 )
-NOT_NUMBERS = ("O", "S", "U")  # kinds of dtypes that hold objects or text
 
 
 def number(owner: str, name: str, value: object, needed: str = "a number") -> float:
@@ -92,8 +91,6 @@ def floating(owner: str, name: str, value: Any) -> Array:
         return value
     value = _array(owner, name, value)
     xp = arrays.namespace(value)
-    if getattr(value.dtype, "kind", "") in NOT_NUMBERS:
-        raise TypeError(f"{owner}: {name} must hold real numbers, got dtype {value.dtype}")
     if isinstance(value, np.ndarray) and not value.dtype.isnative:
         value = value.astype(value.dtype.newbyteorder("="))
     if xp.isdtype(value.dtype, ("integral", "bool")):
@@ -125,7 +122,7 @@ def _array(owner: str, name: str, value: Any) -> Array:
         raise ValueError(
             f"{owner}: {name} must be a rectangular array, got rows of different lengths"
         ) from None
-    if found.dtype.kind in NOT_NUMBERS:
+    if found.dtype.kind in "OSU":  # objects or text
         is_text = found.ndim > 0 and found.dtype.kind != "O"
         got = "strings" if is_text else what_it_is(value)
         raise TypeError(f"{owner}: {name} must be an array of numbers, got {got}")

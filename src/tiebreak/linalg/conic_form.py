@@ -49,8 +49,6 @@ class Affine:
 
     def scaled(self, factors: Host) -> Affine:
         """The terms with each number multiplied by its own factor."""
-        if np.all(factors == 1.0):
-            return self
         return Affine(
             tuple((i, scaled_rows(block, factors)) for i, block in self.blocks),
             factors * self.offset,
@@ -58,10 +56,6 @@ class Affine:
 
     def some(self, places: Host) -> Affine:
         """The terms of some of the numbers, selected by a mask or by indices."""
-        if places.dtype == bool:
-            if places.all():
-                return self
-            places = np.flatnonzero(places)
         return Affine(tuple((i, block[places]) for i, block in self.blocks), self.offset[places])
 
     def sum(self) -> Affine:

@@ -15,6 +15,9 @@ from tiebreak.linalg.least_eigenvalue import factorise
 from tiebreak.linalg.spectra import EPS, clear_rank, eigenvalues, equilibrate, rounding_level
 from tiebreak.linalg.tolerances import TOL
 
+# Units for `decide_rank` of rows that were computed in suitable units: a row of rounding errors
+# counts as 0 in these units, but equilibration would enlarge it.
+AS_IT_IS = np.ones(1), np.ones(1)
 WHOLE = 2.0**20  # ties are rounded to whole numbers only up to this size
 
 
@@ -48,12 +51,6 @@ class Rank(NamedTuple):
         """The singular values on either side of the cut (0 if there is none)."""
         sides = [*self.sigma, 0.0, 0.0]
         return (float(sides[self.low - 1]) if self.low else 0.0), float(sides[self.low])
-
-    def weights(self, target: Host) -> Host:
-        """The smallest weights with which the rows add up to the target, by least squares."""
-        along = self.right[:, : self.low].T @ (self.units * target)
-        weights = self.left[:, : self.low] @ (along / self.sigma[: self.low])
-        return np.asarray(self.row_units * weights)
 
     def moved(self, images: Host, rank: int) -> Host:
         """Least-squares solutions d of rows d = images, one per column, for the rank found."""
@@ -104,15 +101,6 @@ def in_units(found: Rank, rows: Host, units: Host) -> Rank:
     order, basis = np.argsort(units, kind="stable"), np.empty((len(units), len(units)))
     basis[order] = qr((found.row_units[:, None] * rows).T[order], pivoting=True)[0]
     return found._replace(basis=basis, units=units * found.units)
-
-
-def as_it_is(rows: Host) -> tuple[Host, Host]:
-    """Units of 1 for `decide_rank`.
-
-    Rows that were computed in suitable units should keep them (units of 1): a row of rounding
-    errors counts as 0 in these units, but equilibration would enlarge it.
-    """
-    return np.ones(rows.shape[0]), np.ones(rows.shape[1])
 
 
 def null_basis(

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.linalg import Host, as_it_is, deadline, decide_rank
+from tiebreak.linalg import AS_IT_IS, Host, deadline, decide_rank
 from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.host import norm, power_of_two
 from tiebreak.linalg.host_rows import HostRows
@@ -87,7 +87,7 @@ def _in_own_units(level: RecessionLevel) -> tuple[RecessionLevel, Host | None]:
     rows = np.vstack([some.some(np.ones(some.shape[0])) for some in level.all_rows])
     rows = rows / np.maximum(np.sqrt(np.sum(rows * rows, axis=1)), LEAST)[:, None]
     deadline.check(deadline.svd_work(*rows.shape))
-    rank = decide_rank(rows, units=as_it_is(rows))
+    rank = decide_rank(rows, units=AS_IT_IS)
     scale = np.append(1.0 / rank.sigma[: rank.low], np.ones(n - rank.low))
     W = rank.basis * scale
     sees = np.arange(n) < rank.low  # beyond the rank, directions are rounding errors
