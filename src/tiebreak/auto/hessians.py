@@ -171,7 +171,7 @@ class HessianDifferences(NamedTuple):
         # The ridge is relative to the largest curvature, and well above the rounding errors of
         # differences (a few 1e-10). Otherwise steps would follow these errors far along directions
         # on which neither level depends.
-        for ridge in TOL.ladder:
+        for ridge in (TOL.half, TOL.faint, TOL.away):
             H[np.diag_indices_from(H)] += ridge * top
             try:
                 np.linalg.cholesky(H)

@@ -11,7 +11,7 @@ import numpy as np
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.conic_form import row_numbers, scaled_rows
 from tiebreak.linalg.host import binary_digits
-from tiebreak.linalg.matrices import Matrix
+from tiebreak.linalg.matrices.base import Matrix, squared_lengths
 from tiebreak.linalg.sizes import DENSE_LIMIT
 from tiebreak.linalg.spectra import EPS
 
@@ -51,9 +51,7 @@ class HostRows:
     @cached_property
     def sizes(self) -> Host:
         """The length of every row, rounded up."""
-        squares = self.entries**2 if self._is_dense else self.entries.multiply(self.entries)
-        lengths = np.sqrt(np.asarray(squares.sum(axis=1)).reshape(-1))
-        return np.asarray(lengths * (1.0 + self.shape[1] * EPS))
+        return np.asarray(np.sqrt(squared_lengths(self.entries)) * (1.0 + self.shape[1] * EPS))
 
     def along(self, d: Host) -> RowProducts:
         """The products with d, and bounds on their rounding errors."""
@@ -84,10 +82,8 @@ class HostRows:
     def gram(self, weights: Host | None = None) -> Host:
         """The sum of weight_i m_i m_i'."""
         A = self.entries
-        if self._is_dense:
-            return np.asarray(A.T @ (A if weights is None else weights[:, None] * A))
-        weighted = A if weights is None else A.multiply(weights[:, None]).tocsr()
-        return np.asarray((A.T @ weighted).toarray())
+        product = A.T @ (A if weights is None else scaled_rows(A, weights))
+        return np.asarray(product if self._is_dense else product.toarray())
 
 
 class RowProducts(NamedTuple):

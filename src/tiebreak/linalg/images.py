@@ -46,9 +46,9 @@ class DeferredImage:
     def known(self) -> Array:
         """The image as an array, by a pass over the matrix if a product is not yet known."""
         if self.value is None:
-            weights, parts = zip(*self.parts, strict=True)
-            known = [part.known() if isinstance(part, DeferredProduct) else part for part in parts]
-            self.value = combination(weights, known)
+            known = [(w, p.known() if isinstance(p, DeferredProduct) else p) for w, p in self.parts]
+            terms = [w * part for w, part in known if w != 0.0]
+            self.value = sum(terms[1:], terms[0]) if terms else zeros_like(known[0][1])
         return self.value
 
     def saved(self) -> Array:
@@ -107,12 +107,6 @@ class PassPlan(NamedTuple):
         for image, found in zip(self.images, images, strict=True):
             if isinstance(image, DeferredImage):
                 image.value, image.parts = found, ()
-
-
-def combination(weights: Sequence[float], parts: Sequence[Array]) -> Array:
-    """The sum of weights[i] parts[i] over the weights that are not 0."""
-    terms = [w * part for w, part in zip(weights, parts, strict=True) if w != 0.0]
-    return sum(terms[1:], terms[0]) if terms else zeros_like(parts[0])
 
 
 def settled(image: Image) -> Array:

@@ -88,11 +88,6 @@ class Tolerances:
     tall: float = 2.0
 
     @property
-    def ladder(self) -> tuple[float, ...]:
-        """Increasing tolerances, about two digits apart, to be tried until one suffices."""
-        return self.half, self.faint, self.away
-
-    @property
     def rounding(self) -> float:
         """A few units of rounding, as a relative size."""
         return self.few_units * math.ulp(1.0)

@@ -8,7 +8,7 @@ import glob
 import os
 import sys
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 
 @lru_cache
@@ -25,18 +25,12 @@ def check(status: int) -> None:
         raise RuntimeError(f"CUDA error {status}: {(text.value or b'unknown').decode()}")
 
 
-class DeviceLimits(NamedTuple):
-    """The properties of a GPU that the kernel needs."""
+def device_limits(device: int) -> list[int]:
+    """The properties of a GPU that the kernel needs, which the driver identifies by number.
 
-    major: int  # the major version of the GPU's compute capability
-    minor: int
-    multiprocessors: int
-    shared: int  # bytes of shared memory that a block can have
-
-
-@lru_cache
-def device_limits(device: int) -> DeviceLimits:
-    """The attributes of a GPU, which the driver's interface identifies by number."""
+    These are the major and minor version of its compute capability, the number of multiprocessors,
+    and the bytes of shared memory that a block can have.
+    """
     handle, value = ctypes.c_int(), ctypes.c_int()
     check(driver().cuInit(0))
     check(driver().cuDeviceGet(ctypes.byref(handle), device))
@@ -44,7 +38,7 @@ def device_limits(device: int) -> DeviceLimits:
     for attribute in (75, 76, 16, 97):
         check(driver().cuDeviceGetAttribute(ctypes.byref(value), attribute, handle))
         found.append(value.value)
-    return DeviceLimits(*found)
+    return found
 
 
 class LaunchConfig(ctypes.Structure):

@@ -24,7 +24,7 @@ class Tiling(NamedTuple):
 
     device: int
     arch: str
-    double: bool
+    itemsize: int  # bytes of an entry: 4 or 8
     copy: int  # bytes of one asynchronous copy: 16 if the rows are aligned to 16 bytes
     threads: int  # workers of a block
     items: int  # copies per worker and row
@@ -33,45 +33,38 @@ class Tiling(NamedTuple):
     slots: int  # rows in shared memory
     lag: int  # turns between the products of a row and its share of the gradients
     teams: int  # number of clusters, as many as the multiprocessors can hold
-
-    @property
-    def wide(self) -> int:
-        """How many entries of the matrix fit in one copy."""
-        return self.copy // (8 if self.double else 4)
-
-    @property
-    def shared(self) -> int:
-        """Bytes of shared memory that a block needs for rows."""
-        return self.slots * self.items * self.threads * self.copy
+    shared: int  # bytes of shared memory that a block needs for rows
 
 
 def tiling_for(A: Array) -> Tiling:
     """The tiling for the matrix A; ValueError if no tiling fits."""
     device = device_of(A)
-    return _tiling(device, dtype_name(A) == "float64", int(A.shape[1]), pointer(A) % 16)
+    return _tiling(device, int(A.dtype.itemsize), int(A.shape[1]), pointer(A) % 16)
 
 
 @lru_cache
-def _tiling(device: int, double: bool, n: int, offset: int) -> Tiling:
+def _tiling(device: int, itemsize: int, n: int, offset: int) -> Tiling:
     """The tiling for rows of n entries that start ``offset`` bytes after a multiple of 16."""
-    itemsize = 8 if double else 4
     copy = next(k for k in (16, 8, 4) if offset % k == 0 and n * itemsize % k == 0)
     threads, items, blocks, cluster = split_row(n, copy // itemsize)
-    limits = device_limits(device)
-    if limits.major < 9:
+    major, minor, multiprocessors, most = device_limits(device)
+    if major < 9:
         raise ValueError("clusters of blocks need a Hopper GPU or a newer one")
     # In every block, 1 KiB belongs to the system and the dot products take up to 8 KiB.
-    room = (limits.shared + 1024) // blocks - 9 * 1024
+    room = (most + 1024) // blocks - 9 * 1024
     # Loading more than 8 rows ahead would gain nothing.
-    slots = min(8, room // (items * threads * copy))
+    row = items * threads * copy
+    slots = min(8, room // row)
     if slots < 4:
         raise ValueError("the shared memory is too small")
-    teams = limits.multiprocessors * blocks // cluster
-    arch = f"sm_{limits.major}{limits.minor}"
+    teams = multiprocessors * blocks // cluster
     # Blocks take a while to exchange results, so the kernel waits one more turn if another row
     # fits.
     lag = 3 if cluster > 2 and slots > 5 else 2
-    return Tiling(device, arch, double, copy, threads, items, blocks, cluster, slots, lag, teams)
+    return Tiling(
+        device, f"sm_{major}{minor}", itemsize, copy, threads, items, blocks, cluster, slots, lag,
+        teams, slots * row,
+    )  # fmt: skip
 
 
 def split_row(n: int, wide: int) -> tuple[int, int, int, int]:

@@ -6,7 +6,7 @@ import mmap
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -17,22 +17,6 @@ BATCH_ROWS = 2**16  # rows of Parquet to read at a time if all rows are needed
 NUMBER_KINDS = "fiub"  # kinds of dtypes that are bool, whole or real numbers
 
 
-class RowSource(Protocol):
-    """The place that rows come from."""
-
-    shape: tuple[int, int]
-    dtype: np.dtype[Any]  # the dtype as stored
-    chunk_rows: int  # rows per stored chunk: reading a part of a chunk reads all of it
-    # The files that hold the rows; empty if the rows are not in files.
-    files: Sequence[str | os.PathLike[str]]
-
-    def parts(self, rows: int, buffers: Sequence[Host]) -> Iterator[tuple[int, Host]]:
-        """All rows in order, as pairs: the number of the first row, and at most ``rows`` rows.
-
-        Part k is in buffer k mod len(buffers), or in the source's own memory.
-        """
-
-
 def is_source(value: Any) -> bool:
     """Is ``value`` an array that should be streamed: a numpy.memmap, or an array of Zarr?"""
     return isinstance(value, np.memmap) or (
@@ -40,7 +24,7 @@ def is_source(value: Any) -> bool:
     )
 
 
-def open_source(source: Any, columns: Any, target: Any) -> RowSource:
+def open_source(source: Any, columns: Any, target: Any) -> SlicedRows | ParquetRows:
     """The rows of ``source``: a path, a list of paths, or an object with rows."""
     is_path = isinstance(source, str | os.PathLike)
     suffix = Path(source).suffix if is_path else ""
@@ -104,17 +88,22 @@ def _dtype_of(source: Any) -> Any:
 
 
 class SlicedRows:
-    """Rows of any source, read as ``source[i:j]``."""
+    """Rows of any source, read as ``source[i:j]``, and the ``files`` that hold them, if any."""
 
-    def __init__(self, source: Any, files: Sequence[str | os.PathLike[str]] = ()) -> None:
+    def __init__(self, source: Any, files: Sequence[str | os.PathLike[str]]) -> None:
         self.source: Any = source
         self.files: Sequence[str | os.PathLike[str]] = files
         self.shape: tuple[int, int] = (int(source.shape[0]), int(source.shape[1]))
         self.dtype: Any = _dtype_of(source)
         chunks = getattr(source, "chunks", None) or (1,)
+        # Reading a part of a stored chunk reads all of its rows.
         self.chunk_rows = chunks[0] if isinstance(chunks[0], int) else 1
 
     def parts(self, rows: int, buffers: Sequence[Host]) -> Iterator[tuple[int, Host]]:
+        """All rows in order, as pairs: the number of the first row, and at most ``rows`` rows.
+
+        Part k is in buffer k mod len(buffers).
+        """
         for k, start in enumerate(range(0, self.shape[0], rows)):
             stop = min(start + rows, self.shape[0])
             block = buffers[k % len(buffers)][: stop - start]

@@ -25,7 +25,7 @@ from tiebreak.linalg.matrices.base import (
     random_pair,
     row_slices,
 )
-from tiebreak.linalg.matrices.row_sources import RowSource, open_source
+from tiebreak.linalg.matrices.row_sources import open_source
 from tiebreak.linalg.sizes import DENSE_LIMIT
 
 
@@ -142,7 +142,7 @@ class Streamed(RowBlocks, FromData, keyword=""):
             raise ValueError(f"Streamed: block must be a whole number of bytes >= 1, got {block!r}")
         self.block: int = int(block)
         self._given, self._columns = source, columns
-        self.source: RowSource = open_source(source, columns, target)
+        self.source = open_source(source, columns, target)
         self._before: object = stamps(self.source.files) if self.source.files else None
         self.shape = self.source.shape
         is_single = self.source.dtype == np.float32
