@@ -16,6 +16,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TypeVar
 
 SPEED = 5e8  # units of `svd_work` per second, half of what a modern core can do
@@ -45,17 +46,12 @@ class Interrupted(Over):
     """Ctrl-C."""
 
 
+@dataclass
 class Meter:
-    """Counts work, in units of reading one entry of the data."""
+    """The work that is allowed and spent, in units of reading one entry of the data."""
 
-    def __init__(self, allowed: float) -> None:
-        self.spent: float = 0.0
-        self.allowed: float = allowed
-
-    def spend(self, work: float) -> None:
-        if self.spent + work > self.allowed:
-            raise OverBudget("it takes more work than expected")
-        self.spent += work
+    allowed: float
+    spent: float = 0.0
 
 
 class Limit:
@@ -166,7 +162,9 @@ def is_over() -> bool:
 def spend(work: float) -> None:
     """Add work to the meter, if there is one."""
     if (meter := _METER.get()) is not None:
-        meter.spend(work)
+        if meter.spent + work > meter.allowed:
+            raise OverBudget("it takes more work than expected")
+        meter.spent += work
 
 
 def allow_as_much_again() -> None:

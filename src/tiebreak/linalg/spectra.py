@@ -264,20 +264,17 @@ def _rank_modulo(A: Host, prime: int) -> int:
 def _residues(A: Host, prime: int) -> Host:
     """Integers of either sign, smaller than the prime and congruent to A's entries modulo it.
 
-    Small integers are their own residues. Every other entry is an integer of 53 bits times a power
-    of two.
+    Small integers are their own residues. Other entries are integers of 53 bits times a power of
+    two.
     """
-    is_whole = np.all((np.abs(A) <= 2.0**WHOLE_BITS) & (np.rint(A) == A), axis=0)
-    if is_whole.all():
+    if np.all((np.abs(A) <= 2.0**WHOLE_BITS) & (np.rint(A) == A)):
         return A.astype(np.int64)
-    found = np.where(is_whole, A, 0.0).astype(np.int64)
-    mantissa, exponent = np.frexp(A[:, ~is_whole])
+    mantissa, exponent = np.frexp(A)
     exponent -= 53
     low, high = int(exponent.min(initial=0)), int(exponent.max(initial=0))
     powers = np.array([pow(2, k, prime) for k in range(low, high + 1)])
     whole = (mantissa * 2.0**53).astype(np.int64)
-    found[:, ~is_whole] = whole % prime * powers[exponent - low] % prime
-    return found
+    return np.asarray(whole % prime * powers[exponent - low] % prime)
 
 
 def _tall_rank(A: Host, prime: int) -> int:

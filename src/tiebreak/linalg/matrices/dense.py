@@ -100,8 +100,6 @@ class Dense(Matrix):
 
     @property
     def in_float64(self) -> Matrix | None:
-        if arrays.drops_float64(self.prototype):
-            return None
         if self.size <= FLOAT64_COPY_LIMIT:
             return dense_matrix(arrays.double(self.entries))
         return (Float64Rows if type(self.entries) is np.ndarray else Float64DeviceRows)(self)
