@@ -67,9 +67,6 @@ def decide_rank(rows: Host, epsilon: float = EPS, units: tuple[Host, Host] | Non
     same result. ``epsilon`` is the unit of rounding of the data.
     """
     m, n = rows.shape
-    if m == 0 or not rows.any():
-        one, none = np.eye(n), np.zeros((m, 0))
-        return Rank(0, 0, np.zeros(0), one, none, one, np.ones(m), np.ones(n))
     plain = _factorised(rows, epsilon, np.ones(m))
     if plain.low == min(m, n):
         return plain
@@ -233,8 +230,6 @@ def whole_ties(N: Host) -> Host | None:
     """
     from scipy.linalg import qr
 
-    if not N.shape[1]:
-        return N
     own = qr(N.T, mode="r", pivoting=True)[1][: N.shape[1]]
     ties = N @ np.linalg.inv(N[own])
     whole = np.round(ties)

@@ -210,7 +210,5 @@ def sparse_rank(A: Any) -> int | None:
         rest = rest[~has_own]
     columns = np.flatnonzero(counts)
     rows = np.flatnonzero(np.diff(rest.indptr))
-    if len(rows) == 0:
-        return known
     core = spectra.exact_rank(rest[rows][:, columns].toarray())
     return None if core is None else known + core

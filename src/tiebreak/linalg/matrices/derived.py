@@ -11,6 +11,7 @@ import numpy as np
 
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, Host, namespace, rounding_unit
+from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.matrices.base import Matrix, RowBlock, RowSlice, Weigh
 from tiebreak.linalg.matrices.dense import FLOAT64_COPY_LIMIT, Dense, Fused, dense_matrix
 from tiebreak.linalg.matrices.sparse import Sparse
@@ -35,9 +36,7 @@ def taken(array: Array, kept: Host) -> Array:
 def with_scaled_rows(matrix: Matrix, factors: Array) -> Matrix:
     """The matrix with each row times its factor: a copy if it is in memory and not very large."""
     if matrix.is_sparse:
-        by_row = np.repeat(factors, np.diff(matrix.entries.indptr))
-        A = matrix.entries
-        return Sparse(type(A)((A.data * by_row, A.indices, A.indptr), shape=A.shape))
+        return Sparse(scaled_rows(matrix.entries, factors))
     is_copied = matrix.size <= FLOAT64_COPY_LIMIT or type(factors) is not np.ndarray
     if type(matrix) in (Dense, Fused) and is_copied:
         return dense_matrix(matrix.entries * factors[:, None])

@@ -38,7 +38,6 @@ class Operator(Matrix):
 
     def __init__(self, operator: Any, is_symmetric: bool = False) -> None:
         self.operator: Any = operator
-        self.is_symmetric: bool = is_symmetric
         rows, n = operator.shape
         self.shape = (int(rows), int(n))
         is_single = np.dtype(getattr(operator, "dtype", None) or np.float64) == np.float32
@@ -146,11 +145,6 @@ class Differences(Matrix):
     def spectral_square(self) -> float:
         """A bound on |A|²: at most 4 for each axis."""
         return 4.0 * len(self.grid)
-
-    @property
-    def frobenius(self) -> float:
-        """Each row has two entries, 1 and -1."""
-        return math.sqrt(2.0 * self.shape[0])
 
     @property
     def size(self) -> int:
