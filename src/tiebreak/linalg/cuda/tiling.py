@@ -90,14 +90,10 @@ def device_of(A: Array) -> int:
         good, device = A.flags.c_contiguous, A.device.id
     else:
         good, device = False, 0
-    if not good or A.ndim != 2 or dtype_name(A) not in ("float32", "float64"):
+    # PyTorch calls its dtypes "torch.float32".
+    if not good or A.ndim != 2 or not str(A.dtype).endswith(("float32", "float64")):
         raise ValueError("A is not a row-major float32 or float64 matrix on an NVIDIA GPU")
     return int(device)
-
-
-def dtype_name(x: Array) -> str:
-    """The dtype by its NumPy name; PyTorch would say "torch.float32"."""
-    return str(x.dtype).rpartition(".")[2]
 
 
 @contextlib.contextmanager

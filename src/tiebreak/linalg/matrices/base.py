@@ -82,7 +82,6 @@ class Matrix:
     # A slice of rows costs a dozen calls, or 10 microseconds in NumPy: as much time as multiplying
     # ``entries_per_call`` cached entries. On a device, launching a dozen kernels costs much more.
     entries_per_call: int = 2**12
-    takes_any_library = False  # do products use the array library of the vectors?
     known_by = "rows not in memory"  # the words of a refusal if entries are unavailable
     # Do products wait until a function is evaluated, to share one data pass?
     shares_passes = False

@@ -101,8 +101,6 @@ class Differences(Matrix):
     axis. So the differences that start at a point have the same index along every axis.
     """
 
-    takes_any_library = True
-
     def __init__(self, grid: tuple[int, ...], is_padded: bool = False) -> None:
         self.grid, self.is_padded = grid, is_padded
         n, short = math.prod(grid), 0 if is_padded else 1
