@@ -325,7 +325,9 @@ def _by_row_gram(problem: Problem, x0: Array) -> DirectState | None:
     if not residual <= TOL.accurate:
         return None
     gram, rank = wide.gram, wide.rank
-    least, top = (math.ldexp(math.sqrt(s), gram.exponent) for s in (gram.value(rank), gram.largest))
+    least, top = (
+        math.ldexp(math.sqrt(s), gram.exponent) for s in (gram.value(rank), gram.value(1))
+    )
     findings = ExactFindings(
         dimension=gram.shape[1] - rank,
         rank=rank,

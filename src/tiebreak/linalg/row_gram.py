@@ -55,14 +55,9 @@ class RowGram:
         max(m, n) <= 1/(2 c EPS) ~ 2e12.
         """
         level = TOL.clear_units * rounding_level(
-            self.shape, math.sqrt(max(self.largest, 0.0)), epsilon
+            self.shape, math.sqrt(max(self.value(1), 0.0)), epsilon
         )
         return int(np.count_nonzero(self.values > max(TOL.clear_units * self.noise, level * level)))
-
-    @property
-    def largest(self) -> float:
-        """The largest eigenvalue, as computed."""
-        return self.value(1)
 
     def value(self, rank: int) -> float:
         """The ``rank``-th largest eigenvalue, as computed; inf for a rank of 0."""
@@ -165,7 +160,7 @@ def sure_rank(A: Any, gram: RowGram, epsilon: float) -> RowRank | None:
     if found == rank:
         return RowRank(rank, 0.0)
     rest = norm(np.asarray(scaled(A)[0].T @ gram.vectors[:, :others]))
-    level = rounding_level(A.shape, math.sqrt(gram.largest), epsilon)
+    level = rounding_level(A.shape, math.sqrt(gram.value(1)), epsilon)
     return RowRank(rank, math.ldexp(rest, gram.exponent)) if 0.0 < rest <= level else None
 
 

@@ -83,7 +83,7 @@ def _below_l1(
     assert y is not None
     unit, dual = rounding_unit(EPS, m), L1Dual.of(problem, n)
     # a bound on the lengths of the columns
-    longest = math.sqrt(answer.gram.largest + answer.gram.noise) * SAFE
+    longest = math.sqrt(answer.gram.value(1) + answer.gram.noise) * SAFE
     s, error = equations.S.T @ y, unit * longest * norm(y)
     gain = float(y @ equations.b) - float(y @ left) - float(s @ dual.center)
     lost = unmet + equations.error(x, left) + unit * (norm(equations.b) + norm(left))

@@ -32,6 +32,8 @@ FLOAT64_COPY_LIMIT = 2**25  # largest single-precision matrix that is also kept 
 class Dense(Matrix):
     """A dense matrix in memory, of any array library; nothing is copied."""
 
+    is_explicit = True
+
     def __init__(self, entries: Any) -> None:
         self.entries = entries
         self.transposed = entries.T
@@ -90,10 +92,6 @@ class Dense(Matrix):
             return None
         scaled = self.entries / (self.frobenius or 1.0)
         return rounded_up_roots(np.einsum("ij,ij->j", scaled, scaled), self)
-
-    @property
-    def is_explicit(self) -> bool:
-        return True
 
     def dense(self) -> Host:
         return np.asarray(arrays.to_numpy(self.entries), dtype=np.float64)

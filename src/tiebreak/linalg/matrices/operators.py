@@ -101,6 +101,8 @@ class Differences(Matrix):
     axis. So the differences that start at a point have the same index along every axis.
     """
 
+    is_at_hand = True
+
     def __init__(self, grid: tuple[int, ...], is_padded: bool = False) -> None:
         self.grid, self.is_padded = grid, is_padded
         n, short = math.prod(grid), 0 if is_padded else 1
@@ -147,10 +149,6 @@ class Differences(Matrix):
     @property
     def size(self) -> int:
         return 2 * self.shape[0]
-
-    @property
-    def is_at_hand(self) -> bool:
-        return True
 
     def on_host(self) -> Any:
         from scipy.sparse import csr_array, diags_array, eye_array, kron, vstack
