@@ -55,22 +55,17 @@ class Meter:
 
 
 class Limit:
-    """The time, by `time.perf_counter`, when a call has to end; inf if there is no limit."""
+    """The ``end`` of a call, by `time.perf_counter`; inf if there is no limit."""
 
     def __init__(self, end: float) -> None:
         self.is_interrupted = self.is_closing = False
-        self._end = self._share = end
+        self.end = self.share = end  # ``share``: when the current work has to end, see `half`
         self._is_heard = False  # was Ctrl-C pressed before the call was closed?
 
     @property
     def is_over(self) -> bool:
         """Is no time left, or too little for the next computation?"""
-        return self.is_closing or time.perf_counter() >= self._end
-
-    @property
-    def left(self) -> float:
-        """The seconds left for the current work."""
-        return self._share - time.perf_counter()
+        return self.is_closing or time.perf_counter() >= self.end
 
     @property
     def ending(self) -> str:
@@ -83,32 +78,21 @@ class Limit:
         if not self.is_closing:
             self.is_closing, self._is_heard = True, self.is_interrupted
             soon = time.perf_counter() + GRACE
-            self._end = self._share = soon if self.is_interrupted else max(self._end, soon)
+            self.end = self.share = soon if self.is_interrupted else max(self.end, soon)
 
     def check(self, work: float) -> None:
         if self.is_interrupted and not self._is_heard:
             raise Interrupted("Ctrl-C")
-        if self._end == math.inf:
+        if self.end == math.inf:
             return
         now = time.perf_counter()
-        if now >= self._end:
+        if now >= self.end:
             raise TimeIsUp("the time is up")
-        needed, left = work / SPEED, self._share - now
+        needed, left = work / SPEED, self.share - now
         if left <= 0.0:
             raise TooLong("half of the remaining time is used up")
         if needed > left:
             raise TooLong(f"it would take {needed:.2g} s more, but only {left:.2g} s are left")
-
-    @contextlib.contextmanager
-    def half(self) -> Iterator[None]:
-        before, now = self._share, time.perf_counter()
-        if math.isfinite(before):
-            self._share = 0.5 * (now + before)
-        try:
-            yield
-        finally:
-            if math.isfinite(before):  # `close` may have been called meanwhile
-                self._share = self._end if self.is_closing else before
 
 
 _LIMIT: ContextVar[Limit] = ContextVar("tiebreak_limit")
@@ -173,14 +157,23 @@ def allow_as_much_again() -> None:
         meter.allowed = max(meter.allowed, 2.0 * meter.spent)
 
 
-def half() -> contextlib.AbstractContextManager[None]:
+@contextlib.contextmanager
+def half() -> Iterator[None]:
     """Limit the code inside to half of the remaining time; raise `TooLong` beyond that."""
-    return _LIMIT.get(_NONE).half()
+    limit = _LIMIT.get(_NONE)
+    before, now = limit.share, time.perf_counter()
+    if math.isfinite(before):
+        limit.share = 0.5 * (now + before)
+    try:
+        yield
+    finally:
+        if math.isfinite(before):  # `close` may have been called meanwhile
+            limit.share = limit.end if limit.is_closing else before
 
 
 def left() -> float:
     """The seconds that are left; inf if there is no limit."""
-    return _LIMIT.get(_NONE).left
+    return _LIMIT.get(_NONE).share - time.perf_counter()
 
 
 def unless_too_long(task: Callable[[], T], otherwise: T, over: type[Over] = TooLong) -> T:
