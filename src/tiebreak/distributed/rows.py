@@ -165,14 +165,11 @@ class Rows(Matrix):
         actor = ray.remote(Worker).options(
             max_restarts=8, max_task_retries=-1, scheduling_strategy="SPREAD"
         )
-        if len(ray.cloudpickle.dumps(sources)) > INLINE:
-            # A function may carry many rows of data. If the function were passed to the actor
-            # directly, Ray would delete it once the worker has started, and the worker could not
-            # be restarted.
-            sources = [
-                partial(from_store, ray.put(one)) if callable(one) else one for one in sources
-            ]
-        self.sources = sources  # keeps objects in Ray's store alive
+        # A function may carry many rows of data. If the function were passed to the actor directly,
+        # Ray would delete it once the worker has started, and the worker could not be restarted.
+        self.sources = sources = [
+            partial(from_store, ray.put(one)) if callable(one) else one for one in sources
+        ]  # an attribute, to keep objects in Ray's store alive
         ends = [len(sources) * i // workers for i in range(workers + 1)]
         self.workers = [
             actor.remote(kind, {i: sources[i] for i in range(first, last)}, **columns, **parameters)
