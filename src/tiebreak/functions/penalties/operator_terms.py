@@ -16,7 +16,6 @@ from tiebreak.linalg.arrays import Array, norm
 from tiebreak.linalg.conic_form import ConicForm, Cost
 from tiebreak.linalg.host import host
 from tiebreak.linalg.host_rows import HostRows
-from tiebreak.linalg.matrices import Differences
 from tiebreak.sets import INFINITY, Space, intersection
 from tiebreak.sets.descriptions import identity
 
@@ -67,7 +66,7 @@ class OperatorTerms(OnlyConic):
     def residual(self, x: Array) -> Array:
         """D x - center, on the host unless D is `Differences`, which accepts any library's x."""
         D = self.matrix(int(x.shape[0]))
-        is_host = type(x) is np.ndarray or not isinstance(D, Differences)
+        is_host = type(x) is np.ndarray or not isinstance(D, matrices.Differences)
         (image,) = D.forward(host(x) if is_host else x)
         return image if self.center is None else image - arrays.like(self.center, image)
 
@@ -150,7 +149,7 @@ class OperatorTerms(OnlyConic):
         """|D's| <= |D| |s| for every s with |s_i| <= l1_i + |tilt_i|; |D|² <= |D|_1 |D|_inf."""
         D = self.matrix(n)
         square = D.spectral_square
-        if D.is_at_hand and not isinstance(D, Differences):
+        if D.is_at_hand and not isinstance(D, matrices.Differences):
             entries = abs(D.on_host())
             square = math.prod(float(np.max(entries.sum(axis=i), initial=0.0)) for i in (0, 1))
         weights = np.maximum(*self.slopes(D.shape[0] // self.stacks))
