@@ -1,1 +1,1 @@
-"""Solves any number of levels under convex constraints by a conic solver, with our own bounds."""
+"""Solves any number of levels under convex constraints with a conic solver and its own bounds."""

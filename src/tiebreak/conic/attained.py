@@ -1,11 +1,11 @@
-"""Does a solved level have a minimiser, or is it chasing an infimum that is not attained?
+"""Checks whether a solved level has a minimiser, or an infimum that is not attained.
 
-Consider the directions w of { w : offset - rows w in K } along which the level does not rise: F w =
-0, <q, w> <= 0. If no such direction moves the slack of a curved cone (second-order, exponential), a
-quadratic function on a polyhedron remains, and it has a minimiser (Rockafellar, Theorem 27.3). If
-the slack of a curved cone moves along some direction, there are two cases. Either the slack moves
-into the cone's interior, and the cone may be dropped; or the infimum lies on the edge of the cone
-at infinity and is not attained.
+Consider the recession directions w of { w : offset - rows w in K } along which the level does not
+rise: F w = 0, <q, w> <= 0. If no such direction moves the slack of a curved cone (second-order,
+exponential), a quadratic function on a polyhedron remains, and it has a minimiser (Rockafellar,
+Theorem 27.3). If the slack of a curved cone moves along some direction, there are two cases. Either
+the slack moves into the cone's interior, and the cone may be dropped; or the slack approaches the
+cone's edge only at infinity, and the infimum is not attained.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class _Curved(NamedTuple):
     def is_on_edge(self, s: Host, v: Host, little: float) -> bool:
         """Does s, moved along v, approach a part of the edge that it never reaches?
 
-        No if s moves into the interior, or if s is on the ray of v (second-order cones).
+        The answer is no if s moves into the interior, or if s is on the ray of v (second-order
+        cones).
         """
         if self.is_exponential:
             return bool(v[2] <= TOL.away * norm(v) and s[2] <= little)
@@ -74,14 +75,14 @@ def escape(stage: Stage, at: PrimalDualPoint, own: int | None) -> Host | None:
 
 
 def slow_fall(stage: Stage, at: PrimalDualPoint) -> Host | None:
-    """Return a direction of the set along which the level decreases, however slowly, or None.
+    """Return a recession direction along which the level decreases, however slowly, or None.
 
     To a solver, a slope that is small relative to other terms looks like a rounding error, so we
-    search for small slopes in their own units. Along directions d with F d = 0, two kinds of slopes
-    may be hidden. The first kind is the part r = F'(F w - t) + q + rows' y that no term and no
-    multiplier balances: <q, d> = <r, d> unless a constraint with a multiplier stops d. The second
-    kind is small entries of q: they decide whether the level rises if the large entries of q
-    contribute nothing.
+    rescale small slopes and search for them separately. Along directions d with F d = 0, two kinds
+    of slopes may be hidden. The first kind is the residual r = F'(F w - t) + q + rows' y, which
+    would be 0 if terms and multipliers balanced: <q, d> = <r, d> if no constraint with a nonzero
+    multiplier changes along d. The second kind is small entries of q: they decide whether the level
+    rises if the large entries contribute nothing to <q, d>.
     """
     q, pull = stage.objective.linear, stage.rows.T @ dual_point(stage.blocks, at.y)
     sizes = stage.slope_terms(at.w) + stage.row_sizes.T @ np.abs(at.y)
@@ -124,9 +125,9 @@ class _Directions(NamedTuple):
 
 
 def _directions(stage: Stage, gone: Collection[int] = ()) -> _Directions:
-    """Return the directions of the set along which the level's squared terms stay the same.
+    """Return the recession directions along which the level's squared terms stay the same.
 
-    We leave out the curved cones that begin at the rows ``gone``.
+    Curved cones whose first row is in ``gone`` are left out.
     """
     import scipy.sparse as sp
 
@@ -145,7 +146,7 @@ def _directions(stage: Stage, gone: Collection[int] = ()) -> _Directions:
 
 
 def is_way_down(stage: Stage, w: Host) -> bool:
-    """Is w, to a solver's accuracy, a direction of the set along which the level decreases?"""
+    """Is w, to a solver's accuracy, a recession direction along which the level decreases?"""
     h, v, little = stage.objective, -(stage.rows @ w), TOL.faint * norm(w)
     off = np.append(outside(stage.blocks, v), np.abs(v[stage.blocks.zero]))
     bends = np.abs(h.squares @ w) > little * row_lengths(h.squares)
@@ -154,7 +155,7 @@ def is_way_down(stage: Stage, w: Host) -> bool:
 
 
 def fall_along(program: ConicProgram, level: int, direction: Host) -> Host | None:
-    """Return a nearby direction along which a level of the program decreases, or None.
+    """Return a direction near ``direction`` along which a level of the program decreases, or None.
 
     In an exponential cone we allow only the edge s_0 <= 0 = s_1, s_2 >= 0, because s_1 is usually
     constant; in all other cones we allow every direction.
@@ -183,7 +184,7 @@ def fall_along(program: ConicProgram, level: int, direction: Host) -> Host | Non
 
 
 def _suspects(stage: Stage, at: PrimalDualPoint, own: int | None) -> list[_Curved]:
-    """Return the curved cones that may move; losses with clearly nonzero multipliers do not.
+    """Return the curved cones whose slacks may move: not losses with clearly nonzero multipliers.
 
     <q, w> = <y, v> >= 0 along every direction, with v = -rows w in K: if also <q, w> <= 0, both are
     0 (Stiemke).
@@ -198,7 +199,7 @@ def _suspects(stage: Stage, at: PrimalDualPoint, own: int | None) -> list[_Curve
 
 
 def _direction(stage: Stage, curved: list[_Curved], dropped: list[_Curved]) -> tuple[Host, Host]:
-    """Return a direction that moves as many of these cones as possible, and the cones it moves.
+    """Return a direction that moves as many of these slacks as possible, and which ones it moves.
 
     We maximise the sum of t_i, where t_i <= 1 is at most the distance that v = -rows w moves in
     cone i. Each t_i ends up as 0 or 1, because a direction may have any length.

@@ -4,13 +4,13 @@ Any u and any y in the dual cone give a bound for all feasible z:
 
     ½|F z - t|² + <q, z>  >=  -<u, t> - ½|u|² - <y, offset> + <r, z>,    r = F'u + q + rows'y.
 
-On the minimisers of earlier levels, E z = E base up to the errors of these levels: E has the rows
-of their images and faces. With suitable weights on these equations, r + E'weights is only rounding
-error, and
+All minimisers of earlier levels satisfy E z = E base up to the errors of these levels, where the
+rows of E describe the images and faces of these levels. With suitable weights on these equations, r
++ E'weights is only rounding error, and
 
     <r, z - base>  >=  -|weights| |E (z - base)| - |r + E'weights| |z - base|.
 
-The bounds include all rounding errors.
+The bounds account for all rounding errors.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ def lower_bound(
 
 
 def _times(sizes: Host, away: Host) -> float:
-    """Return <sizes, away>, where entries of ``away`` may be infinite if their size is 0."""
+    """Return <sizes, away>, where an entry of ``away`` may be infinite if its size is 0."""
     return float(sizes @ np.where(sizes > 0.0, away, 0.0))
 
 
 def _balanced_exponentials(h: Objective, rows: Any, blocks: Blocks, y: Host) -> tuple[Host, Host]:
-    """Return a y with slope 0 in variables of a single exponential cone, and these variables.
+    """Return y with slope 0 in variables that occur only as s_2 of one exponential cone.
 
-    Such a variable is the mean of a Poisson loss. This mean may be as large as exp(reach), so any
-    rounding error in its slope would be too much.
+    Also return these variables. Such a variable is the mean of a Poisson loss. This mean may be as
+    large as exp(reach), so any rounding error in its slope would be too much.
     """
     tops = blocks.exponential[:, 2]
     if not len(tops):
@@ -132,11 +132,11 @@ def _smallest_weights(rows: Any, target: Host) -> Host:
 
 
 def contradiction(constraints: ConicSet) -> Host | None:
-    """Return multipliers that prove the constraints to be infeasible, or None.
+    """Return multipliers that prove the constraints to be infeasible, or None if none are found.
 
     We minimise t such that all constraints, relaxed by t, are feasible (rows have lengths of about
-    1), and return the multipliers of this problem. After small relative changes, these multipliers
-    balance the rows up to rounding.
+    1), and return the multipliers of this problem. Small relative changes then make these
+    multipliers balance the rows up to rounding.
     """
     import scipy.sparse as sp
 
@@ -160,7 +160,7 @@ def contradiction(constraints: ConicSet) -> Host | None:
     y = answer.y[:m]
     y[zero] -= answer.y[m:-1]
     y[np.abs(y) < TOL.faint * np.max(np.abs(y), initial=0.0)] = 0.0
-    # Each round gains as many digits as a least-squares solution has.
+    # Each round gains as many digits as a least-squares solution has correct.
     for _ in range(3):
         y = dual_point(blocks, y)
         y += np.abs(y) * _smallest_weights(scaled_rows(rows, np.abs(y)), -(rows.T @ y))
@@ -183,7 +183,7 @@ def clear_change(h: Objective, z: Host, least: float) -> float:
     """Return a change of the objective near z that is clearly more than rounding.
 
     An auxiliary variable that is 0 is assumed to have the rounding error of the largest variable;
-    ``least`` is a lower bound on the size of that variable.
+    we assume that the largest variable has at least the size ``least``.
     """
     longest = float(np.max(np.abs(z), initial=least))
     return TOL.clear_units * (value_error(h, z) + EPS * float(np.sum(np.abs(h.linear))) * longest)
@@ -207,9 +207,9 @@ def slack_rounding(stage: Stage, w: Host) -> tuple[Host, Host]:
 def value_inside(stage: Stage, at: PrimalDualPoint, inner: Host) -> float | None:
     """Return the objective at a feasible point near ``at``, an upper bound on the least value.
 
-    ``inner`` is the point of the interior-point method, which usually satisfies all inequalities
-    with room to spare; return None if it violates one. Equations hold up to rounding, and the
-    multipliers give the cost of that rounding.
+    ``inner`` is the final point of the interior-point method. It usually satisfies all inequalities
+    strictly; otherwise, return None. Equations hold up to rounding, and the multipliers bound the
+    effect of that rounding on the objective.
     """
     zero = stage.blocks.zero
 
@@ -234,7 +234,8 @@ def value_inside(stage: Stage, at: PrimalDualPoint, inner: Host) -> float | None
 def assumed_reach(reach: Host, z: Host, times: float) -> tuple[Host, bool]:
     """Bound |z_j| for some solution, and say whether all these bounds are proved.
 
-    An unproved bound is ``times`` |z|. The units of z make its entries comparable.
+    An unproved bound is ``times`` * |z|, because the program's units make the entries of z
+    comparable.
     """
     is_known = np.isfinite(reach)
     return np.where(is_known, reach, times * (norm(z) or 1.0)), bool(np.all(is_known))

@@ -74,7 +74,7 @@ NO_POINT = "no point meets all constraints"
 def solve_chain(
     program: ConicProgram, slacks: Sequence[SlackRule | None], told: Told | None = None
 ) -> ChainSolution:
-    """Solve one level after another; all but the last have a slack or None."""
+    """Solve one level after another; ``slacks`` has a rule or None for each level but the last."""
     try:
         scaled, units = in_units(program)
     except deadline.Over as over:
@@ -125,7 +125,7 @@ class _Chain:
         self.whole = whole
         self.constraints = whole.part(self.first_levels == 0)
         self.objectives = program.objectives
-        self.equations = whole.part(self.first_levels < 0)  # equations of held levels, if z is long
+        self.equations = whole.part(self.first_levels < 0)  # held equations if a basis is too large
         self.where = AffineSet(np.zeros(program.size))
         blocks, lengths = Blocks.of(whole.cones), row_lengths(whole.rows)
         self.unit = nearby(blocks, lengths, whole.offset, self.objectives)[0] or 1.0
@@ -135,7 +135,7 @@ class _Chain:
         self.is_proved = True  # are the gaps of all held levels proved?
         self.cut: Cut | None = None  # cut of the previous level
         self.found: list[LevelSolution] = []
-        self.left_open: Any = None  # the dimension of the choices left, computed on demand
+        self.left_open: Any = None  # dimension of the set of x that remains, computed on demand
         self.doubt = ""  # why a level may have minimisers besides those held
         self.previous = np.zeros(program.size)
         self.is_least = False
@@ -159,7 +159,7 @@ class _Chain:
         return self._end("undetermined" if self.doubt else "solved", self.doubt)
 
     def solve_linear(self, linear: LinearChain, solved: Told) -> ChainSolution | None:
-        """Solve all levels by linear programs; None if that fails."""
+        """Solve all levels as linear programs; return None if that fails."""
         for number in range(len(self.objectives)):
             try:
                 if not linear.level(number):
@@ -275,7 +275,7 @@ class _Chain:
 
     @cached_property
     def _of_set(self) -> tuple[ConicSet, Any, Host]:
-        """The constraints of the first level, with the sizes of their entries and their lengths."""
+        """The first level's constraints, the sizes of their entries and the lengths of the rows."""
         first = self.whole.part(self.first_levels == 0)
         return first, abs(first.rows), row_lengths(first.rows)
 
@@ -326,7 +326,7 @@ class _Chain:
         return None
 
     def _size(self, number: int) -> float:
-        """Return the size of a level's values: changes are small or large relative to it."""
+        """Return the scale of a level's values, to which changes in the level are compared."""
         level, at_zero = (
             self.found[number],
             self.objectives[number].value(np.zeros_like(self.previous)),
@@ -364,7 +364,7 @@ class _Chain:
         return escape(found.stage, found.at, None if self.program.evaluate is None else own)
 
     def _stage(self, objective: Objective) -> Stage:
-        """Return a level on the set that earlier levels have left."""
+        """Return a level restricted to the set that remains after the earlier levels."""
         return stage_of(objective, *self.constraints.joined(*self.equations), self.where, self.unit)
 
     def _no_answer(self, number: int, why: str, status: str = "failed") -> ChainSolution:
@@ -442,15 +442,15 @@ class _Chain:
         if inside is None:
             off = np.maximum(outside(stage.blocks, stage.slack(at.w)), 0.0)
             most = float(np.max(off + slack_rounding(stage, at.w)[1], initial=0.0))
-            # Use twice the estimate: in a set without interior, the minimum changes like
-            # the root of `most`, and `most` times y is half of that change.
+            # Use twice the estimate: in a set without interior, the minimum changes like the square
+            # root of `most`, and `most` times y is half of that change.
             return 2.0 * most * float(np.sum(np.abs(at.y)))
         return max(inside - stage.objective.value(at.w), 0.0)
 
     def _keep(
         self, number: int, objective: Objective, found: SolvedStage, gap: float, slack: float
     ) -> str:
-        """Add a cut if the level has slack, else hold its image and face; say which was done."""
+        """Add a cut if the level has slack, otherwise hold its image and face; say which."""
         if self.where.dimension == 0:
             return "point"
         if slack == 0.0:
@@ -492,7 +492,7 @@ class _Chain:
         return " and ".join(names) or "nothing"
 
     def _dimension(self) -> Deferred:
-        """Return the dimension of the remaining choices of x, computed on demand."""
+        """Return the dimension of the set of x that remains, computed on demand."""
         where, left, own, z = self.where, self.constraints, self.program.variables, self.previous
         held = self.equations.rows
         return Deferred(lambda: open_directions(where, left, held, own, z))

@@ -32,10 +32,10 @@ class _LevelSolution(NamedTuple):
     error: float  # the error of `best`, on both sides
     value: float  # the value at the final point
     slack: float  # the slack of the level, as a number
-    dimension: int | Deferred | None  # of the choices left; None if unknown
-    held: str  # how it was held: "image", "face", "image and face", "cut", "point", "nothing"
+    dimension: int | Deferred | None  # of the set of x that remains; None if unknown
+    held: str  # how the level is held: "image", "face", "image and face", "cut", "point", "nothing"
     word: str  # "proved" or "estimated"
-    price: float | None  # -d(next level)/d(slack), if its slack is positive
+    price: float | None  # -d(next level's best value)/d(slack); None without slack
     solver: str  # the solver's own status, "" if no solver was used
     residual: float = math.nan  # relative residual of the optimality conditions
     is_bound_proved: bool = False  # is `bound` proved? (`word` is about `bound` and `best`)
@@ -48,7 +48,7 @@ class LevelSolution(_LevelSolution):
 
     @property
     def dimension(self) -> Any:
-        """The dimension of the choices left after this level, None if unknown."""
+        """The dimension of the set of x that remains after this level, None if unknown."""
         return resolved(self[self._fields.index("dimension")])
 
     def proved(self, value: float, bound: float, error: float) -> LevelSolution:
@@ -71,7 +71,7 @@ class LevelSolution(_LevelSolution):
 def word_of(is_proved: bool, is_known: bool, is_whole: bool) -> tuple[str, str]:
     """Return the fields ``word`` and ``why`` of a `LevelSolution`.
 
-    ``is_known``: is the length of solutions bounded?  ``is_whole``: is no earlier level held?
+    ``is_known``: are the entries of solutions bounded?  ``is_whole``: is no earlier level held?
     """
     if is_proved:
         return "proved", ""
@@ -87,7 +87,7 @@ class ChainSolution(NamedTuple):
     message: str = ""
     direction: Host | None = None  # along which a level is unbounded
     contradiction: Host | None = None  # multipliers of the program's rows that prove infeasibility
-    is_least: bool = False  # was x chosen by its norm among the points that all levels allow?
+    is_least: bool = False  # is x the point of least norm among those that all levels allow?
     method: str = METHOD
 
 

@@ -62,16 +62,16 @@ class Active(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Complementary numbers without units, one from s and one from y for each inequality.
+    """Complementary dimensionless numbers, one from s and one from y for each inequality.
 
-    The length of a row divides s, which gives a distance, and multiplies y, which gives a slope.
-    Distances are relative to the largest distance, slopes to ``size``. For a second-order cone the
-    numbers are the two eigenvalues, and for an exponential cone the distance of s from the surface
-    and the largest entry of y.
+    We divide s by the length of its row to get a distance, and multiply y by that length to get a
+    slope. Distances are relative to the largest distance, slopes to ``size``. For a second-order
+    cone the numbers are the two eigenvalues, and for an exponential cone the distance of s from the
+    surface and the largest entry of y.
     """
 
     nonnegative: tuple[Host, Host]
-    second_order: tuple[Host, Host]  # (k, 2): at the boundary or not, at the vertex or not
+    second_order: tuple[Host, Host]  # (k, 2): columns for the boundary and the vertex
     exponential: tuple[Host, Host]
 
     @classmethod
@@ -164,7 +164,7 @@ def steepness(blocks: Blocks, s: Host) -> Host:
 
 
 def dual_point(blocks: Blocks, y: Host) -> Host:
-    """Move y as little as needed into the dual cone, rounding included."""
+    """Move y as little as needed into the dual cone, allowing for rounding errors."""
     y = y.copy()
     y[blocks.nonnegative] = np.maximum(y[blocks.nonnegative], 0.0)
     for cone in blocks.second_order:

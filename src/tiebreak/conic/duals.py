@@ -26,10 +26,10 @@ def row_multipliers(
 ) -> list[Host | None] | None:
     """Return a y for every level: slope + rows'y = 0, up to multipliers of the earlier levels.
 
-    y >= 0 for inequalities, unless an earlier level has turned one into an equation. y is None
-    for a level whose slope is not known to be balanced at z. The result is None if some constraints
-    are not linear. If several y are possible, each is a subgradient of the best value of the first
-    level, but not of the later levels: for these, entries that are not unique are nan.
+    y >= 0 for inequalities, unless an earlier level has turned one into an equation. y is None for
+    a level whose slope is not known to be balanced at z. The result is None if some constraints are
+    not linear. If several y are possible, each is a subgradient of the first level's best value.
+    This is not true of later levels, so their entries that are not unique are nan.
 
     Args:
         is_cut: for each level, None without slack; otherwise whether all of its slack was used.
@@ -44,10 +44,10 @@ def row_multipliers(
     size = abs(rows) @ np.abs(z) + np.abs(offset)
     is_equal = np.isin(np.arange(len(offset)), Blocks.of(scaled.cones).zero)
     is_active = is_equal | (offset - rows @ z <= TOL.solver * size)
-    # The rows of the program come first, then the slopes of the levels, which are rows for caps.
+    # The rows of the program come first, then the levels' slopes: each can cap a level with slack.
     all_rows = sp.csr_array(sp.vstack([rows, sp.csr_array(np.array(slopes))]))
     programs, (count, n) = linear_programs(all_rows), all_rows.shape
-    # Directions of length at most 1 that respect the active rows, the caps and the earlier levels.
+    # Consider directions with entries in [-1, 1] that respect active rows, caps and earlier levels.
     least, most = np.full(count, -np.inf), np.full(count, np.inf)
     least[: len(offset)][is_equal], most[: len(offset)][is_active] = 0.0, 0.0
     is_cap = np.array([bool(cut) for cut in is_cut])
@@ -67,9 +67,9 @@ def row_multipliers(
         first = all(one is None for one in found)
         ours = float(unit) * y[: len(offset)] / units.rows
         found.append(ours if first else np.where(is_open, np.nan, ours))
-        # Later levels keep the rows and caps that this one needs. They also keep the values
-        # of its squared terms, but those change with the rows: a level that needs them has no
-        # multipliers.
+        # Later levels keep the rows and caps that this one needs. They also keep the values of its
+        # squared terms. These values change with the right-hand sides of the rows, so a later level
+        # that relies on them has no multipliers.
         least[(most == 0.0) & (y > TOL.solver * largest)] = 0.0
     return found
 

@@ -1,10 +1,10 @@
 """Estimates of the time and memory that Clarabel needs before it first checks the clock.
 
 Clarabel orders the variables of its equations (minimum degree) and factorises them once. The number
-of entries in the factor is known only after the ordering. We estimate it by that of a dense factor
-of the rows or of the variables, whichever are fewer. If time or memory does not allow such a
-factor, we use an order that keeps entries close to the diagonal (Cuthill and McKee 1969). This
-order overestimates the factor if the graph is a tree.
+of entries in the factor is known only after the ordering. We estimate this number as if the factor
+of the rows or of the variables, whichever are fewer, were dense. If time or memory does not allow
+such a factor, we use an order that keeps entries close to the diagonal (Cuthill and McKee 1969). If
+the graph is a tree, this order gives too large an estimate.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from tiebreak.linalg import Host, deadline
 
-SPARSE_PRODUCT = 4.0  # cost of a product of entries that are found by their indices
+SPARSE_PRODUCT = 4.0  # work per product of entries found by index, in `deadline.svd_work` units
 
 
 def ask_for_factor(P: Any, rows: Any) -> None:

@@ -17,7 +17,7 @@ FEW_EQUATIONS = 100  # a complete orthogonal factorisation of this many rows tak
 
 
 def kkt_matrix(F: Any, H: Any, J: Any) -> Any:
-    """Return the matrix of the unknowns (F dw, dw, dlambda), sparse if J is."""
+    """Return the matrix that multiplies the unknowns (F dw, dw, dlambda); it is sparse if J is."""
     (p, n), k = F.shape, J.shape[0]
     size = p + n + k
     if isinstance(J, np.ndarray):
@@ -37,7 +37,7 @@ def kkt_matrix(F: Any, H: Any, J: Any) -> Any:
 
 
 def least_solution(K: Any, right: Host, cutoff: float = 1e-13) -> Host | None:
-    """Return the smallest least-squares solution by a complete orthogonal factorisation."""
+    """Return the least-squares solution of least norm from a complete orthogonal factorisation."""
     import scipy.linalg as la
 
     try:
@@ -47,7 +47,7 @@ def least_solution(K: Any, right: Host, cutoff: float = 1e-13) -> Host | None:
 
 
 def regularised_solution(K: Any, right: Host, primal: int) -> Host | None:
-    """Return a solution close to the smallest one, by a shifted factorisation.
+    """Return a solution close to the one of least norm, from a shifted factorisation.
 
     The shift is positive for the first ``primal`` unknowns and negative for the multipliers;
     iterative refinement removes its effect.

@@ -159,7 +159,7 @@ def ray_of(y: Host) -> Host:
 
 
 def _across(ray: Host, rows: Any, offset: Host) -> tuple[Any, Host]:
-    """Return the part of these rows that is orthogonal to a ray, without rounding errors."""
+    """Return the part of these rows that is orthogonal to a ray; drop rows of rounding errors."""
     deadline.check()  # there may be thousands of cones
     basis = np.linalg.svd(ray[None])[2][1:]
     found, size = basis @ rows, float(np.max(row_lengths(rows)))
@@ -214,7 +214,7 @@ def open_directions(where: AffineSet, left: ConicSet, held: Any, own: Host, z: H
 def _flat_rows(left: ConicSet, where: AffineSet, equations: Any, z: Host) -> Any:
     """Return the inequalities that hold with equality at z and on the whole affine set.
 
-    Return None if they are unknown, as for a curved cone that z touches.
+    Return None if these inequalities are unknown, for example if z touches a curved cone.
     """
     rows, offset, cones = left
     blocks = Blocks.of(cones)

@@ -34,13 +34,13 @@ class HeldAnswer(NamedTuple):
 
     x: Host
     intervals: Intervals
-    residual: float  # the larger relative error: of f compared with its dual, or of A x
+    residual: float  # the larger of two relative errors: f compared with its dual, and A x
     dimension: int | None  # dimension of g's minimisers; None if A's rank is not proved
     solver: str  # Clarabel's own status
 
 
 class HeldProblem(NamedTuple):
-    """A problem with least squares as g and a penalty on D x - c as f."""
+    """A problem in which g is a least-squares loss and f is a penalty on D x - c."""
 
     problem: Problem
     terms: OperatorTerms
@@ -158,7 +158,7 @@ class HeldProblem(NamedTuple):
         return (answer.z[:n], -answer.y[:m], u), answer.status
 
     def _residual(self, x: Host, u: Host, image: Host) -> float:
-        """Return the larger relative error: of f compared with its dual, or of A x."""
+        """Return the larger of two relative errors: of f compared with its dual, and of A x."""
         D, terms = self.terms.matrix(self.n).on_host(), self.terms
         off = terms.residual(x)
         up, down = terms.slopes(D.shape[0] // terms.stacks)

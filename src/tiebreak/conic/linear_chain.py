@@ -1,4 +1,4 @@
-"""Solves chains of linear levels on a polyhedron by HiGHS; reduced costs say which faces to hold.
+"""Solves chains of linear levels on a polyhedron with HiGHS; reduced costs say which faces to hold.
 
 With multipliers l of the rows and d = c - rows'l, for all x in the set
 
@@ -68,7 +68,7 @@ class _HeldLevel(NamedTuple):
     def share(self, duals: Host, slopes: Host) -> float:
         """Return the multiple of this level's multipliers that corrects those of a later level.
 
-        The number is rounded up to four binary digits, so that products with it stay exact.
+        The multiple is rounded up to four binary digits, so that products with it stay exact.
         """
         pulls, held = np.append(duals, slopes), np.append(self.rows, self.columns)
         away = np.divide(-pulls, held, out=np.zeros_like(held), where=held != 0.0)
@@ -200,7 +200,7 @@ class LinearChain:
         return 2.0 * float(np.abs(duals) @ (missed + terms) + np.abs(slopes) @ bounds)
 
     def _is_inside(self, z: Host) -> bool:
-        """Does z satisfy all constraints and minimise all held levels, to the last bit?"""
+        """Does z satisfy all constraints and minimise all held levels exactly, with no rounding?"""
         s, offset, levels = (
             exact_products(self.all_rows, z),
             self.program.offset,
@@ -233,7 +233,7 @@ class LinearChain:
         return "face" if rows.any() or columns.any() else "nothing"
 
     def _dimension(self) -> Deferred:
-        """Return the dimension of the remaining choices of x, computed on demand."""
+        """Return the dimension of the set of x that remains, computed on demand."""
         ranges, z, own = self.ranges, self.z, self.program.variables
 
         def count() -> int | None:

@@ -1,4 +1,4 @@
-"""The method Conic: a conic solver minimises g, then f over the minimisers of g."""
+"""The `Conic` method: a conic solver minimises g, then f over the minimisers of g."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ class ConicFindings(NamedTuple):
     assumption: str  # what an estimate assumes
     direction: Array | None = None  # a direction along which a level has no minimum
     contradiction: Host | None = None  # multipliers that prove infeasibility
-    is_least: bool = False  # was x chosen by its norm among the points that both levels allow?
+    is_least: bool = False  # is x the point of least norm among those that both levels allow?
 
     @property
     def dimension(self) -> int | None:
-        """The dimension of the set of lower minimisers."""
+        """The dimension of the lower level's solution set."""
         return self.levels[0].dimension if self.levels else None
 
     @property
@@ -78,12 +78,12 @@ class ConicFindings(NamedTuple):
 
 @dataclass(frozen=True)
 class Conic(Method):
-    """Solves both levels as conic programs, by Clarabel, on any set described by constraints.
+    """Solves both levels as conic programs with Clarabel, on any set described by constraints.
 
-    The lower level is solved once. Its minimisers are then held exactly, by the image of its
-    squares and by the face that its multipliers expose, not by a cut g <= g* + delta, which would
-    cost sqrt(delta) in f. Bounds come from our own evaluation of the multipliers: a solver's status
-    is reported but never trusted. The method needs the extra ``conic``.
+    The lower level is solved once. Its minimisers are then held exactly, using the image of its
+    squares and the face that its multipliers expose, not a cut g <= g* + delta, which would cost
+    sqrt(delta) in f. Bounds come from our own evaluation of the multipliers: a solver's status is
+    reported but never trusted. The method needs the ``conic`` extra.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
@@ -93,7 +93,7 @@ class Conic(Method):
     """
 
     name: ClassVar[str] = "conic"
-    paper: ClassVar[str] = "none: facial reduction by the multipliers of the lower level"
+    paper: ClassVar[str] = "none: facial reduction using the multipliers of the lower level"
     needs_projection: ClassVar[bool] = False
     assumptions: ClassVar[str] = (
         "f, g sums of our losses, quadratics and penalties whose entries are known; Z any of our "

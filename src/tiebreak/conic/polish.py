@@ -1,4 +1,4 @@
-"""Refines the answer of an interior-point method by Newton's method, up to rounding.
+"""Refines the answer of an interior-point method with Newton's method, up to rounding.
 
 If the exposed faces are known, a minimiser solves smooth equations. Let c_k(s) = 0 for every
 inequality that binds (s_j, s_0 - |s_1|, s_2 - s_1 exp(s_0 / s_1)) and y = sum of lambda_k c_k'(s).
@@ -28,11 +28,11 @@ LOST = (
     "is solved up to rounding, but some of its losses are so small relative to others, or to "
     "rounding errors, that their effect is lost"
 )
-SMALL_PART = 1e-3  # solutions below this share of a length of the whole program count as 0
+SMALL_PART = 1e-3  # a point below this share of the program's length unit gives no scale
 
 
 class PrimalDualPoint(NamedTuple):
-    """A point of the stage with multipliers."""
+    """A point w of a stage, with multipliers y."""
 
     w: Host
     y: Host
@@ -230,7 +230,7 @@ class _Curve(NamedTuple):
 
 
 def _curves(active: Active, s: Host) -> list[_Curve] | None:
-    """Return the surfaces through s; None if it is at a tip or outside the function's domain."""
+    """Return the curved surfaces, expanded at s; None if s is at a tip or outside the domain."""
     found = []
     for cone in active.rays:  # s_0 - |s_1|
         length = norm(s[cone[1:]])
@@ -282,7 +282,7 @@ def _step(stage: Stage, active: Active, at: PrimalDualPoint) -> PrimalDualPoint 
 
 
 def _normals(curves: list[_Curve], m: int) -> Any:
-    """Return a row of m entries for each curve."""
+    """Return the normals of the curves as rows of a sparse matrix with m columns."""
     from scipy.sparse import csr_array
 
     ends = np.cumsum([0, *(len(curve.cone) for curve in curves)])

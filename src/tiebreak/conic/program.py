@@ -21,7 +21,7 @@ import numpy as np
 from tiebreak.linalg import Host
 from tiebreak.linalg.conic_form import Kind, Misfit
 
-DENSE_SHARE = 0.25  # a matrix with a larger share of nonzero entries is faster dense
+DENSE_SHARE = 0.25  # a matrix with a larger share of nonzero entries is faster as a dense array
 KEPT_DENSE = 2**14  # matrices with at most this many entries stay dense: small sparse ones are slow
 
 
@@ -59,7 +59,8 @@ class ConicProgram:
     Args:
         rows, offset, cones: the set; rows are a SciPy sparse array (csc) or dense.
         objectives: one or more.
-        variables: the entries of z that are x, to count the choices that are left in x.
+        variables: the entries of z that are x, to compute the dimension of the set of x that
+            remains.
         reach: |z_j| <= reach_j for some solution; inf if unknown.
         evaluate: a function of a level's number and a z that returns the level's value at the x of
             this z; if None, values are computed from the auxiliary variables of z.
@@ -82,7 +83,7 @@ class ConicProgram:
         return int(self.rows.shape[1])
 
     def value(self, number: int, z: Host) -> float:
-        """Return a level's value at the x of z; the auxiliary variables in z may be larger."""
+        """Return a level's value at the x in z; auxiliary variables may be larger than needed."""
         return (
             self.objectives[number].value(z) if self.evaluate is None else self.evaluate(number, z)
         )

@@ -37,7 +37,7 @@ def compile_levels(
     Args:
         radius: |x| <= radius for some solution, if known; it bounds ``reach`` and is not a
             constraint.
-        owner: the name in the `Refusal` of an objective that cones cannot represent.
+        owner: the name that a `Refusal` gives if cones cannot represent an objective.
     """
     sets = [*described(domain).parts]
     for i, h in enumerate(objectives):

@@ -112,10 +112,10 @@ def _distance(sizes: Host, targets: Host) -> float:
 def _columns(entries: _Entries, group: Host, n: int, squares: range) -> Host:
     """Return units of the variables that make the entries of every row as similar as possible.
 
-    The units are means of logarithms over rows and columns in turn, or 1 if scaling makes little
-    difference. Rows of one cone share a unit. A row with one entry is ignored: it is a bound,
-    whatever its unit. Entries of ``squares`` are ignored if they are rounding errors relative to
-    others in their row and column, which is common in matrix square roots.
+    They are computed from mean logarithms over rows and columns in turn, and are 1 if scaling makes
+    little difference. Rows of one cone share a unit. A row with one entry is ignored: it is a
+    bound, whatever its unit. Entries of ``squares`` are ignored if they are rounding errors
+    relative to others in their row and column, which is common in matrix square roots.
     """
     groups = int(group[-1]) + 1 if len(group) else 0
     in_row = _largest(entries.row, entries.size, group)[entries.row]

@@ -1,4 +1,4 @@
-"""Solves one level by Clarabel and Newton's method, on the set that earlier levels have left."""
+"""Solves one level with Clarabel and Newton's method, on the set that earlier levels leave."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tiebreak.linalg.host import norm
 from tiebreak.linalg.tolerances import TOL
 
 BALANCED = 1e-13  # a larger residual of the optimality conditions calls for another try
-# If the second try's answer is longer by this factor, it chases an infimum that is not attained:
+# If the norm of the second try's answer is larger by this factor, the infimum may not be attained:
 # both tries end near a minimiser if there is one.
 GROWS = 2.0
 
@@ -44,9 +44,10 @@ def unchanged(stage: Stage) -> SolvedStage:
 
 
 def by_solver(stage: Stage) -> SolvedStage | Fall | str:
-    """Solve the level by Clarabel and Newton's method, first without distant bounds.
+    """Solve the level with Clarabel and Newton's method, first without distant bounds.
 
-    A minimiser without the distant bounds that satisfies them is also a minimiser with them.
+    If the minimiser found without the distant bounds satisfies them, it is also a minimiser with
+    them.
     """
     if (direct := _by_factorisation(stage)) is not None:
         return direct
@@ -60,8 +61,8 @@ def by_solver(stage: Stage) -> SolvedStage | Fall | str:
 def _by_factorisation(stage: Stage) -> SolvedStage | None:
     """Minimise a sum of squares without constraints; None for other levels, or if that fails.
 
-    A solver ignores rows that are small relative to others, but small rows also decide the answer
-    if the large ones vanish.
+    A solver ignores rows that are small relative to others. But if many points minimise the large
+    rows, the small rows decide between these points.
     """
     F, t = stage.objective.squares, stage.objective.target
     if stage.cones or stage.objective.linear.any() or not 0 < min(F.shape) <= SVD_SIDE:
@@ -84,7 +85,7 @@ def _is_inside(stage: Stage, near: Stage, w: Host) -> bool:
 
 
 def _is_drowned(found: SolvedStage) -> bool:
-    """Is the slope too small for a solver, relative to its terms, but not a rounding error?"""
+    """Is the slope more than rounding, but too small relative to its terms for a solver to see?"""
     terms = float(np.max(found.stage.slope_terms(found.at.w), initial=0.0))
     slope = float(np.max(np.abs(found.stage.slope(found.at.w)), initial=0.0))
     return BALANCED * terms < slope < TOL.faint * terms
@@ -93,8 +94,8 @@ def _is_drowned(found: SolvedStage) -> bool:
 def _by_solver(stage: Stage) -> SolvedStage | Fall | str:
     """Solve with these constraints; if the solver stalls, try again with stricter tolerances.
 
-    Later tries solve relative to the point found, because Clarabel's accuracy is relative to the
-    size of its input.
+    Later tries solve for the difference from the point found, because Clarabel's accuracy is
+    relative to the size of its input.
     """
     best: SolvedStage | None = None
     why, lengths = "", [stage.unit]
@@ -129,7 +130,10 @@ def _by_solver(stage: Stage) -> SolvedStage | Fall | str:
 
 
 def _settled(best: SolvedStage, lengths: list[float]) -> SolvedStage | Fall | str:
-    """Return the best of all tries, given their lengths, or the reason why it is not an answer."""
+    """Return the best of all tries, or the reason why it is not an answer.
+
+    ``lengths``: the stage's unit, and the norm of each point that Clarabel returned.
+    """
     is_clear = best.residual <= BALANCED and not best.doubt
     if not is_clear and len(lengths) > 2 and lengths[2] > GROWS * max(lengths[:2]):
         grown = f"its answer is {lengths[2] / lengths[1]:.2g} times as long"

@@ -1,4 +1,4 @@
-"""Solve one conic problem by Clarabel; its status is reported but never trusted."""
+"""Solve one conic problem with Clarabel, whose status is reported but never trusted."""
 
 from __future__ import annotations
 
@@ -42,10 +42,11 @@ def clarabel_solve(
     tolerance: float | None = None,
     center: Host | None = None,
 ) -> SolverAnswer:
-    """Minimise the objective over { offset - rows z in K } by Clarabel.
+    """Minimise the objective over { z : offset - rows z in K } with Clarabel.
 
-    If a ``center`` is given, we solve relative to it, because Clarabel's accuracy is relative to
-    its input. Clarabel's tolerances are also absolute, so we scale lengths and slopes to about 1.
+    If a ``center`` is given, we solve for the difference from it, because Clarabel's accuracy is
+    relative to its input. Clarabel's tolerances are also absolute, so we scale lengths and slopes
+    to about 1.
     """
     import clarabel
     import scipy.sparse as sp

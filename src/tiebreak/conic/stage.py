@@ -1,4 +1,4 @@
-"""One level in coordinates of the set that earlier levels have left: z = base + basis w."""
+"""One level in coordinates of the set that remains after earlier levels: z = base + basis w."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ class AffineSet:
         return len(self.base) if self.basis is None else int(self.basis.shape[1])
 
     def direction(self, w: Host) -> Host:
-        """Return the change of z that belongs to w."""
+        """Return the change of z that corresponds to w."""
         return w if self.basis is None else np.asarray(self.basis @ w)
 
     def point(self, w: Host) -> Host:
-        """Return the point z that belongs to w."""
+        """Return the point z that corresponds to w."""
         return self.base + self.direction(w)
 
     @property
@@ -223,9 +223,8 @@ def nearby(
 ) -> tuple[float, Host]:
     """Return the scale of the distances from w = 0, and the room (at least 0) left in each row.
 
-    The scale comes from violated rows, and from bounds less than TOL.far times as far away; if no
-    row is violated, the nearest bound is the scale. The rows of a cone are as far away as the cone
-    is.
+    The scale comes from violated rows, or from the nearest bound if no row is violated, and from
+    bounds less than TOL.far times as far away. The rows of a cone are as far away as the cone is.
     """
     apart = _distances(lengths, offset)
     room = np.zeros_like(apart)
