@@ -922,7 +922,7 @@ def test_a_file_that_is_no_checkpoint_is_refused_with_a_sentence_and_kept(tmp_pa
     with pytest.raises(ValueError) as caught:  # noqa: PT011
         tb.solve(small(), STEPS, checkpoint=path)
     message = str(caught.value)
-    assert message.startswith(f"checkpoint: {path} is not a checkpoint of tiebreak")
+    assert message.startswith(f"checkpoint: {path} is not a tiebreak checkpoint")
     assert "\n" not in message
     assert "unsafe" not in message  # no advice to unpickle
     assert (path.read_bytes() if path.is_file() else None) == before
@@ -1036,7 +1036,7 @@ def test_a_vector_that_holds_nan_is_refused(tmp_path):
     path = tmp_path / "run.npz"
     tb.solve(small(), STEPS, rtol=0.0, max_iter=5, checkpoint=path)
     forge(path, lambda run, stored: reshape(run, stored, lambda v: v * math.nan))
-    with pytest.raises(ValueError, match="contains no run of this version of tiebreak"):
+    with pytest.raises(ValueError, match="contains no run from this version of tiebreak"):
         tb.solve(small(), STEPS, checkpoint=path)
 
 

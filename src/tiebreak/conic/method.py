@@ -65,7 +65,7 @@ class ConicFindings(NamedTuple):
         """Return lines for the report: the bounds, how the lower level was held, the solver."""
         said = []
         for letter, level in zip("gf", self.levels, strict=False):
-            width = f"{level.best:.9g} ± {level.error:.2g}, proved, rounding included"
+            width = f"{level.best:.9g} ± {level.error:.2g}, proved, accounting for rounding"
             if level.word != "proved":
                 width = f"{estimate(level.best, level.error)}, {self.assumption}"
             said.append((f"{letter} bound", f"{letter}* = {width}"))
@@ -147,7 +147,7 @@ class Conic(Method):
         x = arrays.like(found.z[program.variables], state.x)
         assumption, fall, ended = "assuming that the lower level is held correctly", None, None
         if not np.isfinite(program.reach).all():
-            assumption = f"assuming that no solution is over {TOL.assumed:g} times as long as x"
+            assumption = f"assuming that no solution is over {TOL.assumed:g} times as large as x"
         if found.direction is not None:
             level = len(found.levels)
             fall = settled_direction(problem, level, found.direction[program.variables])

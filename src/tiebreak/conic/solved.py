@@ -136,10 +136,10 @@ def _settled(best: SolvedStage, lengths: list[float]) -> SolvedStage | Fall | st
     """
     is_clear = best.residual <= BALANCED and not best.doubt
     if not is_clear and len(lengths) > 2 and lengths[2] > GROWS * max(lengths[:2]):
-        grown = f"its answer is {lengths[2] / lengths[1]:.2g} times as long"
+        grown = f"its answer is {lengths[2] / lengths[1]:.2g} times as large"
         return Doubt(f"there may be no minimiser: with a stricter tolerance, {grown}")
     if (w := slow_fall(best.stage, best.at)) is not None:
         return Fall(w, best)
     if not best.residual <= TOL.half:
-        return f"the conditions of optimality hold only to {best.residual:.2g} ({best.solver})"
+        return f"the optimality conditions hold only to {best.residual:.2g} ({best.solver})"
     return best

@@ -128,7 +128,7 @@ def _with_remedies(sentence: str, *remedies: str) -> str:
 
 
 def _relaxed(run: Run, missing: float) -> str:
-    """Suggest a looser rtol for gaps this many times too wide; "" if that is too loose."""
+    """Suggest a looser rtol for gaps too wide by this factor; "" if it would be 0.1 or more."""
     needed = missing * max(run.relative)
     return f"relax rtol (x is proved to meet {1.05 * needed:.2g})" if 0.0 < needed < 0.1 else ""
 

@@ -54,9 +54,9 @@ def certify(
     ``max_time`` seconds; Ctrl-C returns the bounds proved so far.
 
     The ``status`` of the certificate is "certified" if |f(x) - f*| and g(x) - g* are proved to be
-    within the tolerances, which are those of `solve` (relative to the point of the domain nearest
-    to x). It is "failed" if x is not in the domain. Otherwise it is a limit, or "undetermined" if
-    the bounds no longer improve but are wider than the tolerance.
+    within the tolerances, defined as in `solve` (with the point of the domain nearest to x in place
+    of x0). It is "failed" if x is not in the domain. Otherwise it names the limit that was reached,
+    or is "undetermined" if the bounds no longer improve but are wider than the tolerance.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1]], [2])
@@ -134,7 +134,8 @@ def _collected(
             run.accumulator.add(StepEvidence(intervals=intervals))
         runs.append(run)
         proof = run.certificate(x)
-        # Steps before the gaps are first compared; the number doubles from then on.
+        # The gaps are first compared after this many steps; the number doubles after each
+        # comparison.
         next_check = 256
         while steps < max_iter and run.step():
             deadline.check()

@@ -1,6 +1,6 @@
 """Save a run and resume it, using a .npz file of arrays and records (see `linalg.archive`).
 
-Damaged files are rejected if they hold values that no run can have (NaN, a vector of another
+Damaged files are rejected if they hold values that no run can have (NaN, a vector of the wrong
 length, a bound that is infinite on the wrong side). Carefully forged bounds are trusted: anyone who
 can write your files can change your data as well.
 """
@@ -60,7 +60,7 @@ class Store:
                 run = reader.run(header["run"]) if (version, then) == (RUN_FORMAT, who) else None
         except Exception as error:  # zipfile, zlib, json and NumPy may raise anything
             raise ValueError(
-                f"checkpoint: {path} is not a checkpoint of tiebreak ({type(error).__name__}); "
+                f"checkpoint: {path} is not a tiebreak checkpoint ({type(error).__name__}); "
                 f"{otherwise}"
             ) from None
         if version != RUN_FORMAT:
@@ -78,7 +78,7 @@ class Store:
                 raise ValueError(f"checkpoint: {path} belongs to {what}; {otherwise}")
         if run is None:
             raise ValueError(
-                f"checkpoint: {path} contains no run of this version of tiebreak; {otherwise}"
+                f"checkpoint: {path} contains no run from this version of tiebreak; {otherwise}"
             )
         return run
 
@@ -108,7 +108,7 @@ class Store:
 
 
 def identity(problem: Problem, method: object, x0: Array) -> dict[str, str]:
-    """Return a digest of each part of a run, down to the last bit of the data, to identify it.
+    """Identify a run by a digest of each of its parts, which covers every bit of the data.
 
     Plain callables are identified by their values and slopes at seven points of the domain: x0, and
     for each of SCALES one point on either side of x0 along a random direction. Two callables that
@@ -162,7 +162,7 @@ class RunWriter(Writer):
 
 
 class RunReader(Reader):
-    """Reads a run from an archive, with arrays of the same library as the start ``x0``."""
+    """Reads a run from an archive; its arrays come from the same library as the start ``x0``."""
 
     def __init__(self, archive: zipfile.ZipFile, size: int, x0: Array) -> None:
         super().__init__(archive, size)

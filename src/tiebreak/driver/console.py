@@ -115,7 +115,7 @@ class LiveLine:
             self._screen.row(row)
 
     def _pass(self, in_all: int, rows: int) -> None:
-        """Show that ``rows`` of ``in_all`` rows are done."""
+        """Show that this pass has processed ``rows`` of ``in_all`` rows."""
         if self._screen is not None and self._is_due():
             self._screen.text(f"pass {self._passes + 1:,}, rows {rows:,} of {in_all:,}")
         self._passes += rows == in_all

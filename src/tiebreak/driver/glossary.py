@@ -30,7 +30,7 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "value. If you gave radius= or error_bound=, the first line says that the proof assumes "
         "it.",
         "solved": "an answer was found, but not all of it is proved: the optimality conditions of "
-        "both levels hold to rounding, or the stopping rule named in the report was met. The "
+        "both levels hold up to rounding, or the stopping rule named in the report was met. The "
         "report says which half is proved, how wide the other gap is, and what would close it.",
         "unbounded": "there is no minimiser: g decreases forever along a direction of the domain, "
         "or f does so among the minimisers of g. The usual cause is separable classes.",
@@ -73,12 +73,12 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "f by rank": "f* for both readings, if rounding decides the rank.",
         "left open": "f takes its least value at many minimisers of g; x is the one of least norm.",
         "one-sided": "why there is no proved upper bound on f*.",
-        "g bound, f bound": "method conic: the optimum, its error, and what the bound rests on "
+        "g bound, f bound": "`conic` method: the optimum, its error, and what the bound rests on "
         "(proved or estimated, see below).",
-        "held": "method conic: how the minimisers of the level were kept for the next one.",
-        "solver": "method conic: how the interior-point solver ended, level by level.",
-        "bisection": "method bisec-bio: the interval in which its own tests locate f*.",
-        "own bound": "method mng: a lower bound on f* by its own theorem, not rechecked.",
+        "held": "`conic` method: how the minimisers of the level were kept for the next one.",
+        "solver": "`conic` method: how the interior-point solver ended, level by level.",
+        "bisection": "`bisec-bio` method: the interval in which its own tests locate f*.",
+        "own bound": "`mng` method: a lower bound on f* from its own theorem, not rechecked.",
         "method": "which method found x, and how its steps were chosen.",
         "message": "a text that says how the run ended and what to do next.",
         "assumed": "what the proofs rely on without having checked it.",
@@ -93,13 +93,14 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "ties": "the dimension of the set that this level leaves to the next one.",
         "price": "how fast the next level's best value falls as this level's slack grows: a slope, "
         "so one more unit of slack gains at most this much.",
-        "proved": "the interval is proved, with rounding errors included.",
+        "proved": "the interval is proved, and accounts for rounding errors.",
         "estimated": "a bound from duality that rests on an assumption, named in a line below.",
         "held": "how a level's minimisers were kept: exactly, by its face or image, or by a cut at "
         "its best value + slack.",
-        "image, face, cut": "the image of a loss of A x is the vector A x that all its minimisers "
-        "share; the face of a linear level is the set of constraints that hold with equality at "
-        "all its minimisers; a cut keeps the level's value at or below its best value + slack.",
+        "image, face, cut": "the image of a loss of A x is the vector A x, which is the same for "
+        "all its minimisers; the face of a linear level is the set of constraints that hold with "
+        "equality at all its minimisers; a cut keeps the level's value at or below its best value "
+        "+ slack.",
         "proof": "in which sense the bounds hold, and why a level is estimated rather than proved.",
         "sensitive": "a tiny slack changes the next level a lot, so do not trust its digits.",
         "rest": "the levels that were not reached.",

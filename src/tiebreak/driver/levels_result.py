@@ -55,12 +55,11 @@ class LevelReport:
         price: how fast the next level's best value falls as the slack grows; None without slack.
         held: how the minimisers of the level were kept for the levels after it.
         word: whether the interval ``best`` is proved or estimated. "proved": the interval contains
-            the least value, rounding included. "estimated": the interval rests on an unproved
-            assumption, see ``why``.
+            the least value, and accounts for rounding. "estimated": the interval rests on an
+            unproved assumption, see ``why``.
         sign: 1 if the level is minimised, -1 if it is maximised; then best is the largest value.
         why: the reason for an estimate: "size" (a radius is assumed), "inside" (no point is known
-            to be feasible to the last bit) or "held" (the levels before it may be off by their
-            errors).
+            to be exactly feasible) or "held" (the levels before it may be off by their errors).
 
     Examples:
         >>> cost = tb.Level(tb.Linear([1, 2]), name="cost", slack=0.1)
@@ -110,7 +109,7 @@ REASONS = {  # why an interval is estimated rather than proved
     "size": "the bounds assume a limit on the size of the solution, including auxiliary variables; "
     "a bounded domain or radius=... limits x",
     "coefficients": "the bounds assume a limit on the size of the coefficients",  # for estimators
-    "inside": "no point is known to be feasible to the last bit",
+    "inside": "no point is known to be exactly feasible",
     "held": "the bounds allow for errors in earlier levels",
 }
 # placeholder for the time while lines are wrapped, so that breaks do not depend on it
@@ -120,8 +119,8 @@ CLOCK = "000000.s:"
 def lower_interval(result: Result) -> tuple[Interval, str, str]:
     """Return an interval for g* of two levels without slack, whether it is proved, and if not, why.
 
-    The interval of the certificate includes rounding errors. If the upper end of the interval is
-    looser than requested, as on constraints that no computed point meets to the last bit, we
+    The interval of the certificate accounts for rounding errors. If the upper end of the interval
+    is looser than requested, as for constraints that no computed point satisfies exactly, we
     estimate it by g(x), plus a bound on its rounding errors, plus a bound on the rise of g between
     x and Z.
     """
@@ -264,7 +263,7 @@ class LevelsResult(Outcome, Shown):
     def plot(self, path: str | None = None) -> Any:
         """Draw two levels without slack, see `Result.plot`; other chains have no steps to draw.
 
-        Returns the matplotlib figure (needs the extra ``plot``).
+        Returns the matplotlib figure (needs the ``plot`` extra).
         """
         if self.result is None:
             raise ValueError(
@@ -350,7 +349,7 @@ class LevelsResult(Outcome, Shown):
         }
 
     def save(self, path: str | Path) -> None:
-        """Save to a .npz file for ``tiebreak.load``, with every number to the last bit.
+        """Save to a .npz file for ``tiebreak.load``; every number is saved exactly (bit for bit).
 
         Args:
             path: the .npz file, written completely or not at all.

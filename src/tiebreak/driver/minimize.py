@@ -37,7 +37,7 @@ def minimize(
         upper: f, a callable of x that returns a number; or a function or a penalty of tiebreak,
             such as ``LeastSquares(A, b)`` or ``L1()``.
         lower: g, given in one of the same ways.
-        x0: where to start, a vector of any array library: the callables get vectors like it.
+        x0: where to start, a vector from any array library; callables receive vectors of its kind.
         jac: the pair (gradient of upper, gradient of lower), with None for a level that is not a
             callable. True instead of a gradient says that the function returns (value, gradient);
             True instead of the pair says so for both functions. Gradients are required, never

@@ -84,7 +84,7 @@ class MethodInfo:
 
 
 def methods() -> list[MethodInfo]:
-    """List the methods that ``solve`` knows by name, with paper, assumptions and guarantee.
+    """List the methods that ``solve`` knows by name, with their papers, assumptions and guarantees.
 
     Examples:
         >>> for method in tb.methods()[:1]:
@@ -141,7 +141,7 @@ def _load_entry_points() -> None:
 
 
 def from_file(text: str) -> str:
-    """Return the name of the method in ``text``; load and register one given as FILE.py:CLASS.
+    """Return the name of a method; ``text`` is this name, or FILE.py:CLASS to load and register.
 
     Loading runs the file, so the text must come from the user.
     """

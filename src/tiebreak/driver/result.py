@@ -301,7 +301,7 @@ class Result(Outcome, Shown):
         }
 
     def save(self, path: str | Path, problem: bool = False) -> None:
-        """Save to a .npz file for ``tiebreak.load``, with every number to the last bit.
+        """Save to a .npz file for ``tiebreak.load``; every number is saved exactly (bit for bit).
 
         Arrays of other libraries come back as NumPy arrays. A loaded result is a warm start like
         any other, ``solve(problem, x0=result)``. Proved bounds are reused only with the saved
@@ -322,7 +322,7 @@ class Result(Outcome, Shown):
     def plot(self, path: str | None = None) -> Any:
         """Draw both levels with the certified band, and save the picture to ``path`` if given.
 
-        Returns the matplotlib figure (needs the extra ``plot``).
+        Returns the matplotlib figure (needs the ``plot`` extra).
         """
         return convergence(self._view(), path)
 
@@ -349,7 +349,7 @@ def _gap(letter: str, gap: float, asked: float) -> str:
 
 
 def _asked(tolerance: float) -> str:
-    """Say which tolerance was requested; "" without a tolerance."""
+    """Say which tolerance was requested; "" if there is none."""
     return f" (asked {tolerance:.3g})" if tolerance > UNDERFLOW else ""
 
 

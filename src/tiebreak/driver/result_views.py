@@ -207,7 +207,7 @@ def _run_group(result: Result) -> Group:
     # the trace may have millions of rows
     flat = np.fromiter(chain.from_iterable(rows), float, len(rows) * width)
     columns = dict(zip(Row._fields, flat.reshape(-1, width).T.copy(), strict=True))
-    # If a promise was seen to be false, nothing in earlier rows is proved either.
+    # If a promise turned out to be false, nothing in earlier rows is proved either.
     if result.status == "failed" and math.isinf(result.lower_gap):
         columns["upper_gap"][:] = columns["lower_gap"][:] = math.inf
     for level in LETTERS:

@@ -37,7 +37,7 @@ def _multipliers(result: LevelsResult, levels: Levels) -> Host | None:
         program = compile_levels(objectives, levels.domain, len(x))
     except Refusal:
         return None
-    if program.size > len(x):  # the values of the auxiliary variables are lost
+    if program.size > len(x):  # the values of the auxiliary variables were not kept
         return None
     found = row_multipliers(program, x, [_is_cut(report) for report in result.levels.values()])
     if found is None:

@@ -25,12 +25,12 @@ from tiebreak.proofs.evidence import StepEvidence, evaluated_again, value_error
 from tiebreak.proofs.recession.watch import NoMinimum
 from tiebreak.sets.domains import has_projection, projected
 
-NOTHING = (math.inf, math.inf)  # the gaps if nothing is proved
+NOTHING = (math.inf, math.inf)  # both gaps if nothing is proved
 PER_STATE = ("report", "values", "asked", "is_met")  # cached until the state changes
 
 
 class Intermediate(NamedTuple):
-    """The argument of a callback after every step; its gaps are proved."""
+    """What a callback receives after every step; the gaps are proved."""
 
     x: Array
     nit: int
@@ -100,10 +100,10 @@ class Run:
         self.is_foreign = self.certifies and not is_ours
         self.has_claims = False  # has a third-party method claimed an interval?
         self.least: Least | None = saved.least if saved else None
-        # The last state at which all requests were proved, and its `Standing` at that time.
+        # The last state at which everything requested was proved, and its `Standing` at that time.
         self.certified = saved.certified if saved else None
         self._news = 0  # how often the point or the evidence has changed
-        self._standings: tuple[int, Standing] | None = None  # a value of ``_news``, its `standing`
+        self._standings: tuple[int, Standing] | None = None  # ``_news`` and `standing` then
         # a point, its step, and its certificate
         self._stated: tuple[Array, int, Certificate] | None = None
         self._x0 = x0  # kept for the values at the start
@@ -140,7 +140,7 @@ class Run:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Stop the clock inside the block, in which a race measures the run."""
+        """Stop the clock inside the block, so that what a race measures there costs no time."""
         stopped = time.perf_counter()
         yield
         self.clock += time.perf_counter() - stopped
@@ -320,7 +320,7 @@ class Run:
 
     @cached_property
     def is_met(self) -> bool:
-        """Do the proved bounds meet the request?"""
+        """Do the proved bounds meet the requested tolerances?"""
         is_enough = self._is_enough()
         if is_enough and not self.has_own_proof:  # this proof ends the run
             self.certified = self.state, self.standing
@@ -402,7 +402,7 @@ class Run:
 
     @property
     def is_adapting(self) -> bool:
-        """Does the method learn the proved bounds at this step?"""
+        """Is the method told the proved bounds at this step?"""
         return self.method.adapts and is_due(self.iteration) and not self.report.decides
 
     @property
@@ -461,6 +461,6 @@ class Run:
         return self.certifier.certificate(x, upper, upper_value, lower_value, self.asked[0])
 
     def _note_violations(self) -> None:
-        """Pass the findings of the method's consistency checks to the bounds."""
+        """Tell the bound accumulator which consistency checks of the method have failed."""
         self.accumulator.refuted |= any(self.report.convexity_violations)
         self.accumulator.is_steep |= self.report.lipschitz_violations[0] > 0

@@ -1,4 +1,4 @@
-"""The only loop over the steps of a method.  It also times, counts, records, stops and saves."""
+"""The only loop over a method's steps.  It also times, records, stops and saves the run."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def solve(
 
     Args:
         problem: the Problem, or Levels. Three or more levels, or levels with slack, give a
-            LevelsResult with one row per level. They are solved by the method "conic", or in
+            LevelsResult with one row per level. They are solved by the "conic" method, or in
             rational arithmetic if "auto" can prove them that way. Such levels accept x0 (for
             relative slacks), rtol and max_time, but no callback or checkpoint.
         method: a method or its name; "auto" chooses.
@@ -390,9 +390,9 @@ def _iterate(
 
 
 def _without_answer(run: Run, error: Exception) -> Ended:
-    """Return why the run ends: Z is empty, which multipliers prove, or LAPACK failed.
+    """Return why the run ends: Z is empty (multipliers prove this), or LAPACK failed.
 
-    LAPACK may fail if the units of the data are too far apart.
+    LAPACK may fail if numbers in the data differ too much in size.
     """
     if not isinstance(error, EmptySet):
         return Ended(BROKEN, f"a factorisation failed ({error}): check the units of the data")

@@ -159,7 +159,7 @@ def proved_exactly(
 def _out_of_time(
     levels: Levels | ConicLevels, x0: Any, over: deadline.Over, seconds: float
 ) -> LevelsResult:
-    """Return the start, for a call that had to end before its first level."""
+    """Return the start as the result of a call that had to end before its first level."""
     assert isinstance(levels, Levels)  # third-party compilers do not watch the clock
     status, why = cut_short(over, 0)
     x = _start(levels, x0)
@@ -264,7 +264,7 @@ def _ended(found: ChainSolution) -> Ended:
 def _claim(
     level: LevelSolution, value: float, rounding: float, h: Objective, rtol: float
 ) -> LevelClaim:
-    """Return the claim about a level; its tolerance exceeds the rounding of the value at x."""
+    """Return the claim about a level, with a tolerance above the rounding error of its value."""
     if level.word != "proved":
         return LevelClaim()
     scale = max(abs(value), abs(h.value(np.zeros(len(h.linear)))))

@@ -56,7 +56,7 @@ class Trace(Sequence[Row]):
         return [getattr(row, name) for row in self._rows]
 
     def to_pandas(self) -> Any:
-        """Return the rows as a pandas DataFrame (needs the extra ``pandas``)."""
+        """Return the rows as a pandas DataFrame (needs the ``pandas`` extra)."""
         try:
             import pandas
         except ImportError:

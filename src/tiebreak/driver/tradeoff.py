@@ -53,12 +53,12 @@ class Tradeoff(Shown):
     """The trade-off curve; printing it gives one row per slack.
 
     Attributes:
-        points: by slack, the smallest first.
+        points: one `TradeoffPoint` for each slack, the smallest slack first.
         lower: an interval for g*.
         coefficient: c in f*(slack) = f*(0) - c sqrt(slack) + ..., for small slacks. ``coefficient``
             is 0 if the curve has a finite slope at 0, and nan if no time was left for it.
         slope: -df*/dslack at 0, or inf.
-        is_sensitive: does a slack of 1e-7 of g change f by 1 % or more?
+        is_sensitive: does a slack of 1e-7 (relative to g) change f by 1 % or more?
         time: seconds.
         skipped: the slacks for which no time was left.
         sign: 1 if f is minimised, -1 if it is maximised (with CVXPY).
@@ -97,7 +97,7 @@ class Tradeoff(Shown):
         if math.isinf(self.slope):
             lines.append(f"  for small slacks, f* gains about {self.coefficient:.4g} sqrt(slack)")
         if self.is_sensitive:
-            lines.append("  sensitive: a slack of 1e-7 of g changes f by 1 % or more")
+            lines.append("  sensitive: a slack of 1e-7, relative to g, changes f by 1 % or more")
         if self.skipped:
             lines.append(f"  there was no time for {', '.join(f'{s:.4g}' for s in self.skipped)}")
         return "\n".join([*lines, *(f"  {text}" for text in self.assumed)])
@@ -131,7 +131,7 @@ class Tradeoff(Shown):
     def plot(self, path: str | None = None) -> Any:
         """Draw what each slack gains, with the bounds, and save it to ``path`` if given.
 
-        Returns the matplotlib figure (needs the extra ``plot``).
+        Returns the matplotlib figure (needs the ``plot`` extra).
         """
         return tradeoff_curve(self._view(), path)
 
@@ -284,7 +284,8 @@ def _attained(
 ) -> float:
     """Return f at a point that certainly has g <= g* + slack, an upper bound on f*(slack).
 
-    g* may be slightly below the best value found, so we move that much towards g's minimiser.
+    g* may be slightly below the best value found, so we move the point slightly towards g's
+    minimiser.
     """
     lower, upper = levels.program().objectives
     least = base.levels[0].bound

@@ -2,8 +2,8 @@
 
 To compile level i, we sum all levels, with weight 1 for level i and 0 for the others. Then CVXPY
 writes the same constraints and the same auxiliary variables for every level, and only the objective
-differs. If the weights were cp.Parameters, one compilation would do at first. But a level with its
-own parameter would no longer be DPP, and every new value would need a new compilation.
+differs. If the weights were cp.Parameters, one compilation would be enough at first. But a level
+with its own parameter would no longer be DPP, and every new value would need a new compilation.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class Compiler:
         ]
         self._problems = [cp.Problem(cost, self._constraints) for cost in costs]
         self._halves = (cp.Problem(costs[0]), cp.Problem(cp.Minimize(probed), self._constraints))
-        # The parameters whose new values require that a level is compiled again: its own, or all if
-        # the problem is not DPP.
+        # For each level, the parameters whose new values make it necessary to compile the level
+        # again: its own, or all parameters if the problem is not DPP.
         everything = {parameter.id for parameter in self._problems[0].parameters()}
         self._parameters = [
             {parameter.id for parameter in level.parameters()}
@@ -116,7 +116,7 @@ class Compiler:
             # CVXPY 1.6 treats the y of quad_over_lin(x, y) as a constant if it has a value.
             with with_values(self._variables, {}):
                 return [_compile(self._problems[i], self._squares) for i in wanted]
-        except TypeError:  # CVXPY 1.6 with quad_over_lin(x, y) beside another square
+        except TypeError:  # CVXPY 1.6, if there is quad_over_lin(x, y) and another square
             if not self._squares:
                 raise
             self._squares = False
@@ -227,12 +227,12 @@ def square_root(P: Any) -> Any:
 
 
 class Definitions:
-    """Auxiliary variables u that are only defined by an equation, u = given - taken w.
+    """Auxiliary variables u whose only constraint is their definition, u = given - taken w.
 
     z is (w, u) in some order. The objectives become functions of w: CVXPY writes |A x - b|² as |u|²
-    with the rows u = A x - b. After substitution the square is one of x again, with fewer variables
-    and rows, and its rounding is measured against A x and b, not against u, which is 0 for an exact
-    fit.
+    with the rows u = A x - b. After substitution the square is again a function of x, with fewer
+    variables and rows, and its rounding is measured against A x and b, not against u, which is 0
+    for an exact fit.
 
     Args:
         rows: the rows of the program, a sparse array (csc). equations: how many of the first rows

@@ -244,7 +244,7 @@ class CvxpyLevels(ConicLevels):
                     continue
                 amounts = np.ravel(constraint.violation(), order="F")
                 sizes = np.zeros_like(amounts)
-                for part in (own, *map(_sizes, constraint.args)):  # for a cone, the largest entry
+                for part in (own, *map(_sizes, constraint.args)):  # cones use their largest entry
                     sizes += part if part.shape == amounts.shape else np.max(part)
                 worst = int(np.argmax(amounts / np.where(sizes > 0.0, sizes, 1.0)))
                 found += [Violation(_short(constraint), float(amounts[worst]), float(sizes[worst]))]
@@ -357,7 +357,7 @@ def _check_objects(levels: Sequence[Any], constraints: Sequence[Any]) -> None:
 
 
 def _check_problem(levels: CvxpyLevels) -> None:
-    """Check what CVXPY's expressions reveal without being compiled."""
+    """Check everything that CVXPY's expressions reveal before they are compiled."""
     import cvxpy as cp
 
     if not levels.variables:

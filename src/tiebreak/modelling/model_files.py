@@ -111,7 +111,7 @@ def _named(c: Host, constant: float, variables: tuple[str, ...]) -> Linear:
 def read_model(path: str | Path) -> LinearModel:
     """A linear program in an .mps or .lp file, for `Levels`; needs highspy.
 
-    The domain is the feasible set, in sparse matrices, with the file's names for rows and
+    The domain is the feasible set, stored as sparse matrices, with the file's names for rows and
     variables. Rows without bounds (N in MPS) are further objectives, not constraints.
 
     Args:
@@ -176,7 +176,7 @@ def _parsed(text: str, path: Path) -> Any:
 
 
 def _model(lp: Any, objective: str, further: list[str]) -> LinearModel:
-    """The parts of HiGHS's program; the rows ``further`` are objectives despite their bounds."""
+    """The model that HiGHS read; rows named in ``further`` are objectives despite their bounds."""
     import highspy
     from scipy.sparse import csc_array, csr_array
 
