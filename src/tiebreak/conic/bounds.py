@@ -86,10 +86,10 @@ def _balanced_exponentials(h: Objective, rows: Any, blocks: Blocks, y: Host) -> 
 
 
 def _balanced(r: Host, held: list[HeldRows], z: Host, away: Host) -> tuple[Host, float]:
-    """Return the part of a slope that no held equation balances, and the cost of the balanced part.
+    """Return the part of a slope that no held equation balances; bound the effect of the rest.
 
     Any weights give a bound. We try weights that favour accurate equations to different degrees,
-    and use the cheapest.
+    and use those that give the best bound.
     """
     if not held or not r.any():
         return r, 0.0
@@ -175,7 +175,8 @@ def value_error(h: Objective, z: Host) -> float:
     unit = EPS * (max(len(off), len(z)) + 8)
     size = abs(h.squares) @ np.abs(z) + np.abs(h.target)
     sizes = np.abs(off) @ size + off @ off + np.abs(h.linear) @ np.abs(z)
-    rounding = unit * float(sizes + abs(h.constant) + unit * (size @ size))  # even if off is 0
+    # The last term bounds the rounding errors even if off is 0.
+    rounding = unit * float(sizes + abs(h.constant) + unit * (size @ size))
     return rounding + h.misfit(np.abs(z))
 
 

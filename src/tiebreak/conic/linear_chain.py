@@ -77,7 +77,7 @@ class _HeldLevel(NamedTuple):
 
 
 class LinearChain:
-    """The ranges of rows and variables that the levels solved so far leave."""
+    """The ranges to which the levels solved so far restrict the rows and variables."""
 
     def __init__(self, program: ConicProgram, slacks: Sequence[SlackRule | None]) -> None:
         import scipy.sparse as sp

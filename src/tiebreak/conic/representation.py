@@ -133,7 +133,7 @@ def _objective(cost: Cost, size: int) -> Objective:
 
 
 def _cones(constraints: dict[Kind, list[Affine]]) -> list[Cone]:
-    """Return the cones of all constraints in order: one for equations, one for >= 0, others."""
+    """Return the cones of all constraints: one for equations, one for s >= 0, then all others."""
     cones: list[Cone] = []
     for kind, parts in constraints.items():
         sizes = [len(terms) for terms in parts]

@@ -71,7 +71,7 @@ def _by_factorisation(stage: Stage) -> SolvedStage | None:
     seen = rank.basis[:, : rank.low]
     left, R = np.linalg.qr(F @ seen)
     v = np.zeros(rank.low)
-    for _ in range(2):  # repeat once to remove rounding errors
+    for _ in range(2):  # the second step removes rounding errors
         v = v - np.linalg.solve(R, left.T @ (F @ (seen @ v) - t))
     at = PrimalDualPoint(seen @ v, np.zeros(0))
     found = SolvedStage(stage, at, Active(), residual(stage, at), 0.0)

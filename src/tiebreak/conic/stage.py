@@ -89,7 +89,7 @@ class AffineSet:
         return inner
 
     def _null_space(self, inner: Host) -> tuple[Host, float]:
-        """Return a basis of { w : inner w = 0 } and its error; the rows have length 1 in z."""
+        """Return a basis of { w : inner w = 0 } and its error; ``inner`` is unit rows times a basis."""
         m, n = inner.shape
         if min(m, n) > SVD_SIDE:
             from scipy.linalg import qr
@@ -224,7 +224,7 @@ def nearby(
     """Return the scale of the distances from w = 0, and the room (at least 0) left in each row.
 
     The scale comes from violated rows, or from the nearest bound if no row is violated, and from
-    bounds less than TOL.far times as far away. The rows of a cone are as far away as the cone is.
+    bounds less than TOL.far times as far away. Each row of a cone has the cone's distance.
     """
     apart = _distances(lengths, offset)
     room = np.zeros_like(apart)

@@ -47,7 +47,7 @@ def certify(
 ) -> Certificate:
     """Prove how close ``x`` is to optimal, no matter which solver found it.
 
-    The proof costs oracle calls. The first-order method that "auto" prefers starts from the
+    The proof needs oracle calls. The first-order method that "auto" prefers starts from the
     projection of x and collects minorants until both gaps of x stop shrinking. Because no method is
     best everywhere, AGM-BiO (P-AGM-BiO if there are penalties) then does the same with two values
     of gamma, if it accepts the problem. Together the methods take at most ``max_iter`` steps and

@@ -30,7 +30,7 @@ from tiebreak.proofs.bounds import Sums
 from tiebreak.proofs.models import Model
 from tiebreak.sets import projected
 
-HEADER = "checkpoint"  # the name of the JSON text
+HEADER = "checkpoint"  # the name of the JSON text in the archive
 RUN_FORMAT = 13  # increased whenever older files can no longer be resumed exactly
 # distances from x0 at which callables are evaluated, relative to 1 + |x0|
 SCALES = (1e-2, 1.0, 1e6)

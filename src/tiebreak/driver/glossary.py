@@ -81,7 +81,7 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "own bound": "`mng` method: a lower bound on f* from its own theorem, not rechecked.",
         "method": "which method found x, and how its steps were chosen.",
         "message": "a text that says how the run ended and what to do next.",
-        "assumed": "what the proofs rely on without having checked it.",
+        "assumed": "what the proofs assume without checking it.",
     },
     "Levels, one row each": {
         "best value": "the least value of the level while more important ones keep theirs, ± half "

@@ -87,7 +87,7 @@ class LevelReport:
         return max(0.0, losses[0]), max(0.0, losses[1])  # never -0.0
 
     def row(self) -> tuple[str, ...]:
-        """Return the row of the report."""
+        """Return this level's row of the report."""
         middle, width = sum(self.best) / 2.0, (self.best[1] - self.best[0]) / 2.0
         (least, most), best = self.given_up, estimate(middle, width)
         lost = f"{least:.3g}" if self.slack else f"about {(least + most) / 2.0:.1g}"

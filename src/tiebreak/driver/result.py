@@ -30,7 +30,7 @@ from tiebreak.sets import described
 NO_OPTIMUM = ("unbounded", "infeasible")  # statuses of problems without f*
 NO_PROBLEM = "Result: problem was not saved with this result; save(path, problem=True) does that"
 
-NOTABLE = 1e-3  # smaller shares of the largest entry count as 0: averages are rarely exactly 0
+NOTABLE = 1e-3  # smaller shares of the largest entry are not counted: averages are rarely exactly 0
 
 
 class Outcome:

@@ -50,7 +50,7 @@ def _multipliers(result: LevelsResult, levels: Levels) -> Host | None:
 
 
 def _is_cut(report: LevelReport) -> bool | None:
-    """Did the level use all of its slack?  None without slack."""
+    """Did the level use all of its slack?  None if it has no slack."""
     if not report.slack:
         return None
     best = report.best[1] if report.sign > 0 else report.best[0]  # the attained end of the interval

@@ -106,7 +106,7 @@ class Run:
         self._standings: tuple[int, Standing] | None = None  # ``_news`` and `standing` then
         # a point, its step, and its certificate
         self._stated: tuple[Array, int, Certificate] | None = None
-        self._x0 = x0  # kept for the values at the start
+        self._x0 = x0  # where ``start_values`` are taken
         f1, g1 = (h.sized(x0, partial(projected, problem.domain)) for h in problem.smooth_parts)
         self.upper, self.lower, self._uncounted = Counted(f1), Counted(g1), problem
         self.problem: Problem = with_smooth_parts(problem, self.upper, self.lower)
@@ -140,7 +140,7 @@ class Run:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Stop the clock inside the block, so that what a race measures there costs no time."""
+        """Stop the clock inside the block, in which a race evaluates the current point."""
         stopped = time.perf_counter()
         yield
         self.clock += time.perf_counter() - stopped
@@ -280,7 +280,7 @@ class Run:
         return asked[1], asked[0]
 
     def _measure_from_origin(self) -> None:
-        """Scale tolerances as if the run began at the origin: an optimal x0 gives no scale."""
+        """Scale tolerances as if the run began at the origin: the values at an optimal x0 give no scale."""
         origin = projected(self.problem.domain, arrays.zeros_like(self._x0))
         values = self.problem.upper.value(origin), self.problem.lower.value(origin)
         if all(map(math.isfinite, values)):

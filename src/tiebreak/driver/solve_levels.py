@@ -56,7 +56,7 @@ def of_problem(levels: Levels, result: Result) -> LevelsResult:
             "proved" if is_known else "estimated",
         ),
     }  # fmt: skip
-    if isinstance(result.findings, ConicFindings):  # its bounds say more than the certificate
+    if isinstance(result.findings, ConicFindings):  # conic bounds say more than the certificate
         values = proof.lower_value, proof.upper_value
         triples = zip(levels.names, result.findings.levels, values, strict=False)
         reports |= {name: _level(name, level, value, 1) for name, level, value in triples}

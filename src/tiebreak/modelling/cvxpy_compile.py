@@ -164,7 +164,7 @@ def with_values(variables: Sequence[Any], values: Mapping[Any, Any]) -> Iterator
 
 
 def save_values(variables: Sequence[Any], values: Mapping[Any, Any]) -> None:
-    """Give each variable its value, by its id."""
+    """Give each variable the value listed under its id."""
     for variable in variables:
         variable.save_value(values.get(variable.id))
 

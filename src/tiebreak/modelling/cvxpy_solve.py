@@ -9,8 +9,8 @@ from tiebreak.driver.solve import solve
 from tiebreak.linalg.refusals import missing
 from tiebreak.modelling.cvxpy_levels import CvxpyLevels, from_cvxpy
 
-# The levels with which each CVXPY problem was last solved: a new parameter value must not compile
-# these levels again.
+# The levels with which each CVXPY problem was last solved: a new parameter value should not make us
+# compile these levels again.
 _LAST: weakref.WeakKeyDictionary[Any, tuple[list[Any], dict[str, Any], CvxpyLevels]] = (
     weakref.WeakKeyDictionary()
 )
