@@ -74,7 +74,7 @@ NO_POINT = "no point meets all constraints"
 def solve_chain(
     program: ConicProgram, slacks: Sequence[SlackRule | None], told: Told | None = None
 ) -> ChainSolution:
-    """Solve one level after another; ``slacks`` has a rule or None for each level but the last."""
+    """Solve one level after another; ``slacks``: a rule or None for each level but the last."""
     try:
         scaled, units = in_units(program)
     except deadline.Over as over:

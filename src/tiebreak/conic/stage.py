@@ -89,7 +89,7 @@ class AffineSet:
         return inner
 
     def _null_space(self, inner: Host) -> tuple[Host, float]:
-        """Return a basis of { w : inner w = 0 } and its error; the rows, applied to z, are unit rows."""
+        """Return a basis of { w : inner w = 0 } and its error; as functions of z, rows have norm 1."""
         m, n = inner.shape
         if min(m, n) > SVD_SIDE:
             from scipy.linalg import qr

@@ -280,7 +280,7 @@ class Run:
         return asked[1], asked[0]
 
     def _measure_from_origin(self) -> None:
-        """Scale tolerances as if the run began at the origin: an optimal x0 gives no useful scale."""
+        """Scale tolerances as if the run began at the origin: an optimal x0 gives no scale."""
         origin = projected(self.problem.domain, arrays.zeros_like(self._x0))
         values = self.problem.upper.value(origin), self.problem.lower.value(origin)
         if all(map(math.isfinite, values)):
