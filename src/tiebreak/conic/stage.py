@@ -89,7 +89,7 @@ class AffineSet:
         return inner
 
     def _null_space(self, inner: Host) -> tuple[Host, float]:
-        """Return a basis of { w : inner w = 0 } and its error; as functions of z, rows have norm 1."""
+        """Return a basis of { w : inner w = 0 } and its error; in z, the rows have length 1."""
         m, n = inner.shape
         if min(m, n) > SVD_SIDE:
             from scipy.linalg import qr
