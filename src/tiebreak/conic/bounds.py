@@ -197,7 +197,7 @@ def slack_rounding(stage: Stage, w: Host) -> tuple[Host, Host]:
     terms = unit * (np.abs(stage.offset) + stage.row_sizes @ np.abs(w)) + stage.offset_error
     found = [terms[blocks.nonnegative]]
     found += [np.array([2.0 * norm(terms[cone])]) for cone in blocks.second_order]
-    if len(blocks.exponential):  # error of s_2 - s_1 exp(s_0 / s_1), by derivatives
+    if len(blocks.exponential):  # error of s_2 - s_1 exp(s_0 / s_1), from derivatives
         (s0, s1, _), (t0, t1, t2) = s[blocks.exponential].T, terms[blocks.exponential].T
         ratio = s0 / np.maximum(s1, LEAST)
         rise = 2.0 * np.exp(np.minimum(ratio, 700.0))

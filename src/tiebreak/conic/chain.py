@@ -109,7 +109,7 @@ def solve_chain(
 
 
 def _in_unit(rule: SlackRule, unit: float) -> SlackRule:
-    """Return the slack rule for values in this unit."""
+    """Convert a slack rule to values in this unit."""
     return lambda best, before: rule(unit * best, unit * before) / unit
 
 

@@ -44,7 +44,7 @@ class _LevelSolution(NamedTuple):
 
 @in_files("conic.level")
 class LevelSolution(_LevelSolution):
-    """The solution of one level; the dimension that remains after it is computed on demand."""
+    """The solution of one level; its ``dimension`` is computed on demand."""
 
     @property
     def dimension(self) -> Any:

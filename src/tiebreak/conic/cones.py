@@ -178,7 +178,7 @@ def dual_point(blocks: Blocks, y: Host) -> Host:
 def _dual_exponential(y: Host) -> Host:
     """Move y into { u < 0, w >= -u exp(v/u - 1) } or { u = 0, v, w >= 0 } by raising v.
 
-    v is the multiplier of s_1, which is usually a constant: then no slope changes.
+    v is the multiplier of s_1, which is usually a constant: then raising v changes no slope.
     """
     u, v, w = y.T
     is_inside = (u < 0.0) & (w > 0.0)

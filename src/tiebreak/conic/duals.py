@@ -24,7 +24,7 @@ from tiebreak.linalg.tolerances import TOL
 def row_multipliers(
     program: ConicProgram, z: Host, is_cut: Sequence[bool | None]
 ) -> list[Host | None] | None:
-    """Return a y for every level: slope + rows'y = 0, up to multipliers of the earlier levels.
+    """Return a y for every level with slope + rows'y = 0, up to multipliers of the earlier levels.
 
     y >= 0 for inequalities, unless an earlier level has turned one into an equation. y is None for
     a level whose slope is not known to be balanced at z. The result is None if some constraints are

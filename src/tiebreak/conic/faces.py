@@ -36,7 +36,7 @@ class ConicSet(NamedTuple):
         return ConicSet(both, np.append(self.offset, offset), self.cones + cones)
 
     def part(self, which: Host) -> ConicSet:
-        """Return some of the rows; the rows of one cone stay together."""
+        """Return the set with only these rows; rows of one cone must stay together."""
         if np.all(which):
             return self
         cones, end = [], 0

@@ -117,7 +117,7 @@ class Conic(Method):
 
     def describe(self, problem: Problem) -> str:
         """Describe the method in words."""
-        return f"Conic, by Clarabel, on {type(problem.domain).__name__}"
+        return f"Conic, with Clarabel, on {type(problem.domain).__name__}"
 
     def report(self, state: DirectState) -> StateReport:
         """Report how the run ended and what it found."""
@@ -185,7 +185,7 @@ def _proved(
         ends = low[1], last.best + last.error
         return found, Intervals(upper=ends, lower=low[0], rests=VERTEX)
     deadline.allow_as_much_again()
-    with contextlib.suppress(deadline.Over):  # x counts even if the proof is cut off
+    with contextlib.suppress(deadline.Over):  # keep x even without time for its proof
         known = known.both(prove_at(problem, x) or Intervals())
     if not known.is_two_sided:
         return found, known

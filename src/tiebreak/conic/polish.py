@@ -225,7 +225,7 @@ class _Curve(NamedTuple):
     bend: Host  # -c''(s) there: positive semidefinite
 
     def weight(self, y: Host) -> float:
-        """Return the lambda with y = lambda c'(s), by least squares."""
+        """Return the least-squares solution lambda of y = lambda c'(s)."""
         return float(self.normal @ y[self.cone]) / float(self.normal @ self.normal)
 
 

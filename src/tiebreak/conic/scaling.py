@@ -2,7 +2,7 @@
 
 Levels are always solved in these units, so the answer does not depend on the user's units. Without
 such units, variables in different units and rows of different lengths would hide each other's
-errors, because a rounding error in one row may be as large as all of another row.
+errors, because a rounding error in one row may be as large as the entries of another row.
 """
 
 from __future__ import annotations

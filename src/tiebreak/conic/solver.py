@@ -64,7 +64,7 @@ def clarabel_solve(
     length = _unit(offset)
     steepest = length * float(abs(gram).max()) if len(q) else 0.0
     # Near a minimiser, slopes may be far smaller than the terms that cancel in them. Near a center,
-    # the tolerance is at least this share of the terms that cancel in a slope.
+    # the unit of slopes is therefore at least 2^-30 of the largest of these terms.
     slope = _unit(np.append(q, steepest if center is None else 2.0**-30 * steepest)) * length
     P = gram * (length / slope * length)
     P, rows = sp.csc_matrix(sp.triu(P)), sp.csc_matrix(rows)

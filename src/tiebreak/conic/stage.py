@@ -77,7 +77,8 @@ class AffineSet:
     def columns(self, rows: Any) -> Any:
         """Convert rows that multiply z to rows that multiply w; set rounding errors to 0.
 
-        The entries of a row may cancel, or the basis may be 0 up to rounding where the row is not.
+        Products of a row with the basis may cancel, or the basis may be 0 (up to rounding) in the
+        places where the row is not.
         """
         if self.basis is None:
             return rows

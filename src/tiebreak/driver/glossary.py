@@ -101,7 +101,7 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "all its minimisers; the face of a linear level is the set of constraints that hold with "
         "equality at all its minimisers; a cut keeps the level's value at or below its best value "
         "+ slack.",
-        "proof": "in which sense the bounds hold, and why a level is estimated rather than proved.",
+        "proof": "the sense in which the bounds hold, and why a level is estimated, not proved.",
         "sensitive": "a tiny slack changes the next level a lot, so do not trust its digits.",
         "rest": "the levels that were not reached.",
     },

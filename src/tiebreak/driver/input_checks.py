@@ -14,7 +14,7 @@ SMALLEST, LARGEST = 1e-152, 1e152  # roughly the square roots of the smallest an
 
 
 def need_problem(owner: str, problem: object) -> Problem:
-    """Return the problem; raise TypeError if it is something else."""
+    """Return the problem; raise TypeError if it is not a `Problem`."""
     if not isinstance(problem, Problem):
         got = checks.what_it_is(problem)
         raise TypeError(f"{owner}: problem must be a Problem(upper=f, lower=g), got {got}")

@@ -360,7 +360,7 @@ class LevelsResult(Outcome, Shown):
 
 
 def _or_none(numbers: dict[str, float] | None) -> dict[str, float | None] | None:
-    """Return numbers by name for JSON, which has no nan."""
+    """Return numbers by name for JSON; inf and nan become None."""
     if numbers is None:
         return None
     return {name: number_or_none(value) for name, value in numbers.items()}

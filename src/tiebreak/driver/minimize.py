@@ -34,8 +34,8 @@ def minimize(
         min f(x)   subject to   x in argmin_{z in Z} g(z)
 
     Args:
-        upper: f, a callable of x that returns a number; or a function or a penalty of tiebreak,
-            such as ``LeastSquares(A, b)`` or ``L1()``.
+        upper: f, a callable of x that returns a number; or a tiebreak function or penalty, such as
+            ``LeastSquares(A, b)`` or ``L1()``.
         lower: g, given in one of the same ways.
         x0: where to start, a vector from any array library; callables receive vectors of its kind.
         jac: the pair (gradient of upper, gradient of lower), with None for a level that is not a

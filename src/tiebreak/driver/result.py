@@ -62,7 +62,7 @@ class Result(Outcome, Shown):
     """The answer of ``solve``; printing it gives a short report, ``details()`` the full one.
 
     Attributes:
-        x: the point; nan, as are all values, if no point meets the constraints.
+        x: the point. If no point meets the constraints, x and all values are nan.
         upper_value, lower_value: f(x) and g(x).
         upper_gap, lower_gap: *proved* upper bounds on f(x) - f* and g(x) - g*; inf if nothing is
             proved; a negative upper gap proves f(x) < f* (x is slightly suboptimal for g).

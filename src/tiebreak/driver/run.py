@@ -413,7 +413,7 @@ class Run:
     def record(self, is_proved: bool = True) -> Row:
         """Append the row of this step unless it exists, and return it.
 
-        The row has no gaps if the proof comes later, or if the next step decides everything.
+        The row gets no gaps if these are proved later, or if the next step decides everything.
         """
         if not self.is_recorded:
             gaps = self.gaps if is_proved and not self.report.decides else NOTHING

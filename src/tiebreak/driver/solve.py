@@ -405,7 +405,7 @@ def _without_answer(run: Run, error: Exception) -> Ended:
 def _after_record(run: Run, watch: RecessionWatch) -> Ended | None:
     """Return why the bounds of a recorded step end the run, or None if it goes on.
 
-    An answer that only lacks its proof is checked at the end, where that takes less work.
+    An answer that only lacks its proof is checked at the end, when checking takes less work.
     """
     if run.report.decides:
         return None

@@ -134,7 +134,7 @@ class Compiler:
     def _shares(self, first: CompiledLevel) -> bool:
         """Do the levels and constraints have more variables in total if compiled separately?"""
         if all(arg.is_affine() for one in self._constraints for arg in getattr(one, "args", ())):
-            return False  # such levels need no auxiliary variables
+            return False  # affine constraints need no auxiliary variables
         with with_values(self._variables, {}):
             alone = sum(_compile(half, self._squares).size for half in self._halves)
         return alone - len(self.columns) > first.size
