@@ -69,7 +69,7 @@ class HeldProblem(NamedTuple):
 
     @property
     def work(self) -> float:
-        """Estimate the work of the factorisations, in the units of a Meter."""
+        """Estimate the work of the factorisations, in the units of `deadline.metered`."""
         A, D = self.A, self.terms.matrix(self.n)
         stored = A.size if isinstance(A, np.ndarray) else A.nnz
         return factorisation_work(stored + D.size, self.n)
