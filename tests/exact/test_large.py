@@ -216,7 +216,7 @@ def test_planted_least_squares_with_many_faces(kind, is_met, count):
 
 @pytest.mark.parametrize("radius", [0.5, 30.0])
 def test_tall_logistic_losses_of_deficient_rank_in_a_ball(radius):
-    """The conditions of optimality, in the arithmetic of mpmath."""
+    """The optimality conditions, in the arithmetic of mpmath."""
     A, y = structured.one_hot(np.random.default_rng(11), 600, 25)
     problem = tb.Problem(upper=tb.SquaredNorm(), lower=tb.Logistic(A, y), domain=tb.Ball(radius))
     result = tb.solve(problem, "exact")

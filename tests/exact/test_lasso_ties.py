@@ -79,7 +79,7 @@ def test_both_levels_agree_with_two_conic_problems(kind, share, upper):
     weights = np.full(n, share * largest)
     star = two_stages(kind, A, b, weights, conic)
     assert result.upper_value == pytest.approx(star, rel=1e-6, abs=1e-6)
-    # The conditions of optimality of the lower level, by hand.
+    # The optimality conditions of the lower level, by hand.
     s = slope(kind, A, b, result.x)
     is_on = result.x != 0.0
     np.testing.assert_allclose(s[is_on], -(weights * np.sign(result.x))[is_on], rtol=1e-9)

@@ -311,7 +311,7 @@ def test_deep_inside_the_domain_growth_on_the_whole_space_bounds_both_sides(scal
     A, V = rng.standard_normal((10, 30)), rng.standard_normal((60, 30))
     b, w = rng.standard_normal(10), rng.standard_normal(60)
     upper, lower = tb.LeastSquares(V, w), tb.LeastSquares(A, b)
-    # The answer on R^n by the conditions of optimality.
+    # The answer on R^n by the optimality conditions.
     K = np.block([[V.T @ V, A.T], [A, np.zeros((10, 10))]])
     star = np.linalg.solve(K, np.concatenate([V.T @ w, b]))[:30]
     f_star, size = upper.value(star), np.linalg.norm(star)

@@ -274,7 +274,7 @@ def _solved(
 ) -> DirectState:
     """Return the answer with the bounds that are proved for it."""
     ending = (
-        "by direct factorisation, the conditions of optimality of both levels hold to "
+        "by direct factorisation, the optimality conditions of both levels hold to "
         f"{findings.residual:.1g}, with a backward error of {findings.backward_error:.1g}"
     )
     return _ended(problem, end, Ended(ANSWER, ending), findings, intervals)
@@ -435,7 +435,7 @@ def _doubt(
         return HARDLY_FALLS.format(NO_LOWER)
     if not answer.doubt and not answer.residual <= TOL.accurate:
         return (
-            f"the conditions of optimality hold only to {answer.residual:.2g}, "
+            f"the optimality conditions hold only to {answer.residual:.2g}, "
             "relative to their terms"
         )
     return answer.doubt

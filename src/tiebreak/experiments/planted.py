@@ -126,7 +126,7 @@ def checked(
     for level, h, wanted in pairs:
         miss = float(np.linalg.norm(h.gradient(x) - wanted)) * float(np.linalg.norm(x))
         if not miss <= 1e-11 * max(abs(level.value(np.zeros(len(x)))), abs(level.value(x))):
-            raise ArithmeticError(f"{name}: the conditions of optimality fail by {miss:.2g}")
+            raise ArithmeticError(f"{name}: the optimality conditions fail by {miss:.2g}")
     if not problem.domain.contains(x, 1e-12 * float(np.linalg.norm(x))):
         raise ArithmeticError(f"{name}: x* lies outside the domain")
     answer = Answer(problem.upper.value(x), problem.lower.value(x), x)
