@@ -68,12 +68,12 @@ class Ball(Set):
         return max(inside - unit * (self.radius + size + away), 0.0)
 
     def face_at(self, x: Array) -> ActiveFace | None:
-        """The sphere, with its tangent directions, if x lies on the sphere."""
+        """The sphere as a face, with its tangent directions; None if x is not on the sphere."""
         away = self._centred(x)
         if norm(away) < self.radius * (1.0 - TOL.met):
             return None
-        # The curvature of the sphere is |slope|/radius: x + d lies |d|²/(2 radius) below the
-        # tangent plane of a sphere.
+        # The sphere adds the curvature |slope|/radius: a tangent step d ends |d|²/(2 radius)
+        # outside the sphere, and moving back raises the function by |slope| times this distance.
         return face_across(self.project, away)._replace(
             curvature=lambda slope: max(-dot(away, slope) / dot(away, away), 0.0)
         )
@@ -106,7 +106,7 @@ class Ball(Set):
         return norm(self._centred(x)) + self.radius
 
     def _nearest(self, x: Array, y: Array, length: float) -> Array:
-        """The projection of x, where y = x - center has the given length."""
+        """The projection of x, given y = x - center and ``length`` = |y|."""
         if length <= self.radius:
             return x
         return self._back(arrays.stretched(y, length, self.radius))
@@ -138,7 +138,7 @@ class Ball(Set):
     def cut_projection(
         self, x: Array, c: Array, beta: float, guess: float, known: Products
     ) -> CutProjection:
-        """A closed form in the plane of c and y = x - center: a lies along c/|c|, b across it."""
+        """A closed form: y = x - center has the component a along c/|c| and b orthogonal to c."""
         eps, radius = arrays.epsilon(x), self.radius
         y = self._centred(x)
         if y is not x:
@@ -150,8 +150,8 @@ class Ball(Set):
         if ratio >= 1.0 or a * min(1.0, radius / max(distance, radius)) <= h + rounding:
             return self._uncut(x, y, distance)
         if ratio <= -1.0 + eps:
-            # The cut touches the ball in one point or misses it: z(mu) converges to the nearest
-            # point of the cut.
+            # The cut touches the ball in one point or misses it: z(mu) converges to the point of
+            # the ball nearest to the cut.
             far = max(0.0, a + (distance + radius) / eps)
             return CutProjection(self._back(c * (-radius / length)), far / length, False)
         reach = radius * math.sqrt((1.0 - ratio) * (1.0 + ratio))
@@ -160,7 +160,7 @@ class Ball(Set):
             return self._cut_nearly_parallel(y, c, known.normal, a, h, reach) or self._uncut(
                 x, y, distance
             )
-        # The result is s y + t c, and no other vector is computed.
+        # The result minus the center is s y + t c; no other vector is computed.
         s, mu = (1.0, a - h) if a >= h and b <= reach else (reach / b, a - b * (h / reach))
         if mu <= 0.0:  # the projection of x violates the cut only by a rounding error
             return self._uncut(x, y, distance)
@@ -196,7 +196,7 @@ class Ball(Set):
         return CutProjection(self._back(moved(across, -h / length, c)), mu / length, True)
 
     def _uncut(self, x: Array, y: Array, distance: float) -> CutProjection:
-        """The projection of x if the cut does not bind; y = x - center has the given length."""
+        """The projection if the cut does not bind, given y = x - center and ``distance`` = |y|."""
         size = min(distance, self.radius)
         sizes = (size, size) if self.center is None else None
         return CutProjection(self._nearest(x, y, distance), 0.0, True, sizes)

@@ -1,4 +1,4 @@
-"""The base class of sets: everything that callers may ask; a common default is "unknown"."""
+"""The base class of sets: all questions that callers may ask; many defaults mean "unknown"."""
 
 from __future__ import annotations
 
@@ -52,18 +52,17 @@ def violations_of(
 
 
 def distance_violation(what: str, x: Array, nearest: Array) -> list[Violation]:
-    """The distance of x from a set as a violation; ``nearest`` is the set's point nearest to x."""
+    """The distance from x to a set as a violation; ``nearest`` is the set's point nearest to x."""
     length = arrays.norm(x)
     off, size = arrays.norm(x - nearest), max(length, arrays.norm(nearest))
     return [] if off == 0.0 else [Violation(what, off, size, length)]
 
 
 class Set(FromData, is_open=True):
-    """The base of all sets; the formulas are in the sets themselves.
+    """The base class of all sets; the formulas are in the subclasses.
 
-    For cuts, a set defines either ``cut_projection``, or ``projection_path`` and ``last_piece``.
-    ``cut_projection``, ``projection_path``, ``last_piece`` and everything below
-    `project_cut_with_products` are internal.
+    To support cuts, a set defines either ``cut_projection``, or ``projection_path`` and
+    ``last_piece``. These methods and everything below `project_cut_with_products` are internal.
     """
 
     names: tuple[Any, ...] | None = None  # names of the variables, if they come from pandas
@@ -154,7 +153,7 @@ class Set(FromData, is_open=True):
         return None if rows is None else RecessionDirections(rows=(rows.A, rows.A_eq, -rows.A_eq))
 
     def bounds_in(self, n: int) -> Bounds:
-        """Bounds on all points in R^n beyond those from linear rows; infinite if unknown."""
+        """Bounds on all points in R^n that linear rows do not already give; infinite if unknown."""
         return Bounds()
 
     @property
@@ -194,7 +193,7 @@ class Set(FromData, is_open=True):
 
     @property
     def diameter(self) -> float:
-        """The largest |y - z| over y, z in Z; infinite unless a subclass knows better."""
+        """The largest |y - z| over y, z in Z; infinite unless a subclass overrides it."""
         return INFINITY
 
     def diameter_in(self, n: int) -> float:
@@ -220,7 +219,7 @@ class Set(FromData, is_open=True):
         return self.project(x)
 
     def support(self, direction: Array) -> float:
-        """The largest <direction, z> over z in Z; inf if it is unbounded."""
+        """The largest <direction, z> over z in Z; inf if these values are unbounded."""
         raise NotImplementedError
 
     def argmin(self, direction: Array) -> Array:
@@ -228,7 +227,7 @@ class Set(FromData, is_open=True):
         raise NotImplementedError
 
     def farthest(self, x: Array) -> float:
-        """The largest |z - x| over z in Z; infinite unless a subclass knows better."""
+        """The largest |z - x| over z in Z; infinite unless a subclass overrides it."""
         return INFINITY
 
     def contains(self, x: Array, tol: float = 1e-9) -> bool:
@@ -250,8 +249,8 @@ class Set(FromData, is_open=True):
         The multiplier mu >= 0 is finite and z = project(x - mu normal); mu = 0 if the cut does not
         bind. ``guess``, the multiplier of a similar problem, only saves time.
 
-        A zero normal cuts nothing off. If the cut leaves nothing of Z, z is the limit as mu tends
-        to infinity, the projection of x onto the points of Z where <normal, .> is smallest.
+        A zero normal cuts nothing off. If no point of Z satisfies the cut, z is the limit as mu
+        tends to infinity: the projection of x onto the points of Z where <normal, .> is smallest.
         """
         return project_cut(self, x, normal, offset, guess, Products.of(normal, x))
 
@@ -272,16 +271,16 @@ class Set(FromData, is_open=True):
 
     @property
     def length_scale(self) -> float:
-        """The largest of the set's parameters that are lengths."""
+        """The largest length among the set's parameters."""
         return 0.0
 
     @property
     def cancelling_length(self) -> float:
-        """The size of lengths that cancel in a projection: see `projection_error`."""
+        """The lengths, besides |z|, that cancel in a projection z: see `projection_error`."""
         return 0.0
 
     def distance_outside(self, x: Array, unit: float) -> float | None:
-        """An upper bound on the distance of x from Z; None if no bound is known.
+        """An upper bound on the distance from x to Z; None if no bound is known.
 
         x is in float64, and ``unit`` is the `rounding_unit` of a sum over its entries.
         """
@@ -292,11 +291,11 @@ class Set(FromData, is_open=True):
         return self
 
     def in_units(self, units: Any) -> Set | None:
-        """The set {u : units u in Z}, entry by entry; None if a constraint compares variables."""
+        """The set {u : units * u in Z}, entry by entry; None if not implemented for this set."""
         return None
 
     def extended(self, n: int, lower: Host) -> Set | None:
-        """The set {(x, u) : x in Z, u >= lower}, x in R^n; None if it has no projection."""
+        """The set {(x, u) : x in Z, u >= lower}, x in R^n; None if not implemented for this set."""
         return None
 
     def preimage(self, z: Array) -> Array:
@@ -314,5 +313,5 @@ class Set(FromData, is_open=True):
         raise NotImplementedError
 
     def last_piece(self, x: Array, c: Array) -> tuple[float, Array, float]:
-        """mu, z(mu) and |d(mu)| where the last piece begins, or at any mu that is too large."""
+        """mu, z(mu) and |d(mu)| at the start of the last piece, or at any sufficiently large mu."""
         raise NotImplementedError

@@ -137,7 +137,7 @@ class Box(Set):
         return max(inside * (1.0 - unit) - unit * norm(x), 0.0)
 
     def face_at(self, x: Array) -> ActiveFace:
-        """The face around x, on which entries at a bound stay at that bound."""
+        """The face that contains x: entries at a bound stay at that bound."""
         xp, zero = namespace(x), zeros_like(x)
         low, high = (like(bound, x) for bound in (self.lower, self.upper))
         free = (x > low) & (x < high)
@@ -153,12 +153,12 @@ class Box(Set):
         return self.clip(x, *self.bounds_like(x))
 
     def support(self, direction: Array) -> float:
-        """The sum of direction_i upper_i if direction_i > 0, direction_i lower_i if it is < 0."""
+        """The sum of direction_i upper_i where direction_i > 0, otherwise direction_i lower_i."""
         best, bounded = self._corner(direction)
         return dot(direction, best) if bounded else INFINITY
 
     def argmin(self, direction: Array) -> Array:
-        """The lower bound if direction > 0, the upper if < 0; if = 0, the value nearest to 0."""
+        """The lower bound where direction > 0, the upper where < 0, else the value nearest to 0."""
         best, bounded = self._corner(-direction)
         if not bounded:
             raise self.no_minimiser()
@@ -170,7 +170,10 @@ class Box(Set):
         return norm(namespace(x).maximum(abs(x - lower), abs(upper - x)))
 
     def bounds_like(self, x: Array) -> tuple[Array, Array]:
-        """The bounds for x; numbers stay numbers in NumPy, because `like` is slower than a clip."""
+        """The bounds as arrays like x, but plain numbers are kept for NumPy.
+
+        Converting a number with `like` takes longer than clipping to it.
+        """
         if type(x) is not np.ndarray:
             return like(self.lower, x), like(self.upper, x)
         lower, upper = (b if type(b) is float else like(b, x) for b in (self.lower, self.upper))
@@ -229,7 +232,7 @@ class Box(Set):
         return path
 
     def last_piece(self, x: Array, c: Array) -> tuple[float, Array, float]:
-        """Past the largest breakpoint, an entry rests on its bound or moves forever."""
+        """Past the largest breakpoint, an entry either stays on its bound or moves forever."""
         xp = namespace(x)
         zeros = zeros_like(c)
         lower, upper = (like(bound, x) + zeros for bound in (self.lower, self.upper))

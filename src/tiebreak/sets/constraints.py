@@ -1,8 +1,8 @@
 """Sets given by constraints: second-order cones, and intersections of sets.
 
 Projecting onto a set in this module is an optimisation problem, too expensive for every step of a
-first-order method. So these sets are domains for the methods that handle constraints directly,
-"conic" and "exact".
+first-order method. These sets are therefore domains for the "conic" and "exact" methods, which
+handle constraints directly.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SecondOrderCone(Constraints):
     """{x : |A x + b| <= <c, x> + d}; b and c are zero if None.
 
     With c = 0 the set is an ellipsoid or a cylinder, |A x + b| <= d. A is dense or a scipy.sparse
-    matrix. The set has no cheap projection: it is a domain for the method "conic".
+    matrix. The set has no cheap projection: it is a domain for the "conic" method.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1]], [2])
@@ -94,7 +94,7 @@ class SecondOrderCone(Constraints):
         return RecessionDirections(rows=(self.A, -self.A))
 
     def bounds_in(self, n: int) -> Bounds:
-        """Bounds |x| by s |x| - |b| <= |A x + b| <= |c| |x| + d, for singular values >= s > |c|."""
+        """|x| is bounded if A has least singular value s > |c|: s |x| - |b| <= |c| |x| + d."""
         radius = INFINITY
         if self.A.shape[0] >= n and self.A.shape[0] * n <= QUICK_SIDE**2:
             A = self.A.toarray() if arrays.is_sparse(self.A) else self.A
@@ -110,11 +110,11 @@ class SecondOrderCone(Constraints):
         return norm(row_lengths(self.A)) + norm(self.c)
 
     def excess(self, x: Array) -> float:
-        """By how much the inequality is violated, divided by its steepness."""
+        """The violation of the inequality, divided by the Lipschitz constant `steepness`."""
         return sum(one.amount for one in self.violations(x)) / (self.steepness or 1.0)
 
     def violations(self, x: Array) -> list[Violation]:
-        """The only inequality, if x violates it."""
+        """The set's only inequality, if x violates it."""
         at = host(x)
         image, right = self.A @ at + self.b, float(self.c @ at) + self.d
         size, length = norm(abs(self.A) @ np.abs(at) + np.abs(self.b)), norm(at)
@@ -142,8 +142,8 @@ class Intersection(Constraints, in_tables=False):
 
     Nested intersections are flattened. Two sets whose intersection is another set of the library,
     such as two boxes, are merged: ``Box(0, 1) & Box(0, 2)`` is a Box. All other intersections have
-    no cheap projection: they are domains for the method "conic", and for "exact" if all parts are
-    polyhedra.
+    no cheap projection: they are domains for the "conic" method, and for the "exact" method if all
+    parts are polyhedra.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1]], [2])
@@ -210,11 +210,11 @@ class Intersection(Constraints, in_tables=False):
         return min(one.diameter_in(n) for one in self.sets)
 
     def farthest(self, x: Array) -> float:
-        """An upper bound: the smallest of the distances in the parts."""
+        """An upper bound: the smallest such distance over the parts."""
         return min(one.farthest(x) for one in self.sets)
 
     def excess(self, x: Array) -> float:
-        """The largest excess of the parts."""
+        """The largest distance from x to a part, or lower bound on this distance."""
         return max(distance_from(one, x) for one in self.sets)
 
     def violations(self, x: Array) -> list[Violation]:
@@ -222,7 +222,7 @@ class Intersection(Constraints, in_tables=False):
         return [found for one in self.sets for found in one.violations(x)]
 
     def distance_outside(self, x: Array, unit: float) -> float:
-        """Return 0 if x is certainly in every part; else inf: parts may meet at small angles."""
+        """Return 0 if x is certainly in every part; else inf: parts may meet at a small angle."""
         is_inside = all(distance_bound(one, x) == 0.0 for one in self.sets)
         return 0.0 if is_inside else INFINITY
 
@@ -258,7 +258,7 @@ def intersection(owner: str, *sets: Domain) -> Domain:
 
 
 def _merged(owner: str, sets: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The distinct parts of the sets; two are merged if their intersection is a library set."""
+    """The distinct parts of the sets; two parts that intersect in a library set are merged."""
     parts = [
         part for one in map(known, sets) for part in (one.parts if isinstance(one, Set) else (one,))
     ]

@@ -1,4 +1,4 @@
-"""The projection onto a set Z and a cut {<c, z> <= beta}, from one scalar root for every Z.
+"""Projections onto the intersection of a set Z and a cut {<c, z> <= beta}, from a scalar root.
 
 The projection lies on the path z(mu) = Pi_Z(x - mu c), where mu is 0 or the root of the
 non-increasing function
@@ -7,8 +7,8 @@ non-increasing function
 
 For a polyhedral Z the path is piecewise linear: on each piece, z moves along -d, where d is the
 orthogonal projection of c onto the directions that the piece leaves free, and the slope of the gap
-is -<c, d> = -|d|^2. If a set gives z and |d| for any mu, and its last piece, `roots.root` finds the
-projection; a set with a closed form uses the closed form instead.
+is -<c, d> = -|d|^2. If a set provides z and |d| for any mu, and the last piece of its path,
+`roots.root` finds the projection; a set with a closed form uses the closed form instead.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Products(NamedTuple):
 
 
 class CutProjection(NamedTuple):
-    """The projection onto a set and a cut."""
+    """The projection onto the intersection of a set and a cut."""
 
     z: Array
     mu: float
@@ -89,7 +89,7 @@ def project_cut(
 def _rescaled(
     domain: Set, x: Array, normal: Array, offset: float, guess: float | None
 ) -> tuple[Array, float]:
-    """`project_cut`, rescaled by powers of two so that no number is very large or small."""
+    """`project_cut` after scaling by powers of two, so that no number is very large or small."""
     largest = arrays.max_abs(normal)
     if largest < smallest_normal(normal) or offset == math.inf:
         return domain.project(x), 0.0
@@ -107,7 +107,7 @@ def _rescaled(
     length = min(math.frexp(size)[1], 1001) if size > 2.0**20 else 0
     while True:
         start = 0.0 if guess is None else ldexp(float(guess), slope - length)
-        if not 0.0 < start < 2.0**80:  # start is NaN, or the cut cannot be met
+        if not 0.0 < start < 2.0**80:  # unusable: NaN, not positive, or huge
             start = 0.0
         small_set = domain.scaled(-length) if length else domain
         small_x = x * 2.0**-length if length else x
@@ -115,7 +115,7 @@ def _rescaled(
         z, mu = _refined(small_set, small_x, c, ldexp(beta, -length), start, known)
         if mu < math.inf or length > 1000:
             break
-        length = min(length + 100, 1001)  # z is much longer than x and all lengths in Z
+        length = min(length + 100, 1001)  # |z| is much larger than |x| and all lengths in Z
     if length:
         z = z * 2.0**length if mu > 0.0 else domain.project(x)
     return z, ldexp(min(mu, sys.float_info.max), length - slope)
@@ -124,14 +124,14 @@ def _rescaled(
 def _refined(
     domain: Set, x: Array, c: Array, beta: float, guess: float, known: Products
 ) -> tuple[Array, float]:
-    """The cut projection with <c, z> = beta to the precision of z.
+    """The cut projection; if the cut binds, <c, z> = beta is accurate to the precision of z.
 
     If x and mu c are much larger than z, rounding errors of their difference remain in z. A second
     projection, of z itself onto the plane of the cut, moves z only by these errors.
     """
     z, mu, met, sizes = domain.cut_projection(x, c, beta, guess, known)
     if sizes is not None and sizes[1] <= 8.0 * sizes[0] and type(z) is not np.ndarray:
-        return z, mu  # an error of a few units of |z| is not worth a transfer from a device
+        return z, mu  # a few rounding units of |z| are not worth a transfer from a device
     for attempt in range(4):
         if not met or mu == math.inf:
             break
@@ -148,12 +148,12 @@ def _refined(
         if arrays.max_abs(closer - z) <= 64.0 * arrays.epsilon(x) * error:
             z, mu, met = closer, mu or extra, closer_met
         elif attempt > 0:
-            break  # no rounding error is as large as the step: z cannot become more accurate
+            break  # the step is larger than any rounding error: keep z
     return z, mu
 
 
 def along_the_path(domain: Set, x: Array, c: Array, beta: float, guess: float) -> CutProjection:
-    """The projection at the root of the gap, for a set that gives its path."""
+    """The projection z(mu) at the root mu of the gap, for a set that provides its path."""
     gap = _LinearGap(domain, x, c, beta)
     mu, _exact = root(gap, guess)
     return CutProjection(gap.z, mu, gap.met)
@@ -166,7 +166,7 @@ class _LinearGap:
         self.domain, self.x, self.c, self.beta = domain, x, c, beta
         self.epsilon = arrays.epsilon(c)
         self.path = domain.projection_path(x, c)
-        self.z: Array = None  # z at the latest mu, which may overwrite an earlier z
+        self.z: Array = None  # z at the latest mu; the next call may overwrite it
         self.met = True  # can the cut be met?
         self.calls = 0
 
@@ -217,7 +217,7 @@ def _is_noise(
 ) -> bool:
     """Is |gap| within ``factor`` times the usual rounding error of <c, z> - beta?
 
-    ``lengths`` is |c||z|, if known.
+    ``lengths`` is |c| |z|, if known.
     """
     tolerance = factor * arrays.epsilon(c) * (1.0 + 0.1 * math.sqrt(c.shape[0]))
     if abs(gap) <= tolerance * abs(beta):
@@ -225,7 +225,7 @@ def _is_noise(
     if lengths is None:
         lengths = arrays.norm(c) * arrays.norm(z)
     if abs(gap) > tolerance * (lengths + abs(beta)):
-        return False  # most calls end with these tests, which saves the sums below
+        return False  # most calls return here or above, which saves the sum below
     terms = c * z
     sizes = into(terms, "abs", terms)
     return abs(gap) <= tolerance * (float(namespace(c).sum(sizes)) + abs(beta))

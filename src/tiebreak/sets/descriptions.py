@@ -26,8 +26,8 @@ class LinearRows:
     """A x <= b and A_eq x = b_eq, in R^n; either pair may be left out.
 
     Args:
-        words: what messages call the rows of A and of A_eq, with {} for the number; empty for the
-            default.
+        words: what messages call the rows of A and of A_eq, with {} for the row's number; empty
+            for the default.
         numbers: the numbers or names of the rows; counted from 0 if None.
     """
 
@@ -54,7 +54,7 @@ class LinearRows:
             form.zero(form.of_x(self.A_eq, -self.b_eq), self.numbers[1])
         if len(self.b):
             form.owner = self.words[0] or owner
-            form.nonnegative(form.of_x(-self.A, self.b + 0.0), self.numbers[0])  # 0, not -0
+            form.nonnegative(form.of_x(-self.A, self.b + 0.0), self.numbers[0])  # -0 becomes 0
 
 
 def of_single(places: Host, factors: Host, n: int) -> Any:
@@ -100,13 +100,13 @@ class Bounds(NamedTuple):
     radius: float = math.inf
 
     def within(self, other: Bounds) -> Bounds:
-        """The bounds that hold if the bounds of ``self`` and ``other`` hold."""
+        """The bounds that ``self`` and ``other`` give together."""
         lower = np.maximum(self.lower, other.lower)
         return Bounds(lower, np.minimum(self.upper, other.upper), min(self.radius, other.radius))
 
 
 def bounds_on(sets: Sequence[Set], n: int) -> tuple[Host, Host, float]:
-    """The lower and upper bounds and the radius that all sets together give for x in R^n."""
+    """The lower and upper bounds and the radius that the sets together give for x in R^n."""
     found = Bounds(np.full(n, -math.inf), np.full(n, math.inf))
     linear: list[tuple[Any, Host]] = []
     for part in sets:
@@ -123,7 +123,7 @@ def bounds_on(sets: Sequence[Set], n: int) -> tuple[Host, Host, float]:
 
 
 def _tightened(lower: Host, upper: Host, rows: Any, offset: Host) -> tuple[Host, Host]:
-    """Bounds tightened by ``rows @ x <= offset``, one row at a time, in a few sweeps.
+    """The bounds after tightening with each row of ``rows @ x <= offset`` in a few sweeps.
 
     A row bounds a variable if all other variables in it are bounded: x >= 0 and sum x <= 1 give
     0 <= x <= 1. New bounds are rounded outwards.
@@ -143,9 +143,9 @@ def _swept(lower: Host, upper: Host, rows: Any, offset: Host) -> tuple[Host, Hos
     is_known = np.isfinite(least)
     known = np.where(is_known, least, 0.0)
     total, size = (np.bincount(i, terms, len(offset)) for terms in (known, np.abs(known)))
-    # For each term of the row, how many of the other terms have no bound.
+    # For each term, the number of other terms in its row that have no bound.
     unknown = np.bincount(i, ~is_known, len(offset))[i] - ~is_known
-    # For each term of the row: are all other known terms 0, which makes their sum exact?
+    # For each term, are all other known terms of its row 0, so that their sum is exact?
     alone = np.bincount(i, known != 0.0, len(offset))[i] - (known != 0.0) == 0
     rest, size = (np.where(alone, 0.0, sums) for sums in (total[i] - known, size[i]))
     slack = (SAFE - 1.0) * (size + np.abs(offset[i]))
@@ -200,7 +200,7 @@ def face_of_signs(project: Callable[[Array], Array], x: Array, sign: Array) -> A
 
 
 def room_along(x: Array, d: Array) -> float:
-    """The largest t with x + t d >= 0, where x >= 0; entries that do not change are ignored."""
+    """The largest t with x + t d >= 0, for x >= 0; only entries that decrease can limit t."""
     xp = arrays.namespace(x)
     falls = d < 0.0
     ratio = xp.where(falls, x / xp.where(falls, -d, xp.ones_like(d)), math.inf)
@@ -208,7 +208,7 @@ def room_along(x: Array, d: Array) -> float:
 
 
 def face_across(project: Callable[[Array], Array], normal: Array) -> ActiveFace:
-    """The face of points where <normal, x> is constant."""
+    """The face on which <normal, x> is constant."""
     unit = normal / arrays.norm(normal)
     one = arrays.namespace(normal).ones_like(normal)
     return ActiveFace(lambda v: v - arrays.dot(unit, v) * unit, one, project, one)

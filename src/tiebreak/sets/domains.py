@@ -48,7 +48,7 @@ class Domain(Protocol):
 
 
 def distance_bound(domain: Domain, x: Array, length: float | None = None) -> float:
-    """A bound on the distance of x from the set, including the rounding errors of computing it.
+    """A bound on the distance from x to the set, with an allowance for rounding errors.
 
     Every bound on how far outside Z a computed point may be comes from this function. The bound is
     0 if x is certainly inside. ``length`` is |x|, if already known.
@@ -65,7 +65,7 @@ def distance_bound(domain: Domain, x: Array, length: float | None = None) -> flo
 
 
 def projection_error(domain: Domain, z: Array, size: float) -> float:
-    """A bound on the error of a computed projection z that differs from its argument.
+    """A bound on the rounding error of a computed projection z that differs from its argument.
 
     ``size`` = |z|. Errors proportional to the length of the argument are not included.
     """
@@ -94,35 +94,35 @@ def projected(domain: Domain, x: Array) -> Array:
 
 
 def distance_from(domain: Domain, x: Array) -> float:
-    """The distance from x to the domain; if it has no projection, a lower bound."""
+    """The distance from x to the domain; a lower bound if the domain has no projection."""
     if isinstance(domain, Constraints):
         return domain.excess(x)
     return norm(x - domain.project(x))
 
 
 class Constraints(Set, is_open=True):
-    """The base class of the sets without a cheap projection."""
+    """The base class of sets without a cheap projection."""
 
     has_projection: ClassVar[bool] = False
     has_argmin: ClassVar[bool] = False
 
     def project(self, x: Array) -> Array:
-        """Return x if it is in the set; otherwise ValueError, because no projection is computed."""
+        """Return x if it is in the set; otherwise raise ValueError: no projection is computed."""
         if self.contains(x):
             return x
         raise ValueError(
             f"{type(self).__name__}: x must be in the set, because its projection is not computed, "
-            "got a point outside; the methods conic and exact need no projection"
+            "got a point outside; the conic and exact methods need no projection"
         )
 
     def excess(self, x: Array) -> float:
-        """A lower bound on the distance of x from the set, from the most violated constraint."""
+        """A lower bound on the distance from x to the set, from the most violated constraint."""
         raise NotImplementedError
 
     def argmin(self, direction: Array) -> Array:
         raise ValueError(
             f"{type(self).__name__}: linear functions cannot be minimised by a formula or a "
-            "linear program; the method conic accepts Linear(direction) as an objective"
+            "linear program; the conic method accepts Linear(direction) as an objective"
         )
 
 
@@ -247,8 +247,8 @@ class Halfspace(Set):
     def _unit(self) -> Array:
         """The normal scaled to length 1; the half-space is {<unit, x> <= height}.
 
-        ``unit`` is in double precision, like some points: rounded to single precision, ``unit``
-        would describe another half-space.
+        The scaled normal is in double precision, because some points are: rounded to single
+        precision, it would describe a different half-space.
         """
         normal = self._precise
         return normal / norm(normal)
@@ -267,7 +267,7 @@ class Halfspace(Set):
         return max(0.0, -self._height)
 
     def _onto(self, x: Array, unit: Array, *, boundary: bool = False) -> Array:
-        """The projection, repeated once to remove the rounding error if |x| is much larger."""
+        """The projection z, computed twice because the first z is inaccurate if |x| >> |z|."""
         excess = dot(unit, x) - self._height
         if excess <= 0.0 and not boundary:
             return x
@@ -317,7 +317,7 @@ class Halfspace(Set):
 
 
 def _length_across(c: Array, unit: Array) -> float:
-    """The length of the part of c orthogonal to ``unit``; 0 if that is only a rounding error."""
+    """The length of the part of c orthogonal to ``unit``; 0 if this part is a rounding error."""
     part = moved(c, dot(unit, c), unit)
     length = norm(moved(part, dot(unit, part), unit))
     return length if length > 8.0 * arrays.epsilon(c) * norm(c) else 0.0

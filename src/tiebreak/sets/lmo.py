@@ -29,7 +29,7 @@ def argmin_cut(
     minimises <direction + mu normal, .> over Z, and mu (<normal, s> - offset) = 0, to within
     rounding error.
 
-    A zero normal cuts nothing off. If the cut leaves nothing of Z, s is the best of the points
+    A zero normal cuts nothing off. If no point of Z satisfies the cut, s is the best of the points
     where <normal, .> is smallest. Z must be bounded.
     """
     steep, long = arrays.max_abs(direction), arrays.max_abs(normal)
@@ -101,7 +101,7 @@ def _weights(mu: float) -> tuple[float, float]:
 
 
 def _better(d: Array, c: Array, mu: float, change: Array) -> float:
-    """How much ``change`` lowers <d + mu c, .>; 0 if that is only a rounding error of d + mu c."""
+    """How much ``change`` lowers <d + mu c, .>; 0 if the decrease may be a rounding error."""
     of_d, of_c = _weights(mu)
     fall = -dot(of_d * d + of_c * c, change)
     noise = 4.0 * arrays.epsilon(d) * dot(of_d * abs(d) + of_c * abs(c), abs(change))
@@ -109,7 +109,7 @@ def _better(d: Array, c: Array, mu: float, change: Array) -> float:
 
 
 def _in_ball(ball: Ball, d: Array, c: Array, beta: float) -> tuple[Array, float]:
-    """A closed form: s = center + h c/|c| - sqrt(radius² - h²) a, with a orthogonal to c."""
+    """A closed form: s = center + h c/|c| - sqrt(radius² - h²) a, with |a| = 1 and <a, c> = 0."""
     s = ball.argmin(d)
     if dot(c, s) <= beta:
         return s, 0.0
@@ -119,7 +119,7 @@ def _in_ball(ball: Ball, d: Array, c: Array, beta: float) -> tuple[Array, float]
     unit = c / length
     along = dot(unit, d)
     across = moved(d, along, unit)
-    # The projection is repeated because of cancellation.
+    # Orthogonalise a second time, because of cancellation.
     across = moved(across, dot(unit, across), unit)
     width = norm(across)
     half = math.sqrt((1.0 - ratio) * (1.0 + ratio))

@@ -55,14 +55,14 @@ class Monotone(Set):
         return like(_pool(host(x))[0], x)
 
     def support(self, direction: Array) -> float:
-        """Return 0 if entries sum to 0 and no partial sum from the left is negative; else inf.
+        """Return 0 if the entries sum to 0 and no partial sum from the left is negative; else inf.
 
         Sums that differ from 0 by no more than their rounding errors count as 0.
         """
         return 0.0 if _length_of_means(host(direction)) == 0.0 else INFINITY
 
     def argmin(self, direction: Array) -> Array:
-        """Return the origin if <direction, .> is bounded below."""
+        """Return the origin if <direction, .> is bounded below; otherwise raise ValueError."""
         if self.support(-direction) > 0.0:
             raise self.no_minimiser()
         return zeros_like(direction)
@@ -87,9 +87,9 @@ class Monotone(Set):
         return path
 
     def last_piece(self, x: Array, c: Array) -> tuple[float, Array, float]:
-        """The start of the last piece, if the path has one; otherwise any mu that is large enough.
+        """The start of the last piece if z(mu) is constant there; else a sufficiently large mu.
 
-        For p with mu p = Pi_Z(-mu c), z(mu) differs from mu p by at most |x|, and <c, p> = -|p|^2.
+        Let p = Pi_Z(-c), so that <c, p> = -|p|^2; then z(mu) differs from mu p by at most |x|.
         If p = 0, z is constant for large mu, and its blocks end only where partial sums of c are 0.
         """
         x_host, c_host = host(x), host(c)
@@ -121,7 +121,7 @@ def _pool(v: Host, weights: Host | None = None) -> tuple[Host, Host]:
 def _length_of_means(c: Host, blocks: Host | None = None) -> float:
     """The length of c averaged over each block; sums that are only rounding errors count as 0.
 
-    The default blocks are those of the projection of c, for which the result is the length of the
+    By default, the blocks are those of the projection of c, and the result is the length of this
     projection.
     """
     blocks = _pool(c)[1] if blocks is None else blocks

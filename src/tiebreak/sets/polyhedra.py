@@ -1,4 +1,4 @@
-"""Sets that linear constraints describe."""
+"""Sets described by linear constraints."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from tiebreak.sets.domains import Constraints
 class Polyhedron(Constraints):
     """{x : lower <= A x <= b, A_eq x = b_eq}; A or A_eq may be left out.
 
-    A Polyhedron has no cheap projection: it is a domain for the methods "conic" and "exact".
+    A Polyhedron has no cheap projection: it is a domain for the "conic" and "exact" methods.
 
     Args:
-        A: matrix, dense or from scipy.sparse.
-        b: upper bounds on A x; inf means none.
+        A: a matrix, dense or from scipy.sparse.
+        b: upper bounds on A x; inf means that a row has none.
         A_eq, b_eq: equations.
-        lower: lower bounds on A x; -inf means none, and None means none for all rows. A row whose
-            two bounds are equal is an equation.
+        lower: lower bounds on A x; -inf means that a row has none, None that no row has one. A row
+            whose two bounds are equal is an equation.
         rows: names for the rows of A, followed by those of A_eq, for reports. If None, the index of
             a pandas table is used, or numbers: "0 of A", "1 of A".
 
@@ -54,7 +54,7 @@ class Polyhedron(Constraints):
     has_argmin: ClassVar[bool] = True
     origins: ClassVar[tuple[Host, Host]]  # the user's row from which each row comes
     signs: ClassVar[Host]  # -1 for rows of A that are negated, because they were lower bounds
-    counts: ClassVar[tuple[tuple[str, int], ...]]  # how many rows the user gave, by matrix
+    counts: ClassVar[tuple[tuple[str, int], ...]]  # the number of rows given for each matrix
 
     def __post_init__(self) -> None:
         given = {name: getattr(self, name) for name in ("A", "b", "A_eq", "b_eq", "lower", "rows")}
@@ -140,7 +140,7 @@ class Polyhedron(Constraints):
         found = np.zeros(len(self.row_names))
         np.add.at(found, self.origins[0], -self.signs * below)
         np.add.at(found, self.origins[1], -equal)
-        return dict(zip(self.row_names, (found + 0.0).tolist(), strict=True))  # 0, not -0
+        return dict(zip(self.row_names, (found + 0.0).tolist(), strict=True))  # -0 becomes 0
 
     @cached_property
     def bounds(self) -> tuple[Host, Host]:
@@ -174,7 +174,7 @@ class Polyhedron(Constraints):
             )
 
     def excess(self, x: Array) -> float:
-        """The largest distance of x from a half-space or plane of the set."""
+        """The largest distance from x to one of the half-spaces and planes that define the set."""
         at = host(x)
         off = np.append(np.maximum(self.A @ at - self.b, 0.0), abs(self.A_eq @ at - self.b_eq))
         lengths = np.concatenate(self.lengths)
@@ -193,7 +193,7 @@ class Polyhedron(Constraints):
         return found
 
     def distance_outside(self, x: Array, unit: float) -> float:
-        """Return 0 if all constraints certainly hold; else inf: rows may meet at small angles."""
+        """Return 0 if all constraints certainly hold; else inf: rows may meet at a small angle."""
         at = host(x)
         if self.b_eq.shape[0]:
             return INFINITY
@@ -215,17 +215,17 @@ class Polyhedron(Constraints):
 
 
 def deepest_point(rows: Host, offset: Host, equal: Host, right: Host) -> tuple[Host, float]:
-    """The x with the most room in ``rows @ x <= offset`` and ``equal @ x = right``; and the room.
+    """The deepest x with ``rows @ x <= offset`` and ``equal @ x = right``, and its depth.
 
-    The rows have length 1, and the room is at most 1. Within the equations, the set contains a ball
-    around x with the room as its radius. A linear program finds x, up to its tolerance; ValueError
-    if the set is empty.
+    The rows have length 1; the depth is the smallest slack of an inequality, capped at 1. In the
+    affine subspace of the equations, the set contains the ball around x whose radius is the depth.
+    A linear program finds x, up to its tolerance; ValueError if the set is empty.
     """
     n, last = rows.shape[1], np.ones((rows.shape[0], 1))
     wider = np.hstack([rows, last]), np.hstack([equal, np.zeros((equal.shape[0], 1))])
     bounds = [(None, None)] * n + [(0.0, 1.0)]
     found = _linear_program(np.append(np.zeros(n), -1.0), wider[0], offset, wider[1], right, bounds)
-    # The room is bounded, so there is a maximum.
+    # The depth is bounded, so there is a maximum.
     assert found is not None
     return found[:n], float(found[n])
 
@@ -233,7 +233,7 @@ def deepest_point(rows: Host, offset: Host, equal: Host, right: Host) -> tuple[H
 def _linear_program(
     c: Host, A: Any, b: Host, A_eq: Any, b_eq: Host, bounds: Any = (None, None)
 ) -> Host | None:
-    """A minimiser by HiGHS; None if the minimum is -inf; ValueError if no point is feasible."""
+    """A minimiser from HiGHS; None if the minimum is -inf; ValueError if no point is feasible."""
     found = last_attempt(c, A_ub=A, b_ub=b, A_eq=A_eq, b_eq=b_eq, bounds=bounds)
     if found.success:
         return np.asarray(found.x, dtype=np.float64)
@@ -245,11 +245,11 @@ def _linear_program(
 
 
 class EmptySet(ValueError):
-    """The error of constraints that no x satisfies."""
+    """Raised if no x satisfies the constraints."""
 
 
 def no_point() -> EmptySet:
-    """Make the error that is raised if no x satisfies the constraints."""
+    """Return the error for constraints that no x satisfies."""
     return EmptySet("Polyhedron: the constraints must have a point in common, got none")
 
 
@@ -296,7 +296,7 @@ def _rows(name: str, matrix: Any, other: str, offset: Any) -> tuple[Any, Host] |
 
 
 def _sides(of: tuple[str, Any], given: tuple[str, Any], count: int) -> Host:
-    """Named bounds as a vector with an entry per row of a named matrix."""
+    """The named bounds ``given`` as a vector with an entry per row of the named matrix ``of``."""
     tables.need_same_rows("Polyhedron", of, given)
     found = host(checks.floating("Polyhedron", *given))
     if found.ndim != 1:
@@ -307,7 +307,7 @@ def _sides(of: tuple[str, Any], given: tuple[str, Any], count: int) -> Host:
 
 
 def _lower(matrix: Any, lower: Any, upper: Host) -> Host:
-    """The lower bounds of A x, after checking that none exceeds the upper bound."""
+    """The lower bounds of A x, after checking that none exceeds its upper bound."""
     found = _sides(("A", matrix), ("lower", lower), len(upper))
     is_allowed = found <= upper  # False for NaN
     if not is_allowed.all() or np.any(found == INFINITY):

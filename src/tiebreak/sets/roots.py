@@ -1,4 +1,4 @@
-"""The root of a non-increasing function of one multiplier mu >= 0, by safeguarded Newton steps."""
+"""Find the root of a non-increasing function of mu >= 0 with safeguarded Newton steps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 
 class PathPoint(NamedTuple):
-    """A point of a path, with its gap; ``slope`` is s if the gap has the slope -s^2."""
+    """A point of a path, with its gap, whose derivative with respect to mu is -slope^2."""
 
     mu: float
     gap: float
@@ -28,7 +28,7 @@ class Gap(Protocol):
 
     @property
     def epsilon(self) -> float:
-        """The unit of rounding of the vectors."""
+        """The machine epsilon of the vectors."""
 
     def at(self, mu: float) -> PathPoint:
         """The gap at mu and its slope; in the first two calls, the energy may be NaN."""
@@ -90,12 +90,12 @@ def between(low: PathPoint, high: PathPoint, latest: PathPoint, slow: int) -> fl
     """The next mu to try: Newton's, or a more careful choice if Newton's method has been slow."""
     following = latest.newton
     if slow % 4 == 1:
-        # The best of three proposals from both ends, if the gap is convex or concave between them.
+        # If the gap is convex or concave between the ends, the middle of three proposals is best.
         secant = low.mu + (high.mu - low.mu) * (low.gap / (low.gap - high.gap))
         following = sorted((low.newton, secant, high.newton))[1]
     if slow % 4 == 2 or not low.mu < following < high.mu:
-        # The following mu gives both ends the same Lagrangian |z - x|^2/2 + mu (<c, z> - beta). For
-        # a polytope the gap may be a step function, for which Newton's method does not help.
+        # At this mu, both ends have the same Lagrangian |z - x|^2/2 + mu (<c, z> - beta). For a
+        # polytope the gap may be a step function, for which Newton's method does not help.
         following = (high.energy - low.energy) / (low.gap - high.gap)
     if slow % 4 == 3 or not low.mu < following < high.mu:
         following = middle(low.mu, high.mu)
@@ -103,7 +103,7 @@ def between(low: PathPoint, high: PathPoint, latest: PathPoint, slow: int) -> fl
 
 
 def past_a_breakpoint(point: PathPoint, following: float, eps: float) -> float:
-    """``following``, or two units of rounding beyond ``point`` if the step is too short.
+    """``following``, or two rounding units beyond ``point`` if the step is too short.
 
     If ``point`` is a breakpoint, another piece of the path begins beyond it.
     """
@@ -114,6 +114,6 @@ def past_a_breakpoint(point: PathPoint, following: float, eps: float) -> float:
 
 
 def middle(low: float, high: float) -> float:
-    """The middle of all floating-point numbers from low to high, near the geometric mean."""
+    """The median of the floating-point numbers from low to high, near their geometric mean."""
     a, b = struct.unpack("<qq", struct.pack("<dd", low, high))
     return float(struct.unpack("<d", struct.pack("<q", (a + b) // 2))[0])

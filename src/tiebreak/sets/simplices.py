@@ -19,7 +19,7 @@ from tiebreak.sets.descriptions import ActiveFace, Bounds, LinearRows, face_of_s
 
 
 class _WithVertices(Set):
-    """The base of both sets, whose vertices are on the axes at distance `length_scale` from 0."""
+    """The base class of two sets with vertices on the axes, at distance `length_scale` from 0."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
@@ -72,7 +72,7 @@ class Simplex(_WithVertices):
         return LinearRows(n, -identity(n), np.zeros(n), np.ones((1, n)), [self.total])
 
     def recession(self, n: int) -> None:
-        """Recession directions: only zero, because the set is bounded."""
+        """Return None: the set is bounded, so zero is its only recession direction."""
 
     def bounds_in(self, n: int) -> Bounds:
         return Bounds(0.0, self.total, self.total)
@@ -82,7 +82,7 @@ class Simplex(_WithVertices):
         return face_of_signs(self.project, x, is_on)
 
     def project(self, x: Array) -> Array:
-        """max(x - tau, 0) with the tau for which the sum is ``total``."""
+        """max(x - tau, 0), where tau makes the sum equal to ``total``."""
         with arrays.quiet():  # -entries may be inf, which is harmless
             return _onto_simplex(x, self.total)[0]
 
@@ -99,8 +99,7 @@ class Simplex(_WithVertices):
         return self.total
 
     def distance_outside(self, x: Array, unit: float) -> float:
-        """The distance to max(x, 0), plus that from max(x, 0) to its multiple with the right
-        sum."""
+        """The length of a path from x to max(x, 0) and on to its multiple with the sum ``total``."""
         xp = namespace(x)
         positive = xp.maximum(x, arrays.zeros_like(x))
         total = float(xp.sum(positive))
@@ -117,7 +116,7 @@ class Simplex(_WithVertices):
         return _threshold_path(x, c, self.total, signed=False)
 
     def last_piece(self, x: Array, c: Array) -> tuple[float, Array, float]:
-        """The face of smallest c_i; every other entry is 0 for mu >= (x_i - tau)/(c_i - min c)."""
+        """The face where c_i is least; other entries are 0 if mu >= (x_i - tau)/(c_i - min c)."""
         rise = c - namespace(x).min(c)
         face = rise == 0
         on_face, tau = _onto_simplex(x[face], self.total)[:2]
@@ -129,7 +128,7 @@ class Simplex(_WithVertices):
 class L1Ball(_WithVertices):
     """{x : sum |x_i| <= radius}.
 
-    For x outside, the projection is the projection of |x| onto the simplex, with the signs of x
+    For x outside the ball, the projection is that of |x| onto the simplex, with the signs of x
     (Duchi, Shalev-Shwartz, Singer, Chandra 2008).
 
     Examples:
@@ -152,7 +151,7 @@ class L1Ball(_WithVertices):
         return True
 
     def lifted_rows(self, n: int) -> tuple[Host, LinearRows]:
-        """x = p - q, where p, q >= 0 have a bounded sum: x alone would need 2^n rows."""
+        """Write x = p - q, where p, q >= 0 sum to at most the radius; x alone needs 2^n rows."""
         A = np.vstack([-np.eye(2 * n), np.ones((1, 2 * n))])
         rows = LinearRows(2 * n, A, np.append(np.zeros(2 * n), self.radius))
         return np.hstack([np.eye(n), -np.eye(n)]), rows
@@ -176,7 +175,7 @@ class L1Ball(_WithVertices):
         if _sums_to_at_most(size, self.radius):
             return x
         z = _onto_simplex(size, self.radius)[0]
-        z = into(z, "minimum", z, size)  # tau >= 0 up to rounding: zeros stay zeros
+        z = into(z, "minimum", z, size)  # a tau < 0, by rounding, must not move zeros
         return namespace(x).copysign(z, x)
 
     def support(self, direction: Array) -> float:
@@ -194,14 +193,14 @@ class L1Ball(_WithVertices):
         return self.radius
 
     def distance_outside(self, x: Array, unit: float) -> float:
-        """The distance from x to its multiple whose absolute values have the right sum."""
+        """A bound on the distance from x to its multiple on the boundary of the ball."""
         return max(float(namespace(x).sum(abs(x))) * (1.0 + unit) - self.radius, 0.0)
 
     def projection_path(self, x: Array, c: Array) -> ProjectionPath:
         return _threshold_path(x, c, self.radius, signed=True)
 
     def last_piece(self, x: Array, c: Array) -> tuple[float, Array, float]:
-        """The face of largest |c_i|; all other entries stay below the threshold tau + mu max|c|."""
+        """The face of the largest |c_i|; other entries stay below the threshold tau + mu max|c|."""
         xp = namespace(x)
         top = arrays.max_abs(c)
         face = abs(c) == top
@@ -219,11 +218,11 @@ class L1Ball(_WithVertices):
 def _onto_simplex(
     v: Array, total: float, start: float | None = None, w: Array = None, z: Array = None
 ) -> tuple[Array, float, Array | None]:
-    """max(v - tau, 0), whose sum is ``total``; tau; the few possibly positive entries, if known.
+    """max(v - tau, 0) with sum ``total``; tau; where entries may be positive, if they are few.
 
     Newton's method is applied to sum max(v - tau, 0) - total, which is convex in tau: after the
-    first step, from ``start`` or anywhere, tau is to the left of the root and stays there. ``w``
-    and ``z`` are overwritten, if given; w may be v, and the result is z.
+    first step, from ``start`` or anywhere, tau is to the left of the root and stays there. If
+    given, ``w`` and ``z`` are overwritten; w may be v, and z then holds the result.
     """
     xp = namespace(v)
     # Subtract the largest entry: then tau is in [-total, 0), entries below -total do not matter,
@@ -242,7 +241,7 @@ def _onto_simplex(
         if active == 0 and tau > -total:  # the first guess was too large
             tau = -total
             continue
-        if active == 0:  # if entries are not finite, the caller notices
+        if active == 0:  # some entry is not finite, which the caller notices
             break
         excess = float(xp.sum(above)) - total
         # If the active entries have not changed, tau is right. A step past the root can only be due
@@ -261,7 +260,7 @@ def _above(w: Array, tau: float, out: Array | None) -> Array:
 
 
 def _threshold_path(x: Array, c: Array, total: float, *, signed: bool) -> ProjectionPath:
-    """The path z(mu) = max(v - tau, 0), v = x - mu c; if ``signed``, of |v| with the signs of v."""
+    """The path z(mu) = max(v - tau, 0) of v = x - mu c; if ``signed``, of |v|, with v's signs."""
     xp = namespace(x)
     v = size = z = signs = None
     line = (0.0, math.nan, 0.0)  # mu, tau, and the slope of tau at the last point
@@ -289,7 +288,7 @@ def _threshold_path(x: Array, c: Array, total: float, *, signed: bool) -> Projec
 
 
 def _mean_and_spread(c: Array, signs: Array) -> tuple[float, float]:
-    """The mean m of sign_j c_j over the j with nonzero signs, and the length of the deviations.
+    """The mean m of sign_j c_j over nonzero signs, and the length of the deviations from m.
 
     A length that is only a rounding error is returned as 0. ``signs`` is overwritten.
     """

@@ -77,7 +77,7 @@ class Penalty(FromData, is_open=True):
     def prox(self, x: Array, step: float) -> Array:
         """argmin over z of step penalty(z) + ½|z - x|², for step >= 0."""
         if not self.terms.has_prox:
-            hint = "the methods conic and exact need no prox"
+            hint = "the conic and exact methods need no prox"
             raise Refusal(self.label, "prox", "must have a closed form", "a penalty without", hint)
         return self.terms.times(checks.at_least(type(self).__name__, "step", step)).prox(x)
 
