@@ -99,7 +99,7 @@ class Simplex(_WithVertices):
         return self.total
 
     def distance_outside(self, x: Array, unit: float) -> float:
-        """The length of a path from x to max(x, 0) and on to its multiple with the sum ``total``."""
+        """The length of the path from x to max(x, 0) and on to the multiple with sum ``total``."""
         xp = namespace(x)
         positive = xp.maximum(x, arrays.zeros_like(x))
         total = float(xp.sum(positive))

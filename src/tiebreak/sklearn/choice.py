@@ -1,4 +1,4 @@
-"""A picture of what the choice gains: f and the loss along a line of equally good fits."""
+"""A plot of what the choice gains: f and the loss along a line of equally good fits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ChoiceCurve(NamedTuple):
     without: float  # the lower level if all coefficients are 0
 
     def draw(self, axes: Any, preferred: str, title: str) -> None:
-        """Draw the preference, and the loss on a second axis from 0 to the loss without a model."""
+        """Draw the preference; a second axis for the loss ends at the loss of zero coefficients."""
         axes.plot(self.steps, self.upper, color="C0", label=f"{preferred} (left)")
         axes.plot(0.0, self.upper[CURVE_POINTS // 2], "o", color="C0", label="the choice")
         axes.set_xlabel("distance from the choice, relative to the length of the coefficients")
@@ -34,19 +34,19 @@ class ChoiceCurve(NamedTuple):
         top = max(self.without, float(np.nanmax(self.lower)))
         top = top if top > 0.0 else 1.0
         other.set_ylim(-0.05 * top, 1.05 * top)  # a loss of 0 stays visible
-        other.set_ylabel("training loss, up to that of zero coefficients")
+        other.set_ylabel("training loss (top: zero coefficients)")
         lines = [line for one in (axes, other) for line in one.get_lines()]
         axes.legend(lines, [str(line.get_label()) for line in lines], loc="upper center")
         axes.set_title(title)
 
 
 def choice_curve(problem: tb.Problem, x: Host, ties: int | None) -> ChoiceCurve | None:
-    """Return the curve along a direction in the null space of the training rows, or None."""
+    """Return the curve along a null-space direction of the training rows; None if none is found."""
     found = list(matrices_of(problem.smooth_parts[1]))
     if not ties or len(found) != 1 or not found[0].is_explicit or found[0].size > DENSE_LIMIT:
         return None
     is_penalised = problem.penalties[1].terms.has_weights
-    # With a penalty, coefficients that are 0 cannot move without raising the penalty.
+    # With a penalty, moving a zero coefficient would raise the penalty.
     moves = np.flatnonzero(x) if is_penalised else np.arange(len(x))
     d = np.zeros_like(x)
     unseen = _unseen(found[0] if not is_penalised else Dense(found[0].dense()[:, moves]), x[moves])
@@ -62,17 +62,17 @@ def choice_curve(problem: tb.Problem, x: Host, ties: int | None) -> ChoiceCurve 
 
 
 def _along(h: Function, x: Host, d: Host, steps: Host) -> Host:
-    """Return h(x + t d) for all t, with two products."""
+    """Return h(x + t d) for all t in ``steps``, with two matrix-vector products."""
     first, second = h.forward(x, x + d)
     points = [PointWithImage(x + t * d, mix(first, second, t)) for t in steps]
     return np.array(h.evaluate([], points)[1])
 
 
 def _unseen(matrix: Matrix, x: Host) -> Host | None:
-    """Return a vector of the length of x in the null space of the rows, or None.
+    """Return a vector with the norm of x in the null space of the rows; None if there is none.
 
-    The vector is the component of x in the null space, which leads to the smallest of all equally
-    good fits, or a random vector if x has no such component.
+    The vector is parallel to the component of x in the null space, which points away from the
+    smallest of all equally good fits; if x has no such component, the direction is random.
     """
     A = matrix.dense()
     rows, n = A.shape

@@ -28,7 +28,7 @@ from tiebreak.sklearn.model import FLOATS, SPARSE, TieBreakModel
 
 
 class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
-    """Linear classification: among all coefficients that fit equally well, those that you prefer.
+    """A linear classifier with the coefficients you prefer among all that fit equally well.
 
     Two classes share one row of coefficients; with three classes or more, each class has its own
     row, and the loss is the softmax (multinomial) loss. The multinomial loss does not change if the
@@ -46,25 +46,25 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         coefficients; or a tiebreak function of the coefficients, row by row.
         The preference never includes the intercept.
     slack : float or tiebreak.Slack, default=0.0
-        How much worse than the best fit the training loss (with its penalty) may be, for the sake
-        of what you prefer: 0.01 means "at most 1 % worse". ``tiebreak.Slack(share=0.01)`` is 1 % of
-        what the best fit gains over the constant model (without an intercept: over equal
+        By how much the training loss (with its penalty) may exceed that of the best fit, for the
+        sake of your preference: 0.01 means "at most 1 % worse". ``tiebreak.Slack(share=0.01)`` is
+        1 % of what the best fit gains over the constant model (without an intercept: over equal
         probabilities); ``tiebreak.Slack(absolute=...)`` is in units of the loss. Slack does not
-        help if the loss has no best fit. With a slack, a fit to more than a few hundred samples
+        help if the loss has no minimiser. With a slack, a fit to more than a few hundred samples
         takes seconds or longer.
     loss : {"logistic", "hinge", "squared_hinge"}, default="logistic"
-        The training loss, a mean over the samples. The hinge losses of support vector machines,
+        The training loss, averaged over the samples. The hinge losses of support vector machines,
         ``max(0, 1 - margin)`` and half its square, are for two classes and give no probabilities.
         The hinge losses always have a minimiser; if a plane separates the classes,
         "norm" chooses the plane with the widest margin.
     alpha, l1_ratio : float, default=0.0 and 1.0
         The training loss includes ``alpha (l1_ratio |coef|_1 + (1 - l1_ratio)/2 |coef|²)``.
     reference : array, default=None
-        Coefficients of the shape of ``coef_``; zeros if None.
+        Coefficients in the same shape as ``coef_``; zeros if None.
     ridge : float, default=None
         The weight r of "shrunk", which minimises the validation loss + r/2 |coef|².
     class_weight : dict or "balanced", default=None
-        Weights of the classes in the training loss, as in scikit-learn; multiplied by
+        Weights of the classes in the training loss, as in scikit-learn; they are multiplied by
         ``sample_weight``.
     fit_intercept : bool, default=True
         Fit an intercept, which is not penalised.
@@ -74,8 +74,8 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         (``Orthant`` is one) and linear constraints work with and without an intercept; every other
         set, such as ``tiebreak.Ball``, needs fit_intercept=False.
     radius : float, default=None
-        An upper bound on the length of some best choice, intercept included. The bound is not
-        verified, and only proofs use it.
+        An upper bound on the norm of at least one optimal solution, intercept included. The bound
+        is not verified, and only proofs use it.
     rtol : float, default=1e-4
         The relative tolerance within which both levels are proved to be optimal.
     max_iter : int, default=10000
@@ -91,15 +91,15 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
     Attributes
     ----------
     classes_ : the labels.
-    coef_, intercept_ : the coefficients, in float64 whatever the data are.
+    coef_, intercept_ : the coefficients, always in float64.
     n_ties_ : the dimension of the set of equally good coefficients; None if unknown.
     proved_ : whether both levels are proved to be optimal within ``rtol``; False if a slack is
         used up, because the bounds then rest on an assumption.
-    certificate_ : what is proved, in numbers; with a slack a ``tiebreak.LevelReport`` for each of
-        "fit" and "preference".
+    certificate_ : what is proved, in numbers; with a slack, a dict with a ``tiebreak.LevelReport``
+        for "fit" and one for "preference".
     report_ : what is proved, in words.
     given_up_, slack_ : by how much the training loss (with its penalty) exceeds that of the best
-        fit, and by how much it may; 0.0 without a slack.
+        fit, and by how much it may exceed it; 0.0 without a slack.
     n_iter_ : the number of steps.
 
     Examples
@@ -286,9 +286,9 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
 
     @available_if(lambda self: self.loss == "logistic")  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Host:
-        """Return the probabilities of the classes, one column each."""
+        """Return the probabilities of the classes, one column per class."""
         scores = self.decision_function(X)
-        # With two columns, softmax loses no digits.
+        # Softmax of two columns loses no digits in small probabilities, unlike 1 - p.
         if scores.ndim == 1:
             scores = np.stack([np.zeros_like(scores), scores], axis=1)
         return np.asarray(softmax(scores))
@@ -300,9 +300,10 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
 
 
 def _margins(scores: Host, codes: Host) -> Host:
-    """Return by how much the score of each row's own class exceeds the scores of other classes.
+    """Return the margins of each row's own class over each of the other classes.
 
-    The loss has no minimiser even if a direction separates a sample from only one other class.
+    Each margin counts separately: a direction that separates samples of one class from only one
+    other class can already leave the loss without a minimiser.
     """
     if scores.shape[1] == 1:
         return np.asarray((2.0 * codes - 1.0) * scores[:, 0])

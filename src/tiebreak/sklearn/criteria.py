@@ -25,7 +25,7 @@ from tiebreak.linalg.fingerprints import known
 from tiebreak.sklearn.design import Data, Layout, as_dense, centred
 
 NAMES = ("norm", "reference", "validation", "shrunk", "sparse", "fair", "smooth")
-BY_LOSS = ("validation", "shrunk")  # choices that need the loss of validation data
+BY_LOSS = ("validation", "shrunk")  # choices that need the loss on validation data
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Criterion:
 
         Args:
             layout: the outputs and their variables.
-            validation: the loss of the validation data, a function or a penalty.
+            validation: the loss on the validation data, a function or a penalty.
             ridge: the weight of the squared coefficients in "shrunk".
             first: the row of the reference that belongs to the first output.
         """
@@ -98,12 +98,12 @@ def check_prefer(owner: str, prefer: object) -> None:
 def leave_one_out(
     training: Data, Y: Host, validation: Data, W: Host, has_intercept: bool
 ) -> list[float]:
-    """Return the ridge of "shrunk" for each target, by leave-one-out over the validation rows.
+    """Return the ridge of "shrunk" for each target, chosen by leave-one-out on validation rows.
 
-    The best fits are x0 + z, where x0 has the least norm and z has no effect on the training rows.
-    The z of "shrunk" solves a ridge regression: its targets are the residuals of x0 on the
-    validation rows, and its rows are the components of the validation rows orthogonal to the
-    training rows. The method works for the squared loss only.
+    The best fits are x0 + z, where x0 has the least norm and z does not change the predictions for
+    the training rows. The z of "shrunk" solves a ridge regression: its targets are the residuals of
+    x0 on the validation rows, and its rows are the components of the validation rows orthogonal to
+    the training rows. The method works for the squared loss only.
     """
     from sklearn.linear_model import RidgeCV
 
@@ -119,7 +119,7 @@ def leave_one_out(
     total = float(len(V) if weights is None else np.sum(weights))
     size = float(np.mean(np.sum(unseen * unseen, axis=1)))
     if size <= EPS * float(np.mean(np.sum(V * V, axis=1))):
-        return [1.0] * W.shape[1]  # all best fits agree: any ridge will do
+        return [1.0] * W.shape[1]  # all best fits agree on these rows: any ridge will do
     penalties = size * np.logspace(-6.0, 6.0, 49)
     models = (RidgeCV(penalties, fit_intercept=False) for _ in range(W.shape[1]))
     fits = (m.fit(unseen, left[:, k], sample_weight=weights) for k, m in enumerate(models))
@@ -131,7 +131,7 @@ def _squares(rows: Any) -> SmoothFunction:
 
 
 def on_coefficients(owner: str, h: Any, layout: Layout) -> Function | Penalty:
-    """Extend a function of the coefficients to all variables; intercepts do not count."""
+    """Extend a function of the coefficients to all variables; it ignores the intercepts."""
     given, needed = h.dimension, layout.outputs * layout.features
     if given is not None and given != needed:
         raise ValueError(
@@ -142,7 +142,7 @@ def on_coefficients(owner: str, h: Any, layout: Layout) -> Function | Penalty:
 
 
 def _extended(owner: str, h: Any, layout: Layout) -> Any:
-    """Extend each part of a function to all variables; the extension ignores the intercepts."""
+    """Extend each part of a function to all variables; the parts ignore the intercepts."""
     if isinstance(h, Composite):
         return _extended(owner, h.smooth, layout) + _extended(owner, h.penalty, layout)
     if isinstance(h, Sum):

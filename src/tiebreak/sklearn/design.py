@@ -1,4 +1,4 @@
-"""The training data of a level: which variable is which coefficient, and the intercept.
+"""The training data of a level, the order of its variables, and the role of the intercept.
 
 The intercept is an extra column of ones with its own variable. For squares, the column can be left
 out, because for any coefficients the best intercept makes the weighted residuals sum to 0, so that
@@ -6,8 +6,8 @@ out, because for any coefficients the best intercept makes the weighted residual
     min over the intercept of sum w_i (<a_i, x> + intercept - y_i)²  =  |(H W^½ (A x - y)) without
                                                                         its first entry|²
 
-where H is the reflection that maps the vector of the roots of the weights onto the first axis. The
-matrix on the right has one row fewer, and the same rank as the centred data.
+where H is the reflection that maps the vector of the square roots of the weights onto the first
+axis. The matrix on the right has one row fewer, and the same rank as the centred data.
 
 If a column of whole numbers has a large offset (a time in nanoseconds, say), rounding leaves little
 but a multiple of the column of ones. An intercept absorbs any offset, so we shift such columns.
@@ -54,13 +54,13 @@ class Layout:
 
     @property
     def penalised(self) -> Host | float:
-        """1 for coefficients and 0 for intercepts; the number 1 if there are no intercepts."""
+        """An array: 1 for coefficients, 0 for intercepts; the number 1 if no intercepts exist."""
         if not self.has_column:
             return 1.0
         return self.joined(np.ones((self.outputs, self.features)), np.zeros(self.outputs))
 
     def rows(self, M: Any) -> Any:
-        """Extend rows that act on the coefficients of one output to rows on all variables."""
+        """Extend rows for the coefficients of one output to all variables, once for each output."""
         import scipy.sparse as sp
 
         M = sp.csr_array(M)
@@ -74,7 +74,7 @@ class Data(NamedTuple):
     X: Any
     weights: Host | None
     offset: Host  # what has been subtracted from each column
-    epsilon: float  # unit of rounding of the entries; 0.0 for float64 and whole numbers
+    epsilon: float  # relative rounding error of the entries; 0.0 for float64 and whole numbers
 
     @classmethod
     def of(cls, X: Any, weights: Host | None, offset: Host) -> Data:
@@ -86,7 +86,7 @@ class Data(NamedTuple):
         return cls(_minus(X.astype(np.float64, copy=False), offset), weights, offset, epsilon)
 
     def described(self, loss: SmoothFunction) -> SmoothFunction:
-        """Record in a loss of the samples how they were rounded, and return the loss."""
+        """Record in the loss how its samples were rounded, and return the loss."""
         loss.data_epsilon = self.epsilon
         return loss
 
@@ -121,14 +121,14 @@ def exact_offset(X: Any) -> Host:
     low, high = (np.ravel(as_dense(M)) for M in (X.min(0), X.max(0)))
     near, far = np.where(low > 0.0, (low, high), (np.minimum(high, 0.0), low))
     is_far = (near != 0.0) & (np.abs(far) <= 2.0 * np.abs(near))
-    # The chosen columns are far from 0, so none of their entries is 0.
+    # No entry of these columns is 0, so a dense copy wastes no memory.
     columns = as_dense(X[:, np.flatnonzero(is_far)])
     is_far[is_far] = np.all(_whole(columns), axis=0)
     return np.where(is_far, near, 0.0).astype(np.float64)
 
 
 def _minus(X: Any, offset: Host) -> Any:
-    """Subtract from each column of X the offset of the column."""
+    """Subtract each column's offset from X."""
     if isinstance(X, np.ndarray) or not offset.any():
         return X - offset if offset.any() else X
     import scipy.sparse as sp
@@ -147,7 +147,7 @@ def with_ones(X: Any) -> Any:
 
 
 def without_zeros(data: Data, Y: Host) -> tuple[Data, Host]:
-    """Keep the rows of positive weight."""
+    """Keep the rows with positive weights."""
     if data.weights is None or np.all(data.weights > 0.0):
         return data, Y
     kept = data.weights > 0.0
@@ -155,13 +155,13 @@ def without_zeros(data: Data, Y: Host) -> tuple[Data, Host]:
 
 
 def centred(X: Any, Y: Host, weights: Host | None) -> Centred:
-    """Eliminate the intercept from squares, as described at the top of this module."""
+    """Eliminate the intercept from a squared loss, as described at the top of this module."""
     X = as_dense(X)
     roots = np.ones(len(X)) if weights is None else np.sqrt(weights)
     total = float(np.sum(roots * roots))
     mean, offset = (np.asarray((roots * roots) @ M / total) for M in (X, Y))
     A, B = roots[:, None] * (X - mean), roots[:, None] * (Y - offset)
-    # Only rounding errors are left of a constant column; they are neither feature nor target.
+    # Of a constant column, centring leaves only rounding errors: set them to 0.
     for M, center in ((A, mean), (B, offset)):
         M[:, _lengths(M) <= len(X) * EPS * np.sqrt(total) * np.abs(center)] = 0.0
     varies = A.any(axis=0)
@@ -181,7 +181,7 @@ def _lengths(M: Host) -> Host:
 
 
 def with_free_intercepts(owner: str, domain: Any, layout: Layout) -> Any:
-    """Return a set of coefficients as a set of all variables, with free intercepts."""
+    """Extend a set of coefficients to a set of all variables, with unrestricted intercepts."""
     n = layout.outputs * layout.features
     domain.check(n)
     if not layout.has_column:

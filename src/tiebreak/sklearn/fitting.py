@@ -36,7 +36,8 @@ from tiebreak.sklearn.slack import (
 )
 from tiebreak.sklearn.targets import solve_others
 
-# The penalty shrinks by WEAKER until the fit separates all samples that the direction separates.
+# The penalty shrinks by this factor until the fit separates all samples that the direction
+# separates.
 WEAKER = 16.0
 MOST_TRIES = 6  # after this many tries, the penalty would be too weak to matter
 FOR_ESTIMATORS = Remedies(
@@ -67,11 +68,11 @@ class NoMinimiserError(ValueError):
 
 
 class NoMinimiserWarning(UserWarning):
-    """Warns that the loss has no minimiser, so the coefficients are those of a weak penalty."""
+    """Warns that the loss has no minimiser; the coefficients come from a weakly penalised fit."""
 
 
 class InterpolatedWarning(UserWarning):
-    """Warns that the data used for the choice are fitted perfectly, so they say little."""
+    """Warns that the choice fits its own data perfectly, so they say little about other data."""
 
 
 class FitOutcome(NamedTuple):
@@ -106,12 +107,12 @@ class Task:
 
     Args:
         layout: which variable is which coefficient.
-        loss: the loss of the training data.
+        loss: the loss on the training data.
         penalty: what is added to the loss: an l1 norm, squares, both, or None.
         upper: the preference.
         domain: the set of all variables, intercepts included.
-        radius: an upper bound on the length of some solution, not verified.
-        separated: a function that tells which rows are on the right side of a direction x (with
+        radius: an upper bound, not verified, on the norm of at least one solution.
+        separated: a function that says which rows a direction x puts on the correct side (with
             several classes, once for each other class); None for regressions.
         classes: the names of the outputs if there are several.
     """
@@ -175,7 +176,7 @@ def fit(task: Task, settings: Settings, x0: Host | None, names: Sequence[str] | 
 
 
 def _is_interpolated(problem: tb.Problem, x: Host) -> bool:
-    """Is a data loss in the upper level at its minimum, which zero coefficients do not reach?"""
+    """Is the upper level's data loss at its minimum, although zero coefficients do not reach it?"""
     smooth, penalty = problem.smooth_parts[0], problem.penalties[0]
     loss = penalty if isinstance(penalty, EstimatorLoss) else smooth
     least, has_data = loss.lower_bound, loss is penalty or bool(matrices_of(smooth))
@@ -186,7 +187,7 @@ def _is_interpolated(problem: tb.Problem, x: Host) -> bool:
 def _loosened(
     task: Task, settings: Settings, rule: tb.Slack, first: tb.Result, constant: Host, allowed: float
 ) -> tb.LevelsResult:
-    """Choose among all fits within the slack, where ``first`` is a best fit."""
+    """Choose among all fits within the slack; ``first`` is the result without a slack."""
     lower, upper, rtol = task.lower(), task.upper, settings.rtol
     result = solve_with_slack(settings.owner, first.problem, rule, constant, rtol)
     if is_used_up(result):
@@ -204,9 +205,9 @@ def _loosened(
 
 
 def _with_slack(best: FitOutcome, result: tb.LevelsResult) -> FitOutcome:
-    """Return the outcome of the best fit, but with the choice that a slack allows."""
+    """Return the outcome ``best``, with x and the proofs about it taken from ``result``."""
     fit = result.levels[FIT]
-    # The proofs assume a bound on the size of x; estimators call the entries of x coefficients.
+    # Proofs speak of a bound on the size of x; estimators call the entries of x coefficients.
     levels = {
         name: replace(level, why="coefficients") if level.why == "size" else level
         for name, level in result.levels.items()
@@ -243,7 +244,7 @@ def fit_others(first: FitOutcome, Y: Host, settings: Settings) -> dict[int, FitO
 
 
 def _solve(problem: tb.Problem, settings: Settings, x0: Host | None = None) -> tb.Result:
-    """Solve both levels, with advice that names the parameters of an estimator."""
+    """Solve both levels; advice in the report names the parameters of an estimator."""
     context = copy_context()
     context.run(REMEDIES.set, FOR_ESTIMATORS)
     rtol, max_iter = settings.rtol, settings.max_iter
@@ -286,7 +287,7 @@ def _weakly_penalised(task: Task, settings: Settings, alpha: float, x0: Host | N
 
     The penalty leaves no ties, and no proof is needed. Therefore, if one factorisation takes more
     than about a second, and there is no domain and no l1 norm, SciPy's L-BFGS runs until
-    |slope|²/(2 alpha) is within the tolerance that `solve` would use from a start at zero. If all
+    |slope|²/(2 alpha) is within the tolerance that `solve` would use if it started at zero. If all
     variables are penalised, |slope|²/(2 alpha) is an upper bound on g(x) - g*.
     """
     from scipy.optimize import minimize
@@ -319,7 +320,7 @@ def _weakly_penalised(task: Task, settings: Settings, alpha: float, x0: Host | N
     start = zero if x0 is None else x0
     found = minimize(value_and_slope, start, method="L-BFGS-B", **options)
     value, slope = value_and_slope(found.x)
-    sentence = f"g(x) = {value:.9g}, by {found.nit} steps of L-BFGS to a slope of {norm(slope):.2g}"
+    sentence = f"g(x) = {value:.9g}, |slope| = {norm(slope):.2g} after {found.nit} steps of L-BFGS"
     if not is_met():
         warnings.warn(f"{settings.owner}: {sentence}", ConvergenceWarning, stacklevel=7)
     certificate = tb.Certificate.of_gaps(problem.upper.value(found.x), value)

@@ -187,7 +187,7 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         first: int = 0,
         **about: Any,
     ) -> FitOutcome:
-        """Solve both levels for the outputs of a layout, the first of which is ``first``.
+        """Solve both levels for the outputs of a layout, which begin with output number ``first``.
 
         Because ``offset`` has been subtracted from the features, the intercepts are shifted.
         """
@@ -256,7 +256,7 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
 
     @contextmanager
     def _naming_columns(self, **given: Any) -> Iterator[None]:
-        """Name the column without numbers, if scikit-learn rejects a table."""
+        """If scikit-learn rejects a table, name the column that is not numeric or not finite."""
         try:
             yield
         except (TypeError, ValueError):
@@ -361,9 +361,9 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
     def plot_choice(self, ax: Any = None, *, target: int = 0) -> Any:
         """Draw what the choice gains along the ties, and return the axes.
 
-        The picture shows f and the training loss along a line of equally good coefficients: towards
-        the smallest coefficients unless those were chosen, otherwise in a random direction. As long
-        as fits are equally good, the loss is constant along the line.
+        The picture shows f and the training loss along a line of equally good coefficients. The
+        line leads towards the smallest of these coefficients or, if they were chosen, in a random
+        direction. As long as fits are equally good, the loss is constant along the line.
 
         Args:
             ax: matplotlib axes; new axes if None.

@@ -31,7 +31,7 @@ from tiebreak.sklearn.model import FLOATS, SPARSE, TieBreakModel
 
 
 class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
-    """Linear regression: among all coefficients that fit equally well, those that you prefer.
+    """A linear regression with the coefficients you prefer among all that fit equally well.
 
     With more features than samples, or with features that depend on each other, many coefficients
     have the least training loss, and a solver returns whichever coefficients it happens to reach.
@@ -48,29 +48,29 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         coefficients; or a tiebreak function of the coefficients, such as ``tiebreak.Linear(c)``.
         The preference never includes the intercept.
     slack : float or tiebreak.Slack, default=0.0
-        How much worse than the best fit the training loss (with its penalty) may be, for the sake
-        of what you prefer: 0.01 means "at most 1 % worse". If the best fit is perfect (a loss of
-        0), the share refers to the loss of the constant model instead: for squares, 0.01 then means
-        a training R² of at least 0.99. ``tiebreak.Slack(share=0.01)`` is always 1 % of what the
-        best fit gains over the constant model; ``tiebreak.Slack(absolute=...)`` is in units of the
-        loss. (Without an intercept the constant model predicts 0, or 1 with a log link.) With a
-        slack, a fit to more than a few hundred samples takes seconds or longer, unless the loss is
-        "squared".
+        By how much the training loss (with its penalty) may exceed that of the best fit, for the
+        sake of your preference: 0.01 means "at most 1 % worse". If the best fit is perfect (a loss
+        of 0), the share refers to the loss of the constant model instead: for squares, 0.01 then
+        means a training R² of at least 0.99. ``tiebreak.Slack(share=0.01)`` is always 1 % of what
+        the best fit gains over the constant model; ``tiebreak.Slack(absolute=...)`` is in units of
+        the loss. (Without an intercept, the constant model predicts 0, or 1 with a log link.) With
+        a slack, a fit to more than a few hundred samples takes seconds or longer, unless the loss
+        is "squared".
     loss : {"squared", "huber", "poisson", "quantile"}, default="squared"
-        The training loss, a mean over the samples; "poisson" is half the deviance with a log link,
-        "quantile" the pinball loss of scikit-learn's QuantileRegressor.
+        The training loss, averaged over the samples; "poisson" is half the deviance with a log
+        link, "quantile" is the pinball loss of scikit-learn's QuantileRegressor.
     delta : float, default=1.35
         The residual at which Huber's loss changes from squares to absolute values, in units of y.
     quantile : float, default=0.5
         The quantile to predict with the quantile loss, above 0 and below 1.
     alpha, l1_ratio : float, default=0.0 and 1.0
         The training loss includes ``alpha (l1_ratio |coef|_1 + (1 - l1_ratio)/2 |coef|²)``, as in
-        scikit-learn's ElasticNet. Any share of squares in the penalty removes all ties.
+        scikit-learn's ElasticNet. If the penalty includes squares, there are no ties.
     reference : array, default=None
-        Coefficients of the shape of ``coef_``; zeros if None.
+        Coefficients in the same shape as ``coef_``; zeros if None.
     ridge : float, default=None
         The weight r of "shrunk", which minimises the validation loss + r/2 |coef|². If None, the
-        weight is chosen by leave-one-out over the validation rows, as for plain least squares.
+        weight is chosen by leave-one-out on the validation rows, as if for plain least squares.
     fit_intercept : bool, default=True
         Fit an intercept, which is not penalised.
     domain : tiebreak set, default=None
@@ -79,8 +79,8 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         (``Orthant`` is one) and linear constraints work with every loss; every other set, such as
         ``tiebreak.Ball``, needs loss="squared" or fit_intercept=False.
     radius : float, default=None
-        An upper bound on the length of some best choice, intercept included. The bound is not
-        verified, and only proofs use it.
+        An upper bound on the norm of at least one optimal solution, intercept included. The bound
+        is not verified, and only proofs use it.
     rtol : float, default=1e-4
         The relative tolerance within which both levels are proved to be optimal.
     max_iter : int, default=10000
@@ -89,21 +89,21 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         Start from the coefficients of the last fit.
     on_no_minimiser : {"warn", "error"}, default="warn"
         A Poisson loss may have no minimiser (if a feature occurs only in samples of zero counts).
-        "warn" names the direction and returns the coefficients of a very weak penalty; "error"
-        raises ``NoMinimiserError``.
+        "warn" names the direction and returns the coefficients of a fit with a very weak penalty;
+        "error" raises ``NoMinimiserError``.
 
     Attributes
     ----------
-    coef_, intercept_ : the coefficients, in float64 whatever the data are.
+    coef_, intercept_ : the coefficients, always in float64.
     n_ties_ : the dimension of the set of equally good coefficients (a list for several targets);
         None if unknown.
     proved_ : whether both levels are proved to be optimal within ``rtol``; False if a slack is
         used up, because the bounds then rest on an assumption.
-    certificate_ : what is proved, in numbers; with a slack a ``tiebreak.LevelReport`` for each of
-        "fit" and "preference".
+    certificate_ : what is proved, in numbers; with a slack, a dict with a ``tiebreak.LevelReport``
+        for "fit" and one for "preference".
     report_ : what is proved, in words.
     given_up_, slack_ : by how much the training loss (with its penalty) exceeds that of the best
-        fit, and by how much it may; 0.0 without a slack; lists for several targets.
+        fit, and by how much it may exceed it; 0.0 without a slack; lists for several targets.
     ridge_ : the weight of "shrunk", as given or chosen; a list for several targets.
     n_iter_ : the number of steps.
 
@@ -158,8 +158,8 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.single_output = True
-        # Counts may have several columns too, but scikit-learn's checks of several columns use
-        # negative targets.
+        # Counts may have several columns too, but scikit-learn's multi-output checks use negative
+        # targets.
         has_counts = self._kind.has_counts
         tags.target_tags.multi_output = not has_counts
         tags.target_tags.positive_only = has_counts
@@ -275,10 +275,10 @@ class _Training:
         self.model, self.kind = model, kind
         self.data, self.targets, self.validation = data, Y, validation
         self.centred: Centred | None = None
-        # A rank can be proved for whole numbers, and centred data are no longer whole numbers. With
-        # few rows, however, such a proof is not needed, and with a penalty the rank does not
-        # matter. In a box, the rank matters even with few rows, and a column of ones does no harm;
-        # no other set allows this column.
+        # We centre the data only if no proof of their rank is needed: a rank can be proved for
+        # whole numbers, and centred data are no longer whole numbers. With few rows or a penalty,
+        # the rank need not be proved. In a box, the rank matters even with few rows, and a column
+        # of ones does no harm; no other set allows this column.
         is_few = rows <= n if model.domain is None else not isinstance(model.domain, tb.Box)
         is_wanted = is_few or model.alpha > 0.0
         is_worth = is_wanted and not keeps_intercept
@@ -294,7 +294,7 @@ class _Training:
             self.validation = self._in_place(*validation)
 
     def _in_place(self, data: Data, W: Host) -> tuple[Data, Host]:
-        """Return validation data as rows over the same variables as the training data."""
+        """Return validation data with the same variables as the training data."""
         if self.centred is not None:
             V = as_dense(data.X) - self.centred.mean
             return data._replace(X=V), W - self.centred.offset

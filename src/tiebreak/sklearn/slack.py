@@ -24,7 +24,7 @@ FIT, PREFERENCE = "fit", "preference"  # the names of both levels
 
 @dataclass(frozen=True)
 class OfBestFit(tb.Slack):
-    """A share of the least loss, or of the constant model's loss if the least is 0."""
+    """A share of the least loss, or of the constant model's loss if the least loss is 0."""
 
     def __call__(self, best: float, before: float) -> float:
         """Return the slack as a number; ``before`` is the loss of the constant model."""
@@ -48,11 +48,11 @@ def with_best_intercepts(loss: Function | Penalty, layout: Layout, x: Host) -> H
     """Return x with the intercepts that are best for the coefficients in x."""
     from scipy.optimize import minimize, minimize_scalar
 
-    # Without a column for the intercept, its best value has already been eliminated.
+    # Without a column for the intercept, the intercept has already been eliminated.
     if not layout.has_column:
         return x
     coef, first = layout.split(x)
-    if isinstance(loss, Penalty):  # penalties have no gradient, but only one output
+    if isinstance(loss, Penalty):  # no gradient, but a single intercept: scalar search
         one = minimize_scalar(lambda t: loss.value(layout.joined(coef, np.array([t]))))
         return layout.joined(coef, np.array([one.x]))
 
@@ -121,7 +121,7 @@ def with_slack_to_spare(first: tb.Result, allowed: float, **options: Any) -> tb.
 def refitted(
     result: tb.LevelsResult, loss: Function | Penalty, layout: Layout, lower: Any, upper: Any
 ) -> tb.LevelsResult:
-    """Take the best intercepts if the preference does not depend on intercepts."""
+    """Replace the intercepts by the best ones, unless a level gets worse."""
     x = with_best_intercepts(loss, layout, result.x)
     before, value = result.levels[FIT], float(lower.value(x))
     if upper.value(x) > upper.value(result.x) or value > before.value:

@@ -1,12 +1,12 @@
-"""Fits to further targets by one factorisation, if the columns of the data are independent.
+"""Fit further targets with one factorisation, if the columns of the data are independent.
 
-Squares g(x) = c/2 |A x - y|² then have a single minimiser x*. With s the slope of g at x, and
+The loss g(x) = c/2 |A x - y|² then has a single minimiser x*. With s the slope of g at x, and
 sigma > 0 at most the least singular value of A,
 
     |x - x*| <= |s|/(c sigma²),    g(x) - g* <= |s|²/(2 c sigma²),
 
 and f* differs from f(x) by at most the change of f within that distance. The bounds are proved for
-each target on its own. Columns are measured in units in which they have similar lengths.
+each target on its own. The columns are first scaled to similar lengths.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def solve_others(first: tb.Result, Y: Host, rtol: float) -> list[tb.Result]:
 
     The preference must be the same for all columns. A result is "certified" unless the bounds were
     too weak for a proof. The list is empty if the columns of the data are not known to be
-    independent, or if the lower level is not the squares of Y's first column alone.
+    independent, or if the lower level is not just a squared loss with the target Y[:, 0].
     """
     from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
@@ -81,7 +81,7 @@ def _judged(
     gap: float,
     lower_start: float,
 ) -> tb.Result:
-    """Return the result for a point x, whose ``distance`` to the only minimiser is bounded.
+    """Return the result for a point x at a distance of at most ``away`` from the only minimiser.
 
     ``value`` is g(x) up to ``error``, and ``gap`` bounds g(x) - g*.
     """
