@@ -5,9 +5,9 @@ Known formats are .npy, .npz (``data.npz:key`` picks one of several arrays), .cs
 (.mtx, .mtx.gz).
 
 A .csv file may have a header: a first line without a number in it, or the 0,1,2 that pandas writes
-(if these numbers are data, write 0.0). Without a header the columns are called 0, 1, 2. The index
-that pandas writes as a first column, without a name or as "Unnamed: 0", does not count as a column.
-True and False, in any capitalisation, are 1 and 0.
+(if these numbers are data, write 0 as 0.0). Without a header the columns are called 0, 1, 2. The
+index that pandas writes as a first column, without a name or as "Unnamed: 0", does not count as a
+column. True and False, in any capitalisation, are 1 and 0.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ import numpy as np
 from tiebreak.linalg.archive import NUMBERS, first_line, npy_header
 
 TRUTH = {"true": 1.0, "false": 0.0}
-INDEX = ("", "Unnamed: 0")  # what pandas calls the index when it writes it as a first column
+INDEX = ("", "Unnamed: 0")  # names that pandas writes above an index column
 
-# Raised by NumPy and SciPy for files that have another format or a wrong header.
+# Raised by NumPy and SciPy for files in a different format or with an invalid header.
 BROKEN = (ValueError, OverflowError, MemoryError, RecursionError)
 
-Reader = Callable[[Path, str], Any]  # a path, and which of its arrays or columns
+Reader = Callable[[Path, str], Any]  # arguments: the path, the requested array or columns
 # functions that read the entries of a column in a .csv file
 Converters = dict[int | str, Callable[[str], float]]
 
 
 def read_array(name: str | Path, *, matrix: bool = False) -> Any:
-    """Return the array in a file; a sparse one stays sparse (scipy's csr).
+    """Return the array in a file; a sparse array is returned in SciPy's CSR format.
 
     Args:
         name: the file; ``data.npz:key`` picks one of several arrays in a .npz file,
@@ -81,7 +81,7 @@ def column_names(name: str | Path) -> tuple[str, ...] | None:
 
 
 def _path_and_pick(text: str) -> tuple[Path, str]:
-    """Split the text into a file name and what follows it, which picks arrays or columns."""
+    """Split the text into a file name and the part after the colon, if any."""
     for ending in (".npz", ".csv"):
         stem, found, key = text.rpartition(f"{ending}:")
         if found:
@@ -160,7 +160,7 @@ def _csv(path: Path, pick: str) -> Any:
         if not lines:
             raise ValueError(f"{path} is empty: it holds no numbers")
         width = len(next(_rows(lines))[1])
-        if len(names) != width:  # the first line is data, or a line of words
+        if len(names) != width:  # no header, or words that do not name the columns
             names = [str(i) for i in range(width)]
         columns = _columns(path, names, pick)
         table = _table(path, lines, columns, width)

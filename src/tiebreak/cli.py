@@ -1,6 +1,6 @@
 """The command line: ``tiebreak demo``, ``solve``, ``compare``, ``reproduce``, ``methods``, ...
 
-Exit code 0 if the run is a success, 1 if it is not, 2 for bad input (one line on standard error).
+The exit code is 0 for success, 1 for failure, and 2 for bad input (one line on standard error).
 """
 
 from __future__ import annotations
@@ -106,9 +106,10 @@ def _parser() -> argparse.ArgumentParser:
     compare = commands.add_parser(
         "compare",
         help="race several methods on one problem",
-        description="Race methods on a built-in instance or on the problem in a file. All begin at "
-        "the same point, and the clock stops while errors are measured. Prints what each method "
-        "needs to reach each accuracy; writes rows.csv, compare.txt and compare.png.",
+        description="Race methods on a built-in instance or on the problem in a file. All methods "
+        "begin at the same point, and the clock stops while errors are measured. The command "
+        "prints what each method needs to reach each accuracy, and writes rows.csv, compare.txt "
+        "and compare.png.",
     )
     compare.add_argument(
         "what",
@@ -139,8 +140,8 @@ def _parser() -> argparse.ArgumentParser:
     reproduced = commands.add_parser(
         "reproduce",
         help="run the paper's experiments and judge its claims",
-        description="Run an experiment of the paper. Writes its comparisons (rows.csv), their "
-        "pictures, and a verdict on every claim (report.md).",
+        description="Run an experiment of the paper. The command writes the comparisons "
+        "(rows.csv), their pictures, and a verdict on every claim (report.md).",
     )
     reproduced.add_argument("what", choices=("fig1", "fig2", "table1"))
     reproduced.add_argument("--out", metavar="DIR", help="folder for the files (out/fig1, ...)")
@@ -154,9 +155,10 @@ def _parser() -> argparse.ArgumentParser:
 
     raced = commands.add_parser(
         "race",
-        help="race all methods on all instances, by the same rules",
-        description="Race every method of the literature on 24 fixed and six random instances. "
-        "Writes rows.csv, instances.csv, refused.csv, and race.html, which states the rules.",
+        help="race all methods on all instances, under the same rules",
+        description="Race every method from the literature on 24 fixed and six random instances. "
+        "The command writes rows.csv, instances.csv, refused.csv, and race.html, which states the "
+        "rules.",
     )
     raced.add_argument("--quick", action="store_true", help="take minutes, not an hour")
     raced.add_argument(
@@ -171,7 +173,7 @@ def _parser() -> argparse.ArgumentParser:
 
     methods = commands.add_parser("methods", help="list the methods with their guarantees")
     methods.add_argument(
-        "--bibtex", action="store_true", help="print their papers as BibTeX entries"
+        "--bibtex", action="store_true", help="print the methods' papers as BibTeX entries"
     )
     methods.set_defaults(run=_methods)
     instances = commands.add_parser("instances", help="list the built-in problems")
@@ -181,7 +183,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_page(command: argparse.ArgumentParser) -> None:
     command.add_argument("--html", metavar="RUN.html", help="write the report as an HTML page")
-    command.add_argument("--open", action="store_true", help="open that page in the browser")
+    command.add_argument("--open", action="store_true", help="open the HTML page in the browser")
 
 
 # -- tiebreak demo, tiebreak solve -----------------------------------------------------------------
@@ -222,7 +224,7 @@ def _solve(arguments: argparse.Namespace) -> int:
             result.save(save)
             written += f", {save}"
         written += _page(result, page, arguments.open)
-    finally:  # print the report last, but even if the disk is full
+    finally:  # print the report even if the disk is full
         print(result.details() if arguments.details else result)
     print(written)
     return 0 if result.success else 1
@@ -239,7 +241,7 @@ def _page_path(arguments: argparse.Namespace) -> Path | None:
 
 
 def _page(result: Shown, page: Path | None, is_opened: bool) -> str:
-    """Write the page, open it if requested, and return text that says where it is."""
+    """Write the page, open it if requested, and return text that says where the page is."""
     if page is None:
         return f", {result.open()}" if is_opened else ""
     result.to_html(page)
@@ -252,7 +254,7 @@ def _page(result: Shown, page: Path | None, is_opened: bool) -> str:
 def _folders(folders: Iterable[Path]) -> Iterator[None]:
     """Create the folders and check that they are writable, before the work starts.
 
-    If the input is bad and there is no result, the new folders are removed again.
+    If an error ends the block, new folders that are still empty are removed again.
     """
     made: list[Path] = []
     try:
@@ -277,7 +279,7 @@ def _folders(folders: Iterable[Path]) -> Iterator[None]:
 
 
 def _problem(file: str) -> tuple[Problem | Levels, dict[str, Any], dict[str, str]]:
-    """Return the problem in a file, options for solve and output files; print a description."""
+    """Return a file's problem, options for solve and output files; print the problem."""
     options: dict[str, Any] = {}
     names = problem_files.OUTPUT
     if file.endswith(".npz"):
@@ -327,7 +329,7 @@ def _write(
     ``names`` are the names of the variables, if they have any.
     """
     x = to_numpy(result.x)
-    if is_empty := result.status == "infeasible":  # do not leave zeros or an older file
+    if is_empty := result.status == "infeasible":  # no x: leave no older file
         paths["x"].unlink(missing_ok=True)
     elif paths["x"].suffix == ".csv":
         write_atomically(paths["x"], lambda file: np.savetxt(file, x, fmt="%.17g"))

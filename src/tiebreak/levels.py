@@ -47,7 +47,7 @@ class Slack:
             checks.at_least("Slack", name, getattr(self, name))
 
     def __call__(self, best: float, before: float) -> float:
-        """Return the slack as a number, of the type of ``best``, once the best value is known."""
+        """Return the slack, given the best value, as a number of the same type as ``best``."""
         kind = type(best)
         gain = kind(max(before - best, 0.0)) if math.isfinite(before) else kind(0.0)
         relative, share = kind(self.relative) * abs(best), kind(self.share) * gain
@@ -67,7 +67,7 @@ class Level(FromData):
         objective: a function such as LeastSquares(A, b), a penalty such as L1(), or a sum.
         name: the name in the report; "level 1" and so on if None.
         slack: how much worse the level may get for later levels: a number (absolute) or a `Slack`.
-        sense: "min", or "max" for a linear objective; reports keep your sign.
+        sense: "min", or "max" for a linear objective; reports keep the sign of your objective.
 
     Examples:
         >>> cost = tb.Level(tb.Linear([1, 2]), name="cost", slack=tb.Slack(relative=0.1))
@@ -132,8 +132,8 @@ class Levels(FromData):
     Args:
         levels: two or more; a plain function becomes a Level without a name or slack.
         domain: the set of all x; R^n if not given.
-        radius: a promise that some solution has |x| <= radius; it is not verified and only used for
-            bounds.
+        radius: a promise that some solution has |x| <= radius; it is not verified, and only bounds
+            use it.
 
     Examples:
         >>> plan = tb.Levels(
@@ -182,7 +182,7 @@ class Levels(FromData):
         self._check_pairs()
 
     def _check_pairs(self) -> None:
-        """Check levels, and the numbers and names of their variables, as `Problem` does."""
+        """Check the levels and the number and names of their variables, as `Problem` does."""
         sizes = sorted({h.dimension for h in self._objectives if h.dimension is not None})
         if len(sizes) > 1:
             got = " and ".join(map(str, sizes))
@@ -209,7 +209,7 @@ class Levels(FromData):
 
     @property
     def dimension(self) -> int | None:
-        """The number of variables, None if nothing determines it."""
+        """The number of variables; None if nothing determines it."""
         known = (part.dimension for part in (*self._objectives, described(self.domain)))
         return next((n for n in known if n is not None), None)
 
@@ -237,7 +237,7 @@ class Levels(FromData):
         return self.problem().violations(x)
 
     def pairs(self) -> tuple[Problem, ...]:
-        """Pair the first level with each of the others in a `Problem`; every level is minimised."""
+        """Pair the first level with each later one in a `Problem`; maximised levels are negated."""
         return tuple(map(self._pair, self._objectives[1:]))
 
     def _pair(self, upper: Function | Penalty) -> Problem:
@@ -268,7 +268,7 @@ class ConicLevels(ABC):
         model: the user's model, with methods ``values(x)`` and ``violations(x)``.
         promises: the arguments that the bounds rely on, such as radius=1.0.
         before: the value of the first level at x0, for a slack that is a share; nan if unknown.
-        assumed: the unchecked assumptions of the bounds, in sentences.
+        assumed: the unverified assumptions that the bounds rest on, as sentences.
     """
 
     names: tuple[str, ...]
@@ -289,7 +289,7 @@ class ConicLevels(ABC):
 
 
 def value_with_error(h: Function | Penalty, x: Array) -> tuple[float, float]:
-    """Return the value at x, and a bound on the rounding errors of all terms that are added."""
+    """Return the value at x, and a bound on the rounding error of the sum of its terms."""
     smooth, penalty = split(h)
     at = x if smooth.prototype is None else arrays.like(x, smooth.prototype)
     value, n, length = float(h.value(at)), int(x.shape[0]), arrays.norm(at)

@@ -51,7 +51,7 @@ FUNCTION = (
 @in_files("ErrorBound")
 @dataclass(frozen=True)
 class ErrorBound:
-    """The Hölderian error bound of the lower level, and a bound on the upper slope; not verified.
+    """A Hölderian error bound of the lower level and a bound on |grad f|; neither is verified.
 
         modulus/order * dist(x, X_g*)^order <= g(x) - g*   for all x in Z   (Assumption 4.1)
 
@@ -91,7 +91,7 @@ def html_table(parts: dict[str, object]) -> str:
 
 
 def _linear_slope(h: Function) -> Array | None:
-    """Return c if h(x) = <c, x>, or a multiple or sum of such functions; otherwise None."""
+    """Return c if h(x) = <c, x>, possibly as a multiple or sum; otherwise None."""
     parts = summands(h)
     if h.prototype is None or any(part.degree != 1 for _, part in parts):
         return None
@@ -107,7 +107,7 @@ class Point(NamedTuple):
     x: Array
     upper: Image = None
     lower: Image = None
-    reach: Any = None  # for mixed images: the sum of lengths that bounds their error
+    reach: Any = None  # for mixed images: the sum of lengths in the bound on their errors
 
     @property
     def f(self) -> PointWithImage:
@@ -120,7 +120,7 @@ class Point(NamedTuple):
         return PointWithImage(self.x, self.lower, self.reach)
 
     def with_reach(self) -> Point:
-        """Return the point with its length as reach, unless its images were mixed."""
+        """Return the point with ``reach`` = |x|, unless its images were mixed."""
         return self if self.reach is not None else self._replace(reach=arrays.length(self.x))
 
 
@@ -143,7 +143,7 @@ T = TypeVar("T", Point, Minorant)
 
 
 def with_length(at: T, length: float) -> T:
-    """Return the point or minorant with its reach, once |z| is known."""
+    """Return the point or minorant with a pending reach computed from ``length`` = |z|."""
     pending = at.reach
     if not isinstance(pending, PendingReach):
         return at
@@ -151,7 +151,7 @@ def with_length(at: T, length: float) -> T:
 
 
 def mixed(p: Point, q: Point, weight: float) -> Point:
-    """Return (1 - weight) p + weight q; the images are mixed too, without a new product."""
+    """Return (1 - weight) p + weight q; its images are mixed too, without a new product."""
     # The images have errors of a few rounding units of |1 - weight| |p| + |weight| |q|; a p or q
     # that is itself a mixture counts with its own ``reach``. The certificate needs this sum, the
     # ``reach`` of the new mixture.
@@ -184,8 +184,8 @@ class Problem(_ByName, FromData):
         min f(x)   subject to   x in argmin_{z in Z} g(z)
 
     Args:
-        upper: f, the objective that decides among the ties: smooth, a penalty, or the sum of both.
-        lower: g, the objective that is minimised first: smooth, a penalty, or the sum of both.
+        upper: f, the objective that decides among the ties: smooth, a penalty, or a sum of both.
+        lower: g, the objective that is minimised first: smooth, a penalty, or a sum of both.
         domain: Z, a closed convex set; all of R^n if not given. An Indicator in ``upper`` or
             ``lower`` is a part of Z, for both levels.
         radius: a promise that some solution has |x| <= radius; it is not verified, and only the
@@ -194,8 +194,8 @@ class Problem(_ByName, FromData):
         counted: the weights of the variables in the norm that decides among the remaining ties; 0
             for a variable that does not count, such as an intercept; all ones if not given.
 
-    A problem with numbers of both precisions is solved in float64, unless all its float64 numbers
-    are vectors of a function or of the domain that float32 holds exactly: nothing is rounded. If
+    No data are rounded: a problem that mixes float32 and float64 is solved in float64, unless its
+    only float64 numbers are vectors of a function or of the domain that float32 holds exactly. If
     pandas tables name the variables, the names must agree everywhere.
 
     Examples:
@@ -213,7 +213,7 @@ class Problem(_ByName, FromData):
     counted: Array | None = None
     # the names of the variables, if pandas gives any
     names: ClassVar[tuple[Any, ...] | None] = None
-    _latest: ClassVar[Problem | None] = None  # a copy with the numbers of the last call
+    _latest: ClassVar[Problem | None] = None  # a copy with the numbers used in the last call
     # the problem from which a run made this copy, whose functions count their calls
     original: ClassVar[Problem | None] = None
 
@@ -239,7 +239,7 @@ class Problem(_ByName, FromData):
         for name in ("upper", "lower"):
             smooth, penalty = split(known(getattr(self, name)))
             assign(self, "domain", intersection("Problem", self.domain, penalty.terms.domain))
-            # An indicator is a part of the domain now, and a penalty without weight vanishes.
+            # An indicator is now a part of the domain, and a penalty without weight is dropped.
             has_penalty = penalty.terms.has_weights
             assign(self, name, smooth + penalty.unrestricted if has_penalty else smooth)
         self._check_sizes()
@@ -283,7 +283,7 @@ class Problem(_ByName, FromData):
             return
         for h, n in ((self.upper, sizes[1]), (self.lower, sizes[0])):
             if split(h)[0].dimension is None and n is not None:
-                split(h)[1].check(n)  # the message of a lone penalty names its own argument
+                split(h)[1].check(n)  # for a lone penalty, its own message is clearer
         raise ValueError(
             "Problem: upper and lower must have the same number of variables, "
             f"got {sizes[0]} and {sizes[1]}"
@@ -298,7 +298,7 @@ class Problem(_ByName, FromData):
         return [h.prototype for h in (self.upper, self.lower) if h.prototype is not None]
 
     def _holds_vectors(self, prototype: Array) -> bool:
-        """Does this precision hold the vectors of the domain and the penalties exactly?"""
+        """Can the prototype's precision represent the domain's and penalties' vectors exactly?"""
         vectors = arrays_of(self.domain)
         vectors += [v for h in (self.upper, self.lower) for v in split(h)[1].vectors]
         return all(checks.in_precision_of(prototype, v) is not None for v in vectors)
@@ -334,15 +334,15 @@ class Problem(_ByName, FromData):
         if not described(self.domain).is_cone or penalty.terms.center is not None:
             return False
         # The penalty p is a norm on a cone: d = prox of p at -slope has <slope, d> + p(d) = -|d|².
-        # The weight is increased a little, so that rounding errors do not reject a problem that is
-        # just bounded.
+        # The weight is increased slightly, so that rounding errors do not make us reject a problem
+        # that is barely bounded.
         little = math.sqrt(arrays.epsilon(slope))
         d = self.prox(-slope, 0.0, 1.0 + little)
         return arrays.norm(d) > little * arrays.norm(slope)
 
     @property
     def dimension(self) -> int | None:
-        """The number of variables, None if nothing in the problem determines it."""
+        """The number of variables; None if nothing in the problem determines it."""
         known = (part.dimension for part in (self.upper, self.lower, described(self.domain)))
         return next((n for n in known if n is not None), None)
 
@@ -427,9 +427,9 @@ class Problem(_ByName, FromData):
         return max(curvature, on_space)
 
     def point(self, x: Any, owner: str, name: str, *, is_start: bool = False) -> Array:
-        """Return ``x`` as a vector of the library, dtype and length of this problem."""
-        # A vector stays in float64 if float32 data would round it, see `in_precision_of`. A
-        # starting point is rounded, because it is not a part of the problem.
+        """Return ``x`` as a vector with this problem's array library, dtype and length."""
+        # A vector that float32 would round stays in float64: see `in_precision_of`. A starting
+        # point is rounded, because it is not a part of the problem.
         tables.common(owner, ("the problem", self.names), (name, tables.names(x)), what="names")
         x = checks.vector(owner, name, x)
         if self.dimension is not None:
@@ -459,7 +459,7 @@ class Problem(_ByName, FromData):
         return projected(self.domain, self.point(x0, "solve", "x0", is_start=True))
 
     def violations(self, x: Array) -> list[Violation]:
-        """Return the requirements that x violates: its length, or constraints of the domain."""
+        """Return what x violates: the required length, or constraints of the domain."""
         Z, n = self.domain, self.dimension
         if x.ndim != 1 or n not in (None, x.shape[0]):
             return [Violation(f"the shape ({n},)", math.inf, 1.0)]
@@ -474,7 +474,7 @@ class Problem(_ByName, FromData):
 
 
 def with_smooth_parts(problem: Problem, *parts: SmoothFunction) -> Problem:
-    """Return the problem with these f1 and g1 of the same data; nothing is checked again."""
+    """Return the problem with other f1 and g1 from the same data; nothing is checked again."""
     twin = object.__new__(type(problem))
     vars(twin).update({name: getattr(problem, name) for name in (*_names(problem), "names")})
     for name, h, penalty in zip(("upper", "lower"), parts, problem.penalties, strict=True):
@@ -489,9 +489,9 @@ def _names(made: Any) -> list[str]:
 
 
 def solution_dimension(problem: Problem) -> int | None:
-    """Return the dimension of the set of lower minimisers, None if it is not known.
+    """Return the dimension of the set of lower minimisers; None if it is unknown.
 
-    The dimension is 0 if g is strongly convex; on R^n and in a ball, g itself may supply it.
+    The dimension is 0 if g is strongly convex; on R^n and in a ball, g may provide it.
     """
     g, ball = problem.lower, described(problem.domain).as_ball
     if g.strong_convexity + problem.penalties[1].strong_convexity > 0.0:

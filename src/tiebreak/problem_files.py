@@ -1,6 +1,6 @@
 """Read problems from TOML files; every error is one sentence that names the file.
 
-An example; `array_files` says how arrays are read:
+Here is an example (`array_files` describes how arrays are read):
 
     radius = 5.0                  # optional, as in Problem(radius=...)
 
@@ -11,29 +11,29 @@ An example; `array_files` says how arrays are read:
 
     [lower]
     kind = "Quadratic"
-    Q = [[1.0, 0.0], [0.0, 0.0]]  # an array can be written here, too
+    Q = [[1.0, 0.0], [0.0, 0.0]]  # an array can also be written here
 
-    [lower.penalty]               # optional, added to the level; alone, it is the level itself
-    kind = "GroupL2"              # several: [[lower.penalty]] for each
+    [lower.penalty]               # optional, added to the level; a lone penalty goes in [lower]
+    kind = "GroupL2"              # for several penalties, write [[lower.penalty]] for each
     groups = "groups.csv"         # the group of each variable
     weight = 0.1
 
     [domain]                      # optional, all of R^n if absent
-    kind = "Ball"                 # an intersection: [[domain]] for each set
+    kind = "Ball"                 # for an intersection, write [[domain]] for each set
 
     [error_bound]                 # optional, as in ErrorBound(order, modulus, gradient_bound)
-    order = 2.0                   # and the other two
+    order = 2.0                   # modulus and gradient_bound as well
 
-    [method]                      # optional, "auto" if absent; or its name: method in [solve]
+    [method]                      # optional, "auto" if absent; a name alone goes in [solve]
     kind = "RAPM"
     eta = 1e-3
 
     [solve]                       # optional, arguments of solve
     rtol = [1e-4, 1e-6]
-    criterion = "weak"            # both gaps alone; "absolute" if absent
-    checkpoint = "run.npz"        # in this folder, too
+    criterion = "weak"            # see solve; "absolute" if absent
+    checkpoint = "run.npz"        # a file in this folder
 
-    [output]                      # optional, names in the folder of --out; these are the defaults
+    [output]                      # optional, file names in the --out folder; these are the defaults
     x = "x.npy"                   # or .csv
     report = "report.json"
     plot = "plot.png"             # or .pdf, .svg
@@ -44,7 +44,7 @@ For more than two priorities, write levels instead of [upper] and [lower], most 
     name = "fit"                  # optional, for the report
     slack = { relative = 0.01 }   # optional, as in Slack(...); a number is absolute
     sense = "min"                 # optional; "max" for a linear objective
-    kind = "LeastSquares"         # and so on, [level.penalty] too
+    kind = "LeastSquares"         # with further keys and [level.penalty], as above
 
     [[level]]
     kind = "L1"
@@ -59,7 +59,7 @@ The domain may be a linear program in an .mps or .lp file, which names rows and 
     [[level]]
     name = "coal"
     kind = "Linear"
-    c = { coal_1 = 1.0, coal_2 = 1.0 }  # a vector by the names of variables, 0 for all others
+    c = { coal_1 = 1.0, coal_2 = 1.0 }  # entries by variable name, otherwise 0
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ def _levels(content: Table, files: Files) -> Levels:
 
 
 def _from_model(table: Table, about: Table, files: Files) -> Level:
-    """Return a level whose objective is in the file of the domain."""
+    """Return a level whose objective is in the same file as the domain."""
     if files.model is None:
         raise ValueError('objective needs a domain from a file, such as domain = "plan.mps"')
     if others := [key for key in table if key != "objective"]:
@@ -283,7 +283,7 @@ def _kinds(*bases: type) -> dict[str, type]:
 def _object(
     name: str, table: Table, known: Mapping[str, type], files: Files, more: Sequence[str] = ()
 ) -> Any:
-    """Return the object that a table describes: its kind, called with its other keys."""
+    """Return the object that a table describes: its kind, called with the table's other keys."""
     kinds, kind = f"known kinds are {', '.join(known)}", table.get("kind")
     if kind is None:
         raise ValueError(f"[{name}] lacks the key 'kind'; {kinds}")
@@ -295,7 +295,7 @@ def _object(
 
 
 def _call(name: str, call: type, arguments: Table, files: Files, more: Sequence[str] = ()) -> Any:
-    """Return ``call(**arguments)``, with arrays read from files and keys checked."""
+    """Return ``call(**arguments)``, after checking keys and reading arrays from files."""
     parameters = inspect.signature(call).parameters
     # A dataclass may inherit fields from another module: their annotations are resolved there.
     hints = get_type_hints(call if is_dataclass(call) else call.__init__)  # type: ignore[misc]

@@ -4,7 +4,7 @@ A carefully forged file is not detected: anyone who can write your files could c
 well.
 
 Problems save themselves with `linalg.archive`. A result's file holds its fields by name, its trace,
-and on request its problem; this module writes the files of results and loads all kinds of files.
+and on request its problem; this module writes files of results, and loads files of all kinds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tiebreak.linalg.registry import IN_TABLES, KEYWORDS
 from tiebreak.problem import Problem
 from tiebreak.proofs.gate import STATUSES
 
-# Facts about the problem that the report needs, because the problem itself may not be saved.
+# Facts about the problem, saved for the report because the problem itself may not be saved.
 ABOUT = ("dimension", "_assumed", "_sparsity")
 FIELDS = [part.name for part in dataclasses.fields(Result) if part.name not in ("trace", "problem")]
 # The fields of a result for levels; level reports and a `Result` inside are saved separately.
@@ -74,10 +74,10 @@ def levels_content(writer: Writer, result: LevelsResult) -> Any:
 
 
 def load(path: str | Path) -> Any:
-    """Load the ``Problem``, ``Levels`` or result that its method ``save`` has written to a file.
+    """Load a ``Problem``, ``Levels`` or result from a file that its ``save`` method has written.
 
     Nothing is unpickled, and only problems and results of tiebreak are created, whatever the file
-    contains. Other files and damaged ones raise a ValueError that says what is wrong.
+    contains. Damaged files and other files raise a ValueError that says what is wrong.
 
     Args:
         path: the .npz file.
@@ -186,7 +186,7 @@ class ResultReader(Reader):
 
 
 def _check(owner: str, parts: dict[str, Any], hints: dict[str, Any]) -> None:
-    """Reject parts whose names or types differ from those that the class declares."""
+    """Reject parts whose names or types differ from those declared by the class."""
     if parts.keys() != hints.keys():
         names = ", ".join(sorted(parts.keys() ^ hints.keys()))
         raise Refused(f"holds a {owner} of another version of tiebreak ({names})")

@@ -4,14 +4,14 @@ The paper is Cao, Jiang, Yazdandoost Hamedani, Mokhtari, NeurIPS 2024 (arXiv 240
 "Lemma" and "Proposition" refer to it. All functions use these argument names:
 
 - ``L_f``, ``L_g``: Lipschitz constants of the two gradients;
-- ``smoothness``: S = L_f/gamma, the one number that decides the step sizes. With S in place of
+- ``smoothness``: S = L_f/gamma, the only number that determines the step sizes. With S in place of
   gamma, every formula stays finite for a linear f (L_f = 0, gamma = 0, S > 0);
 - ``distance``: R0 = |x_0 - x*|;  ``diameter``: D, of Z;
 - ``order``, ``modulus``, ``gradient_bound``: r, alpha, M of the error bound
   (alpha/r) dist(x, X_g*)^r <= g(x) - g*; M may be |grad f(x*)|;
 - ``unit``: w = unit of g / unit of f (Theorem 2 with w = 1 adds L_f to L_g);
-- ``fixed``: None if the levels are online, g_k - g* <= 2 L_g R0²/(k+1)²; K if all of them are
-  the one level g_K of a first phase of K steps, which removes the logarithms.
+- ``fixed``: None if the levels are online, g_k - g* <= 2 L_g R0²/(k+1)²; K if every level is
+  g_K, the result of a first phase of K steps, which removes the logarithms.
 
 The three theorems are three small records with the same methods: ``upper`` bounds f(x_k) - f* from
 above, ``upper_floor`` from below (a number <= 0), and ``lower`` bounds g(x_k) - g* from above.
@@ -194,9 +194,9 @@ class Theorem2(NamedTuple):
     def lower(self, iterations: int, fixed: int | None = None) -> float:
         """(iii) g(x_T) - g* <= max{2 E, (2 lambda C)^(r/(r-1))}, C = M (r/alpha)^(1/r).
 
-        E is the weighted sum. By Proposition 1, t = g(x_T) - g* satisfies t - lambda C t^(1/r) <=
-        E. If lambda C t^(1/r) <= t/2, the first term of the maximum bounds t; otherwise the second
-        term does. Written out, 2 E = [8 L_g (ln T + 3) + 16 w L_f T^-p] R0²/(T(T+1)) <= 24 L_g R0²
+        E bounds the weighted sum. By Proposition 1, t = g(x_T) - g* satisfies
+        t - lambda C t^(1/r) <= E. If lambda C t^(1/r) <= t/2, the first term of the maximum bounds
+        t; otherwise the second term does. Written out, 2 E = [8 L_g (ln T + 3) + 16 w L_f T^-p] R0²/(T(T+1)) <= 24 L_g R0²
         (ln T + 1)/T² + 16 w L_f R0²/T^(2+p), below both forms that the paper prints.
         """
         weight = self.weight(iterations)
@@ -239,8 +239,8 @@ class Theorem3(NamedTuple):
     def lower(self, k: int, fixed: int | None = None) -> float:
         """(iii) g(x_k) - g* <= 8 L_g R0² (ln k + 1)/(k(k+1)) + 4 alpha S R0²/(M k(k+1)).
 
-        Twice the weighted sum with lambda = alpha/(2 M). If M = 0 then f(x_k) >= f* always, and
-        Theorem 1 (iii) is the bound.
+        This is twice the weighted sum with lambda = alpha/(2 M). If M = 0, then f(x_k) >= f*
+        always holds, and Theorem 1 (iii) gives the bound.
         """
         L_f, L_g, smoothness, distance, alpha, M = self
         needed = smoothness_weak_sharpness(L_f, L_g, alpha, M)
