@@ -196,8 +196,9 @@ class Theorem2(NamedTuple):
 
         E bounds the weighted sum. By Proposition 1, t = g(x_T) - g* satisfies
         t - lambda C t^(1/r) <= E. If lambda C t^(1/r) <= t/2, the first term of the maximum bounds
-        t; otherwise the second term does. Written out, 2 E = [8 L_g (ln T + 3) + 16 w L_f T^-p] R0²/(T(T+1)) <= 24 L_g R0²
-        (ln T + 1)/T² + 16 w L_f R0²/T^(2+p), below both forms that the paper prints.
+        t; otherwise the second term does. Written out,
+        2 E = [8 L_g (ln T + 3) + 16 w L_f T^-p] R0²/(T(T+1))
+        <= 24 L_g R0² (ln T + 1)/T² + 16 w L_f R0²/T^(2+p), below both forms that the paper prints.
         """
         weight = self.weight(iterations)
         total = weighted_sum(
