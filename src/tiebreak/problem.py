@@ -305,7 +305,7 @@ class Problem(_ByName, FromData):
 
     def current(self) -> Problem:
         """Return a problem with the current numbers in its arrays; this one if none has changed."""
-        # Keep the new problem for the next call, with all results that were computed for it.
+        # Keep the new problem and the results cached in it for the next call.
         latest = FromData.current(self._latest or self)
         if latest is not self:
             assign(self, "_latest", latest)

@@ -39,7 +39,7 @@ class Violation(NamedTuple):
 def violations_of(
     what: str, excess: Any, size: Any, reach: Any, numbers: Host | None = None
 ) -> list[Violation]:
-    """One violation per positive entry of ``excess``; {} in ``what`` is the entry's number.
+    """One violation per positive entry of ``excess``; {} in ``what`` stands for its number.
 
     Entries are numbered from 0 unless ``numbers`` is given.
     """
@@ -72,7 +72,7 @@ class Set(FromData, is_open=True):
     describing = ("linear_rows", "conic_form", "recession", "bounds_in")
 
     def without_structure(self, own: tuple[str, ...]) -> Set:
-        """The set with only the members that its class defines; everything else is unknown."""
+        """A copy of the set with only the members that its class defines; the rest is unknown."""
         if missing := [name for name in NEEDED if name not in own]:
             raise TypeError(
                 f"{type(self).__name__}: {', '.join(missing)} must be overridden together with "
@@ -299,7 +299,7 @@ class Set(FromData, is_open=True):
         return None
 
     def preimage(self, z: Array) -> Array:
-        """A point whose projection is z and, if possible, stays on z's face as the point moves."""
+        """A point with the projection z; if possible, points near it project onto z's face too."""
         return z
 
     def cut_projection(

@@ -61,7 +61,7 @@ class CutProjection(NamedTuple):
 
     z: Array
     mu: float
-    is_met: bool  # can the cut be met?
+    is_met: bool  # does a point of the set satisfy the cut?
     # |z|, and the sum of the lengths of the vectors that add up to z, if known
     sizes: tuple[float, float] | None = None
 
@@ -167,7 +167,7 @@ class _LinearGap:
         self.epsilon = arrays.epsilon(c)
         self.path = domain.projection_path(x, c)
         self.z: Array = None  # z at the latest mu; the next call may overwrite it
-        self.met = True  # can the cut be met?
+        self.met = True  # does a point of the set satisfy the cut?
         self.calls = 0
 
     def at(self, mu: float) -> PathPoint:

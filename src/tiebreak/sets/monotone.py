@@ -111,7 +111,7 @@ class Monotone(Set):
 
 
 def _pool(v: Host, weights: Host | None = None) -> tuple[Host, Host]:
-    """The isotonic regression of v, and where its blocks begin (with the end as last entry)."""
+    """The isotonic regression of v, and where its blocks begin (with len(v) as last entry)."""
     from scipy.optimize import isotonic_regression
 
     result = isotonic_regression(v, weights=weights)

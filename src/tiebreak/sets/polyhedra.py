@@ -339,7 +339,7 @@ def _row_names(given: Sequence[str] | None, *parts: tuple[Any, int]) -> tuple[st
 
 
 def _stacked(A: Any, which: Host, below: Any) -> Any:
-    """Some rows of A, stacked on ``below``; A itself, not a copy, if the result equals A."""
+    """The rows ``which`` of A, stacked on ``below``; A itself, not a copy, if both are equal."""
     if not below.shape[0]:
         return A if which.all() else A[which]
     if not which.any():
@@ -365,7 +365,7 @@ def row_lengths(rows: Any) -> Host:
 
 
 def single_entries(rows: Any) -> tuple[Host, Host, Host]:
-    """The rows with a single nonzero entry: their indices, columns of the entries, and values."""
+    """The rows with a single nonzero entry: row indices, column indices, and values."""
     which, where, values = entries(rows)
     single = np.bincount(which, minlength=rows.shape[0])[which] == 1
     return which[single], where[single], values[single]
