@@ -435,8 +435,7 @@ def _doubt(
         return HARDLY_FALLS.format(NO_LOWER)
     if not answer.doubt and not answer.residual <= TOL.accurate:
         return (
-            f"the optimality conditions hold only to {answer.residual:.2g}, "
-            "relative to their terms"
+            f"the optimality conditions hold only to {answer.residual:.2g}, relative to their terms"
         )
     return answer.doubt
 
