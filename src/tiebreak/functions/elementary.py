@@ -53,7 +53,7 @@ class SquaredNorm(SmoothFunction):
     falls_unseen = False
     degree = 2
     weight: Any  # a number, or a vector like the center
-    _growth: float
+    growth = 0.0  # set by the constructor
 
     def __init__(self, weight: object = 1.0, center: object = None) -> None:
         remember(self, SquaredNorm, weight=weight, center=center)
@@ -63,7 +63,7 @@ class SquaredNorm(SmoothFunction):
         self.center = None if center is None else checks.vector("SquaredNorm", "center", center)
         if self.is_scalar:
             self.weight = checks.positive("SquaredNorm", "weight", weight)
-            self.lipschitz = self.strong_convexity = self._growth = self.weight
+            self.lipschitz = self.strong_convexity = self.growth = self.weight
         else:
             self._set_weights(checks.weights("SquaredNorm", "weight", weight))
         self._size = 0.0 if self.center is None else arrays.norm(self.center)
@@ -83,11 +83,7 @@ class SquaredNorm(SmoothFunction):
         if not w.any():
             raise ValueError("SquaredNorm: weight must have a positive entry, got only zeros")
         self.lipschitz, self.strong_convexity = float(w.max()), float(w.min())
-        self._growth = float(w[w > 0.0].min())
-
-    @property
-    def growth(self) -> float:
-        return self._growth
+        self.growth = float(w[w > 0.0].min())
 
     @property
     def squares(self) -> Squares:

@@ -69,6 +69,7 @@ class Set(FromData, is_open=True):
     names: tuple[Any, ...] | None = None  # names of the variables, if they come from pandas
     has_projection: ClassVar[bool] = True  # is there a projection fast enough for every step?
     has_argmin: ClassVar[bool] = True  # does argmin find every minimum that exists?
+    is_space: ClassVar[bool] = False  # is it R^n?
     _vector_names: ClassVar[tuple[str, ...]] = ()  # names of parameters with an entry per variable
     describing = ("linear_rows", "conic_form", "recession", "bounds_in")
 
@@ -156,11 +157,6 @@ class Set(FromData, is_open=True):
     def bounds_in(self, n: int) -> Bounds:
         """Bounds on all points in R^n beyond those from linear rows; infinite if unknown."""
         return Bounds()
-
-    @property
-    def is_space(self) -> bool:
-        """Is it R^n?"""
-        return False
 
     @property
     def is_cone(self) -> bool:

@@ -83,11 +83,6 @@ def has_projection(domain: Domain) -> bool:
     return described(domain).has_projection
 
 
-def has_argmin(domain: Domain) -> bool:
-    """Can linear functions be minimised over the domain, by a formula or a linear program?"""
-    return described(domain).has_argmin
-
-
 def projected(domain: Domain, x: Array) -> Array:
     """The projection of x onto the domain; x itself if there is no cheap projection."""
     return domain.project(x) if has_projection(domain) else x
@@ -138,12 +133,10 @@ class Space(Set):
         array([ 3., -4.])
     """
 
+    is_space: ClassVar[bool] = True
+
     def linear_rows(self, n: int) -> LinearRows:
         return LinearRows(n)
-
-    @property
-    def is_space(self) -> bool:
-        return True
 
     @property
     def is_cone(self) -> bool:
@@ -209,10 +202,6 @@ class Halfspace(Set):
         assign(self, "offset", checks.finite("Halfspace", "offset", self.offset))
         if arrays.max_abs(self.normal) == 0.0:
             raise ValueError("Halfspace: normal must not be the zero vector")
-
-    @property
-    def dimension(self) -> int:
-        return int(self.normal.shape[0])
 
     def linear_rows(self, n: int) -> LinearRows:
         return LinearRows(n, host(self.normal)[None], [self.offset])

@@ -238,7 +238,7 @@ def _linear_program(
     if found.success:
         return np.asarray(found.x, dtype=np.float64)
     if found.status == 2:
-        raise no_point()
+        raise EmptySet(NO_POINT)
     if found.status == 3:
         return None
     raise ValueError(f"Polyhedron: the linear program was not solved ({found.message})")
@@ -248,9 +248,7 @@ class EmptySet(ValueError):
     """The error of constraints that no x satisfies."""
 
 
-def no_point() -> EmptySet:
-    """Make the error that is raised if no x satisfies the constraints."""
-    return EmptySet("Polyhedron: the constraints must have a point in common, got none")
+NO_POINT = "Polyhedron: the constraints must have a point in common, got none"
 
 
 def contradicts(A: Any, b: Host, A_eq: Any, b_eq: Host, y: Host, y_eq: Host) -> bool:

@@ -119,9 +119,9 @@ class LossPart(Part):
         """The norm of the errors from `first_error`; inf if the margins themselves may be wrong."""
         if not EPS * len(x) * self.norm * norm(x) < 1e-2:
             return math.inf
-        return norm(self._first_errors(dual))
+        return norm(self._first_errors(x, dual))
 
-    def _first_errors(self, dual: Host) -> Host:
+    def _first_errors(self, x: Host, dual: Host) -> Host:
         """The bounds from `first_error`, multiplied by the weights of the dual."""
         errors = self.phi.first_error(dual / self.weight / self.weights, self.target)
         return np.asarray(self.weight * self.weights * errors)
@@ -131,7 +131,7 @@ class LossPart(Part):
         roots = np.sqrt(self.weight * self.weights * bends)
         if not (math.isfinite(self.noise(x, dual)) and np.all(roots > 0.0)):
             return math.inf
-        return 8.0 * EPS * norm((np.abs(dual) + self._first_errors(dual)) / roots)
+        return 8.0 * EPS * norm((np.abs(dual) + self._first_errors(x, dual)) / roots)
 
     def curvature(self, x: Host) -> Host:
         bend = self.weights * self.phi.second(self.rows @ x, self.target)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 
@@ -75,8 +74,6 @@ class LInf(CentredNorm):
         array([1., 1., 1.])
     """
 
-    _weights: ClassVar[tuple[str, ...]] = ("weight",)
-
     def __post_init__(self) -> None:
         remember(self, LInf, weight=self.weight, center=self.center)
         if checks.is_sequence(self.weight):
@@ -87,7 +84,3 @@ class LInf(CentredNorm):
     @cached_property
     def terms(self) -> LargestEntry:
         return LargestEntry(l1=self.weight, center=self._origin)
-
-    def subgradient(self, x: Array) -> Array:
-        """One subgradient at x."""
-        return self.terms.subgradient(x)

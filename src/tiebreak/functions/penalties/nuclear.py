@@ -160,7 +160,3 @@ class NuclearNorm(Penalty):
     @cached_property
     def terms(self) -> NuclearTerms:
         return NuclearTerms(shape=self.shape, nuclear=self.weight)
-
-    def subgradient(self, x: Array) -> Array:
-        """The shortest subgradient at x."""
-        return self.terms.subgradient(x)

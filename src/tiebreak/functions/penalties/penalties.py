@@ -19,7 +19,7 @@ from tiebreak.functions.penalties.groups import Groups
 from tiebreak.functions.penalties.joint_prox import joint
 from tiebreak.functions.penalties.operator_terms import OperatorTerms, added, in_memory
 from tiebreak.functions.penalties.terms import Terms
-from tiebreak.linalg import Array, Host, Matrix, Refusal, arrays, checks, tables
+from tiebreak.linalg import Array, Host, Refusal, arrays, checks, tables
 from tiebreak.linalg.conic_form import ConicForm, Cost
 from tiebreak.linalg.fingerprints import FromData, assign, digest, known, remember
 from tiebreak.linalg.host import host
@@ -73,6 +73,10 @@ class Penalty(FromData, is_open=True):
     def value(self, x: Array) -> float:
         """The penalty of x."""
         return self.terms.value(x)
+
+    def subgradient(self, x: Array) -> Array:
+        """One subgradient at x; an entry or a row at its kink has the mean of its two slopes."""
+        return self.terms.subgradient(x)
 
     def prox(self, x: Array, step: float) -> Array:
         """argmin over z of step penalty(z) + ½|z - x|², for step >= 0."""
@@ -263,9 +267,7 @@ class L1(CentredNorm):
     def terms(self) -> Terms:
         weight = self.weight if isinstance(self.weight, float) else host(self.weight)
         if self.operator is not None:
-            is_operator = isinstance(self.operator, Matrix)
-            matrix = (lambda n: self.operator) if is_operator else in_memory(self.operator)
-            return OperatorTerms(l1=weight, center=self._origin, matrix=matrix)
+            return OperatorTerms(l1=weight, center=self._origin, matrix=in_memory(self.operator))
         return Terms(l1=weight, center=self._origin)
 
 

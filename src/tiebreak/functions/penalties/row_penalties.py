@@ -16,7 +16,7 @@ import numpy as np
 from tiebreak.functions.base import EstimatorLoss, signs_of
 from tiebreak.functions.penalties.operator_terms import OperatorTerms, in_memory
 from tiebreak.functions.penalties.penalties import Penalty
-from tiebreak.linalg import Array, Host, checks, tables
+from tiebreak.linalg import Host, checks, tables
 from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.fingerprints import assign, remember
 from tiebreak.linalg.host import host
@@ -80,10 +80,6 @@ class RowPenalty(EstimatorLoss, Penalty, is_open=True):
     @property
     def terms(self) -> OperatorTerms:
         raise NotImplementedError
-
-    def subgradient(self, x: Array) -> Array:
-        """One subgradient at x; a row at its kink contributes the mean of its two slopes."""
-        return self.terms.subgradient(x)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)

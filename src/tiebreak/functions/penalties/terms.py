@@ -327,9 +327,8 @@ class Terms:
             return np.ones(n, dtype=bool)
         found = np.broadcast_to(self.l1, n) > 0.0
         if self.group > 0.0 and self.groups is not None:
-            layout = self.layout(n)
-            labels = np.zeros(n, dtype=int) if layout.labels is None else layout.labels
-            found = found | (layout.penalised[labels] > 0.0)
+            layout = self.groups.layout(n)
+            found = found | (layout.penalised[layout.labels] > 0.0)
         return np.asarray(found)
 
     def falling(self, slope: Array) -> Array | None:
