@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.linalg import TOL, Host, arrays
+from tiebreak.linalg.conic_form import row_lengths
 from tiebreak.linalg.host import host, norm
 from tiebreak.sets import Domain, described, has_projection, polyhedra
-from tiebreak.sets.polyhedra import row_lengths
 
 NO_START = (
     "Polyhedron: the constraints must have a common point up to rounding; the best point found "

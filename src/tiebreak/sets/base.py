@@ -12,12 +12,13 @@ from tiebreak.linalg.arrays import Array, Host
 from tiebreak.linalg.conic_form import ConicForm
 from tiebreak.sets.cuts import (
     CutProjection,
+    LinearGap,
     Products,
     ProjectionPath,
-    along_the_path,
     project_cut,
 )
 from tiebreak.sets.descriptions import ActiveFace, Bounds, LinearRows, RecessionDirections
+from tiebreak.sets.roots import root
 
 INFINITY = math.inf
 NEEDED = ("project", "project_cut", "support", "argmin")  # a set overrides all four, or none
@@ -303,7 +304,9 @@ class Set(FromData, is_open=True):
         self, x: Array, c: Array, beta: float, guess: float, known: Products
     ) -> CutProjection:
         """The projection onto Z and the cut, for numbers whose squares do not overflow."""
-        return along_the_path(self, x, c, beta, guess)
+        gap = LinearGap(self, x, c, beta)
+        mu, _ = root(gap, guess)
+        return CutProjection(gap.z, mu, gap.met)
 
     def projection_path(self, x: Array, c: Array) -> ProjectionPath:
         """The function that maps mu to z(mu), <c, z(mu)> and |d(mu)|."""

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tiebreak.linalg import arrays, checks, tables
+from tiebreak.linalg import checks, tables
 from tiebreak.linalg.arrays import Array, Host, like, norm
-from tiebreak.linalg.conic_form import entries
+from tiebreak.linalg.conic_form import entries, row_lengths
 from tiebreak.linalg.fingerprints import assign, remember
 from tiebreak.linalg.host import host
 from tiebreak.linalg.linear_programs import last_attempt
@@ -347,19 +347,6 @@ def _stacked(A: Any, which: Host, below: Any) -> Any:
 
 def _no_rows(others: Any) -> tuple[Any, Host]:
     return np.zeros((0, others[0].shape[1])), np.zeros(0)
-
-
-def row_lengths(rows: Any) -> Host:
-    """The length of each row, computed so that squares do not overflow."""
-    if not arrays.is_sparse(rows):
-        largest = np.max(np.abs(rows), axis=1, initial=0.0)
-        scale = np.where(largest > 0.0, largest, 1.0)
-        return np.asarray(largest * np.sqrt(np.sum((rows / scale[:, None]) ** 2, axis=1)))
-    largest = np.asarray(abs(rows).max(axis=1).todense() if rows.shape[0] else []).reshape(-1)
-    which = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
-    scale = np.where(largest > 0.0, largest, 1.0)
-    squares = np.bincount(which, (rows.data / scale[which]) ** 2, rows.shape[0])
-    return np.asarray(largest * np.sqrt(squares))
 
 
 def single_entries(rows: Any) -> tuple[Host, Host, Host]:

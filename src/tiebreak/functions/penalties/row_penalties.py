@@ -77,10 +77,6 @@ class RowPenalty(EstimatorLoss, Penalty, is_open=True):
         assign(made, "names", self.names)
         return made
 
-    @property
-    def terms(self) -> OperatorTerms:
-        raise NotImplementedError
-
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Quantile(RowPenalty):
