@@ -113,25 +113,22 @@ class SquaredNorm(SmoothFunction):
     def far_rows(self, weight: float, n: int) -> FarRows:
         return FarRows([HostRows(identity(n)[np.broadcast_to(host(self.weight), n) > 0.0])])
 
-    def _shifted(self, x: Array) -> Array:
-        return x if self.center is None else x - arrays.like(self.center, x)
-
     def _weighted(self, shifted: Array) -> Array:
         return (self.weight if self.is_scalar else arrays.like(self.weight, shifted)) * shifted
 
     def value(self, x: Array) -> float:
-        shifted = self._shifted(x)
+        shifted = arrays.from_center(x, self.center)
         if not self.is_scalar:
             return 0.5 * arrays.dot(self._weighted(shifted), shifted)
         return 0.5 * float(self.weight) * arrays.dot(shifted, shifted)
 
     def gradient(self, x: Array) -> Array:
-        return self._weighted(self._shifted(x))
+        return self._weighted(arrays.from_center(x, self.center))
 
     def evaluate_async(
         self, at: Sequence[PointWithImage], values_at: Sequence[PointWithImage] = ()
     ) -> PendingEvaluation:
-        shifted = [self._shifted(p.x) for p in (*at, *values_at)]
+        shifted = [arrays.from_center(p.x, self.center) for p in (*at, *values_at)]
         half = 0.5 * self.weight if self.is_scalar else 0.5
         weighted = shifted if self.is_scalar else [self._weighted(s) for s in shifted]
         squares = [arrays.inner(w, s) for w, s in zip(weighted, shifted, strict=True)]

@@ -11,7 +11,7 @@ from tiebreak.functions.far_slopes import FarRows, rising
 from tiebreak.functions.penalties.operator_terms import OnlyConic
 from tiebreak.functions.penalties.penalties import CentredNorm
 from tiebreak.linalg import arrays, checks
-from tiebreak.linalg.arrays import Array
+from tiebreak.linalg.arrays import Array, from_center
 from tiebreak.linalg.conic_form import ConicForm, Cost
 from tiebreak.linalg.fingerprints import remember
 from tiebreak.linalg.host_rows import HostRows
@@ -26,17 +26,17 @@ class LargestEntry(OnlyConic):
     l1: float = 1.0
 
     def value(self, x: Array) -> float:
-        return self.l1 * arrays.max_abs(self.from_center(x))
+        return self.l1 * arrays.max_abs(from_center(x, self.center))
 
     def subgradient(self, x: Array) -> Array:
         """One subgradient at x, nonzero only in the first of the largest entries."""
-        y = self.from_center(x)
+        y = from_center(x, self.center)
         j = int(arrays.namespace(y).argmax(abs(y)))
         return arrays.placed(y, j, self.l1 * float(np.sign(float(y[j]))))
 
     def prox(self, x: Array) -> Array:
         """x minus the projection of x - center onto the l1 ball, the ball of the dual norm."""
-        return x if self.l1 == 0.0 else x - L1Ball(self.l1).project(self.from_center(x))
+        return x if self.l1 == 0.0 else x - L1Ball(self.l1).project(from_center(x, self.center))
 
     def add_to_conic(self, form: ConicForm, cost: Cost) -> bool:
         off = form.x if self.center is None else form.x - self.center

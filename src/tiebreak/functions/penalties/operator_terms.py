@@ -68,7 +68,7 @@ class OperatorTerms(OnlyConic):
         D = self.matrix(int(x.shape[0]))
         is_host = type(x) is np.ndarray or not isinstance(D, matrices.Differences)
         (image,) = D.forward(host(x) if is_host else x)
-        return image if self.center is None else image - arrays.like(self.center, image)
+        return arrays.from_center(image, self.center)
 
     def adjoint(self, u: Array, x: Array) -> Array:
         """D'u, like x."""
@@ -215,7 +215,7 @@ def _entries(terms: Terms, n: int) -> tuple[Any, Host, Host, Host] | None:
     is_more = terms.group or terms.l2 or terms.square or not isinstance(terms.domain, Space)
     if terms.has_operator or is_more:
         return terms.rows_above(n)
-    weights, center = np.broadcast_to(terms.l1, n), -terms.from_center(np.zeros(n))
+    weights, center = np.broadcast_to(terms.l1, n), -arrays.from_center(np.zeros(n), terms.center)
     counts = weights > 0.0
     return identity(n)[counts], center[counts], weights[counts], weights[counts]
 

@@ -110,7 +110,9 @@ class Penalty(FromData, is_open=True):
     def scaled(self, factor: float) -> Penalty:
         """``factor`` times the penalty; an indicator does not change, even if the factor is 0."""
         parts = {name: factor * getattr(self, name) for name in self._weights}
-        return dataclasses.replace(self, **parts)  # type: ignore[type-var]
+        made: Penalty = dataclasses.replace(self, **parts)  # type: ignore[type-var]
+        assign(made, "names", self.names)  # scaling a pandas Series loses its index
+        return made
 
     def __rmul__(self, factor: object) -> Penalty:
         if not is_weight(factor):
@@ -189,11 +191,6 @@ class CentredNorm(Penalty, is_open=True):
 
     def __hash__(self) -> int:
         return hash(digest(self))
-
-    def scaled(self, factor: float) -> Penalty:
-        made = super().scaled(factor)
-        assign(made, "names", self.names)  # scaling a pandas Series loses its index
-        return made
 
     @property
     def vectors(self) -> list[Array]:

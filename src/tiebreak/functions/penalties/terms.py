@@ -103,7 +103,7 @@ class Terms:
 
     def value(self, x: Array) -> float:
         """The value at a point x of the domain."""
-        total, y = 0.0, self.from_center(x)
+        total, y = 0.0, arrays.from_center(x, self.center)
         if not isinstance(self.l1, float) or (self.l1 > 0.0 and self.center is not None):
             total += dot(weight_like(self.l1, x) + zeros_like(x), abs(y))
         elif self.l1 > 0.0:
@@ -120,7 +120,7 @@ class Terms:
 
     def subgradient(self, x: Array) -> Array:
         """One subgradient at a point x of the domain; a norm that is 0 at x contributes 0."""
-        y = self.from_center(x)
+        y = arrays.from_center(x, self.center)
         found = weight_like(self.l1, x) * namespace(x).sign(y) + self.square * x
         if self.group > 0.0 or self.l2 > 0.0:
             lengths, layout = self.lengths(y)
@@ -349,10 +349,6 @@ class Terms:
         if self.radius < INFINITY or not total > nearly.l2:
             return None
         return layout.spread(pull, _ratio(kept, lengths) / total)
-
-    def from_center(self, x: Array) -> Array:
-        """y = x - center."""
-        return x if self.center is None else x - arrays.like(self.center, x)
 
     def _covers(self, n: int) -> bool:
         """Is every variable in a group?"""
