@@ -205,7 +205,8 @@ class Kinks(NamedTuple):
 class ClippedPart(Part):
     """weight times the sum of weights_i phi(<a_i, x> - target_i); phi' is the clipped residual.
 
-    The residuals are clipped to [-delta, delta], or to [-inf, 0].
+    The residuals are clipped to [-delta, delta], or to [-inf, 0]; ``high`` is the distance between
+    kinks and targets.
     """
 
     target: Host
@@ -217,19 +218,14 @@ class ClippedPart(Part):
     in_units_of_rows: ClassVar[tuple[str, ...]] = ("target", "low", "high")
 
     @property
-    def kink(self) -> float:
-        """The distance between kinks and targets."""
-        return self.high
-
-    @property
     def unit(self) -> float:
         """The unit for residuals: the distance from kinks to targets or, if that is 0, a target."""
-        return self.kink or float(np.max(np.abs(self.target), initial=0.0)) or 1.0
+        return self.high or float(np.max(np.abs(self.target), initial=0.0)) or 1.0
 
     def beyond(self, x: Host) -> float:
         """The largest |residual|/delta; 0 if the kinks are at the targets."""
         off = float(np.max(np.abs(self.rows @ x - self.target)))
-        return off / self.kink if self.kink else 0.0
+        return off / self.high if self.high else 0.0
 
     def _clipped(self, r: Host) -> Host:
         return np.clip(r, self.low, self.high)
@@ -271,7 +267,7 @@ class ClippedPart(Part):
     def _bend_above(self, x: Host) -> Host:
         """The ratio psi/r in every row; 1 for a squared hinge."""
         r = np.abs(self.rows @ x - self.target)
-        return np.asarray(self.high / np.maximum(r, self.high) if self.kink else np.ones(len(r)))
+        return np.asarray(self.high / np.maximum(r, self.high) if self.high else np.ones(len(r)))
 
     def _root(self, bend: Host) -> Host:
         return np.asarray(np.sqrt(self.weight * self.weights * bend)[:, None] * self.rows)
@@ -294,7 +290,7 @@ class ClippedPart(Part):
         r = self.sliced.times(x, self.target)
         ways = np.abs(r - self.low), np.abs(r - self.high)
         side = np.where(ways[0] < ways[1], -1.0, 1.0)
-        error = 2.0 * rounding_unit(EPS, self.rows.shape[1]) * (self._sizes(x) + self.kink)
+        error = 2.0 * rounding_unit(EPS, self.rows.shape[1]) * (self._sizes(x) + self.high)
         is_outlier = (r <= self.low) | (r >= self.high)
         bound = np.where(side > 0.0, self.high, -self.low)
         return Kinks(self.rows, np.minimum(*ways) - error, is_outlier, side, bound)
