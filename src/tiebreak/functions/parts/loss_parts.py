@@ -227,12 +227,9 @@ class ClippedPart(Part):
         off = float(np.max(np.abs(self.rows @ x - self.target)))
         return off / self.high if self.high else 0.0
 
-    def _clipped(self, r: Host) -> Host:
-        return np.clip(r, self.low, self.high)
-
     def dual(self, x: Host) -> Host:
         r = self.sliced.times(x, self.target)
-        return np.asarray(self.weight * self.weights * self._clipped(r))
+        return np.asarray(self.weight * self.weights * np.clip(r, self.low, self.high))
 
     def size(self, x: Host) -> float:
         return self.weight * norm(self.weights * np.minimum(self._sizes(x), -self.low))
@@ -275,7 +272,7 @@ class ClippedPart(Part):
     def along(self, x: Host, d: Host) -> Callable[[float], float]:
         start, change = self.rows @ x - self.target, self.rows @ d
         weighted = self.weight * self.weights * change
-        return lambda step: float(weighted @ self._clipped(start + step * change))
+        return lambda step: float(weighted @ np.clip(start + step * change, self.low, self.high))
 
     def largest_curvature(self, at: Host, reach: float) -> float:
         return self.weight * float(np.max(self.weights)) * self.norm * self.norm
