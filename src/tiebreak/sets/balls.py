@@ -9,12 +9,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tiebreak.linalg import arrays, assign, checks, remember, tables
+from tiebreak.linalg import TOL, arrays, assign, checks, remember, tables
 from tiebreak.linalg.arrays import SAFE, Array, dot, from_center, like, norm, zeros_like
 from tiebreak.linalg.conic_form import ConicForm, constants
 from tiebreak.linalg.elementwise import moved, shrunk
 from tiebreak.linalg.host import host
-from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.base import Set
 from tiebreak.sets.cuts import CutProjection, Products
 from tiebreak.sets.descriptions import ActiveFace, Bounds, face_across

@@ -7,8 +7,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
-from tiebreak.linalg import FromData, arrays, assign, checks
-from tiebreak.linalg.arrays import Array, Host
+from tiebreak.linalg import Array, FromData, Host, arrays, assign, checks
 from tiebreak.linalg.conic_form import ConicForm
 from tiebreak.sets.cuts import (
     CutProjection,

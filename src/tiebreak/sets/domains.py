@@ -12,12 +12,9 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
-from tiebreak.linalg import arrays, checks, tables
+from tiebreak.linalg import TOL, arrays, assign, checks, ldexp, moved, remember, tables
 from tiebreak.linalg.arrays import Array, Host, dot, like, norm, zeros_like
-from tiebreak.linalg.elementwise import ldexp, moved
-from tiebreak.linalg.fingerprints import assign, remember
 from tiebreak.linalg.host import host
-from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.base import INFINITY, Set
 from tiebreak.sets.boxes import Box
 from tiebreak.sets.cuts import CutProjection, Products, ProjectionPath

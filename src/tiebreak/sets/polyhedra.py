@@ -9,14 +9,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tiebreak.linalg import checks, tables
+from tiebreak.linalg import EPS, TOL, assign, checks, remember, tables
 from tiebreak.linalg.arrays import Array, Host, like, norm
 from tiebreak.linalg.conic_form import entries, row_lengths
-from tiebreak.linalg.fingerprints import assign, remember
 from tiebreak.linalg.host import host
 from tiebreak.linalg.linear_programs import last_attempt
-from tiebreak.linalg.spectra import EPS
-from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.base import INFINITY, Violation, violations_of
 from tiebreak.sets.descriptions import LinearRows, stacked
 from tiebreak.sets.domains import Constraints

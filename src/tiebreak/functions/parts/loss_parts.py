@@ -24,9 +24,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from tiebreak.functions.parts.quadratic_parts import Part
-from tiebreak.linalg import EPS, Host, rounding_unit
+from tiebreak.linalg import EPS, TOL, Host, rounding_unit
 from tiebreak.linalg.host import norm, top_exponent
-from tiebreak.linalg.tolerances import TOL
 
 LARGEST_POWER = 700.0  # e^p does not overflow for p up to 700
 

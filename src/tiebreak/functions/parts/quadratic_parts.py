@@ -14,10 +14,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tiebreak.linalg import EPS, Host
+from tiebreak.linalg import EPS, TOL, Host
 from tiebreak.linalg.host import Sliced, norm, top_exponent
 from tiebreak.linalg.spectra import semidefinite_root
-from tiebreak.linalg.tolerances import TOL
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,9 @@ import numpy as np
 from tiebreak.functions.far_slopes import FarRows, rising
 from tiebreak.functions.penalties.operator_terms import OnlyConic
 from tiebreak.functions.penalties.penalties import CentredNorm
-from tiebreak.linalg import arrays, checks
+from tiebreak.linalg import arrays, checks, remember
 from tiebreak.linalg.arrays import Array, from_center
 from tiebreak.linalg.conic_form import ConicForm, Cost
-from tiebreak.linalg.fingerprints import remember
 from tiebreak.linalg.host_rows import HostRows
 from tiebreak.sets import INFINITY, L1Ball
 from tiebreak.sets.descriptions import identity

@@ -16,9 +16,8 @@ import numpy as np
 from tiebreak.functions.base import EstimatorLoss, signs_of
 from tiebreak.functions.penalties.operator_terms import OperatorTerms, in_memory
 from tiebreak.functions.penalties.penalties import Penalty
-from tiebreak.linalg import Host, checks, tables
+from tiebreak.linalg import Host, assign, checks, remember, tables
 from tiebreak.linalg.conic_form import scaled_rows
-from tiebreak.linalg.fingerprints import assign, remember
 from tiebreak.linalg.host import host
 from tiebreak.sets.polyhedra import host_matrix
 
