@@ -89,7 +89,6 @@ class LossPart(Part):
     target: Host
     weights: Host  # positive weights, one per row
     phi: ScalarLoss
-    is_quadratic: ClassVar[bool] = False
 
     def curvature_kept(self, change: float) -> float:
         """The least share of second derivatives that remains if margins change by ``change``.
@@ -212,7 +211,6 @@ class ClippedPart(Part):
     weights: Host  # positive weights, one per row
     low: float
     high: float
-    is_quadratic: ClassVar[bool] = False
     has_kinks: ClassVar[bool] = True
     in_units_of_rows: ClassVar[tuple[str, ...]] = ("target", "low", "high")
 

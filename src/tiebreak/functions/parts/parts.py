@@ -115,7 +115,7 @@ class Parts:
     @property
     def is_quadratic(self) -> bool:
         """Are all parts quadratic or linear?"""
-        return all(part.is_quadratic for part in self.parts)
+        return not (self.losses or self.kinked)
 
     @cached_property
     def _slopes(self) -> dict[bytes, Slope]:

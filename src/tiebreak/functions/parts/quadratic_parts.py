@@ -27,7 +27,6 @@ class Part(ABC):
     rows: Host
     power: ClassVar[int] = 2  # the power of the rows in the value
     in_units_of_rows: ClassVar[tuple[str, ...]] = ()  # fields that are compared with rows x
-    is_quadratic: ClassVar[bool] = True
     has_kinks: ClassVar[bool] = False  # does the slope of phi have kinks?
 
     @cached_property
