@@ -286,7 +286,7 @@ def row_lengths(rows: Any) -> Host:
     if isinstance(rows, np.ndarray):
         exponents = np.frexp(np.max(np.abs(rows), axis=1, initial=0.0))[1]
         squares = np.sum(np.ldexp(rows, -exponents[:, None]) ** 2, axis=1)
-        return np.ldexp(np.sqrt(squares), exponents)
+        return np.asarray(np.ldexp(np.sqrt(squares), exponents))
     found = rows.tocsr()
     which, largest = row_numbers(found), np.zeros(rows.shape[0])
     np.maximum.at(largest, which, np.abs(found.data))
