@@ -24,7 +24,7 @@ from tiebreak.linalg.conic_form import ConicForm, Cost
 from tiebreak.linalg.fingerprints import FromData, assign, digest, known, remember
 from tiebreak.linalg.host import host
 from tiebreak.linalg.matrices import Differences
-from tiebreak.sets import INFINITY, Domain, Set
+from tiebreak.sets import INFINITY, Domain, described
 
 
 class Penalty(FromData, is_open=True):
@@ -442,8 +442,7 @@ class Indicator(Penalty, in_tables=False):
             got = checks.what_it_is(self.domain)
             raise TypeError(f"Indicator: domain must be a domain such as Box(0, 1), got {got}")
         remember(self, Indicator, domain=self.domain)
-        if isinstance(self.domain, Set):  # foreign sets have no ``names``
-            assign(self, "names", self.domain.names)
+        assign(self, "names", described(self.domain).names)
 
     @property
     def label(self) -> str:

@@ -160,10 +160,8 @@ class Terms:
         """How the terms grow far from 0, with |y|_1 as a bound on |y|_2; None if unknown."""
         if not self.has_weights:
             return FarRows()
-        one, weights = HostRows(identity(n)), self.l2 + np.broadcast_to(self.l1, n)
-        if self.group > 0.0 and self.groups is not None:
-            layout = self.groups.layout(n)
-            weights = weights + self.group * layout.penalised[layout.labels]
+        one = HostRows(identity(n))
+        weights = self.l2 + np.broadcast_to(self.l1, n) + self._group_weights(n)
         fixed = [one] if self.square > 0.0 else []
         return FarRows(fixed, rising(weights, weights, one))
 
@@ -325,11 +323,7 @@ class Terms:
         """Which of n variables must stay bounded if the value stays bounded?"""
         if self.square > 0.0 or self.l2 > 0.0:
             return np.ones(n, dtype=bool)
-        found = np.broadcast_to(self.l1, n) > 0.0
-        if self.group > 0.0 and self.groups is not None:
-            layout = self.groups.layout(n)
-            found = found | (layout.penalised[layout.labels] > 0.0)
-        return np.asarray(found)
+        return np.asarray(np.broadcast_to(self.l1, n) + self._group_weights(n) > 0.0)
 
     def falling(self, slope: Array) -> Array | None:
         """The direction within the set along which <slope, x> plus the norms decreases fastest.
@@ -349,6 +343,11 @@ class Terms:
         if self.radius < INFINITY or not total > nearly.l2:
             return None
         return layout.spread(pull, _ratio(kept, lengths) / total)
+
+    def _group_weights(self, n: int) -> Host | float:
+        """The weight of each variable's group; 0 for variables in no group."""
+        layout = self.layout(n)
+        return 0.0 if layout.labels is None else self.group * layout.penalised[layout.labels]
 
     def _covers(self, n: int) -> bool:
         """Is every variable in a group?"""
