@@ -242,7 +242,9 @@ def make_upper(kind, rng, n):
         return 2.0 * sum(chosen)
     A, b = rng.normal(size=(int(rng.integers(1, n + 3)), n)), rng.normal()
     if kind == "LeastSquares":
-        return 0.7 * tb.LeastSquares(A, A @ rng.normal(size=n) + b, mean=bool(rng.integers(2)))
+        weights = rng.uniform(0.1, 9.0, len(A)) if rng.integers(2) else None
+        is_mean = bool(rng.integers(2))
+        return 0.7 * tb.LeastSquares(A, A @ rng.normal(size=n) + b, is_mean, weights=weights)
     return tb.Quadratic(A.T @ A, A.T @ rng.normal(size=len(A)), 0.3)
 
 
@@ -265,7 +267,7 @@ def conic(f, x):
     if isinstance(f, tb.Linear):
         return f.c @ x
     if isinstance(f, tb.LeastSquares):
-        return cp.sum_squares(f.matrix.entries @ x - f.b) / 2 / (len(f.b) if f.mean else 1)
+        return f.scale / 2 * cp.sum_squares(f.matrix.entries @ x - f.b)
     if isinstance(f, tb.Quadratic):
         return cp.quad_form(x, cp.psd_wrap(f.matrix.entries)) / 2 + f.c @ x + f.constant
     if hasattr(f, "function"):

@@ -70,7 +70,7 @@ def test_the_slopes_of_all_slices_are_the_gradient(which, is_weighted):
     weights = rng.uniform(0.5, 2.0, 90) if is_weighted else None
     loss = losses(A, y, weights)[which]
     x, w = 0.1 * rng.standard_normal((2, loss.dimension))
-    before = loss.slopes_in_image(loss.forward(w)[0])
+    before = loss.evaluate_image(loss.forward(w)[0])[1]
     total = change = 0.0
     for some in loss.matrix.slices(8):
         share = some.entries.shape[0] / 90

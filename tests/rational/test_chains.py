@@ -227,6 +227,15 @@ def test_single_precision_and_sparse_rows_are_numbers_too():
     assert tb.solve(levels).status == "certified"
 
 
+def test_a_multiple_of_rounded_rows_is_rounded_too():
+    """The rows depend on each other up to their rounding in float32, before b made them float64."""
+    rows = np.array([[1, 2], [2, 4.0000005]], dtype=np.float32)
+    loss = tb.LeastSquares(rows, [3.0, 6.1])
+    for lower in (loss, 0.5 * loss, loss + tb.Linear([0.0, 0.0])):
+        result = tb.solve(tb.Levels(lower, tb.SquaredNorm(), tb.SquaredNorm([1.0, 2.0])))
+        assert result.status != "certified"
+
+
 def test_two_levels_are_proved_too():
     levels = tb.Levels(tb.Linear(COST), tb.SquaredNorm(center=NOW), domain=DEMAND)
     result = tb.solve(levels)

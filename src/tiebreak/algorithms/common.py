@@ -19,7 +19,7 @@ from tiebreak.linalg import Array, Refusal, arrays, checks, in_files, refusal_of
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Point, Problem, mixed
 from tiebreak.proofs.evidence import StepEvidence
-from tiebreak.sets import has_argmin, projected
+from tiebreak.sets import described, projected
 
 REFRESH = 64  # recompute averaged images after this many steps: rounding makes them drift
 DEFAULT_HORIZON = 1000  # planned number of steps for a method that needs one, if none was given
@@ -135,7 +135,7 @@ def need_bounded(method: object, problem: Problem, unless: str = "") -> Refusal 
 def need_argmin(method: object, problem: Problem) -> Refusal | None:
     """Refuse a domain that is unbounded, or over which linear functions are hard to minimise."""
     refusal = need_bounded(method, problem)
-    if refusal or has_argmin(problem.domain):
+    if refusal or described(problem.domain).has_argmin:
         return refusal
     owner, kind = type(method).__name__, type(problem.domain).__name__
     return Refusal(owner, "domain", "must have an easy linear minimisation", kind)

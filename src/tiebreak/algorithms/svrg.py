@@ -306,7 +306,7 @@ class Slices(NamedTuple):
 
     def change(self, image: Image, order: np.random.Generator) -> Slope:
         """Return a function that estimates how far the slope at x differs from a snapshot's."""
-        loss, before, slices = self.loss, self.loss.slopes_in_image(image), self.drawn(order)
+        loss, before, slices = self.loss, self.loss.evaluate_image(image)[1], self.drawn(order)
         return lambda x: self.weight * loss.slope_of(next(slices), x, before)
 
 

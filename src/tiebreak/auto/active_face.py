@@ -45,7 +45,7 @@ def _face_of_norms(terms: Terms, x: Array, face: ActiveFace) -> tuple[ActiveFace
     zero = arrays.zeros_like(x)
     # The kinks of the norms are at their centers; a weight of 0 gives no kink.
     kink = zero if terms.center is None else arrays.like(terms.center, x)
-    off = terms.from_center(x)
+    off = arrays.from_center(x, terms.center)
     has_l1 = terms.norms[0] > 0.0
     l1 = terms.l1 if isinstance(terms.l1, float) else arrays.like(terms.l1, x)
     slope, signs = terms.square * x, xp.sign(off)
@@ -75,7 +75,7 @@ def _face_of_norms(terms: Terms, x: Array, face: ActiveFace) -> tuple[ActiveFace
             y = xp.where(signs * (y - kink) < 0.0, kink, y)
         if terms.group > 0.0:
             layout = terms.layout(int(x.shape[0]))
-            beyond = terms.from_center(y)
+            beyond = arrays.from_center(y, terms.center)
             is_over = (layout.dots(off, beyond) < 0.0) & (layout.penalised > 0.0)
             y = kink + layout.spread(beyond, 1.0 - is_over)
         return face.retract(y)

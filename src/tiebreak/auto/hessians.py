@@ -191,7 +191,7 @@ def no_columns(x: Array) -> HessianDifferences:
 
 def _hessian_of_terms(terms: Terms, x: Host) -> Host:
     """Return the Hessian of the terms at a point where they are smooth."""
-    n, off = len(x), terms.from_center(x)
+    n, off = len(x), arrays.from_center(x, terms.center)
     H = terms.square * np.eye(n)
     length = float(np.linalg.norm(off))
     if terms.l2 > 0.0 and length > 0.0:

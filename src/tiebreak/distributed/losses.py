@@ -96,9 +96,9 @@ class OnWorkers(LinearLoss, is_open=True):
         pulled = functools.cache(lambda: self._scaled_slopes(list(reply().slopes)))
         return LossesAndSlopes(lambda: self._scaled_losses(reply().losses), pulled)
 
-    def slopes_in_image(self, image: Image) -> Array:
+    def evaluate_image(self, image: Image) -> tuple[Array, Array]:
         (products,) = self.matrix.forward(self.matrix.remote(image).point)
-        return super().slopes_in_image(products)
+        return super().evaluate_image(products)
 
     @functools.cached_property
     def lipschitz(self) -> float:  # type: ignore[override]

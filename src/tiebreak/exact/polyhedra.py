@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.linalg import TOL, Host, arrays
+from tiebreak.linalg.conic_form import row_lengths
 from tiebreak.linalg.host import host, norm
 from tiebreak.sets import Domain, described, has_projection, polyhedra
-from tiebreak.sets.polyhedra import row_lengths
 
 NO_START = (
     "Polyhedron: the constraints must have a common point up to rounding; the best point found "
@@ -128,7 +128,7 @@ def _without_twins(Z: PolyhedralRows) -> PolyhedralRows:
             continue
         room = _level(Z, i) + _level(Z, other)
         if room < -Fraction(TOL.met) * abs(_level(Z, i)):
-            raise polyhedra.no_point()
+            raise polyhedra.EmptySet(polyhedra.NO_POINT)
         if room != 0:  # if rounding makes it negative, no proof will succeed
             kept.append(i)
         elif sign > 0:
@@ -146,7 +146,7 @@ def _different(equal: Host, right: Host) -> list[int]:
         level = Fraction(right[i]) / Fraction(equal[i, np.argmax(np.abs(equal[i]))])
         off = abs(level - seen.setdefault(group, level))
         if off > Fraction(TOL.met) * abs(level):
-            raise polyhedra.no_point()
+            raise polyhedra.EmptySet(polyhedra.NO_POINT)
         if group == i or off:  # if they agree only up to rounding, no proof will succeed
             found.append(i)
     return found

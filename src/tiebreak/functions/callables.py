@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiebreak.functions.base import Projection, SmoothFunction
-from tiebreak.linalg import Array, arrays, checks, rounding_unit
-from tiebreak.linalg.tolerances import TOL
+from tiebreak.linalg import TOL, Array, arrays, checks, rounding_unit
 
 
 class StartSizes(NamedTuple):

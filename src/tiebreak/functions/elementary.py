@@ -53,7 +53,7 @@ class SquaredNorm(SmoothFunction):
     falls_unseen = False
     degree = 2
     weight: Any  # a number, or a vector like the center
-    _growth: float
+    growth = 0.0  # set by the constructor
 
     def __init__(self, weight: object = 1.0, center: object = None) -> None:
         remember(self, SquaredNorm, weight=weight, center=center)
@@ -63,7 +63,7 @@ class SquaredNorm(SmoothFunction):
         self.center = None if center is None else checks.vector("SquaredNorm", "center", center)
         if self.is_scalar:
             self.weight = checks.positive("SquaredNorm", "weight", weight)
-            self.lipschitz = self.strong_convexity = self._growth = self.weight
+            self.lipschitz = self.strong_convexity = self.growth = self.weight
         else:
             self._set_weights(checks.weights("SquaredNorm", "weight", weight))
         self._size = 0.0 if self.center is None else arrays.norm(self.center)
@@ -83,11 +83,7 @@ class SquaredNorm(SmoothFunction):
         if not w.any():
             raise ValueError("SquaredNorm: weight must have a positive entry, got only zeros")
         self.lipschitz, self.strong_convexity = float(w.max()), float(w.min())
-        self._growth = float(w[w > 0.0].min())
-
-    @property
-    def growth(self) -> float:
-        return self._growth
+        self.growth = float(w[w > 0.0].min())
 
     @property
     def squares(self) -> Squares:
@@ -117,25 +113,22 @@ class SquaredNorm(SmoothFunction):
     def far_rows(self, weight: float, n: int) -> FarRows:
         return FarRows([HostRows(identity(n)[np.broadcast_to(host(self.weight), n) > 0.0])])
 
-    def _shifted(self, x: Array) -> Array:
-        return x if self.center is None else x - arrays.like(self.center, x)
-
     def _weighted(self, shifted: Array) -> Array:
         return (self.weight if self.is_scalar else arrays.like(self.weight, shifted)) * shifted
 
     def value(self, x: Array) -> float:
-        shifted = self._shifted(x)
+        shifted = arrays.from_center(x, self.center)
         if not self.is_scalar:
             return 0.5 * arrays.dot(self._weighted(shifted), shifted)
         return 0.5 * float(self.weight) * arrays.dot(shifted, shifted)
 
     def gradient(self, x: Array) -> Array:
-        return self._weighted(self._shifted(x))
+        return self._weighted(arrays.from_center(x, self.center))
 
     def evaluate_async(
         self, at: Sequence[PointWithImage], values_at: Sequence[PointWithImage] = ()
     ) -> PendingEvaluation:
-        shifted = [self._shifted(p.x) for p in (*at, *values_at)]
+        shifted = [arrays.from_center(p.x, self.center) for p in (*at, *values_at)]
         half = 0.5 * self.weight if self.is_scalar else 0.5
         weighted = shifted if self.is_scalar else [self._weighted(s) for s in shifted]
         squares = [arrays.inner(w, s) for w, s in zip(weighted, shifted, strict=True)]

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias, TypeGuard
+from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -39,10 +39,17 @@ def find(f: Function, domain: Domain) -> LevelSets | None:
     """The level sets of f within the domain; None if projecting onto them is not easy."""
     f = f.bare
     (weight, h), *others = parts = summands(f)
-    norms = [(w * part.weight, part.center) for w, part in parts if _is_scalar_norm(part)]
+    norms = [
+        (w * part.weight, part.center)
+        for w, part in parts
+        if isinstance(part, SquaredNorm) and part.is_scalar
+    ]
     slopes = [part.c for _, part in parts if isinstance(part, Linear)]
     if len(norms) + len(slopes) == len(parts):
-        return _balls(f, domain, norms, slopes) if norms else _halfspaces(f, domain, slopes[0])
+        if norms:
+            return _balls(f, domain, norms, slopes)
+        origin = zeros_like(slopes[0])
+        return Halfspaces(domain, f.gradient(origin), f.value(origin))
     if isinstance(domain, Space) and isinstance(h, Quadratic | LeastSquares) and not others:
         is_small = min(h.matrix.shape) <= LARGE_SIDE and h.matrix.is_explicit
         return Ellipsoids(f, weight, h) if is_small else None
@@ -50,10 +57,6 @@ def find(f: Function, domain: Domain) -> LevelSets | None:
 
 
 # --- balls and half-spaces
-
-
-def _is_scalar_norm(h: Function) -> TypeGuard[SquaredNorm]:
-    return isinstance(h, SquaredNorm) and h.is_scalar
 
 
 def _balls(
@@ -71,12 +74,6 @@ def _balls(
     shift = f.gradient(start) / curvature
     constant = f.value(start) - 0.5 * curvature * dot(shift, shift)
     return Balls(domain, curvature, start - shift, constant)
-
-
-def _halfspaces(f: Function, domain: Domain, slope: Array) -> Halfspaces:
-    """The level sets of a sum of linear functions; ``slope`` only shows the kind of array."""
-    origin = zeros_like(slope)
-    return Halfspaces(domain, f.gradient(origin), f.value(origin))
 
 
 @dataclass(frozen=True)
@@ -216,31 +213,25 @@ class Ellipsoids:
         return to_numpy(self.f.gradient(x)).astype(np.float64, copy=False)
 
     def _spectrum(self) -> tuple[Host, Host]:
-        values, vectors = _spectrum(self.h)
-        return self.weight * values, vectors
+        """The positive eigenvalues of the Hessian of f and their eigenvectors, computed once."""
+        if self.f not in _SPECTRA:
+            dense = self.h.matrix.dense()
+            deadline.check(deadline.svd_work(*dense.shape))
+            if isinstance(self.h, LeastSquares):
+                _, size, rows = np.linalg.svd(dense, full_matrices=False)
+                values, vectors = self.h.scale * size**2, rows.T
+            else:
+                size, vectors = np.linalg.eigh(dense)
+                values = size
+            unit = max(dense.shape) * arrays.epsilon(self.h.matrix.prototype)
+            keep = size > unit * float(size.max(initial=0.0))
+            _SPECTRA[self.f] = self.weight * values[keep], vectors[:, keep]
+        return _SPECTRA[self.f]
 
 
 LevelSets: TypeAlias = Balls | Halfspaces | Ellipsoids
 
 _SPECTRA: WeakKeyDictionary[Function, tuple[Host, Host]] = WeakKeyDictionary()
-
-
-def _spectrum(h: Quadratic | LeastSquares) -> tuple[Host, Host]:
-    """The positive eigenvalues of the Hessian of h and their eigenvectors, computed once."""
-    if h not in _SPECTRA:
-        dense = h.matrix.dense()
-        deadline.check(deadline.svd_work(*dense.shape))
-        if isinstance(h, LeastSquares):
-            _, sigma, rows = np.linalg.svd(dense, full_matrices=False)
-            values, vectors = sigma**2 / (len(dense) if h.mean else 1.0), rows.T
-            size = sigma
-        else:
-            values, vectors = np.linalg.eigh(dense)
-            size = values
-        unit = max(dense.shape) * arrays.epsilon(h.matrix.prototype)
-        keep = size > unit * float(size.max(initial=0.0))
-        _SPECTRA[h] = values[keep], vectors[:, keep]
-    return _SPECTRA[h]
 
 
 # --- the scalar root

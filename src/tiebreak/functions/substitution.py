@@ -43,9 +43,7 @@ class Substitution:
 
     def point(self, u: Host) -> Host:
         """The vector x that belongs to u."""
-        x = np.zeros(len(self._used))
-        x[self._used] = self._factors * u[self._places]
-        return x
+        return np.asarray(self._matrix @ u)
 
     def rows(self, A: Any) -> Any:
         """Rows whose products with u equal the products of A's rows with x.

@@ -141,6 +141,11 @@ def like(value: object, x: Array) -> Array:
     return xp.asarray(value, dtype=x.dtype, device=array_api_compat.device(x))
 
 
+def from_center(x: Array, center: Array | None) -> Array:
+    """x - center; the center None is the origin."""
+    return x if center is None else x - like(center, x)
+
+
 def own(value: Array, x: Array) -> Array:
     """A private copy of ``value`` in the library, dtype and device of ``x``."""
     # Always copy: an array of another library may share its memory with ``value``.

@@ -282,12 +282,17 @@ def scaled_rows(rows: Any, factors: Host, columns: Host | None = None) -> Any:
 
 
 def row_lengths(rows: Any) -> Host:
-    """The length of every row of a dense or sparse matrix."""
+    """The length of every row of a dense or sparse matrix, computed so that no square overflows."""
     if isinstance(rows, np.ndarray):
-        return np.asarray(np.sqrt(np.sum(rows**2, axis=1)))
+        exponents = np.frexp(np.max(np.abs(rows), axis=1, initial=0.0))[1]
+        squares = np.sum(np.ldexp(rows, -exponents[:, None]) ** 2, axis=1)
+        return np.asarray(np.ldexp(np.sqrt(squares), exponents))
     found = rows.tocsr()
-    squares = np.bincount(row_numbers(found), found.data**2, minlength=rows.shape[0])
-    return np.asarray(np.sqrt(squares))
+    which, largest = row_numbers(found), np.zeros(rows.shape[0])
+    np.maximum.at(largest, which, np.abs(found.data))
+    exponents = np.frexp(largest)[1]
+    squares = np.bincount(which, np.ldexp(found.data, -exponents[which]) ** 2, rows.shape[0])
+    return np.ldexp(np.sqrt(squares), exponents)
 
 
 def row_numbers(rows: Any) -> Host:

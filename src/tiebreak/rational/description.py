@@ -89,7 +89,7 @@ def data_epsilon(h: Function | Penalty) -> float:
     """The machine epsilon of a level's data."""
     smooth = split(h)[0]
     given = EPS if smooth.prototype is None else arrays.epsilon(smooth.prototype)
-    return max(given, smooth.data_epsilon)
+    return max(given, *(part.data_epsilon for _, part in summands(smooth.bare)))
 
 
 def feasible_set(domain: Domain, n: int) -> tuple[Feasible, IntegerRows, IntegerRows]:

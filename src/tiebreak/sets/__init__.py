@@ -18,7 +18,6 @@ from tiebreak.sets.domains import (
     Space,
     described,
     distance_bound,
-    has_argmin,
     has_projection,
     projected,
 )
@@ -50,7 +49,6 @@ __all__ = [
     "argmin_cut",
     "described",
     "distance_bound",
-    "has_argmin",
     "has_projection",
     "intersection",
     "projected",

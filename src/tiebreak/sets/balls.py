@@ -9,12 +9,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tiebreak.linalg import arrays, assign, checks, remember, tables
-from tiebreak.linalg.arrays import SAFE, Array, dot, like, norm, zeros_like
+from tiebreak.linalg import TOL, arrays, assign, checks, remember, tables
+from tiebreak.linalg.arrays import SAFE, Array, dot, from_center, like, norm, zeros_like
 from tiebreak.linalg.conic_form import ConicForm, constants
 from tiebreak.linalg.elementwise import moved, shrunk
 from tiebreak.linalg.host import host
-from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.base import Set
 from tiebreak.sets.cuts import CutProjection, Products
 from tiebreak.sets.descriptions import ActiveFace, Bounds, face_across
@@ -64,12 +63,12 @@ class Ball(Set):
     def depth(self, x: Array) -> float:
         away, size = 0.0 if self.center is None else norm(like(self.center, x)), norm(x)
         unit = arrays.rounding_unit(arrays.epsilon(x), int(x.shape[0]))
-        inside = self.radius - norm(self._centred(x))
+        inside = self.radius - norm(from_center(x, self.center))
         return max(inside - unit * (self.radius + size + away), 0.0)
 
     def face_at(self, x: Array) -> ActiveFace | None:
         """The sphere as a face, with its tangent directions; None if x is not on the sphere."""
-        away = self._centred(x)
+        away = from_center(x, self.center)
         if norm(away) < self.radius * (1.0 - TOL.met):
             return None
         # The sphere adds the curvature |slope|/radius: a tangent step d ends |d|²/(2 radius)
@@ -80,7 +79,7 @@ class Ball(Set):
 
     def project(self, x: Array) -> Array:
         """center + (x - center) min(1, radius/|x - center|)."""
-        y = self._centred(x)
+        y = from_center(x, self.center)
         return self._nearest(x, y, norm(y))
 
     def project_with_square(self, x: Array, square: float) -> Array:
@@ -103,16 +102,13 @@ class Ball(Set):
 
     def farthest(self, x: Array) -> float:
         """|x - center| + radius."""
-        return norm(self._centred(x)) + self.radius
+        return norm(from_center(x, self.center)) + self.radius
 
     def _nearest(self, x: Array, y: Array, length: float) -> Array:
         """The projection of x, given y = x - center and ``length`` = |y|."""
         if length <= self.radius:
             return x
         return self._back(arrays.stretched(y, length, self.radius))
-
-    def _centred(self, x: Array) -> Array:
-        return x if self.center is None else x - like(self.center, x)
 
     def _back(self, y: Array) -> Array:
         return y if self.center is None else y + like(self.center, y)
@@ -129,7 +125,7 @@ class Ball(Set):
         return self.radius + (0.0 if self.center is None else norm(arrays.double(self.center)))
 
     def distance_outside(self, x: Array, unit: float) -> float:
-        return max(norm(self._centred(x)) * (1.0 + unit) - self.radius, 0.0)
+        return max(norm(from_center(x, self.center)) * (1.0 + unit) - self.radius, 0.0)
 
     def scaled(self, exponent: int) -> Ball:
         center = None if self.center is None else self.center * 2.0**exponent
@@ -140,7 +136,7 @@ class Ball(Set):
     ) -> CutProjection:
         """A closed form: y = x - center has the component a along c/|c| and b orthogonal to c."""
         eps, radius = arrays.epsilon(x), self.radius
-        y = self._centred(x)
+        y = from_center(x, self.center)
         if y is not x:
             known = Products.of(c, y)
         length, distance = norm(c, known.normal), norm(y, known.point)

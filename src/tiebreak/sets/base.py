@@ -7,17 +7,17 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
-from tiebreak.linalg import FromData, arrays, assign, checks
-from tiebreak.linalg.arrays import Array, Host
+from tiebreak.linalg import Array, FromData, Host, arrays, assign, checks
 from tiebreak.linalg.conic_form import ConicForm
 from tiebreak.sets.cuts import (
     CutProjection,
+    LinearGap,
     Products,
     ProjectionPath,
-    along_the_path,
     project_cut,
 )
 from tiebreak.sets.descriptions import ActiveFace, Bounds, LinearRows, RecessionDirections
+from tiebreak.sets.roots import root
 
 INFINITY = math.inf
 NEEDED = ("project", "project_cut", "support", "argmin")  # a set overrides all four, or none
@@ -68,6 +68,7 @@ class Set(FromData, is_open=True):
     names: tuple[Any, ...] | None = None  # names of the variables, if they come from pandas
     has_projection: ClassVar[bool] = True  # is there a projection fast enough for every step?
     has_argmin: ClassVar[bool] = True  # does argmin find every minimum that exists?
+    is_space: ClassVar[bool] = False  # is it R^n?
     _vector_names: ClassVar[tuple[str, ...]] = ()  # names of parameters with an entry per variable
     describing = ("linear_rows", "conic_form", "recession", "bounds_in")
 
@@ -155,11 +156,6 @@ class Set(FromData, is_open=True):
     def bounds_in(self, n: int) -> Bounds:
         """Bounds on all points in R^n that linear rows do not already give; infinite if unknown."""
         return Bounds()
-
-    @property
-    def is_space(self) -> bool:
-        """Is it R^n?"""
-        return False
 
     @property
     def is_cone(self) -> bool:
@@ -306,7 +302,9 @@ class Set(FromData, is_open=True):
         self, x: Array, c: Array, beta: float, guess: float, known: Products
     ) -> CutProjection:
         """The projection onto Z and the cut, for numbers whose squares do not overflow."""
-        return along_the_path(self, x, c, beta, guess)
+        gap = LinearGap(self, x, c, beta)
+        mu, _ = root(gap, guess)
+        return CutProjection(gap.z, mu, gap.met)
 
     def projection_path(self, x: Array, c: Array) -> ProjectionPath:
         """The function that maps mu to z(mu), <c, z(mu)> and |d(mu)|."""

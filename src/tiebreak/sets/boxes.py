@@ -235,7 +235,7 @@ class Box(Set):
         """Past the largest breakpoint, an entry either stays on its bound or moves forever."""
         xp = namespace(x)
         zeros = zeros_like(c)
-        lower, upper = (like(bound, x) + zeros for bound in (self.lower, self.upper))
+        lower, upper = self.sides(x)
         moving = abs(c) > negligible(c)
         target = xp.where(c > 0, lower, upper)
         rests = moving & xp.isfinite(target)
@@ -263,9 +263,6 @@ class Orthant(Box):
 
     def __repr__(self) -> str:
         return "Orthant()"
-
-    def scaled(self, exponent: int) -> Orthant:
-        return self
 
 
 def _bound(name: str, value: Any) -> Any:

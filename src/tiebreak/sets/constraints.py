@@ -15,7 +15,7 @@ import numpy as np
 
 from tiebreak.linalg import Refusal, arrays, checks, tables
 from tiebreak.linalg.arrays import SAFE, Array, norm, to_numpy
-from tiebreak.linalg.conic_form import ConicForm
+from tiebreak.linalg.conic_form import ConicForm, row_lengths
 from tiebreak.linalg.fingerprints import assign, known, remember
 from tiebreak.linalg.host import host
 from tiebreak.linalg.sizes import QUICK_SIDE
@@ -24,7 +24,7 @@ from tiebreak.sets.base import INFINITY, Set, Violation
 from tiebreak.sets.boxes import Box
 from tiebreak.sets.descriptions import Bounds, LinearRows, RecessionDirections, stacked
 from tiebreak.sets.domains import Constraints, Domain, Space, distance_bound, distance_from
-from tiebreak.sets.polyhedra import host_matrix, row_lengths
+from tiebreak.sets.polyhedra import host_matrix
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)

@@ -22,7 +22,7 @@ import numpy as np
 
 from tiebreak.linalg import arrays, in_files, into, ldexp, smallest_normal
 from tiebreak.linalg.arrays import Array, dot, namespace
-from tiebreak.sets.roots import PathPoint, past_a_breakpoint, root
+from tiebreak.sets.roots import PathPoint, past_a_breakpoint
 
 if TYPE_CHECKING:
     from tiebreak.sets.base import Set
@@ -152,14 +152,7 @@ def _refined(
     return z, mu
 
 
-def along_the_path(domain: Set, x: Array, c: Array, beta: float, guess: float) -> CutProjection:
-    """The projection z(mu) at the root mu of the gap, for a set that provides its path."""
-    gap = _LinearGap(domain, x, c, beta)
-    mu, _exact = root(gap, guess)
-    return CutProjection(gap.z, mu, gap.met)
-
-
-class _LinearGap:
+class LinearGap:
     """The gap <c, z(mu)> - beta along the path of a set: see `Gap`."""
 
     def __init__(self, domain: Set, x: Array, c: Array, beta: float) -> None:

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import SAFE, Array, Host
+from tiebreak.linalg import SAFE, Array, Host, arrays, assign
 from tiebreak.linalg.conic_form import ConicForm, entries
-from tiebreak.linalg.fingerprints import assign
 
 if TYPE_CHECKING:
     from tiebreak.sets.base import Set

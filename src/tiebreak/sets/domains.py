@@ -12,12 +12,9 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
-from tiebreak.linalg import arrays, checks, tables
+from tiebreak.linalg import TOL, arrays, assign, checks, ldexp, moved, remember, tables
 from tiebreak.linalg.arrays import Array, Host, dot, like, norm, zeros_like
-from tiebreak.linalg.elementwise import ldexp, moved
-from tiebreak.linalg.fingerprints import assign, remember
 from tiebreak.linalg.host import host
-from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.base import INFINITY, Set
 from tiebreak.sets.boxes import Box
 from tiebreak.sets.cuts import CutProjection, Products, ProjectionPath
@@ -83,11 +80,6 @@ def has_projection(domain: Domain) -> bool:
     return described(domain).has_projection
 
 
-def has_argmin(domain: Domain) -> bool:
-    """Can linear functions be minimised over the domain, by a formula or a linear program?"""
-    return described(domain).has_argmin
-
-
 def projected(domain: Domain, x: Array) -> Array:
     """The projection of x onto the domain; x itself if there is no cheap projection."""
     return domain.project(x) if has_projection(domain) else x
@@ -138,12 +130,10 @@ class Space(Set):
         array([ 3., -4.])
     """
 
+    is_space: ClassVar[bool] = True
+
     def linear_rows(self, n: int) -> LinearRows:
         return LinearRows(n)
-
-    @property
-    def is_space(self) -> bool:
-        return True
 
     @property
     def is_cone(self) -> bool:
@@ -209,10 +199,6 @@ class Halfspace(Set):
         assign(self, "offset", checks.finite("Halfspace", "offset", self.offset))
         if arrays.max_abs(self.normal) == 0.0:
             raise ValueError("Halfspace: normal must not be the zero vector")
-
-    @property
-    def dimension(self) -> int:
-        return int(self.normal.shape[0])
 
     def linear_rows(self, n: int) -> LinearRows:
         return LinearRows(n, host(self.normal)[None], [self.offset])

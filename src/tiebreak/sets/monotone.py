@@ -6,11 +6,10 @@ import dataclasses
 
 import numpy as np
 
-from tiebreak.linalg import arrays, moved
+from tiebreak.linalg import TOL, arrays, moved
 from tiebreak.linalg.arrays import Array, Host, dot, like, norm, to_numpy, zeros_like
 from tiebreak.linalg.host import host
 from tiebreak.linalg.matrices.operators import Differences
-from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.base import INFINITY, Set, Violation, violations_of
 from tiebreak.sets.cuts import ProjectionPath
 from tiebreak.sets.descriptions import ActiveFace, LinearRows, RecessionDirections

@@ -9,14 +9,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tiebreak.linalg import arrays, checks, tables
+from tiebreak.linalg import EPS, TOL, assign, checks, remember, tables
 from tiebreak.linalg.arrays import Array, Host, like, norm
-from tiebreak.linalg.conic_form import entries
-from tiebreak.linalg.fingerprints import assign, remember
+from tiebreak.linalg.conic_form import entries, row_lengths
 from tiebreak.linalg.host import host
 from tiebreak.linalg.linear_programs import last_attempt
-from tiebreak.linalg.spectra import EPS
-from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.base import INFINITY, Violation, violations_of
 from tiebreak.sets.descriptions import LinearRows, stacked
 from tiebreak.sets.domains import Constraints
@@ -238,7 +235,7 @@ def _linear_program(
     if found.success:
         return np.asarray(found.x, dtype=np.float64)
     if found.status == 2:
-        raise no_point()
+        raise EmptySet(NO_POINT)
     if found.status == 3:
         return None
     raise ValueError(f"Polyhedron: the linear program was not solved ({found.message})")
@@ -248,9 +245,7 @@ class EmptySet(ValueError):
     """Raised if no x satisfies the constraints."""
 
 
-def no_point() -> EmptySet:
-    """Return the error for constraints that no x satisfies."""
-    return EmptySet("Polyhedron: the constraints must have a point in common, got none")
+NO_POINT = "Polyhedron: the constraints must have a point in common, got none"
 
 
 def contradicts(A: Any, b: Host, A_eq: Any, b_eq: Host, y: Host, y_eq: Host) -> bool:
@@ -349,19 +344,6 @@ def _stacked(A: Any, which: Host, below: Any) -> Any:
 
 def _no_rows(others: Any) -> tuple[Any, Host]:
     return np.zeros((0, others[0].shape[1])), np.zeros(0)
-
-
-def row_lengths(rows: Any) -> Host:
-    """The length of each row, computed so that squares do not overflow."""
-    if not arrays.is_sparse(rows):
-        largest = np.max(np.abs(rows), axis=1, initial=0.0)
-        scale = np.where(largest > 0.0, largest, 1.0)
-        return np.asarray(largest * np.sqrt(np.sum((rows / scale[:, None]) ** 2, axis=1)))
-    largest = np.asarray(abs(rows).max(axis=1).todense() if rows.shape[0] else []).reshape(-1)
-    which = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
-    scale = np.where(largest > 0.0, largest, 1.0)
-    squares = np.bincount(which, (rows.data / scale[which]) ** 2, rows.shape[0])
-    return np.asarray(largest * np.sqrt(squares))
 
 
 def single_entries(rows: Any) -> tuple[Host, Host, Host]:

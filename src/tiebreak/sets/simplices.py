@@ -7,12 +7,11 @@ import math
 
 import numpy as np
 
-from tiebreak.linalg import arrays, assign, checks
+from tiebreak.linalg import TOL, arrays, assign, checks
 from tiebreak.linalg.arrays import Array, Host, dot, namespace, norm
 from tiebreak.linalg.conic_form import ConicForm
 from tiebreak.linalg.elementwise import into, masked, moved, negligible, shrunk, smallest_normal
 from tiebreak.linalg.host import host
-from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.base import Set, Violation, violations_of
 from tiebreak.sets.cuts import ProjectionPath
 from tiebreak.sets.descriptions import ActiveFace, Bounds, LinearRows, face_of_signs, identity

@@ -22,7 +22,7 @@ from tiebreak.linalg.host_rows import HostRows
 class ClippedLoss(LinearLoss, is_open=True):
     """A loss whose slopes are the residuals <a_i, x> - target_i, clipped to [low, high].
 
-    One of low and high may be infinite.
+    Either low = -high, or low = -inf and high = 0: see `ClippedPart`.
     """
 
     curvature = 1.0
@@ -67,8 +67,6 @@ class ClippedLoss(LinearLoss, is_open=True):
         return FarRows(losses=rising(up, down, rows))
 
     def _part(self, weight: float, rows: Host, weights: Host, target: Host) -> Part | None:
-        if (self.low, self.high) not in ((-self.high, self.high), (-math.inf, 0.0)):
-            return None  # other bounds cannot be written as a part
         return ClippedPart(weight, rows, target, weights, self.low, self.high)
 
 

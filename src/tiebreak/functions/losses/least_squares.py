@@ -16,6 +16,7 @@ from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart, Part
 from tiebreak.functions.quadratic import Quadratic
 from tiebreak.linalg import (
     DENSE_LIMIT,
+    TOL,
     Array,
     Dense,
     Host,
@@ -34,7 +35,6 @@ from tiebreak.linalg.host_rows import HostRows
 from tiebreak.linalg.matrices.derived import with_scaled_rows
 from tiebreak.linalg.row_gram import column_gram, row_gram, row_rank
 from tiebreak.linalg.sizes import LARGE_SIDE, SIDE
-from tiebreak.linalg.tolerances import TOL
 
 
 class LeastSquares(LinearLoss):

@@ -257,9 +257,9 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     def _slopes(self, images: Array, rows: slice) -> Array:
         raise NotImplementedError
 
-    def evaluate_image(self, image: Array) -> tuple[Array, Array]:
+    def evaluate_image(self, image: Image) -> tuple[Array, Array]:
         """The value and gradient of phi, as a function of the image."""
-        return self._loss_and_slope(image)
+        return self._loss_and_slope(settled(image))
 
     def sizes_in_image(self, image: Host) -> tuple[float, Host]:
         """The sizes of the terms of phi and of its gradient; by default, no terms cancel."""
@@ -320,10 +320,6 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         """The largest curvature of the loss of one row, times the number of rows."""
         squares = self._each_weight * self._spectral_matrix.row_squares
         return self.curvature * self.scale * len(squares) * float(np.max(squares, initial=0.0))
-
-    def slopes_in_image(self, image: Image) -> Array:
-        """The gradient of phi at an image, for all rows."""
-        return self._loss_and_slope(settled(image))[1]
 
     def slopes_of_rows(self, image: Array, rows: Any) -> Array:
         """The gradient of phi for some of the rows, from the entries of an image in those rows."""

@@ -31,7 +31,7 @@ class LogisticLoss(ScalarLoss):
         return LogisticLoss(lift)
 
     def first(self, margins: Host, target: Host) -> Host:
-        return -_logistic(margins, self.lift)
+        return -self.terms(margins, target)
 
     def second(self, margins: Host, target: Host) -> Host:
         size = np.abs(margins)
@@ -39,7 +39,8 @@ class LogisticLoss(ScalarLoss):
         return np.asarray(power / (1.0 + np.exp(-size)) ** 2)
 
     def terms(self, margins: Host, target: Host) -> Host:
-        return _logistic(margins, self.lift)
+        """e^lift/(1 + e^t) with full relative accuracy, even for tiny values; capped at e^700."""
+        return np.asarray(np.exp(np.minimum(self.lift - np.logaddexp(0.0, margins), LARGEST_POWER)))
 
     def first_error(self, first: Host, target: Host) -> Host:
         """The relative error of e^-t is |t| units of rounding, plus the effect of underflow."""
@@ -55,11 +56,6 @@ class LogisticLoss(ScalarLoss):
     def largest_ratio(self, low: Host, high: Host, target: Host) -> Host:
         """(phi')²/phi'' = e^-t."""
         return np.asarray(np.exp(np.minimum(-low, LARGEST_POWER)))
-
-
-def _logistic(margins: Host, lift: float = 0.0) -> Host:
-    """e^lift/(1 + e^t) with full relative accuracy, even for tiny values; capped at e^700."""
-    return np.asarray(np.exp(np.minimum(lift - np.logaddexp(0.0, margins), LARGEST_POWER)))
 
 
 class Logistic(LinearLoss):

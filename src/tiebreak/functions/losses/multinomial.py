@@ -12,9 +12,8 @@ from tiebreak.functions.far_slopes import FarRows, LossRows, are_clear
 from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.functions.parts.loss_parts import LARGEST_POWER, LossPart, ScalarLoss
 from tiebreak.functions.parts.quadratic_parts import Part
-from tiebreak.linalg import EPS, Array, Host, Matrix, arrays, checks
+from tiebreak.linalg import Array, Host, Matrix, arrays, checks
 from tiebreak.linalg.conic_form import ConicForm, Cost, add_log_sum_exp
-from tiebreak.linalg.host import norm
 from tiebreak.linalg.host_rows import HostRows
 from tiebreak.linalg.matrices.derived import Repeated
 
@@ -56,7 +55,7 @@ class MultinomialLoss(ScalarLoss):
     terms = second
 
     def first_error(self, first: Host, target: Host) -> Host:
-        raise NotImplementedError  # the error also depends on margins: `MultinomialPart.noise`
+        raise NotImplementedError  # the error also depends on margins: see `MultinomialPart`
 
     def largest_second(self, low: Host, high: Host, target: Host) -> Host:
         return np.full(len(low), 0.5)
@@ -84,14 +83,12 @@ class MultinomialPart(LossPart):
     def _at(self, x: Host) -> tuple[Host, Host]:
         return self.phi.probabilities(self.rows @ x, self.target)
 
-    def noise(self, x: Host, dual: Host) -> float:
+    def _first_errors(self, x: Host, dual: Host) -> Host:
         """The relative error of p is at most as many units as the largest margin of the example."""
-        if not EPS * len(x) * self.norm * norm(x) < 1e-2:
-            return math.inf
         sizes = np.zeros(int(np.max(self.target, initial=-1)) + 1)
         np.maximum.at(sizes, self.target, np.abs(self.rows @ x))
         likely = np.maximum(np.abs(dual) / self.weight / self.weights, 2.0**-1022)
-        return self.weight * norm(self.weights * likely * (8.0 + sizes[self.target]))
+        return np.asarray(self.weight * self.weights * likely * (8.0 + sizes[self.target]))
 
     def image_error(self, x: Host, dual: Host) -> float:
         """Not implemented: the second derivative of an example is not diagonal."""

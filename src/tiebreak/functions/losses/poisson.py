@@ -25,16 +25,16 @@ class PoissonLoss(ScalarLoss):
     """phi(t) = e^t - y t, up to a constant, where y is the target; so phi''' = phi''."""
 
     def first(self, margins: Host, target: Host) -> Host:
-        return np.asarray(_power(margins) - target)
+        return np.asarray(self.second(margins, target) - target)
 
     def second(self, margins: Host, target: Host) -> Host:
-        return _power(margins)
+        """e^t, but at most e^700."""
+        return np.asarray(np.exp(np.minimum(margins, LARGEST_POWER)))
 
     def terms(self, margins: Host, target: Host) -> Host:
-        return np.asarray(_power(margins) + target)
+        return np.asarray(self.second(margins, target) + target)
 
-    def visible(self, margins: Host, target: Host) -> Host:
-        return _power(margins)
+    visible = second
 
     def first_error(self, first: Host, target: Host) -> Host:
         """The relative error of e^t is |t| units of rounding, plus the effect of underflow."""
@@ -53,11 +53,6 @@ class PoissonLoss(ScalarLoss):
 
     def exponent(self, target: Host) -> int:
         return top_exponent(np.maximum(target, 1.0))
-
-
-def _power(margins: Host) -> Host:
-    """e^t, but at most e^700."""
-    return np.asarray(np.exp(np.minimum(margins, LARGEST_POWER)))
 
 
 class CountSizes(NamedTuple):

@@ -24,9 +24,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from tiebreak.functions.parts.quadratic_parts import Part
-from tiebreak.linalg import EPS, Host, rounding_unit
+from tiebreak.linalg import EPS, TOL, Host, rounding_unit
 from tiebreak.linalg.host import norm, top_exponent
-from tiebreak.linalg.tolerances import TOL
 
 LARGEST_POWER = 700.0  # e^p does not overflow for p up to 700
 
@@ -90,7 +89,6 @@ class LossPart(Part):
     target: Host
     weights: Host  # positive weights, one per row
     phi: ScalarLoss
-    is_quadratic: ClassVar[bool] = False
 
     def curvature_kept(self, change: float) -> float:
         """The least share of second derivatives that remains if margins change by ``change``.
@@ -119,9 +117,9 @@ class LossPart(Part):
         """The norm of the errors from `first_error`; inf if the margins themselves may be wrong."""
         if not EPS * len(x) * self.norm * norm(x) < 1e-2:
             return math.inf
-        return norm(self._first_errors(dual))
+        return norm(self._first_errors(x, dual))
 
-    def _first_errors(self, dual: Host) -> Host:
+    def _first_errors(self, x: Host, dual: Host) -> Host:
         """The bounds from `first_error`, multiplied by the weights of the dual."""
         errors = self.phi.first_error(dual / self.weight / self.weights, self.target)
         return np.asarray(self.weight * self.weights * errors)
@@ -131,7 +129,7 @@ class LossPart(Part):
         roots = np.sqrt(self.weight * self.weights * bends)
         if not (math.isfinite(self.noise(x, dual)) and np.all(roots > 0.0)):
             return math.inf
-        return 8.0 * EPS * norm((np.abs(dual) + self._first_errors(dual)) / roots)
+        return 8.0 * EPS * norm((np.abs(dual) + self._first_errors(x, dual)) / roots)
 
     def curvature(self, x: Host) -> Host:
         bend = self.weights * self.phi.second(self.rows @ x, self.target)
@@ -205,38 +203,30 @@ class Kinks(NamedTuple):
 class ClippedPart(Part):
     """weight times the sum of weights_i phi(<a_i, x> - target_i); phi' is the clipped residual.
 
-    The residuals are clipped to [-delta, delta], or to [-inf, 0].
+    The residuals are clipped to [-delta, delta], or to [-inf, 0]; ``high`` is the distance between
+    kinks and targets.
     """
 
     target: Host
     weights: Host  # positive weights, one per row
     low: float
     high: float
-    is_quadratic: ClassVar[bool] = False
     has_kinks: ClassVar[bool] = True
     in_units_of_rows: ClassVar[tuple[str, ...]] = ("target", "low", "high")
 
     @property
-    def kink(self) -> float:
-        """The distance between kinks and targets."""
-        return self.high
-
-    @property
     def unit(self) -> float:
         """The unit for residuals: the distance from kinks to targets or, if that is 0, a target."""
-        return self.kink or float(np.max(np.abs(self.target), initial=0.0)) or 1.0
+        return self.high or float(np.max(np.abs(self.target), initial=0.0)) or 1.0
 
     def beyond(self, x: Host) -> float:
         """The largest |residual|/delta; 0 if the kinks are at the targets."""
         off = float(np.max(np.abs(self.rows @ x - self.target)))
-        return off / self.kink if self.kink else 0.0
-
-    def _clipped(self, r: Host) -> Host:
-        return np.clip(r, self.low, self.high)
+        return off / self.high if self.high else 0.0
 
     def dual(self, x: Host) -> Host:
         r = self.sliced.times(x, self.target)
-        return np.asarray(self.weight * self.weights * self._clipped(r))
+        return np.asarray(self.weight * self.weights * np.clip(r, self.low, self.high))
 
     def size(self, x: Host) -> float:
         return self.weight * norm(self.weights * np.minimum(self._sizes(x), -self.low))
@@ -271,7 +261,7 @@ class ClippedPart(Part):
     def _bend_above(self, x: Host) -> Host:
         """The ratio psi/r in every row; 1 for a squared hinge."""
         r = np.abs(self.rows @ x - self.target)
-        return np.asarray(self.high / np.maximum(r, self.high) if self.kink else np.ones(len(r)))
+        return np.asarray(self.high / np.maximum(r, self.high) if self.high else np.ones(len(r)))
 
     def _root(self, bend: Host) -> Host:
         return np.asarray(np.sqrt(self.weight * self.weights * bend)[:, None] * self.rows)
@@ -279,7 +269,7 @@ class ClippedPart(Part):
     def along(self, x: Host, d: Host) -> Callable[[float], float]:
         start, change = self.rows @ x - self.target, self.rows @ d
         weighted = self.weight * self.weights * change
-        return lambda step: float(weighted @ self._clipped(start + step * change))
+        return lambda step: float(weighted @ np.clip(start + step * change, self.low, self.high))
 
     def largest_curvature(self, at: Host, reach: float) -> float:
         return self.weight * float(np.max(self.weights)) * self.norm * self.norm
@@ -294,7 +284,7 @@ class ClippedPart(Part):
         r = self.sliced.times(x, self.target)
         ways = np.abs(r - self.low), np.abs(r - self.high)
         side = np.where(ways[0] < ways[1], -1.0, 1.0)
-        error = 2.0 * rounding_unit(EPS, self.rows.shape[1]) * (self._sizes(x) + self.kink)
+        error = 2.0 * rounding_unit(EPS, self.rows.shape[1]) * (self._sizes(x) + self.high)
         is_outlier = (r <= self.low) | (r >= self.high)
         bound = np.where(side > 0.0, self.high, -self.low)
         return Kinks(self.rows, np.minimum(*ways) - error, is_outlier, side, bound)

@@ -22,11 +22,8 @@ from tiebreak.functions.parts.quadratic_parts import (
     QuadraticPart,
 )
 from tiebreak.functions.sums import summands
-from tiebreak.linalg.arrays import Host, rounding_unit
+from tiebreak.linalg import DENSE_LIMIT, EPS, Host, Refusal, cleaned, rounding_unit
 from tiebreak.linalg.host import norm, power_of_two, top_exponent, total
-from tiebreak.linalg.refusals import Refusal
-from tiebreak.linalg.sizes import DENSE_LIMIT
-from tiebreak.linalg.spectra import EPS, cleaned
 
 Kind = TypeVar("Kind", bound=Part)
 
@@ -118,7 +115,7 @@ class Parts:
     @property
     def is_quadratic(self) -> bool:
         """Are all parts quadratic or linear?"""
-        return all(part.is_quadratic for part in self.parts)
+        return not (self.losses or self.kinked)
 
     @cached_property
     def _slopes(self) -> dict[bytes, Slope]:

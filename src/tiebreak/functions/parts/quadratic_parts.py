@@ -14,10 +14,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tiebreak.linalg import EPS, Host
+from tiebreak.linalg import EPS, TOL, Host
 from tiebreak.linalg.host import Sliced, norm, top_exponent
 from tiebreak.linalg.spectra import semidefinite_root
-from tiebreak.linalg.tolerances import TOL
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,6 @@ class Part(ABC):
     rows: Host
     power: ClassVar[int] = 2  # the power of the rows in the value
     in_units_of_rows: ClassVar[tuple[str, ...]] = ()  # fields that are compared with rows x
-    is_quadratic: ClassVar[bool] = True
     has_kinks: ClassVar[bool] = False  # does the slope of phi have kinks?
 
     @cached_property

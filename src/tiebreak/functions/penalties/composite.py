@@ -65,10 +65,7 @@ class Composite(Function, in_tables=False):
     passes = delegated("smooth.passes")
     rounding = delegated("smooth.rounding")
     extent = delegated("smooth.extent")
-
-    @property
-    def growth(self) -> float:
-        return 0.0
+    growth = 0.0
 
     def value(self, x: Array) -> float:
         return self.smooth.value(x) + self.penalty.value(x)

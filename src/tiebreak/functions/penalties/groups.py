@@ -27,15 +27,12 @@ class GroupLayout(NamedTuple):
             return np.add.reduceat(products, self.starts, dtype=np.float64)
         return np.bincount(self.labels, products, len(self.penalised))
 
-    def spread(self, x: Array, factors: Host, room: Array | None = None) -> Array:
-        """x with each group multiplied by its factor; ``room``, if given, is overwritten."""
+    def spread(self, x: Array, factors: Host) -> Array:
+        """x with each group multiplied by its factor."""
         if self.labels is None:
-            return into(room, "multiply", x, float(factors[0]))
-        if type(x) is not np.ndarray:
-            return x * like(np.take(factors, self.labels), x)
-        factors = factors.astype(x.dtype, copy=False)
-        each = np.take(factors, self.labels, out=room, mode="clip")  # "raise" would copy ``room``
-        return np.multiply(x, each, out=each)
+            return x * float(factors[0])
+        each = like(np.take(factors, self.labels), x)
+        return into(each, "multiply", x, each)
 
 
 UNGROUPED = GroupLayout(None, np.zeros(1))

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 
 from tiebreak.functions.far_slopes import FarRows, rising
 from tiebreak.functions.penalties.operator_terms import OnlyConic
 from tiebreak.functions.penalties.penalties import CentredNorm
-from tiebreak.linalg import arrays, checks
-from tiebreak.linalg.arrays import Array
+from tiebreak.linalg import arrays, checks, remember
+from tiebreak.linalg.arrays import Array, from_center
 from tiebreak.linalg.conic_form import ConicForm, Cost
-from tiebreak.linalg.fingerprints import remember
 from tiebreak.linalg.host_rows import HostRows
 from tiebreak.sets import INFINITY, L1Ball
 from tiebreak.sets.descriptions import identity
@@ -27,17 +25,17 @@ class LargestEntry(OnlyConic):
     l1: float = 1.0
 
     def value(self, x: Array) -> float:
-        return self.l1 * arrays.max_abs(self.from_center(x))
+        return self.l1 * arrays.max_abs(from_center(x, self.center))
 
     def subgradient(self, x: Array) -> Array:
         """One subgradient at x, nonzero only in the first of the largest entries."""
-        y = self.from_center(x)
+        y = from_center(x, self.center)
         j = int(arrays.namespace(y).argmax(abs(y)))
         return arrays.placed(y, j, self.l1 * float(np.sign(float(y[j]))))
 
     def prox(self, x: Array) -> Array:
         """x minus the projection of x - center onto the l1 ball, the ball of the dual norm."""
-        return x if self.l1 == 0.0 else x - L1Ball(self.l1).project(self.from_center(x))
+        return x if self.l1 == 0.0 else x - L1Ball(self.l1).project(from_center(x, self.center))
 
     def add_to_conic(self, form: ConicForm, cost: Cost) -> bool:
         off = form.x if self.center is None else form.x - self.center
@@ -75,8 +73,6 @@ class LInf(CentredNorm):
         array([1., 1., 1.])
     """
 
-    _weights: ClassVar[tuple[str, ...]] = ("weight",)
-
     def __post_init__(self) -> None:
         remember(self, LInf, weight=self.weight, center=self.center)
         if checks.is_sequence(self.weight):
@@ -87,7 +83,3 @@ class LInf(CentredNorm):
     @cached_property
     def terms(self) -> LargestEntry:
         return LargestEntry(l1=self.weight, center=self._origin)
-
-    def subgradient(self, x: Array) -> Array:
-        """One subgradient at x."""
-        return self.terms.subgradient(x)

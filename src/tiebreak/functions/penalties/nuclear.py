@@ -11,12 +11,10 @@ import numpy as np
 from tiebreak.functions.far_slopes import FarRows
 from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.functions.penalties.terms import Terms
-from tiebreak.linalg import Host, arrays, checks
+from tiebreak.linalg import TOL, Host, arrays, assign, checks
 from tiebreak.linalg.arrays import Array, norm
 from tiebreak.linalg.conic_form import ConicForm, Cost
-from tiebreak.linalg.fingerprints import assign
 from tiebreak.linalg.host import host
-from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets import INFINITY, ActiveFace
 
 
@@ -160,7 +158,3 @@ class NuclearNorm(Penalty):
     @cached_property
     def terms(self) -> NuclearTerms:
         return NuclearTerms(shape=self.shape, nuclear=self.weight)
-
-    def subgradient(self, x: Array) -> Array:
-        """The shortest subgradient at x."""
-        return self.terms.subgradient(x)

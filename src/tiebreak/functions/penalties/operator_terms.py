@@ -17,7 +17,7 @@ from tiebreak.linalg.conic_form import ConicForm, Cost
 from tiebreak.linalg.host import host
 from tiebreak.linalg.host_rows import HostRows
 from tiebreak.sets import INFINITY, Space, intersection
-from tiebreak.sets.descriptions import identity
+from tiebreak.sets.descriptions import identity, stacked
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ class OperatorTerms(OnlyConic):
         D = self.matrix(int(x.shape[0]))
         is_host = type(x) is np.ndarray or not isinstance(D, matrices.Differences)
         (image,) = D.forward(host(x) if is_host else x)
-        return image if self.center is None else image - arrays.like(self.center, image)
+        return arrays.from_center(image, self.center)
 
     def adjoint(self, u: Array, x: Array) -> Array:
         """D'u, like x."""
@@ -189,14 +189,12 @@ class TermsSum(OnlyConic):
 
     def rows_above(self, n: int) -> tuple[Any, Host, Host, Host] | None:
         """The entries of both terms, so that a loss with kinks may be added to an l1 norm of x."""
-        from scipy.sparse import vstack
-
         found = [rows for part in self.parts if (rows := _entries(part, n)) is not None]
         if len(found) < len(self.parts):
             return None
         rows, *vectors = zip(*found, strict=True)
         center, up, down = map(np.concatenate, vectors)
-        return vstack(rows, format="csr"), center, up, down
+        return stacked(rows, n), center, up, down
 
     def steepness(self, n: int, reach: float) -> float:
         return sum(part.steepness(n, reach) for part in self.parts)
@@ -217,12 +215,12 @@ def _entries(terms: Terms, n: int) -> tuple[Any, Host, Host, Host] | None:
     is_more = terms.group or terms.l2 or terms.square or not isinstance(terms.domain, Space)
     if terms.has_operator or is_more:
         return terms.rows_above(n)
-    weights, center = np.broadcast_to(terms.l1, n), -terms.from_center(np.zeros(n))
+    weights, center = np.broadcast_to(terms.l1, n), -arrays.from_center(np.zeros(n), terms.center)
     counts = weights > 0.0
     return identity(n)[counts], center[counts], weights[counts], weights[counts]
 
 
 def in_memory(D: Any) -> Callable[[int], Matrix]:
     """A matrix in memory in the form that `OperatorTerms` expects: as a function of n."""
-    made = matrices.of(D)
+    made = D if isinstance(D, Matrix) else matrices.of(D)
     return lambda n: made

@@ -19,12 +19,12 @@ from tiebreak.functions.penalties.groups import Groups
 from tiebreak.functions.penalties.joint_prox import joint
 from tiebreak.functions.penalties.operator_terms import OperatorTerms, added, in_memory
 from tiebreak.functions.penalties.terms import Terms
-from tiebreak.linalg import Array, Host, Matrix, Refusal, arrays, checks, tables
+from tiebreak.linalg import Array, Host, Refusal, arrays, checks, tables
 from tiebreak.linalg.conic_form import ConicForm, Cost
 from tiebreak.linalg.fingerprints import FromData, assign, digest, known, remember
 from tiebreak.linalg.host import host
 from tiebreak.linalg.matrices import Differences
-from tiebreak.sets import INFINITY, Domain, Set
+from tiebreak.sets import INFINITY, Domain, described
 
 
 class Penalty(FromData, is_open=True):
@@ -74,6 +74,10 @@ class Penalty(FromData, is_open=True):
         """The penalty of x."""
         return self.terms.value(x)
 
+    def subgradient(self, x: Array) -> Array:
+        """One subgradient at x; an entry or a row at its kink has the mean of its two slopes."""
+        return self.terms.subgradient(x)
+
     def prox(self, x: Array, step: float) -> Array:
         """argmin over z of step penalty(z) + ½|z - x|², for step >= 0."""
         if not self.terms.has_prox:
@@ -106,7 +110,9 @@ class Penalty(FromData, is_open=True):
     def scaled(self, factor: float) -> Penalty:
         """``factor`` times the penalty; an indicator does not change, even if the factor is 0."""
         parts = {name: factor * getattr(self, name) for name in self._weights}
-        return dataclasses.replace(self, **parts)  # type: ignore[type-var]
+        made: Penalty = dataclasses.replace(self, **parts)  # type: ignore[type-var]
+        assign(made, "names", self.names)  # scaling a pandas Series loses its index
+        return made
 
     def __rmul__(self, factor: object) -> Penalty:
         if not is_weight(factor):
@@ -186,11 +192,6 @@ class CentredNorm(Penalty, is_open=True):
     def __hash__(self) -> int:
         return hash(digest(self))
 
-    def scaled(self, factor: float) -> Penalty:
-        made = super().scaled(factor)
-        assign(made, "names", self.names)  # scaling a pandas Series loses its index
-        return made
-
     @property
     def vectors(self) -> list[Array]:
         return [v for v in (self.weight, self.center) if arrays.is_array(v)]
@@ -263,9 +264,7 @@ class L1(CentredNorm):
     def terms(self) -> Terms:
         weight = self.weight if isinstance(self.weight, float) else host(self.weight)
         if self.operator is not None:
-            is_operator = isinstance(self.operator, Matrix)
-            matrix = (lambda n: self.operator) if is_operator else in_memory(self.operator)
-            return OperatorTerms(l1=weight, center=self._origin, matrix=matrix)
+            return OperatorTerms(l1=weight, center=self._origin, matrix=in_memory(self.operator))
         return Terms(l1=weight, center=self._origin)
 
 
@@ -443,8 +442,7 @@ class Indicator(Penalty, in_tables=False):
             got = checks.what_it_is(self.domain)
             raise TypeError(f"Indicator: domain must be a domain such as Box(0, 1), got {got}")
         remember(self, Indicator, domain=self.domain)
-        if isinstance(self.domain, Set):  # foreign sets have no ``names``
-            assign(self, "names", self.domain.names)
+        assign(self, "names", described(self.domain).names)
 
     @property
     def label(self) -> str:

@@ -64,8 +64,7 @@ def _around_center(
     domain = Z
     height = dot(c, center) + 0.5 * g.square * dot(center, center)
     if isinstance(Z, Box):
-        bounds = (arrays.like(b, v) + zeros_like(v) for b in (Z.lower, Z.upper))
-        domain = Box(*(b - center for b in bounds))
+        domain = Box(*(b - center for b in Z.sides(v)))
     f, g = (dataclasses.replace(part, domain=domain, center=None) for part in (f, g))
     c = c + g.square * center
     y, mu = _at_ordinary_size(f, g, v - center, c, beta - height, guess)

@@ -16,9 +16,8 @@ import numpy as np
 from tiebreak.functions.base import EstimatorLoss, signs_of
 from tiebreak.functions.penalties.operator_terms import OperatorTerms, in_memory
 from tiebreak.functions.penalties.penalties import Penalty
-from tiebreak.linalg import Array, Host, checks, tables
+from tiebreak.linalg import Host, assign, checks, remember, tables
 from tiebreak.linalg.conic_form import scaled_rows
-from tiebreak.linalg.fingerprints import assign, remember
 from tiebreak.linalg.host import host
 from tiebreak.sets.polyhedra import host_matrix
 
@@ -76,14 +75,6 @@ class RowPenalty(EstimatorLoss, Penalty, is_open=True):
         made: Penalty = dataclasses.replace(self, mean=False, weights=factor * self._scale)  # type: ignore[type-var]
         assign(made, "names", self.names)
         return made
-
-    @property
-    def terms(self) -> OperatorTerms:
-        raise NotImplementedError
-
-    def subgradient(self, x: Array) -> Array:
-        """One subgradient at x; a row at its kink contributes the mean of its two slopes."""
-        return self.terms.subgradient(x)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)

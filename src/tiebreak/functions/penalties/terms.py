@@ -103,7 +103,7 @@ class Terms:
 
     def value(self, x: Array) -> float:
         """The value at a point x of the domain."""
-        total, y = 0.0, self.from_center(x)
+        total, y = 0.0, arrays.from_center(x, self.center)
         if not isinstance(self.l1, float) or (self.l1 > 0.0 and self.center is not None):
             total += dot(weight_like(self.l1, x) + zeros_like(x), abs(y))
         elif self.l1 > 0.0:
@@ -120,7 +120,7 @@ class Terms:
 
     def subgradient(self, x: Array) -> Array:
         """One subgradient at a point x of the domain; a norm that is 0 at x contributes 0."""
-        y = self.from_center(x)
+        y = arrays.from_center(x, self.center)
         found = weight_like(self.l1, x) * namespace(x).sign(y) + self.square * x
         if self.group > 0.0 or self.l2 > 0.0:
             lengths, layout = self.lengths(y)
@@ -160,10 +160,8 @@ class Terms:
         """How the terms grow far from 0, with |y|_1 as a bound on |y|_2; None if unknown."""
         if not self.has_weights:
             return FarRows()
-        one, weights = HostRows(identity(n)), self.l2 + np.broadcast_to(self.l1, n)
-        if self.group > 0.0 and self.groups is not None:
-            layout = self.groups.layout(n)
-            weights = weights + self.group * layout.penalised[layout.labels]
+        one = HostRows(identity(n))
+        weights = self.l2 + np.broadcast_to(self.l1, n) + self._group_weights(n)
         fixed = [one] if self.square > 0.0 else []
         return FarRows(fixed, rising(weights, weights, one))
 
@@ -325,12 +323,7 @@ class Terms:
         """Which of n variables must stay bounded if the value stays bounded?"""
         if self.square > 0.0 or self.l2 > 0.0:
             return np.ones(n, dtype=bool)
-        found = np.broadcast_to(self.l1, n) > 0.0
-        if self.group > 0.0 and self.groups is not None:
-            layout = self.layout(n)
-            labels = np.zeros(n, dtype=int) if layout.labels is None else layout.labels
-            found = found | (layout.penalised[labels] > 0.0)
-        return np.asarray(found)
+        return np.asarray(np.broadcast_to(self.l1, n) + self._group_weights(n) > 0.0)
 
     def falling(self, slope: Array) -> Array | None:
         """The direction within the set along which <slope, x> plus the norms decreases fastest.
@@ -351,9 +344,10 @@ class Terms:
             return None
         return layout.spread(pull, _ratio(kept, lengths) / total)
 
-    def from_center(self, x: Array) -> Array:
-        """y = x - center."""
-        return x if self.center is None else x - arrays.like(self.center, x)
+    def _group_weights(self, n: int) -> Host | float:
+        """The weight of each variable's group; 0 for variables in no group."""
+        layout = self.layout(n)
+        return 0.0 if layout.labels is None else self.group * layout.penalised[layout.labels]
 
     def _covers(self, n: int) -> bool:
         """Is every variable in a group?"""
