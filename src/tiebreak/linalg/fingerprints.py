@@ -92,7 +92,7 @@ class FromData:
             in_files(keyword, in_tables)(cls)
 
     def current(self: Self) -> Self:
-        """The object with the numbers that its arrays hold now; ``self`` if they have not changed."""
+        """The object with the numbers that its arrays hold now; ``self`` if all are the same."""
         inputs = self._inputs
         changed = inputs.changed() if inputs is not None else {}
         if inputs is None or not changed:

@@ -41,8 +41,7 @@ def _shifted(M: Any, shift: float) -> Any:
 
 
 def factorisation_work(stored: int, n: int) -> float:
-    """The approximate work of `factorise` for a grid's pattern, n columns and ``stored``
-    entries."""
+    """The approximate work of `factorise`, for n columns, ``stored`` entries and a grid pattern."""
     return float(32.0 * stored * np.sqrt(n))
 
 
