@@ -248,7 +248,7 @@ class Reader:
         return self._array(name)
 
     def check(self, kind: Any, parts: dict[str, Any]) -> None:
-        """Reject wrong arguments of a class that does not check them itself."""
+        """Reject invalid arguments of a class that does not check its arguments itself."""
 
     def _array(self, name: str) -> Host:
         """An array, after checking that its shape and dtype match its bytes in the file."""

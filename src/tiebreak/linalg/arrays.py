@@ -217,9 +217,9 @@ def dot(x: Array, y: Array) -> float:
 def inner(x: Array, y: Array) -> Array:
     """<x, y> as a scalar of the vectors' library, which may stay on the device.
 
-    Long NumPy vectors are multiplied in pieces that BLAS leaves to one thread. Otherwise the
-    other threads of BLAS would stay busy for a while after every call, waiting for the next call.
-    They would take cores from sparse products or other processes, without any gain.
+    Long NumPy vectors are multiplied in pieces so short that BLAS uses only one thread. Otherwise
+    the other threads of BLAS would stay busy for a while after every call, waiting for the next
+    call. They would take cores from sparse products or other processes, without any gain.
     """
     if type(x) is not np.ndarray:
         return x @ y

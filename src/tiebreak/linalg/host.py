@@ -34,8 +34,8 @@ class Sliced:
     Matrix and vector are split into slices: slice i contains integer multiples of 2^(-i bits) that
     are below 2^((1-i) bits) in size. With n 2^(2 bits) <= 2^53, no product of two slices is
     rounded, whatever the order of summation. The remainder after three slices is below 2^(-3 bits),
-    so its rounding errors are smaller than those of twice the precision. Very large matrices are
-    multiplied in plain float64.
+    so its rounding errors are smaller than those of arithmetic with twice the precision. Very large
+    matrices are multiplied in plain float64.
     """
 
     def __init__(self, A: Host) -> None:

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Tolerances:
-    """Tolerances, relative to the terms of the numbers compared, unless an attribute says
-    otherwise.
+    """Tolerances, relative to the terms of the numbers compared unless noted otherwise.
 
     Attributes:
         few_units: How many machine epsilons of error a handful of operations accumulate; no step
@@ -62,7 +61,8 @@ class Tolerances:
             it is a rounding error.
         newton_steps: Steps of Newton's method before we give up. Ten are usual; a margin that grows
             without bound grows by one in each step.
-        sweeps: Rounds of a fixed-point iteration, each of which at least halves the error.
+        sweeps: Rounds allowed for a fixed-point iteration, if each round should at least halve the
+        error.
         tall: With at least this many rows per column, it is cheaper to factorise the rows first.
     """
 

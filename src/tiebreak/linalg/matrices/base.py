@@ -55,7 +55,7 @@ def has_small_products() -> bool:
     """Is multiplying a small matrix by two vectors at once faster than by one after the other?
 
     The answer is yes if OpenBLAS has special code for small products, on processors with AVX-512:
-    there, two vectors at once take 0.6 of the time; elsewhere, they take 1.5 times as long.
+    there, multiplying by two vectors at once takes 0.6 times as long; elsewhere, 1.5 times as long.
     """
     built: Any = np.show_config(mode="dicts")
     blas = built.get("Build Dependencies", {}).get("blas", {}).get("name", "")
@@ -107,9 +107,9 @@ class Matrix:
     def slices(self, size: int, order: np.random.Generator | None = None) -> Iterator[RowSlice]:
         """All rows in slices of about ``size`` consecutive rows, each row once, in one data pass.
 
-        With ``order``, the slices come in random order: for sums over rows, such slices are as good
-        as random rows, however the rows are sorted. Rows that are not in memory come block by
-        block, and only the slices within a block are shuffled.
+        With ``order``, the slices come in random order: sums over rows can then be estimated as
+        well as from random rows, however the rows are sorted. Rows that are not in memory come
+        block by block, and only the slices within a block are shuffled.
         """
         raise NotImplementedError
 
@@ -127,7 +127,7 @@ class Matrix:
         weigh: Weigh | None = None,
         products: Array | None = None,
     ) -> tuple[Array, Array]:
-        """Compute, in one pass, A x for every x and A' w for the w that ``weigh`` returns.
+        """Compute, in one pass, A x for every x and A' w for every w that ``weigh`` returns.
 
         ``weights`` is the number of vectors w.
 
