@@ -148,7 +148,7 @@ class Repeated(Matrix):
         weigh: Weigh | None = None,
         products: Array | None = None,
     ) -> tuple[Array, Array]:
-        """Like `Matrix.sweep`, but ``weigh`` gets the indices of the same rows in every copy of A."""
+        """Like `Matrix.sweep`, but ``weigh`` gets the indices of rows in every copy of A."""
         (rows, n), copies = self.block.shape, self.copies
         if products is None:
             kind = np.result_type(self.prototype.dtype, *xs)
