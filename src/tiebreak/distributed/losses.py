@@ -33,9 +33,9 @@ class OnWorkers(LinearLoss, is_open=True):
             array may hold weights of the rows. A worker reads its own shards, and reads them again
             after a restart; so a file must be readable on all machines, and a function must return
             the same rows every time. The driver also keeps b, which has one number per row.
-        mean: divide by the number of rows of all shards, or by the sum of their weights; the
-            default of the loss if None.
-        target: in Parquet files, the name of the column b; all other columns form A.
+        mean: whether to divide by the number of rows of all shards, or by the sum of the row
+            weights; None means the default of the loss.
+        target: in Parquet files, the name of the column with b; all other columns form A.
         weights: in Parquet files, the column with the row weights, if there is one.
         workers: how many Ray actors share the shards; one per shard if None. An actor uses a single
             thread, so give every core a shard.
@@ -47,7 +47,7 @@ class OnWorkers(LinearLoss, is_open=True):
     initialises it with Ray's defaults: the cluster that RAY_ADDRESS names, or this machine alone.
     """
 
-    kind: ClassVar[type[LinearLoss]]  # the same loss in one process
+    kind: ClassVar[type[LinearLoss]]  # the loss with all rows in one process
     matrix: Rows
 
     def __init__(
@@ -102,7 +102,7 @@ class OnWorkers(LinearLoss, is_open=True):
 
     @functools.cached_property
     def lipschitz(self) -> float:  # type: ignore[override]
-        """The Lipschitz constant, as in one process; with weights, the sum over the workers."""
+        """The Lipschitz constant, as in one process; with weights, the sum over all shards."""
         return super().lipschitz if self.weights is None else self.scale * self.matrix.lipschitz()
 
     @property
@@ -112,7 +112,7 @@ class OnWorkers(LinearLoss, is_open=True):
 
 
 def on_workers(kind: type[LinearLoss]) -> type[OnWorkers]:
-    """A class for the loss ``kind`` with rows in Ray workers, whose constructor takes shards."""
+    """A class for the loss ``kind`` with its rows in Ray workers; the constructor takes shards."""
     members = {
         "__doc__": f"{kind.__name__} with its rows in Ray workers.\n\n{OnWorkers.__doc__}",
         "__module__": kind.__module__,

@@ -57,7 +57,7 @@ class Traffic(NamedTuple):
 
 
 def from_store(reference: Any) -> tuple[Any, ...]:
-    """Call the loader that Ray's store keeps under a reference, and return its pair."""
+    """Call the loader that Ray's store keeps under ``reference``, and return the data it loads."""
     import ray
 
     loader: Loader = ray.get(reference)
@@ -67,7 +67,7 @@ def from_store(reference: Any) -> tuple[Any, ...]:
 class Remote(DeferredImage):
     """The image of a point: only the workers hold the image, but the driver has the ``point``.
 
-    Before the workers have the image, it is given by its point, or as a mixture (p, q, weight) of
+    Before the workers have the image, it is defined by its point, or as a mixture (p, q, weight) of
     two other images. If point and mixture are given, the workers mix the point from p and q but
     recompute its image.
     """
@@ -93,7 +93,7 @@ class Remote(DeferredImage):
 
     @property
     def point(self) -> Array:
-        """The point, mixed by the same code as in the workers, so that all bits agree."""
+        """The point, mixed by the same code as in the workers, so that both agree bit for bit."""
         if self._point is None:
             assert self.mixture is not None
             p, q, weight = self.mixture
@@ -122,7 +122,7 @@ class Remote(DeferredImage):
 
 
 class RemoteRows:
-    """A few rows of a worker, or their transpose, to be multiplied by the worker."""
+    """A few rows that a worker holds, or their transpose; the worker computes their products."""
 
     def __init__(self, times: Any, rows: slice, is_transposed: bool = False) -> None:
         self._times, self._rows, self._is_transposed = times, rows, is_transposed
@@ -141,7 +141,7 @@ class Rows(Matrix):
 
     shares_passes = is_pass_expensive = has_slices = True
     are_slices_here = False
-    entries_per_call = 2**20  # a slice takes two calls of about a millisecond
+    entries_per_call = 2**20  # a slice takes two calls of about a millisecond each
     is_lanczos_cheap = is_explicit = False
     in_float64 = None  # the workers compute in the precision of their rows
 
@@ -165,8 +165,9 @@ class Rows(Matrix):
         actor = ray.remote(Worker).options(
             max_restarts=8, max_task_retries=-1, scheduling_strategy="SPREAD"
         )
-        # A function may carry many rows of data. If the function were passed to the actor directly,
-        # Ray would delete it once the worker has started, and the worker could not be restarted.
+        # A loader function may carry many rows of data. If the function were passed to the actor
+        # directly, Ray would delete it once the worker has started, and the worker could not be
+        # restarted.
         self.sources = sources = [
             partial(from_store, ray.put(one)) if callable(one) else one for one in sources
         ]  # an attribute, to keep objects in Ray's store alive
@@ -224,7 +225,7 @@ class Rows(Matrix):
         return float(sum(self._each(attrgetter("loss.lipschitz"))))
 
     def remote(self, image: Image) -> Remote:
-        """An image under the matrix; a plain array, as from a checkpoint, stands for a point."""
+        """``image`` as a `Remote`; an array, as from a checkpoint, is the point of the image."""
         return image if isinstance(image, Remote) else Remote(self, image)
 
     def note(self, made: Remote) -> None:
@@ -235,7 +236,7 @@ class Rows(Matrix):
     def remote_image(self, x: Array) -> Remote:
         """The image of x; nothing is sent before a function is evaluated at x.
 
-        If a method has just mixed x from other points, it wants the product to be recomputed. The
+        If a method has just mixed x from other points, it asks here for a recomputed product. The
         workers can recompute this product without receiving x, because they have made the same
         mixture.
         """
@@ -267,7 +268,7 @@ class Rows(Matrix):
         return end
 
     def _request(self, images: Sequence[Remote], slopes: int) -> tuple[Request, list[Remote]]:
-        """The request to the workers, and all images whose points a new worker would need.
+        """The request to the workers, and all images whose points a restarted worker would need.
 
         Once the request is made, the workers are assumed to have these images, and the next request
         may use them.

@@ -35,10 +35,10 @@ class Request(NamedTuple):
     points, then mixtures (1 - weight) p + weight q of earlier slots.
     """
 
-    keys: tuple[int, ...]  # the names of all slots, under which the worker keeps them
+    keys: tuple[int, ...]  # the keys under which the worker keeps the images of all slots
     points: Array  # one row per new point
     mixtures: tuple[tuple[int, int, float], ...]  # each is (p, q, weight)
-    anew: tuple[int, ...]  # slots whose images are recomputed: mixing accumulates rounding errors
+    anew: tuple[int, ...]  # slots to recompute, because mixing accumulates rounding errors
     at: tuple[int, ...]  # slots whose value and slope are needed
     values_at: tuple[int, ...]  # slots of which only the value is needed
     alive: tuple[int, ...]  # other images that must be kept
@@ -66,7 +66,7 @@ class Reply(NamedTuple):
 
 
 class ShardFacts(NamedTuple):
-    """Facts about a shard that the driver must know, and data that it keeps."""
+    """Facts about a shard that the driver must know, and data that the driver keeps."""
 
     rows: int
     columns: int
@@ -99,7 +99,7 @@ class Shard:
                 raise TypeError(
                     f"{owner}: A must be a dense or sparse matrix, got {type(A).__name__}"
                 )
-            # Rows of weight 0 are left out.
+            # Leave out rows of weight 0.
             if np.shape(self.weights) == np.shape(self.b) == A.shape[:1]:
                 kept = np.asarray(self.weights) != 0.0
                 A = without_rows(A, kept)
@@ -160,7 +160,7 @@ class Shard:
 
 
 class Worker:
-    """Some shards; a Ray actor loads its shards again after a restart."""
+    """A Ray actor's shards, which the actor loads again after a restart."""
 
     def __init__(
         self,

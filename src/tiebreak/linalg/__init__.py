@@ -1,7 +1,7 @@
 """Arrays of any library, input checks, and matrices given by their two products.
 
-This module is the public face of the package, with the names that all other packages use. Names
-that only one package needs are imported from their modules.
+This module is the public face of the package, with the names that all other packages use. A name
+that only one package needs is imported from the module that defines it.
 """
 
 from tiebreak.linalg.arrays import SAFE, TINY, Array, Host, Image, mix, rounding_unit, to_numpy

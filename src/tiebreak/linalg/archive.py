@@ -1,10 +1,9 @@
-"""Saves objects in .npz files, atomically and without pickle.
+"""Saving objects to .npz files, atomically and without pickle.
 
-A file is a NumPy archive: arrays, each named after the argument that it was passed as
-(``lower.A``), and a
-JSON text that says which objects to create from them. An object is stored as the keyword of its
-class in `registry` and the arguments of its constructor, so reading a file can create only objects
-of these classes, and constructors check their arguments as usual.
+A file is a NumPy archive. It contains arrays, named after the arguments that hold them (such as
+``lower.A``), and a JSON text that says which objects to create from these arrays. An object is
+stored as the keyword of its class in `registry` and the arguments of its constructor, so reading a
+file can create only objects of these classes, and constructors check their arguments as usual.
 
 Damaged files are detected: the archive has checksums, and no array may claim to be larger than the
 file.
@@ -31,20 +30,20 @@ from tiebreak.linalg.images import DeferredImage
 from tiebreak.linalg.refusals import missing
 from tiebreak.linalg.registry import KEYWORDS, KINDS
 
-HEADER = "tiebreak"  # the name of the JSON text
+HEADER = "tiebreak"  # the name under which the archive stores the JSON text
 FORMAT = 2  # increased if older versions of tiebreak would misread a file
 NUMBERS = "fiub"  # kinds of dtypes that a file may hold
-SPARSE = {  # the arrays of each sparse format; others are saved as csr
+SPARSE = {  # the arrays of each sparse format; other formats are converted to csr
     "csr": ("data", "indices", "indptr"),
     "csc": ("data", "indices", "indptr"),
     "bsr": ("data", "indices", "indptr"),
     "coo": ("data", "row", "col"),
 }
-LABEL = str | bool | int | float  # a label of a row or column of a table
+LABEL = str | bool | int | float  # types of row and column labels that can be saved
 
 
 def npz_path(owner: str, name: str, path: str | Path) -> Path:
-    """The path of a .npz file to write, from the argument called ``name``, which is checked."""
+    """Check ``path``, the argument called ``name``, and return it as the path of a .npz file."""
     if not isinstance(path, str | Path):
         raise TypeError(f"{owner}: {name} must be a file name, got {type(path).__name__}")
     target = Path(path)
@@ -56,7 +55,7 @@ def npz_path(owner: str, name: str, path: str | Path) -> Path:
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write to a temporary file next to ``path``, then rename it: no file is half written."""
+    """Write a temporary file next to ``path`` and rename it, so ``path`` is never half written."""
     # The temporary file has a fixed name, so killed runs leave at most one.
     temporary = path.with_name(f".{path.name}.part")
     try:
@@ -71,7 +70,7 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
 
 def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Read the shape and dtype from the header of a .npy file, and stop at its first number."""
+    """Read shape and dtype from the header of a .npy file; the file is left at its first entry."""
     read = np.lib.format.read_array_header_2_0
     if np.lib.format.read_magic(file) == (1, 0):
         read = np.lib.format.read_array_header_1_0
@@ -85,7 +84,7 @@ def parameters(kind: Any) -> list[str]:
 
 
 def is_record(kind: Any) -> bool:
-    """Is ``value`` a dataclass or named tuple, whose parameters are its attributes?"""
+    """Is ``kind`` a dataclass or a named tuple, whose parameters are also attributes?"""
     return dataclasses.is_dataclass(kind) or hasattr(kind, "_fields")
 
 
@@ -98,11 +97,11 @@ class Writer:
     def __init__(self, owner: str) -> None:
         self.owner = owner
         self.arrays: dict[str, Host] = {}
-        # Arrays and their names by id, so that an array that two levels share is saved only once.
+        # Each array and its name, by the array's id: one that two levels share is saved only once.
         self._named: dict[int, tuple[Any, str]] = {}
 
     def write(self, path: Path, header: dict[str, Any], name: str = HEADER) -> None:
-        """Write all arrays to the file, and the JSON text under the given name."""
+        """Write the file: all arrays, and ``header`` as JSON text under the given name."""
         text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
         entries: dict[str, Any] = {name: text, **self.arrays}
         write_atomically(path, lambda file: np.savez(file, **entries))
@@ -177,7 +176,7 @@ class Writer:
         }
 
     def refusal(self, where: str, value: Any) -> TypeError:
-        """The message that a value cannot be saved."""
+        """The error for a value that cannot be saved."""
         return TypeError(
             f"{self.owner}: {where} must be numbers in memory, or made of functions, penalties and "
             "sets that have a keyword for files (class Own(..., keyword='Own')), to be saved, got "
@@ -186,13 +185,13 @@ class Writer:
 
 
 def save(owner: str, path: str | Path, kind: str, content: Callable[[Writer], Any]) -> None:
-    """Write a file for ``tiebreak.load``; the function ``content`` encodes it with a writer."""
+    """Write a file that ``tiebreak.load`` can read; ``content`` encodes it with a `Writer`."""
     target, writer = npz_path(owner, "path", path), Writer(owner)
     writer.write(target, {"format": FORMAT, "kind": kind, "content": content(writer)})
 
 
 def _arguments(value: Any) -> dict[str, Any] | None:
-    """The arguments that recreate ``value`` from its class; None if they are unknown."""
+    """The constructor arguments that recreate ``value``; None if they are unknown."""
     remembered = constructor_arguments(value) if isinstance(value, FromData) else None
     if remembered is not None:
         return remembered
@@ -203,7 +202,7 @@ def _arguments(value: Any) -> dict[str, Any] | None:
 
 
 def _labels(labels: Any) -> list[Any] | None:
-    """The labels of a table, if they are text or numbers; labels such as dates are not saved."""
+    """``labels`` as a list if they are text or numbers; others, such as dates, are not saved."""
     found: list[Any] = [] if tables.is_default(labels) else labels.tolist()
     return found if found and all(isinstance(label, LABEL) for label in found) else None
 
@@ -212,11 +211,11 @@ def _labels(labels: Any) -> list[Any] | None:
 
 
 class Refused(ValueError):
-    """Why a file is rejected: a sentence whose subject, the file, is left out."""
+    """Why a file is rejected: a sentence without its subject, which is the file."""
 
 
 class Reader:
-    """The content of an archive of ``size`` bytes."""
+    """Decodes the content of an archive of ``size`` bytes."""
 
     def __init__(self, archive: zipfile.ZipFile, size: int) -> None:
         self._archive, self._size = archive, size
@@ -249,10 +248,10 @@ class Reader:
         return self._array(name)
 
     def check(self, kind: Any, parts: dict[str, Any]) -> None:
-        """Reject wrong arguments of a class that does not check them itself."""
+        """Reject invalid arguments of a class that does not check its arguments itself."""
 
     def _array(self, name: str) -> Host:
-        """An array, after checking that its size matches its bytes in the file."""
+        """An array, after checking that its shape and dtype match its bytes in the file."""
         if name in self._arrays:
             return self._arrays[name]
         entry = self._archive.getinfo(f"{name}.npy")
@@ -285,8 +284,8 @@ class Reader:
         given = (data, tuple(places)) if form == "coo" else (data, *places)
         try:
             made = getattr(scipy.sparse, code["sparse"])(given, shape=tuple(code["shape"]))
-            if form != "coo":  # the constructor of COO checks everything
-                made.check_format(full_check=True)  # wrong indices would cause reads out of bounds
+            if form != "coo":  # the COO constructor checks its indices itself
+                made.check_format(full_check=True)  # wrong indices would cause out-of-bounds reads
         except (ValueError, TypeError, IndexError) as error:
             raise Refused(f"has a damaged sparse matrix ({first_line(error)})") from None
         return made

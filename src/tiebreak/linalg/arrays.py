@@ -1,6 +1,6 @@
-"""The only module that knows array libraries: all others are written once, for the array API.
+"""The only module that knows array libraries: all others use the array API, whatever the library.
 
-Vectors are arrays of any library that array-api-compat knows.
+Vectors may come from any library that array-api-compat supports.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Image: TypeAlias = Any  # None, an array, a `DeferredImage`, or a tuple of image
 T = TypeVar("T")
 
 ONE_THREAD = 2**13  # up to this length, BLAS multiplies vectors in one thread
-MANY_THREADS = 2**17  # from this length on, several threads are faster
+MANY_THREADS = 2**17  # beyond this length, several threads are faster
 TINY = 2.0**-1000  # an absolute error that covers underflow, which relative errors do not
 SAFE = 1.0 + 1e-12  # exceeds the rounding errors of adding thousands of positive numbers
-MOST_EXPONENT = 256  # ordinary numbers have smaller exponents: fourth powers do not overflow
-HUGE = 1e150  # larger factors drown all other terms in rounding; HUGE² is finite
+MOST_EXPONENT = 256  # numbers below 2**256 have fourth powers that do not overflow
+HUGE = 1e150  # with larger factors, rounding errors exceed all other terms; HUGE² is finite
 
 _NAMESPACES: dict[type, Namespace] = {}
-_UNITS: dict[tuple[type, Any], float] = {}  # units of rounding by array type and dtype
+_UNITS: dict[tuple[type, Any], float] = {}  # machine epsilons by array type and dtype
 
 
 def namespace(x: Array) -> Namespace:
@@ -42,7 +42,7 @@ def namespace(x: Array) -> Namespace:
     kind = type(x)
     if kind is np.ndarray:
         return np
-    if kind not in _NAMESPACES:  # cached: lookups are slow, and a step needs fifty
+    if kind not in _NAMESPACES:  # cached: lookups are slow, and a step needs about fifty
         _NAMESPACES[kind] = array_api_compat.array_namespace(x)
     return _NAMESPACES[kind]
 
@@ -65,7 +65,7 @@ def drops_float64(x: Array) -> bool:
 
 
 def is_immutable(x: Array) -> bool:
-    """Is ``x`` read-only by design, like an array of JAX?"""
+    """Is ``x`` read-only by design, like a JAX array?"""
     return bool(array_api_compat.is_jax_array(x))
 
 
@@ -78,7 +78,7 @@ def is_remote(x: Array) -> bool:
 
 
 def words(x: Array) -> Array | None:
-    """The memory of an array on a GPU as one vector of 32-bit words; None on the host."""
+    """A GPU array's memory as a vector of 32-bit words; None for other arrays."""
     if not is_remote(x) or x.dtype.itemsize % 4:
         return None
     if array_api_compat.is_torch_array(x) and x.ndim == 2 and x.T.is_contiguous():
@@ -89,13 +89,13 @@ def words(x: Array) -> Array | None:
 def underflow(x: Array) -> float:
     """A bound on the effect of underflow in single-precision sums, even of many weighted terms.
 
-    In double precision, the bound is 0: there, the `TINY` that every proof adds is enough.
+    In double precision, the bound is 0, because the `TINY` that every proof adds is enough.
     """
     return 2.0**-100 if epsilon(x) > 1e-10 else 0.0
 
 
 def epsilon(x: Array) -> float:
-    """The unit of rounding for the floating-point type of ``x``."""
+    """The machine epsilon of the floating-point type of ``x``."""
     kind = type(x), x.dtype
     if kind not in _UNITS:
         _UNITS[kind] = float(namespace(x).finfo(x.dtype).eps)
@@ -103,10 +103,11 @@ def epsilon(x: Array) -> float:
 
 
 def rounding_unit(epsilon: float, *sizes: int) -> float:
-    """The relative rounding error of a sum over the longest of ``sizes``: n units, and 64 more.
+    """A bound on the relative rounding error of a sum of n terms, with n = max(``sizes``).
 
-    n units are the classical bound; smaller bounds fail if equal terms round in the same direction.
-    The 64 units cover everything else, including the drift of images between two refreshes.
+    The classical bound is n epsilon/2; smaller bounds fail if equal terms are rounded in the same
+    direction. Another 64 epsilon cover everything else, including the rounding errors of images
+    that are mixed repeatedly before they are recomputed.
     """
     return epsilon * (64.0 + 0.5 * max(sizes, default=1))
 
@@ -117,7 +118,7 @@ def is_real_floating(x: Array) -> bool:
 
 
 def is_real(x: Array) -> bool:
-    """Does ``x`` hold real numbers, either floating-point or whole?"""
+    """Does ``x`` hold real numbers, either floating-point or integers?"""
     if type(x) is np.ndarray:  # a fast path for every gradient: isdtype is slow
         return x.dtype.kind in "fiu"
     return bool(namespace(x).isdtype(x.dtype, ("real floating", "integral")))
@@ -130,7 +131,7 @@ def kind(x: Array) -> str:
 
 
 def like(value: object, x: Array) -> Array:
-    """``value`` (a number, a sequence or an array) in the library, dtype and device of ``x``."""
+    """``value`` (number, sequence, array), converted to the library, dtype and device of ``x``."""
     if type(value) is np.ndarray and type(x) is np.ndarray and value.dtype == x.dtype:
         return value
     xp = namespace(x)
@@ -147,7 +148,7 @@ def from_center(x: Array, center: Array | None) -> Array:
 
 
 def own(value: Array, x: Array) -> Array:
-    """A private copy of ``value`` in the library, dtype and device of ``x``."""
+    """A private copy of ``value``, converted to the library, dtype and device of ``x``."""
     # Always copy: an array of another library may share its memory with ``value``.
     return namespace(x).asarray(like(value, x), copy=True)
 
@@ -167,14 +168,14 @@ def to_numpy(x: Array) -> Host:
 
 
 def from_numpy(value: Host, x: Array) -> Array:
-    """``value`` in the library and on the device of ``x``, in its own dtype."""
+    """``value``, moved to the library and device of ``x`` without changing its dtype."""
     if type(x) is np.ndarray:
         return value
     return namespace(x).asarray(value, device=array_api_compat.device(x))
 
 
 def is_single(x: Array) -> bool:
-    """Is ``x`` in single precision or less?"""
+    """Is ``x`` in single or lower precision?"""
     return epsilon(x) > 2.0**-50
 
 
@@ -195,12 +196,12 @@ def doubles(vectors: Sequence[Array]) -> list[Array]:
 
 
 def zeros_like(x: Array) -> Array:
-    """Zeros in the library, dtype, shape and device of ``x``."""
+    """Zeros with the same library, dtype, shape and device as ``x``."""
     return namespace(x).zeros_like(x)
 
 
 def nowhere(x: Array) -> Array:
-    """NaN instead of a point that does not exist, in the library, shape and device of ``x``."""
+    """An array like ``x`` filled with NaN, which stands for a point that does not exist."""
     return namespace(x).full_like(x, math.nan)
 
 
@@ -219,11 +220,11 @@ def dot(x: Array, y: Array) -> float:
 
 
 def inner(x: Array, y: Array) -> Array:
-    """<x, y> as a scalar of the library, which may stay on its device.
+    """<x, y> as a scalar of the vectors' library, which may stay on the device.
 
-    Long NumPy vectors are multiplied in pieces that BLAS leaves to one thread. Otherwise the
-    other threads of BLAS would stay busy for a while after every call, waiting for the next call.
-    They would take cores from sparse products or other processes, without any gain.
+    Long NumPy vectors are multiplied in pieces so short that BLAS uses only one thread. Otherwise
+    the other threads of BLAS would stay busy for a while after every call, waiting for the next
+    call. They would take cores from sparse products or other processes, without any gain.
     """
     if type(x) is not np.ndarray:
         return x @ y
@@ -242,7 +243,7 @@ def dots(*pairs: tuple[Array, Array]) -> list[float]:
 
 
 def dots_async(*pairs: tuple[Array, Array]) -> Callable[[], list[float]]:
-    """Start computing `dots` without waiting for the device; calling the result waits."""
+    """Start computing `dots` without waiting for the device; call the result to get the numbers."""
     if type(pairs[0][0]) is np.ndarray:
         found = [float(inner(x, y)) for x, y in pairs]
         return lambda: found
@@ -323,7 +324,7 @@ def norm(x: Array, squared: float | None = None) -> float:
 
 
 def length(x: Array) -> Any:
-    """|x| as a scalar of the library, which may stay on its device."""
+    """|x| as a scalar of the library of ``x``, which may stay on the device."""
     return norm(x) if type(x) is np.ndarray else namespace(x).linalg.vector_norm(x)
 
 
@@ -365,7 +366,8 @@ def quiet() -> contextlib.AbstractContextManager[object]:
 def mix(p: T, q: T, weight: float) -> T:
     """(1 - weight) p + weight q for arrays and tuples of arrays; None stays None.
 
-    The error is a few units of rounding of |1 - weight| |p| + |weight| |q|, however long p is.
+    The error is at most a few machine epsilons times |1 - weight| |p| + |weight| |q|, however many
+    entries p has.
     """
     if p is None:
         return None  # type: ignore[return-value]
@@ -410,7 +412,7 @@ def plus(x: Array, y: Array, factor: float, out: Array | None = None) -> Array:
 
 @lru_cache
 def _cupy_kernel(name: str, formula: str) -> Callable[[Any, Any, float], Any]:
-    """A CuPy kernel that evaluates a formula of vectors p and q and a number in one launch."""
+    """A CuPy kernel that evaluates ``formula``, of vectors p and q and a number, in one launch."""
     kernel: Callable[[Any, Any, float], Any] = import_module("cupy").ElementwiseKernel(
         "T p, T q, T weight", "T result", f"result = {formula}", f"tiebreak_{name}"
     )

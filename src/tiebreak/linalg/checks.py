@@ -1,7 +1,7 @@
-"""Checks of user input: each returns the value in the right form, or raises one clear sentence.
+"""Checks of user input: each returns the value in the right form, or raises a clear error.
 
-Every sentence names the owner and the argument, and says what is needed and what was passed. A
-wrong type is a TypeError, a wrong value a ValueError.
+Every error message names the owner and the argument, and says what is needed and what was passed. A
+wrong type raises a TypeError, and a wrong value a ValueError.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from tiebreak.linalg.matrices.row_sources import is_source
 from tiebreak.linalg.matrices.streamed import Streamed
 from tiebreak.linalg.sizes import DENSE_LIMIT
 
-ADJOINT_MISMATCH = (
-    1e4  # units of rounding by which <A x, r> and <x, A' r> of an operator may differ
-)
+# The largest |<A x, r> - <x, A' r>| that an operator may have, in machine epsilons times
+# |A x||r| + |x||A' r|.
+ADJOINT_MISMATCH = 1e4
 
 
 def number(owner: str, name: str, value: object, needed: str = "a number") -> float:
@@ -200,9 +200,10 @@ def in_one_precision(
 
 
 def in_precision_of(prototype: Array, value: Array) -> Array | None:
-    """``value`` in the library, dtype and device of ``prototype``; None if that would round it.
+    """``value`` in the library, dtype and device of ``prototype``; None if it would be rounded.
 
-    Numbers are never rounded silently: a caller that gets None continues in float64, or refuses.
+    Numbers are never rounded silently: a caller that gets None continues in float64, or rejects the
+    value.
     """
     fitted = arrays.like(value, prototype)
     if arrays.is_single(value) or not arrays.is_single(prototype):
@@ -264,7 +265,7 @@ def _sparse(owner: str, name: str, value: Any) -> Any:
     value = value.tocsr()
     if value.nnz <= DENSE_LIMIT or not value.has_canonical_format:
         value = value.copy()
-        # If there were duplicates, the stored entries would not be the entries of the matrix.
+        # An entry of the matrix may be stored as several numbers whose sum it is: add them up.
         value.sum_duplicates()
     return value
 
@@ -276,7 +277,7 @@ def _need_finite(owner: str, name: str, entries: Array, given: Any) -> None:
 
 
 def _operator(owner: str, name: str, value: Any, is_symmetric: bool) -> Operator:
-    """An operator whose products exist, are finite and match each other."""
+    """An `Operator`, after checking that A x and A' r exist, are finite and match each other."""
     kind = np.dtype(getattr(value, "dtype", None) or np.float64)
     if kind.kind not in "fiub":
         raise TypeError(f"{owner}: {name} must be a real operator, got dtype {kind}")
@@ -306,7 +307,7 @@ def _operator(owner: str, name: str, value: Any, is_symmetric: bool) -> Operator
 
 
 def length(owner: str, name: str, value: Array, needed: int, what: str) -> Array:
-    """Return ``value`` if it has ``needed`` entries, one per ``what``."""
+    """Return ``value`` if it has ``needed`` entries; ``what`` names what each entry belongs to."""
     if value.shape[0] != needed:
         raise ValueError(
             f"{owner}: {name} must have one entry per {what} ({needed}), got {value.shape[0]}"

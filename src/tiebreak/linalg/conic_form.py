@@ -1,7 +1,7 @@
 """How functions and sets describe themselves to a conic solver: affine terms, costs and cones.
 
 A function adds its value to a `Cost`, and a set adds its constraints to a `ConicForm`. Costs and
-constraints use terms that are affine in x and in auxiliary variables. The package `conic` builds a
+constraints use terms that are affine in x and in auxiliary variables. The `conic` package builds a
 program from these terms.
 """
 
@@ -55,7 +55,7 @@ class Affine:
         )
 
     def some(self, places: Host) -> Affine:
-        """The terms of some of the numbers, selected by a mask or by indices."""
+        """The terms of the numbers that a mask or indices select."""
         return Affine(tuple((i, block[places]) for i, block in self.blocks), self.offset[places])
 
     def sum(self) -> Affine:
@@ -65,7 +65,7 @@ class Affine:
 
 
 def constants(values: Host) -> Affine:
-    """Terms that are constant, because they do not depend on z."""
+    """Constant terms, which do not depend on z."""
     return Affine((), np.asarray(values, dtype=np.float64))
 
 
@@ -85,10 +85,10 @@ def stacked_terms(parts: Sequence[Affine]) -> Affine:
 
 
 class Misfit(NamedTuple):
-    """How far an objective may be from the function that it represents, at |x| <= sizes.
+    """A bound on how far an objective is from the function that it represents, if |x_i| <= sizes_i.
 
-    The bound is ½ sizes' square sizes + <linear, sizes> + constant. The bound covers the rounding
-    errors of the factorisation that turns a quadratic function into a square.
+    The bound is ½ <sizes, square sizes> + <linear, sizes> + constant. It covers the rounding errors
+    of the factorisation that turns a quadratic function into a square.
     """
 
     square: Any
@@ -96,12 +96,12 @@ class Misfit(NamedTuple):
     constant: float
 
     def at(self, sizes: Host) -> float:
-        """The bound for entries of the given sizes, either of x or of z, which begins with x."""
+        """The bound for |x_i| <= sizes_i; ``sizes`` may continue with the other entries of z."""
         x = sizes[: len(self.linear)]
         return 0.5 * float(x @ (self.square @ x)) + float(self.linear @ x) + self.constant
 
     def in_units(self, lengths: Host, value: float) -> Misfit:
-        """The misfit for x and values measured in the given units."""
+        """The misfit for x in units of ``lengths`` and objective values in units of ``value``."""
         from scipy.sparse import csr_array, diags_array
 
         own = lengths[: len(self.linear)]
@@ -155,7 +155,7 @@ class ConicForm:
         return _identity(0, self.n)
 
     def of_x(self, matrix: Any, offset: Host | float = 0.0) -> Affine:
-        """The terms matrix x + offset, for a matrix of NumPy or SciPy."""
+        """The terms matrix x + offset, for a NumPy or SciPy matrix."""
         if not arrays.is_sparse(matrix):
             matrix = np.asarray(matrix, dtype=np.float64)
         rows = np.broadcast_to(np.asarray(offset, dtype=np.float64), matrix.shape[0])
@@ -184,7 +184,7 @@ class ConicForm:
         """Require exp(exponent_i) <= above_i for every i."""
         count = len(exponent)
         each = stacked_terms([exponent, constants(np.ones(count)), above])
-        turns = np.arange(3 * count).reshape(3, count).T.reshape(-1)  # ordered cone by cone
+        turns = np.arange(3 * count).reshape(3, count).T.reshape(-1)  # cone by cone
         self._add("exponential", each.some(turns))
 
     def _add(self, kind: Kind, terms: Affine, numbers: Host | None = None) -> None:
@@ -269,7 +269,7 @@ def _positive(block: Any) -> Any:
 
 
 def scaled_rows(rows: Any, factors: Host, columns: Host | None = None) -> Any:
-    """Every row times its factor, and every column times its own if ``columns`` are given."""
+    """The matrix, each row times its factor and, with ``columns``, each column times its own."""
     if isinstance(rows, np.ndarray):
         return factors[:, None] * (rows if columns is None else rows * columns)
     # Copy the indices, too: SciPy sorts them in place, but reorders the data of only one of the two
@@ -282,7 +282,7 @@ def scaled_rows(rows: Any, factors: Host, columns: Host | None = None) -> Any:
 
 
 def row_lengths(rows: Any) -> Host:
-    """The length of every row of a dense or sparse matrix, computed so that no square overflows."""
+    """The Euclidean norm of every row, dense or sparse, computed so that no square overflows."""
     if isinstance(rows, np.ndarray):
         exponents = np.frexp(np.max(np.abs(rows), axis=1, initial=0.0))[1]
         squares = np.sum(np.ldexp(rows, -exponents[:, None]) ** 2, axis=1)
@@ -296,7 +296,7 @@ def row_lengths(rows: Any) -> Host:
 
 
 def row_numbers(rows: Any) -> Host:
-    """The row of every stored entry of a CSR matrix."""
+    """The row number of every stored entry of a CSR matrix."""
     return np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
 
 
@@ -330,7 +330,7 @@ def add_log_sum_exp(form: ConicForm, cost: Cost, weights: Host, margins: Sequenc
 def add_quadratic(
     form: ConicForm, cost: Cost, weight: float, Q: Any, c: Host, constant: float, epsilon: float
 ) -> None:
-    """Add weight (½x'Qx + <c, x> + constant), for data with the given unit of rounding."""
+    """Add weight (½x'Qx + <c, x> + constant), for data with machine epsilon ``epsilon``."""
     root, shift = completed_square(Q, c, epsilon)
     if shift is None:
         cost.add(weight * c, form.x)
@@ -341,22 +341,22 @@ def add_quadratic(
 
 
 def _misfit(Q: Any, c: Host, root: Any, shift: Host, weight: float, constant: float) -> Misfit:
-    """How far ½|root x + shift|² - ½|shift|² may be from ½x'Qx + <c, x>, for a small Q."""
+    """A bound on how far ½|root x + shift|² - ½|shift|² is from ½x'Qx + <c, x>, for a small Q."""
     sizes, unit = abs(root), EPS * (len(c) + 8)
     square = abs(root.T @ root - Q) + unit * (sizes.T @ sizes + abs(Q))
-    falls = np.zeros_like(c) if shift.any() else c  # with shift 0, c is a separate linear part
+    falls = np.zeros_like(c) if shift.any() else c  # with shift 0, <c, x> is a linear term
     linear = np.abs(root.T @ shift + falls - c) + unit * (sizes.T @ np.abs(shift) + np.abs(c))
     rest = unit * (float(shift @ shift) + abs(constant))
     return Misfit(2.0 * weight * square, 2.0 * weight * linear, 2.0 * weight * rest)
 
 
 def completed_square(Q: Any, c: Host, epsilon: float) -> tuple[Any, Host | None]:
-    """F and s with ½x'Qx + <c, x> = ½|F x + s|² - ½|s|², F with as many rows as Q's rank.
+    """F and s with ½x'Qx + <c, x> = ½|F x + s|² - ½|s|²; F has as many rows as Q's rank.
 
     Q is symmetric and positive semidefinite. The variables are scaled so that the diagonal is about
-    1, because rank does not depend on units; anything within the rounding errors of the data
-    (``epsilon``) is taken as 0. The result s is None if <c, x> decreases in a direction that leaves
-    F x unchanged.
+    1, because rank does not depend on units; anything within the rounding errors of the data, whose
+    machine epsilon is ``epsilon``, counts as 0. The result s is None if <c, x> decreases in a
+    direction that leaves F x unchanged.
     """
     from scipy.sparse import csr_array, diags_array
 
@@ -367,7 +367,7 @@ def completed_square(Q: Any, c: Host, epsilon: float) -> tuple[Any, Host | None]
         return diags_array(roots).tocsr()[np.flatnonzero(used)], (
             None if falls else c[used] / roots[used]
         )
-    # Eigenvalues of Q up to 8 units of rounding per variable are taken as 0.
+    # Eigenvalues of Q up to 8 n ``epsilon`` times the largest count as 0.
     slack = 8.0 * len(c) * epsilon
     roots, basis, units = semidefinite_root(Q.toarray() if arrays.is_sparse(Q) else Q, slack)
     wanted = c / units

@@ -1,10 +1,10 @@
 """When a call has to end: its time limit, and Ctrl-C.
 
 Every thread has its own limit, which belongs to the call that it runs. Long computations call
-`check` in every round of a loop and, with the size of the work, before a factorisation, which
-cannot be interrupted. The clock is used only to stop work. Durations are estimates for a nominal
-speed, because with measured durations the load of the machine would decide what is tried. Without a
-time limit, the clock is not read.
+`check` in every round of a loop and, with the amount of work, before a factorisation, which cannot
+be interrupted. The clock is used only to stop work. Durations are estimates for a nominal speed,
+because with measured durations the load of the machine would decide what is tried. Without a time
+limit, the clock is not read.
 
 `check` and `spend` also count the work, so that alternatives can be compared (`metered`).
 """
@@ -22,7 +22,7 @@ from typing import TypeVar
 SPEED = 5e8  # units of `svd_work` per second, half of what a modern core can do
 T = TypeVar("T")
 
-GRACE = 1.0  # seconds for the last row and the certificate
+GRACE = 1.0  # seconds for the last row of the history and for the certificate
 IN_CACHE = 0.25  # cost of one unit of `svd_work` in cached blocks; reading an entry costs 1
 
 
@@ -64,7 +64,7 @@ class Limit:
 
     @property
     def is_over(self) -> bool:
-        """Is no time left, or too little for the next computation?"""
+        """Is the time up, or is the call closing?"""
         return self.is_closing or time.perf_counter() >= self.end
 
     @property
@@ -73,8 +73,7 @@ class Limit:
         return "stopped" if self.is_interrupted else "max_time"
 
     def close(self) -> None:
-        """End the call: the remaining work gets at least one second, or at most one after
-        Ctrl-C."""
+        """End the call: its last work gets at least one more second, and just one after Ctrl-C."""
         if not self.is_closing:
             self.is_closing, self._is_heard = True, self.is_interrupted
             soon = time.perf_counter() + GRACE
@@ -102,8 +101,7 @@ _METER: ContextVar[Meter | None] = ContextVar("tiebreak_meter", default=None)
 
 @contextlib.contextmanager
 def limited(seconds: float | None = None, began: float | None = None) -> Iterator[Limit]:
-    """Limit the code inside to this many seconds from ``began`` (default: now) unless it is
-    None."""
+    """Stop the code inside ``seconds`` after ``began`` (default: now); None means no limit."""
     began = time.perf_counter() if began is None else began
     limit = Limit(math.inf if seconds is None else began + seconds)
     token = _LIMIT.set(limit)
@@ -125,9 +123,10 @@ def metered(allowed: float = math.inf) -> Iterator[Meter]:
 
 
 def check(work: float = 0.0) -> None:
-    """Return, or raise `Over` if the call has to end.
+    """Raise `Over` if the call has to end.
 
-    ``work``: the work of a call that cannot be interrupted, in units of `svd_work`.
+    ``work`` is the work of the next computation, which cannot be interrupted, in units of
+    `svd_work`.
     """
     _LIMIT.get(_NONE).check(work)
     if work:
@@ -135,7 +134,7 @@ def check(work: float = 0.0) -> None:
 
 
 def is_over() -> bool:
-    """Must the call end? Code that cannot raise asks this."""
+    """Must the call end? This question is for code that cannot raise exceptions."""
     try:
         check()
     except Over:
@@ -188,9 +187,9 @@ def unless_too_long(task: Callable[[], T], otherwise: T, over: type[Over] = TooL
 
 
 def svd_work(rows: int, columns: int, whole: bool = False) -> float:
-    """The work of a singular value decomposition, with all vectors of the larger side if ``whole``.
+    """The work of an SVD, with all singular vectors of the larger side if ``whole``.
 
-    Other factorisations count as fractions of such a decomposition.
+    The work of other factorisations is given as a fraction of the work of an SVD.
     """
     small, large = sorted((rows, columns))
     return float(small * large * (large if whole else small))

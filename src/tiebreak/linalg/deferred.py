@@ -26,7 +26,7 @@ def resolved(value: Any) -> Any:
 
 
 class _Field:
-    """An attribute of a dataclass that may be given as `Deferred`, and is read as its value."""
+    """A dataclass field that may be set to a `Deferred`; reading the field computes the value."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -42,7 +42,7 @@ class _Field:
 
 
 def deferring(name: str) -> Callable[[Kind], Kind]:
-    """Let this field of a dataclass be given as `Deferred`."""
+    """Decorate a dataclass so that its field ``name`` may be set to a `Deferred`."""
 
     def prepared(kind: Kind) -> Kind:
         setattr(kind, name, _Field(name))

@@ -36,7 +36,7 @@ def moved(x: Array, mu: float, c: Array, out: Array | None = None) -> Array:
 
 
 def smallest_normal(x: Array) -> float:
-    """The smallest number of the type of ``x`` that has full precision."""
+    """The smallest positive number with full precision in the dtype of ``x``."""
     if arrays.epsilon(x) == sys.float_info.epsilon:
         return sys.float_info.min
     return float(namespace(x).finfo(x.dtype).smallest_normal)
@@ -48,7 +48,7 @@ def negligible(x: Array) -> float:
 
 
 def ldexp(value: float, exponent: int) -> float:
-    """value times 2^exponent, or the largest finite number of the same sign."""
+    """value times 2^exponent; if that overflows, the largest finite number of the same sign."""
     try:
         return math.ldexp(value, exponent)
     except OverflowError:

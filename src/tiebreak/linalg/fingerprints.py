@@ -1,4 +1,4 @@
-"""The user's own arrays behind an object, and whether they still hold the same numbers.
+"""Finding out whether the user's arrays behind an object still hold the same numbers.
 
 Functions, penalties, domains and problems are made once, cache what is expensive to compute (A'A,
 Lipschitz constants, ranks) and never change. The arrays that such objects were made from belong to
@@ -8,9 +8,10 @@ and `compare` call ``current`` first, so their answers are for the current numbe
 
 New numbers behind a linear operator or a plain callable cannot be detected.
 
-Subclasses by users are examined in this module, too. What the library knows about its own classes
-(Hessians, faces, cones) is not valid for a subclass that overrides something. `overridden` detects
-such overrides, and sums, levels and problems use only what `known` leaves of an object.
+This module also examines users' subclasses. What the library knows about its own classes (Hessians,
+faces, cones) is not valid for a subclass that overrides something. `overridden` detects such
+overrides, and `known` returns an object without the invalid knowledge; sums, levels and problems
+use `known`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from tiebreak.linalg.arrays import Array, Host
 from tiebreak.linalg.registry import in_files
 
 CONSTANTS = type(None), str, bool, int, float, np.generic  # arguments that cannot change
-PIECE = 2**20  # bytes per checksum: large enough for a thread, small enough to detect changes
+PIECE = 2**20  # bytes per checksum: enough to keep a thread busy, few enough to detect changes
 DEVICE_PIECE = PIECE // np.dtype(np.uint32).itemsize  # 32-bit words per checksum on a device
 PIECES_AT_ONCE = 2**5  # pieces per call on a device: few calls, but little memory
 
@@ -39,7 +40,7 @@ Self = TypeVar("Self", bound="FromData")
 
 
 class Inputs:
-    """The arguments of an object of the class ``maker``, with fingerprints of their contents."""
+    """The arguments of the constructor of ``maker``, with fingerprints of their contents."""
 
     def __init__(self, maker: type, arguments: dict[str, Any]) -> None:
         self.maker, self.arguments = maker, arguments
@@ -61,15 +62,15 @@ class Inputs:
 
 
 class FromData:
-    """An object made from the user's arrays, or from other objects of the class `FromData`.
+    """An object made from the user's arrays, or from other `FromData` objects.
 
     A class with ``is_open`` is meant to be subclassed: nothing is known about a subclass beyond its
     own description.
 
     Files name a class by its ``keyword``. By default the keyword is the class's name, for classes
     of the package that are not open; "" keeps a class out of files. A class whose objects combine
-    others, usually by an operator, is not ``in_tables``: such a class does not check its arguments,
-    and no table of a problem file describes it.
+    others, usually with an operator such as +, is not ``in_tables``: such a class does not check
+    its arguments, and no table of a problem file describes it.
     """
 
     _inputs: Inputs | None = None
@@ -91,7 +92,7 @@ class FromData:
             in_files(keyword, in_tables)(cls)
 
     def current(self: Self) -> Self:
-        """The object with the numbers that its arrays hold now: ``self`` if none has changed."""
+        """The object with the numbers that its arrays hold now; ``self`` if all are the same."""
         inputs = self._inputs
         changed = inputs.changed() if inputs is not None else {}
         if inputs is None or not changed:
@@ -124,7 +125,7 @@ def known(made: Any) -> Any:
 
 @lru_cache
 def described_outside(kind: Any) -> bool:
-    """Does a class from outside the package describe its objects? Proofs rely on the answer."""
+    """Is a member of ``kind.describing`` defined outside the package? Proofs rely on the answer."""
     outside = (c for c in kind.__mro__ if not c.__module__.startswith("tiebreak."))
     return any(name in vars(c) for c in outside for name in kind.describing)
 
@@ -161,7 +162,7 @@ def _has_parts(value: Any) -> bool:
 
 
 def made_from(kind: Any, arguments: dict[str, Any]) -> Any:
-    """An object of the class, made from its named arguments; ``*sets`` are passed one by one."""
+    """An object of class ``kind`` from named arguments; parameters like ``*sets`` are unpacked."""
     named = dict(arguments)
     parameters = inspect.signature(kind).parameters.values()
     several = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL and p.name in named]
@@ -184,16 +185,17 @@ def constructor_arguments(made: FromData) -> dict[str, Any] | None:
 
 
 def assign(made: object, name: str, value: object) -> None:
-    """Set an attribute of an object that may be frozen, in its constructor."""
+    """Set an attribute in the constructor of an object that may be frozen."""
     object.__setattr__(made, name, value)
 
 
 def fingerprint(value: Any) -> object:
-    """A value that changes with the numbers in ``value``; None if the numbers cannot be known.
+    """A value that changes with the numbers in ``value``; None if they cannot change or be read.
 
-    For memory on the host, a CRC-32 per piece: a change of up to 32 consecutive bits is always
-    noticed; a larger change is missed with probability 2^-32 for every piece that it touches.
-    Checksums take as long as a few products with the array, and a run makes dozens of products.
+    For arrays on the host, the fingerprint has a CRC-32 per piece: a change of up to 32 consecutive
+    bits is always noticed; a larger change is missed with probability 2^-32 for every piece that it
+    touches. Checksums take as long as a few products with the array, and a run makes dozens of
+    products.
     """
     if type(value) is np.ndarray:
         return checksums(value)
@@ -259,7 +261,7 @@ def _checksums(whole: Host, step: int, starts: Sequence[int]) -> list[int]:
 
 
 def _sums(words: Array) -> object:
-    """Checksums of 32-bit words on a device: the sum of each piece with random weights.
+    """Checksums of 32-bit words on a device: the randomly weighted sum of each piece.
 
     Modulo 2^64, two different pieces have the same sum with probability at most 2^-32.
     """
@@ -276,7 +278,7 @@ def _sums(words: Array) -> object:
 
 
 def digest(value: object, pieces: Callable[[Any], Iterable[Any] | None] = lambda part: None) -> str:
-    """A digest of everything in ``value``, down to the last bit.
+    """A digest that depends on every bit of everything in ``value``.
 
     A part with a ``signature`` is identified by its signature. ``pieces`` may return other values
     that identify a part, in place of its numbers or members.
@@ -319,6 +321,6 @@ def _members(part: Any) -> Iterator[tuple[str, Any]]:
     """The members of an object by name, without cached results."""
     for name, piece in sorted(vars(part).items()):
         is_cache = isinstance(getattr(type(part), name, None), cached_property)
-        # Constants that the user gave are members, and not cached results.
+        # A constant that the user may pass (``lipschitz``) is a member, not a cached result.
         if name == "lipschitz" or not is_cache:
             yield name, piece

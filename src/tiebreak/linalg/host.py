@@ -29,13 +29,13 @@ def norm(x: Host) -> float:
 
 
 class Sliced:
-    """A matrix with products in twice the precision, computed by plain ones (Ozaki et al. 2012).
+    """A matrix whose products have twice the precision, made from plain ones (Ozaki et al. 2012).
 
     Matrix and vector are split into slices: slice i contains integer multiples of 2^(-i bits) that
     are below 2^((1-i) bits) in size. With n 2^(2 bits) <= 2^53, no product of two slices is
     rounded, whatever the order of summation. The remainder after three slices is below 2^(-3 bits),
-    so its rounding errors are smaller than those of twice the precision. Very large matrices are
-    multiplied in plain float64.
+    so its rounding errors are smaller than those of arithmetic with twice the precision. Very large
+    matrices are multiplied in plain float64.
     """
 
     def __init__(self, A: Host) -> None:
@@ -70,7 +70,7 @@ class Sliced:
 
 
 def total(parts: list[tuple[Host, int]]) -> Host:
-    """The sum of all terms along their last axis, each in units of its power of two."""
+    """The sum of all terms along their last axis; a part (terms, k) is in units of 2^k."""
     sizes = [(float(np.abs(terms).max(initial=0.0)), exponent) for terms, exponent in parts]
     top = max((math.frexp(size)[1] + exponent for size, exponent in sizes if size), default=0)
     scaled = [np.ldexp(terms, exponent - top) for terms, exponent in parts]
@@ -78,7 +78,7 @@ def total(parts: list[tuple[Host, int]]) -> Host:
 
 
 def top_exponent(x: Host) -> int:
-    """The smallest k for which 2^k exceeds the size of every entry; 0 if all are 0."""
+    """The smallest k for which 2^k exceeds every |entry|; 0 if all entries are 0."""
     return math.frexp(float(np.abs(x).max(initial=0.0)))[1]
 
 
@@ -93,12 +93,12 @@ def binary_digits(values: Host) -> tuple[Host, Host]:
     """For each value: the k with 2^(k-1) <= |value| < 2^k, and how many binary digits it has."""
     mantissa, exponent = np.frexp(values)
     whole = np.ldexp(mantissa, 53).astype(np.int64)
-    _, last = np.frexp((whole & -whole).astype(float))  # the last digit is 2^(last - 1)
+    _, last = np.frexp((whole & -whole).astype(float))  # the last digit stands for 2^(last - 1)
     return exponent, np.where(whole == 0, 0, 54 - last)
 
 
 def _slices(A: Host, bits: int) -> list[Host]:
-    """A, at most 1 in size, as a sum of slices; the i-th contains multiples of 2^(-i bits)."""
+    """A, with entries of size up to 1, as a sum of slices; slice i has multiples of 2^(-i bits)."""
     slices = []
     for i in range(1, 4):
         shift = 1.5 * 2.0 ** (52 - i * bits)  # adding it rounds to multiples of 2^(-i bits)
@@ -111,7 +111,8 @@ def _slices(A: Host, bits: int) -> list[Host]:
 def _sums(terms: Host) -> Host:
     """The sums along the last axis, by pairwise addition that keeps track of rounding errors.
 
-    The sums use Knuth's two-sum; the error of n terms is n² units of rounding *squared*.
+    The sums use Knuth's two-sum: except for a final rounding, the error of n terms is (n EPS)²,
+    relative to the sum of their sizes.
     """
     # `math.fsum` needs few calls and rounds only once.
     if terms.size <= FEW_TERMS and np.isfinite(terms).all():
@@ -129,6 +130,6 @@ def _sums(terms: Host) -> Host:
 
 
 def ldexp_or_inf(x: float, exponent: int) -> float:
-    """x times a power of two that may itself be inf."""
+    """x times 2^exponent; inf, without a warning, if the product overflows."""
     with arrays.quiet():
         return float(np.ldexp(x, exponent))

@@ -50,11 +50,11 @@ class HostRows:
 
     @cached_property
     def sizes(self) -> Host:
-        """The length of every row, rounded up."""
+        """The Euclidean norm of every row, rounded up."""
         return np.asarray(np.sqrt(squared_lengths(self.entries)) * (1.0 + self.shape[1] * EPS))
 
     def along(self, d: Host) -> RowProducts:
-        """The products with d, and bounds on their rounding errors."""
+        """The products of the rows with d, and bounds on their rounding errors."""
         product, size = self.entries @ d, abs(self.entries) @ np.abs(d)
         if self._is_whole and not np.any(d != np.floor(d)) and np.max(size, initial=0.0) < 2.0**53:
             return RowProducts(self, product, np.zeros(len(product)))
@@ -62,7 +62,7 @@ class HostRows:
         return RowProducts(self, product, (self.shape[1] + 4) * EPS * size)
 
     def only(self, which: Host, sign: float = 1.0) -> HostRows:
-        """The chosen rows, each times a sign."""
+        """The chosen rows, multiplied by ``sign``."""
         return HostRows(sign * self.entries[np.flatnonzero(which)])
 
     def some(self, which: Host) -> Host:
@@ -104,7 +104,7 @@ class RowProducts(NamedTuple):
         return np.asarray((self.error > 0.0) & (np.abs(self.product) <= self.error))
 
     def signs(self, reach: float) -> Host | None:
-        """Signs of products, 0 if `is_near`; None if any other sign may change within ``reach``."""
+        """Signs of products, 0 if `is_near`; None if moving d by ``reach`` may change others."""
         near, lost = self.is_near, self.error + reach * self.rows.sizes
         if np.any(~near & (self.product != 0.0) & (np.abs(self.product) <= lost)):
             return None

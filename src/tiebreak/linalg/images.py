@@ -1,4 +1,4 @@
-"""Images A x that wait for one pass over A, which yields products, losses and slopes together."""
+"""Images A x that are left to a later pass over A, which also computes losses and slopes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Terms = Iterable[tuple[float, Any]]  # pairs of a weight and an array or Deferre
 
 
 class DeferredProduct:
-    """A x for a vector x and a matrix A; ``value`` is None before a pass over A."""
+    """A x for a vector x and a matrix A; ``value`` is None until a pass over A computes it."""
 
     def __init__(self, forward: Callable[[Array], list[Array]], x: Array) -> None:
         self._forward, self.x = forward, x
@@ -25,7 +25,7 @@ class DeferredProduct:
 
 
 class DeferredImage:
-    """The image of a point, as a sum of weight * part, for matrices with shared passes.
+    """The image of a point, as a sum of weight * part, for matrices whose products share passes.
 
     A part is an array or a DeferredProduct. Nothing is multiplied until a function is evaluated at
     the point: then one pass over the rows yields the products, the loss and the slope together.
@@ -44,7 +44,7 @@ class DeferredImage:
         return DeferredImage(_collected(terms).values())
 
     def known(self) -> Array:
-        """The image as an array, by a pass over the matrix if a product is not yet known."""
+        """The image as an array, after a pass over the matrix if a product is not yet known."""
         if self.value is None:
             known = [(w, p.known() if isinstance(p, DeferredProduct) else p) for w, p in self.parts]
             terms = [w * part for w, part in known if w != 0.0]
@@ -72,7 +72,7 @@ def _collected(terms: Terms) -> dict[int, tuple[float, Any]]:
 
 
 def _opened(part: Any) -> Any:
-    """The array of a DeferredProduct; None if it is not known yet."""
+    """The array of a DeferredProduct that is known; any other part is returned unchanged."""
     is_known = isinstance(part, DeferredProduct) and part.value is not None
     return part.value if is_known else part
 
@@ -110,5 +110,5 @@ class PassPlan(NamedTuple):
 
 
 def settled(image: Image) -> Array:
-    """The image as an array, by a pass over the matrix if it was deferred and is not yet known."""
+    """The image as an array, after a pass over the matrix if the image is still deferred."""
     return image.known() if isinstance(image, DeferredImage) else image

@@ -1,4 +1,4 @@
-"""A proved lower bound on the least eigenvalue of K'K, by a factorisation (sparse if K is)."""
+"""A proved lower bound on the least eigenvalue of K'K, from a (sparse) factorisation."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ def least_eigenvalue(K: Any) -> float:
     """A proved lower bound on the eigenvalues of K'K, or 0 if none is proved.
 
     If K'K - s I = L D L' + E with D > 0, no eigenvalue is below s - |E|.
-    E is bounded by the rounding errors of Gaussian elimination, gamma |L| |U|, whatever the order
-    of its sums (Higham 2002, theorem 9.3), and by the difference of U and D L'.
+    E has two parts: the rounding errors of Gaussian elimination, at most gamma |L| |U|, whatever
+    the order of its sums (Higham 2002, theorem 9.3), and L (U - D L').
     """
     M, n = K.T @ K, K.shape[1]
     if not n or min(K.shape) < n:
         return 0.0
     unit = 4.0 * rounding_unit(EPS, *K.shape)
-    rounding = 2.0 * unit * norm_bound(K) ** 2  # in K'K and in s
+    rounding = 2.0 * unit * norm_bound(K) ** 2  # the rounding errors of K'K and of s
     guess = _guess(M)
-    for share in (0.5, 0.05):  # guesses are never below the eigenvalue
+    for share in (0.5, 0.05):  # the guess is not below the eigenvalue
         error = _factorisation_error(_shifted(M, share * guess), unit)
         if share * guess > error + rounding:
             return share * guess - error - rounding
@@ -41,8 +41,7 @@ def _shifted(M: Any, shift: float) -> Any:
 
 
 def factorisation_work(stored: int, n: int) -> float:
-    """The approximate work for n columns with ``stored`` entries in all, in a pattern like a
-    grid's."""
+    """The approximate work of `factorise`, for n columns, ``stored`` entries and a grid pattern."""
     return float(32.0 * stored * np.sqrt(n))
 
 

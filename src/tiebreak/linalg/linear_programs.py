@@ -1,4 +1,4 @@
-"""Linear programs by HiGHS: single programs, with retries, and sequences of programs."""
+"""Linear programs solved by HiGHS: single programs, with retries, and sequences of programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tiebreak.linalg.tolerances import TOL
 def linear_program(
     cost: Host, rows: Any, right: Host, bounds: Any, equal: Any = None
 ) -> Host | None:
-    """A minimiser of <cost, v> over {rows v <= right, equal v = 0} and bounds.
+    """A minimiser of <cost, v> subject to rows v <= right, equal v = 0 and ``bounds`` on v.
 
     The result is None if HiGHS finds no minimiser.
     """
@@ -24,7 +24,7 @@ def linear_program(
 
 
 def last_attempt(cost: Host, **program: Any) -> Any:
-    """SciPy's answer; its ``success`` and ``status`` say how far to trust it."""
+    """SciPy's last answer; its ``success`` and ``status`` say how far the answer can be trusted."""
     from scipy.optimize import linprog
 
     found = None
@@ -50,10 +50,10 @@ def last_attempt(cost: Host, **program: Any) -> Any:
 def strict_rows(rows: Any, equal: Any = None) -> Host | None:
     """Find the inequalities rows v <= 0 that can all be strict at once, with equal v = 0.
 
-    Every row has length 1 or 0. We maximise sum z over {rows v + z <= 0, equal v = 0, |v_i| <= 1,
-    0 <= z_i <= 1}, again and again for the rows that are not yet strict along any direction found.
-    Along the mean of all these directions, every row found is strict. A row with one entry is a
-    bound on v and needs no z. The result is None if HiGHS fails.
+    Every row has norm 1 or 0. We maximise sum z over {rows v + z <= 0, equal v = 0} with |v_i| <= 1
+    and 0 <= z_i <= 1, and then repeatedly the sum over the rows that are not yet strict along any
+    direction found. Along the mean of all these directions, every row found is strict. A row with
+    one entry is a bound on v and needs no z. The result is None if HiGHS fails.
     """
     from scipy.sparse import csr_array, eye_array, hstack
 
@@ -81,8 +81,7 @@ def strict_rows(rows: Any, equal: Any = None) -> Host | None:
     return known
 
 
-# -- Solve for one cost after another.
-# ---------------------------------------------------------------------
+# -- sequences of programs ------------------------------------------------------------------------
 
 
 class Ranges(NamedTuple):
@@ -95,14 +94,14 @@ class Ranges(NamedTuple):
 
 
 class Vertex(NamedTuple):
-    """A minimiser and the multipliers of the rows, which are positive where ``least`` binds."""
+    """A minimiser and the rows' multipliers; a multiplier is positive if ``least`` binds."""
 
     x: Host
     duals: Host
 
 
 class LinearPrograms:
-    """Programs on the same rows (csr), solved by SciPy, each from scratch."""
+    """Linear programs with the same rows (csr), each solved by SciPy from scratch."""
 
     def __init__(self, rows: Any) -> None:
         self._rows = rows
@@ -138,7 +137,7 @@ class LinearPrograms:
 
 
 class _WarmStarted(LinearPrograms):
-    """The same programs, solved by highspy, each from the basis of the previous program.
+    """The same programs, each solved by highspy from the basis of the previous program.
 
     If the new ranges still contain the previous minimiser, the primal simplex method continues from
     it.
@@ -154,7 +153,7 @@ class _WarmStarted(LinearPrograms):
         for name, value in (
             ("output_flag", False),
             ("threads", 1),
-            ("primal_feasibility_tolerance", 1e-9),  # far tighter than faces need
+            ("primal_feasibility_tolerance", 1e-9),  # far tighter than is needed to identify a face
             ("dual_feasibility_tolerance", 1e-9),
         ):
             self._solver.setOptionValue(name, value)
@@ -194,7 +193,7 @@ class _WarmStarted(LinearPrograms):
 
 
 def linear_programs(rows: Any) -> LinearPrograms:
-    """Make programs on the given rows (csr), for highspy if it is installed, else for SciPy."""
+    """Linear programs with the given rows (csr), for highspy if it is installed, else for SciPy."""
     try:
         return _WarmStarted(rows)
     except ImportError:

@@ -1,4 +1,4 @@
-"""Decides the rank of a matrix, which is in doubt if rounding errors could change it."""
+"""Deciding the rank of a matrix; a rank is in doubt if rounding errors could change it."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ from tiebreak.linalg.least_eigenvalue import factorise
 from tiebreak.linalg.spectra import EPS, clear_rank, eigenvalues, equilibrate, rounding_level
 from tiebreak.linalg.tolerances import TOL
 
-# Units for `decide_rank` of rows that were computed in suitable units: a row of rounding errors
-# counts as 0 in these units, but equilibration would enlarge it.
+# Units with which `decide_rank` leaves rows as they are, because they were computed in suitable
+# units: a row of rounding errors counts as 0 in these units, but equilibration would enlarge it.
 AS_IT_IS = np.ones(1), np.ones(1)
 WHOLE = 2.0**20  # ties are rounded to whole numbers only up to this size
 
 
 class Rank(NamedTuple):
-    """The singular values of some rows in comparable units, and the cut between large and small.
+    """The singular values of rows in comparable units, and the cut between large and small ones.
 
-    The first ``low`` directions are certain. The next ``high - low`` are doubtful: larger than
-    rounding, but not by a factor of 1e3. If the rank is determined, ``low == high``. Singular
-    values and vectors are those of diag(row_units) rows diag(units) = left sigma right'.
+    The first ``low`` singular values are certainly not rounding errors. The next ``high - low`` are
+    doubtful: larger than rounding errors, but not by a factor of 1e3. If the rank is determined,
+    ``low == high``. Singular values and vectors are those of diag(row_units) rows diag(units) =
+    left sigma right'.
     """
 
     low: int
     high: int
     sigma: Host
-    basis: Host  # orthonormal, n columns: the first `low` (or `high`) span the rows
+    basis: Host  # orthonormal, n columns: the first `low` (or `high`) columns span the rows
     left: Host  # left singular vectors as columns, at least as many as the rank
     right: Host
     row_units: Host
@@ -60,11 +61,11 @@ class Rank(NamedTuple):
 
 
 def decide_rank(rows: Host, epsilon: float = EPS, units: tuple[Host, Host] | None = None) -> Rank:
-    """Singular values at the level of rounding count as zero; values above 1e3 times that do not.
+    """The rank: singular values up to the rounding level are 0, those above 1e3 times it are not.
 
     Singular values in between are doubtful. The rows are equilibrated first (or the given units are
     used), because rank does not depend on units; the rows as given are used if they lead to the
-    same result. ``epsilon`` is the unit of rounding of the data.
+    same result. ``epsilon`` is the machine epsilon of the data.
     """
     m, n = rows.shape
     plain = _factorised(rows, epsilon, np.ones(m))
@@ -89,7 +90,7 @@ def _factorised(rows: Host, epsilon: float, row_units: Host) -> Rank:
 
 
 def in_units(found: Rank, rows: Host, units: Host) -> Rank:
-    """The rank of the rows, if ``found`` is the rank of rows diag(units)."""
+    """The `Rank` of the rows, if ``found`` is the `Rank` of rows diag(units)."""
     from scipy.linalg import qr
 
     # Singular vectors would not stay orthogonal in other units. In a factorisation with rows sorted
@@ -103,11 +104,12 @@ def in_units(found: Rank, rows: Host, units: Host) -> Rank:
 def null_basis(
     rows: Host, epsilon: float = EPS, doubtful: bool = False, found: Rank | None = None
 ) -> Host:
-    """An orthonormal basis of {d: rows d = 0}, as columns; with doubtful rows if ``doubtful``.
+    """An orthonormal basis of {d: rows d = 0}, as columns.
 
     The error of a singular vector is the rounding level times sigma_1/sigma_r; products with
-    `Sliced` remove it. If the rows fix a variable, its row of the basis is exactly 0. ``found`` is
-    the result of `decide_rank` for these rows, if already known.
+    `Sliced` remove it. If the rows fix a variable, the variable's row of the basis is exactly 0.
+    With ``doubtful``, doubtful singular values count as nonzero. ``found`` is the result of
+    `decide_rank` for these rows, if already known.
     """
     found = found or decide_rank(rows, epsilon)
     rank = found.high if doubtful else found.low
@@ -124,11 +126,11 @@ def null_basis(
 
 
 def without_fixed(N: Host, units: Host, level: float) -> Host:
-    """The basis N with exact zeros for variables that none of its columns moves.
+    """The basis N, with exact zeros for variables that no column of N moves.
 
     The entries of such variables are only rounding errors: a few times ``level``, relative to the
-    length of the column in the given units. A function of such variables alone would change only by
-    rounding errors.
+    norm of the column in the given units. Without the zeros, a function of these variables alone
+    would still change along N, by rounding errors.
     """
     in_units = np.abs(N / units[:, None])
     least = TOL.few_units * level * np.linalg.norm(in_units, axis=0)
@@ -138,9 +140,9 @@ def without_fixed(N: Host, units: Host, level: float) -> Host:
 def graded_basis(N: Host, R: Host, rows: Host, found: Rank | None = None) -> Host:
     """The basis N of {d: rows d = 0}, rotated so that R N has orthogonal columns, longest first.
 
-    Each column is orthogonal to the others up to rounding errors of its own length, unless it is
-    itself only a rounding error of the longest. This keeps other columns from swamping directions
-    that hardly change |R x|². ``found`` is the rank of the rows, if it is already known.
+    Each column of R N is orthogonal to the others up to rounding errors relative to its own norm,
+    unless it is itself only a rounding error of the longest. This keeps other columns from swamping
+    directions that hardly change |R x|². ``found`` is the rank of the rows, if it is already known.
     """
     from scipy.linalg import solve_triangular
 
@@ -158,8 +160,9 @@ def graded_basis(N: Host, R: Host, rows: Host, found: Rank | None = None) -> Hos
     triangle = np.linalg.qr(M[:, seen] / lengths[seen], mode="r")
     turn = solve_triangular(triangle, np.diag(np.diag(triangle)))
     N[:, seen] = N[:, seen] @ (turn * lengths[seen] / lengths[seen, None])
-    # The products left rounding errors in directions that change the rows, where R may be large.
-    # These errors can make columns of R N longer, but removing them causes rounding errors, too.
+    # Rotating N left rounding errors in directions that change the rows' products; along these
+    # directions, R may be large. These errors can make columns of R N longer, but removing them
+    # causes rounding errors, too.
     rank = len(N) - N.shape[1]
     if rank and N.size and rows.size * N.shape[1] <= CAREFUL:
         cleaned = N - (found or decide_rank(rows)).moved(Sliced(rows).times(N), rank)
@@ -177,8 +180,7 @@ def graded_basis(N: Host, R: Host, rows: Host, found: Rank | None = None) -> Hos
 
 
 class Directions(NamedTuple):
-    """Orthonormal directions v of a slice x0 + N v: some change the rows' products, others do
-    not."""
+    """Orthonormal directions v of a slice x0 + N v; ``seen`` ones change the rows' products."""
 
     seen: Host
     unseen: Host
@@ -193,11 +195,11 @@ def directions(
     others: int = 0,
     is_graded: bool = False,
 ) -> Directions:
-    """The `Directions` in the range of N, which is the null space of as many rows as ``others``.
+    """The `Directions` in the range of N, which is the null space of ``others`` other rows.
 
-    A product of a row and a column counts as a rounding error relative to its own terms, in
-    comparable units. If all products are rounding errors, no direction counts as changing the rows.
-    With ``doubtful``, doubtful directions count as changing them. The error of an entry of N is
+    Whether a product of a row and a column of N is a rounding error is judged relative to the terms
+    of that product, in comparable units. If all products are rounding errors, no direction counts
+    as seen. With ``doubtful``, doubtful directions count as seen. The error of an entry of N is
     relative to that variable's entries in all columns, or to the entry itself if N ``is_graded``
     (by `graded_basis`).
     """
@@ -223,10 +225,10 @@ def directions(
 
 
 def whole_ties(N: Host) -> Host | None:
-    """Return as many ties with whole-number entries as N has columns, or None if there are none.
+    """Return a basis of the range of N with whole-number entries ("ties"); None if none is found.
 
     For example, indicators of categories have such ties, because they add up to 1. The ties are
-    independent, because each of them has a variable of its own.
+    independent, because each of them has a variable that no other tie involves.
     """
     from scipy.linalg import qr
 
@@ -240,13 +242,13 @@ def whole_ties(N: Host) -> Host | None:
 
 
 def have_whole_ties(parts: Iterable[Any], N: Host) -> bool:
-    """Are there as many whole ties as N has columns, and do they leave all these rows unchanged?"""
+    """Do `whole_ties` of N exist, and do they leave the products of all these rows unchanged?"""
     ties = whole_ties(N)
     return ties is not None and all(are_tied(rows, ties) for rows in parts)
 
 
 def are_tied(rows: Any, ties: Host) -> bool:
-    """Do whole-number ties leave all these rows unchanged?  Products are computed exactly.
+    """Do whole-number ties leave the rows' products unchanged? The products are computed exactly.
 
     Columns that no tie involves may hold any numbers.
     """
@@ -262,8 +264,9 @@ def sparse_nullity(rows: Any) -> int | None:
     """The dimension of { v : rows v = 0 } for sparse rows; None if rounding would decide it.
 
     The method is a Cholesky factorisation of the Gram matrix of rows or columns, whichever are
-    fewer. A pivot is the squared distance of a column from those before it, so each dependent
-    column leaves a pivot of 0. A small shift keeps the other pivots regular.
+    fewer. A pivot is the squared distance of a column from the span of the columns before it, so
+    each dependent column leaves a pivot of 0. A small shift makes these pivots positive, so that
+    the factorisation can continue.
     """
     import scipy.sparse as sp
 

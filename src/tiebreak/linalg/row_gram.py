@@ -1,9 +1,9 @@
-"""Ranks and solutions of matrices with few rows and many columns, by the eigenvalues of A A'.
+"""Ranks and solves for matrices A with few rows and many columns, from eigenvalues of A A'.
 
 The eigenvalues cost a fraction of a singular value decomposition, and A itself may stay sparse; but
-they are the squares of the singular values, so small singular values are lost in rounding errors
-sooner. Results computed from these eigenvalues must be refined, and are rejected if the eigenvalues
-do not determine the rank: see `rank`.
+as these eigenvalues are the squares of the singular values, small singular values are lost in
+rounding errors sooner. Results computed from these eigenvalues must be refined, and are rejected if
+the eigenvalues do not determine the rank: see `rank`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tiebreak.linalg.tolerances import TOL
 
 
 class RowGram:
-    """S S' = U diag(values) U', values ascending, for S = 2^-exponent A: see `scaled`.
+    """The factorisation S S' = U diag(values) U', values ascending, for S = 2^-exponent A.
 
     Args:
         A: a NumPy array, or a SciPy matrix in CSR form, in float64, with no more rows than columns.
@@ -40,13 +40,13 @@ class RowGram:
             product = product.toarray()
         self.values, self.vectors = np.linalg.eigh(product)
         self.trace: float = float(np.sum(self.values))  # |S|²
-        self.ranks: dict[float, RowRank | None] = {}  # ranks that were computed: see `row_rank`
-        # The error of every eigenvalue: the sums over columns in S S' are rounded, and `eigh` adds
+        self.ranks: dict[float, RowRank | None] = {}  # ranks by epsilon: see `row_rank`
+        # A bound on the error of every eigenvalue: the sums in S S' are rounded, and `eigh` adds
         # its own errors.
         self.noise: float = rounding_unit(EPS, *self.shape) * self.trace
 
     def clear_rank(self, epsilon: float = EPS) -> int:
-        """How many eigenvalues certainly exceed rounding, for data rounded to ``epsilon``.
+        """How many eigenvalues certainly exceed rounding errors, for data rounded to ``epsilon``.
 
         Those eigenvalues exceed c = `TOL.clear_units` times their rounding errors, and their roots
         exceed c times the rounding level of singular values. The first condition implies the second
@@ -68,14 +68,14 @@ class RowGram:
         return self.value(rank) - self.noise
 
     def solve(self, r: Host, rank: int) -> Host:
-        """(S S')^+ r for a given rank: the shortest y with S S'y = r in the least-squares sense."""
+        """(S S')^+ r for a given rank: the minimum-norm least-squares solution y of S S'y = r."""
         first = len(self.values) - rank
         U = self.vectors[:, first:]
         return np.asarray(U @ ((U.T @ r).T / self.values[first:]).T)
 
 
 def scaled(A: Any) -> tuple[Any, int]:
-    """2^-k A, for a k that prevents overflow, and that k."""
+    """2^-k A and k, which is chosen to prevent overflow."""
     entries = A if isinstance(A, np.ndarray) else A.data
     exponent = top_exponent(np.array([np.max(entries, initial=0.0), np.min(entries, initial=0.0)]))
     if abs(exponent) <= 64:  # products with A are safe and need no copy
@@ -92,7 +92,7 @@ _KEPT: WeakKeyDictionary[Matrix, RowGram] = WeakKeyDictionary()
 
 
 def row_gram(matrix: Matrix) -> RowGram:
-    """The eigenvalues of A A', for a matrix with available entries; cached with the matrix."""
+    """The `RowGram` of a matrix whose entries are available; cached with the matrix."""
     found = _KEPT.get(matrix)
     if found is None:
         found = _KEPT[matrix] = RowGram(matrix.on_host())
@@ -100,7 +100,7 @@ def row_gram(matrix: Matrix) -> RowGram:
 
 
 def column_gram(matrix: Matrix) -> Host:
-    """The product A'A, for available or streamed entries; cached with the matrix."""
+    """The product A'A of a matrix with available or streamed entries; cached with the matrix."""
     found = _KEPT_COLUMNS.get(matrix)
     if found is None:
         found = _KEPT_COLUMNS[matrix] = _column_gram(matrix)
@@ -120,7 +120,7 @@ def _column_gram(matrix: Matrix) -> Host:
 
 
 def row_rank(matrix: Matrix, epsilon: float) -> RowRank | None:
-    """The rank for data with the given unit of rounding, cached; None if A A' leaves it open."""
+    """The rank for data with machine epsilon ``epsilon``, cached; None if A A' leaves it open."""
     gram = row_gram(matrix)
     if epsilon not in gram.ranks:
         gram.ranks[epsilon] = sure_rank(matrix.on_host(), gram, epsilon)
@@ -143,10 +143,11 @@ def sure_rank(A: Any, gram: RowGram, epsilon: float) -> RowRank | None:
     """The rank of A if it is beyond doubt; None if A A' does not determine it.
 
     Eigenvalues far above rounding errors are certainly positive. Other eigenvalues may be exactly
-    0, which takes exact arithmetic to decide, because an eigenvalue of A A' that looks like 0 may
-    have a root of 1e-8. Eigenvalues may also be rounding errors, which are at most |U'A| for
-    orthonormal columns U, by the minimax principle. No row or column may look like rounding errors
-    of the others, because `spectra.cleaned` would set it to 0.
+    0, which takes exact arithmetic to decide, because a singular value of 1e-8 has an eigenvalue of
+    A A' that looks like 0. Otherwise, the remaining singular values may be rounding errors: by the
+    minimax principle, they are at most |U'A| for any U with as many orthonormal columns. The result
+    is None if a row or column looks like rounding errors of the others, because `spectra.cleaned`
+    would set it to 0.
     """
     rank = gram.clear_rank(epsilon)
     if gram.trace == 0.0:  # all entries are 0
@@ -165,7 +166,7 @@ def sure_rank(A: Any, gram: RowGram, epsilon: float) -> RowRank | None:
 
 
 def is_even(slices: Iterable[Any], epsilon: float = EPS) -> bool:
-    """Is every row and column either 0 or clearly above rounding errors of the largest?
+    """Is each row (column) either 0 or clearly above rounding errors of the largest row (column)?
 
     The rows, dense or sparse, come in ``slices``.
     """
@@ -185,7 +186,7 @@ def _largest(A: Any, axis: int) -> Host:
 
 
 def sparse_rank(A: Any) -> int | None:
-    """The rank of a matrix in CSR form, with its numbers as stored; None if that takes too long.
+    """The exact rank of a CSR matrix with the numbers as stored; None if that takes too long.
 
     A row that has the only nonzero entry of some column is independent of all others. Once such
     rows are removed, other rows may have the only entry of a column, and so on. For text data, few

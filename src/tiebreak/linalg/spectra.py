@@ -15,7 +15,7 @@ from tiebreak.linalg.host import binary_digits, power_of_two
 from tiebreak.linalg.tolerances import TOL
 
 EPS = 2.0**-52
-FEW_UNITS = 64  # rounding errors are at most this many units in the last place of their numbers
+FEW_UNITS = 64  # rounding errors have at most this many units in the last place of a number
 PANEL = 32  # columns eliminated together: sums of 32 products below 2^47 are exact
 CHUNK = 4096  # rows that are combined at a time
 MOST_RANKS = 1000  # ranks to cache
@@ -28,8 +28,8 @@ def extreme_eigenvalues(
     """Smallest and largest Ritz value of a symmetric operator after ``steps`` Lanczos steps.
 
     Both Ritz values lie inside the spectrum: the largest is a *lower* estimate of the largest
-    eigenvalue. The start is random, with a fixed seed so that runs are repeatable. The method
-    stores three vectors.
+    eigenvalue. The starting vector is random, with a fixed seed so that runs are repeatable. The
+    method stores three vectors.
     """
     start = arrays.like(np.random.default_rng(20240208).standard_normal(n), prototype)
     v, previous, beta = start / arrays.norm(start), arrays.zeros_like(start), 0.0
@@ -89,10 +89,10 @@ def norm_bound(A: Any) -> float:
 
 
 def singular(A: Host, whole: bool = False) -> tuple[Host, Host]:
-    """The singular values, descending, and the right singular vectors as rows, all if ``whole``.
+    """Singular values, descending, and right singular vectors as rows, all of them if ``whole``.
 
-    If no row or column has more than one entry, as for a norm with only bounds on the variables,
-    the entries and unit vectors are returned.
+    No SVD is needed if no row or column has more than one nonzero entry: then the singular values
+    are the sizes of the entries, and the singular vectors are unit vectors.
     """
     m, n = A.shape
     is_single = m >= n and all(np.max(np.count_nonzero(A, axis=k), initial=0) <= 1 for k in (0, 1))
@@ -104,11 +104,11 @@ def singular(A: Host, whole: bool = False) -> tuple[Host, Host]:
 
 
 def semidefinite_root(Q: Host, slack: float) -> tuple[Host, Host, Host]:
-    """Roots, an orthonormal basis (rows) and units: Q = R'R, R = diag(roots) basis diag(units).
+    """Roots, a basis with orthonormal rows, and units: Q = R'R, R = diag(roots) basis diag(units).
 
-    R has as many rows as the rank, in units in which the diagonal is about 1, because rank does not
-    depend on units. Eigenvalues up to ``slack`` times the largest are set to 0 before taking the
-    root, because the root of a rounding error is not a rounding error.
+    R has as many rows as the rank of Q, which is decided in units that make the diagonal of Q about
+    1, because rank does not depend on units. Eigenvalues up to ``slack`` times the largest are set
+    to 0 before taking the root, because the root of a rounding error is not a rounding error.
     """
     deadline.check(0.5 * deadline.svd_work(*Q.shape))
     units = power_of_two(np.abs(np.diag(Q)), 0.5)
@@ -122,10 +122,10 @@ def semidefinite_root(Q: Host, slack: float) -> tuple[Host, Host, Host]:
 
 
 def equilibrate(A: Host) -> tuple[Host, Host]:
-    """Powers of two r and c for which the largest entry of r A c is near 1 in all rows and columns.
+    """Powers of two r and c such that each row and column of r A c has a largest entry near 1.
 
-    Ruiz's iteration (2001), in logarithms: nothing overflows, and the exponents are halved in each
-    round. All r and c are 1 if rows and columns are already comparable.
+    Ruiz's iteration (2001) in logarithms: nothing overflows, and each round halves the exponents of
+    the largest entries. All r and c are 1 if rows and columns are already comparable.
     """
     with np.errstate(divide="ignore"):
         size = np.log2(np.abs(A))
@@ -155,11 +155,12 @@ def _largest(size: Host, axis: int) -> Host:
 def cleaned(A: Host, epsilon: float = EPS, units: Host | None = None) -> Host:
     """A with 0 in place of columns and rows that are rounding errors, such as a centred constant.
 
-    A column counts as rounding if two conditions hold. Its largest entry is a few units (1/64 to
-    64) in the last place of numbers as large as another column. All its entries are multiples of
-    one power of two that is not much smaller, because rounding errors have few bits. Whole numbers
-    never count as rounding: a column of ones next to one of size 1e16 is genuine. Sizes refer to A
-    diag(units), where ``units`` are the units of the variables, if known.
+    A column counts as a rounding error if two conditions hold. Its largest entry is a few units
+    (1/64 to 64) in the last place of numbers as large as another column. All its entries are
+    multiples of one power of two that is not much smaller than the largest entry, because rounding
+    errors have few bits. Whole numbers never count as rounding errors: a column of ones next to one
+    of size 1e16 is genuine. Sizes refer to A diag(units), where ``units`` are the units of the
+    variables, if known.
     """
     columns = _is_rounding(A, epsilon, np.ones(A.shape[1]) if units is None else units)
     rows = _is_rounding(A.T, epsilon, np.ones(A.shape[0]))
@@ -188,9 +189,9 @@ def _is_rounding(A: Host, epsilon: float, units: Host) -> Host:
 def rounding_level(shape: tuple[int, int], largest: float, epsilon: float) -> float:
     """The level up to which singular values are rounding errors, if the largest is ``largest``.
 
-    The level is max(m, n) units of double precision, in which singular values are computed, plus
-    the effect of a relative rounding error ``epsilon`` in each entry: at most epsilon |A|_F, with
-    |A|_F² <= min(m, n) largest².
+    Computing singular values in double precision causes errors of up to max(m, n) EPS largest. A
+    relative rounding error ``epsilon`` in each entry of A causes errors of up to epsilon |A|_F,
+    with |A|_F² <= min(m, n) largest². The level is the larger of the two.
     """
     return max(max(shape) * EPS, math.sqrt(min(shape)) * epsilon) * largest
 
@@ -203,14 +204,14 @@ def clear_rank(sigma: Host, shape: tuple[int, int], epsilon: float) -> tuple[int
 
 
 def exact_rank(A: Host) -> int | None:
-    """The rank of the numbers as stored, by elimination modulo two primes.
+    """The rank of a matrix with its numbers as stored, by elimination modulo two primes.
 
     The result is None if elimination would take more than a few seconds.
 
     Every float is an integer times a power of two, and so has a residue modulo an odd prime. The
-    rank of the residues is at most the true one. It is smaller only by accident, with probability
+    rank of the residues is at most the true rank. It is smaller only by accident, with probability
     about n/2^30 for each of the two primes. These are drawn from all primes between 2^30 and 2^31,
-    with the data as seed. Singular values cannot tell an exact zero from 1e-17.
+    with the data as seed. Singular values, by contrast, cannot tell an exact zero from 1e-17.
 
     The answers for some recent matrices are cached.
     """
@@ -230,7 +231,7 @@ def exact_rank(A: Host) -> int | None:
     return found
 
 
-_RANKS: dict[bytes, int] = {}  # ranks, by the digests of the matrices
+_RANKS: dict[bytes, int] = {}  # ranks by the digests of the matrices
 
 
 def _prime(draw: np.random.Generator) -> int:
@@ -262,7 +263,7 @@ def _rank_modulo(A: Host, prime: int) -> int:
 
 
 def _residues(A: Host, prime: int) -> Host:
-    """Integers of either sign, smaller than the prime and congruent to A's entries modulo it.
+    """Integers of either sign, smaller than ``prime`` and congruent modulo it to A's entries.
 
     Small integers are their own residues. Other entries are integers of 53 bits times a power of
     two.
@@ -278,13 +279,13 @@ def _residues(A: Host, prime: int) -> Host:
 
 
 def _tall_rank(A: Host, prime: int) -> int:
-    """The rank of many rows, found from a few more random combinations than there are columns.
+    """The rank of many rows, from a few more random combinations of the rows than A has columns.
 
     As long as the rank is not reached, each combination is independent of those before it, except
-    with probability 2^-10 (a linear function vanishes at random numbers). So with n + 8
+    with probability 2^-10, with which a linear function vanishes at random numbers. So with n + 8
     combinations the rank is that of A, unless 9 combinations fail, again with probability below
-    n/2^30. A residue times 10 bits is below 2^41, and a sum of 4096 of these is exact in float64.
-    If some rows already have full rank, no more rows are needed.
+    n/2^30. A residue times a 10-bit number is below 2^41, and a sum of 4096 such products is exact
+    in float64. If some rows already have full rank, no more rows are needed.
     """
     n = A.shape[1]
     some = A[np.linspace(0, len(A) - 1, 2 * n).astype(np.int64)]
@@ -300,7 +301,7 @@ def _tall_rank(A: Host, prime: int) -> int:
 
 
 def _square_rank(rest: Host, prime: int) -> int:
-    """The rank of residues, by elimination, a few columns at a time.
+    """The rank of a matrix of residues, by elimination of a few columns at a time.
 
     The columns of a panel are eliminated one by one, and the multipliers L are stored in the pivot
     columns. All other columns follow by a triangular solve for the k pivot rows and a matrix

@@ -1,7 +1,7 @@
 """The numbers and labels of pandas tables, without importing pandas.
 
-Labels are compared, never sorted: rows or columns in another order are rejected with one sentence,
-because silently sorting a table hides a mistake as often as it corrects one.
+Labels are compared, never sorted: rows or columns in a different order are rejected, because
+silently sorting a table hides a mistake as often as it corrects one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _is_pandas(value: object) -> bool:
 
 
 def numbers(owner: str, name: str, value: Any) -> Host:
-    """The numbers of a DataFrame or Series; an error names a column without numbers.
+    """The numbers of a DataFrame or Series; TypeError if a column does not hold numbers.
 
     Missing values become NaN. Infinite or missing values are reported by `where_not_finite`.
     """
@@ -48,7 +48,7 @@ def numbers(owner: str, name: str, value: Any) -> Host:
             f"{owner}: {name} must have columns of different names, got {twice!r} twice"
         )
     for column, series in columns or [(value.name, value)]:
-        # The dtype of the numbers in a nullable column.
+        # A nullable column has the dtype of its numbers in an attribute.
         kind = getattr(series.dtype, "numpy_dtype", series.dtype)
         if getattr(kind, "kind", "O") not in "fiub" or series.dtype.name == "category":
             where = f" in column {column!r}" if column is not None else ""
@@ -116,9 +116,9 @@ def need_same_rows(owner: str, first: tuple[str, Any], second: tuple[str, Any]) 
 def common(
     owner: str, *named: tuple[str, Sequence[Any] | None], what: str = "columns"
 ) -> tuple[Any, ...] | None:
-    """The names of the variables, on which all must agree; otherwise a ValueError.
+    """The names of the variables; ValueError unless all arguments with names agree.
 
-    ``named`` holds pairs of a description and the names, or None for no names.
+    ``named`` holds pairs of a description and the names, which may be None.
     """
     known = [(who, tuple(names)) for who, names in named if names is not None]
     for who, names in known[1:]:

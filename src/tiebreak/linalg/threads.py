@@ -1,4 +1,4 @@
-"""How many threads a product may use, and a pool for products that would use only one."""
+"""How many threads a product may use, and a thread pool for products that use only one each."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def together(tasks: Sequence[Callable[[], T]]) -> list[T]:
 
 @cache
 def _pool() -> Any:
-    """The pool of threads of the process, started on first use and then kept."""
+    """The thread pool of this process, started on first use and then kept."""
     from concurrent.futures import ThreadPoolExecutor
 
     return ThreadPoolExecutor(max(allowed() - 1, 1), "tiebreak")  # the calling thread works too
 
 
-if hasattr(os, "register_at_fork"):  # a forked process has no pool
+if hasattr(os, "register_at_fork"):  # a forked process does not inherit the pool's threads
     os.register_at_fork(after_in_child=_pool.cache_clear)

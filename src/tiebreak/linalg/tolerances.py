@@ -18,49 +18,51 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Tolerances:
-    """Tolerances relative to the terms of what is compared, unless an attribute says otherwise.
+    """Tolerances, relative to the terms of the numbers compared unless noted otherwise.
 
     Attributes:
-        few_units: Units of rounding that a handful of operations accumulate; no step can reduce a
-            residual that is smaller.
-        clear_units: More units of rounding than a factorisation causes; a number that exceeds its
-            rounding error by this factor is certainly not zero.
+        few_units: How many machine epsilons of error a handful of operations accumulate; no step
+            can reduce a residual that is smaller.
+        clear_units: More machine epsilons of error than a factorisation causes; a number that
+            exceeds its rounding error by this factor is certainly not zero.
         met: Equations and bounds hold if they are violated by no more than this: a few thousand
-            units of rounding, as many as a few triangular solves accumulate.
+            machine epsilons, as many as a few triangular solves accumulate.
         touching: Like `met`, but after a solve with a matrix whose condition number 1/`independent`
             multiplies rounding errors. The value is EPS/`independent`, rounded.
         accurate: The optimality conditions must hold to this accuracy, or there is no answer. A
             solver accurate to nine digits cannot detect a smaller change of a unit vector.
         half: Half of the digits: the square of an error of this size is a rounding error.
-        solver: Numbers below this are zero to a solver with its usual tolerances (HiGHS: 1e-7).
+        solver: Smaller numbers count as zero for a solver with its usual tolerances (HiGHS: 1e-7).
         faint: A solver accurate to eight digits finds two digits of a number of this size; smaller
             multipliers and slopes may as well be zero.
         small_change: Newton's method doubles the number of correct digits: after a relative step of
-            this size the next one is below `met`.
-        independent: Rows that are further than this from all combinations of the others are
+            this size, the next step is below `met`.
+        independent: Rows whose distance from all combinations of the others exceeds this are
             independent; a matrix of such rows has a condition number of at most 1/`independent`.
-        away: The fourth root of rounding. Points that are further than this from the edge of a
-            cone are not on it: the surface is curved, so a distance has only half as many correct
+        away: The fourth root of machine epsilon. Points at a greater distance from the boundary of
+            a cone are not on it: the surface is curved, so a distance has only half as many correct
             digits as its square.
         percent: A bound with an error of one per cent is still useful, and an inequality with a
             slack of one per cent of its terms does not bind.
         apart: The larger of two complementary numbers is known to be positive if it is this many
             times the smaller; in clear cases, the ratio in an interior-point method reaches a
             million.
-        far: Lengths that are larger by this factor are far away: they leave five of a solver's
-            eight digits for all others.
+        far: A length that exceeds the others by this factor counts as far away: it leaves five of a
+            solver's eight digits for the others.
         alike: Units that differ by less than this factor are left as they are. The factor is the
             square root of `clear_units`, so clear decisions stay clear.
         nothing: Entries below this fraction of a length are set to zero: they do not change sums of
             numbers of ordinary size.
-        assumed: An estimate assumes that no solution is longer than this many times the answer.
+        assumed: An estimate assumes that no solution has more than this many times the norm of the
+            answer.
         settled: A gap or a residual has settled if one round reduces it by less than this share.
-        refinements: Rounds of iterative refinement; each gains as many digits as one solve gives,
-            and four gain all of them. If that many rounds do not halve an error, it is a rounding
-            error.
+        refinements: Rounds of iterative refinement: each round gains as many correct digits as one
+            solve gives, and four rounds gain all digits. If that many rounds do not halve an error,
+            it is a rounding error.
         newton_steps: Steps of Newton's method before we give up. Ten are usual; a margin that grows
             without bound grows by one in each step.
-        sweeps: Rounds of a fixed-point iteration that gains a factor of two or more in each.
+        sweeps: Rounds allowed for a fixed-point iteration, if each round should at least halve the
+        error.
         tall: With at least this many rows per column, it is cheaper to factorise the rows first.
     """
 
@@ -89,12 +91,12 @@ class Tolerances:
 
     @property
     def rounding(self) -> float:
-        """A few units of rounding, as a relative size."""
+        """A few machine epsilons, as a relative size."""
         return self.few_units * math.ulp(1.0)
 
     @property
     def clear(self) -> float:
-        """A relative size that is certainly more than rounding error."""
+        """A relative size that certainly exceeds rounding errors."""
         return self.clear_units * math.ulp(1.0)
 
 

@@ -161,7 +161,7 @@ def centred(X: Any, Y: Host, weights: Host | None) -> Centred:
     total = float(np.sum(roots * roots))
     mean, offset = (np.asarray((roots * roots) @ M / total) for M in (X, Y))
     A, B = roots[:, None] * (X - mean), roots[:, None] * (Y - offset)
-    # Of a constant column, centring leaves only rounding errors: set them to 0.
+    # Centring leaves only rounding errors of a constant column: set them to 0.
     for M, center in ((A, mean), (B, offset)):
         M[:, _lengths(M) <= len(X) * EPS * np.sqrt(total) * np.abs(center)] = 0.0
     varies = A.any(axis=0)

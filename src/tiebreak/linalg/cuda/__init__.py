@@ -1,7 +1,7 @@
-"""Everything a step needs from a dense matrix on an NVIDIA GPU, in one reading of the matrix.
+"""Everything a step needs from a dense matrix on an NVIDIA GPU, computed in one data pass.
 
 - `fused` says what a step needs and when the kernel applies.
-- `tiling` fits the kernel to a matrix.
+- `tiling` chooses the kernel's parameters for a matrix.
 - `kernel` compiles and launches ``fused.cu``.
 - `driver` calls CUDA's driver and its run-time compiler.
 

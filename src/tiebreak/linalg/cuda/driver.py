@@ -13,12 +13,12 @@ from typing import Any
 
 @lru_cache
 def driver() -> Any:
-    """The library of CUDA's driver; OSError if it is not installed."""
+    """The library of the CUDA driver; OSError if it is not installed."""
     return ctypes.CDLL("libcuda.so.1")
 
 
 def check(status: int) -> None:
-    """Raise RuntimeError if a call of the driver has failed."""
+    """Raise RuntimeError if a call to the driver has failed."""
     if status:
         text = ctypes.c_char_p()
         driver().cuGetErrorString(status, ctypes.byref(text))

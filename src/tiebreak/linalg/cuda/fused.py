@@ -1,9 +1,9 @@
-"""Everything a step needs from a dense matrix on an NVIDIA GPU, in one reading of the matrix.
+"""Everything a step needs from a dense matrix on an NVIDIA GPU, computed in one data pass.
 
-A step needs the images ``A x`` of a few points, their losses and the gradients ``A' w`` of some.
-With plain calls, every product reads ``A`` from memory again, and on a GPU these reads take nearly
-all of the time. Yet every row enters the gradient with a weight of its own, which depends only on
-that row:
+A step needs the images ``A x`` of a few points, their losses, and the gradients ``A' w`` at some of
+these points. With plain calls, every product reads ``A`` from memory again, and on a GPU these
+reads take nearly all of the time. But the weight of a row in the gradient depends only on the
+images of that row:
 
     row a_i  ->  a_i · p  ->  images  ->  weights w_i  ->  G += w_i a_i,
 
@@ -31,12 +31,12 @@ from tiebreak.linalg.cuda.kernel import (
 )
 from tiebreak.linalg.cuda.tiling import contiguous, current_stream, pointer, tiling_for
 
-WORTHWHILE_ROW = 4096  # bytes: with shorter rows the kernel waits for barriers, not for memory
+WORTHWHILE_ROW = 4096  # bytes: with shorter rows, the kernel waits for barriers, not for memory
 WORTHWHILE_MATRIX = 2**25  # bytes: launching takes longer than reading a smaller matrix
 
 
 class PassResult(NamedTuple):
-    """The result of one reading of A, with all arrays on the device of A."""
+    """The result of one pass over A, with all arrays on the device of A."""
 
     images: Array  # J x m: i_j = Σ_k recipe[j, k] carried_k + Σ_l recipe[j, K + l] A p_l
     products: Array  # len(fresh) x m: A p_l
@@ -48,8 +48,8 @@ def applies(A: Array) -> bool:
     """Can `sweep` read A, and is A large enough for `sweep` to be faster than plain calls?
 
     A must be a row-major float32 or float64 matrix of PyTorch or CuPy, on a Hopper GPU or newer.
-    Its rows must fit (at most eight multiprocessors share a row), and NVRTC must compile the
-    kernel, which takes a second for each new row length.
+    Its rows must fit into the registers and the shared memory of eight multiprocessors, and NVRTC
+    must compile the kernel, which takes a second for each new row length.
     """
     try:
         m, n = A.shape
@@ -80,16 +80,16 @@ def sweep(
     slopes: int,
     scale: float = 1.0,
 ) -> PassResult:
-    """Images, products, losses and gradients from one reading of A, as `PassResult` defines them.
+    """Images, products, losses and gradients, as `PassResult` defines them, in one pass over A.
 
     - ``fresh``: one or two new points (length n).
     - ``carried``: up to three known images (length m).
-    - ``recipe``: J x (K + len(fresh)) numbers on the host, J <= 4.
+    - ``recipe``: J x (K + len(fresh)) numbers on the host, for J <= 4 images from K carried ones.
     - ``target``: the vector b, or labels y of -1 and 1.
-    - ``slopes``: how many of the images (the first 0, 1 or 2) get a gradient, times ``scale``.
+    - ``slopes``: for how many images (the first 0, 1 or 2) to compute ``scale`` times the gradient.
 
     Everything is queued on the library's current stream, and nothing waits for the device. The
-    outcome is the same in every run: partial sums have fixed places, and no atomics are used.
+    result is the same in every run: sums are added in a fixed order, without atomics.
     """
     _check(A, fresh, (*carried, target))
     weights = np.asarray(recipe, dtype=np.float64)
@@ -99,7 +99,7 @@ def sweep(
     m, n = (int(k) for k in A.shape)
     with current_stream(A) as stream:
         kernel = kernel_for(tiling, len(fresh), slopes)
-        # The vectors are made contiguous, and kept alive until the kernel is queued.
+        # Make the vectors contiguous, and keep these arrays alive until the kernel is queued.
         points, known = [contiguous(p, A) for p in fresh], [contiguous(c, A) for c in carried]
         goal = contiguous(target, A)
         asked = len(weights)
@@ -127,7 +127,7 @@ def sweep(
 
 
 def _check(A: Array, points: Sequence[Array], images: Sequence[Array]) -> None:
-    """Raise ValueError if a vector does not fit the matrix: the kernel would read out of bounds."""
+    """Raise ValueError if a vector does not fit A: the kernel would read out of bounds."""
     m, n = A.shape
     fits = all(tuple(p.shape) == (n,) for p in points) and all(
         tuple(v.shape) == (m,) for v in images

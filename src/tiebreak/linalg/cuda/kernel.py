@@ -1,4 +1,4 @@
-"""The kernel of ``fused.cu``: its argument, its compilation for a tiling, its launch."""
+"""The kernel of ``fused.cu``: its argument, its compilation for a tiling, and its launch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_FRESH, MAX_CARRIED, MAX_ASKED, MAX_SLOPES = 2, 3, 4, 2  # the sizes of the k
 
 
 class Job(ctypes.Structure):
-    """The struct Job of the kernel; every field has eight bytes."""
+    """The kernel's argument, a struct called Job in ``fused.cu``; every field has eight bytes."""
 
     _fields_ = (
         ("matrix", ctypes.c_void_p),
@@ -75,7 +75,7 @@ class Kernel:
             self.teams = max(1, min(tiling.teams, most.value))
 
     def __call__(self, job: Job, stream: int) -> None:
-        """Queue one pass and the sums over its teams; the job is copied immediately."""
+        """Queue one pass and the sums over its teams; the driver copies ``job`` immediately."""
         arguments = (ctypes.c_void_p * 1)(ctypes.addressof(job))
         launch = driver().cuLaunchKernel
         queue = ctypes.c_void_p(stream)
@@ -90,5 +90,5 @@ kernel_for = lru_cache(Kernel)
 
 
 def source() -> bytes:
-    """The source text of the kernel, wherever the package is installed."""
+    """The source code of the kernel, read from the installed package."""
     return resources.files(__name__.rpartition(".")[0]).joinpath(SOURCE).read_bytes()

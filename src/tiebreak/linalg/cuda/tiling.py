@@ -1,4 +1,4 @@
-"""Fits the kernel to a matrix: which threads hold which columns, and how many rows are buffered."""
+"""Fits the kernel to a matrix: how threads share the columns, and how many rows are buffered."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import array_api_compat
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.cuda.driver import device_limits
 
-# Workers per block, entries of a row that one worker can take (its registers hold them for two
+# Workers per block, entries of a row per worker at most (its registers hold these entries of two
 # points and two sums), and blocks per multiprocessor. Few workers with many columns each are faster
 # than many workers with few columns; if rows are short, several blocks hide each other's barriers.
 BLOCK_SIZES = ((96, 12, 4), (224, 12, 2), (224, 24, 1))
 
 
 class Tiling(NamedTuple):
-    """The parameters with which the kernel is compiled and launched for one kind of matrix."""
+    """The parameters for compiling and launching the kernel for one kind of matrix."""
 
     device: int
     arch: str
@@ -31,7 +31,7 @@ class Tiling(NamedTuple):
     blocks: int  # blocks per multiprocessor
     cluster: int  # blocks that share a row
     slots: int  # rows in shared memory
-    lag: int  # turns between the products of a row and its share of the gradients
+    lag: int  # turns from multiplying a row to adding it to the gradients
     teams: int  # number of clusters, as many as the multiprocessors can hold
     shared: int  # bytes of shared memory that a block needs for rows
 
@@ -52,14 +52,14 @@ def _tiling(device: int, itemsize: int, n: int, offset: int) -> Tiling:
         raise ValueError("clusters of blocks need a Hopper GPU or a newer one")
     # In every block, 1 KiB belongs to the system and the dot products take up to 8 KiB.
     room = (most + 1024) // blocks - 9 * 1024
-    # Loading more than 8 rows ahead would gain nothing.
+    # Buffering more than 8 rows would not make the kernel faster.
     row = items * threads * copy
     slots = min(8, room // row)
     if slots < 4:
         raise ValueError("the shared memory is too small")
     teams = multiprocessors * blocks // cluster
-    # Blocks take a while to exchange results, so the kernel waits one more turn if another row
-    # fits.
+    # If more than two blocks share a row, they take longer to exchange results, so the lag is one
+    # turn longer if enough rows fit.
     lag = 3 if cluster > 2 and slots > 5 else 2
     return Tiling(
         device, f"sm_{major}{minor}", itemsize, copy, threads, items, blocks, cluster, slots, lag,
@@ -68,7 +68,7 @@ def _tiling(device: int, itemsize: int, n: int, offset: int) -> Tiling:
 
 
 def split_row(n: int, wide: int) -> tuple[int, int, int, int]:
-    """Threads, items, blocks and cluster for rows of n entries with ``wide`` entries per copy.
+    """`Tiling`'s threads, items, blocks and cluster, for n columns and ``wide`` entries per copy.
 
     Raise ValueError if no choice fits.
     """

@@ -1,7 +1,7 @@
-"""Matrices given by two products, ``forward(x) = A x`` and ``adjoint(r) = A' r``, however stored.
+"""Matrices, however stored, given by two products: ``forward(x) = A x``, ``adjoint(r) = A' r``.
 
-`base` defines the interface of a matrix; `dense`, `sparse` and `operators` are the kinds in memory;
-in `streamed`, rows come block by block, from `row_sources`.
+`base` defines the interface of a matrix; `dense`, `sparse` and `operators` define the kinds in
+memory; in `streamed`, rows come block by block, from `row_sources`.
 """
 
 from typing import Any

@@ -22,7 +22,7 @@ RowBlock = tuple[slice, Array]  # the place and the entries of some rows of A
 
 
 class RowSlice(NamedTuple):
-    """Neighbouring rows of A, to be multiplied from both sides."""
+    """Consecutive rows of A, to be multiplied from both sides."""
 
     rows: Any  # a slice, or the rows' indices in an image
     entries: Any  # entries @ x are the rows' products
@@ -32,7 +32,7 @@ class RowSlice(NamedTuple):
 def row_slices(
     entries: Any, size: int, order: np.random.Generator | None, first: int = 0
 ) -> Iterator[RowSlice]:
-    """Dense rows in slices of about ``size``, as equal as possible: see `Matrix.slices`."""
+    """Dense rows in slices of about ``size`` rows, as equal as possible: see `Matrix.slices`."""
     ends = slice_ends(int(entries.shape[0]), size)
     for i in slice_order(len(ends) - 1, order):
         here = entries[ends[i] : ends[i + 1], :]
@@ -40,7 +40,7 @@ def row_slices(
 
 
 def slice_ends(rows: int, size: int) -> list[int]:
-    """Where slices of about ``size`` rows begin and end."""
+    """The row numbers at which slices of about ``size`` rows begin and end."""
     count = max(1, round(rows / size))
     return [rows * i // count for i in range(count + 1)]
 
@@ -52,10 +52,10 @@ def slice_order(count: int, order: np.random.Generator | None) -> Iterable[int]:
 
 @cache
 def has_small_products() -> bool:
-    """Is it faster to multiply a small matrix by two vectors at once than one by one?
+    """Is multiplying a small matrix by two vectors at once faster than by one after the other?
 
     The answer is yes if OpenBLAS has special code for small products, on processors with AVX-512:
-    there, two vectors at once take 0.6 of the time; elsewhere, they take 1.5 times as long.
+    there, multiplying by two vectors at once takes 0.6 times as long; elsewhere, 1.5 times as long.
     """
     built: Any = np.show_config(mode="dicts")
     blas = built.get("Build Dependencies", {}).get("blas", {}).get("name", "")
@@ -82,10 +82,10 @@ class Matrix:
     # A slice of rows costs a dozen calls, or 10 microseconds in NumPy: as much time as multiplying
     # ``entries_per_call`` cached entries. On a device, launching a dozen kernels costs much more.
     entries_per_call: int = 2**12
-    known_by = "rows not in memory"  # the words of a refusal if entries are unavailable
+    known_by = "rows not in memory"  # what a refusal says if entries are unavailable
     # Do products wait until a function is evaluated, to share one data pass?
     shares_passes = False
-    is_pass_expensive = False  # are data passes so expensive that constants may take only a few?
+    is_pass_expensive = False  # are data passes so expensive that a constant may cost only a few?
     is_lanczos_cheap = True  # do a few dozen data passes cost little compared with a run?
 
     def forward(self, *xs: Array) -> list[Array]:
@@ -105,11 +105,11 @@ class Matrix:
         raise NotImplementedError
 
     def slices(self, size: int, order: np.random.Generator | None = None) -> Iterator[RowSlice]:
-        """All rows in slices of about ``size`` neighbouring rows, each row once, in one data pass.
+        """All rows in slices of about ``size`` consecutive rows, each row once, in one data pass.
 
-        With ``order``, the slices come in random order: for sums over rows, such slices are as good
-        as random rows, however the rows are sorted. Rows that are not in memory come block by
-        block, and only the slices within a block are shuffled.
+        With ``order``, the slices come in random order: sums over rows can then be estimated as
+        well as from random rows, however the rows are sorted. Rows that are not in memory come
+        block by block, and only the slices within a block are shuffled.
         """
         raise NotImplementedError
 
@@ -127,15 +127,15 @@ class Matrix:
         weigh: Weigh | None = None,
         products: Array | None = None,
     ) -> tuple[Array, Array]:
-        """Compute, in one pass, A x for every x and A' w for the w that ``weigh`` returns.
+        """Compute, in one pass, A x for every x and A' w for every w that ``weigh`` returns.
 
         ``weights`` is the number of vectors w.
 
-        Everything that needs a block of rows on the host is done in only a few calls, while the
-        block is in the cache. NumPy multiplies a stack vector by vector, which is faster than all
-        at once unless `has_small_products`. The products A x are written into ``products``, if
-        given. If the x have a higher precision than A, so do the results: callers that pass float64
-        rely on this precision.
+        On the host, all work with a block of rows is done in a few calls, while the block is in the
+        cache. NumPy multiplies a block by a stack of vectors one by one, which is faster than by
+        all vectors at once unless `has_small_products`. The products A x are written into
+        ``products``, if given. If the vectors x have a higher precision than A, so do the results:
+        callers that pass float64 rely on this precision.
         """
         kind, (rows, n) = np.result_type(self.prototype.dtype, *xs), self.shape
         points = np.array(xs, dtype=kind).reshape(len(xs), n)
@@ -190,15 +190,15 @@ class Matrix:
     def errors(self, epsilon: float, spectral: float) -> tuple[float, float, float]:
         """Bounds on rounding errors: of sums over the rows (relative), of A x/|x|, and of A' r/|r|.
 
-        ``spectral`` is a bound on |A|, for a subclass that needs it. Mixing images from other
-        images adds at most the 64 units of `rounding_unit` between two refreshes.
+        ``spectral`` is a bound on |A|, for a subclass that needs it. Until an image is recomputed,
+        mixing it from other images adds at most the 64 epsilon that `rounding_unit` includes.
         """
         unit = rounding_unit(epsilon, *self.shape)
         return unit, unit * self.frobenius, unit * self.frobenius
 
     @cached_property
     def spectral_square(self) -> float:
-        """A bound on |A|², the largest eigenvalue of A'A and AA', by Lanczos steps."""
+        """A bound on |A|², the largest eigenvalue of A'A and AA', from Lanczos steps."""
         rows, n = self.shape
         # If data passes are expensive, few steps are taken, and the bound is about a fifth too
         # large.
@@ -250,7 +250,7 @@ def squared_lengths(entries: Any) -> Host:
 
 
 def rounded_up_roots(squares: Host, matrix: Matrix) -> Host | None:
-    """The roots of sums of squares over rows of ``matrix``; None if a root is not finite.
+    """The roots of ``squares``, sums over rows of ``matrix``; None if a root is not finite.
 
     The roots are rounded up, and underflow does not turn them into 0.
     """

@@ -1,4 +1,4 @@
-"""Dense matrices in memory, of any array library."""
+"""Dense matrices in memory, from any array library."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from tiebreak.linalg.matrices.base import (
 )
 from tiebreak.linalg.matrices.streamed import Float64Rows
 
-CACHED_BYTES = 2**24  # smaller matrices stay in a cache anyway: passes need not be shared
+CACHED_BYTES = 2**24  # smaller matrices stay in the cache, so products need not share passes
 CACHED_PAIR_BYTES = 2**21  # as CACHED_BYTES, if `has_small_products`
-FEWEST_ROWS = 16  # per block: with fewer rows, adding up the sums of blocks would take too long
+FEWEST_ROWS = 16  # per block: with fewer rows, adding up the sums over blocks would take too long
 DEVICE_BLOCK = 2**28  # bytes of a matrix on a device that are converted to float64 at a time
 FLOAT64_COPY_LIMIT = 2**25  # largest single-precision matrix that is also kept in float64
 
 
 class Dense(Matrix):
-    """A dense matrix in memory, of any array library; nothing is copied."""
+    """A dense matrix in memory, from any array library; its entries are not copied."""
 
     is_explicit = True
 
@@ -64,7 +64,7 @@ class Dense(Matrix):
 
     @cached_property
     def _blocks(self) -> list[RowBlock]:
-        """Blocks that stay in the cache of one thread from the first product to the last."""
+        """Blocks of rows that stay in one thread's cache during all products with a block."""
         rows, n = self.shape
         size = max(FEWEST_ROWS, block_bytes() // (self.entries.itemsize * n))
         parts = (slice(i, i + size) for i in range(0, rows, size))
@@ -83,7 +83,7 @@ class Dense(Matrix):
     def frobenius(self) -> float:
         if type(self.entries) is np.ndarray:
             return arrays.norm(self.stored)
-        xp = namespace(self.entries)  # scalar products may fail beyond 2^31 entries
+        xp = namespace(self.entries)  # a scalar product may fail beyond 2^31 entries
         return arrays.norm(xp.astype(xp.linalg.vector_norm(self.entries, axis=1), xp.float64))
 
     @cached_property
@@ -104,7 +104,7 @@ class Dense(Matrix):
 
 
 class Float64DeviceRows(Dense):
-    """Entries on a device in single precision, converted block by block for vectors in float64.
+    """A single-precision matrix on a device, converted block by block for vectors in float64.
 
     The class is meant for the few products that a proof needs.
     """
@@ -138,7 +138,7 @@ class Float64DeviceRows(Dense):
 
 
 class Fused(Dense):
-    """A dense matrix on a GPU; one reading yields products, losses and slopes together.
+    """A dense matrix on a GPU; one pass computes products, losses and slopes together.
 
     Sums begin with a few terms in the precision of the entries and continue in float64: see
     `errors`.
@@ -156,13 +156,13 @@ class Fused(Dense):
         kind: str = "least-squares",
         scale: float = 1.0,
     ) -> Any:
-        """Run `cuda.sweep` for images that combine ``known`` and A x with ``weights``."""
+        """Run `cuda.sweep` for images that combine ``known`` and A x linearly, with ``weights``."""
         from tiebreak.linalg import cuda
 
         recipe = np.asarray(weights, dtype=np.float64)
         if target is None:
             target = self._zeros(self.shape[0])
-        if not xs:  # the pass needs a point, even an unused one
+        if not xs:  # the kernel needs a point, even if its product is unused
             xs = [self._zeros(self.shape[1])]
             recipe = np.column_stack([recipe, np.zeros(len(recipe))])
         return cuda.sweep(self.entries, xs, known, recipe, target, kind, slopes, scale)
@@ -180,9 +180,9 @@ class Fused(Dense):
         return self.read((x,), (), [[1.0]], 1).gradients[0]
 
     def errors(self, epsilon: float, spectral: float) -> tuple[float, float, float]:
-        # Points and images are rounded when they are stored and mixed; this error is multiplied by
-        # |A|. A sum over a row begins with 8 terms in the precision of the entries, a sum over the
-        # rows with 16 terms; all other sums are in float64.
+        # Points and images are rounded when they are stored and mixed; |A| multiplies this error. A
+        # sum over a row begins with 8 terms in the precision of the entries, a sum over the rows
+        # with 16 terms; all other sums are in float64.
         double = rounding_unit(2.0**-52, *self.shape)
         of_image = 2.0 * rounding_unit(epsilon) * spectral
         return (
@@ -193,7 +193,7 @@ class Fused(Dense):
 
 
 def dense_matrix(entries: Any) -> Dense:
-    """A dense array as a matrix; the fused kernel reads this matrix if the kernel applies."""
+    """A dense array as a matrix, which uses the fused kernel if the kernel applies."""
     if type(entries) is not np.ndarray:
         from tiebreak.linalg import cuda
 

@@ -1,4 +1,4 @@
-"""Matrices made from another matrix: some rows, rows times factors, or equal diagonal blocks."""
+"""Matrices made from another matrix: some of its rows, scaled rows, or equal diagonal blocks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def taken(array: Array, kept: Host) -> Array:
 
 
 def with_scaled_rows(matrix: Matrix, factors: Array) -> Matrix:
-    """The matrix with each row times its factor: a copy if it is in memory and not very large."""
+    """The matrix with scaled rows, as a copy if it is in memory and not very large."""
     if matrix.is_sparse:
         return Sparse(scaled_rows(matrix.entries, factors))
     is_copied = matrix.size <= FLOAT64_COPY_LIMIT or type(factors) is not np.ndarray
@@ -45,7 +45,7 @@ def with_scaled_rows(matrix: Matrix, factors: Array) -> Matrix:
 
 
 class ScaledRows(Matrix):
-    """Rows times factors, known only by their products, for operators and entries on a device."""
+    """Scaled rows, known only through their products, for operators and entries on a device."""
 
     def __init__(self, matrix: Matrix, factors: Array) -> None:
         self.matrix: Matrix = matrix
@@ -74,7 +74,7 @@ class ScaledRows(Matrix):
 
 
 class ScaledRowBlocks(RowBlocks, ScaledRows):
-    """Rows times factors; each block is multiplied as it is read."""
+    """Scaled rows; each block of rows is multiplied by its factors when it is read."""
 
     def blocks(self) -> Iterable[RowBlock]:
         return ((here, self.factors[here, None] * block) for here, block in self.matrix.blocks())
@@ -97,7 +97,7 @@ class ScaledRowBlocks(RowBlocks, ScaledRows):
 
 
 class _Copies:
-    """A few rows of every copy of A, to be multiplied."""
+    """The same few rows in every copy of A, to be multiplied by vectors."""
 
     def __init__(self, block: Any, copies: int) -> None:
         self.block, self.copies, self.shape = block, copies, block.shape
@@ -110,7 +110,7 @@ class _Copies:
 class Repeated(Matrix):
     """diag(A, ..., A) with ``copies`` blocks: x consists of one vector for each block, in order.
 
-    The vectors of all blocks are multiplied in one pass over A, whatever A is.
+    One pass over A multiplies the vectors of all blocks, whatever the kind of A.
     """
 
     def __init__(self, block: Matrix, copies: int) -> None:
@@ -126,7 +126,7 @@ class Repeated(Matrix):
         self.is_lanczos_cheap: bool = block.is_lanczos_cheap
 
     def _parts(self, xs: Sequence[Array]) -> list[Array]:
-        """The vectors that A multiplies, which are the pieces of the xs."""
+        """The vectors that A multiplies: each x is cut into ``copies`` pieces."""
         size = xs[0].shape[0] // self.copies if xs else 0
         return [x[k * size : (k + 1) * size] for x in xs for k in range(self.copies)]
 
@@ -148,7 +148,7 @@ class Repeated(Matrix):
         weigh: Weigh | None = None,
         products: Array | None = None,
     ) -> tuple[Array, Array]:
-        """Like `Matrix.sweep`, but ``weigh`` gets the indices of some rows of every copy of A."""
+        """Like `Matrix.sweep`, but ``weigh`` gets the indices of rows in every copy of A."""
         (rows, n), copies = self.block.shape, self.copies
         if products is None:
             kind = np.result_type(self.prototype.dtype, *xs)
@@ -184,12 +184,12 @@ class Repeated(Matrix):
 
     @cached_property
     def column_shares(self) -> Host | None:
-        """The shares of A per copy, as `errors` needs: |diag(A, ..., A) x| <= sum_k |A x_k|."""
+        """A's shares, repeated per copy to match `errors`: |diag(A, ..., A) x| <= sum_k |A x_k|."""
         shares = self.block.column_shares
         return None if shares is None else np.tile(shares, self.copies)
 
     def errors(self, epsilon: float, spectral: float) -> tuple[float, float, float]:
-        # Every copy has the errors of A, whose squares add up like the squares of the parts of x.
+        # Every copy has the errors of A, and squared errors add up like the squares of the |x_k|.
         _, of_image, of_adjoint = self.block.errors(epsilon, spectral)
         return rounding_unit(epsilon, *self.shape), of_image, of_adjoint
 

@@ -1,4 +1,4 @@
-"""Matrices without entries: linear operators, and the differences of neighbours on a grid."""
+"""Matrices without stored entries: linear operators, and differences of neighbours on a grid."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tiebreak.linalg.matrices.base import Matrix, random_pair
 
 
 def is_operator(value: Any) -> bool:
-    """Is ``value`` known by its products alone? No library is imported for the test.
+    """Is ``value`` known only through its products? The test does not import any library.
 
-    A scipy.sparse.linalg.LinearOperator or an operator of PyLops has ``matvec`` and ``rmatvec``;
-    anything else needs ``@`` and ``.H`` or ``.T``, and must not be an array.
+    A scipy.sparse.linalg.LinearOperator or a PyLops operator has ``matvec`` and ``rmatvec``; any
+    other operator needs ``@`` and ``.H`` or ``.T``, and must not be an array.
     """
     if arrays.is_array(value) or arrays.is_sparse(value) or hasattr(value, "__array__"):
         return False
@@ -28,10 +28,10 @@ def is_operator(value: Any) -> bool:
 
 
 class Operator(Matrix):
-    """A matrix known only by its products A x and A' r; its entries are never needed.
+    """A matrix known only through its products A x and A' r; its entries are never needed.
 
-    With ``is_symmetric``, A' = A and no adjoint is needed. Vectors are NumPy's, in float64, or in
-    float32 if that is the operator's dtype.
+    With ``is_symmetric``, A' = A and no adjoint is needed. Vectors are NumPy arrays in float64, or
+    in float32 if that is the operator's dtype.
     """
 
     known_by = "a linear operator"
@@ -67,9 +67,10 @@ class Operator(Matrix):
         return result.reshape(length)
 
     def adjoint_mismatch(self) -> float:
-        """|<A x, r> - <x, A' r>| in units of rounding of |A x||r| + |x||A' r|; nan if not finite.
+        """|<A x, r> - <x, A' r>| in machine epsilons times |A x||r| + |x||A' r|; nan if not finite.
 
-        For random x and r the result is 0 up to rounding, unless ``rmatvec`` is not the adjoint.
+        For random x and r, only rounding makes the result nonzero, unless ``rmatvec`` is not the
+        adjoint.
         """
         x, r = random_pair(self)
         image, back = self.signature
@@ -85,7 +86,7 @@ class Operator(Matrix):
 
     @cached_property
     def frobenius(self) -> float:
-        """A bound on |A|_F: at most sqrt(rank) |A|."""
+        """A bound on |A|_F, which is at most sqrt(rank) |A|."""
         return math.sqrt(min(self.shape) * max(self.spectral_square, 0.0))
 
     @property
@@ -98,7 +99,7 @@ class Differences(Matrix):
     """The differences x_{j+1} - x_j along every axis of a grid, one axis after another.
 
     With ``is_padded``, every axis has one difference per grid point, which is 0 at the end of the
-    axis. So the differences that start at a point have the same index along every axis.
+    axis. The differences that start at a grid point then have the same index along every axis.
     """
 
     is_at_hand = True
@@ -137,7 +138,7 @@ class Differences(Matrix):
         return xp.reshape(total, (-1,))
 
     def _part(self, axis: int, first: int, last: int | None) -> tuple[slice, ...]:
-        """An index of the grid that takes a slice along one axis."""
+        """An index that selects a slice of the grid along one axis."""
         whole = (slice(None),) * len(self.grid)
         return (*whole[:axis], slice(first, last), *whole[axis + 1 :])
 

@@ -13,12 +13,12 @@ import numpy as np
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.refusals import missing
 
-BATCH_ROWS = 2**16  # rows of Parquet to read at a time if all rows are needed
-NUMBER_KINDS = "fiub"  # kinds of dtypes that are bool, whole or real numbers
+BATCH_ROWS = 2**16  # rows of a Parquet file to read at a time if all rows are needed
+NUMBER_KINDS = "fiub"  # kinds of dtypes for bool, integers and real numbers
 
 
 def is_source(value: Any) -> bool:
-    """Is ``value`` an array that should be streamed: a numpy.memmap, or an array of Zarr?"""
+    """Is ``value`` an array that should be streamed: a numpy.memmap or a Zarr array?"""
     return isinstance(value, np.memmap) or (
         type(value).__module__.partition(".")[0] == "zarr" and hasattr(value, "shape")
     )
@@ -96,13 +96,13 @@ class SlicedRows:
         self.shape: tuple[int, int] = (int(source.shape[0]), int(source.shape[1]))
         self.dtype: Any = _dtype_of(source)
         chunks = getattr(source, "chunks", None) or (1,)
-        # Reading a part of a stored chunk reads all of its rows.
+        # Reading any row of a stored chunk reads the whole chunk.
         self.chunk_rows = chunks[0] if isinstance(chunks[0], int) else 1
 
     def parts(self, rows: int, buffers: Sequence[Host]) -> Iterator[tuple[int, Host]]:
         """All rows in order, as pairs: the number of the first row, and at most ``rows`` rows.
 
-        Part k is in buffer k mod len(buffers).
+        The k-th block of rows is in buffer k mod len(buffers).
         """
         for k, start in enumerate(range(0, self.shape[0], rows)):
             stop = min(start + rows, self.shape[0])
@@ -116,7 +116,7 @@ class SlicedRows:
 
 
 class FileRows(SlicedRows):
-    """The rows of a numpy.memmap that maps a whole file in row order, read by plain reads.
+    """The rows of a numpy.memmap of a whole file in row order, read by ordinary file reads.
 
     Reading into a buffer is faster than relying on page faults, and the operating system reads
     ahead.
@@ -124,7 +124,7 @@ class FileRows(SlicedRows):
 
     @staticmethod
     def fits(source: Any) -> bool:
-        """Is ``value`` a memmap of a whole file, not a view of a memmap or a private copy?"""
+        """Is ``source`` a memmap of a whole file, neither a view of a memmap nor a private copy?"""
         return (
             type(source) is np.memmap
             and isinstance(source.base, mmap.mmap)
@@ -144,7 +144,7 @@ class FileRows(SlicedRows):
 
 
 class ParquetRows:
-    """Rows of Parquet files, one after another; some columns form the matrix, one is the target."""
+    """Rows of Parquet files, file after file; some columns form the matrix, one is the target."""
 
     chunk_rows = 1
 
@@ -233,7 +233,7 @@ def _dtype_in(schema: Any, name: str) -> Any:
 
 
 def _parquet_paths(owner: str, source: Any) -> list[Path]:
-    """The paths of the files: one file, a list, or all files of a folder in alphabetical order."""
+    """The paths of the given files; a folder stands for its files in alphabetical order."""
     given = [source] if isinstance(source, str | os.PathLike) else list(source)
     if not given or not all(isinstance(path, str | os.PathLike) for path in given):
         raise TypeError(f"{owner}: source must be a path or a list of paths of Parquet files")

@@ -1,4 +1,4 @@
-"""Sparse matrices of SciPy, with products shared among threads."""
+"""SciPy sparse matrices, with products shared among threads."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tiebreak.linalg.matrices.base import (
 )
 from tiebreak.linalg.sizes import DENSE_LIMIT
 
-COPY_LIMIT = 2**27  # non-zeros up to which a sparse matrix is also kept transposed
-THREAD_NONZEROS = 2**18  # a thread pays off from this many non-zeros on
+COPY_LIMIT = 2**27  # the most non-zeros of a sparse matrix that is also kept transposed
+THREAD_NONZEROS = 2**18  # a thread needs this many non-zeros to pay off
 
 
 class Sparse(Matrix):
-    """A scipy.sparse matrix in CSR form; products never make it dense, and are shared by threads.
+    """A scipy.sparse matrix in CSR form; it never becomes dense, and threads share its products.
 
     Products are computed vector by vector. Multiplying two vectors at once would read the indices
     only once, but would be at best a tenth faster (for word counts) and at worst a quarter slower
@@ -47,7 +47,7 @@ class Sparse(Matrix):
         return self._columns.products(rs)
 
     has_slices = True
-    # A size and the slices of that size, cached because making slices takes long.
+    # The last requested size and its slices, cached because making slices takes long.
     _cut: tuple[int, list[RowSlice]] = (0, [])
 
     def slices(self, size: int, order: np.random.Generator | None = None) -> Iterator[RowSlice]:
@@ -69,7 +69,7 @@ class Sparse(Matrix):
 
     @cached_property
     def _columns(self) -> RowParts:
-        """A', in CSR form unless that copy is too large; its products are a fifth faster."""
+        """A', in CSR form unless this copy would be too large; CSR products are a fifth faster."""
         return RowParts(self.transposed.tocsr() if self.size <= COPY_LIMIT else self.transposed)
 
     @property
@@ -93,7 +93,7 @@ class Sparse(Matrix):
         return rounded_up_roots(squares, self)
 
     def errors(self, epsilon: float, spectral: float) -> tuple[float, float, float]:
-        # A sum has no more terms than a row or column has entries.
+        # A sum over a row or column has no more terms than the row or column has entries.
         across, down = (rounding_unit(epsilon, count) for count in self._longest)
         return rounding_unit(epsilon, *self.shape), across * self.frobenius, down * self.frobenius
 
@@ -122,9 +122,9 @@ class Sparse(Matrix):
 
 
 class RowParts:
-    """A sparse matrix split by rows, one part per thread: SciPy's product uses only one thread.
+    """A sparse matrix split by rows, one part per thread, because SciPy's product uses one thread.
 
-    The parts are views with about equally many non-zeros. Each row is summed as in the whole
+    The parts are views with about the same number of non-zeros. Each row is summed as in the whole
     matrix, so the number of threads does not change any bit of the result.
     """
 
@@ -161,13 +161,12 @@ def _split(A: Any, count: int) -> list[Any]:
 
 
 def _parts(A: Any, ends: Sequence[int] | Host) -> list[Any]:
-    """The rows of a matrix in CSR form between consecutive ``ends``, as views."""
+    """The parts of a matrix in CSR form between consecutive row numbers ``ends``, as views."""
     parts = []
     for i, j in pairwise(ends):
         here = slice(A.indptr[i], A.indptr[j])
         part = type(A)((j - i, A.shape[1]), dtype=A.dtype)
-        # The attributes are set one by one: the constructor would copy a small part of a large
-        # array.
+        # Set the attributes one by one: the constructor would copy small parts of large arrays.
         part.data, part.indices = A.data[here], A.indices[here]
         part.indptr = A.indptr[i : j + 1] - A.indptr[i]
         parts.append(part)

@@ -1,7 +1,7 @@
-"""Matrices whose rows come block by block, from a file or converted from another precision.
+"""Matrices whose rows come block by block, read from a file or converted to another precision.
 
-For a matrix larger than memory, a data pass reads every byte once. While one block is processed, a
-thread reads the next one, so a pass takes as long as reading or computing, whichever is slower.
+A data pass reads every byte of a matrix larger than memory once. While one block is processed, a
+thread reads the next one, so a pass takes as long as reading or computing, whichever takes longer.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from tiebreak.linalg.sizes import DENSE_LIMIT
 
 
 class RowBlocks(Matrix):
-    """A matrix whose rows come block by block, each block once in a data pass.
+    """A matrix whose rows come block by block; a data pass gets each block once.
 
-    A subclass defines ``shape``, ``prototype``, ``frobenius`` and ``blocks()``.
+    A subclass must define ``shape``, ``prototype``, ``frobenius`` and ``blocks()``.
     """
 
     shares_passes = is_pass_expensive = True
@@ -72,7 +72,7 @@ class RowBlocks(Matrix):
 
 
 class Float64Rows(RowBlocks):
-    """Rows in single precision or of another library, converted to NumPy's float64 when needed."""
+    """Rows in single precision or from another library, converted to NumPy float64 when needed."""
 
     def __init__(self, matrix: Matrix) -> None:
         self._matrix, self.shape = matrix, matrix.shape
@@ -102,17 +102,17 @@ class Streamed(RowBlocks, FromData, keyword=""):
 
     A streamed matrix needs memory for two buffers that share ``block`` bytes, and for a few vectors
     as long as a row or a column. One pass at the start computes |A|_F and finds entries that are
-    not finite. NumPy's float32 numbers stay in float32; all others become float64, block by
+    not finite. NumPy float32 numbers stay in float32; all other numbers become float64, block by
     block.
 
-    If a file has changed, ``solve``, ``certify`` and ``compare`` notice this by its size and
-    modification time, and read it again. Other sources (a writable memmap, a Zarr array, an object
-    with rows) are read once by each of the three calls, to see whether they have changed.
+    If a file has changed, ``solve``, ``certify`` and ``compare`` notice this from its size and
+    modification time, and read the file again. Other sources (a writable memmap, a Zarr array, an
+    object with rows) are read once by each of the three calls, to see whether they have changed.
 
     Args:
         source: the path of a .npy file; the path of a Parquet file, of a folder of them, or a list
             of them (needs pyarrow); a numpy.memmap; a Zarr array; or any object with ``shape``,
-            ``dtype`` and rows ``source[i:j]``, such as a dataset of h5py.
+            ``dtype`` and rows ``source[i:j]``, such as an h5py dataset.
         block: bytes of memory for the rows that are read at a time.
         columns: for Parquet files, the names of the columns that form A, in this order; all but
             ``target`` if None.
@@ -157,7 +157,7 @@ class Streamed(RowBlocks, FromData, keyword=""):
         self._squares = self._checked_squares()
 
     def _checked_squares(self) -> float:
-        """|A|_F² in float64, by the pass that also finds entries that are not finite."""
+        """|A|_F² in float64, from a pass that also finds entries that are not finite."""
         total, found = 0.0, []
         for rows, block in self._read():
             flat = block.reshape(-1)
@@ -207,7 +207,7 @@ class Streamed(RowBlocks, FromData, keyword=""):
         return result
 
     def blocks(self) -> Iterator[RowBlock]:
-        """All rows in order; a single thread gets tiles that stay in its cache for all products."""
+        """All rows in order; a single thread gets blocks that fit in its cache for all products."""
         for rows, block in self._read():
             for start in range(0, len(block), self._tile):
                 tile = block[start : start + self._tile]
@@ -239,6 +239,6 @@ class Streamed(RowBlocks, FromData, keyword=""):
 
 
 def _squares(flat: Host) -> float:
-    """The sum of the squares of a float32 vector, accumulated in float64."""
+    """The sum of squares of a float32 vector, accumulated in float64."""
     parts = (flat[i : i + BLOCK].astype(np.float64) for i in range(0, len(flat), BLOCK))
     return sum(float(np.dot(part, part)) for part in parts)
