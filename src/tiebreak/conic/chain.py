@@ -180,7 +180,9 @@ class _Chain:
             self.where, self.constraints = linear.remaining(linear.ranges, linear.z)
             equations = self.constraints.rows[Blocks.of(self.constraints.cones).zero]
             own = np.intersect1d(self.program.variables, self.where.basis.indices)
-            if len(own) and free_directions(self.where, equations, own) != 0:
+            # Counting the directions takes a factorisation, so we only do it if there may be none.
+            is_open = len(own) > equations.shape[0]
+            if is_open or (len(own) and free_directions(self.where, equations, own) != 0):
                 self._least_norm(own)
         if not self._is_kept(self.previous):
             self.previous, self.is_least = linear.z, False
