@@ -138,6 +138,7 @@ def _newton(
     """
     first = now = start._replace(y=_on_faces(stage, active, start))
     best = SolvedStage(stage, first, active, math.inf)
+    is_linear = not (active.rays or len(active.curves))  # then one step solves the equations
     # Newton's method doubles the number of correct digits, starting from five or more.
     for k in range(6):
         further = _step(stage, active, now)
@@ -146,7 +147,7 @@ def _newton(
         before, after = (_margins(stage, active.curves, w) for w in (now.w, further.w))
         change = float(np.max(np.abs(after - before) / (1.0 + np.abs(after)), initial=0.0))
         now, size = further, residual(stage, further)
-        if size > max(best.residual, TOL.rounding) and k > 1:
+        if size > max(best.residual, TOL.rounding) and (k > 1 or is_linear):
             break
         if size <= max(best.residual, TOL.rounding):
             best = SolvedStage(stage, now, active, size, change)
