@@ -77,12 +77,14 @@ def polished(stage: Stage, start: PrimalDualPoint) -> SolvedStage:
     first = pairs(start)
     active, most = (first.active(stage.blocks, factor) for factor in (TOL.apart, 1.0 / TOL.apart))
     best = SolvedStage(stage, start, active, math.inf)
-    for k in range(2 + TOL.refinements):
+    tried: list[tuple[bytes, ...]] = []
+    while len(tried) < 2 + TOL.refinements and active.key not in tried:
         found, last = _newton(stage, active, start)
         best = min(best, found, key=lambda one: one.residual)
         if best.is_enough:
             break
-        active = most if k == 0 else _exchanged(stage, active, last)
+        tried.append(active.key)
+        active = _exchanged(stage, active, last) if most.key in tried else most
     if not best.is_enough:
         # Also try the tips of the cones: a point near a tip is too small to give a scale.
         tip, _ = _newton(stage, most, start._replace(w=np.zeros_like(start.w)))
