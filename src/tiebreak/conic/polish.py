@@ -319,8 +319,11 @@ def _curvature(rows: Any, curves: list[_Curve], weights: Host) -> Any:
 def _corrected(F: Any, H: Any, J: Any, slope: Host, values: Host) -> tuple[Host, Host] | None:
     """Return the smallest (dw, dlambda) with (F'F + H) dw + J' dlambda = -slope, J dw = values.
 
-    The unknowns of the system are (F dw, dw, dlambda), so that F is not squared.
+    The unknowns of the system are (F dw, dw, dlambda), so that F is not squared. If F is diagonal,
+    as for a norm, its squares lose no digits.
     """
+    if H is None and not isinstance(F, np.ndarray) and F.nnz == np.count_nonzero(F.diagonal()):
+        F, H = F[:0], F.T @ F
     p, n, k = F.shape[0], F.shape[1], J.shape[0]
     K, right = kkt_matrix(F, H, J), np.concatenate([np.zeros(p), -slope, values])
     if p + n + k > FEW_EQUATIONS:
