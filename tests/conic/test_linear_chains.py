@@ -12,10 +12,13 @@ from scipy.optimize import linprog
 
 import tiebreak as tb
 from tiebreak.conic import chain as chains
+from tiebreak.conic import method, polish
 from tiebreak.conic.linear_chain import linear_chain
+from tiebreak.conic.polish import PrimalDualPoint, SolvedStage
 from tiebreak.conic.program import Cone, Objective
 from tiebreak.conic.representation import compile_levels
 from tiebreak.conic.stage import Stage
+from tiebreak.exact.bounds import intervals
 from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.host_rows import exact_products
 from tiebreak.linalg.rank import sparse_nullity
@@ -195,3 +198,48 @@ def test_a_sparse_nullity_is_that_of_singular_values():
         left, right = rng.normal(size=(60, rank)), rng.normal(size=(rank, 40))
         assert sparse_nullity(sp.csr_array(left @ right)) == 40 - rank
         assert sparse_nullity(sp.csr_array((left @ right).T)) == 60 - rank
+
+
+@pytest.mark.parametrize("has_equation", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_two_levels_are_proved_with_the_multipliers_of_the_solver(monkeypatch, seed, has_equation):
+    rng = np.random.default_rng([33, seed])
+    levels = drawn(seed)
+    costs = [level.objective.c + 0.1 * rng.random(60) for level in levels.levels[:2]]
+    domain = levels.domain
+    if has_equation:
+        row = rng.integers(1, 3, (1, 60)).astype(float)
+        domain = domain & tb.Polyhedron(A_eq=row, b_eq=[5.0])
+    problem = tb.Problem(lower=tb.Linear(costs[0]), upper=tb.Linear(costs[1]), domain=domain)
+    normals = []
+
+    def noted(problem, x, normal=None):
+        normals.append(normal)
+        return intervals.prove_at(problem, x, normal)
+
+    monkeypatch.setattr(method, "prove_at", noted)
+    found = tb.solve(problem, method="conic")
+    (normal,) = normals
+    left = -costs[1] - normal  # what the equations of the set balance
+    rows = [left, row[0]] if has_equation else [left]
+    assert np.linalg.matrix_rank(rows, tol=1e-9) <= has_equation
+    others = intervals.prove_at(problem, found.x)  # with multipliers by least squares
+    mine = intervals.prove_at(problem, found.x, normal)
+    assert mine.is_two_sided == others.is_two_sided == (found.status == "certified")
+    assert [*mine.upper, mine.lower] == pytest.approx([*others.upper, others.lower], abs=1e-6)
+
+
+def test_faces_are_polished_only_once(monkeypatch):
+    tried = []
+
+    def failed(stage, active, start):
+        tried.append(active.key)
+        return SolvedStage(stage, start, active, 1.0), start
+
+    monkeypatch.setattr(polish, "_newton", failed)
+    monkeypatch.setattr(polish, "_exchanged", lambda stage, active, last: active)
+    objective, zero = Objective(np.eye(3), np.ones(3), np.zeros(3)), np.zeros(3)
+    stage = Stage(objective, np.eye(3), zero, (Cone("nonnegative", 3),), zero, 1.0)
+    polish.polished(stage, PrimalDualPoint(zero, np.ones(3)))
+    *faces, _ = tried  # the last try begins at another point
+    assert len(faces) == len(set(faces)) <= 2

@@ -100,12 +100,17 @@ def solve_chain(
     )
     direction = None if found.direction is None else units.lengths * found.direction
     against, z = found.contradiction, units.lengths * found.z
+    normal = None
+    if found.normal is not None and len(program.variables) == program.size:
+        normal = float(units.values[-1]) / units.lengths * found.normal
     if against is not None:
         against = against / units.rows
         names = [] if program.owners is None else program.owners(against)
         said = [*names[:MOST_NAMES], f"{len(names) - MOST_NAMES} more"][: len(names)]
         found = found._replace(message=": ".join([NO_POINT, *[" and ".join(said)] * bool(said)]))
-    return found._replace(z=z, levels=tuple(levels), direction=direction, contradiction=against)
+    return found._replace(
+        z=z, levels=tuple(levels), direction=direction, contradiction=against, normal=normal
+    )
 
 
 def _in_unit(rule: SlackRule, unit: float) -> SlackRule:
@@ -175,13 +180,15 @@ class _Chain:
             self.where, self.constraints = linear.remaining(linear.ranges, linear.z)
             equations = self.constraints.rows[Blocks.of(self.constraints.cones).zero]
             own = np.intersect1d(self.program.variables, self.where.basis.indices)
-            if len(own) and free_directions(self.where, equations, own) != 0:
+            # Counting the directions takes a factorisation, so we only do it if there may be none.
+            is_open = len(own) > equations.shape[0]
+            if is_open or (len(own) and free_directions(self.where, equations, own) != 0):
                 self._least_norm(own)
         if not self._is_kept(self.previous):
             self.previous, self.is_least = linear.z, False
         found = self._end("solved")
         is_kept = found.status == "solved" and self._is_kept(found.z)
-        return found._replace(method=BY_LINEAR_PROGRAMS) if is_kept else None
+        return found._replace(method=BY_LINEAR_PROGRAMS, normal=linear.normal) if is_kept else None
 
     def _is_kept(self, z: Host) -> bool:
         """Does z satisfy all constraints without making a level worse by more than rounding?"""

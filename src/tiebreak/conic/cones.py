@@ -60,6 +60,13 @@ class Active(NamedTuple):
     rays: tuple[Host, ...] = ()  # second-order cones with s on a ray
     curves: Host = np.zeros((0, 3), dtype=np.int64)  # exponential cones with s on a ray, (k, 3)
 
+    @property
+    def key(self) -> tuple[bytes, ...]:
+        """What distinguishes these inequalities from others of the same cones."""
+        cones = [*self.vertices, *self.rays]
+        some = [self.nonnegative, self.curves, np.array([len(self.vertices)]), *cones]
+        return tuple(part.tobytes() for part in some)
+
 
 class Pairs(NamedTuple):
     """Complementary dimensionless numbers, one from s and one from y for each inequality.

@@ -109,7 +109,7 @@ class LinearChain:
         self.held: list[_HeldLevel] = []
         self.programs = linear_programs(self.rows)
         self.found: list[LevelSolution] = []
-        self.z = np.zeros(program.size)
+        self.z = self.normal = np.zeros(program.size)
         self.is_whole = self.is_proved = True  # see `conic.chain`
 
     def level(self, number: int) -> bool:
@@ -126,6 +126,8 @@ class LinearChain:
         before, self.z = self.z, z
         best, rounding = _value(h, z)
         duals, slopes = self._multipliers(number, vertex.duals)
+        of_equations = np.where(self.whole.least == self.whole.most, duals, 0.0)
+        self.normal = -self._multipliers(number, of_equations)[1]
         most, is_known = assumed_reach(self.program.reach, z, TOL.assumed)
         bound = self._bound(number, duals, slopes, most)
         is_inside = self._is_inside(z)

@@ -186,7 +186,7 @@ def _proved(
         return found, Intervals(upper=ends, lower=low[0], rests=VERTEX)
     deadline.allow_as_much_again()
     with contextlib.suppress(deadline.Over):  # keep x even without time for its proof
-        known = known.both(prove_at(problem, x) or Intervals())
+        known = known.both(prove_at(problem, x, found.normal) or Intervals())
     if not known.is_two_sided:
         return found, known
     lower, upper = found.levels

@@ -77,12 +77,14 @@ def polished(stage: Stage, start: PrimalDualPoint) -> SolvedStage:
     first = pairs(start)
     active, most = (first.active(stage.blocks, factor) for factor in (TOL.apart, 1.0 / TOL.apart))
     best = SolvedStage(stage, start, active, math.inf)
-    for k in range(2 + TOL.refinements):
+    tried: list[tuple[bytes, ...]] = []
+    while len(tried) < 2 + TOL.refinements and active.key not in tried:
         found, last = _newton(stage, active, start)
         best = min(best, found, key=lambda one: one.residual)
         if best.is_enough:
             break
-        active = most if k == 0 else _exchanged(stage, active, last)
+        tried.append(active.key)
+        active = _exchanged(stage, active, last) if most.key in tried else most
     if not best.is_enough:
         # Also try the tips of the cones: a point near a tip is too small to give a scale.
         tip, _ = _newton(stage, most, start._replace(w=np.zeros_like(start.w)))
@@ -138,6 +140,7 @@ def _newton(
     """
     first = now = start._replace(y=_on_faces(stage, active, start))
     best = SolvedStage(stage, first, active, math.inf)
+    is_linear = not (active.rays or len(active.curves))  # then one step solves the equations
     # Newton's method doubles the number of correct digits, starting from five or more.
     for k in range(6):
         further = _step(stage, active, now)
@@ -146,7 +149,7 @@ def _newton(
         before, after = (_margins(stage, active.curves, w) for w in (now.w, further.w))
         change = float(np.max(np.abs(after - before) / (1.0 + np.abs(after)), initial=0.0))
         now, size = further, residual(stage, further)
-        if size > max(best.residual, TOL.rounding) and k > 1:
+        if size > max(best.residual, TOL.rounding) and (k > 1 or is_linear):
             break
         if size <= max(best.residual, TOL.rounding):
             best = SolvedStage(stage, now, active, size, change)
@@ -316,8 +319,11 @@ def _curvature(rows: Any, curves: list[_Curve], weights: Host) -> Any:
 def _corrected(F: Any, H: Any, J: Any, slope: Host, values: Host) -> tuple[Host, Host] | None:
     """Return the smallest (dw, dlambda) with (F'F + H) dw + J' dlambda = -slope, J dw = values.
 
-    The unknowns of the system are (F dw, dw, dlambda), so that F is not squared.
+    The unknowns of the system are (F dw, dw, dlambda), so that F is not squared. If F is diagonal,
+    as for a norm, its squares lose no digits.
     """
+    if H is None and not isinstance(F, np.ndarray) and F.nnz == np.count_nonzero(F.diagonal()):
+        F, H = F[:0], F.T @ F
     p, n, k = F.shape[0], F.shape[1], J.shape[0]
     K, right = kkt_matrix(F, H, J), np.concatenate([np.zeros(p), -slope, values])
     if p + n + k > FEW_EQUATIONS:

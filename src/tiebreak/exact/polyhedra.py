@@ -159,10 +159,10 @@ def _directions(rows: Host) -> list[Key]:
     """Return, for each row, the line that its exact multiples share, and the row's orientation."""
     alike: dict[bytes, list[int]] = {}  # rows that are multiples of each other up to rounding
     found: list[Key] = []
-    for i, row in enumerate(rows):
-        top = row[np.argmax(np.abs(row))]
-        group = alike.setdefault((row / top + 0.0).tobytes(), [])
-        first = next((j for j in group if _are_parallel(rows[j], row)), None)
+    tops = rows[np.arange(len(rows)), np.argmax(np.abs(rows), axis=1)]
+    for i, (unit, top) in enumerate(zip(rows / tops[:, None] + 0.0, tops, strict=True)):
+        group = alike.setdefault(unit.tobytes(), [])
+        first = next((j for j in group if _are_parallel(rows[j], rows[i])), None)
         if first is None:
             group.append(i)
             first = i

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache
+from operator import mul
 from typing import Any, NamedTuple
 
 from tiebreak.linalg import deadline
@@ -52,7 +53,7 @@ def over_one_unit(values: Sequence[Fraction]) -> Vector:
 
 def product(row: Row, numbers: Sequence[int]) -> int:
     """The inner product of a row with numbers."""
-    return sum(a * numbers[j] for j, a in row.items())
+    return sum(map(mul, row.values(), map(numbers.__getitem__, row)))
 
 
 def as_integers(values: Sequence[float | Fraction]) -> tuple[list[int], Fraction]:
@@ -82,8 +83,8 @@ def solve(rows: Sequence[Row], right: Vector) -> Vector:
     if not n:
         return Vector([])
     dense = [[row.get(j, 0) for j in range(n)] for row in rows]
-    words = max(abs(v).bit_length() for row in dense for v in row) / 64.0 + 1.0
-    words += max(abs(v).bit_length() for v in right.numbers) / (64.0 * n)
+    words = max(max(map(abs, row)) for row in dense).bit_length() / 64.0 + 1.0
+    words += max(map(abs, right.numbers)).bit_length() / (64.0 * n)
     if (library := flint()) is None:
         deadline.check(25.0 * words * n**4)
         whole = [[*row, v] for row, v in zip(dense, right.numbers, strict=True)]

@@ -25,7 +25,15 @@ from tiebreak.rational.active_set import (
     minimise,
     solve_level,
 )
-from tiebreak.rational.arithmetic import Row, Unproved, Vector, flint, independent, product
+from tiebreak.rational.arithmetic import (
+    Row,
+    Unproved,
+    Vector,
+    flint,
+    independent,
+    over_one_unit,
+    product,
+)
 from tiebreak.rational.description import REACH, data_epsilon, feasible_set, level_data
 
 METHOD = "rational arithmetic, an exact active set"
@@ -72,7 +80,7 @@ def certificate(
             found = stored.solve(before, told)
             if stored.has_doubt:
                 meter.allowed = min(work, meter.spent + work / 8.0)  # at most a few seconds
-                meant = _Levels(levels, is_tied=True).solve(before)
+                meant = _Levels(levels, is_tied=True, first=stored.first).solve(before)
                 most = 1e-9 * max(1.0, *(abs(float(v)) for v in found.x))
                 pairs = zip(found.x, meant.x, strict=True)
                 if any(abs(float(a - b)) > most for a, b in pairs):
@@ -92,9 +100,12 @@ def solve_exactly(levels: Levels, before: float, told: Told | None = None) -> Ch
 
 
 class _Levels:
-    """The set that remains after the levels so far; if ``is_tied``, tiny multipliers count as 0."""
+    """The set that remains after the levels so far; if ``is_tied``, tiny multipliers count as 0.
 
-    def __init__(self, levels: Levels, is_tied: bool = False) -> None:
+    ``first``: the solution of the first level, if known; it does not depend on ``is_tied``.
+    """
+
+    def __init__(self, levels: Levels, is_tied: bool = False, first: Optimum | None = None) -> None:
         n = levels.dimension
         assert n is not None
         self.Z, below, equal = feasible_set(levels.domain, n)
@@ -105,7 +116,7 @@ class _Levels:
         self.x: Vector | None = None
         self.proofs: list[LevelProof] = []
         self.found: list[LevelSolution] = []
-        self.is_tied, self.has_doubt = is_tied, False
+        self.is_tied, self.has_doubt, self.first = is_tied, False, first
 
     def solve(self, before: float, told: Told | None = None) -> ChainProof:
         """Solve all levels, then choose the point of least norm among the remaining points."""
@@ -159,7 +170,9 @@ class _Levels:
 
     def _solved(self, form: Form, objective: Objective) -> Optimum:
         """Solve a level on the remaining set, and check the solution."""
-        if self._dimension or self.x is None:
+        if self.x is None:
+            found = self.first = self.first or solve_level(form, objective, self.Z, None)
+        elif self._dimension:
             found = solve_level(form, objective, self.Z, self.x)
         else:
             found = minimise(form, self.Z, self.x, [])
@@ -275,11 +288,16 @@ def is_proof(form: Form, Z: Feasible, found: Optimum) -> bool:
     """Do the optimality conditions hold exactly?"""
     if not Z.contains(found.x):
         return False
-    room, total = Z.room(found.x), [v / form.scale for v in form.slope(found.x).fractions()]
-    pulls: list[tuple[Row, Fraction]] = [(Z.equal[i], v) for i, v in found.equal.items()]
-    pulls += [(Z.rows[i], v) for i, v in found.rows.items()]
-    for row, v in pulls:
+    room, slope, total = Z.room(found.x), form.slope(found.x), [0] * Z.n
+    weights = over_one_unit([*found.equal.values(), *found.rows.values()])
+    rows = [*(Z.equal[i] for i in found.equal), *(Z.rows[i] for i in found.rows)]
+    for row, v in zip(rows, weights.numbers, strict=True):
         for j, a in row.items():
             total[j] += a * v
+    share = -form.scale * Fraction(slope.unit, weights.unit)
+    balance = [
+        share.denominator * v - share.numerator * w
+        for v, w in zip(slope.numbers, total, strict=True)
+    ]
     signs = all(v >= 0 and not (v and room[i]) for i, v in found.rows.items())
-    return signs and not any(total)
+    return signs and not any(balance)

@@ -122,12 +122,12 @@ def prove_within(problem: Problem, x: Array, d: float) -> Intervals:
     return Intervals((f.value - change, f.value + change), rests=ALL_WITHIN.format(d))
 
 
-def prove_at(problem: Problem, x: Array) -> Intervals | None:
+def prove_at(problem: Problem, x: Array, normal: Host | None = None) -> Intervals | None:
     """Return intervals that can be proved at any x from losses of linear maps, or None.
 
     Z must be R^n or a polyhedron. `Exact` does not need these bounds: they are for points that
-    other methods found. The bounds require one factorisation of the rows of g, and use the
-    multipliers that best balance the slope of f.
+    other methods found. ``normal`` is as in `prove`. Without it, we use the multipliers that best
+    balance the slope of f, which requires one factorisation of the rows of g.
     """
     if not (described(problem.domain).is_linear and problem.is_smooth):
         return None
@@ -142,9 +142,10 @@ def prove_at(problem: Problem, x: Array) -> Intervals | None:
     if n * n * count > 4 * SECOND:  # the factorisation would take seconds
         return None
     rows = exact_rows(problem.domain, n)
-    N = null_basis(np.vstack([g_parts.rows(), rows.equal]))
-    where = PolyhedronSlice(rows.rows, rows.offset, N)
-    normal, _ = where.normal(f_parts.slope(at), at)
+    if normal is None:
+        N = null_basis(np.vstack([g_parts.rows(), rows.equal]))
+        where = PolyhedronSlice(rows.rows, rows.offset, N)
+        normal, _ = where.normal(f_parts.slope(at), at)
     found = prove(problem, x, normal, parts=(f_parts, g_parts), rows=rows)
     return None if found == Intervals() else found
 
