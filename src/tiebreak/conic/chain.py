@@ -266,10 +266,9 @@ class _Chain:
     def _lost(self, z: Host) -> int | None:
         """Return the first level that later levels made worse than allowed, or None."""
         for number, level in enumerate(self.found):
-            # The caller's function may compute in float32.
-            value = min(self.program.value(number, z), self.objectives[number].value(z))
             allowed = level.slack + TOL.solver * self._size(number) + self._rounding(number, z)
-            if value > level.best + allowed:
+            value, error = self.program.value_with_error(number, z)  # it may be in float32
+            if not value <= level.best + allowed + error:
                 return number
         return None
 
@@ -326,12 +325,14 @@ class _Chain:
         return None
 
     def _size(self, number: int) -> float:
-        """Return the scale of a level's values, to which changes in the level are compared."""
-        level, at_zero = (
-            self.found[number],
-            self.objectives[number].value(np.zeros_like(self.previous)),
-        )
-        return max(abs(level.best), abs(at_zero), level.slack)
+        """Return the size of a level's values: changes are small or large relative to it.
+
+        At z = 0, auxiliary variables are 0 too, and the squares of the data may be far larger than
+        the level's own value, which therefore counts.
+        """
+        level = self.found[number]
+        at_zero = abs(self.program.value(number, np.zeros_like(self.previous)))
+        return max(abs(level.best), at_zero if math.isfinite(at_zero) else 0.0, level.slack)
 
     def _rounding(self, number: int, z: Host) -> float:
         return clear_change(self.objectives[number], z, self.unit)

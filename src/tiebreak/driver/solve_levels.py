@@ -20,7 +20,7 @@ from tiebreak.conic.chain_solution import (
     cut_short,
 )
 from tiebreak.conic.method import NOT_SURE, WHY, ConicFindings
-from tiebreak.conic.program import ConicProgram, Objective
+from tiebreak.conic.program import ConicProgram
 from tiebreak.conic.representation import compile_levels
 from tiebreak.driver.console import stopping_on_ctrl_c
 from tiebreak.driver.input_checks import check_size
@@ -196,13 +196,14 @@ def chain(
 
 def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: float) -> LevelsResult:
     """Convert the chain's solution to a result."""
-    program, names, own = levels.program(), levels.names, levels.program().variables
+    names, own = levels.names, levels.program().variables
     x = found.z[own]
     with arrays.quiet():  # the values may be 0/0
-        at = levels.model.values(x)
-    each = list(zip(names, found.levels, at, levels.signs, program.objectives, strict=False))
+        at, at_zero = levels.model.values(x), levels.model.values(np.zeros_like(x))
+    each = list(zip(names, found.levels, at, levels.signs, strict=False))
     claims = [
-        _claim(level, sign * value, error, h, rtol) for _, level, (value, error), sign, h in each
+        _claim(level, sign * value, error, size, rtol)
+        for (_, level, (value, error), sign), (size, _) in zip(each, at_zero, strict=False)
     ]
     ended, direction, number = _ended(found), found.direction, len(found.levels)
     if direction is not None:
@@ -217,7 +218,7 @@ def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: floa
                 if direction is not None and needs_one
                 else Ended(DOUBT, found.message + NOT_SURE)
             )
-    undefined = [name for name, _, (value, _), _, _ in each if not math.isfinite(value)]
+    undefined = [name for name, _, (value, _), _ in each if not math.isfinite(value)]
     is_broken = bool(undefined) and found.status == "solved"
     claim = ResultClaim(
         problem=levels.model,
@@ -233,7 +234,7 @@ def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: floa
     return LevelsResult(
         x=arrays.nowhere(x) if status == "infeasible" else x,
         levels={
-            name: _level(name, level, value, sign) for name, level, (value, _), sign, _ in each
+            name: _level(name, level, value, sign) for name, level, (value, _), sign in each
         },
         status=status,
         reason=reason,
@@ -262,12 +263,12 @@ def _ended(found: ChainSolution) -> Ended:
 
 
 def _claim(
-    level: LevelSolution, value: float, rounding: float, h: Objective, rtol: float
+    level: LevelSolution, value: float, rounding: float, at_zero: float, rtol: float
 ) -> LevelClaim:
     """Return the claim about a level, with a tolerance above the rounding error of its value."""
     if level.word != "proved":
         return LevelClaim()
-    scale = max(abs(value), abs(h.value(np.zeros(len(h.linear)))))
+    scale = max(abs(value), abs(at_zero) if math.isfinite(at_zero) else 0.0)
     high = level.best + level.error
     off = max(high, value - level.slack) - level.bound + rounding
     return LevelClaim(
