@@ -233,9 +233,7 @@ def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: floa
     status, reason = judge(claim)
     return LevelsResult(
         x=arrays.nowhere(x) if status == "infeasible" else x,
-        levels={
-            name: _level(name, level, value, sign) for name, level, (value, _), sign in each
-        },
+        levels={name: _level(name, level, value, sign) for name, level, (value, _), sign in each},
         status=status,
         reason=reason,
         time=seconds,
