@@ -127,11 +127,20 @@ def test_weights_of_classes_are_those_of_scikit_learn(weights):
     assert not np.allclose(model.coef_, TieBreakClassifier().fit(X, labels, own).coef_, atol=1e-3)
 
 
-def test_a_negative_weight_of_a_class_is_named():
+@pytest.mark.parametrize("weight", [-2.0, np.nan, np.inf, None, "2", 1j, [1.0, 2.0]])
+def test_a_weight_of_a_class_that_is_no_weight_is_named(weight):
     X, y = data()
-    words = r"^TieBreakClassifier: class_weight of yes must not be negative, got -2$"
-    with pytest.raises(ValueError, match=words):
-        TieBreakClassifier(class_weight={"yes": -2.0}).fit(X, np.where(y > 3.0, "yes", "no"))
+    words = r"^TieBreakClassifier: class_weight of yes must be a "
+    with pytest.raises((ValueError, TypeError), match=words):
+        TieBreakClassifier(class_weight={"yes": weight}).fit(X, np.where(y > 3.0, "yes", "no"))
+
+
+@pytest.mark.parametrize("weights", [[1.0, 2.0], "even", 3.0])
+def test_weights_of_classes_are_balanced_or_a_dict(weights):
+    X, y = data()
+    words = r"^TieBreakClassifier: class_weight must be None, 'balanced' or a dict"
+    with pytest.raises(TypeError, match=words):
+        TieBreakClassifier(class_weight=weights).fit(X, np.where(y > 3.0, "yes", "no"))
 
 
 @pytest.mark.parametrize("intercept", [True, False])
