@@ -347,7 +347,7 @@ def test_a_method_that_begins_at_a_point_of_its_own_that_is_not_finite_is_refuse
 
     f = tb.Smooth(lambda x: 0.5 * float(x @ x), gradient, lipschitz=1.0, strong_convexity=1.0)
     problem = tb.Problem(upper=f, lower=tb.LeastSquares([[1.0, 2.0]], [4.0]), domain=tb.Ball(4.0))
-    with pytest.raises(ValueError, match="^solve: mng begins at a point at which .* not finite"):
+    with pytest.raises(ValueError, match=r"^solve: mng begins at a point at which .* not finite"):
         tb.solve(problem, "mng", x0=[1.0, 1.0])
 
 
