@@ -533,3 +533,10 @@ def test_rows_and_variables_that_contradict_each_other_are_named(plan):
     assert not Path("out/x.npy").exists()
     levels = tb.Levels(model.level(), model.level("CO2"), domain=model.domain & tb.Box(0.0, 20.0))
     assert "bound of" in tb.solve(levels).message
+
+
+def test_the_report_on_the_command_line_shows_x_by_name(plan, capsys):
+    assert main(["solve", "plan.mps"]) == 0
+    assert "  x      gas = 45, wind = 15, in = 3, out = 3" in capsys.readouterr().out
+    assert str(tb.solve(three(plan))).count("gas = 45") == 1
+    assert tb.solve(three(plan)).details().count("gas = 45") == 1
