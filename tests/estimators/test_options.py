@@ -262,7 +262,7 @@ def test_rows_of_a_domain_keep_their_names(outputs):
     rows = tb.Polyhedron([row, row], [5.0, -1.0], lower=[2.0, -9.0], rows=["cap", "floor"])
     labels = np.digitize(y, np.quantile(y, np.arange(1, outputs + (outputs == 1)) / 3))
     with pytest.raises(
-        ValueError, match="row cap, lower bound and row floor|row floor and row cap"
+        ValueError, match=r"row cap, lower bound and row floor|row floor and row cap"
     ):
         TieBreakClassifier(domain=rows & tb.Box(-5.0, 5.0)).fit(X, labels)
 
