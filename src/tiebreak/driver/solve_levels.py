@@ -201,9 +201,10 @@ def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: floa
     with arrays.quiet():  # the values may be 0/0
         at, at_zero = levels.model.values(x), levels.model.values(np.zeros_like(x))
     each = list(zip(names, found.levels, at, levels.signs, strict=False))
+    sizes = [abs(value) if math.isfinite(value) else 0.0 for value, _ in at_zero]
     claims = [
         _claim(level, sign * value, error, size, rtol)
-        for (_, level, (value, error), sign), (size, _) in zip(each, at_zero, strict=False)
+        for (_, level, (value, error), sign), size in zip(each, sizes, strict=False)
     ]
     ended, direction, number = _ended(found), found.direction, len(found.levels)
     if direction is not None:
@@ -219,7 +220,13 @@ def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: floa
                 else Ended(DOUBT, found.message + NOT_SURE)
             )
     undefined = [name for name, _, (value, _), _ in each if not math.isfinite(value)]
-    is_broken = bool(undefined) and found.status == "solved"
+    lost = [
+        name
+        for (name, level, (value, error), sign), size in zip(each, sizes, strict=False)
+        if sign * value > level.best + level.error + level.slack + error + TOL.solver * size
+    ]
+    broken = [f"the value of {name} is not finite at x" for name in undefined]
+    broken += [f"{name} became worse after it was solved" for name in lost]
     claim = ResultClaim(
         problem=levels.model,
         x=x,
@@ -227,7 +234,7 @@ def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: floa
         levels=(*claims, *[LevelClaim()] * (len(names) - len(claims))),
         fall=None if direction is None else (number, direction),
         is_shown=found.status in ("unbounded", "infeasible"),
-        broken=f"the value of {undefined[0]} is not finite at x" if is_broken else "",
+        broken=broken[0] if broken and found.status == "solved" else "",
         assumed=" and ".join(levels.promises),
     )
     status, reason = judge(claim)
@@ -261,12 +268,12 @@ def _ended(found: ChainSolution) -> Ended:
 
 
 def _claim(
-    level: LevelSolution, value: float, rounding: float, at_zero: float, rtol: float
+    level: LevelSolution, value: float, rounding: float, size: float, rtol: float
 ) -> LevelClaim:
     """Return the claim about a level, with a tolerance above the rounding error of its value."""
     if level.word != "proved":
         return LevelClaim()
-    scale = max(abs(value), abs(at_zero) if math.isfinite(at_zero) else 0.0)
+    scale = max(abs(value), size)
     high = level.best + level.error
     off = max(high, value - level.slack) - level.bound + rounding
     return LevelClaim(
