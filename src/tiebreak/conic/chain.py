@@ -268,7 +268,7 @@ class _Chain:
         for number, level in enumerate(self.found):
             allowed = level.slack + TOL.solver * self._size(number) + self._rounding(number, z)
             value, error = self.program.value_with_error(number, z)  # it may be in float32
-            if not value <= level.best + allowed + error:
+            if not value <= max(level.best, level.value) + allowed + error:
                 return number
         return None
 
@@ -317,7 +317,7 @@ class _Chain:
         self._hold(number, objective, found)
         if found.doubt and not self.found[-1].slack > self.found[-1].error:
             self.doubt = self.doubt or f"level {number + 1} {found.doubt}"
-        best, value = self.found[-1].best, self.program.value(number, self.previous)
+        best, value = self.found[-1].best, self.found[-1].value
         if abs(best - value) > TOL.percent * self._size(number) + self._rounding(
             number, self.previous
         ):
@@ -411,7 +411,7 @@ class _Chain:
                 best=best,
                 bound=bound,
                 error=gap,
-                value=best,
+                value=self.program.value(number, z),
                 slack=slack,
                 dimension=self.left_open,
                 held=held,

@@ -220,10 +220,12 @@ def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: floa
                 else Ended(DOUBT, found.message + NOT_SURE)
             )
     undefined = [name for name, _, (value, _), _ in each if not math.isfinite(value)]
+    share = max(rtol, TOL.solver)
     lost = [
         name
         for (name, level, (value, error), sign), size in zip(each, sizes, strict=False)
-        if sign * value > level.best + level.error + level.slack + error + TOL.solver * size
+        if sign * value - level.best - level.slack
+        > level.error + error + share * max(size, abs(level.best), level.slack)
     ]
     broken = [f"the value of {name} is not finite at x" for name in undefined]
     broken += [f"{name} became worse after it was solved" for name in lost]
