@@ -345,7 +345,7 @@ def test_slabs_far_from_the_origin_are_as_wide_as_they_are(far: float, has_bound
     if has_bounds:
         domain = domain & tb.Box(center - 64.0, center + 64.0)
     g = tb.Linear([1.0, 1.0, 5.0])  # its face is a side of the second slab: two dimensions
-    x = center + [0.5, -4.5, 0.0]
+    x = center + np.array([0.5, -4.5, 0.0])
     assert rows[1] @ x == middle[1] - width[1]
     problem = tb.Problem(lower=g, upper=tb.SquaredNorm(center=x), domain=domain)
     result = tb.solve(problem, "exact")
