@@ -325,7 +325,7 @@ class _Chain:
         return None
 
     def _size(self, number: int) -> float:
-        """Return the size of a level's values: changes are small or large relative to it.
+        """Return the scale of a level's values, to which changes in the level are compared.
 
         At z = 0, auxiliary variables are 0 too, and the squares of the data may be far larger than
         the level's own value, which therefore counts.

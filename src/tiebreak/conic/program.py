@@ -84,7 +84,7 @@ class ConicProgram:
         return int(self.rows.shape[1])
 
     def value(self, number: int, z: Host) -> float:
-        """Return a level's value at the x of z; the auxiliary variables in z may be larger."""
+        """Return a level's value at the x in z; auxiliary variables may be larger than needed."""
         return self.value_with_error(number, z)[0]
 
     def value_with_error(self, number: int, z: Host) -> tuple[float, float]:
