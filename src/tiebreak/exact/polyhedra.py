@@ -66,7 +66,7 @@ class PolyhedralRows(NamedTuple):
 
 
 def row_ranges(rows: Host, offset: Host) -> Host:
-    """Return bounds on the slacks of inequalities over the set; inf where we know none.
+    """Return bounds on the slacks of inequalities over the set; inf if no bound is known.
 
     They follow from two bounds on each variable of a row, or from the same row with other signs.
     """
