@@ -366,3 +366,10 @@ def test_a_gap_that_is_zero_but_for_underflow_does_not_stretch_the_picture():
     assert 0.0 <= result.trace[0].upper_gap <= 1e-200
     low, high = result.plot().axes[2].get_ylim()
     assert 1e-12 < low < high < 1e12
+
+
+@pytest.mark.parametrize("domain", [tb.Box(-4.0, 4.0), tb.Ball(4.0), tb.Box(-1e308, 1e308)])
+def test_a_bounded_linear_level_whose_least_value_overflows_is_not_called_unbounded(
+    domain: tb.Domain,
+) -> None:
+    tb.Problem(lower=tb.Linear([1e308, 1e308]), upper=tb.SquaredNorm(), domain=domain)

@@ -330,7 +330,8 @@ class Problem(_ByName, FromData):
         if slope is None or penalty.terms.square > 0.0 or not has_projection(self.domain):
             return False
         if not penalty.terms.has_weights:
-            return math.isinf(self.domain.support(-slope))
+            unit = arrays.max_abs(slope) or 1.0  # so that a finite support does not overflow
+            return math.isinf(self.domain.support(slope / -unit / slope.shape[0]))
         if not described(self.domain).is_cone or penalty.terms.center is not None:
             return False
         # The penalty p is a norm on a cone: d = prox of p at -slope has <slope, d> + p(d) = -|d|².

@@ -552,3 +552,14 @@ def test_rounding_does_not_carry_x_along_directions_that_neither_level_sees(seed
     result = tb.solve(problem, "bregman")
     assert result.status == "solved"
     assert np.max(np.abs(result.x)) < 10.0  # thousands if steps follow rounding errors
+
+
+def test_slopes_that_are_not_finite_are_named() -> None:
+    def gradient(x: np.ndarray) -> np.ndarray:
+        return x if x.sum() == 2.0 else np.full(2, np.inf)  # finite at x0 = (1, 1) alone
+
+    f = tb.Smooth(lambda x: 0.5 * float(x @ x), gradient, lipschitz=1.0)
+    problem = tb.Problem(upper=f, lower=tb.LeastSquares([[1.0, 2.0]], [4.0]), domain=tb.Ball(4.0))
+    result = tb.solve(problem, "bregman", x0=[1.0, 1.0])
+    assert not result.success
+    assert "the slopes of f or g are 0 or not finite" in result.message

@@ -75,3 +75,15 @@ def test_an_answer_on_a_far_bound_is_found() -> None:
     result = tb.solve(problem)
     assert result.success, result.message
     assert np.max(np.abs(result.x - [-1e6, 1e6 + 1.0])) <= 1e-6
+
+
+@pytest.mark.parametrize("far", [0.0, 1e6, 1e9, 1e10])
+def test_the_sides_of_a_narrow_slab_are_not_one_plane(far: float) -> None:
+    """Far from the origin, z is near both sides by a solver's accuracy; then ties are unknown."""
+    center = np.array([far, -2.0 * far, 0.0])
+    rows = np.array([[2.0, 0.0, 5.0], [1.0, 1.0, 5.0], [0.0, 1.0, -1.0]])
+    middle, width = rows @ center, np.array([2.0, 4.0, 64.0])
+    domain = tb.Polyhedron(rows, middle + width, lower=middle - width)
+    f = tb.SquaredNorm(center=center + np.array([0.5, -4.5, 0.0]))
+    result = tb.solve(tb.Problem(lower=tb.Linear(rows[1]), upper=f, domain=domain), "conic")
+    assert result.dimension in ((2,) if far < 1e9 else (2, None))

@@ -46,6 +46,21 @@ def without(monkeypatch, *names):
         monkeypatch.setitem(sys.modules, name, None)
 
 
+@pytest.mark.parametrize("missing", [(), ("rich",), ("rich", "tqdm")])
+def test_two_levels_have_their_names(monkeypatch, missing):
+    terminal = looked_at(monkeypatch)
+    without(monkeypatch, *missing)
+    levels = tb.Levels(
+        tb.Level(tb.Linear([1.0, 1.0]), "profit", sense="max"),
+        tb.Level(tb.SquaredNorm(), "change"),
+        domain=tb.Ball(1.0),
+    )
+    tb.solve(levels, METHOD, rtol=0.0, max_iter=4, progress=True)
+    assert "change " in terminal.getvalue()
+    assert "-profit" in terminal.getvalue()  # the run minimises the negative
+    assert "level, f" not in terminal.getvalue()
+
+
 def test_without_rich_and_tqdm_one_line_is_written_over_that_fits_the_terminal(monkeypatch, capsys):
     terminal = looked_at(monkeypatch)
     without(monkeypatch, "rich", "tqdm")

@@ -119,3 +119,29 @@ def test_a_slope_that_drowns_beside_its_terms_is_found() -> None:
     result = tb.solve(levels)
     assert result.success, result.message
     assert result.x == pytest.approx([1.0 - 1e9, 1e9, 1e9], rel=1e-12)
+
+
+def _huber_with_an_outlier(rng: np.random.Generator, rows: int, size: float) -> tb.Huber:
+    A, b = rng.normal(size=(rows, 4)), rng.normal(size=rows)
+    A[:, 3], b[0] = A[:, 0] + A[:, 1], size
+    return tb.Huber(A, b)
+
+
+def test_a_lost_level_is_judged_by_its_own_value_not_by_the_squares_of_its_data() -> None:
+    rng = np.random.default_rng(0)
+    first = _huber_with_an_outlier(rng, 6, 1e10)
+    second = tb.Huber(rng.normal(size=(3, 4)), [1.0, 2.0, 1e10])
+    result = tb.solve(tb.Levels(first, second, tb.SquaredNorm(center=rng.normal(size=4))))
+    level = result.levels["level 2"]
+    assert not (result.success and level.value > level.best[1] + 1e-2 * level.value)
+
+
+@pytest.mark.parametrize("size", [1e5, 1e6])
+def test_the_tolerance_of_a_level_is_a_share_of_its_own_value(size: float) -> None:
+    rng = np.random.default_rng(1)
+    first = tb.Level(_huber_with_an_outlier(rng, 6, size), slack=1.0)
+    second = tb.Huber(rng.normal(size=(3, 4)), [1.0, 2.0, size])
+    result = tb.solve(tb.Levels(first, second, domain=tb.Box(-10.0, 10.0)), rtol=1e-4)
+    low, high = result.levels["level 2"].best
+    asked = 1e-4 * max(second.value(result.x), second.value(np.zeros(4)))
+    assert result.status != "certified" or high - low <= 2.0 * asked

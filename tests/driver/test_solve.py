@@ -339,6 +339,18 @@ def test_a_callable_that_is_not_finite_somewhere_gives_the_last_finite_point_and
         assert result.upper_error == math.inf  # without a slope nothing bounds f* from above
 
 
+def test_a_method_that_begins_at_a_point_of_its_own_that_is_not_finite_is_refused():
+    """MNG begins at the center of f, which it computes from the gradient at 0."""
+
+    def gradient(x: np.ndarray) -> np.ndarray:
+        return x if x.any() else np.full(2, math.inf)
+
+    f = tb.Smooth(lambda x: 0.5 * float(x @ x), gradient, lipschitz=1.0, strong_convexity=1.0)
+    problem = tb.Problem(upper=f, lower=tb.LeastSquares([[1.0, 2.0]], [4.0]), domain=tb.Ball(4.0))
+    with pytest.raises(ValueError, match=r"^solve: mng begins at a point at which .* not finite"):
+        tb.solve(problem, "mng", x0=[1.0, 1.0])
+
+
 # --- success only by proof -----------------------------------------------------------------------
 
 

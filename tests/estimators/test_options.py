@@ -127,11 +127,20 @@ def test_weights_of_classes_are_those_of_scikit_learn(weights):
     assert not np.allclose(model.coef_, TieBreakClassifier().fit(X, labels, own).coef_, atol=1e-3)
 
 
-def test_a_negative_weight_of_a_class_is_named():
+@pytest.mark.parametrize("weight", [-2.0, np.nan, np.inf, None, "2", 1j, [1.0, 2.0]])
+def test_a_weight_of_a_class_that_is_no_weight_is_named(weight):
     X, y = data()
-    words = r"^TieBreakClassifier: class_weight of yes must not be negative, got -2$"
-    with pytest.raises(ValueError, match=words):
-        TieBreakClassifier(class_weight={"yes": -2.0}).fit(X, np.where(y > 3.0, "yes", "no"))
+    words = r"^TieBreakClassifier: class_weight of yes must be a "
+    with pytest.raises((ValueError, TypeError), match=words):
+        TieBreakClassifier(class_weight={"yes": weight}).fit(X, np.where(y > 3.0, "yes", "no"))
+
+
+@pytest.mark.parametrize("weights", [[1.0, 2.0], "even", 3.0])
+def test_weights_of_classes_are_balanced_or_a_dict(weights):
+    X, y = data()
+    words = r"^TieBreakClassifier: class_weight must be None, 'balanced' or a dict"
+    with pytest.raises(TypeError, match=words):
+        TieBreakClassifier(class_weight=weights).fit(X, np.where(y > 3.0, "yes", "no"))
 
 
 @pytest.mark.parametrize("intercept", [True, False])
@@ -244,3 +253,24 @@ def test_a_domain_of_another_length_is_named(fit_intercept):
         ValueError, match=r"^Box: lower must have one entry per variable \(4\), got 3$"
     ):
         model.fit(np.eye(6, 4), np.arange(6.0))
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_rows_of_a_domain_keep_their_names(outputs):
+    X, y = data(30, 3)
+    row = np.ones(3 * outputs)
+    rows = tb.Polyhedron([row, row], [5.0, -1.0], lower=[2.0, -9.0], rows=["cap", "floor"])
+    labels = np.digitize(y, np.quantile(y, np.arange(1, outputs + (outputs == 1)) / 3))
+    with pytest.raises(
+        ValueError, match=r"row cap, lower bound and row floor|row floor and row cap"
+    ):
+        TieBreakClassifier(domain=rows & tb.Box(-5.0, 5.0)).fit(X, labels)
+
+
+def test_a_bound_is_named_by_the_place_of_its_coefficient():
+    X, y = data(30, 3)
+    labels = np.digitize(y, np.quantile(y, [0.3, 0.6]))
+    low = np.where(np.arange(9) == 4, 1.0, -5.0)
+    row = tb.Polyhedron([np.arange(9) == 4.0], [0.5], rows=["cap"])
+    with pytest.raises(ValueError, match=r"the bound of x\[4\] and row cap|row cap and the bound"):
+        TieBreakClassifier(domain=tb.Box(low, 5.0) & row).fit(X, labels)

@@ -332,3 +332,23 @@ def test_far_from_the_origin_a_variable_is_on_its_bound_only_within_its_own_rang
         truth = np.column_stack([first, first - gap]).ravel()
         assert result.success
         np.testing.assert_allclose(result.x - offset, truth, atol=4.0 * np.spacing(abs(offset)))
+
+
+@pytest.mark.parametrize("far", [1e6, 1e9, 1e10])
+@pytest.mark.parametrize("has_bounds", [False, True])
+def test_slabs_far_from_the_origin_are_as_wide_as_they_are(far: float, has_bounds: bool) -> None:
+    """Two slabs of width 4 and 8 across the ties: rounding relative to x would close them."""
+    center = np.array([far, -2.0 * far, 0.0])
+    rows = np.array([[2.0, 0.0, 5.0], [1.0, 1.0, 5.0], [0.0, 1.0, -1.0]])
+    middle, width = rows @ center, np.array([2.0, 4.0, 64.0])
+    domain = tb.Polyhedron(rows, middle + width, lower=middle - width)
+    if has_bounds:
+        domain = domain & tb.Box(center - 64.0, center + 64.0)
+    g = tb.Linear([1.0, 1.0, 5.0])  # its face is a side of the second slab: two dimensions
+    x = center + np.array([0.5, -4.5, 0.0])
+    assert rows[1] @ x == middle[1] - width[1]
+    problem = tb.Problem(lower=g, upper=tb.SquaredNorm(center=x), domain=domain)
+    result = tb.solve(problem, "exact")
+    assert result.success
+    assert result.dimension == 2
+    np.testing.assert_allclose(result.x, x, atol=1e-14 * far)

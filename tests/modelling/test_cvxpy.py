@@ -310,7 +310,7 @@ def chain_that(status, z):
         bound=-3.0,
         error=1.0,
         value=-1.0,
-        slack=0.0,
+        slack=30.0,  # so that the values at z do not count as lost
         dimension=1,
         held="image",
         word="proved",
@@ -382,6 +382,21 @@ def test_solve_of_a_problem(monkeypatch):
     assert [level.value for level in found.levels.values()] == [1 - 24, 12.0]  # at x
     assert [level.best for level in found.levels.values()] == [(1.0, 3.0), (-3.0, -1.0)]
     np.testing.assert_array_equal(found.x, x.value)
+
+
+def test_a_level_that_is_lost_is_seen_by_its_value_in_cvxpy():
+    """The auxiliary variables of a huber loss with an outlier hide how much worse it became."""
+    rng = np.random.default_rng(3)
+    rows, b = rng.normal(size=(6, 4)), rng.normal(size=6)
+    b[0], rows[:, 3] = 1e8, rows[:, 0] + rows[:, 1]
+    others = rng.normal(size=(3, 4))
+    x = cp.Variable(4)
+    first = cp.Minimize(cp.sum(cp.huber(rows @ x - b)))
+    second = cp.Minimize(cp.sum(cp.huber(others @ x - [1.0, 2.0, 1e8])))
+    last = cp.Minimize(cp.sum_squares(x - rng.normal(size=4)))
+    result = tb.solve(tb.from_cvxpy(first, then=[second, last]))
+    level = result.levels["level 1"]
+    assert not (result.success and level.value > level.best[1] * (1.0 + 1e-3))
 
 
 def test_solving_a_problem_again_compiles_nothing(monkeypatch):

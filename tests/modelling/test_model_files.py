@@ -203,6 +203,21 @@ LP = "max\n profit: 3 a + 2 b + 4\nst\n size: a + b <= 4\n risk: a - b >= -inf\n
 TWICE = "NAME T\nROWS\n N c\n G d\nCOLUMNS\n x c 1 d 2\n x d 5\n y c 2 d 1\nRHS\n R d 2\nENDATA\n"
 
 
+@pytest.mark.parametrize(
+    ("written", "sense"),
+    [("\n MAX", "max"), (" MAX", "max"), ("\n maximize", "max"), ("\n MIN", "min"), ("", "min")],
+)
+def test_the_sense_of_an_mps_file_is_read(tmp_path, written, sense):
+    (tmp_path / "p.mps").write_text(PLAN.replace("ROWS", f"OBJSENSE{written}\nROWS"))
+    assert tb.read_model(tmp_path / "p.mps").sense == sense
+
+
+@pytest.mark.parametrize("row", ["2.5 a + .5b >= - .5", "1e-5 a - 1.5e3b <= 4", "- a + b = 1e2"])
+def test_coefficients_are_no_constants(tmp_path, row):
+    (tmp_path / "p.lp").write_text(LP.replace("a + b <= 4", f"a + b <= 4\n {row}"))
+    assert tb.read_model(tmp_path / "p.lp").variables == ("a", "b")
+
+
 def test_free_rows_of_lp_files_are_objectives_and_maximisation_is_respected(tmp_path):
     (tmp_path / "p.lp").write_text(LP)
     model = tb.read_model(tmp_path / "p.lp")
@@ -228,6 +243,14 @@ def test_free_rows_of_lp_files_are_objectives_and_maximisation_is_respected(tmp_
         ("p.lp", LP.replace("3 a", "3,5 a"), "must have decimal points, not commas, got the variable ',5'"),
         ("p.lp", LP.replace("end", ""), "p.lp cannot be read by HiGHS as LP"),
         ("p.txt", LP, "path must end with .mps or .lp"),
+        ("p.mps", PLAN.replace("ROWS", "OBJSENSE\n MAXX\nROWS"), "must have MIN or MAX in the line after OBJSENSE, got 'MAXX'"),
+        ("p.mps", PLAN.replace("ROWS", "OBJSENSE MAXIMIZE\nROWS"), "must have MIN or MAX in the line after OBJSENSE, got 'MAXIMIZE'"),
+        ("p.mps", PLAN.replace("ROWS", "OBJMAX\nROWS"), "must have nothing but NAME and OBJSENSE before ROWS, got 'OBJMAX' in line 2"),
+        ("p.lp", LP.replace("max", "MAXIMISE"), "must begin with minimize or maximize, got 'MAXIMISE'"),
+        ("p.lp", LP.replace("max", ""), "must begin with minimize or maximize, got 'profit:'"),
+        ("p.lp", LP.replace("a + b <= 4", "a + 1 + b <= 4"), "must have no constant on the left of a row, got '1' in 'size: a + 1 + b'"),
+        ("p.lp", LP.replace("a + b <= 4", "a + 2 3 b <= 4"), "must have no constant on the left of a row, got '2' in 'size: a + 2 3 b'"),
+        ("p.lp", LP.replace("a + b <= 4", "2 (a + b) <= 4"), "must have no brackets around terms, got the variable '(a'"),
     ],
 )  # fmt: skip
 def test_what_is_no_linear_program_gets_one_sentence(tmp_path, name, text, sentence):
@@ -510,3 +533,10 @@ def test_rows_and_variables_that_contradict_each_other_are_named(plan):
     assert not Path("out/x.npy").exists()
     levels = tb.Levels(model.level(), model.level("CO2"), domain=model.domain & tb.Box(0.0, 20.0))
     assert "bound of" in tb.solve(levels).message
+
+
+def test_the_report_on_the_command_line_shows_x_by_name(plan, capsys):
+    assert main(["solve", "plan.mps"]) == 0
+    assert "  x      gas = 45, wind = 15, in = 3, out = 3" in capsys.readouterr().out
+    assert str(tb.solve(three(plan))).count("gas = 45") == 1
+    assert tb.solve(three(plan)).details().count("gas = 45") == 1

@@ -62,6 +62,7 @@ SETTLED_PATIENCE = 32  # patience once f has settled up to rounding
 RENEWAL = 0.25  # recompute the Hessians after this many steps per free variable
 WORTHWHILE = 16  # Hessians do not pay off for fewer steps than this
 RELEASE = 0.3  # change the face if less than this share of the slope lies along it
+NO_SLOPE = "there is no slope to follow: near x0, the slopes of f or g are 0 or not finite"
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ class BregmanIteration(Method):
         if state.proof is not None:
             return refinement_proof.next_cut(problem.in_precision_of(state.x), state, state.proof)
         if not 0.0 < state.eta < math.inf:
-            return _gave_up(state, "there is no slope to follow")
+            return _gave_up(state, NO_SLOPE)
         if isinstance(state.conjugate, ShortestWay):
             return self._shortest_step(problem, state, state.conjugate)
         if state.conjugate is not None:

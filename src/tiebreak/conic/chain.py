@@ -273,10 +273,9 @@ class _Chain:
     def _lost(self, z: Host) -> int | None:
         """Return the first level that later levels made worse than allowed, or None."""
         for number, level in enumerate(self.found):
-            # The caller's function may compute in float32.
-            value = min(self.program.value(number, z), self.objectives[number].value(z))
             allowed = level.slack + TOL.solver * self._size(number) + self._rounding(number, z)
-            if value > level.best + allowed:
+            value, error = self.program.value_with_error(number, z)  # it may be in float32
+            if not value <= max(level.best, level.value) + allowed + error:
                 return number
         return None
 
@@ -325,7 +324,7 @@ class _Chain:
         self._hold(number, objective, found)
         if found.doubt and not self.found[-1].slack > self.found[-1].error:
             self.doubt = self.doubt or f"level {number + 1} {found.doubt}"
-        best, value = self.found[-1].best, self.program.value(number, self.previous)
+        best, value = self.found[-1].best, self.found[-1].value
         if abs(best - value) > TOL.percent * self._size(number) + self._rounding(
             number, self.previous
         ):
@@ -333,12 +332,14 @@ class _Chain:
         return None
 
     def _size(self, number: int) -> float:
-        """Return the scale of a level's values, to which changes in the level are compared."""
-        level, at_zero = (
-            self.found[number],
-            self.objectives[number].value(np.zeros_like(self.previous)),
-        )
-        return max(abs(level.best), abs(at_zero), level.slack)
+        """Return the scale of a level's values, to which changes in the level are compared.
+
+        At z = 0, auxiliary variables are 0 too, and the squares of the data may be far larger than
+        the level's own value, which therefore counts.
+        """
+        level = self.found[number]
+        at_zero = abs(self.program.value(number, np.zeros_like(self.previous)))
+        return max(abs(level.best), at_zero if math.isfinite(at_zero) else 0.0, level.slack)
 
     def _rounding(self, number: int, z: Host) -> float:
         return clear_change(self.objectives[number], z, self.unit)
@@ -417,7 +418,7 @@ class _Chain:
                 best=best,
                 bound=bound,
                 error=gap,
-                value=best,
+                value=self.program.value(number, z),
                 slack=slack,
                 dimension=self.left_open,
                 held=held,

@@ -222,13 +222,21 @@ def _flat_rows(left: ConicSet, where: AffineSet, equations: Any, z: Host) -> Any
     sizes = of_inequalities(blocks, np.abs(offset) + longest * row_lengths(rows))
     touches = outside(blocks, offset - rows @ z) >= -TOL.solver * sizes
     plain = len(blocks.nonnegative)
-    edges = rows[blocks.nonnegative[touches[:plain]]]
-    inner = where.columns(edges)
+    near = blocks.nonnegative[touches[:plain]]
+    inner = where.columns(rows[near])
     lengths = row_lengths(inner)
-    edges, inner = edges[lengths > 0.0], inner[lengths > 0.0]
+    near, inner = near[lengths > 0.0], inner[lengths > 0.0]
     units = scaled_rows(inner, 1.0 / lengths[lengths > 0.0])
     is_strict = strict_rows(units, where.columns(equations))
-    return None if is_strict is None or touches[plain:].any() else edges[~is_strict]
+    if is_strict is None or touches[plain:].any():
+        return None
+    edges = rows[near[~is_strict]]
+    room, terms = (
+        (offset - rows @ z)[near],
+        np.abs(offset[near]) + longest * row_lengths(rows)[near],
+    )
+    # A row that holds with equality everywhere has no slack at z.
+    return None if np.any((room > TOL.met * terms)[~is_strict]) else edges
 
 
 def free_directions(where: AffineSet, equations: Any, own: Host) -> int | None:

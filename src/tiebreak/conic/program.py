@@ -63,7 +63,8 @@ class ConicProgram:
             remains.
         reach: |z_j| <= reach_j for some solution; inf if unknown.
         evaluate: a function of a level's number and a z that returns the level's value at the x of
-            this z; if None, values are computed from the auxiliary variables of z.
+            this z, with a bound on its rounding error; if None, values are computed from the
+            auxiliary variables of z.
         owners: a function that names the owners of rows with nonzero multipliers, in the user's
             words.
     """
@@ -74,7 +75,7 @@ class ConicProgram:
     objectives: tuple[Objective, ...]
     variables: Host
     reach: Host
-    evaluate: Callable[[int, Host], float] | None = None
+    evaluate: Callable[[int, Host], tuple[float, float]] | None = None
     owners: Callable[[Host], list[str]] | None = None
 
     @property
@@ -84,9 +85,13 @@ class ConicProgram:
 
     def value(self, number: int, z: Host) -> float:
         """Return a level's value at the x in z; auxiliary variables may be larger than needed."""
-        return (
-            self.objectives[number].value(z) if self.evaluate is None else self.evaluate(number, z)
-        )
+        return self.value_with_error(number, z)[0]
+
+    def value_with_error(self, number: int, z: Host) -> tuple[float, float]:
+        """Return a level's value at the x of z, and a bound on the error of its evaluation."""
+        if self.evaluate is None:
+            return self.objectives[number].value(z), 0.0
+        return self.evaluate(number, z)
 
     def first_levels(self) -> Host:
         """Return for each row the first level that needs it: 0 for constraints.

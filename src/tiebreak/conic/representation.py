@@ -17,7 +17,8 @@ import numpy as np
 
 from tiebreak.conic.program import DENSE_SHARE, Cone, ConicProgram, Objective
 from tiebreak.functions import Function, Penalty, split, summands
-from tiebreak.linalg import Host, Refusal, arrays
+from tiebreak.levels import value_with_error
+from tiebreak.linalg import Host, Refusal
 from tiebreak.linalg.conic_form import Affine, ConicForm, Cost, Kind, entries
 from tiebreak.sets import Domain, Set, described
 from tiebreak.sets.descriptions import bounds_on
@@ -64,10 +65,8 @@ def compile_levels(
         for i, h in enumerate(objectives)
     ]
 
-    def evaluate(number: int, z: Host) -> float:
-        h = objectives[number]
-        prototype = h.prototype if isinstance(h, Function) else None
-        return float(h.value(z[:n] if prototype is None else arrays.like(z[:n], prototype)))
+    def evaluate(number: int, z: Host) -> tuple[float, float]:
+        return value_with_error(objectives[number], z[:n])
 
     return replace(builder.program(costs), evaluate=evaluate, owners=builder.owners)
 

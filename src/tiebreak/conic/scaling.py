@@ -70,9 +70,10 @@ def in_units(program: ConicProgram) -> tuple[ConicProgram, Units]:
     ]
     values, evaluate = np.array([unit for _, unit in pairs]), program.evaluate
 
-    def evaluated(i: int, z: Host) -> float:
+    def evaluated(i: int, z: Host) -> tuple[float, float]:
         assert evaluate is not None
-        return evaluate(i, lengths * z) / float(values[i])
+        value, error = evaluate(i, lengths * z)
+        return value / float(values[i]), error / float(values[i])
 
     new = replace(
         program,

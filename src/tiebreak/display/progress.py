@@ -8,21 +8,32 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from tiebreak.driver.trace import Row
+
+
+class LevelNames(NamedTuple):
+    """The names of two levels, which take the place of g and f."""
+
+    lower: str
+    upper: str
+
+
+LETTERS = LevelNames("g", "f")
 
 
 class Screen:
     """A place to show progress; the base class overwrites a line of the terminal."""
 
     every = 0.1  # seconds between two updates
+    names = LETTERS
     _is_used = False
 
     def row(self, row: Row) -> None:
         """Show a recorded row."""
-        self.text(words(row))
+        self.text(words(row, self.names))
 
     def text(self, said: str) -> None:
         """Overwrite the line, cut to the terminal's width: a longer line could not be erased."""
@@ -92,8 +103,10 @@ class Rich(Screen):
         table.add_column(title, style="bold")
         for name in ("value", "proved gap"):
             table.add_column(name, justify="right", min_width=13)
-        table.add_row("upper level, f", f"{row.upper_value:.9g}", f"{row.upper_gap:.2e}")
-        table.add_row("lower level, g", f"{row.lower_value:.9g}", f"{row.lower_gap:.2e}")
+        is_plain = self.names is LETTERS
+        lower, upper = ("lower level, g", "upper level, f") if is_plain else self.names
+        table.add_row(upper, f"{row.upper_value:.9g}", f"{row.upper_gap:.2e}")
+        table.add_row(lower, f"{row.lower_value:.9g}", f"{row.lower_gap:.2e}")
         self._show(table)
 
     def text(self, said: str) -> None:
@@ -145,9 +158,16 @@ class Told(Screen):
 
 
 def screen_for(progress: object) -> Screen:
-    """Choose where to show the progress of a run."""
-    if progress is not True:
+    """Choose where to show the progress of a run; ``progress`` is True for the letters f and g."""
+    if progress is not True and not isinstance(progress, LevelNames):
         return Told(progress)
+    screen = _screen()
+    screen.names = LETTERS if progress is True else progress
+    return screen
+
+
+def _screen() -> Screen:
+    """Choose a display that the terminal or notebook supports."""
     if _is_notebook():
         return Notebook()
     if sys.stderr is None or sys.stderr.closed:  # a program without a console, or a daemon
@@ -166,10 +186,11 @@ def _is_notebook() -> bool:
     return hasattr(shell, "kernel")
 
 
-def words(row: Row) -> str:
+def words(row: Row, names: LevelNames = LETTERS) -> str:
     """Return a row as one line; a pass reads all the data once."""
+    f, g = names.upper, names.lower
     return (
-        f"step {row.iteration:>7,}   f {row.upper_value:<13.7g} gap {row.upper_gap:<9.2e}   "
-        f"g {row.lower_value:<13.7g} gap {row.lower_gap:<9.2e} "
+        f"step {row.iteration:>7,}   {f} {row.upper_value:<13.7g} gap {row.upper_gap:<9.2e}   "
+        f"{g} {row.lower_value:<13.7g} gap {row.lower_gap:<9.2e} "
         f"{row.passes:6,} passes {row.seconds:7.1f} s"
     )

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Protocol, runtime_checkable
 
-from tiebreak.display.progress import Screen, screen_for
+from tiebreak.display.progress import LevelNames, Screen, screen_for
 from tiebreak.driver.trace import Row
 from tiebreak.functions import matrices_of
 from tiebreak.levels import ConicLevels, Levels
@@ -75,8 +75,8 @@ class LevelLines:
 class LiveLine:
     """Shows the last row, or the progress of a pass over streamed rows; see `display.progress`."""
 
-    def __init__(self, problem: Problem, progress: Progress) -> None:
-        if not (isinstance(progress, bool | Reporter) or callable(progress)):
+    def __init__(self, problem: Problem, progress: Progress | LevelNames) -> None:
+        if not (isinstance(progress, bool | Reporter | LevelNames) or callable(progress)):
             raise TypeError(
                 "solve: progress must be True, False, a function of a row, or an object with "
                 f"update(row) and close(), got {checks.what_it_is(progress)}"

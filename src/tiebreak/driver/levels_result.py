@@ -208,6 +208,7 @@ class LevelsResult(Outcome, Shown):
         lines += [f"  {line}" for line in _table(rows)]
         for label, text in self._notes():
             lines += _wrapped(f"  {label:<6} ", text)
+        lines += _wrapped("  x      ", _largest(self.named)) if self.named else []
         return "\n".join(lines)
 
     @property
@@ -239,18 +240,18 @@ class LevelsResult(Outcome, Shown):
         return ByName(zip(self.variables or (), arrays.to_numpy(self.x).tolist(), strict=False))
 
     def details(self) -> str:
-        """Return the full report: the short one, x and duals by name, and how x was found."""
+        """Return the full report: the short one, duals by name, and how x was found."""
         if self.result is None:
             how = "\n".join(_wrapped("  method ", self.method))
         else:  # the short report already says what the first lines of the `Result` say
             which = [f"{letter} is {name}" for letter, name in zip("gf", self.levels, strict=False)]
             how = "\n".join([f"  {'levels':<10} {', '.join(which)}"] * bool(which))
             how += self.result.details().removeprefix(str(self.result))
-        return "\n".join([str(self), *self._named_lines(), how.strip("\n")])
+        return "\n".join([str(self), *self._dual_lines(), how.strip("\n")])
 
-    def _named_lines(self) -> list[str]:
-        """Return the largest entries of x, and of the duals of each level, by name."""
-        lines = _wrapped("  x      ", _largest(self.named)) if self.named else []
+    def _dual_lines(self) -> list[str]:
+        """Return the largest duals of each level, by name of the row."""
+        lines: list[str] = []
         for name, duals in self.duals.items() if self.rows and self.success else ():
             none = "none (the level has slack)" if self.levels[name].slack else "unknown"
             said = none if duals is None else _largest(duals)

@@ -25,7 +25,11 @@ from tiebreak.proofs.evidence import StepEvidence, evaluated_again, value_error
 from tiebreak.proofs.recession.watch import NoMinimum
 from tiebreak.sets.domains import has_projection, projected
 
-NOTHING = (math.inf, math.inf)  # both gaps if nothing is proved
+NOT_FINITE = (
+    "solve: {} begins at a point at which the upper or lower level has a value or a gradient that "
+    "is not finite: check the functions away from x0, or choose another x0 or method"
+)
+NOTHING = (math.inf, math.inf)  # the gaps if nothing is proved
 PER_STATE = ("report", "values", "asked", "is_met")  # cached until the state changes
 
 
@@ -127,6 +131,8 @@ class Run:
                 self._measure_from_origin()
             self.accumulator = BoundAccumulator(self.problem, x0)
             if self.certifies:
+                if not (self._has_finite_values() and arrays.all_finite(self.state.x)):
+                    raise ValueError(NOT_FINITE.format(method.name))
                 self._note_least()
                 self.accumulator.add(self._evidence())
         self.certifier: Certifier = Certifier(self.accumulator)
@@ -214,10 +220,10 @@ class Run:
         skips a cut with this slope.
         """
         before, self.state = self.state, self.method.step(self.problem, self._adapted())
-        own = self.state.upper_value, self.state.lower_value
-        is_good = all(map(math.isfinite, (*own, *self.values)))
         try:
-            is_good = is_good and (not self.certifies or self.accumulator.add(self._evidence()))
+            is_good = self._has_finite_values() and (
+                not self.certifies or self.accumulator.add(self._evidence())
+            )
         except deadline.Over:
             self.state = before
             raise
@@ -230,6 +236,11 @@ class Run:
         self._news += any(self.state.evidence) or self.state.x is not before.x
         self.iteration += 1
         return True
+
+    def _has_finite_values(self) -> bool:
+        """Are the values of this point finite, both the method's and our own?"""
+        own = self.state.upper_value, self.state.lower_value
+        return all(map(math.isfinite, (*own, *self.values)))
 
     def _note_least(self) -> None:
         """Keep the point of Z with the smallest g, so that nothing worse is returned."""

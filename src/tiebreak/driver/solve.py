@@ -16,6 +16,7 @@ from tiebreak.algorithms.base import Method
 from tiebreak.auto.selection import choose, problem_in_float64
 from tiebreak.conic.chain import NO_POINT, solve_chain
 from tiebreak.conic.representation import compile_levels
+from tiebreak.display.progress import LevelNames
 from tiebreak.driver.advice import after_nonfinite, contradiction, what_next
 from tiebreak.driver.checkpoint import Store
 from tiebreak.driver.console import LevelLines, LiveLine, Progress, stopping_on_ctrl_c
@@ -253,6 +254,10 @@ def _solve_levels(
     began = time.perf_counter()
     levels = levels.current() if isinstance(levels, Levels) else levels
     if isinstance(levels, Levels) and levels.is_plain:
+        if options["progress"] is True:  # runs minimise the negative of a maximised level
+            named = zip(levels.names, levels.levels, strict=True)
+            names = (name if level.sign > 0 else f"-{name}" for name, level in named)
+            options["progress"] = LevelNames(*names)
         result = solve(levels.problem(), method, x0=x0, rtol=rtol, max_time=max_time, **options)
         exact = None
         is_double = isinstance(result.x, np.ndarray) and result.x.dtype == np.float64

@@ -20,7 +20,7 @@ from tiebreak.conic.chain_solution import (
     cut_short,
 )
 from tiebreak.conic.method import NOT_SURE, WHY, ConicFindings
-from tiebreak.conic.program import ConicProgram, Objective
+from tiebreak.conic.program import ConicProgram
 from tiebreak.conic.representation import compile_levels
 from tiebreak.driver.console import stopping_on_ctrl_c
 from tiebreak.driver.input_checks import check_size
@@ -196,13 +196,15 @@ def chain(
 
 def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: float) -> LevelsResult:
     """Convert the chain's solution to a result."""
-    program, names, own = levels.program(), levels.names, levels.program().variables
+    names, own = levels.names, levels.program().variables
     x = found.z[own]
     with arrays.quiet():  # the values may be 0/0
-        at = levels.model.values(x)
-    each = list(zip(names, found.levels, at, levels.signs, program.objectives, strict=False))
+        at, at_zero = levels.model.values(x), levels.model.values(np.zeros_like(x))
+    each = list(zip(names, found.levels, at, levels.signs, strict=False))
+    sizes = [abs(value) if math.isfinite(value) else 0.0 for value, _ in at_zero]
     claims = [
-        _claim(level, sign * value, error, h, rtol) for _, level, (value, error), sign, h in each
+        _claim(level, sign * value, error, size, rtol)
+        for (_, level, (value, error), sign), size in zip(each, sizes, strict=False)
     ]
     ended, direction, number = _ended(found), found.direction, len(found.levels)
     if direction is not None:
@@ -217,8 +219,16 @@ def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: floa
                 if direction is not None and needs_one
                 else Ended(DOUBT, found.message + NOT_SURE)
             )
-    undefined = [name for name, _, (value, _), _, _ in each if not math.isfinite(value)]
-    is_broken = bool(undefined) and found.status == "solved"
+    undefined = [name for name, _, (value, _), _ in each if not math.isfinite(value)]
+    share = max(rtol, TOL.solver)
+    lost = [
+        name
+        for (name, level, (value, error), sign), size in zip(each, sizes, strict=False)
+        if sign * value - level.best - level.slack
+        > level.error + error + share * max(size, abs(level.best), level.slack)
+    ]
+    broken = [f"the value of {name} is not finite at x" for name in undefined]
+    broken += [f"{name} became worse after it was solved" for name in lost]
     claim = ResultClaim(
         problem=levels.model,
         x=x,
@@ -226,15 +236,13 @@ def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: floa
         levels=(*claims, *[LevelClaim()] * (len(names) - len(claims))),
         fall=None if direction is None else (number, direction),
         is_shown=found.status in ("unbounded", "infeasible"),
-        broken=f"the value of {undefined[0]} is not finite at x" if is_broken else "",
+        broken=broken[0] if broken and found.status == "solved" else "",
         assumed=" and ".join(levels.promises),
     )
     status, reason = judge(claim)
     return LevelsResult(
         x=arrays.nowhere(x) if status == "infeasible" else x,
-        levels={
-            name: _level(name, level, value, sign) for name, level, (value, _), sign, _ in each
-        },
+        levels={name: _level(name, level, value, sign) for name, level, (value, _), sign in each},
         status=status,
         reason=reason,
         time=seconds,
@@ -262,12 +270,12 @@ def _ended(found: ChainSolution) -> Ended:
 
 
 def _claim(
-    level: LevelSolution, value: float, rounding: float, h: Objective, rtol: float
+    level: LevelSolution, value: float, rounding: float, size: float, rtol: float
 ) -> LevelClaim:
     """Return the claim about a level, with a tolerance above the rounding error of its value."""
     if level.word != "proved":
         return LevelClaim()
-    scale = max(abs(value), abs(h.value(np.zeros(len(h.linear)))))
+    scale = max(abs(value), size)
     high = level.best + level.error
     off = max(high, value - level.slack) - level.bound + rounding
     return LevelClaim(

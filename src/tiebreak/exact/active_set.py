@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from tiebreak.exact.faces import Face, face_of
 from tiebreak.exact.interior_point import Hint, interior_point
-from tiebreak.exact.polyhedra import slack_noise
+from tiebreak.exact.polyhedra import row_ranges, slack_noise
 from tiebreak.functions import Slope
 from tiebreak.linalg import EPS, TOL, Host, deadline
 from tiebreak.linalg.host import norm
@@ -200,10 +201,15 @@ class PolyhedronSlice:
             del self._kept[next(iter(self._kept))]
         return found
 
+    @cached_property
+    def _ranges(self) -> Host:
+        """Bounds on the slacks of the inequalities over the set."""
+        return row_ranges(self.rows, self.offset)
+
     def slack(self, x: Host, share: float) -> tuple[Host, Host]:
         """Return all slacks in units of v, and bounds on their rounding errors."""
         slack = (self.offset - self.rows @ x) / self.lengths
-        least = slack_noise(self.rows, self.offset, x, share) / self.lengths
+        least = slack_noise(self.rows, self.offset, x, share, self._ranges) / self.lengths
         return np.where(slack <= least, 0.0, slack), least
 
     def step(self, R: Host, slope: Slope, x: Host, rows: int = 0) -> Host:

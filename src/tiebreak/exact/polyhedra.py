@@ -57,31 +57,49 @@ class PolyhedralRows(NamedTuple):
     def point(self, u: Host) -> Host:
         """Return lift u, after moving the entries of u that nearly equal a bound onto the bound."""
         rows, offset = self.rows[self.bounds], self.offset[self.bounds]
-        near = np.abs(offset - rows @ u) <= slack_noise(rows, offset, u, TOL.met)
+        ranges = row_ranges(rows, offset)
+        near = np.abs(offset - rows @ u) <= slack_noise(rows, offset, u, TOL.met, ranges)
         which, sign = np.nonzero(rows[near])[1], np.sum(rows[near], axis=1)
         u = u.copy()
         u[which] = sign * offset[near] + 0.0  # avoids -0
         return u if self.lift is None else self.lift @ u
 
 
-def slack_noise(rows: Host, offset: Host, x: Host, share: float) -> Host:
-    """Return, for each inequality, the largest slack at x that counts as a rounding error.
+def row_ranges(rows: Host, offset: Host) -> Host:
+    """Return bounds on the slacks of inequalities over the set; inf if no bound is known.
 
-    Each such slack is a ``share`` of the terms of its row. If a variable has two bounds, these
-    slacks are also limited to a small part of its range, because far from the origin rounding
-    errors could be as large as the range.
+    They follow from two bounds on each variable of a row, or from the same row with other signs.
     """
+    sizes = np.abs(rows)
     single = np.flatnonzero(np.count_nonzero(rows, axis=1) == 1)
     which = np.nonzero(rows[single])[1]
     entries = rows[single, which]
     ends = np.full((2, rows.shape[1]), math.inf)  # upper bounds on x and on -x
     sides = np.where(entries > 0.0, 0, 1), which
     np.minimum.at(ends, sides, offset[single] / np.abs(entries))  # the closest of several bounds
-    width = np.sum(ends, axis=0)[which]
-    least: Host = share * (norm(x) + np.abs(offset))
-    ranges = np.where(width > 0.0, TOL.faint * width * np.abs(entries), math.inf)
-    least[single] = np.minimum(least[single], ranges)
-    return least
+    width = np.sum(ends, axis=0)
+    is_open = ~(width > 0.0) | np.isinf(width)
+    ranges = sizes @ np.where(is_open, 0.0, width)
+    ranges[sizes @ is_open > 0.0] = math.inf
+    others = np.flatnonzero(np.isinf(ranges))
+    opposite = {(0.0 - rows[i]).tobytes(): offset[i] for i in others}
+    for i in others:
+        between = offset[i] + opposite.get((rows[i] + 0.0).tobytes(), math.inf)
+        ranges[i] = between if between > 0.0 else math.inf
+    return np.asarray(ranges)
+
+
+def slack_noise(rows: Host, offset: Host, x: Host, share: float, ranges: Host) -> Host:
+    """Return the slacks of inequalities at x that count as rounding errors.
+
+    Each of them is a share of the terms of its row, but only a small part of the row's range: far
+    from the origin, rounding errors could be as long as the range. The slack of a bound is computed
+    without rounding errors; that of another row is not, so it counts at least as these errors.
+    """
+    terms = norm(x) + np.abs(offset)
+    is_row = np.count_nonzero(rows, axis=1) > 1
+    least = np.maximum(TOL.faint * ranges, TOL.rounding * terms * is_row)
+    return np.asarray(np.minimum(share * terms, least))
 
 
 def whole_space(n: int) -> PolyhedralRows:

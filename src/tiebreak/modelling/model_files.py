@@ -22,6 +22,16 @@ ENDINGS = (".mps", ".lp")
 DOUBT = re.compile(r"^(?:WARNING|ERROR):\s*(?!\s|Parser error)(.+)", re.MULTILINE)
 WITH_NUMBERS = ("COLUMNS", "RHS", "RANGES", "BOUNDS")  # sections of an MPS file
 WITHOUT_NUMBER = ("FR", "MI", "PL", "BV")  # kinds of bounds that take no number
+SENSES = {"min": (["MIN"], ["MINIMIZE"]), "max": (["MAX"], ["MAXIMIZE"])}
+# the rows of an LP file, their right-hand sides, and a number on the left that multiplies nothing
+ROWS_OF_LP = re.compile(
+    r"(?<!\S)(?:subject\s+to|such\s+that|st|s\.t\.)(?!\S)(.*?)"
+    r"(?<!\S)(?:bounds?|gen\w*|int\w*|bin\w*|semi\S*|sos\d?|end)(?!\S)",
+    re.IGNORECASE | re.DOTALL,
+)
+NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?"
+RIGHT_SIDE = re.compile(rf"[<>=]+[-+\s]*(?:{NUMBER}|inf\w*)", re.IGNORECASE)
+CONSTANT = re.compile(rf"(?<![^\s:+-]){NUMBER}(?=\s*[-+]|\s+\d|$)", re.IGNORECASE)
 OBJECTIVE = "objective"  # name of the objective if the file gives none
 
 
@@ -157,8 +167,13 @@ def _parsed(text: str, path: Path) -> Any:
         said = log.read_text(errors="replace") if log.exists() else ""
     # an ignored line changes the model, even if HiGHS reports success
     doubts = [line for line in DOUBT.findall(said) if not is_read or "ignored" in line]
-    if is_read and not doubts and path.suffix == ".mps" and "assume fixed format" not in said:
-        _check_numbers(text)
+    if is_read and not doubts and path.suffix == ".mps":
+        lines = text.splitlines()
+        _check_sense(lines, _sense(solver.getModel().lp_))
+        if "assume fixed format" not in said:
+            _check_numbers(lines)
+    elif is_read and not doubts:
+        _check_lp(text)
     if not is_read or doubts:
         why = f": {' '.join(doubts[0].split())}" if doubts else ""
         raise ValueError(f"cannot be read by HiGHS as {path.suffix[1:].upper()}{why}")
@@ -173,6 +188,13 @@ def _parsed(text: str, path: Path) -> Any:
         count = f"{sum(kinds)} integer or semicontinuous, such as {first!r}"
         raise ValueError(f"must have continuous variables only, got {count}")
     return model.lp_
+
+
+def _sense(lp: Any) -> str:
+    """The sense of the objective, as read by HiGHS."""
+    import highspy
+
+    return "max" if lp.sense_ == highspy.ObjSense.kMaximize else "min"
 
 
 def _model(lp: Any, objective: str, further: list[str]) -> LinearModel:
@@ -190,7 +212,6 @@ def _model(lp: Any, objective: str, further: list[str]) -> LinearModel:
         raise ValueError("must have variables, got none")
     _check_variables(variables, A, np.array(lp.col_cost_))
     extra = np.isin(names, further) | (np.isinf(low) & np.isinf(high))
-    sense = "max" if lp.sense_ == highspy.ObjSense.kMaximize else "min"
     bounds = np.array(lp.col_lower_), np.array(lp.col_upper_)
     sets: list[Set] = []
     if not extra.all():
@@ -208,7 +229,7 @@ def _model(lp: Any, objective: str, further: list[str]) -> LinearModel:
         # The constant of an objective in MPS is minus its right-hand side.
         constant = 0.0 - low[i] if np.isfinite(low[i]) else 0.0
         functions[names[i]] = _named(A[[i]].toarray()[0], constant, variables)
-    return LinearModel(domain, functions, sense, variables)
+    return LinearModel(domain, functions, _sense(lp), variables)
 
 
 def _with_all_objectives(text: str) -> tuple[str, list[str], str]:
@@ -231,6 +252,8 @@ def _check_variables(variables: tuple[str, ...], A: Any, cost: Host) -> None:
     for name in variables:
         if re.fullmatch(r",\d+", name):  # in LP files, 2,5 is 2 times the variable ",5"
             raise ValueError(f"must have decimal points, not commas, got the variable {name!r}")
+        if name.count("(") != name.count(")"):  # 2 (x + y) is 2 times the variable "(x" and "y)"
+            raise ValueError(f"must have no brackets around terms, got the variable {name!r}")
     is_used = (cost != 0.0) | (np.bincount(A.indices, minlength=len(cost)) > 0)
     if not is_used.all():
         which = f"the variable {variables[int(np.argmin(is_used))]!r}"
@@ -238,38 +261,76 @@ def _check_variables(variables: tuple[str, ...], A: Any, cost: Host) -> None:
         warnings.warn(text, stacklevel=4)
 
 
-def _check_numbers(text: str) -> None:
+def _check_numbers(lines: list[str]) -> None:
     """Reject text in place of a number in an MPS file: HiGHS would read its first digits."""
-    section = ""
-    for i, line in enumerate(text.splitlines(), 1):
+    for i, section, is_head, line in _lines_of_mps(lines):
         words = line.partition(" $")[0].split()
-        if line[:1] not in (" ", "\t", "*", ""):
-            section = words[0].upper()
-        elif section in WITH_NUMBERS and line[:1] != "*" and words and "'MARKER'" not in words:
-            if section == "BOUNDS" and words[0].upper() in WITHOUT_NUMBER:
-                continue
-            for word in words[-1:] + words[2:3] * (len(words) == 5):
-                try:
-                    float(word)
-                except ValueError:
-                    needed = "must have a number after each name (with a point, not a comma)"
-                    raise ValueError(f"{needed}, got {word!r} in line {i}") from None
+        if is_head or section not in WITH_NUMBERS or not words or "'MARKER'" in words:
+            continue
+        if section == "BOUNDS" and words[0].upper() in WITHOUT_NUMBER:
+            continue
+        for word in words[-1:] + words[2:3] * (len(words) == 5):
+            try:
+                float(word)
+            except ValueError:
+                needed = "must have a number after each name (with a point, not a comma)"
+                raise ValueError(f"{needed}, got {word!r} in line {i + 1}") from None
+
+
+def _check_sense(lines: list[str], sense: str) -> None:
+    """Reject lines of an MPS file that HiGHS ignores, and a sense that it does not know."""
+    words: list[str] = []
+    is_before_rows = True
+    for i, section, is_head, line in _lines_of_mps(lines):
+        is_before_rows = is_before_rows and section != "ROWS"
+        if section == "OBJSENSE":
+            words += line.split()[is_head:]
+        elif is_before_rows and line.strip() and not (is_head and section == "NAME"):
+            needed = "must have nothing but NAME and OBJSENSE before ROWS"
+            raise ValueError(f"{needed}, got {line.strip()!r} in line {i + 1}")
+    if words and [word.upper() for word in words] not in SENSES[sense]:
+        said = " ".join(words)
+        raise ValueError(f"must have MIN or MAX in the line after OBJSENSE, got {said!r}")
 
 
 def _rows_of_mps(lines: list[str]) -> Iterator[tuple[int, str, str]]:
     """The line, the kind and the name of each row."""
-    is_row = False
-    for i, line in enumerate(lines):
-        if line[:1] not in (" ", "\t", "*", ""):
-            if is_row:
-                return
-            is_row = line.split()[0].upper() == "ROWS"
-        elif is_row and line[:1] != "*" and len(parts := line.split(None, 1)) == 2:
+    for i, section, is_head, line in _lines_of_mps(lines):
+        if section == "ROWS" and not is_head and len(parts := line.split(None, 1)) == 2:
             yield i, parts[0], parts[1].strip()
+
+
+def _lines_of_mps(lines: list[str]) -> Iterator[tuple[int, str, bool, str]]:
+    """The number and section of each line but comments, whether it begins the section, the line."""
+    section = ""
+    for i, line in enumerate(lines):
+        if line[:1] in ("*", ""):
+            continue
+        if is_head := line[0] not in " \t":
+            section = line.split()[0].upper()
+        yield i, section, is_head, line
+
+
+def _check_lp(text: str) -> None:
+    """Reject an LP file of which HiGHS ignores a part without saying so."""
+    plain = _without_comments(text)
+    if not re.match(r"\s*(?:min|max)(?:imum|imize)?\b", plain, re.IGNORECASE):
+        first = (plain.split() or [""])[0]
+        raise ValueError(f"must begin with minimize or maximize, got {first!r}")
+    found = ROWS_OF_LP.search(plain)
+    for row in RIGHT_SIDE.split(found[1]) if found else ():
+        if constant := CONSTANT.search(row.rstrip()):
+            where = f"{constant[0]!r} in {' '.join(row.split())!r}"
+            raise ValueError(f"must have no constant on the left of a row, got {where}")
+
+
+def _without_comments(text: str) -> str:
+    """An LP file without its comments."""
+    return re.sub(r"\\.*", "", text)
 
 
 def _name_in_lp(text: str) -> str:
     """The name of the objective in an LP file."""
-    plain = re.sub(r"\\.*", "", text)
+    plain = _without_comments(text)
     found = re.match(r"\s*(?:min|max)\w*\s+([^\s:+-]+)\s*:", plain, re.IGNORECASE)
     return found[1] if found else OBJECTIVE

@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from tiebreak.functions import Function, Penalty
-from tiebreak.linalg import Host
+from tiebreak.linalg import Host, checks
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.sklearn.criteria import BY_LOSS
 from tiebreak.sklearn.design import (
@@ -230,14 +230,14 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
             return weights
         weights = np.ones(len(codes)) if weights is None else weights
         if self.class_weight != "balanced":
-            factors = compute_sample_weight(self.class_weight, y)
-            least = int(np.argmin(factors))
-            if factors[least] < 0.0:
-                raise ValueError(
-                    f"{self._owner}: class_weight of {self.classes_[codes[least]]} must not be "
-                    f"negative, got {factors[least]:g}"
+            if not isinstance(self.class_weight, dict):
+                raise TypeError(
+                    f"{self._owner}: class_weight must be None, 'balanced' or a dict of one number "
+                    f"for each class, got {self.class_weight!r}"
                 )
-            return np.asarray(weights * factors)
+            for name, weight in self.class_weight.items():
+                checks.at_least(self._owner, f"class_weight of {name}", weight)
+            return np.asarray(weights * compute_sample_weight(self.class_weight, y))
         totals = np.bincount(codes, weights)
         even = np.sum(totals) / len(totals)
         shares = np.divide(even, totals, out=0.0 * totals, where=totals > 0.0)

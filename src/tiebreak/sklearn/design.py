@@ -22,10 +22,10 @@ import numpy as np
 
 from tiebreak.functions import Penalty, SmoothFunction
 from tiebreak.functions.base import EstimatorLoss
-from tiebreak.linalg import EPS, Host
+from tiebreak.linalg import EPS, Host, assign
 from tiebreak.linalg.host import power_of_two
 from tiebreak.linalg.registry import KINDS
-from tiebreak.sets import Polyhedron, described
+from tiebreak.sets import Box, Polyhedron, Set, described, intersection
 
 
 @dataclass(frozen=True)
@@ -190,17 +190,33 @@ def with_free_intercepts(owner: str, domain: Any, layout: Layout) -> Any:
     wider = known.extended(n, np.array([-np.inf])) if layout.outputs == 1 else None
     if wider is not None:
         return wider
-    rows = known.linear_rows(n)
+    return intersection(owner, *(_widened(owner, part, n, layout) for part in known.parts))
+
+
+def _widened(owner: str, part: Set, n: int, layout: Layout) -> Set:
+    """Return a set of coefficients as a set of all variables; rows keep their names."""
+    places, width = np.flatnonzero(layout.penalised), layout.outputs * layout.width
+    if type(part) is Box:
+        ends = np.array([[-np.inf], [np.inf]]).repeat(width, axis=1)
+        ends[:, places] = part.ends(n)
+        box, names = Box(*ends), np.full(width, "intercept", dtype=object)
+        names[places] = part.names or [f"x[{i}]" for i in range(n)]
+        assign(box, "names", tuple(names))
+        return box
+    rows = part.linear_rows(n)
     if rows is None:
         raise ValueError(
             f"{owner}: domain must be a box or linear constraints if there is an "
-            f"intercept, got {type(domain).__name__}; fit_intercept=False accepts any set"
+            f"intercept, got {type(part).__name__}; fit_intercept=False accepts any set"
         )
-    places = np.flatnonzero(layout.penalised)
-    wide = [np.zeros((M.shape[0], layout.outputs * layout.width)) for M in (rows.A, rows.A_eq)]
+    wide = [np.zeros((M.shape[0], width)) for M in (rows.A, rows.A_eq)]
     for M, given in zip(wide, (rows.A, rows.A_eq), strict=True):
         M[:, places] = as_dense(given)
-    return Polyhedron(wide[0], rows.b, wide[1], rows.b_eq)
+    labels: list[str] = []
+    for label in (label for numbers in rows.numbers if numbers is not None for label in numbers):
+        # A row with two bounds is two rows here, the one with the lower bound last.
+        labels.append(f"{label}, lower bound" if label in labels else label)
+    return Polyhedron(wide[0], rows.b, wide[1], rows.b_eq, rows=labels or None)
 
 
 # -- losses ---------------------------------------------------------------------------------------
