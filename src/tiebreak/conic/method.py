@@ -126,6 +126,7 @@ class Conic(Method):
             return StateReport(decides=True)
         return StateReport(
             state.finished,
+            is_evaluated=True,
             fall=found.fall,
             is_empty=found.contradiction is not None,
             findings=found,

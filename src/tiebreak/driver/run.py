@@ -455,21 +455,21 @@ class Run:
         )  # fmt: skip
 
     def certificate(self, x: Array) -> Certificate:
-        """Return all bounds proved for x; f and g are evaluated again, to be exact up to rounding.
+        """Return all bounds proved for x; they are computed once per point and step.
 
-        The certificate is computed once per point and step.
+        f and g are evaluated again, to be exact up to rounding, unless the method has evaluated
+        them at x itself, not from images that it combined.
         """
         if self._stated is None or self._stated[0] is not x or self._stated[1] != self.iteration:
             self._stated = x, self.iteration, self._certificate(x)
         return self._stated[2]
 
     def _certificate(self, x: Array) -> Certificate:
-        problem = self.problem.in_precision_of(x)
-        (point,) = problem.forward(x)
-        (upper,), _ = problem.smooth_parts[0].evaluate([point.f])
-        _, (lower_value,) = problem.lower.evaluate([], [point.g])
-        upper_value = upper.value + problem.penalties[0].value(x)
-        return self.certifier.certificate(x, upper, upper_value, lower_value, self.asked[0])
+        values = self.values
+        if x is not self.state.x or not self.report.is_evaluated:
+            problem = self.problem.in_precision_of(x)
+            values = problem.upper.value(x), problem.lower.value(x)
+        return self.certifier.certificate(x, *values, self.asked[0])
 
     def _note_violations(self) -> None:
         """Tell the bound accumulator which consistency checks of the method have failed."""

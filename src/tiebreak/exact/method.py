@@ -165,11 +165,12 @@ class Exact(Method):
         """Report how the step ended and what it found."""
         found = state.findings
         if found is None:  # the step itself decides, and can prove more than a check here
-            return StateReport(state.finished, decides=not state.finished.why)
+            return StateReport(state.finished, decides=not state.finished.why, is_evaluated=True)
         if isinstance(found, NoMinimum):
-            return StateReport(state.finished, fall=found)
+            return StateReport(state.finished, fall=found, is_evaluated=True)
         return StateReport(
             state.finished,
+            is_evaluated=True,
             is_ambiguous=found.is_ambiguous or state.finished[1] in READINGS,
             findings=found,
             one_sided=found.one_sided,

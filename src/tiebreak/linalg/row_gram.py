@@ -170,7 +170,7 @@ def is_even(slices: Iterable[Any], epsilon: float = EPS) -> bool:
 
     The rows, dense or sparse, come in ``slices``.
     """
-    rows, columns = zip(*((_largest(A, 1), _largest(A, 0)) for A in slices), strict=True)
+    rows, columns = zip(*map(_largest, slices), strict=True)
     for tops in (np.concatenate(rows), np.max(columns, axis=0)):
         tops = tops[tops > 0.0]
         if tops.size and tops.min() <= 2.0 * spectra.FEW_UNITS * epsilon * tops.max():
@@ -178,11 +178,13 @@ def is_even(slices: Iterable[Any], epsilon: float = EPS) -> bool:
     return True
 
 
-def _largest(A: Any, axis: int) -> Host:
-    """Return the size of the largest entry of each row or column."""
-    ends = A.max(axis=axis), -A.min(axis=axis)
-    high, low = (end if isinstance(end, np.ndarray) else end.toarray().ravel() for end in ends)
-    return np.asarray(np.maximum(high, low))
+def _largest(A: Any) -> tuple[Host, Host]:
+    """Return the size of the largest entry of each row, and of each column."""
+    if isinstance(A, np.ndarray):
+        sizes = np.abs(A.T, order="C")  # maxima over short rows of an array are slow
+        return sizes.max(axis=0), sizes.max(axis=1)
+    sizes = abs(A)
+    return sizes.max(axis=1).toarray().ravel(), sizes.max(axis=0).toarray().ravel()
 
 
 def sparse_rank(A: Any) -> int | None:

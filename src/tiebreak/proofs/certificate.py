@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from tiebreak import theory
-from tiebreak.functions import Minorant
+from tiebreak.functions import PointWithImage
 from tiebreak.linalg import EPS, TINY, Array, arrays, deadline, in_files
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.proofs.accumulator import BoundAccumulator
@@ -216,14 +216,9 @@ class Certifier:
         return errors
 
     def certificate(
-        self,
-        x: Array,
-        upper: Minorant,
-        upper_value: float,
-        lower_value: float,
-        asked: float = 0.0,
+        self, x: Array, upper_value: float, lower_value: float, asked: float = 0.0
     ) -> Certificate:
-        """The certificate of x; ``upper`` is f1's minorant at x, ``asked`` the tolerance on f."""
+        """The certificate of x, given f(x) and g(x); ``asked`` is the tolerance on f."""
         known = self._accumulator
         standing = self.standing(x, upper_value, lower_value, effort=30)
         distance = distance_from(self._problem.domain, x)
@@ -233,7 +228,7 @@ class Certifier:
         close = max(standing.upper_gap, asked, math.sqrt(EPS) * abs(upper_value))
         if ceiling - upper_value > close and not known.is_steep:
             values = upper_value, lower_value
-            own = self._upper_ceiling(upper, *values, standing.lower_gap, distance)
+            own = self._upper_ceiling(x, *values, standing.lower_gap, distance)
             ceiling, rests = min((ceiling, rests), (own, BY_GROWTH))
         if not ceiling >= known.sums.upper_bound:
             known.refuted = True  # an error bound or Lipschitz constant that cannot be true
@@ -255,12 +250,7 @@ class Certifier:
         )
 
     def _upper_ceiling(
-        self,
-        upper: Minorant,
-        upper_value: float,
-        lower_value: float,
-        lower_gap: float,
-        distance: float,
+        self, x: Array, upper_value: float, lower_value: float, lower_gap: float, distance: float
     ) -> float:
         """An upper bound on f*, from a bound d on the distance from x to the solution set.
 
@@ -271,8 +261,10 @@ class Certifier:
         ``distance``) we return inf, unless that distance is within rounding error. If x is deep
         inside Z, growth on R^n suffices.
         """
-        f, bound, x = self._problem.upper, self._problem.error_bound, upper.at
+        f, bound = self._problem.upper, self._problem.error_bound
         known, n = self._accumulator, int(x.shape[0])
+        h = self._problem.in_precision_of(x).upper
+        (upper,), _ = h.evaluate([PointWithImage(x, *h.forward(x))])
         f2, g2 = (penalty.terms for penalty in self._problem.penalties)
         size, steepness = arrays.norm(x), arrays.norm(upper.slope)
         _, slope_error = minorant_errors(f, upper, size, steepness)
