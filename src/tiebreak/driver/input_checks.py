@@ -6,7 +6,14 @@ import math
 from collections.abc import Collection
 from typing import Any
 
-from tiebreak.functions import Function, LinearLoss, Smooth, gradient_check, summands
+from tiebreak.functions import (
+    Function,
+    LinearLoss,
+    PointWithImage,
+    Smooth,
+    gradient_check,
+    summands,
+)
 from tiebreak.linalg import Array, arrays, checks
 from tiebreak.problem import Problem
 
@@ -40,14 +47,15 @@ def tolerances(name: str, value: Any, owner: str = "solve") -> tuple[float, floa
 
 def check_functions(owner: str, problem: Problem, x: Array) -> None:
     """Check that both functions have a finite value and a finite gradient of the right length."""
-    for name, h in (("upper", problem.upper), ("lower", problem.lower)):
+    levels = zip(("upper", "lower"), problem.smooth_parts, problem.penalties, strict=True)
+    for name, h, penalty in levels:
         check_size(owner, name, h)
-        value = h.value(x)
+        ((_, smooth, slope, *_),), _ = h.evaluate([PointWithImage(x, *h.forward(x))])
+        value = smooth + penalty.value(x)
         if not math.isfinite(value):
             raise ValueError(
                 f"{owner}: the value of {name} must be finite at the start, got {value}"
             )
-        slope = h.gradient(x)
         if not arrays.is_array(slope) or tuple(slope.shape) != tuple(x.shape):
             raise ValueError(
                 f"{owner}: the gradient of {name} must be a vector of {x.shape[0]} entries, "
