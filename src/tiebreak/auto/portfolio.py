@@ -118,14 +118,15 @@ class Portfolio(Method):
 
     def report(self, state: State) -> StateReport:
         """Report on the method with the best point, and on how the running method has ended."""
-        shown, own = self.candidates[state.best].method.report(state.shown), self._report(state)
+        shown = self.candidates[state.best].method.report(state.shown)
+        own = shown if state.at == state.best else self._report(state)
         ending = shown.finished if state.phase == OVER else NOT_ENDED
         answer = shown.finished if state.answer != NONE else NOT_ENDED
         return shown._replace(
             finished=ending,
             answer=answer,
             readings=self._readings(state),
-            is_settling=self._is_settling(state),
+            is_settling=self._is_settling(state, own),
             decides=own.decides,
             is_milestone=state.at == state.answer or own.is_milestone,
             lipschitz_violations=state.lipschitz_violations,
@@ -210,7 +211,7 @@ class Portfolio(Method):
             lipschitz_violations=(max(a, s), max(b, t)),
             convexity_violations=(max(c, u), max(d, v)),
         )
-        return self._concluded(problem, state)
+        return self._concluded(problem, state, report)
 
     def _first_state(self, problem: Problem, state: State) -> Any:
         """Return the first state of the running candidate, at the best point so far.
@@ -246,12 +247,15 @@ class Portfolio(Method):
         numbers = range(len(self.candidates))
         return any(self._can_go_on(state, i) for i in numbers if i != state.at)
 
-    def _is_settling(self, state: State) -> bool:
-        """Is a refinement running or due, so that the best point is not yet fully accurate?"""
+    def _is_settling(self, state: State, own: StateReport) -> bool:
+        """Is a refinement running or due, so that the best point is not yet fully accurate?
+
+        ``own`` is the running method's report.
+        """
         candidate, runner = self.candidates[state.at], state.runners[state.at]
-        if candidate.is_direct and (runner.inner is None or self._report(state).decides):
+        if candidate.is_direct and (runner.inner is None or own.decides):
             return True  # a direct method's single step decides the outcome, with a stronger proof
-        is_there = candidate.refines and not self._report(state).is_settling
+        is_there = candidate.refines and not own.is_settling
         is_ahead = state.phase == REFINING or self._will_refine(state)
         return is_ahead and not (is_there and state.best == state.at)
 
@@ -266,10 +270,9 @@ class Portfolio(Method):
             )
         )
 
-    def _concluded(self, problem: Problem, state: State) -> State:
+    def _concluded(self, problem: Problem, state: State, report: StateReport) -> State:
         """Return the state after a step that may have ended the running method."""
-        inner, report = state.runners[state.at].inner, self._report(state)
-        why, said = report.finished
+        inner, (why, said) = state.runners[state.at].inner, report.finished
         is_answer = why == ANSWER or (why == DOUBT and report.is_ambiguous)
         if not (math.isfinite(inner.upper_value) and math.isfinite(inner.lower_value)):
             is_answer, why, said = False, BROKEN, "a value that is not finite"

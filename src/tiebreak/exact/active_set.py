@@ -225,11 +225,12 @@ class PolyhedronSlice:
             whole = self.face(np.zeros(0, dtype=bool))
             return np.asarray(self.N @ whole.step(M, rounding, q, slope.size)[0])
         # First return to the active inequalities: rounding errors of long steps moved x off them.
-        off = (self.offset - self.rows @ x) / self.lengths
-        on = self.slack(x, TOL.met)[0] == 0.0
-        back = self.face(on).onto(off[on]) if off[on].any() else np.zeros(len(q))
+        off, slack = (self.offset - self.rows @ x) / self.lengths, self.slack(x, TOL.met)
+        on, back = slack[0] == 0.0, np.zeros(len(q))
+        if off[on].any():
+            back = self.face(on).onto(off[on])
+            slack = self.slack(x + self.N @ back, TOL.met)
         here = slope._replace(vector=q + M.T @ (M @ back))
-        slack = self.slack(x + self.N @ back, TOL.met)
         program = QuadraticProgram(self, M, norm(R), rounding, here, *slack)
         return np.asarray(self.N @ (back + search(program)))
 

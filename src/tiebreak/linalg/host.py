@@ -42,12 +42,12 @@ class Sliced:
         self.shape: tuple[int, ...] = A.shape
         self.exponent: int = top_exponent(A)
         self.is_plain: bool = A.size > CAREFUL  # is the matrix too large to be sliced?
-        self._bits = (53 - max(*A.shape, 1).bit_length()) // 2
+        bits = (53 - max(*A.shape, 1).bit_length()) // 2
+        self._shifts = 1.5 * np.array([[[2.0 ** (52 - i * bits)]] for i in (1, 2, 3)])
         self._slices = A[None]
         if not self.is_plain:
             # In units of 2^exponent, entries are at most 1 in size, so nothing overflows.
-            slices = _slices(np.ldexp(A, -self.exponent), self._bits)
-            self._slices = np.array([part for part in slices if part.any()] or slices[:1])
+            self._slices = _slices(np.ldexp(A, -self.exponent), self._shifts)
 
     def terms(self, x: Host, transposed: bool = False) -> tuple[Host, int]:
         """Terms that add up, along the last axis, to A x (or A'x) in units of 2^exponent."""
@@ -55,8 +55,7 @@ class Sliced:
         if self.is_plain:
             return (slices[0] @ x)[..., None], 0
         top, columns, (count, rows, _) = top_exponent(x), math.prod(x.shape[1:]), slices.shape
-        parts = np.array(_slices(np.ldexp(x, -top), self._bits))
-        parts = parts.reshape(len(parts), len(x), columns)
+        parts = _slices(np.ldexp(x, -top).reshape(len(x), columns), self._shifts)
         products = slices @ parts.transpose(1, 0, 2).reshape(len(x), len(parts) * columns)
         by_slices = products.reshape(count, rows, len(parts), columns).transpose(1, 3, 0, 2)
         return by_slices.reshape(rows, *x.shape[1:], count * len(parts)), self.exponent + top
@@ -97,15 +96,18 @@ def binary_digits(values: Host) -> tuple[Host, Host]:
     return exponent, np.where(whole == 0, 0, 54 - last)
 
 
-def _slices(A: Host, bits: int) -> list[Host]:
-    """A, with entries of size up to 1, as a sum of slices; slice i has multiples of 2^(-i bits)."""
-    slices = []
-    for i in range(1, 4):
-        shift = 1.5 * 2.0 ** (52 - i * bits)  # adding it rounds to multiples of 2^(-i bits)
-        head = (A + shift) - shift
-        slices.append(head)
-        A = A - head
-    return [*slices, A] if A.any() else slices
+def _slices(A: Host, shifts: Host) -> Host:
+    """A, with entries of size up to 1, as a sum of slices; slice i has multiples of 2^(-i bits).
+
+    Adding the i-th of the ``shifts`` rounds to such multiples. The last slices are left out if they
+    are 0.
+    """
+    rounded = (A + shifts) - shifts
+    slices = np.concatenate([rounded, A[None]])
+    slices[1:] -= rounded
+    while len(slices) > 1 and not slices[-1].any():
+        slices = slices[:-1]
+    return slices
 
 
 def _sums(terms: Host) -> Host:

@@ -462,11 +462,10 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
 
     @property
     def known_lipschitz(self) -> float:
-        if "lipschitz" in vars(self):
-            return self.lipschitz
-        if self.matrix.is_lanczos_cheap:
-            return deadline.unless_too_long(lambda: self.lipschitz, self._lipschitz_by_entries)
-        return self._lipschitz_by_entries
+        found = None
+        if "lipschitz" in vars(self) or self.matrix.is_lanczos_cheap:
+            found = deadline.unless_too_long(lambda: self.lipschitz, None)
+        return self._lipschitz_by_entries if found is None else found
 
     @property
     def rough_lipschitz(self) -> float:

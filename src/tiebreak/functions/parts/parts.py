@@ -72,18 +72,18 @@ class Parts:
     losses = _of_kind(LossPart)  # losses that are not squares
     kinked = _of_kind(ClippedPart)  # losses whose slopes have kinks
 
-    @property
+    @cached_property
     def c(self) -> Host:
         """The sum of the slopes of the linear parts."""
         slopes = [part.c for part in self.tilts]
         return np.asarray(np.sum([np.zeros(self.n), *slopes], axis=0))
 
-    @property
+    @cached_property
     def curved(self) -> list[Part]:
         """The parts of h that are not linear."""
         return [part for part in self.parts if not isinstance(part, LinearPart)]
 
-    @property
+    @cached_property
     def is_squares(self) -> bool:
         """Are all parts sums of squares?"""
         return len(self.squares) == len(self.parts)
@@ -112,7 +112,7 @@ class Parts:
         every = zip(none, *(kinks for _, kinks in each), strict=True)
         return near, Kinks(*map(np.concatenate, every))
 
-    @property
+    @cached_property
     def is_quadratic(self) -> bool:
         """Are all parts quadratic or linear?"""
         return not (self.losses or self.kinked)
@@ -233,13 +233,13 @@ class Parts:
             done += len(part.rows)
         return Parts(self.n, tuple(parts))
 
-    @property
+    @cached_property
     def unit(self) -> float:
         """The number that `rows` divides by if there is only one matrix; otherwise 1."""
         blocks = self.blocks()
         return norm(blocks[0]) if len(blocks) == 1 else 1.0
 
-    @property
+    @cached_property
     def exponent(self) -> int:
         """The k of the power 2^k that `scaled` divides by."""
         return max((part.exponent for part in self.parts), default=0)

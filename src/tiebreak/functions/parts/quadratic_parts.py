@@ -141,7 +141,7 @@ class LeastSquaresPart(Part):
     w: Host | None = None
     in_units_of_rows: ClassVar[tuple[str, ...]] = ("target",)
 
-    @property
+    @cached_property
     def roots(self) -> Host:
         """The square roots of the weights of the rows."""
         return math.sqrt(self.weight) * (np.ones(len(self.rows)) if self.w is None else self.w**0.5)
