@@ -341,7 +341,7 @@ class Problem(_ByName, FromData):
         d = self.prox(-slope, 0.0, 1.0 + little)
         return arrays.norm(d) > little * arrays.norm(slope)
 
-    @property
+    @cached_property
     def dimension(self) -> int | None:
         """The number of variables; None if nothing in the problem determines it."""
         known = (part.dimension for part in (self.upper, self.lower, described(self.domain)))

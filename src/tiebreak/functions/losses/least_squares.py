@@ -136,8 +136,8 @@ class LeastSquares(LinearLoss):
         made.scale, made.mean, made.note = self.scale, self.mean, self.note
         return made
 
-    @property
-    def squares(self) -> Squares:
+    @cached_property
+    def squares(self) -> Squares:  # type: ignore[override]
         return (self.unweighted or Squares(self.matrix, self.b))._replace(scale=self.scale)
 
     @property

@@ -462,10 +462,12 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
 
     @property
     def known_lipschitz(self) -> float:
-        found = None
-        if "lipschitz" in vars(self) or self.matrix.is_lanczos_cheap:
-            found = deadline.unless_too_long(lambda: self.lipschitz, None)
-        return self._lipschitz_by_entries if found is None else found
+        if "lipschitz" in vars(self):
+            return self.lipschitz
+        found = 0.0
+        if self.matrix.is_lanczos_cheap:
+            found = deadline.unless_too_long(lambda: self.lipschitz, 0.0)
+        return found or self._lipschitz_by_entries
 
     @property
     def rough_lipschitz(self) -> float:
