@@ -22,7 +22,7 @@ import numpy as np
 
 from tiebreak.functions import Penalty, SmoothFunction
 from tiebreak.functions.base import EstimatorLoss
-from tiebreak.linalg import EPS, Host, assign
+from tiebreak.linalg import EPS, Dense, Host, assign
 from tiebreak.linalg.host import power_of_two
 from tiebreak.linalg.registry import KINDS
 from tiebreak.sets import Box, Polyhedron, Set, described, intersection
@@ -84,6 +84,11 @@ class Data(NamedTuple):
         )
         epsilon = 0.0 if is_exact else float(np.finfo(X.dtype).eps)
         return cls(_minus(X.astype(np.float64, copy=False), offset), weights, offset, epsilon)
+
+    @property
+    def rows(self) -> Any:
+        """X for a loss that neither copies it nor looks for changes: a fit changes nothing."""
+        return Dense(self.X) if type(self.X) is np.ndarray else self.X
 
     def described(self, loss: SmoothFunction) -> SmoothFunction:
         """Record in the loss how its samples were rounded, and return the loss."""
@@ -233,5 +238,5 @@ def mean_loss(kind: Any, model: Any, data: Data, y: Host, **more: Any) -> Smooth
     """Return the mean loss of the given rows, with parameters from the model."""
     known = {own: getattr(model, name) for name, own in kind.loss_parameters.items()}
     made: SmoothFunction | Penalty
-    made = kind(data.X, y, mean=True, weights=data.weights, **known, **more)
+    made = kind(data.rows, y, mean=True, weights=data.weights, **known, **more)
     return made if isinstance(made, Penalty) else data.described(made)

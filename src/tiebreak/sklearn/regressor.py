@@ -307,7 +307,7 @@ class _Training:
         if self.centred is None:
             loss = mean_loss(self.kind, self.model, data, y)
         else:
-            squares = data.described(tb.LeastSquares(data.X, y, gram=False))
+            squares = data.described(tb.LeastSquares(data.rows, y, gram=False))
             loss = (1.0 / self.centred.total) * squares
         # If there are weights, the matrix of the loss contains them and cannot replace X.
         if data.weights is None and isinstance(loss, Function):
