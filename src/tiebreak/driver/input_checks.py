@@ -47,8 +47,9 @@ def tolerances(name: str, value: Any, owner: str = "solve") -> tuple[float, floa
 
 def check_functions(owner: str, problem: Problem, x: Array) -> None:
     """Check that both functions have a finite value and a finite gradient of the right length."""
-    levels = zip(("upper", "lower"), problem.smooth_parts, problem.penalties, strict=True)
-    for name, h, penalty in levels:
+    for name, h, penalty in zip(
+        ("upper", "lower"), problem.smooth_parts, problem.penalties, strict=True
+    ):
         check_size(owner, name, h)
         ((_, smooth, slope, *_),), _ = h.evaluate([PointWithImage(x, *h.forward(x))])
         value = smooth + penalty.value(x)

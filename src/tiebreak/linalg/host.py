@@ -44,10 +44,10 @@ class Sliced:
         self.is_plain: bool = A.size > CAREFUL  # is the matrix too large to be sliced?
         bits = (53 - max(*A.shape, 1).bit_length()) // 2
         self._shifts = 1.5 * np.array([[[2.0 ** (52 - i * bits)]] for i in (1, 2, 3)])
-        self._slices = A[None]
-        if not self.is_plain:
-            # In units of 2^exponent, entries are at most 1 in size, so nothing overflows.
-            self._slices = _slices(np.ldexp(A, -self.exponent), self._shifts)
+        # In units of 2^exponent, entries are at most 1 in size, so nothing overflows.
+        self._slices = (
+            A[None] if self.is_plain else _slices(np.ldexp(A, -self.exponent), self._shifts)
+        )
 
     def terms(self, x: Host, transposed: bool = False) -> tuple[Host, int]:
         """Terms that add up, along the last axis, to A x (or A'x) in units of 2^exponent."""
@@ -62,10 +62,8 @@ class Sliced:
 
     def times(self, x: Host, b: Host | None = None, transposed: bool = False) -> Host:
         """A x - b (or A'x - b), rounded once; x may have several columns if there is no b."""
-        terms, exponent = self.terms(x, transposed)
-        if b is None:
-            return np.ldexp(_sums(terms), exponent)
-        return total([(terms, exponent), (-b[:, None], 0)])
+        subtracted = [] if b is None else [(-b[:, None], 0)]
+        return total([self.terms(x, transposed), *subtracted])
 
 
 def total(parts: list[tuple[Host, int]]) -> Host:
@@ -121,14 +119,15 @@ def _sums(terms: Host) -> Host:
         rows = terms.reshape(-1, terms.shape[-1]).tolist()
         return np.array([math.fsum(row) for row in rows]).reshape(terms.shape[:-1])
     errors = np.zeros(terms.shape[:-1])
-    while terms.shape[-1] > 1:
-        half = terms.shape[-1] // 2
-        a, b, left = terms[..., :half], terms[..., half : 2 * half], terms[..., 2 * half :]
+    terms = np.ascontiguousarray(np.moveaxis(terms, -1, 0))  # sums along short rows are slow
+    while len(terms) > 1:
+        half = len(terms) // 2
+        a, b, left = terms[:half], terms[half : 2 * half], terms[2 * half :]
         added = a + b
         of_b = added - a
-        errors = errors + np.sum((a - (added - of_b)) + (b - of_b), axis=-1)
-        terms = np.concatenate([added, left], axis=-1)
-    return terms[..., 0] + errors
+        errors = errors + np.sum((a - (added - of_b)) + (b - of_b), axis=0)
+        terms = np.concatenate([added, left])
+    return terms[0] + errors
 
 
 def ldexp_or_inf(x: float, exponent: int) -> float:

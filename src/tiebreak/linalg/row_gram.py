@@ -180,11 +180,11 @@ def is_even(slices: Iterable[Any], epsilon: float = EPS) -> bool:
 
 def _largest(A: Any) -> tuple[Host, Host]:
     """Return the size of the largest entry of each row, and of each column."""
-    if isinstance(A, np.ndarray):
-        sizes = np.abs(A.T, order="C")  # maxima over short rows of an array are slow
-        return sizes.max(axis=0), sizes.max(axis=1)
-    sizes = abs(A)
-    return sizes.max(axis=1).toarray().ravel(), sizes.max(axis=0).toarray().ravel()
+    # Maxima over short rows of an array are slow.
+    sizes = np.abs(A.T, order="C") if isinstance(A, np.ndarray) else abs(A.T)
+    tops = (sizes.max(axis=axis) for axis in (0, 1))
+    rows, columns = (top if isinstance(top, np.ndarray) else top.toarray().ravel() for top in tops)
+    return rows, columns
 
 
 def sparse_rank(A: Any) -> int | None:

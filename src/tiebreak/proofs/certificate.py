@@ -261,10 +261,9 @@ class Certifier:
         ``distance``) we return inf, unless that distance is within rounding error. If x is deep
         inside Z, growth on R^n suffices.
         """
-        f, bound = self._problem.upper, self._problem.error_bound
+        f, bound = self._problem.in_precision_of(x).upper, self._problem.error_bound
+        (upper,), _ = f.evaluate([PointWithImage(x, *f.forward(x))])
         known, n = self._accumulator, int(x.shape[0])
-        h = self._problem.in_precision_of(x).upper
-        (upper,), _ = h.evaluate([PointWithImage(x, *h.forward(x))])
         f2, g2 = (penalty.terms for penalty in self._problem.penalties)
         size, steepness = arrays.norm(x), arrays.norm(upper.slope)
         _, slope_error = minorant_errors(f, upper, size, steepness)

@@ -22,7 +22,7 @@ import numpy as np
 
 from tiebreak.functions import Penalty, SmoothFunction
 from tiebreak.functions.base import EstimatorLoss
-from tiebreak.linalg import EPS, Dense, Host, assign
+from tiebreak.linalg import EPS, Dense, Host, assign, checks
 from tiebreak.linalg.host import power_of_two
 from tiebreak.linalg.registry import KINDS
 from tiebreak.sets import Box, Polyhedron, Set, described, intersection
@@ -88,7 +88,7 @@ class Data(NamedTuple):
     @property
     def rows(self) -> Any:
         """X for a loss that neither copies it nor looks for changes: a fit changes nothing."""
-        return Dense(self.X) if type(self.X) is np.ndarray else self.X
+        return Dense(self.X) if type(self.X) is np.ndarray else checks.matrix("fit", "X", self.X)
 
     def described(self, loss: SmoothFunction) -> SmoothFunction:
         """Record in the loss how its samples were rounded, and return the loss."""

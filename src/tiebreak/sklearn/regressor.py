@@ -11,7 +11,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
 import tiebreak as tb
-from tiebreak.functions import Function, Penalty, matrices_of
+from tiebreak.functions import Function, Penalty
 from tiebreak.functions.base import EstimatorLoss
 from tiebreak.linalg import DENSE_LIMIT, EPS, Host
 from tiebreak.sklearn.criteria import BY_LOSS, leave_one_out
@@ -290,6 +290,7 @@ class _Training:
         self.layout = Layout(n, 1, model.fit_intercept and self.centred is None)
         if self.layout.has_column:
             self.data = data._replace(X=with_ones(data.X))
+        self.data = self.data._replace(X=self.data.rows)  # one factorisation for all targets
         if validation is not None:
             self.validation = self._in_place(*validation)
 
@@ -303,17 +304,10 @@ class _Training:
     def training_loss(self, k: int) -> Function | Penalty:
         """Return the training loss of target k."""
         y, data = self.targets[:, k], self.data
-        loss: Function | Penalty
         if self.centred is None:
-            loss = mean_loss(self.kind, self.model, data, y)
-        else:
-            squares = data.described(tb.LeastSquares(data.rows, y, gram=False))
-            loss = (1.0 / self.centred.total) * squares
-        # If there are weights, the matrix of the loss contains them and cannot replace X.
-        if data.weights is None and isinstance(loss, Function):
-            (rows,) = matrices_of(loss)  # one factorisation for all targets
-            self.data = data._replace(X=rows)
-        return loss
+            return mean_loss(self.kind, self.model, data, y)
+        squares = data.described(tb.LeastSquares(data.X, y, gram=False))
+        return (1.0 / self.centred.total) * squares
 
     def validation_loss(self, k: int) -> Function | Penalty | None:
         """Return the validation loss of target k."""

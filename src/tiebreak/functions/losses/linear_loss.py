@@ -234,7 +234,10 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
 
     def of_columns(self, change: Callable[[Any], Any]) -> LinearLoss:
         """The loss in float64 with the matrix ``change(A)``, a linear function of the matrix A."""
-        return self.of_matrix(change(self.matrix.on_host()))
+        # The entries of a matrix are not watched for changes.
+        return self.of_matrix(
+            checks.matrix(type(self).__name__, "A", change(self.matrix.on_host()))
+        )
 
     @property
     def given_matrix(self) -> Matrix:
@@ -464,9 +467,8 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     def known_lipschitz(self) -> float:
         if "lipschitz" in vars(self):
             return self.lipschitz
-        found = 0.0
-        if self.matrix.is_lanczos_cheap:
-            found = deadline.unless_too_long(lambda: self.lipschitz, 0.0)
+        is_cheap = self.matrix.is_lanczos_cheap
+        found = is_cheap and deadline.unless_too_long(lambda: self.lipschitz, 0.0)
         return found or self._lipschitz_by_entries
 
     @property
