@@ -304,8 +304,9 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
     if is_rounded and not _is_rounding(g, units[:, None] * N, np.sqrt(kept)):
         return None
     below = _Newton(g, units, V)
-    zero = arrays.zeros_like(start)  # 0 is often a better start than the one given
-    x = host(start if problem.lower.value(start) < problem.lower.value(zero) else zero)
+    x, zero, h = host(start), arrays.zeros_like(start), problem.lower
+    # 0 is often a better start than the one given.
+    x = x if x.any() and h.value(start) < h.value(zero) else host(zero)
     answer = _settled(units * (V @ (V.T @ (x / units))), units, below)
     if answer is None:
         return None
