@@ -119,15 +119,15 @@ def _sums(terms: Host) -> Host:
         rows = terms.reshape(-1, terms.shape[-1]).tolist()
         return np.array([math.fsum(row) for row in rows]).reshape(terms.shape[:-1])
     errors = np.zeros(terms.shape[:-1])
-    terms = np.ascontiguousarray(np.moveaxis(terms, -1, 0))  # sums along short rows are slow
-    while len(terms) > 1:
-        half = len(terms) // 2
-        a, b, left = terms[:half], terms[half : 2 * half], terms[2 * half :]
+    each: Host = np.ascontiguousarray(np.moveaxis(terms, -1, 0))  # sums along short rows are slow
+    while len(each) > 1:
+        half = len(each) // 2
+        a, b, left = each[:half], each[half : 2 * half], each[2 * half :]
         added = a + b
         of_b = added - a
         errors = errors + np.sum((a - (added - of_b)) + (b - of_b), axis=0)
-        terms = np.concatenate([added, left])
-    return terms[0] + errors
+        each = np.concatenate([added, left])
+    return np.asarray(each[0] + errors)
 
 
 def ldexp_or_inf(x: float, exponent: int) -> float:

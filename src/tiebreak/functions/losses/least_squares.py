@@ -137,7 +137,7 @@ class LeastSquares(LinearLoss):
         return made
 
     @cached_property
-    def squares(self) -> Squares:  # type: ignore[override]
+    def squares(self) -> Squares:
         return (self.unweighted or Squares(self.matrix, self.b))._replace(scale=self.scale)
 
     @property
