@@ -233,13 +233,13 @@ class Parts:
             done += len(part.rows)
         return Parts(self.n, tuple(parts))
 
-    @cached_property
+    @property
     def unit(self) -> float:
         """The number that `rows` divides by if there is only one matrix; otherwise 1."""
         blocks = self.blocks()
         return norm(blocks[0]) if len(blocks) == 1 else 1.0
 
-    @cached_property
+    @property
     def exponent(self) -> int:
         """The k of the power 2^k that `scaled` divides by."""
         return max((part.exponent for part in self.parts), default=0)
