@@ -78,12 +78,12 @@ class Parts:
         slopes = [part.c for part in self.tilts]
         return np.asarray(np.sum([np.zeros(self.n), *slopes], axis=0))
 
-    @cached_property
+    @property
     def curved(self) -> list[Part]:
         """The parts of h that are not linear."""
         return [part for part in self.parts if not isinstance(part, LinearPart)]
 
-    @cached_property
+    @property
     def is_squares(self) -> bool:
         """Are all parts sums of squares?"""
         return len(self.squares) == len(self.parts)
