@@ -8,7 +8,7 @@ rarely as possible:
 
 The points passed to ``evaluate`` come with their images. Images are linear in the point, so a
 method that combines points combines their images too, without another product. ``evaluate`` then
-costs one adjoint product per slope, and values are free.
+needs one adjoint product per slope, and no product for a value.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class Minorant(NamedTuple):
     value: float
     slope: Array
     size: float = 0.0  # for a Sum, the sum of its parts' sizes (the values may cancel)
-    # If the image combines other images, ``reach`` combines the lengths of their points in the same
-    # way. The image's rounding error is proportional to ``reach``, which may far exceed |at|. None
-    # means |at|.
+    # If the image combines other images, ``reach`` combines the norms of their points in the same
+    # way. The image's rounding error is proportional to ``reach``, which may far exceed |at|. If
+    # ``reach`` is None, it is |at|.
     reach: Any = None
 
     def reaching(self, other: PointWithImage) -> Minorant:
-        """The minorant, with the reach of another point added to its own."""
+        """The same minorant, with the reach of ``other`` added to its own reach."""
         known = [reach for reach in (self.reach, other.reach) if reach is not None]
         return self._replace(reach=sum(known)) if known else self
 
@@ -105,7 +105,7 @@ class PendingEvaluation:
 
 
 class Squares(NamedTuple):
-    """scale/2 times the sum of weights_i (rows x - target)_i², for the data as given."""
+    """scale/2 times the sum of weights_i (rows x - target)_i², for the data the user gave."""
 
     rows: Any  # a matrix, or None for the variables themselves
     target: Any  # one entry per row, or None for 0
@@ -128,21 +128,21 @@ class Function(FromData, is_open=True):
     lower_bound: float = -math.inf
     dimension: int | None = None
     matrix: Matrix | None = None  # the matrix of a loss or a quadratic
-    # Are products deferred until an evaluation, which then does everything in one pass?
+    # Are products deferred until the next evaluation, which then reads the data only once?
     shares_passes: bool = False
     __array_ufunc__ = None  # so that a NumPy number times a function calls __rmul__
     prototype: Array | None = None  # an empty vector of the function's library, dtype and device
-    data_epsilon: float = 0.0  # unit of rounding of data that were converted to float64
+    data_epsilon: float = 0.0  # unit roundoff of the data before their conversion to float64
     note: str = ""  # a remark for the report if the data were interpreted in an unexpected way
     names: tuple[Any, ...] | None = None  # names of the variables, if they come from a pandas table
     describing: ClassVar[tuple[str, ...]] = (
         *("add_to_conic", "far_rows", "parts", "squares", "falls_unseen"),
     )
-    falls_unseen: bool = True  # may the function have no minimiser, undetected by the library?
+    falls_unseen: bool = True  # might the library fail to detect that there is no minimiser?
     degree: float = math.inf  # degree of a polynomial, inf for other functions
     is_zero: ClassVar[bool] = False  # is the function 0 everywhere?
     title: str = ""  # name in a report; if "", the class's name is used
-    known_by: str = ""  # what a refusal says about a function that does not describe itself
+    known_by: str = ""  # for error messages: how a function without a known formula is given
 
     def value(self, x: Array) -> float:
         """h(x)."""
@@ -153,7 +153,7 @@ class Function(FromData, is_open=True):
         raise NotImplementedError
 
     def forward(self, *xs: Array) -> tuple[Image, ...]:
-        """The images of ``xs``; a function without a matrix has none."""
+        """The images of ``xs``; all of them are None if the function has no matrix."""
         return (None,) * len(xs)
 
     def evaluate(
@@ -180,26 +180,26 @@ class Function(FromData, is_open=True):
         """Count a pass over all the data that was not part of an evaluation."""
 
     def passes(self, forwards: int, slopes: int, values: int) -> int:
-        """The number of data passes for these numbers of forward products, slopes and values."""
+        """The number of data passes that this many forward products, slopes and values need."""
         return 0
 
     @property
     def known_lipschitz(self) -> float:
-        """An upper bound on ``lipschitz``, without a data pass if passes are expensive."""
+        """An upper bound on ``lipschitz``, found without a data pass if passes are expensive."""
         return self.lipschitz
 
     @property
     def rough_lipschitz(self) -> float:
-        """A loose upper bound on ``lipschitz`` that costs no more products than one step."""
+        """A loose upper bound on ``lipschitz`` that needs no more products than one step."""
         return self.known_lipschitz
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
-        """Bounds on the rounding errors of a computed value and of a computed slope (its norm).
+        """Bounds on a value's rounding error, and on the norm of a slope's rounding error.
 
         The bounds hold at a point x in R^n with |x| <= reach, where the function has the value
-        ``value`` and a slope of norm ``slope``, in arithmetic with unit of rounding ``epsilon``.
+        ``value`` and a slope of norm ``slope``, in arithmetic with unit roundoff ``epsilon``.
         """
         raise NotImplementedError
 
@@ -213,24 +213,24 @@ class Function(FromData, is_open=True):
         return errors[0] + lost, errors[1] + lost
 
     def extent(self, x: Array) -> float:
-        """The ``reach`` of x for `rounding`: |x|, or less if large entries of x hardly matter.
+        """The ``reach`` of x for `rounding`: |x|, or less if large entries of x have small columns.
 
-        A column of the matrix that is much smaller than the others makes an entry of x large, but
-        not the products of that entry.
+        If a column of the matrix is much smaller than the others, the corresponding entry of x may
+        be large, although the products of this entry with the column are not.
         """
         return arrays.norm(x)
 
     def magnitude(self, reach: float, value: float, slope: float) -> float:
         """A bound on the sizes of the terms that make up the value, for |x| <= reach.
 
-        A Sum needs this bound, because it knows its own value but not the values of its parts:
-        ``value`` and ``slope`` belong to the Sum. A function that knows its data ignores ``value``
-        and ``slope``.
+        A `Sum` needs this bound for each of its parts, because it only knows its own ``value`` and
+        ``slope``, and passes these to the parts. A function that knows its data ignores both
+        arguments.
         """
         return abs(value) + (slope + self.turning(reach, slope)) * reach
 
     def turning(self, reach: float, slope: float) -> float:
-        """How much a slope of norm ``slope`` changes within ``reach``; a guess if L is unknown."""
+        """How much the slope changes within a distance ``reach``; a guess if L is unknown."""
         known = self.rough_lipschitz
         return known * reach if math.isfinite(known) else slope
 
@@ -245,20 +245,20 @@ class Function(FromData, is_open=True):
         return None
 
     def parts(self, weight: float, n: int) -> Sequence[Part] | None:
-        """``weight`` times a function of n variables, as parts for ``exact``; None if unknown.
+        """The parts of ``weight`` times a function of n variables, for ``exact``; None if unknown.
 
         This method is only called if the entries of the function's matrix are available.
         """
         return None
 
     def solution_dimension(self, center: Any, radius: float) -> int | None:
-        """The dimension of the set of minimisers in a ball (of radius inf: in R^n); None if
+        """The dimension of the set of minimisers in a ball, or in R^n if the radius is inf; None if
         unknown."""
         return None
 
     @property
     def squares(self) -> Squares | None:
-        """The function as a sum of squares; None if the function is not one."""
+        """The function as a sum of squares; None if the function is not a sum of squares."""
         return None
 
     @property
@@ -295,7 +295,10 @@ def is_weight(value: object) -> TypeGuard[float]:
 
 
 def signs_of(owner: str, y: Array) -> Array:
-    """Convert labels 0 and 1 to -1 and +1; ValueError unless labels are 0 and 1, or -1 and +1."""
+    """Convert labels 0 and 1 to -1 and +1.
+
+    Raise ValueError unless all labels are 0 or 1, or all labels are -1 or +1.
+    """
     labels = arrays.to_numpy(y)
     if bool(np.all(np.abs(labels) == 1.0)):
         return y
@@ -308,7 +311,7 @@ def signs_of(owner: str, y: Array) -> Array:
 class EstimatorLoss:
     """What estimators need to know about a loss over rows, with or without a gradient."""
 
-    loss_name: ClassVar[str] = ""  # name of the loss in estimators that fit it; "" if none does
+    loss_name: ClassVar[str] = ""  # the loss's name in estimators; "" if no estimator fits it
     # Maps an estimator's parameter names to the names that the loss uses.
     loss_parameters: ClassVar[dict[str, str]] = {}
     task: ClassVar[str] = "regression"  # or "two classes", or "more classes"
@@ -330,12 +333,14 @@ class SmoothFunction(Function, is_open=True):
         return None
 
     def sized(self, x0: Array, project: Projection) -> SmoothFunction:
-        """The function for a run from x0 in Z, with sizes measured near x0 if error bounds need
-        them."""
+        """The function for a run that starts at x0 in Z.
+
+        If error bounds need the typical size of values and slopes, it is measured near x0.
+        """
         return self
 
     def without_structure(self, own: tuple[str, ...]) -> SmoothFunction:
-        """Reduce a function to its value and gradient, with the constants its class declares."""
+        """Reduce the function to its value, its gradient and the constants in ``own``."""
         from tiebreak.functions.callables import Smooth
 
         constants = {"lipschitz", "strong_convexity", "lower_bound"}.intersection(own)

@@ -19,7 +19,7 @@ class StartSizes(NamedTuple):
 
     value: float = 0.0
     slope: float = 0.0
-    change: float = 0.0  # change of the slope per unit of length
+    change: float = 0.0  # change of the slope per unit of distance
 
 
 class Smooth(SmoothFunction, keyword=""):
@@ -31,15 +31,15 @@ class Smooth(SmoothFunction, keyword=""):
         lipschitz: an upper bound on the gradient's Lipschitz constant; None if unknown (then use a
             method that finds it itself, "auto" or "adaptive").
         strong_convexity: a lower bound on the curvature, 0 if unknown.
-        lower_bound: a number below all values, -inf if unknown.
+        lower_bound: a lower bound on all values, -inf if unknown.
 
     ``lipschitz``, ``strong_convexity`` and ``lower_bound`` are not verified, but the certificate
-    relies on them. The certificate also assumes that the callables are accurate to 64 units of
-    rounding of the sizes involved: the value, the slope, and the change of the slope times |x|.
-    Without ``lipschitz``, value, slope and change are measured at the start; the change is the
-    largest along three directions, one of them x0. For ½x'Qx - c'x + d, for example, the sizes of
-    all terms count, even if the terms cancel. If the callables add and subtract a large constant,
-    the loss of digits goes unnoticed unless you give ``lipschitz``.
+    relies on them. The certificate also assumes that the errors of the callables are at most 64
+    times the unit roundoff, relative to the sizes involved: the value, the slope, and the change of
+    the slope times |x|. Without ``lipschitz``, these sizes are also measured at the start, and the
+    largest change along three directions is used, one of them x0. For ½x'Qx - c'x + d, for example,
+    the sizes account for every term, even if the terms cancel. If the callables add and subtract a
+    large constant, the loss of digits goes unnoticed unless you give ``lipschitz``.
 
     ``value`` and ``gradient`` get a copy of x, which they may overwrite. Gradients are copied, so
     ``gradient`` may return the same buffer in every call. If the data behind the callables change,
@@ -55,7 +55,7 @@ class Smooth(SmoothFunction, keyword=""):
         array([1., 1.])
     """
 
-    # How messages name a callable that returned something wrong.
+    # These names appear in messages about a callable that returned something wrong.
     _owner, _value_name = "Smooth", "value"
     known_by = "its callables"
 
@@ -125,7 +125,7 @@ class Smooth(SmoothFunction, keyword=""):
     def _change(
         self, x: Array, project: Projection, slope: Array, direction: Array, length: float
     ) -> float:
-        """How fast the slope changes along a direction or its opposite within Z; 0 if unknown.
+        """The slope's rate of change along a direction or its opposite, within Z; 0 if unknown.
 
         Gradients that are not finite are ignored: the function may be undefined near x.
         """

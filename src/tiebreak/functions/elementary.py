@@ -35,7 +35,7 @@ from tiebreak.sets.descriptions import identity
 
 
 class SquaredNorm(SmoothFunction):
-    """weight/2 |x - center|², or ½ sum of weight_j (x_j - center_j)².
+    """weight/2 |x - center|², or ½ sum_j weight_j (x_j - center_j)² with one weight per variable.
 
     Args:
         weight: a positive number; or a vector with one non-negative entry per variable, at least
@@ -153,7 +153,7 @@ class Linear(SmoothFunction):
 
     Args:
         c: vector.
-        constant: number added to all values; it changes what a relative slack refers to.
+        constant: number added to all values; a relative slack refers to values that include it.
 
     Examples:
         >>> cost, even = tb.Linear([1, 1, 2]), tb.SquaredNorm()
@@ -210,7 +210,10 @@ class Linear(SmoothFunction):
         return unit * (self._size * reach + abs(self.constant)), 0.0
 
     def extent(self, x: Array) -> float:
-        """The sum of |c_i| |x_i|/|c| if c is on the host; |c_i|/|c| may underflow."""
+        """The sum of |c_i| |x_i|/|c|, or |x| if that is smaller or c is not on the host.
+
+        The shares |c_i|/|c| might underflow, so shares below 2^-60 are rounded up to 2^-60.
+        """
         size = arrays.norm(x)
         if type(self.c) is not np.ndarray or not 0.0 < self._size < math.inf:
             return size

@@ -14,14 +14,14 @@ from tiebreak.linalg.host_rows import HostRows
 
 
 class LossRows(NamedTuple):
-    """Losses whose slopes far from 0, along d, are weights_i max(-<m_i, d>, 0).
+    """Losses whose slopes far from 0, along d, are weights_i max(-<m_i, d>, 0) for rows m_i.
 
     Losses with a tail, weights_i log(1 + exp(-<m_i, x>)) or weights_i exp(-<m_i, x>), decrease
-    forever if <m_i, d> > 0. A multinomial loss rises no faster than the sum of the logistic losses
-    of its margins; if that sum has slope 0 along a direction and a margin changes, the multinomial
-    loss decreases forever too. Absolute values and Huber losses have no tail; each of them is given
-    by two rows, one per sign. Losses that grow faster than linearly have infinite weights, unless
-    their tail is "exp".
+    forever if <m_i, d> > 0. A multinomial loss is represented by the logistic losses of its
+    margins, because it rises no faster than their sum; if that sum has slope 0 along a direction
+    and a margin changes, the multinomial loss decreases forever too. Absolute values and Huber
+    losses have no tail; each of them is represented by two rows, one per sign. Losses that grow
+    faster than linearly have infinite weights, unless their tail is "exp".
     """
 
     weights: Host
@@ -35,7 +35,7 @@ class LossRows(NamedTuple):
 
     @property
     def slopes(self) -> Host:
-        """How much each unit of -<m_i, d> > 0 adds to the slope far from 0."""
+        """For each row, the slope far from 0 per unit of -<m_i, d> > 0."""
         return np.full(len(self.weights), math.inf) if self.tail == "exp" else self.weights
 
     def curvature(self, x: Host) -> Host:
@@ -54,7 +54,7 @@ class FarRows(NamedTuple):
     fixed: Sequence[HostRows] = ()
     losses: Sequence[LossRows] = ()
     linear: Host | None = None  # c of a term <c, x>, without the function's weight
-    # If the rows are not available, this test says if every row's loss certainly decreases along d.
+    # If the rows are not available: a test whether every row's loss certainly decreases along d.
     hidden: Callable[[Host], bool] | None = None
 
 
@@ -67,10 +67,10 @@ def rising(up: Host, down: Host, rows: HostRows) -> list[LossRows]:
 def are_clear(matrix: Matrix, margins: Callable[[Host], Host], d: Host) -> bool:
     """Are all margins, which are functions of the products A d, certainly positive?
 
-    Rounding errors are estimated from the largest product, because the terms of the products are
-    not known.
+    Rounding errors are estimated from the largest product, because the individual terms of the
+    products are not available.
     """
     products = host(matrix.forward(arrays.like(d, matrix.prototype))[0])
-    # A margin that exceeds 2^10 rounding errors is certainly not 0.
+    # A margin that exceeds 2^10 times the estimated rounding error is certainly positive.
     least = 2.0**10 * (len(d) + 4) * EPS * float(np.max(np.abs(products)))
     return bool(np.all(margins(products) > least))

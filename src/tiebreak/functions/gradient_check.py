@@ -5,9 +5,9 @@ A convex function h of one variable satisfies, for every step t > 0,
     (h(x) - h(x - t))/t  <=  h'(x)  <=  (h(x + t) - h(x))/t,
 
 so values on either side of x enclose the derivative without truncation error: only the rounding
-errors of the values must be added. The size of rounding errors is measured on a short line, where
-the function is almost a parabola. Values near 1e12 that vary by 1 say little about the slope, so no
-error is reported.
+errors of the values must be added. These errors are measured on a short line segment, where the
+function is almost a parabola. If they hide the slope, as for values near 1e12 that vary by 1, the
+check reports no error.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ Value = Callable[[Any], float]  # a function of a NumPy vector
 
 # Steps are lengths times these powers of epsilon: for most functions, one of the powers works well.
 POWERS = (1 / 2, 3 / 8, 1 / 4, 1 / 8)
-LINE = 6  # points on either side of the middle of the line that measures rounding
+LINE = 6  # points on either side of the middle of the segment where rounding is measured
 MOVES = (1.0, 1e-3, 1e-6)  # distances relative to |x0|: far away, h may overflow or be flat
 
 
 class Rounding(NamedTuple):
-    """Bounds on the values near a point: their size, and their errors (``part`` times the size)."""
+    """Bounds on the ``size`` of values near a point, and on their errors (``part * size``)."""
 
     part: float
     size: float
 
 
 class WrongDerivative(NamedTuple):
-    """A coordinate whose derivative is outside [low, high], computed from differences."""
+    """A coordinate whose derivative ``got`` is outside [low, high], found from differences."""
 
     coordinate: int
     got: float
@@ -48,7 +48,7 @@ class WrongDerivative(NamedTuple):
 
     @property
     def excess(self) -> float:
-        """The distance of ``got`` from the interval, relative to the largest of the numbers."""
+        """The distance of ``got`` from [low, high], relative to the largest of these numbers."""
         beyond = max(self.low - self.got, self.got - self.high)
         return beyond / max(abs(self.got), abs(self.low), abs(self.high))
 
@@ -63,8 +63,8 @@ def check_gradient(owner: str, name: str, h: SmoothFunction, domain: Domain, x0:
 
     The check computes eight values of h per variable at each of three points inside ``domain``, at
     different distances from x0. It does not use x0 itself, which is often the origin: a wrong
-    formula may happen to give the right gradient there. Relative errors of an entry below 1e-6
-    (below 1/400 in single precision) are accepted.
+    formula may happen to give the right gradient there. A relative error below 1e-6 in an entry of
+    the gradient is accepted (below 1/400 in single precision).
     """
     wrong: list[WrongDerivative] = []
     with arrays.quiet():
@@ -105,14 +105,14 @@ def wrong_slope(name: str, h: SmoothFunction, domain: Domain, x: Array) -> str:
     if not wrong:
         return ""
     return (
-        f"the gradient of {name} does not match its values: its slope in a drawn direction is "
+        f"the gradient of {name} does not match its values: its slope in a random direction is "
         f"{wrong[0].got:.6g}, but differences of its values give {wrong[0].interval}; "
         "or the function is not convex"
     )
 
 
 def _points_near(domain: Domain, x0: Array) -> Iterator[tuple[Array, Any]]:
-    """Random points of the domain near x0, with a length for each coordinate."""
+    """Random points of the domain near x0, with a typical length for each coordinate."""
     rng = np.random.default_rng(0)
     start = np.asarray(arrays.to_numpy(x0), dtype=np.float64)
     typical = float(np.max(np.abs(start))) or min(1.0, domain.diameter_in(len(start)))
@@ -175,17 +175,17 @@ def _moved(value: Value, at: Any, j: int, step: float) -> tuple[float, float]:
 def _rounding(value: Value, at: Any, scale: Any, epsilon: float) -> Rounding | None:
     """How large the errors of values near ``at`` may be; None if nothing can be said.
 
-    Third differences of a smooth function over steps of epsilon^(3/8) are below one unit of
-    rounding, so the differences that we see are rounding errors: each is at most eight times the
-    error of a value. The largest of ten differences is usually about seven standard deviations of
-    the errors, so four times that is about thirty. Eight units are added for errors that are the
-    same at all points of the line.
+    Third differences of a smooth function over steps of epsilon^(3/8) are below the unit roundoff,
+    so the differences that we see are rounding errors: each is at most eight times the error of a
+    value. The largest of ten differences is usually about seven standard deviations of the errors,
+    so four times this difference is about thirty standard deviations. Eight times the unit roundoff
+    is added for errors that are the same at all points of the line segment.
     """
     direction = np.random.default_rng(1).uniform(-1.0, 1.0, len(at)) * scale
     for power in POWERS[1:]:
         places = np.arange(-LINE, LINE + 1)[:, None] * epsilon**power * direction
         line = np.array([value((at + place).astype(at.dtype)) for place in places])
-        # If only a few values differ, the line is too short for the precision of the values.
+        # Equal values show that the segment is too short for the precision of the values.
         if len(set(line.tolist())) == len(line):
             size = float(np.max(np.abs(line)))
             part = 8.0 * epsilon + 4.0 * float(np.max(np.abs(np.diff(line / size, n=3))))

@@ -1,11 +1,11 @@
 """The level sets {f <= level} within a set Z, for functions with simple level sets.
 
-- If f is a SquaredNorm (+ Linear, multiples, sums), the level sets are balls, on every Z.
-- If f is Linear (multiples, sums), the level sets are half-spaces, on every Z.
-- If f is a Quadratic or LeastSquares (multiples), the level sets are ellipsoids, on R^n only.
+- If f is a weighted sum of SquaredNorm and Linear functions, the level sets are balls, for any Z.
+- If f is a weighted sum of Linear functions only, the level sets are half-spaces, for any Z.
+- If f is a multiple of a Quadratic or LeastSquares, the level sets are ellipsoids, for Z = R^n.
 
 The projection of v onto Z ∩ {f <= level} minimises |z - v|²/2 + lam f(z) over Z, for the smallest
-multiplier lam >= 0 with f(z) <= level: finding it is a scalar root problem. Methods ask for
+multiplier lam >= 0 with f(z) <= level: finding lam is a scalar root problem. Methods ask for
 
 - ``least(x)``: min_Z f, or -inf if f is unbounded below; x is any vector like v.
 - ``project(v, level)``: the projection of v onto Z ∩ {f <= level}, and lam. If the set is empty,
@@ -36,7 +36,7 @@ from tiebreak.sets.roots import middle
 
 
 def find(f: Function, domain: Domain) -> LevelSets | None:
-    """The level sets of f within the domain; None if projecting onto them is not easy."""
+    """The level sets of f within the domain; None if they have no simple projection."""
     f = f.bare
     (weight, h), *others = parts = summands(f)
     norms = [
@@ -62,9 +62,10 @@ def find(f: Function, domain: Domain) -> LevelSets | None:
 def _balls(
     f: Function, domain: Domain, norms: list[tuple[float, Array | None]], slopes: list[Array]
 ) -> Balls:
-    """The level sets of squared norms plus linear functions, by completing the square.
+    """The level sets of squared norms plus linear functions, found by completing the square.
 
-    The sum starts from the center of the norm with the largest weight, so hardly anything cancels.
+    The square is completed at the center of the norm with the largest weight, to avoid
+    cancellation.
     """
     curvature, start = sum(p for p, _ in norms), max(norms, key=lambda norm: norm[0])[1]
     known = [*(center for _, center in norms if center is not None), *slopes]
@@ -78,7 +79,7 @@ def _balls(
 
 @dataclass(frozen=True)
 class Balls:
-    """Z ∩ {x : curvature/2 |x - a|² + constant <= level}, the ball of radius rho around a.
+    """Z ∩ {x : curvature/2 |x - a|² + constant <= level}: Z and the ball of radius rho around a.
 
     If the center a is None, it is the origin. The projection of v is z(s) = Pi_Z(a + s (v - a)) for
     the s = 1/(1 + lam curvature) in [0, 1] with |z(s) - a| = rho; this distance is non-decreasing
@@ -128,8 +129,8 @@ class Balls:
         return math.sqrt(max(level - self.constant, 0.0) / self.curvature * 2.0)
 
     def _along(self, a: Array, direction: Array, rho: float) -> tuple[Array, float]:
-        """Pi_Z(a + s direction) for the largest s in [0, 1] that keeps the point within rho of
-        a."""
+        """The point Pi_Z(a + s direction) and s, for the largest s in [0, 1] that keeps the point
+        within rho of a."""
 
         def point(s: float) -> Array:
             return self.domain.project(a + s * direction)
@@ -143,7 +144,7 @@ class Balls:
 
 @dataclass(frozen=True)
 class Halfspaces:
-    """Z ∩ {x : <slope, x> + constant <= level}: the projection onto a set and a cut."""
+    """Z ∩ {x : <slope, x> + constant <= level}, whose projection is ``project_cut`` of Z."""
 
     domain: Domain
     slope: Array

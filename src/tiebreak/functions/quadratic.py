@@ -44,7 +44,7 @@ class Quadratic(SmoothFunction):
     """½x'Qx + c'x + constant with Q symmetric positive semidefinite.
 
     Args:
-        Q: matrix, dense, scipy.sparse or a linear operator. Q must be symmetric and have no
+        Q: a dense or scipy.sparse matrix or a linear operator. Q must be symmetric and have no
             negative eigenvalue. The symmetry of an operator is tested on a random pair of vectors.
             All eigenvalues are computed for up to 2048 variables; larger matrices and operators are
             tested by the Lanczos method.
@@ -272,7 +272,7 @@ def _symmetric(matrix: Matrix) -> Matrix:
         raise TypeError(
             f"Quadratic: Q must be a matrix in memory or an operator, got {type(matrix).__name__}"
         )
-    if isinstance(matrix, Operator):  # `checks.matrix` has tested operators
+    if isinstance(matrix, Operator):  # `checks.matrix` has tested its symmetry
         return matrix
     skew = matrices.of(matrix.entries - matrix.transposed).frobenius
     if skew > 1e3 * arrays.epsilon(matrix.prototype) * matrix.frobenius:

@@ -23,7 +23,7 @@ from tiebreak.linalg.host import host
 
 
 class Substitution:
-    """x as a function of u, with a different u_k for every x_j.
+    """x as a function of u, in which no two x_j depend on the same u_k.
 
     Args:
         places: the k of each x_j, or -1 if x_j = 0.
@@ -42,7 +42,7 @@ class Substitution:
         self._matrix = csr_array((self._factors, where), shape=(len(places), size))
 
     def point(self, u: Host) -> Host:
-        """The vector x that belongs to u."""
+        """The vector x for this u."""
         return np.asarray(self._matrix @ u)
 
     def rows(self, A: Any) -> Any:
@@ -53,7 +53,7 @@ class Substitution:
         return A @ self._matrix
 
     def slope(self, c: Host) -> Host:
-        """The result of `rows` for a single row, given as a vector."""
+        """The result of `rows` for a single row of A, given and returned as a vector."""
         return np.asarray(self.rows(c[None])[0])
 
     def function(self, h: Function) -> tuple[SmoothFunction, float]:
@@ -94,7 +94,7 @@ class Substitution:
         are_signs = bool(np.all(np.abs(self._factors) == 1.0))
         if h.is_scalar and len(self._places) == self.size and are_signs:
             return SquaredNorm(h.weight, self.slope(center)), constant
-        if h.is_scalar and not are_signs:  # a SquaredNorm would need factors squared
+        if h.is_scalar and not are_signs:  # the weights of a SquaredNorm would be squared factors
             rows = self.rows(np.eye(n)[self._used])
             loss = LeastSquares(rows, center[self._used], gram=False)
             return float(h.weight) * loss, constant

@@ -39,7 +39,7 @@ class Combination(SmoothFunction, is_open=True):
         raise NotImplementedError
 
     def _of(self, functions: list[Any]) -> Any:
-        """A combination of other functions with the same weights."""
+        """The combination of ``functions`` with the same weights."""
         raise NotImplementedError
 
     @property
@@ -81,7 +81,7 @@ class Combination(SmoothFunction, is_open=True):
 
 
 class Scaled(Combination, in_tables=False):
-    """weight * h, written ``weight * h``."""
+    """A positive multiple of a function h, written ``weight * h``."""
 
     function: SmoothFunction
 
@@ -199,7 +199,7 @@ class Sum(Combination, in_tables=False):
         for h, other in ((self.first, self.second), (self.second, self.first)):
             most = max(abs(value) - other.lower_bound, abs(h.lower_bound))
             size = min(h.magnitude(reach, value, slope), most)
-            if math.isinf(size):  # then the other part's data bound the size of h
+            if math.isinf(size):  # then bound the size of h with the size of the other part
                 size = abs(value) + other.magnitude(reach, value, slope)
             steepness = slope + h.turning(reach, slope)
             shares.append(h.rounding(reach, size, steepness, epsilon, n))

@@ -1,4 +1,4 @@
-"""Huber's loss and the squared hinge: squares near the target, constant slopes far from it.
+"""Huber's loss and the squared hinge, whose slopes are clipped residuals.
 
 `parts.loss_parts` explains what clipped slopes mean for the minimisers.
 """
@@ -48,8 +48,10 @@ class ClippedLoss(LinearLoss, is_open=True):
     def _conic_rows(
         self, form: ConicForm, cost: Cost, weights: Host, products: Affine, target: Host
     ) -> bool:
-        """The minimum of ½(r - p + m)² + high p - low m over p, m >= 0, the excesses over the
-        bounds."""
+        """The loss of a residual r is the minimum of ½(r - p + m)² + high p - low m over p, m >= 0.
+
+        At the minimum, p is how far r lies above ``high``, and m is how far it lies below ``low``.
+        """
         left = residual = products - target
         size = form.bound(residual)
         for bound, sign in ((self.high, 1.0), (-self.low, -1.0)):
@@ -82,7 +84,8 @@ class Huber(ClippedLoss):
             DataFrame.
         delta: residuals beyond delta (in the units of b) are outliers. The default 1.35 is Huber's
             choice for residuals whose standard deviation is 1 (95 % efficient if they are normal).
-            If yours have another standard deviation, divide A and b by it, or multiply delta by it.
+            If your residuals have a different standard deviation, divide A and b by it, or multiply
+            delta by it.
         mean: divide by the sum of the weights or, without weights, by the number of rows.
         weights: one number >= 0 per row; None means that all are 1. A row of weight 2 counts twice,
             and a row of weight 0 is ignored.
@@ -124,14 +127,14 @@ class Huber(ClippedLoss):
 class SquaredHinge(ClippedLoss):
     """sum_i w_i ½ max(0, 1 - y_i <a_i, x>)², divided by the sum of the weights if ``mean``.
 
-    The loss of a support vector machine with squared errors. Unlike `Logistic`, this loss has a
-    minimiser even if a plane separates the classes; in that case all planes with margins of 1 or
-    more are ties.
+    This is the loss of a support vector machine with squared errors. Unlike `Logistic`, it has a
+    minimiser even if a plane separates the classes; in that case, all planes with margins of at
+    least 1 are minimisers.
 
     Args:
         A: matrix as in LeastSquares, one row per example.
-        y: labels -1 and +1, or 0 and 1. In the second case, 0 is taken as -1, and the report says
-            so. If A is a DataFrame, a Series must have the same index.
+        y: labels -1 and +1, or 0 and 1. Labels 0 are treated as -1, and the report says so. If A is
+            a DataFrame and y is a Series, both must have the same index.
         mean: divide by the sum of the weights or, without weights, by the number of rows (the
             default).
         weights: one number >= 0 per row; None means that all are 1. A row of weight 2 counts twice,
@@ -168,7 +171,7 @@ class SquaredHinge(ClippedLoss):
         return SquaredHinge(matrix, arrays.double(self.y))
 
     def _residual(self, images: Array, rows: Any = slice(None)) -> Array:
-        """The margins minus 1, capped at 1: positive entries cost nothing."""
+        """The margins minus 1, capped at 1; a row with a positive result has loss 0."""
         margins = self.y[rows] * images
         return arrays.namespace(images).clip(margins, -math.inf, 2.0) - 1.0
 

@@ -46,10 +46,10 @@ class LeastSquares(LinearLoss):
             may be a pandas DataFrame: then b, if it is a Series, must have the same index.
         b: vector with one entry per row. Nothing is rounded: if A is in float32 and b has numbers
             that float32 cannot represent, A is converted to float64.
-        mean: divide by the number of rows, or by the sum of the weights.
+        mean: divide by the sum of the weights or, without weights, by the number of rows.
         weights: one number >= 0 per row. A row of weight 2 counts twice, and a row of weight 0 is
             ignored. The rows and b are multiplied by sqrt(w_i) in float64 and rounded once. Ranks
-            refer to the rows as you gave them, without weights.
+            refer to the rows as you gave them, before this multiplication.
         gram: work with A'A instead of A (one product per point instead of two). The default, None,
             uses A'A if A is tall and dense, unless the residual can become so small relative to b
             that the value ½x'A'Ax - b'Ax + ½|b|² loses more than two digits to cancellation. With
@@ -106,7 +106,8 @@ class LeastSquares(LinearLoss):
     def _absorb_weights(self, weights: Array) -> None:
         """Multiply rows and b by the roots of the weights, so that all weights become 1.
 
-        The rounding error is at most two units per entry; the 64 units of `rounding_unit` cover it.
+        The relative error of an entry is at most twice the unit roundoff; the 64 units in
+        `rounding_unit` cover it.
         """
         if arrays.is_single(self.prototype):
             wide = self.matrix.in_float64
@@ -142,7 +143,7 @@ class LeastSquares(LinearLoss):
 
     @property
     def given_matrix(self) -> Matrix:
-        """The rows as the user gave them, because roots of weights may change their rank."""
+        """The rows as the user gave them: rounding of the weighted rows may change their rank."""
         rows: Matrix = self.squares.rows
         return rows
 
@@ -193,7 +194,7 @@ class LeastSquares(LinearLoss):
         if not wanted or rows == 0:
             return None
         deadline.check(deadline.svd_work(rows, n) / 16)
-        # On the host, the matrix may keep A'A; other libraries compute it where the entries are.
+        # On the host, `column_gram` caches A'A; with other libraries, A's device computes it.
         A = self.matrix.entries if is_plain and type(self.prototype) is not np.ndarray else None
         G = column_gram(self.matrix) if A is None else A.T @ A
         Q = arrays.like(self.scale * G, self.prototype)
@@ -215,7 +216,7 @@ class LeastSquares(LinearLoss):
         if arrays.epsilon(self.prototype) > 1e-15:
             return False
         rows, n = self.matrix.shape
-        # The time limit is checked for all the work below, including that of `gram`.
+        # This check of the time limit covers all the work below, including that of `gram`.
         deadline.check(deadline.svd_work(rows, n) / 8)
         values, vectors = np.linalg.eigh(G := column_gram(self.matrix))
         noise = rounding_unit(spectra.EPS, rows, n) * float(np.trace(G))
@@ -244,7 +245,7 @@ class LeastSquares(LinearLoss):
     def passes(self, forwards: int, slopes: int, values: int) -> int:
         if self.gram is None:
             return super().passes(forwards, slopes, values)
-        return 0 if self._is_streamed else forwards  # products with G read no row
+        return 0 if self._is_streamed else forwards  # products with G read no rows
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
@@ -268,7 +269,7 @@ class LeastSquares(LinearLoss):
 
     @property
     def _epsilon(self) -> float:
-        """The unit of rounding of the data."""
+        """The unit roundoff of the data."""
         return max(arrays.epsilon(self.prototype), self.data_epsilon)
 
     @property
@@ -294,8 +295,8 @@ class LeastSquares(LinearLoss):
     def _equilibrated(self) -> tuple[np.ndarray[Any, Any], float] | None:
         """The singular values of A with rescaled rows and columns, and a factor.
 
-        The singular values of A are at least the returned values times the factor. The result is
-        None if A is too large.
+        The singular values of A itself are at least the returned ones times the factor. The result
+        is None if A is too large.
         """
         if self.singular_values is None:
             return None
@@ -311,9 +312,10 @@ class LeastSquares(LinearLoss):
     def rank(self) -> int | None:
         """The rank of A, or None if it is not determined.
 
-        Every singular value must be a rounding error or at least 1e3 times as large: without such a
-        gap, the rank is undecided. Rank does not depend on units, so the equilibrated matrix
-        decides, unless some rows or columns of A look like rounding errors themselves.
+        Every singular value must be at the level of rounding errors or at least 1e3 times as large:
+        without such a gap, the rank is undecided. Rank does not depend on units, so the
+        equilibrated matrix decides, unless some rows or columns of A look like rounding errors
+        themselves.
         """
         if (by_rows := self._row_rank) is not None:
             return by_rows
@@ -374,7 +376,7 @@ class LeastSquares(LinearLoss):
         if not rank or self.singular_values is None or self._equilibrated is None:
             return 0.0
         if rank < smaller and spectra.exact_rank(self.given_matrix.dense()) != rank:
-            # Some positive singular value looks like 0.
+            # Some positive singular value cannot be distinguished from 0.
             return 0.0
         alike, share = self._equilibrated
         noise = max(self.matrix.shape) * spectra.EPS * float(self.singular_values[0])
@@ -399,7 +401,7 @@ class LeastSquares(LinearLoss):
 
     @cached_property
     def strong_convexity(self) -> float:  # type: ignore[override]
-        """lambda_min(A'A) (times the scale), rounded down; 0 for wide and for large matrices."""
+        """lambda_min(A'A) (times the scale), rounded down; 0 if A is wide or large."""
         rows, n = self.matrix.shape
         if rows < n or not self._has_eigenvalues:
             return 0.0

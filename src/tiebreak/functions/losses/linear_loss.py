@@ -49,7 +49,7 @@ from tiebreak.linalg.sizes import QUICK_SIDE, SECOND, SMALL_SIDE
 
 
 class LossesAndSlopes(NamedTuple):
-    """The outcome of a data pass that may still be running; reading the losses waits for it."""
+    """The outcome of a data pass that may still be running; ``losses`` waits for its end."""
 
     losses: Callable[[], list[float]]
     slopes: Callable[[], list[Array]]
@@ -58,26 +58,27 @@ class LossesAndSlopes(NamedTuple):
 class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     """scale * phi(A x) with phi a sum over rows: the base of LeastSquares, Logistic, Poisson.
 
-    A subclass sets ``curvature`` and ``target``. It also sets ``lower_bound``, the sum of the least
-    values of all rows, if that sum is negative. The subclass must define these members:
+    A subclass sets ``curvature`` and ``target``. It also sets ``lower_bound``, the sum of the
+    smallest losses of all rows, if that sum is negative. The subclass must define these members:
 
     - ``_loss_and_slope(image)``: the sum of phi over all rows, and its gradient at the image;
     - ``_slopes(images, rows)``: the gradients at some images in some rows, on the host;
-    - ``_of_matrix(matrix)``: the loss with this matrix in float64, except for scale and weights.
+    - ``_of_matrix(matrix)``: the loss with this matrix in float64; `of_matrix` then sets its scale
+      and weights.
 
     It may also define these members:
 
-    - ``rounding(reach, ...)``: bounds on the rounding errors of the value and the gradient; with
-      ``cancels = False`` they follow from ``curvature``;
-    - ``_loss(image)``: the sum alone, if that is cheaper;
-    - ``_conic_rows(form, ...)``: the conic form, for ``conic``;
-    - ``phi``: the loss of a row, with bounds on its derivatives, for ``exact``;
+    - ``rounding(reach, ...)``: bounds on the rounding errors of the value and the gradient; if
+      ``cancels`` is False, the default derives them from ``curvature``;
+    - ``_loss(image)``: the sum without its gradient, if that is cheaper;
+    - ``_conic_rows(form, ...)``: the conic form, for the ``conic`` method;
+    - ``phi``: the loss of a row, with bounds on its derivatives, for the ``exact`` method;
     - ``_far_rows(weights, ...)``: the slopes far from 0, which tell whether there is a minimiser
       (set ``falls_unseen = False`` if the loss of a row rises in both directions).
 
     With ``weights``, phi is the sum of weights_i phi_i; `_loss_and_slope`, `_slopes` and `_loss`
-    use `_total` and `_weighted` for that. Rows of weight 0 are removed from a matrix in memory; in
-    other matrices they become rows of zeros.
+    apply the weights with `_total` and `_weighted`. Rows of weight 0 are removed from a matrix in
+    memory; in other matrices they become rows of zeros.
     """
 
     describing: ClassVar[tuple[str, ...]] = (
@@ -142,7 +143,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return signs
 
     def _change_precision(self, matrix: Matrix) -> None:
-        """Replace the matrix by one in float64, unless it is the same matrix."""
+        """Use ``matrix`` from now on: it is the present matrix, or a copy of it in float64."""
         if matrix is not self.matrix:
             self.data_epsilon = arrays.epsilon(self.prototype)
             self.matrix, self.prototype = matrix, matrix.prototype
@@ -150,7 +151,8 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     def _take_weights(self, A: object, weights: object, target: Array) -> Array:
         """Check and store the weights; return the target of the rows that are kept.
 
-        Rows of weight 0 are removed from a matrix in memory; in other matrices they become zeros.
+        Rows of weight 0 are removed from a matrix in memory; in other matrices, their entries
+        become zeros.
         """
         if weights is None or self.matrix.shape[0] == 0:
             return target
@@ -180,25 +182,25 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return target
 
     def _weighted(self, values: Array, rows: Any = None) -> Array:
-        """Values, one per row (for all rows or the given ones), times the weights."""
+        """``values`` of all rows, or of the given ``rows``, times the weights of these rows."""
         if self.weights is None:
             return values
         return values * (self.weights if rows is None else self.weights[rows])
 
     def _total(self, losses: Array) -> Array:
-        """The sum of values over the rows."""
+        """The sum of the losses of all rows, multiplied by their weights."""
         if self.weights is None:
             return arrays.namespace(losses).sum(losses)
         return arrays.inner(self.weights, losses)
 
     @property
     def row_count(self) -> int:
-        """How many losses the function sums."""
+        """The number of losses in the sum."""
         return self.matrix.shape[0]
 
     @cached_property
     def _weight_sizes(self) -> tuple[float, float, float]:
-        """The sum, the norm and the largest of the weights."""
+        """The sum, the norm and the maximum of the weights."""
         w = self._each_weight
         return float(np.sum(w)), arrays.norm(w), float(np.max(w, initial=0.0))
 
@@ -241,7 +243,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
 
     @property
     def given_matrix(self) -> Matrix:
-        """The matrix without the weights, which has the same rank and null space."""
+        """The matrix without the weights, which do not change its rank or its null space."""
         return self.matrix
 
     def _of_matrix(self, matrix: object) -> LinearLoss:
@@ -261,11 +263,12 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         raise NotImplementedError
 
     def evaluate_image(self, image: Image) -> tuple[Array, Array]:
-        """The value and gradient of phi, as a function of the image."""
+        """The value of phi at an image, and its gradient with respect to the image."""
         return self._loss_and_slope(settled(image))
 
     def sizes_in_image(self, image: Host) -> tuple[float, Host]:
-        """The sizes of the terms of phi and of its gradient; by default, no terms cancel."""
+        """The sizes of the terms of phi and of its gradient; the default is for terms that do not
+        cancel."""
         loss, slopes = self._loss_and_slope(image)
         return float(loss), np.abs(slopes)
 
@@ -276,7 +279,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return np.asarray(self._weighted(self.phi.second(image, target), rows))
 
     def row_weights(self, weight: float = 1.0) -> Host:
-        """The factor of each row in ``weight`` times the loss; 0 for rows of weight 0."""
+        """The factor of each row's loss in ``weight`` times the function."""
         return np.asarray(weight * self.scale * self._each_weight)
 
     def add_to_conic(self, form: ConicForm, cost: Cost, weight: float) -> bool:
@@ -340,7 +343,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return (self.scale * self.row_count / some.entries.shape[0]) * (some.transposed @ slopes)
 
     def gram_of(self, some: RowSlice, image: Host) -> Host:
-        """A_I' phi''(A_I x) A_I for a slice I on the host, whose part of A x is ``image``."""
+        """A_I' phi''(A_I x) A_I for a slice I of the rows, on the host; ``image`` is A_I x."""
         roots = np.sqrt(self.second(image, some.rows))[:, None]
         if isinstance(some.entries, np.ndarray):
             B = roots * some.entries
@@ -415,7 +418,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return LossesAndSlopes(lambda: losses, lambda: gradients)
 
     def _gpu_pass(self, matrix: Fused, plan: PassPlan, slopes: int) -> LossesAndSlopes:
-        """The result of `_pass`, in one pass on a GPU if the kernel can do all of it."""
+        """The result of `_pass`, in one pass on a GPU if the kernel accepts this many vectors."""
         from tiebreak.linalg import cuda
 
         if not cuda.fits(len(plan.fresh), len(plan.known), len(plan.images), slopes):
@@ -431,7 +434,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         )
 
     def _plain_pass(self, images: Sequence[Image], slopes: int) -> LossesAndSlopes:
-        """`_pass` by plain products."""
+        """The result of `_pass`, computed with separate products."""
         images = [settled(image) for image in images]
         pairs = [self._loss_and_slope(image) for image in images[:slopes]]
         losses = [loss for loss, _ in pairs] + [self._loss(image) for image in images[slopes:]]
@@ -507,8 +510,8 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
 
         The error of an image comes from the products and from rounding the target. An error of an
         image changes phi by at most the error times a slope of phi, and
-        |phi'|² <= 2 curvature (phi - min phi). Computing a slope from its image adds a few units of
-        rounding.
+        |phi'|² <= 2 curvature (phi - min phi). Computing a slope from its image adds a few unit
+        roundoffs.
         """
         if self.cancels or not math.isfinite(self.curvature):
             return math.inf, math.inf
@@ -525,7 +528,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         )
 
     def magnitude(self, reach: float, value: float, slope: float) -> float:
-        """A bound from phi and its slope at the image 0, and from the largest possible image."""
+        """A bound computed from phi and its slope at the image 0 and the largest possible image."""
         _, size, largest = self._weight_sizes
         loss, steep = self._at_zero
         length = self.matrix.frobenius * reach

@@ -20,9 +20,9 @@ from tiebreak.linalg.host_rows import HostRows
 
 @dataclass(frozen=True)
 class LogisticLoss(ScalarLoss):
-    """phi(t) = log(1 + e^-t); rows are multiplied by their labels, and targets are not used.
+    """phi(t) = log(1 + e^-t); the margins t already include the labels, so targets are not used.
 
-    Derivatives are multiplied by e^lift, because for large margins they would underflow.
+    Derivatives are multiplied by e^lift, because they would underflow at large margins.
     """
 
     lift: float = 0.0
@@ -43,7 +43,7 @@ class LogisticLoss(ScalarLoss):
         return np.asarray(np.exp(np.minimum(self.lift - np.logaddexp(0.0, margins), LARGEST_POWER)))
 
     def first_error(self, first: Host, target: Host) -> Host:
-        """The relative error of e^-t is |t| units of rounding, plus the effect of underflow."""
+        """The relative error of e^-t is |t| unit roundoffs, plus the effect of underflow."""
         slopes = np.maximum(np.abs(first), 2.0**-1022)
         return np.asarray(slopes * (3.0 + self.lift + np.abs(self.lift - np.log(slopes))))
 
@@ -66,8 +66,8 @@ class Logistic(LinearLoss):
 
     Args:
         A: matrix as in LeastSquares, one row per example.
-        y: labels -1 and +1, or 0 and 1. In the second case, 0 is taken as -1, and the report says
-            so. If A is a DataFrame, a Series must have the same index.
+        y: labels -1 and +1, or 0 and 1. Labels 0 are treated as -1, and the report says so. If A is
+            a DataFrame and y is a Series, both must have the same index.
         mean: divide by the sum of the weights or, without weights, by the number of rows (the
             default).
         weights: one number >= 0 per row; None means that all are 1. A row of weight 2 counts twice,
@@ -89,7 +89,7 @@ class Logistic(LinearLoss):
     falls_unseen = False
     title = "logistic loss"
     kernel = "logistic"
-    phi = LogisticLoss()  # labels do not change its second derivative
+    phi = LogisticLoss()  # its second derivative does not depend on the labels
     loss_name, task = "logistic", "two classes"
 
     def __init__(
@@ -126,7 +126,7 @@ class Logistic(LinearLoss):
 
     def _slopes(self, images: Array, rows: slice) -> Array:
         y, xp = self.y[rows], arrays.namespace(images)
-        # If the exponential overflows, 1/(1 + e^t) is 0, which is right.
+        # If e^t overflows, 1/(1 + e^t) becomes 0, as it should.
         return self._weighted(-y / (1.0 + xp.exp(y * images)), rows)
 
     def _conic_rows(

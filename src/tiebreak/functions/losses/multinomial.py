@@ -19,7 +19,7 @@ from tiebreak.linalg.matrices.derived import Repeated
 
 
 class MultinomialLoss(ScalarLoss):
-    """log(1 + sum of e^-t) over the margins t of an example; each target is an example's number.
+    """log(1 + sum of e^-t) over the margins t of an example; a row's target is its example's index.
 
     With p_k = e^-t_k/(1 + sum of e^-t), the second derivative in the margins of one example is
     diag(p) - pp'. With p_0 = 1 - sum of p_k, the probability of the example's own class,
@@ -75,7 +75,7 @@ class MultinomialPart(LossPart):
     """weight times the sum over examples of weights_i log(1 + sum of e^-<m, x> over its rows m).
 
     ``weights`` has an entry per row, the same for all rows of an example. The second derivative of
-    an example is not diagonal.
+    an example's loss is not diagonal.
     """
 
     phi: MultinomialLoss
@@ -84,14 +84,14 @@ class MultinomialPart(LossPart):
         return self.phi.probabilities(self.rows @ x, self.target)
 
     def _first_errors(self, x: Host, dual: Host) -> Host:
-        """The relative error of p is at most as many units as the largest margin of the example."""
+        """In unit roundoffs, the relative error of p is at most the example's largest |margin|."""
         sizes = np.zeros(int(np.max(self.target, initial=-1)) + 1)
         np.maximum.at(sizes, self.target, np.abs(self.rows @ x))
         likely = np.maximum(np.abs(dual) / self.weight / self.weights, 2.0**-1022)
         return np.asarray(self.weight * self.weights * likely * (8.0 + sizes[self.target]))
 
     def image_error(self, x: Host, dual: Host) -> float:
-        """Not implemented: the second derivative of an example is not diagonal."""
+        """No bound is known, because the second derivative of an example's loss is not diagonal."""
         return math.inf
 
     def curvature(self, x: Host) -> Host:
@@ -113,8 +113,8 @@ class Multinomial(LinearLoss):
 
     x contains the coefficients of all classes, x_0, ..., x_{K-1}, one after the other: with n
     columns in A it has K n entries, and ``x.reshape(K, n)`` has a row for each class. Adding the
-    same vector to the coefficients of every class changes nothing, so every column of A gives rise
-    to a tie.
+    same vector to the coefficients of every class changes nothing, so every column of A adds a
+    dimension to the set of minimisers.
 
     Losses and slopes are computed stably at any margins, with full relative accuracy.
 
@@ -137,13 +137,13 @@ class Multinomial(LinearLoss):
     """
 
     curvature = 0.5  # the Hessian of log-sum-exp, diag(p) - pp', is at most 1/2
-    steepest = math.sqrt(2.0)  # the length of p - e_y
+    steepest = math.sqrt(2.0)  # the largest norm of p - e_y
     cancels = False
     loss_name, task = "logistic", "more classes"
     falls_unseen = False
     title = "multinomial loss"
     _target_size = 0.0  # labels are not rounded
-    # A loss that was made by ``of_matrix`` has another kind of matrix.
+    # A loss made by ``of_matrix`` has a different kind of matrix.
     matrix: Repeated
 
     def __init__(
@@ -176,7 +176,7 @@ class Multinomial(LinearLoss):
         self._others = arrays.like((~chosen).astype(np.float64), self.prototype)
 
     def _of_matrix(self, matrix: object) -> Multinomial:
-        """The loss for a matrix that gives the products of all classes, one after the other."""
+        """The loss for a matrix whose image is the products of all classes, one after the other."""
         made = Multinomial.__new__(Multinomial)
         made.matrix = checks.matrix("Multinomial", "A", matrix)  # type: ignore[assignment]
         made.dimension, made.prototype = made.matrix.shape[1], made.matrix.prototype
@@ -201,7 +201,7 @@ class Multinomial(LinearLoss):
         return self._total(losses), arrays.namespace(image).reshape(slopes, (-1,))
 
     def _slopes(self, images: Array, rows: Any) -> Array:
-        """``rows`` are indices into the image: the entries of some rows of A, for every class."""
+        """``rows`` are indices into the image that select the same rows of A for every class."""
         here = np.asarray(rows)[: len(rows) // self.classes]
         slopes = self._class_slopes(*self._margins_and_losses(images, here), here)
         return self._weighted(slopes, here).reshape(images.shape)
@@ -209,9 +209,9 @@ class Multinomial(LinearLoss):
     def _margins_and_losses(self, images: Array, here: Any = slice(None)) -> tuple[Array, Array]:
         """u_k = <a_i, x_k> - <a_i, x_y> for all classes and some rows, and log(sum exp u) per row.
 
-        The term of the class y is 1. With u_0 = max u >= 0 the loss is u_0 + log1p(sum over the
-        other classes of exp(u - u_0) + (exp(-u_0) - 1)). If y is the most likely class, the loss is
-        log1p of a sum of small terms.
+        In the sum, the term of the class y is 1. With u_0 = max u >= 0, the loss is u_0 + log1p(sum
+        over the other classes of exp(u - u_0) + (exp(-u_0) - 1)). If y is the most likely class,
+        the loss is log1p of a sum of small terms.
         """
         xp, shape = arrays.namespace(images), (*images.shape[:-1], self.classes, -1)
         products = xp.reshape(images, shape)
@@ -278,12 +278,13 @@ class Multinomial(LinearLoss):
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
-        # Differences of products, losses and sums over classes add errors to the 64 units of a sum.
+        # Differences of products, the losses and the sums over classes cause errors beyond the 64
+        # units in `rounding_unit`.
         return super().rounding(reach, value, slope, epsilon * (1.25 + self.classes / 128.0), n)
 
 
 def _class_count(labels: Host, classes: int | None) -> int:
-    """The number of classes; ValueError for labels that are not among 0, ..., K - 1."""
+    """The number of classes; raise ValueError for labels that are not among 0, ..., K - 1."""
     count = None if classes is None else checks.whole("Multinomial", "classes", classes, 2)
     wrong = labels[(labels != np.floor(labels)) | (labels < 0.0)]
     if wrong.size:

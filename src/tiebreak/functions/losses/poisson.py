@@ -37,7 +37,7 @@ class PoissonLoss(ScalarLoss):
     visible = second
 
     def first_error(self, first: Host, target: Host) -> Host:
-        """The relative error of e^t is |t| units of rounding, plus the effect of underflow."""
+        """The relative error of e^t is |t| unit roundoffs, plus the effect of underflow."""
         means = np.maximum(first + target, 2.0**-1022)
         return np.asarray(means * (3.0 + np.abs(np.log(means))))
 
@@ -56,7 +56,7 @@ class PoissonLoss(ScalarLoss):
 
 
 class CountSizes(NamedTuple):
-    """Sizes of counts and weights for bounds on rounding errors."""
+    """Sizes of the counts y and the weights w, for bounds on rounding errors."""
 
     counts: float  # the norm of w y
     logs: float  # sum of w y (1 + |log y|)
@@ -69,9 +69,9 @@ class Poisson(LinearLoss):
 
     The sum is divided by the sum of the weights if ``mean``. Every term is at least 0, and it is 0
     if the mean exp(t_i) equals the count y_i. The slope has no Lipschitz constant on R^n
-    (``lipschitz`` is inf): methods that need one reject the loss, and other methods estimate a
-    local constant. If some t_i exceeds 350 (44 in float32), the value is inf, because the square of
-    such a mean overflows.
+    (``lipschitz`` is inf): methods that need such a constant reject the loss, and other methods
+    estimate a local one. If some t_i exceeds 350 (44 in float32), the value is inf, because the
+    square of such a mean overflows.
 
     Args:
         A: matrix as in LeastSquares, one row per observation.
@@ -82,8 +82,8 @@ class Poisson(LinearLoss):
             and a row of weight 0 is ignored.
 
     There is no minimiser if some direction d has <a_i, d> = 0 for all rows with y_i > 0, and
-    <a_i, d> <= 0 for those with y_i = 0, strictly in at least one of them. In that case, a run ends
-    as "unbounded".
+    <a_i, d> <= 0 for all rows with y_i = 0, with strict inequality for at least one of them. In
+    that case, a run ends as "unbounded".
 
     Examples:
         >>> counts = tb.Poisson([[1, 1, 0], [1, 1, 1]], [2, 6])  # one feature twice, and another
@@ -150,7 +150,7 @@ class Poisson(LinearLoss):
         return self._weighted(np.exp(np.fmin(images, self._most)) - self.y[rows], rows)
 
     def sizes_in_image(self, image: Host) -> tuple[float, Host]:
-        """Sizes of the terms: mean + count in the slope, (1 + |log y|) times that in the value."""
+        """The terms of a slope have size mean + count; those of a value, 1 + |log y| times that."""
         each = self._weighted(np.exp(np.minimum(image, self._most)) + self.y)
         return float(each @ (1.0 + np.abs(self._logs))), np.asarray(each)
 
@@ -180,10 +180,11 @@ class Poisson(LinearLoss):
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
-        """Bounds that follow from the value, which limits the means: see MEAN_PER_COUNT.
+        """Bounds computed from the value of the loss, which bounds the means (see MEAN_PER_COUNT).
 
-        An error of t changes a loss by at most (e^t + y) times that error, and the rounding of t -
-        log y changes it by as much. All other terms of the loss are at most (e^t + y)(1 + |log y|).
+        An error in t changes the loss of a row by at most (e^t + y) times that error, and so does
+        the rounding error of t - log y. All other terms of the loss are at most (e^t + y)(1 + |log
+        y|).
         """
         size, spectral = self._sizes, float(self.matrix.frobenius)
         unit, of_image, of_adjoint = self.matrix.errors(epsilon, spectral)

@@ -1,7 +1,7 @@
 """Parts of a function that are losses of a linear map, but not squares, with their matrices.
 
-Everything that the exact solver and its proofs need to know about a smooth loss is given by the
-methods of its `ScalarLoss`, which is defined in the file of the loss.
+The methods of a `ScalarLoss` give everything that the exact solver and its proofs need to know
+about a smooth loss. Each subclass is in the same file as its loss.
 
 All other losses have clipped residuals as slopes: such losses are squares near the targets and
 linear far from them. With r = Ax - target, the slopes are psi = clip(r, low, high). For Huber's
@@ -31,7 +31,7 @@ LARGEST_POWER = 700.0  # e^p does not overflow for p up to 700
 
 
 class ScalarLoss(ABC):
-    """Convex smooth losses phi_i of one margin each; ``target`` has one number for each of them.
+    """Convex smooth losses phi_i of one margin each; ``target`` has one number per loss.
 
     The third derivative of phi_i is at most ``concordance`` times the second derivative, which
     therefore changes by at most a factor e^(concordance s) if the margin <a_i, x> changes by s
@@ -55,22 +55,22 @@ class ScalarLoss(ABC):
 
     @abstractmethod
     def first_error(self, first: Host, target: Host) -> Host:
-        """Bounds, in units of 8 EPS, on the errors of ``first`` beyond its rounding."""
+        """Bounds, in units of 8 EPS, on the errors of ``first``, apart from its final rounding."""
 
     @abstractmethod
     def largest_second(self, low: Host, high: Host, target: Host) -> Host:
-        """The largest second derivatives between two margins."""
+        """The largest second derivatives at margins between ``low`` and ``high``."""
 
     @abstractmethod
     def largest_ratio(self, low: Host, high: Host, target: Host) -> Host:
-        """The largest (phi_i')²/phi_i'' between two margins."""
+        """The largest (phi_i')²/phi_i'' at margins between ``low`` and ``high``."""
 
     def least_margin(self, value: Any) -> Any:
         """A lower bound on the margins where phi_i, which is non-negative, is at most ``value``."""
         return 0.0 * value - math.inf
 
     def visible(self, margins: Host, target: Host) -> Host:
-        """The terms of a loss that must exceed rounding errors for the loss to matter."""
+        """The terms of each loss that decide whether `Parts.without_negligible` removes it."""
         return self.terms(margins, target)
 
     def lifted(self, lift: float) -> ScalarLoss:
@@ -91,9 +91,9 @@ class LossPart(Part):
     phi: ScalarLoss
 
     def curvature_kept(self, change: float) -> float:
-        """The least share of second derivatives that remains if margins change by ``change``.
+        """A lower bound on the factor of second derivatives if margins change by ``change``.
 
-        Second derivatives grow at most by the inverse of this share.
+        The inverse of this bound is an upper bound on the factor.
         """
         return math.exp(-self.phi.concordance * change)
 
@@ -108,13 +108,13 @@ class LossPart(Part):
         return np.asarray(self.weight * self.weights * first)
 
     def size(self, x: Host) -> float:
-        """The size of the terms, plus the size of their change if x moved to 0."""
+        """The size of the dual's terms, plus the size of their change if x moved to 0."""
         t, y, w = self.rows @ x, self.target, self.weights
         slope, bend = norm(w * self.phi.terms(t, y)), norm(w * self.phi.second(t, y))
         return self.weight * (slope + bend * self.norm * norm(x))
 
     def noise(self, x: Host, dual: Host) -> float:
-        """The norm of the errors from `first_error`; inf if the margins themselves may be wrong."""
+        """The norm of the errors from `first_error`; inf if margins may have errors above 1e-2."""
         if not EPS * len(x) * self.norm * norm(x) < 1e-2:
             return math.inf
         return norm(self._first_errors(x, dual))
@@ -164,7 +164,7 @@ class LossPart(Part):
         return replace(self, weight=math.ldexp(self.weight, -top))
 
     def lifted(self, lift: float) -> LossPart:
-        """The part with another lift; everything computed from the rows is kept."""
+        """The part with a different lift; everything computed from the rows is reused."""
         found = replace(self, phi=self.phi.lifted(lift))
         found.__dict__.update(sliced=self.sliced, norm=self.norm)
         return found
@@ -174,17 +174,17 @@ class LossPart(Part):
 
 
 class Kinks(NamedTuple):
-    """How far each row is, at a point, from the kinks of its slope."""
+    """How far the residual of each row, at a point, is from the kinks of the row's slope."""
 
     rows: Host
-    room: Host  # a lower bound on each row's distance; negative if unknown
+    room: Host  # a lower bound on each row's distance from its kinks; negative if unknown
     is_outlier: Host
     side: Host  # -1 or +1, the side of the nearest kink: outliers have side * r >= bound
     bound: Host
 
     @property
     def outliers(self) -> Host:
-        """A mask of the rows that are outliers."""
+        """The rows that are outliers."""
         return np.asarray(self.rows[self.is_outlier])
 
     def some(self, which: Host) -> Kinks:
@@ -216,7 +216,7 @@ class ClippedPart(Part):
 
     @property
     def unit(self) -> float:
-        """The unit for residuals: the distance from kinks to targets or, if that is 0, a target."""
+        """The unit for residuals: ``kink`` or, if that is 0, the largest |target|."""
         return self.high or float(np.max(np.abs(self.target), initial=0.0)) or 1.0
 
     def beyond(self, x: Host) -> float:
@@ -232,7 +232,7 @@ class ClippedPart(Part):
         return self.weight * norm(self.weights * np.minimum(self._sizes(x), -self.low))
 
     def noise(self, x: Host, dual: Host) -> float:
-        """The errors of the residuals, but 0 for definite outliers, whose slopes do not change."""
+        """The errors of the residuals, or 0 for definite outliers, whose slopes do not change."""
         shape, kinks = self.rows.shape, self.kinks(x)
         unit = 4.0 * (EPS * float(max(shape))) ** 2
         if self.sliced.is_plain:
@@ -247,8 +247,8 @@ class ClippedPart(Part):
     def curvature(self, x: Host) -> Host:
         """R for Newton's method, with a small curvature for outliers, which have none of their own.
 
-        This curvature keeps Newton steps finite if only outliers depend on a direction; x still
-        gains six digits per step.
+        This curvature keeps Newton steps finite along directions that change only outliers; each
+        step still adds six correct digits.
         """
         r, bend = self.rows @ x - self.target, self._bend_above(x)
         is_inside = (r > self.low) & (r < self.high)
@@ -275,12 +275,12 @@ class ClippedPart(Part):
         return self.weight * float(np.max(self.weights)) * self.norm * self.norm
 
     def slope_ratio(self, at: Host, off: float) -> float:
-        """The bound for a sum of squares, over the rows that are not outliers."""
+        """The bound for a sum of squares: the caller has removed the outliers."""
         r = np.abs(self.rows @ at - self.target) + self.norm * off
         return math.sqrt(self.weight) * norm(np.sqrt(self.weights) * r)
 
     def kinks(self, x: Host) -> Kinks:
-        """The distance of each row from its kinks at x."""
+        """How far the residuals at x are from the kinks."""
         r = self.sliced.times(x, self.target)
         ways = np.abs(r - self.low), np.abs(r - self.high)
         side = np.where(ways[0] < ways[1], -1.0, 1.0)

@@ -35,7 +35,7 @@ class Slope(NamedTuple):
 
     |e| <= error, and |<e, d>| <= image_error |R d| + product_error |d| for all d, with R as in
     `curvature`. Most of e comes from errors of the duals, multiplied by the rows, so <e, d> is
-    small if R d is.
+    small if R d is small.
     """
 
     vector: Host
@@ -46,7 +46,7 @@ class Slope(NamedTuple):
 
 
 def product_error(length: float, shape: tuple[int, ...], size: float, is_plain: bool) -> float:
-    """A bound on the error of products that are computed in the usual precision or twice that.
+    """A bound on the error of products with ordinary (``is_plain``) or twice the usual precision.
 
     ``length`` is the norm of the result, and ``size`` is the norm of its terms.
     """
@@ -122,7 +122,7 @@ class Parts:
         return {}
 
     def slope(self, x: Host) -> Slope:
-        """The gradient at x; the latest gradients are kept, because callers repeat points."""
+        """The gradient at x; the latest gradients are cached, as callers often need them again."""
         key = x.tobytes()
         if key not in self._slopes:
             while len(self._slopes) >= KEPT_SLOPES:
@@ -162,7 +162,7 @@ class Parts:
         return max((float(np.max(np.abs(p.rows @ d))) / unit for unit, p in units), default=0.0)
 
     def magnified(self, x: Host) -> Parts:
-        """h up to a factor, chosen so that derivatives of logistic losses at x do not underflow."""
+        """A multiple of h such that derivatives of logistic losses at x do not underflow."""
         lifts = [part.phi.lift for part in self.losses]
         if not lifts or len(lifts) < len(self.parts) or None in lifts:
             return self
@@ -208,15 +208,15 @@ class Parts:
     def rows(self, epsilon: float = EPS, sizes: Host | None = None) -> Host:
         """All rows whose products with x determine h(x), with every matrix divided by its norm.
 
-        Columns and rows that are only rounding errors become 0: ``epsilon`` is the data's unit of
-        rounding, and columns are compared after dividing by their ``sizes`` (0 if unknown).
+        Columns and rows that are only rounding errors become 0: ``epsilon`` is the data's unit
+        roundoff, and columns are compared after division by their ``sizes`` (0 means unknown).
         """
         units = None if sizes is None else power_of_two(sizes, -1.0)
         scaled = [cleaned(block, epsilon, units) / norm(block) for block in self.blocks()]
         return np.vstack([np.zeros((0, self.n)), *scaled])
 
     def sizes(self) -> Host:
-        """For each variable, the size of its largest column in any matrix."""
+        """For each variable, the largest of the sizes of its columns in all matrices."""
         columns = [part.column_sizes() for part in self.parts]
         return np.asarray(np.max([np.zeros(self.n), *columns], axis=0))
 
@@ -225,7 +225,7 @@ class Parts:
         return Parts(self.n, tuple(part.stretched(units) for part in self.parts))
 
     def reweighted(self, weights: Host) -> Parts:
-        """Sums of squares with new weights for all rows, and matrices scaled to about 1."""
+        """The sums of squares, with residuals times ``weights`` and matrices scaled to about 1."""
         parts, done = [], 0
         for part in self.squares:
             mine = np.ldexp(weights[done : done + len(part.rows)], -top_exponent(part.rows))
@@ -271,7 +271,7 @@ def decompose(owner: str, level: str, h: Function, n: int) -> Parts:
             raise Refusal(owner, level, needed, f"an operator of {part.matrix.shape[0]} x {n}")
         found = part.parts(weight, n)
         if found is None:
-            needed = "must be made of LeastSquares, Logistic or others whose parts are known"
+            needed = "must be made of LeastSquares, Logistic or other functions with known parts"
             raise Refusal(owner, level, needed, type(part).__name__)
         parts.extend(found)
-    return Parts(n, tuple(part for part in parts if part.rows.any()))  # the rest is constant
+    return Parts(n, tuple(part for part in parts if part.rows.any()))  # other parts are constant

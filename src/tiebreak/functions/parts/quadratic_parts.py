@@ -25,8 +25,8 @@ class Part(ABC):
 
     weight: float
     rows: Host
-    power: ClassVar[int] = 2  # the power of the rows in the value
-    in_units_of_rows: ClassVar[tuple[str, ...]] = ()  # fields that are compared with rows x
+    power: ClassVar[int] = 2  # the degree of the value as a function of the rows
+    in_units_of_rows: ClassVar[tuple[str, ...]] = ()  # fields with the units of the products rows x
     has_kinks: ClassVar[bool] = False  # does the slope of phi have kinks?
 
     @cached_property
@@ -41,11 +41,11 @@ class Part(ABC):
 
     @cached_property
     def lengths(self) -> Host:
-        """The length of every row."""
+        """The Euclidean norm of every row."""
         return np.asarray(np.sqrt(np.sum(self.rows * self.rows, axis=1)))
 
     def some(self, which: Host) -> Self:
-        """The part with only the chosen rows; arrays in its fields have an entry per row."""
+        """The part with only the chosen rows; all fields that are arrays have an entry per row."""
         each: dict[str, Any] = {part.name: getattr(self, part.name) for part in fields(self)}
         arrays = {name: value for name, value in each.items() if isinstance(value, np.ndarray)}
         chosen: dict[str, Any] = {name: value[which] for name, value in arrays.items()}
@@ -53,14 +53,14 @@ class Part(ABC):
 
     @abstractmethod
     def dual(self, x: Host) -> Host:
-        """The gradient with respect to rows x."""
+        """The gradient with respect to the products rows x."""
 
     @abstractmethod
     def size(self, x: Host) -> float:
         """A bound on the size of the terms of the dual before they cancel."""
 
     def noise(self, x: Host, dual: Host) -> float:
-        """A bound, in units of 8 EPS, on the error of the dual at x beyond its rounding."""
+        """A bound, in units of 8 EPS, on the error of the dual, apart from its final rounding."""
         return 0.0
 
     def image_error(self, x: Host, dual: Host) -> float:
@@ -75,7 +75,7 @@ class Part(ABC):
         """A matrix R for which R'R is the second derivative at x."""
 
     def curvature_above(self, x: Host) -> Host:
-        """R with more curvature, for parts whose kinks would leave too little curvature."""
+        """`curvature`, or a larger one for parts whose kinks would leave too little curvature."""
         return self.curvature(x)
 
     def second(self, x: Host) -> Host:
@@ -89,13 +89,13 @@ class Part(ABC):
 
     @abstractmethod
     def largest_curvature(self, at: Host, reach: float) -> float:
-        """A bound on the curvature within ``reach`` of a point; the bound itself may be rounded."""
+        """A bound on the curvature within ``reach`` of ``at``, except for its own rounding."""
 
     @abstractmethod
     def slope_ratio(self, at: Host, off: float) -> float:
-        """A bound on |<grad, d>| over the root of the curvature along d, within ``off`` of a point.
+        """A bound on |<grad, d>| divided by the root of the curvature along d, for all d.
 
-        The bound holds for all d, and does not include its own rounding.
+        The bound holds at all points within ``off`` of ``at``, except for its own rounding.
         """
 
     def curvature_rows(self, at: Host) -> Host:
@@ -124,7 +124,7 @@ class Part(ABC):
         return np.asarray(np.max(np.abs(self.rows), axis=0, initial=0.0))
 
     def scaled(self, top: int) -> Part:
-        """2^-top times the part, with rows scaled to about 1."""
+        """2^-top times the part, with rows whose entries are scaled to about 1."""
         e = top_exponent(self.rows)
         weight = math.ldexp(self.weight, self.power * e - top)
         others: dict[str, Any] = {
@@ -177,7 +177,7 @@ class LeastSquaresPart(Part):
 
 @dataclass(frozen=True)
 class QuadraticPart(Part):
-    """weight/2 x'Qx; its rows are the rows of Q, because all minimisers share the same Qx."""
+    """weight/2 x'Qx; its rows are the rows of Q, because Qx is the same at all minimisers."""
 
     power: ClassVar[int] = 1
 
@@ -218,7 +218,7 @@ class QuadraticPart(Part):
         return replace(self, rows=units[:, None] * (self.rows * units))
 
     def column_sizes(self) -> Host:
-        """The roots of Q's diagonal, which are the lengths of the columns of any root of Q."""
+        """The roots of Q's diagonal, which are the norms of the columns of any R with R'R = Q."""
         return np.asarray(np.sqrt(np.abs(np.diag(self.rows))))
 
 
@@ -251,5 +251,5 @@ class LinearPart(Part):
         return 0.0
 
     def slope_ratio(self, at: Host, off: float) -> float:
-        """The exponent 0, because a linear part is not one of the losses."""
+        """0, because the bound is only for losses and squares."""
         return 0.0

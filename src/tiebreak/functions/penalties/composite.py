@@ -1,4 +1,4 @@
-"""smooth + penalty, and how any function splits into the two."""
+"""The sum of a smooth function and a penalty, and how any function splits into these parts."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Composite(Function, in_tables=False):
     __mul__ = __rmul__
 
 
-NOTHING = Zero()  # shared, so that terms are made only once
+NOTHING = Zero()  # one object for all functions, so that its terms are made only once
 
 
 def split(h: Function | Penalty) -> tuple[SmoothFunction, Penalty]:

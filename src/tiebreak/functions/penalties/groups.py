@@ -12,14 +12,14 @@ from tiebreak.linalg.arrays import Array, Host, dot, like, to_numpy
 
 
 class GroupLayout(NamedTuple):
-    """The groups in R^n; the variables in no group form an additional, last one."""
+    """The groups in R^n; the variables in no group form an additional last group."""
 
     labels: Host | None  # each variable's group; None if all are in one group
     penalised: Host  # 1.0 for a group, 0.0 for the variables in no group
     starts: Host | None = None  # where groups start, if they are long runs of variables
 
     def dots(self, x: Array, y: Array, room: Array | None = None) -> Host:
-        """The inner products <x_G, y_G>, on the host; ``room`` is a vector to be overwritten."""
+        """The inner products <x_G, y_G>, on the host; ``room``, if given, is overwritten."""
         if self.labels is None:
             return np.array([dot(x, y)])
         products = to_numpy(into(room, "multiply", x, y))
@@ -41,8 +41,8 @@ UNGROUPED = GroupLayout(None, np.zeros(1))
 class Groups(FromData):
     """Disjoint groups of variables, as given by the user; label -1 means no group.
 
-    ``length`` is the number of variables. It is None if the groups were given as lists: then any
-    number of variables may be in no group.
+    ``length`` is the number of variables. It is None if the groups were given as lists: then there
+    may be any number of variables after the last one in a group.
     """
 
     def __init__(self, given: Any) -> None:

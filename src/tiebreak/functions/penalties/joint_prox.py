@@ -89,7 +89,7 @@ def _check_alone(owner: str, f2: Penalty, g2: Penalty, domain: Domain | None) ->
 
 
 def _common_center(owner: str, f2: Penalty, g2: Penalty) -> Host | None:
-    """The common center of the norms; raise a Refusal if they differ."""
+    """The common center of the norms; raise a Refusal if the centers differ."""
     centers = [penalty.terms.center for penalty in (f2, g2) if penalty.terms.has_norms]
     known = [center for center in centers if center is not None]
     if not known:

@@ -64,7 +64,7 @@ class LargestEntry(OnlyConic):
 class LInf(CentredNorm):
     """weight max_j |x_j - center_j|, the largest deviation; ``center=None`` is the origin.
 
-    Together with another penalty or a set, the prox has no closed form, so "conic" solves problems
+    Its prox with another penalty or a set has no closed form, so the "conic" method solves problems
     with LInf.
 
     Examples:

@@ -31,7 +31,7 @@ class NuclearTerms(Terms):
         return dataclasses.replace(self, **made)  # type: ignore[arg-type]
 
     def with_weights(self, l1: Any, group: float, l2: float, square: float) -> Terms:
-        """The same nuclear norm with another weight of the square, the only other term."""
+        """The same nuclear norm with a different weight for the square, the only other term."""
         return dataclasses.replace(self, square=square)
 
     @property
@@ -50,7 +50,7 @@ class NuclearTerms(Terms):
         return self.nuclear * float(np.sum(self._svd(x)[1])) + 0.5 * self.square * size * size
 
     def subgradient(self, x: Array) -> Array:
-        """The shortest subgradient at x."""
+        """The subgradient at x with the smallest norm."""
         u, s, vt = self._svd(x)
         is_on = (s > TOL.met * s[0]).astype(np.float64)
         return self._made(u, self.nuclear * is_on, vt, x) + self.square * x
@@ -61,7 +61,7 @@ class NuclearTerms(Terms):
         return self._made(u, np.maximum(s - self.nuclear, 0.0) / (1.0 + self.square), vt, x)
 
     def least(self, slope: Array) -> tuple[float, Array | None]:
-        """The minimum depends on how far singular values of the slope exceed the weight."""
+        """The minimum, from the amounts by which the slope's singular values exceed the weight."""
         u, s, vt = self._svd(slope)
         unit = (8.0 + slope.shape[0]) * arrays.epsilon(slope)
         kept = np.maximum(s - self.nuclear, 0.0)
@@ -75,7 +75,7 @@ class NuclearTerms(Terms):
         return value, self._made(u, pull * kept, vt, slope)
 
     def face_at(self, x: Array) -> tuple[ActiveFace, Array]:
-        """The face of matrices that have the same rank as x, and the slope along that face."""
+        """The set of matrices with the same rank as x, and the slope along that set."""
         u, s, vt = self._svd(x)
         rank = int(np.sum(s > TOL.met * s[0]))
         u, vt = u[:, :rank], vt[:rank]
@@ -127,7 +127,7 @@ class NuclearNorm(Penalty):
     other penalties or sets, and has no conic form in this package.
 
     Args:
-        shape: the numbers of rows and columns of the matrix, whose entries are x, row by row.
+        shape: the numbers of rows and columns of the matrix, whose entries, row by row, form x.
         weight: a non-negative number.
 
     Examples:

@@ -75,7 +75,7 @@ class OperatorTerms(OnlyConic):
         return arrays.like(self.matrix(int(x.shape[0])).adjoint(u)[0], x)
 
     def slopes(self, count: int) -> tuple[Host, Host]:
-        """For ``count`` entries, how fast their penalties grow above 0 and below 0."""
+        """The rates at which the penalties of ``count`` entries grow above 0 and below 0."""
         l1, tilt = np.broadcast_to(self.l1, count), np.broadcast_to(self.tilt, count)
         return l1 + tilt, l1 - tilt
 
@@ -188,7 +188,7 @@ class TermsSum(OnlyConic):
         return FarRows(fixed, [rows for far in found for rows in far.losses])
 
     def rows_above(self, n: int) -> tuple[Any, Host, Host, Host] | None:
-        """The entries of both terms, so that a loss with kinks may be added to an l1 norm of x."""
+        """The rows of both terms, one of which may be an l1 norm of x and the other a loss."""
         found = [rows for part in self.parts if (rows := _entries(part, n)) is not None]
         if len(found) < len(self.parts):
             return None
@@ -211,7 +211,7 @@ def added(first: Terms, second: Terms) -> TermsSum:
 
 
 def _entries(terms: Terms, n: int) -> tuple[Any, Host, Host, Host] | None:
-    """The rows of `Terms.rows_above`, also for an l1 norm of x."""
+    """The result of `Terms.rows_above`, extended to an l1 norm of x."""
     is_more = terms.group or terms.l2 or terms.square or not isinstance(terms.domain, Space)
     if terms.has_operator or is_more:
         return terms.rows_above(n)

@@ -42,14 +42,14 @@ class Penalty(FromData, is_open=True):
 
     @property
     def label(self) -> str:
-        """The name of the penalty in a message."""
+        """The name of the penalty in messages."""
         return type(self).__name__
 
     @property
     def terms(self) -> Terms:
         """The penalty as a sum of standard parts."""
         raise TypeError(
-            f"{type(self).__name__}: terms must be defined, because all else follows from them"
+            f"{type(self).__name__}: terms must be defined, because all other members use them"
         )
 
     @property
@@ -86,7 +86,7 @@ class Penalty(FromData, is_open=True):
         return self.terms.times(checks.at_least(type(self).__name__, "step", step)).prox(x)
 
     def least(self, slope: Array) -> tuple[float, Array | None]:
-        """The minimum of <slope, x> + penalty(x), or slightly less, and a minimiser or None."""
+        """The minimum of <slope, x> + penalty(x), rounded down, and a minimiser (or None)."""
         return self.terms.least(slope)
 
     def add_to_conic(self, form: ConicForm, cost: Cost) -> bool:
@@ -134,8 +134,7 @@ class Penalty(FromData, is_open=True):
 
 @dataclasses.dataclass(frozen=True)
 class Zero(Penalty):
-    """0.
-
+    """The penalty 0.
     Examples:
         >>> tb.Zero() + tb.L1(0.1)
         Zero() + L1(weight=0.1)
@@ -277,8 +276,8 @@ class TotalVariation(Penalty):
 
     Args:
         weight: a non-negative number.
-        shape: (m, n) for an image of m rows and n columns, with x = image.ravel(). The differences
-            go down and to the right. If None, x is a series of values.
+        shape: (m, n) for an image of m rows and n columns, with x = image.ravel(). Each pixel is
+            compared with the ones below and to its right. If None, x is a series of values.
         isotropic: use the Euclidean length of a pixel's two differences instead of the sum of their
             absolute values.
 
@@ -326,9 +325,9 @@ class L2(CentredNorm):
 
     Args:
         weight: a non-negative number, or a vector with one entry per variable. All nonzero entries
-            must be equal, and variables of weight 0 are not penalised. Other weights would leave no
-            prox in closed form. If the norm is the whole upper level, `SquaredNorm` with the
-            squared weights has the same minimisers.
+            must be equal, and variables of weight 0 are not penalised. With unequal weights, the
+            norm would have no prox in closed form. If the norm is the whole upper level,
+            `SquaredNorm` with the squared weights has the same minimisers.
         center: vector, the origin if None. With a nonzero center, there is a joint prox with
             squares, and with L1 and L2 that have the same center.
 
@@ -389,7 +388,7 @@ class ElasticNet(Penalty):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GroupL2(Penalty):
-    """weight times the sum over the groups G of |x_G|_2, whatever their sizes.
+    """weight times the sum over the groups G of |x_G|_2, without factors for their sizes.
 
     ``groups`` is either a vector of whole numbers, the group of each variable (-1 for none), or a
     list of lists of variables. Groups are disjoint. Variables in no group are not penalised. Sums

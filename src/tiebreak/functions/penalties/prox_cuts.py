@@ -59,7 +59,7 @@ def prox_cut(
 def _around_center(
     f: Terms, g: Terms, v: Array, c: Array, beta: float, guess: float
 ) -> tuple[Array, float]:
-    """`prox_cut` in terms of y = z - center: the square in g2 becomes a slope and a square of y."""
+    """`prox_cut` for y = z - center: the square in g2 becomes a square of y plus <slope, y>."""
     center, Z = arrays.like(f.center, v), f.domain
     domain = Z
     height = dot(c, center) + 0.5 * g.square * dot(center, center)
@@ -86,7 +86,7 @@ def _at_ordinary_size(
     if ordinary and abs(beta) < 2.0**20:
         return _solved(f, g, v, c, beta, guess)
     if abs(beta) > length * steepest and beta > g.least(c)[0]:
-        # The cut is far from the origin, so z is longer than v.
+        # The cut is far from the origin, so |z| exceeds |v|.
         length = max(length, min(abs(beta) / slope if slope > 0.0 else 0.0, sys.float_info.max))
         steepest = max(slope, g.square * length)
     up, across = _exponent(steepest), _exponent(length)
@@ -134,7 +134,7 @@ def _solved(
 
 
 class _Path:
-    """The path mu -> z(mu), and its gap: see `roots.Gap`. A new mu overwrites all arrays."""
+    """The path mu -> z(mu), and its gap: see `roots.Gap`. Each call of `at` reuses the arrays."""
 
     def __init__(self, f: Terms, g: Terms, v: Array, c: Array, beta: float) -> None:
         self.f, self.g, self.beta = f, g, beta
@@ -294,7 +294,8 @@ class _Path:
     def _accept_the_least(self) -> bool:
         """If no point satisfies the cut, replace beta by min G and return True.
 
-        If a slightly shorter c, equal up to rounding, makes G bounded below, that one is used.
+        G is minimised with a slightly smaller c, equal up to rounding: G may be bounded below for
+        this c, but not for the original one.
         """
         nearly = 1.0 - 2.0 * (8.0 + self.c.shape[0]) * self.epsilon
         best = self.g.least(self.c * nearly)[1]
@@ -330,7 +331,7 @@ def _polished(path: _Path, z: Array, mu: float) -> Array:
             break
         step = d * (gap / steep / steep)
         if arrays.max_abs(step) > 64.0 * arrays.epsilon(c) * carried:
-            break  # no rounding error is as large as the step, so z cannot become more accurate
+            break  # the step exceeds all rounding errors, so it would not make z more accurate
         closer = z - step
         same_side = namespace(z).sign(closer) == namespace(z).sign(z)
         z = f.domain.project(masked(None, closer, same_side))
@@ -352,5 +353,5 @@ def _slope_along(f: Terms, g: Terms, z: Array, c: Array) -> Array:
 
 
 def _unit(c: Array) -> float:
-    """The usual relative rounding error of a sum over the entries of c, with a margin."""
+    """The usual relative rounding error of a sum over the entries of c, with a safety margin."""
     return 8.0 * arrays.epsilon(c) * (1.0 + 0.1 * math.sqrt(c.shape[0]))

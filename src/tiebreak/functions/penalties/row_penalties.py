@@ -71,7 +71,7 @@ class RowPenalty(EstimatorLoss, Penalty, is_open=True):
         return w / np.sum(w) if self.mean else w
 
     def scaled(self, factor: float) -> Penalty:
-        """Turn a mean into a weighted sum: in a mean, a common factor would cancel."""
+        """Multiply the weights by ``factor``, in a sum: in a mean, the factor would cancel."""
         made: Penalty = dataclasses.replace(self, mean=False, weights=factor * self._scale)  # type: ignore[type-var]
         assign(made, "names", self.names)
         return made
@@ -84,8 +84,8 @@ class Quantile(RowPenalty):
     At level 1/2, the loss is half the sum of the absolute deviations.
 
     Args:
-        A: matrix, dense or scipy.sparse, one row per observation.
-        b: vector, one entry per row.
+        A: dense or scipy.sparse matrix with one row per observation.
+        b: vector with one entry per row.
         level: the quantile, between 0 and 1.
         mean: divide by the sum of the weights or, without weights, by the number of rows.
         weights: one non-negative number per row; 1 if None.
@@ -125,8 +125,8 @@ class Hinge(RowPenalty):
     """sum_i w_i max(0, 1 - y_i <a_i, x>): the loss of support vector machines.
 
     Args:
-        A: matrix, dense or scipy.sparse, one row per example.
-        y: labels -1 and +1, or 0 and 1. In the second case, 0 is taken as -1.
+        A: dense or scipy.sparse matrix with one row per example.
+        y: labels -1 and +1, or 0 and 1. Labels 0 are treated as -1.
         mean: divide by the sum of the weights or, without weights, by the number of rows.
         weights: one non-negative number per row; 1 if None.
 

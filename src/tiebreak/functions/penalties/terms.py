@@ -157,7 +157,8 @@ class Terms:
         return None
 
     def far_rows(self, n: int) -> FarRows | None:
-        """How the terms grow far from 0, with |y|_1 as a bound on |y|_2; None if unknown."""
+        """How the terms grow far from 0, with |y|_2 replaced by |y|_1, which bounds it; None if
+        unknown."""
         if not self.has_weights:
             return FarRows()
         one = HostRows(identity(n))
@@ -236,7 +237,7 @@ class Terms:
 
         With x = center + y, the square of x is a square of y plus a linear function. The result is
         the value at x minus a bound on its error: rounding errors of the center and of the pull
-        change the value to first order and, through the square, to second order.
+        change the value to first order and, if there is a square, to second order.
         """
         xp, has_center = namespace(s), self.center is not None
         center = arrays.like(self.center, s) if has_center else zeros_like(s)
@@ -257,7 +258,7 @@ class Terms:
         return dot(s, x) + self.value(x) - unit * size - _lost(s), x
 
     def _least(self, pull: Array) -> tuple[float, Array | None]:
-        """min over t of square/2 t² - left t, where ``left`` is what remains of the pull."""
+        """The minimum over t of square/2 t² - left t; ``left`` is what norms leave of |pull|."""
         if self.box is not None:
             pull = self.box.project(pull)
         lengths, layout = self.lengths(pull)
@@ -277,7 +278,7 @@ class Terms:
         return value, layout.spread(pull, _ratio(kept, lengths) * _ratio(reach, total))
 
     def _reach(self, left: float) -> float:
-        """The length t >= 0 that minimises square/2 t² - left t within the ball."""
+        """The norm t >= 0 that minimises square/2 t² - left t within the ball."""
         if left == 0.0:
             return 0.0
         return min(left / self.square if self.square > 0.0 else INFINITY, self.radius)
@@ -304,7 +305,7 @@ class Terms:
         return 2.0 * level / (steep + root) * (1.0 + 2.0**-48) + away
 
     def eased(self, n: int, error: float) -> Terms | None:
-        """Terms whose value in R^n is lower by at least error |x|; None if no norm is large enough.
+        """Terms whose value in R^n is lower by at least error |x|; None if no norm allows this.
 
         With a center, the value is lower by at least error |x - center|.
         """
@@ -353,7 +354,7 @@ class Terms:
         """Is every variable in a group?"""
         return bool(np.all(self.layout(n).penalised > 0.0))
 
-    # --- The steps of the chain for groups, l2 and the ball only need the lengths of groups.
+    # --- The chain's steps for groups, l2 and the ball only need the norms of the groups.
 
     def layout(self, n: int) -> GroupLayout:
         """The groups in R^n; if the weight of the groups is 0, a single group of all variables."""
@@ -375,14 +376,14 @@ class Terms:
     def shrunk(
         self, lengths: Host, layout: GroupLayout, divisor: float = 1.0
     ) -> tuple[Host, Host, float, float]:
-        """How groups, l2 and the ball shrink a vector whose groups have the given lengths.
+        """How groups, l2 and the ball shrink a vector whose groups have the norms ``lengths``.
 
         All weights are divided by ``divisor``. The result has four members:
 
-        - the lengths of the groups after each has been shrunk;
+        - the norms of the groups after each group has been shrunk;
         - the total factor of each group;
-        - the length of the whole vector before l2 and the ball shrink it;
-        - the length of the whole vector in the end.
+        - the norm of the whole vector before l2 and the ball shrink it;
+        - the norm of the whole vector after all steps.
         """
         kept = self.kept(lengths, layout, divisor)
         total = norm(kept)
@@ -390,7 +391,7 @@ class Terms:
         return kept, _ratio(kept, lengths) * _ratio(length, total), total, length
 
     def kept(self, lengths: Host, layout: GroupLayout, divisor: float = 1.0) -> Host:
-        """The lengths of the groups after each of them has been shrunk."""
+        """The norms of the groups after each group has been shrunk."""
         return np.maximum(lengths - self.group / divisor * layout.penalised, 0.0)
 
 
