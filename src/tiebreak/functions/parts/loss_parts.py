@@ -216,7 +216,7 @@ class ClippedPart(Part):
 
     @property
     def unit(self) -> float:
-        """The unit for residuals: ``kink`` or, if that is 0, the largest |target|."""
+        """The unit for residuals: ``high`` or, if that is 0, the largest |target|."""
         return self.high or float(np.max(np.abs(self.target), initial=0.0)) or 1.0
 
     def beyond(self, x: Host) -> float:

@@ -75,7 +75,7 @@ class Penalty(FromData, is_open=True):
         return self.terms.value(x)
 
     def subgradient(self, x: Array) -> Array:
-        """One subgradient at x; an entry or a row at its kink has the mean of its two slopes."""
+        """One subgradient at x; an entry at a kink contributes the mean of its two slopes."""
         return self.terms.subgradient(x)
 
     def prox(self, x: Array, step: float) -> Array:
