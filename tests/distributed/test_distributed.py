@@ -603,13 +603,23 @@ def test_what_only_a_worker_can_know_reaches_the_driver_as_one_sentence(cluster)
     good = in_memory(ROWS, np.ones(3))
     with pytest.raises(ValueError, match=r"^LeastSquares: shard 1: A must be finite, got NaN"):
         distributed.LeastSquares([good, in_memory(ROWS * np.nan, np.ones(3))], workers=1)
-    with pytest.raises(RuntimeError) as caught:  # a function of a module that workers have not
+    with pytest.raises(ValueError) as caught:  # noqa: PT011  # its module is unknown to workers
         distributed.LeastSquares([raises])
-    sentence = str(caught.value)
-    assert sentence == (
-        "LeastSquares: a worker died and could not be restarted: "
-        "ModuleNotFoundError: No module named 'test_distributed'"
+    assert str(caught.value) == (
+        "LeastSquares: shard 0: the loader failed with RaySystemError: System error: "
+        "No module named 'test_distributed'"
     )
+
+
+def test_a_worker_that_cannot_be_restarted_gets_one_sentence(cluster, monkeypatch):
+    loss = distributed.LeastSquares([in_memory(ROWS, np.ones(3))], workers=1)
+
+    def died(sent):
+        raise ray.exceptions.RayActorError(error_msg="output of Ray\nout of memory")
+
+    monkeypatch.setattr(ray, "get", died)
+    with pytest.raises(RuntimeError, match=r"a worker died and could not be restarted: out of mem"):
+        loss.value(np.ones(2))
 
 
 def test_shards_that_do_not_fit_together_get_one_sentence():

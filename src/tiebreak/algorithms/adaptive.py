@@ -26,8 +26,8 @@ class State(NamedTuple):
     main: Momentum  # the run on g + eta f
     lower: Momentum  # the run on g alone, for the proof of g*
     eta: float
-    is_main_active: bool  # does x still need steps?
-    is_lower_active: bool  # does the proof of g* still need steps?
+    is_main_active: bool  # does x still need more steps?
+    is_lower_active: bool  # does the proof of g* still need more steps?
     age: int  # steps with this eta
     marks: tuple[float, float]  # h(x) at the last two ages that were powers of two
     upper_value: float  # f(x) and g(x)

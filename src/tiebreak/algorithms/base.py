@@ -114,7 +114,7 @@ class StateReport(NamedTuple):
     findings: Findings | None = None
     one_sided: str = ""  # why f* has no proved upper bound, if the method knows
     reach: Any = None  # the size of the terms that add up to images of x, or None
-    is_evaluated: bool = False  # are the values those of f and g at x, from no other images?
+    is_evaluated: bool = False  # were f and g evaluated at x itself, not derived from images?
     is_good: bool = True  # is x better than x0, as far as the method can tell?
     is_settling: bool = False  # will f(x) soon be more accurate, even if it is proved already?
     decides: bool = False  # will the next step end the run, with its own proof?

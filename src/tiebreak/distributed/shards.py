@@ -238,7 +238,7 @@ def _read(
     try:
         loaded = source()
     except Exception as error:  # a user's function may raise anything
-        what = f"{type(error).__name__}: {error}"[:80]
+        what = f"{type(error).__name__}: {error}".partition("\n")[0][:80]
         raise ValueError(f"{owner}: the loader failed with {what}") from None
     if not (isinstance(loaded, tuple) and len(loaded) in (2, 3)):
         what = checks.what_it_is(loaded)

@@ -174,8 +174,8 @@ def _reach(h: Parts, w: Host, value: float) -> Host:
 
     w_j |x*_j| <= value. For the variables F of weight 0, squares satisfy |A x* - b| <= sqrt(2
     value/weight), which bounds |A_F x*_F|. Margins satisfy <m_i, x*> >= -t, where t is such that a
-    single margin of -t would cost the whole value. This bounds x*_F only if F is a single variable
-    whose column has entries of both signs.
+    single margin of -t would by itself cost the whole value. This bounds x*_F only if F is a single
+    variable whose column has entries of both signs.
     """
     free = w == 0.0
     reach = np.full(h.n, math.inf)

@@ -121,7 +121,7 @@ class TallLevel:
 
     @staticmethod
     def is_known(h: SmoothFunction) -> bool:
-        """Is h a sum of terms with available numbers and slowly varying second derivatives?"""
+        """Is h a sum of terms whose data can be read and whose curvature varies slowly?"""
         return all(
             part.bend is not None and _has_rows(part)
             if isinstance(part, LinearLoss)
