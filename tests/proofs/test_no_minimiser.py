@@ -16,6 +16,7 @@ import pytest
 import scipy.sparse as sp
 
 import tiebreak as tb
+from tiebreak.proofs.recession.direction import is_direction_of_descent
 
 KINDS = ("dense", "whole", "sparse", "quasi", "sum", "scaled sum", "squares", "one-hot")
 DOMAINS = ("space", "space", "orthant", "box", "halfspace", "monotone")
@@ -337,3 +338,30 @@ def test_far_out_a_slope_that_is_nearly_0_is_no_minimiser():
     g, x = tb.Logistic([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], [1, -1, 1]), np.array([0.0, 40.0])
     level = RecessionLevel.of(g, RecessionCone([], 2))
     assert not has_minimum_near(level, x, g.gradient(x))
+
+
+def test_slopes_that_cancel_only_in_rounding_prove_nothing():
+    """-x + log(1 + exp(x)) + 2^-60 log(1 + exp(x)) rises far out, by 2^-60 per unit."""
+    steep, slight = (w * tb.Logistic([[-1.0]], [1]) for w in (1.0, 2.0**-60))
+    for lower in (slight + (tb.Linear([-1.0]) + steep), tb.Linear([-1.0]) + steep + slight):
+        problem = tb.Problem(lower=lower, upper=tb.SquaredNorm())
+        assert not is_direction_of_descent(problem, 0, np.array([1.0]))
+    flat = tb.Problem(lower=tb.Linear([-1.0]) + steep, upper=tb.SquaredNorm())
+    assert is_direction_of_descent(flat, 0, np.array([1.0]))
+
+
+def test_the_distance_to_a_direction_with_zeros_is_measured_in_the_units_of_x():
+    """The lower level fixes x_1 and x_2, so the products 1e-14 are not rounding errors."""
+    fit = tb.LeastSquares([[1.0, 0.0, 0.0], [1.0, 1e-14, 0.0]], [0.0, 0.0])
+    problem = tb.Problem(lower=fit, upper=tb.Linear([0.0, -1.0, 0.0]))
+    assert not is_direction_of_descent(problem, 1, np.array([-1e-14, 1.0, 1.0]))
+
+
+@pytest.mark.parametrize("slope", [1.0, 1.0 - 2.0**-53, 1.0 - 2.0**-50])
+def test_a_direction_just_outside_a_cone_is_no_direction_of_it(slope):
+    """x_1 = x_2 = t and |x_1| <= slope x_2 + 1 bound t, unless the slope is 1."""
+    domain = tb.SecondOrderCone([[1.0, 0.0]], c=[0.0, slope], d=1.0)
+    fit = tb.LeastSquares([[1.0, -1.0]], [0.0])
+    problem = tb.Problem(lower=fit, upper=tb.Linear([-1.0, 0.0]), domain=domain)
+    status = tb.solve(problem, "conic").status
+    assert (status == "unbounded") == (slope == 1.0)

@@ -15,10 +15,10 @@ import numpy as np
 from tiebreak.levels import Levels
 from tiebreak.linalg import DENSE_LIMIT, EPS, Array, Host, decide_rank, rounding_unit, spectra
 from tiebreak.linalg.host import host, norm
-from tiebreak.linalg.host_rows import HostRows
+from tiebreak.linalg.host_rows import HostRows, exact_sums
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
-from tiebreak.proofs.recession.level import RecessionCone, RecessionLevel, is_power_of_two
+from tiebreak.proofs.recession.level import RecessionCone, RecessionLevel
 from tiebreak.sets import described
 
 
@@ -147,21 +147,22 @@ class _Products:
     def _slope(self, reach: float) -> tuple[float, float]:
         """The slope of the level far along d, and a bound on its error within ``reach``."""
         linear = self._level.linear
-        slope = float(self._linear.product[0])
+        weights, products = [np.ones(1)], [self._linear.product]
         error = float(self._linear.error[0]) + reach * linear.size
         error += 0.0 if linear.is_exact else 4.0 * EPS * self._steepest
         for loss, a in zip(self._level.losses, self._losses, strict=True):
             down = (a.product < 0.0) & ~(a.is_near & loss.is_steep)
-            if not down.any():
-                continue
-            weights, rows = loss.slopes[down], loss.rows
-            slope -= float(weights @ a.product[down])
-            is_exact = len(set(weights)) == 1 and is_power_of_two(weights[0])
-            if a.error.any() or not is_exact:
-                more = a.error[down] + reach * rows.sizes[down]
-                sums = (rows.shape[0] + 4) * EPS * np.abs(a.product[down])
-                error += float(weights @ (more + sums))
-        return slope, error
+            some = loss.slopes[down]
+            if np.isinf(some).any():
+                return math.inf, 0.0
+            weights.append(some)
+            products.append(-a.product[down])
+            error += float(some @ (a.error[down] + reach * loss.rows.sizes[down]))
+        each, terms = np.concatenate(weights), np.concatenate(products)
+        exact = exact_sums(each, terms, np.zeros(len(each), dtype=int), 1)
+        if exact is not None:
+            return float(exact[0]), error
+        return float(each @ terms), error + (len(each) + 4) * EPS * float(each @ np.abs(terms))
 
     def _distance_to_zeros(self) -> float:
         """A bound on |d' - d| for some d' with all the intended zeros; inf if no bound is known.
@@ -197,7 +198,8 @@ def _distance_to_kernel(E: Host, d: Host) -> float:
     r = found.low
     if not found.is_determined or r == E.shape[1] or (r < len(E) and spectra.exact_rank(E) != r):
         return math.inf
+    E, d = found.row_units[:, None] * E * found.units, d / found.units
     unit = rounding_unit(EPS, *E.shape)
     sigma = float(found.sigma[r - 1]) - unit * norm(E)
     off = norm(E @ d) + unit * norm(E) * norm(d)
-    return off / sigma if sigma > 0.0 else math.inf
+    return float(np.max(found.units)) * off / sigma if sigma > 0.0 else math.inf

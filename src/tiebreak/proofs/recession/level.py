@@ -11,7 +11,7 @@ import numpy as np
 
 from tiebreak.functions import Function, Penalty, split, summands
 from tiebreak.functions.far_slopes import LossRows
-from tiebreak.linalg import Host
+from tiebreak.linalg import EPS, Host, rounding_unit
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.host_rows import HostRows
 from tiebreak.sets import RecessionDirections
@@ -47,17 +47,24 @@ class RecessionCone:
         return found
 
     def is_inside_curves(self, d: Host, reach: float) -> bool:
-        """Is every point within ``reach`` of d a direction of the second-order cones?"""
-        is_inside = True
-        for rows, c in self.curves:
-            image, most = rows.along(d), c.along(d)
-            room = float(most.product[0] + most.error[0]) + norm(image.error)
-            is_inside = is_inside and norm(image.product) <= room - reach * float(c.sizes[0])
-        return is_inside
+        """Is every point within ``reach`` of d certainly a direction of the second-order cones?"""
+        return all(_is_inside_curve(*curve, d, reach) for curve in self.curves)
 
     def nearest(self, d: Host) -> Host:
         """The projection of d, or d with entries of a forbidden sign set to 0."""
         return np.clip(d, self.low, self.high) if self._project is None else self._project(d)
+
+
+def _is_inside_curve(rows: HostRows, c: HostRows, d: Host, reach: float) -> bool:
+    """Is |rows d| <= <c, d> at every point within ``reach`` of d, rounding errors included?"""
+    image, most = rows.along(d), c.along(d)
+    lost = float(most.error[0]) + norm(image.error)
+    lost += reach * (float(c.sizes[0]) + norm(rows.sizes))
+    if lost > 0.0:
+        length = norm(image.product) * (1.0 + rounding_unit(EPS, len(image.product)))
+        return length <= float(most.product[0]) - lost
+    right = int(most.product[0])  # all products are whole numbers
+    return right >= 0 and sum(int(product) ** 2 for product in image.product) <= right**2
 
 
 class LinearTerm(NamedTuple):
