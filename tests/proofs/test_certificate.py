@@ -267,6 +267,24 @@ def test_the_minimum_over_a_ball_around_the_origin_is_a_matter_of_lengths(scale,
         assert np.linalg.norm(low.at / units) <= r / longer(units) * (1 + 1e-12)
 
 
+@pytest.mark.parametrize(
+    "domain, f2, slope, exact",
+    [
+        (tb.Ball(2.0), tb.Zero(), -1.0, -0.5),
+        (tb.Box(1.0, 2.0), tb.Zero(), 0.0, 0.5),
+        (tb.Space(), tb.L1(1.0), -2.0, -0.5),
+    ],
+)
+def test_a_curvature_summed_over_many_steps_is_known_only_up_to_rounding(domain, f2, slope, exact):
+    """The minimum of <slope, x> + q/2 x² + f2(x) for q slightly less than 1."""
+    steps = 10**7
+    region = regions.SolutionRegion(f2, tb.Zero(), domain, None, np.zeros(1))
+    region.narrow(steps, math.inf)
+    low = region.minimum(models.Model(1.0, 0.0, 0.0, np.array([slope]), 1.0, 0.0, 0.0))
+    lost = 0.5 * spectra.EPS * steps * 0.5
+    assert exact - 4.0 * lost <= low.value <= exact - 0.99 * lost
+
+
 @pytest.mark.parametrize("slope", [[1e-310, 0.0], [0.0, 5e-324], [0.0, 0.0], [1e300, 0.0]])
 @pytest.mark.parametrize("radius", [1e-200, 1.0, 1e200])
 def test_where_a_model_is_lowest_is_a_point_whatever_its_slope(slope, radius):

@@ -62,10 +62,10 @@ class SolutionRegion:
             self._radius = max(radius, SMALLEST_RADIUS)
         # The rounding error of a sum over the variables.
         self._slack = slack = rounding_unit(EPS, int(self._zero.shape[0]))
-        # The weights are rounded sums; slightly smaller weights are safe.
-        self._safe = 1.0 - slack - EPS * steps
+        # The weights and curvatures are rounded sums; slightly smaller ones are safe.
+        self._safe = 1.0 - slack - 0.5 * EPS * steps
         self._plain: BallRegion | SetRegion = (
-            BallRegion(self._size, self._zero, slack, steps)
+            BallRegion(self._size, self._zero, slack)
             if self._is_round
             else SetRegion(self._domain, self._reach, self._radius, self._zero, slack)
         )
@@ -93,8 +93,8 @@ class SolutionRegion:
         """A lower bound on the model with its penalties over the part of Z where x* can be."""
         f2, g2 = self._penalties
         square = model.upper * f2.strong_convexity + model.lower * g2.strong_convexity
-        if square > 0.0:
-            model = model._replace(curvature=model.curvature + self._safe * square)
+        lost = (1.0 - self._safe) * (abs(model.curvature) + square)
+        model = model._replace(curvature=model.curvature + square - lost)
         if model.curvature < 0.0:  # the model is not quite convex: account for that first
             paid = model.constant + 0.5 * model.curvature * self._size * self._size
             if not math.isfinite(paid):
@@ -118,12 +118,10 @@ class BallRegion:
     radius: float
     zero: Array
     slack: float  # the rounding of a sum over the variables
-    steps: int  # the number of steps that a model sums
 
     def minimum(self, model: Model) -> Low:
         """The minimum of constant - |slope| r + q/2 r² over r <= R."""
-        lost = self.slack + 0.5 * EPS * self.steps  # the curvature is a sum over the steps
-        q, R, length = model.curvature * (1.0 - lost), self.radius, arrays.norm(model.slope)
+        q, R, length = model.curvature, self.radius, arrays.norm(model.slope)
         steepness = length * (1.0 + self.slack) + model.slope_error  # the error may point anywhere
         r = min(steepness / q, R) if q > 0.0 else R
         if not math.isfinite(steepness * r):
@@ -258,7 +256,7 @@ class PenalisedRegion:
         terms = self.penalties.terms(model.upper, model.lower).times(self.safe)
         if not terms.has_norms:
             return self.plain.minimum(model)
-        terms = terms.with_weights(*terms.weights[:3], model.curvature * (1.0 - self.slack))
+        terms = terms.with_weights(*terms.weights[:3], model.curvature)
         steepness = arrays.norm(model.slope)
         error = model.slope_error + self.slack * steepness
         constant = model.constant - model.value_error - self.slack * abs(model.constant)
