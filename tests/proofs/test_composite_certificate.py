@@ -19,6 +19,7 @@ from tiebreak.functions.penalties.terms import Terms
 from tiebreak.functions.sums import Scaled
 from tiebreak.proofs import concave
 from tiebreak.proofs.accumulator import BoundAccumulator
+from tiebreak.proofs.bounds import Search
 from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.models import Model
 from tiebreak.proofs.regions import SolutionRegion
@@ -482,3 +483,29 @@ def test_walls_on_both_sides_are_found_from_anywhere():
         )
         bound = accumulator.bounds()[0]
         assert -math.inf < bound <= -0.5
+
+
+def test_a_bound_holds_for_every_level_of_g_also_below_its_own(count):
+    """min { f : g <= c } is at least ``at(c)``, with and without a constant minorant mixed in."""
+    rng, grid = np.random.default_rng(0), np.linspace(-20.0, 20.0, 40001)
+    some = 0
+    for _ in range(count(40, 400)):
+        a, b, s, w, target, y, z = rng.uniform(0.2, 3.0, 7)
+        p = tb.Problem(
+            lower=tb.LeastSquares([[a]], [target]), upper=s * tb.SquaredNorm(center=[b]) + tb.L1(w)
+        )
+        search = Search(p, np.zeros(1))
+        pull, turn = s * (y - b), a * (a * z - target)
+        upper = Model(1.0, 0.0, 0.5 * s * (y - b) ** 2 - pull * y, np.array([pull]), 0.0, 0.0, 0.0)
+        cut = Model(
+            0.0, 1.0, 0.5 * (a * z - target) ** 2 - turn * z, np.array([turn]), 0.0, 0.0, 0.0
+        )
+        f, g = 0.5 * s * (grid - b) ** 2 + w * abs(grid), 0.5 * (a * grid - target) ** 2
+        ghat = rng.uniform(0.1, 5.0)
+        base, move = search._normalised(upper, cut, ghat)
+        factor, low = search._lowest(base, move, 10.0 ** rng.uniform(-2, 2))
+        for bound in search._two_bounds(low.value, base, move, factor, ghat):
+            some += math.isfinite(bound.value)
+            for c in np.linspace(np.min(g), 1.5 * ghat, 9):
+                assert bound.at(c) <= np.min(f[g <= c + 1e-12]) + 1e-9
+    assert some > 40

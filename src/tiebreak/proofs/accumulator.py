@@ -226,8 +226,9 @@ class BoundAccumulator:
         if sigma != 0.0:
             slope = arrays.plus(slope, at, -sigma)
             constant += 0.5 * sigma * size * size
-        # The rounding errors of a sum over the variables and of the sum over the steps.
-        slack = rounding_unit(EPS, int(slope.shape[0])) + 0.5 * EPS * self._sums.steps
+        # The rounding errors of a sum over the variables, and of the sums of models and of their
+        # weights over the steps.
+        slack = rounding_unit(EPS, int(slope.shape[0])) + EPS * self._sums.steps
         of_value += of_slope * size + slack * (
             abs(minorant.value) + steepness * size + abs(sigma) * size * size
         )

@@ -205,7 +205,7 @@ class Search:
             s = s._replace(lower_tail=start)
             if bound >= best:
                 best, favourite = bound, model
-        mixed = self._mixed(self._floors[1], favourite)
+        mixed, _ = self._mixed(self._floors[1], favourite)
         return s._replace(lower_bound=best_of(s.lower_bound, best, mixed))
 
     def _by_tails(self, s: Sums, effort: int) -> tuple[Sums, list[Bound]]:
@@ -252,9 +252,9 @@ class Search:
         self, value: float, upper: Model, cuts: Model, factor: float, ghat: float
     ) -> list[Bound]:
         """Two bounds on f*: ``value``, and the bound after mixing in a constant minorant of f."""
-        mixed = self._mixed(self._floors[0], upper.plus(cuts, factor))
-        multiplier = factor * cuts.weight  # mixing does not raise the multiplier
-        return [Bound(value, multiplier, ghat), Bound(mixed, multiplier, ghat)]
+        mixed, share = self._mixed(self._floors[0], upper.plus(cuts, factor))
+        multiplier = factor * cuts.weight
+        return [Bound(value, multiplier, ghat), Bound(mixed, share * multiplier, ghat)]
 
     def _normalised(self, upper: Model, cuts: Model, ghat: float) -> tuple[Model, Model]:
         """Averaged minorants of f1, and weighted cuts minus ghat, which are at most 0 at x*."""
@@ -266,13 +266,12 @@ class Search:
         )
         return upper, cuts
 
-    def _mixed(self, floor: Model | None, model: Model | None) -> float:
-        """The best bound from t model + (1 - t) floor: as both are minorants, so is any mixture."""
+    def _mixed(self, floor: Model | None, model: Model | None) -> tuple[float, float]:
+        """The best bound from t model + (1 - t) floor, and t: any mixture of minorants is one."""
         if floor is None or model is None:
-            return -math.inf
-        return largest(
-            self._along(floor, model.plus(floor, -1.0)), 1.0, TOL.refinements, ceiling=1.0
-        )[0]
+            return -math.inf, 0.0
+        along = self._along(floor, model.plus(floor, -1.0))
+        return largest(along, 1.0, TOL.refinements, ceiling=1.0)
 
     def _along(self, base: Model, move: Model) -> Concave:
         """The concave function t -> min_Z (base + t move) with its derivative: see `_lowest`."""
