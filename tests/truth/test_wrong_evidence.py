@@ -50,6 +50,8 @@ class Liar(Method):
     def _at(self, problem, k, x):
         if self.lie == "a point outside":
             x = x + 10.0
+        elif self.lie == "a point far below":
+            x = x - 1.0
         f, g = minorants(problem, x, x)
         f_value, g_value = f.value, g.value
         weights, intervals = (1.0, 1.0, 1.0), None
@@ -109,3 +111,16 @@ def test_wrong_evidence_proves_nothing(lie, domain):
         assert math.isclose(value, h.value(result.x), rel_tol=1e-12)
     if result.success:
         assert problem.domain.contains(result.x)
+
+
+def test_a_value_at_a_point_outside_is_no_bound_however_fast_g_rises():
+    """Without a Lipschitz constant nothing says how much larger g is in the domain."""
+    lower = tb.Smooth(
+        lambda x: float(np.exp(10.0 * x[0])),
+        lambda x: 10.0 * np.exp(10.0 * x),
+        lower_bound=0.0,
+    )
+    problem = tb.Problem(lower=lower, upper=tb.SquaredNorm(), domain=tb.Box(1.0, 11.0))
+    result = tb.solve(problem, Liar("a point far below"), x0=[1.0], max_iter=3)
+    low, high = result.lower_optimum
+    assert low <= math.exp(10.0) <= high

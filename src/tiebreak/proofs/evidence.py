@@ -9,9 +9,9 @@ from typing import NamedTuple
 from tiebreak.functions import Function, Minorant, PointWithImage, SmoothFunction, split
 from tiebreak.linalg import EPS, Array, arrays, in_files, rounding_unit
 from tiebreak.problem import Problem
+from tiebreak.sets import projected
 
 Weighted = tuple[tuple[float, Minorant], ...]
-
 
 WITHIN = "a minimiser of g in the domain, within {:.2g} of x"
 ALL_WITHIN = "all minimisers of g being within {:.2g} of x"
@@ -62,8 +62,9 @@ class StepEvidence(NamedTuple):
 def evaluated_again(problem: Problem, evidence: StepEvidence) -> StepEvidence:
     """Recompute the evidence of a third-party method, using only its weights and points.
 
-    Minorants and values are evaluated again at these points. Weights that are not positive prove
-    nothing and are dropped; the method's own intervals are not trusted and are dropped too.
+    Minorants are evaluated again at these points, and values of g at their projections onto Z.
+    Weights that are not positive prove nothing and are dropped; the method's own intervals are not
+    trusted and are dropped too.
     """
     (f1, g1), g2 = problem.smooth_parts, problem.penalties[1]
 
@@ -73,7 +74,7 @@ def evaluated_again(problem: Problem, evidence: StepEvidence) -> StepEvidence:
     def anew(h: SmoothFunction, given: Weighted) -> Weighted:
         return tuple((weight, at(h, m.at)) for weight, m in given if 0.0 < weight < math.inf)
 
-    points = [at(g1, x) for _, x, _ in evidence.values]
+    points = [at(g1, projected(problem.domain, x)) for _, x, _ in evidence.values]
     return StepEvidence(
         upper=anew(f1, evidence.upper),
         cuts=anew(g1, evidence.cuts),
