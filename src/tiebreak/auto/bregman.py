@@ -17,14 +17,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tiebreak.algorithms.base import (
-    NOT_ENDED,
-    Method,
-    Multipliers,
-    Rate,
-    StateReport,
-    StepEvidence,
-)
+from tiebreak.algorithms import Method, Multipliers, Rate, StateReport, StepEvidence
+from tiebreak.algorithms.base import NOT_ENDED
 from tiebreak.algorithms.common import (
     is_due,
     minorants_at,
@@ -38,8 +32,7 @@ from tiebreak.auto.bregman_state import RoundObjective, State, face_at, objectiv
 from tiebreak.auto.conjugate_gradients import ConjugateGradients, ShortestWay
 from tiebreak.auto.hessians import KEPT_MATRIX, InverseHessian, no_columns
 from tiebreak.functions import Minorant, Terms
-from tiebreak.linalg import Array, Refusal, arrays
-from tiebreak.linalg.tolerances import TOL
+from tiebreak.linalg import TOL, Array, Refusal, arrays
 from tiebreak.problem import Problem
 from tiebreak.proofs.gate import DOUBT, Ended
 from tiebreak.sets import ActiveFace

@@ -12,8 +12,7 @@ import numpy as np
 
 from tiebreak.algorithms.common import minorants_at
 from tiebreak.functions import Minorant, Terms
-from tiebreak.linalg import Array, Host, arrays, deadline, in_files
-from tiebreak.linalg.tolerances import TOL
+from tiebreak.linalg import TOL, Array, Host, arrays, deadline, in_files
 from tiebreak.problem import Problem
 from tiebreak.sets import ActiveFace
 
@@ -160,12 +159,8 @@ class HessianDifferences(NamedTuple):
         H = arrays.to_numpy(self.g)[part] + eta * arrays.to_numpy(self.f)[part]
         H = 0.5 * (H + H.T) + _hessian_of_terms(terms, host)[part] + curvature * np.eye(len(free))
         if not face.is_plain:
-            P = np.zeros((n, len(free)))
-            for j, i in enumerate(free):
-                unit = np.zeros(n)
-                unit[i] = 1.0
-                P[:, j] = arrays.to_numpy(face.along(arrays.like(unit, x)))
-            P = P[free]
+            units = [arrays.like(unit, x) for unit in np.eye(n)[free]]
+            P = np.stack([arrays.to_numpy(face.along(unit)) for unit in units])[:, free]
             H = P @ H @ P + float(np.mean(np.diagonal(H))) * (np.eye(len(free)) - P)
         top = float(np.max(np.diagonal(H)))
         # The ridge is relative to the largest curvature, and well above the rounding errors of

@@ -26,14 +26,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tiebreak.algorithms.base import (
-    NOT_ENDED,
-    Method,
-    Multipliers,
-    StateReport,
-    StepEvidence,
-    first_state,
-)
+from tiebreak.algorithms import Method, Multipliers, StateReport, StepEvidence
+from tiebreak.algorithms.base import NOT_ENDED, first_state
 from tiebreak.auto.candidates import (
     NONE,
     OVER,
@@ -44,9 +38,7 @@ from tiebreak.auto.candidates import (
     Runner,
     State,
 )
-from tiebreak.linalg import arrays, deadline
-from tiebreak.linalg.arrays import Array
-from tiebreak.linalg.refusals import Refusal
+from tiebreak.linalg import Array, Refusal, arrays, deadline
 from tiebreak.problem import Problem
 from tiebreak.proofs.certificate import UNDERFLOW, Proved, Standing
 from tiebreak.proofs.gate import ANSWER, BROKEN, DOUBT, EMPTY, FALLS

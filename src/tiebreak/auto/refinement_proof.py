@@ -27,7 +27,6 @@ from tiebreak.auto.conjugate_gradients import ShortestWay
 from tiebreak.auto.hessians import InverseHessian
 from tiebreak.functions import Minorant, summands
 from tiebreak.linalg import Array, arrays
-from tiebreak.linalg.arrays import HUGE
 from tiebreak.problem import Problem
 from tiebreak.proofs import quadratic_dual
 from tiebreak.proofs.evidence import StepEvidence
@@ -142,7 +141,7 @@ def _in_float64(problem: Problem, state: State) -> State:
 def _is_moderate(seen: Minorant) -> bool:
     """Are the value and slope of a minorant small enough to be summed?"""
     size = abs(seen.value) + arrays.norm(seen.slope) * (1.0 + arrays.norm(seen.at))
-    return size < HUGE
+    return size < arrays.HUGE
 
 
 def _tilt(problem: Problem, x: Array) -> tuple[Array, float]:

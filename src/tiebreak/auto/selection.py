@@ -21,9 +21,18 @@ from tiebreak.conic.held_image import HeldProblem
 from tiebreak.conic.method import Conic
 from tiebreak.exact.method import Exact
 from tiebreak.functions import matrices_of, summands
-from tiebreak.linalg import EPS, arrays, cleaned, clear_rank, deadline, equilibrate
-from tiebreak.linalg.matrices import DENSE_LIMIT, FLOAT64_COPY_LIMIT, Matrix
-from tiebreak.linalg.refusals import Refusal
+from tiebreak.linalg import (
+    DENSE_LIMIT,
+    EPS,
+    Matrix,
+    Refusal,
+    arrays,
+    cleaned,
+    clear_rank,
+    deadline,
+    equilibrate,
+)
+from tiebreak.linalg.matrices import FLOAT64_COPY_LIMIT
 from tiebreak.linalg.sizes import QUICK_SIDE
 from tiebreak.problem import Problem
 from tiebreak.sets import has_projection

@@ -25,7 +25,6 @@ import numpy as np
 
 from tiebreak.functions import Function, Minorant, split
 from tiebreak.linalg import EPS, TINY, Array, arrays, deadline, rounding_unit
-from tiebreak.linalg.arrays import HUGE
 from tiebreak.problem import Problem
 from tiebreak.proofs.bounds import Block, Bound, Known, Search, Sums, best_of
 from tiebreak.proofs.evidence import (
@@ -200,7 +199,9 @@ class BoundAccumulator:
                 blocks = (*blocks, Block(self._nothing, self._nothing, self._nothing))
             # Any weights are valid, so we drop a multiplier that would swamp all others.
             sane = [
-                (w, m) for w, m in cuts if 0.0 < w * (1.0 + m.value_error + m.slope_error) < HUGE
+                (w, m)
+                for w, m in cuts
+                if 0.0 < w * (1.0 + m.value_error + m.slope_error) < arrays.HUGE
             ]
             *before, block = blocks
             sums = map(_plus_all, block, (uppers, sane, lowers))

@@ -18,9 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.functions import Function, split
-from tiebreak.linalg import EPS, TINY, Array, arrays, in_files, rounding_unit
-from tiebreak.linalg.arrays import HUGE
-from tiebreak.linalg.tolerances import TOL
+from tiebreak.linalg import EPS, TINY, TOL, Array, arrays, in_files, rounding_unit
 from tiebreak.problem import Problem
 from tiebreak.proofs.concave import Concave, largest
 from tiebreak.proofs.models import Low, Model
@@ -297,7 +295,7 @@ class Search:
             # Along some direction the sum decreases forever, at a rate that is linear in t.
             at_0, at_t = low.fall(base), min(low.fall(base.plus(move, t)), 0.0)
             ratio = at_0 / (at_0 - at_t) if at_0 != at_t else 0.0
-            if not 0.0 < t * ratio < HUGE:  # the sum decreases forever for every t
+            if not 0.0 < t * ratio < arrays.HUGE:  # the sum decreases forever for every t
                 return t, Low(fall=low.fall)
             t *= ratio * (1.0 - margin if at_0 > 0.0 else 1.0 + margin)
             low = self._region.minimum(base.plus(move, t))

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from tiebreak import theory
 from tiebreak.functions import PointWithImage
-from tiebreak.linalg import EPS, TINY, Array, arrays, deadline, in_files
-from tiebreak.linalg.tolerances import TOL
+from tiebreak.linalg import EPS, TINY, TOL, Array, arrays, deadline, in_files
 from tiebreak.proofs.accumulator import BoundAccumulator
 from tiebreak.proofs.evidence import minorant_errors, value_error
 from tiebreak.sets import described, distance_bound

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from tiebreak.linalg import TOL
 from tiebreak.linalg.arrays import HUGE
-from tiebreak.linalg.tolerances import TOL
 
 Tangent = tuple[float, float, float]  # t, value and derivative
 # value and derivative at t, or at the nearest t with a finite value

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 
 from tiebreak.functions import Function, Minorant
-from tiebreak.linalg import TINY, Array, arrays, rounding_unit
+from tiebreak.linalg import EPS, TINY, Array, arrays, rounding_unit
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals, minorant_errors
 from tiebreak.sets import described
@@ -38,7 +38,7 @@ def _errors(h: Function, seen: Minorant) -> tuple[float, float]:
 
 def prove(problem: Problem, f: Minorant, g: Minorant, ahead: Minorant, gamma: float) -> Intervals:
     """Intervals for f* and g* from minorants f and g at x; ``ahead`` is g's minorant at x + c."""
-    x, where, unit = g.at, described(problem.domain), rounding_unit(2.0**-52, int(g.at.shape[0]))
+    x, where, unit = g.at, described(problem.domain), rounding_unit(EPS, int(g.at.shape[0]))
     depth = math.inf if where.is_space else where.depth(x)
     if not depth > 0.0:
         return Intervals(why=ONE_SIDED)
@@ -66,6 +66,6 @@ def prove(problem: Problem, f: Minorant, g: Minorant, ahead: Minorant, gamma: fl
 
 def _reach(problem: Problem, x: Array) -> float:
     """A bound on the distance from x to x*, from the diameter of Z or the promised radius."""
-    length = arrays.norm(x) * (1.0 + rounding_unit(2.0**-52, int(x.shape[0])))
+    length = arrays.norm(x) * (1.0 + rounding_unit(EPS, int(x.shape[0])))
     promised = math.inf if problem.radius is None else length + problem.radius
     return min(problem.domain.diameter_in(int(x.shape[0])), promised)

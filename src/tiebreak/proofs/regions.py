@@ -29,8 +29,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from tiebreak.functions import Joint, Penalty, Terms, Zero, joint
-from tiebreak.linalg import EPS, Array, arrays, rounding_unit
-from tiebreak.linalg.tolerances import TOL
+from tiebreak.linalg import EPS, TOL, Array, arrays, rounding_unit
 from tiebreak.proofs.models import Low, Model
 from tiebreak.sets import Ball, Domain, Space, described
 from tiebreak.sets.domains import projection_error

@@ -13,10 +13,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from tiebreak.levels import Levels
-from tiebreak.linalg import DENSE_LIMIT, EPS, Array, Host, decide_rank, rounding_unit, spectra
+from tiebreak.linalg import DENSE_LIMIT, EPS, TOL, Array, Host, decide_rank, rounding_unit, spectra
 from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.host_rows import HostRows, exact_sums
-from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.proofs.recession.level import RecessionCone, RecessionLevel
 from tiebreak.sets import described

@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.linalg import AS_IT_IS, Host, deadline, decide_rank
+from tiebreak.linalg import AS_IT_IS, TOL, Host, deadline, decide_rank
 from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.host import norm, power_of_two
 from tiebreak.linalg.host_rows import HostRows
 from tiebreak.linalg.linear_programs import linear_program
 from tiebreak.linalg.sizes import QUICK_SIDE
-from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.proofs.recession.direction import as_meant, level_of, proved_direction
 from tiebreak.proofs.recession.level import RecessionLevel
