@@ -365,3 +365,15 @@ def test_a_direction_just_outside_a_cone_is_no_direction_of_it(slope):
     problem = tb.Problem(lower=fit, upper=tb.Linear([-1.0, 0.0]), domain=domain)
     status = tb.solve(problem, "conic").status
     assert (status == "unbounded") == (slope == 1.0)
+
+
+def test_linear_terms_that_cancel_only_in_rounding_prove_nothing():
+    """2^-60 x - x + x + log(1 + exp(-x)) has its minimum near x = 42."""
+    terms = [tb.Linear([c]) for c in (2.0**-60, -1.0, 1.0)]
+    lower = sum(terms) + tb.Logistic([[1.0]], [1])
+    problem = tb.Problem(lower=lower, upper=tb.SquaredNorm())
+    assert not is_direction_of_descent(problem, 0, np.array([1.0]))
+    elsewhere = [tb.Linear([c, 0.0]) for c in (0.1, -0.3)]
+    lower = sum(elsewhere) + tb.Logistic([[0.0, 1.0]], [1])
+    problem = tb.Problem(lower=lower, upper=tb.SquaredNorm(), domain=tb.Box([0.0, -np.inf], np.inf))
+    assert is_direction_of_descent(problem, 0, np.array([0.0, 1.0]))

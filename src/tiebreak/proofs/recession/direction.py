@@ -123,15 +123,15 @@ class _Products:
         signs = [sign for a in self._losses if (sign := a.signs(reach)) is not None]
         if len(signs) < len(self._losses):
             return False
-        pairs = zip(signs, self._level.losses, strict=True)
-        tails = [bool(np.any(sign)) for sign, loss in pairs if loss.tail]
-        tails += [falls(self._d) for falls in self._level.hidden]
-        if not all(tails[len(tails) - len(self._level.hidden) :]):
+        hidden = self._level.hidden
+        if hidden and (reach > 0.0 or not all(falls(self._d) for falls in hidden)):
             return False
+        pairs = zip(signs, self._level.losses, strict=True)
+        has_tails = bool(hidden) or any(np.any(sign) for sign, loss in pairs if loss.tail)
         if self._is_flat:
-            return any(tails) and all(np.all(sign >= 0.0) for sign in signs)
+            return has_tails and all(np.all(sign >= 0.0) for sign in signs)
         slope, error = self._slope(reach)
-        is_zero = slope == error == 0.0 and any(tails)
+        is_zero = slope == error == 0.0 and has_tails
         return is_zero or slope + error < -TOL.touching * self._steepest
 
     def _is_in_cone(self, reach: float) -> bool:
@@ -175,8 +175,9 @@ class _Products:
         ):
             return math.inf
         is_zeroed = linear.is_open & self._is_flat
-        if is_zeroed[0] and not self._level.linear.is_exact:
-            return math.inf
+        term = self._level.linear
+        if self._is_flat and not term.is_exact and term.size_along(d) > 0.0:
+            return math.inf  # the rounded terms may add up to 0, although the terms do not
         zeros = [(a, a.is_open) for a in self._fixed]
         zeros += [(a, a.is_near) for a in (*self._losses, self._cone)]
         some = [(a.rows, which) for a, which in (*zeros, (linear, is_zeroed)) if which.any()]

@@ -71,13 +71,22 @@ class LinearTerm(NamedTuple):
     """c, the sum of all linear terms."""
 
     c: Host
-    size: float = 0.0  # the sum of the terms' norms; the terms may cancel in c
+    sizes: Host | float = 0.0  # the sum of the terms' absolute values; the terms may cancel in c
     is_exact: bool = True  # is c free of rounding?
 
     def plus(self, weight: float, c: Host) -> LinearTerm:
         """The sum of this linear term and ``weight`` c."""
-        more, is_exact = weight * c, self.size == 0.0 and is_power_of_two(weight)
-        return LinearTerm(self.c + more, self.size + norm(more), is_exact) if c.any() else self
+        more, is_exact = weight * c, not np.any(self.sizes) and is_power_of_two(weight)
+        return LinearTerm(self.c + more, self.sizes + abs(more), is_exact) if c.any() else self
+
+    def size_along(self, d: Host) -> float:
+        """The sum of the absolute values of all terms of <c, d>."""
+        return float(np.sum(self.sizes * np.abs(d)))
+
+    @property
+    def size(self) -> float:
+        """A bound on the size of the linear term per unit length."""
+        return norm(self.sizes + np.zeros(len(self.c)))
 
 
 class RecessionLevel(NamedTuple):
