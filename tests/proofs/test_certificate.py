@@ -268,7 +268,7 @@ def test_the_minimum_over_a_ball_around_the_origin_is_a_matter_of_lengths(scale,
 
 
 @pytest.mark.parametrize(
-    "domain, f2, slope, exact",
+    ("domain", "f2", "slope", "exact"),
     [
         (tb.Ball(2.0), tb.Zero(), -1.0, -0.5),
         (tb.Box(1.0, 2.0), tb.Zero(), 0.0, 0.5),
@@ -369,3 +369,28 @@ def test_news_with_claims_are_entered_in_the_order_of_their_steps():
     assert sums.last_ratio == pytest.approx(0.9)
     assert sums.last_upper is not None
     np.testing.assert_allclose(sums.last_upper.slope, xs[-1] - xs[-1])
+
+
+@pytest.mark.parametrize("units", [1.0, 1e-9, 1e-12])
+def test_a_set_without_a_projection_bounds_curved_levels_by_its_vertices(units):
+    """In any units: HiGHS takes a slope of 1e-11 for 0, which once refuted a true problem."""
+    rng, n = np.random.default_rng(0), 4
+    rows = np.vstack([np.eye(n), -np.eye(n), np.ones((1, n))])
+    domain = tb.Polyhedron(rows, np.append(np.ones(2 * n), 1.5))
+    fit = tb.LeastSquares(rng.standard_normal((6, n)), 3.0 * rng.standard_normal(6))
+    norm = tb.SquaredNorm(center=rng.standard_normal(n))
+    problem = tb.Problem(lower=units * fit, upper=units * norm, domain=domain)
+    result, exact = tb.solve(problem, "ir-cg", max_iter=20), tb.solve(problem, "exact")
+    assert result.status == "max_iter"
+    for value, (low, high) in (
+        (exact.upper_value, result.upper_optimum),
+        (exact.lower_value, result.lower_optimum),
+    ):
+        assert -math.inf < low <= value * (1 + 1e-9) <= high * (1 + 2e-9)
+
+
+def test_a_set_with_neither_projection_nor_argmin_bounds_levels_by_its_size():
+    domain = tb.Ball(1.0) & tb.Polyhedron([[1.0, 1.0]], [1.0])
+    model = models.Model(1.0, 0.0, 0.0, np.array([3.0, 4.0]), 0.0, 0.0, 0.0)
+    region = regions.SolutionRegion(tb.Zero(), tb.Zero(), domain, None, np.zeros(2))
+    assert region.minimum(model).value == pytest.approx(-5.0)

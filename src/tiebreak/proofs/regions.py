@@ -31,7 +31,7 @@ from functools import cached_property
 from tiebreak.functions import Joint, Penalty, Terms, Zero, joint
 from tiebreak.linalg import EPS, TOL, Array, arrays, rounding_unit
 from tiebreak.proofs.models import Low, Model
-from tiebreak.sets import Ball, Domain, Space, described
+from tiebreak.sets import Ball, Domain, Space, described, has_argmin, has_projection
 from tiebreak.sets.domains import projection_error
 
 SMALLEST_RADIUS = 2.0**-500  # a smaller radius counts as 0
@@ -52,7 +52,9 @@ class SolutionRegion:
         self._penalties, self._domain, self._zero = (f2, g2), domain, zero
         self._reach, self._radius = domain.farthest(zero), radius
         ball = described(domain).as_ball
-        self._is_round = ball is not None and ball[0] is None
+        is_round = ball is not None and ball[0] is None
+        # Of a set with neither a projection nor an argmin, only the size can be used.
+        self._is_size_enough = is_round or not (has_projection(domain) or has_argmin(domain))
         self.narrow(0, math.inf)
 
     def narrow(self, steps: int, radius: float) -> None:
@@ -65,7 +67,7 @@ class SolutionRegion:
         self._safe = 1.0 - slack - 0.5 * EPS * steps
         self._plain: BallRegion | SetRegion = (
             BallRegion(self._size, self._zero, slack)
-            if self._is_round
+            if self._is_size_enough
             else SetRegion(self._domain, self._reach, self._radius, self._zero, slack)
         )
 
@@ -142,16 +144,18 @@ class SetRegion:
 
     def minimum(self, model: Model) -> Low:
         """The best bound from a projection, from the linear part alone, or from the ball's dual."""
-        candidates = [self._by_projection(model, 0.0)] if model.curvature > 0.0 else []
+        can_project = has_projection(self.domain)
+        is_curved = model.curvature > 0.0 and can_project
+        candidates = [self._by_projection(model, 0.0)] if is_curved else []
         is_sharp = any(low.is_sharp for low in candidates)
         if math.isfinite(self.reach) and not is_sharp:
             candidates.append(self._at_vertex(model))
             # Without rounding, the first bound is never smaller.
-            if model.curvature > 0.0 and candidates[0].value < candidates[1].value:
+            if is_curved and candidates[0].value < candidates[1].value:
                 candidates.append(self._at_vertex(self._flattened(model, candidates[0].at)))
         elif not is_sharp and (sides := described(self.domain).sides(self.zero)) is not None:
             candidates.append(self._at_corner(model, *sides))
-        if self.radius is not None and self.radius <= self.reach:
+        if can_project and self.radius is not None and self.radius <= self.reach:
             candidates.append(self._in_ball(model, self.radius))
         return _highest(*candidates) if candidates else Low()
 

@@ -231,7 +231,8 @@ def _linear_program(
     c: Host, A: Any, b: Host, A_eq: Any, b_eq: Host, bounds: Any = (None, None)
 ) -> Host | None:
     """A minimiser from HiGHS; None if the minimum is -inf; ValueError if no point is feasible."""
-    found = last_attempt(c, A_ub=A, b_ub=b, A_eq=A_eq, b_eq=b_eq, bounds=bounds)
+    top = float(np.max(np.abs(c), initial=0.0)) or 1.0  # HiGHS's tolerances are absolute
+    found = last_attempt(c / top, A_ub=A, b_ub=b, A_eq=A_eq, b_eq=b_eq, bounds=bounds)
     if found.success:
         return np.asarray(found.x, dtype=np.float64)
     if found.status == 2:
