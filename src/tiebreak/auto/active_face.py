@@ -47,15 +47,12 @@ def _face_of_norms(terms: Terms, x: Array, face: ActiveFace) -> tuple[ActiveFace
     kink = zero if terms.center is None else arrays.like(terms.center, x)
     off = arrays.from_center(x, terms.center)
     has_l1 = terms.norms[0] > 0.0
-    l1 = terms.l1 if isinstance(terms.l1, float) else arrays.like(terms.l1, x)
+    l1 = zero + (terms.l1 if isinstance(terms.l1, float) else arrays.like(terms.l1, x))
     slope, signs = terms.square * x, xp.sign(off)
     free = xp.ones_like(x)
-    if has_l1 and not isinstance(terms.l1, float):
+    if has_l1:
         signs = signs * xp.astype(l1 > 0.0, x.dtype)
         free = xp.where(l1 > 0.0, xp.abs(signs), free)
-        slope = slope + l1 * signs
-    elif has_l1:
-        free = xp.abs(signs)
         slope = slope + l1 * signs
     if terms.group > 0.0:
         lengths, layout = terms.lengths(off)

@@ -31,7 +31,7 @@ from functools import cached_property
 from tiebreak.functions import Joint, Penalty, Terms, Zero, joint
 from tiebreak.linalg import EPS, TOL, Array, arrays, rounding_unit
 from tiebreak.proofs.models import Low, Model
-from tiebreak.sets import Ball, Domain, Space, described, has_argmin, has_projection
+from tiebreak.sets import Ball, Domain, Space, described, has_projection
 from tiebreak.sets.domains import projection_error
 
 SMALLEST_RADIUS = 2.0**-500  # a smaller radius counts as 0
@@ -51,10 +51,10 @@ class SolutionRegion:
     ) -> None:
         self._penalties, self._domain, self._zero = (f2, g2), domain, zero
         self._reach, self._radius = domain.farthest(zero), radius
-        ball = described(domain).as_ball
-        is_round = ball is not None and ball[0] is None
+        known = described(domain)
+        is_round = known.as_ball is not None and known.as_ball[0] is None
         # Of a set with neither a projection nor an argmin, only the size can be used.
-        self._is_size_enough = is_round or not (has_projection(domain) or has_argmin(domain))
+        self._is_size_enough = is_round or not (known.has_projection or known.has_argmin)
         self.narrow(0, math.inf)
 
     def narrow(self, steps: int, radius: float) -> None:
