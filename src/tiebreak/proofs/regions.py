@@ -53,7 +53,7 @@ class SolutionRegion:
         self._reach, self._radius = domain.farthest(zero), radius
         known = described(domain)
         is_round = known.as_ball is not None and known.as_ball[0] is None
-        # Of a set with neither a projection nor an argmin, only the size can be used.
+        # If a set has no projection and no argmin, only its size can be used.
         self._is_size_enough = is_round or not (known.has_projection or known.has_argmin)
         self.narrow(0, math.inf)
 
