@@ -135,6 +135,7 @@ class Penalty(FromData, is_open=True):
 @dataclasses.dataclass(frozen=True)
 class Zero(Penalty):
     """The penalty 0.
+
     Examples:
         >>> tb.Zero() + tb.L1(0.1)
         Zero() + L1(weight=0.1)
