@@ -104,8 +104,8 @@ RULES = (
      "Absolute: likewise for |f - f*|. A run arrives once both gaps stay within their limits."),
     ("answers", "Answers are planted, have closed forms, or come from exact. exact and conic take "
      "no steps and do not race, nor does P-AGM-BiO without a penalty: it is AGM-BiO."),
-    ("refusals", "If an instance violates a method's assumptions, the method refuses it and says "
-     "why. On Duffin's instance, where no method can find f*, only false claims count."),
+    ("refusals", "Methods refuse instances outside their assumptions, and say why. On Duffin's "
+     "instance, where no method can find f*, only false claims count."),
 )  # fmt: skip
 
 
