@@ -73,9 +73,11 @@ class ErrorBound:
     gradient_bound: float
 
     def __post_init__(self) -> None:
-        checks.at_least("ErrorBound", "order", self.order, 1.0)
-        checks.positive("ErrorBound", "modulus", self.modulus)
-        checks.at_least("ErrorBound", "gradient_bound", self.gradient_bound)
+        # NumPy numbers would decide the precision of a run, so they become Python's.
+        assign(self, "order", checks.at_least("ErrorBound", "order", self.order, 1.0))
+        assign(self, "modulus", checks.positive("ErrorBound", "modulus", self.modulus))
+        bound = checks.at_least("ErrorBound", "gradient_bound", self.gradient_bound)
+        assign(self, "gradient_bound", bound)
 
 
 def check_kind(owner: str, name: str, value: object, kind: Any, what: str) -> None:
@@ -253,7 +255,7 @@ class Problem(_ByName, FromData):
                 )
             self._take(upper, lower)
         if self.radius is not None:
-            checks.positive("Problem", "radius", self.radius)
+            assign(self, "radius", checks.positive("Problem", "radius", self.radius))
         if self.counted is not None:
             assign(self, "counted", checks.weights("Problem", "counted", self.counted))
         if self.dimension is not None:

@@ -659,6 +659,14 @@ def test_numpy_numbers_as_parameters_do_not_change_the_dtype():
     for method in (
         tb.BiGSAM(gamma=half), tb.DBGD(xi=one, alpha=one, beta=one), tb.IRCG(p=half, c=one),
         tb.FCBiO(eps_f=half, eps_g=half), tb.FCBiO(one, one, lipschitz=True),
+        tb.RAPM(horizon=np.int64(50)), tb.RVFISTA(p=one, horizon=np.int64(50)),
+        tb.PrimalDual(ratio=half), tb.BregmanSVRG(eta_0=half), tb.BregmanSVRG(batch=np.int64(1)),
+        tb.PAGMBiO(gamma=half), tb.Diagonal(power=half, offset=one, momentum=(3 * one, 3 * one)),
     ):  # fmt: skip
         *_, last = states(method, problem, np.zeros(3, np.float32), 5)
         assert last.x.dtype == np.float32, method
+    bound = tb.ErrorBound(order=2 * one, modulus=half, gradient_bound=one)
+    numbers = tb.Problem(upper=FINE, lower=FIT, radius=one, error_bound=bound), bound
+    numbers += (tb.PrimalDual(ratio=np.float32(0.5)), tb.SBCGF(scale=half), tb.AdaBiM(mu=half))
+    for made in numbers:
+        assert not any(isinstance(value, np.generic) for value in vars(made).values()), made

@@ -15,7 +15,7 @@ from tiebreak.functions import (
     split,
     summands,
 )
-from tiebreak.linalg import Array, Refusal, arrays, checks, in_files, refusal_of
+from tiebreak.linalg import Array, Refusal, arrays, assign, checks, in_files, refusal_of
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Point, Problem, mixed
 from tiebreak.proofs.evidence import StepEvidence
@@ -68,23 +68,28 @@ def weighted(
     )
 
 
+# The checks replace the numbers of a method by Python's own: a NumPy number would turn vectors in
+# float32 into float64, or round step sizes to float32.
+
+
 def check_positive(method: object, *names: str) -> None:
     """Refuse parameters of a method that are neither None nor positive finite numbers."""
     for name in names:
         if (value := getattr(method, name)) is not None:
-            checks.positive(type(method).__name__, name, value)
+            assign(method, name, checks.positive(type(method).__name__, name, value))
 
 
 def check_whole(method: object, name: str, least: int = 1) -> None:
     """Refuse a parameter of a method that is neither None nor a whole number >= ``least``."""
     if (value := getattr(method, name)) is not None:
-        checks.whole(type(method).__name__, name, value, least)
+        assign(method, name, checks.whole(type(method).__name__, name, value, least))
 
 
 def check_within(method: object, name: str, needed: str, holds: Callable[[float], bool]) -> None:
     """Refuse a parameter of a method that is not a number, or for which ``holds`` is false."""
     owner, value = type(method).__name__, getattr(method, name)
-    if not holds(checks.number(owner, name, value, needed)):
+    assign(method, name, number := checks.number(owner, name, value, needed))
+    if not holds(number):
         raise ValueError(f"{owner}: {name} must be {needed}, got {value}")
 
 
@@ -186,7 +191,7 @@ def need_unit(method: Any, problem: Problem) -> Refusal | None:
 def unit_of(problem: Problem, given: float | None, f_0: Minorant, g_0: Minorant) -> float:
     """Return the unit of the weight e in g + e f: ``given``, or L_g/L_f if ``given`` is None."""
     L_f, L_g = both_smoothness(problem, f_0, g_0)
-    return L_g / L_f if given is None else float(given)
+    return L_g / L_f if given is None else given
 
 
 def typical_length(problem: Problem, g_0: Minorant) -> float:

@@ -112,20 +112,20 @@ class AIRG(Method):
         gamma_0, eta_0 = self.gamma_0, self.eta_0
         if gamma_0 is None or eta_0 is None:
             L_f, L_g = both_smoothness(problem, f_x, g_x)
-            eta_0 = L_g / (math.sqrt(8.0) * L_f) if eta_0 is None else float(eta_0)
+            eta_0 = L_g / (math.sqrt(8.0) * L_f) if eta_0 is None else eta_0
             gamma_0 = 1.0 / (L_g + eta_0 * L_f) if gamma_0 is None else gamma_0
-        memory = Memory(f_x, g_x, 1.0, float(gamma_0), float(eta_0))
+        memory = Memory(f_x, g_x, 1.0, gamma_0, eta_0)
         return begun(x, f_x.value, g_x.value, g_x, memory)
 
     def step(self, problem: Problem, state: State) -> State:
         """Take one step on g + eta_k f and update the average."""
         k, (f_x, g_x, total, gamma_0, eta_0) = state.k, state.memory
         gamma = gamma_0 / math.sqrt(k + 1)
-        eta = eta_0 / (k + 1) ** float(self.b)
+        eta = eta_0 / (k + 1) ** self.b
         slope = g_x.slope + eta * f_x.slope
         (x,) = problem.forward(problem.domain.project(g_x.at - gamma * slope))
 
-        weight = (k + 2) ** (-0.5 * float(self.r))  # gamma_{k+1}^r in units of gamma_0^r
+        weight = (k + 2) ** (-0.5 * self.r)  # gamma_{k+1}^r in units of gamma_0^r
         total += weight
         average = averaged(problem, state.point, x, weight / total, k + 1)
         f_new, g_new = minorants_at(problem, x)

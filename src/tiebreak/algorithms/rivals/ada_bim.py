@@ -23,7 +23,7 @@ from tiebreak.algorithms.common import (
     weighted,
 )
 from tiebreak.functions import Minorant, SmoothFunction
-from tiebreak.linalg import Array, Refusal, arrays, checks, in_files
+from tiebreak.linalg import Array, Refusal, arrays, assign, checks, in_files
 from tiebreak.problem import Point, Problem
 
 
@@ -95,7 +95,7 @@ class AdaBiM(Method):
     cites: ClassVar[tuple[str, ...]] = ("latafat2025",)
 
     def __post_init__(self) -> None:
-        checks.at_least("AdaBiM", "mu", self.mu)
+        assign(self, "mu", checks.at_least("AdaBiM", "mu", self.mu))
         check_within(self, "nu", "a number in (0, 1)", lambda nu: 0.0 < nu < 1.0)
         check_positive(self, "unit")
 
@@ -114,9 +114,7 @@ class AdaBiM(Method):
         if unit is None:
             unit = L_g / _curvature(problem, f1, f_x, g_x, g_x)
         most = 1e9 / L_g  # reached only if f and g are linear
-        memory = Memory(
-            f_x, g_x, float(unit), float(unit), 1.0, 0.1 / L_g, 1.0, most, (0.0, 0.0, 0.0)
-        )
+        memory = Memory(f_x, g_x, unit, unit, 1.0, 0.1 / L_g, 1.0, most, (0.0, 0.0, 0.0))
         return begun(x, f_value, g_value, g_x, memory)
 
     def step(self, problem: Problem, state: State) -> State:

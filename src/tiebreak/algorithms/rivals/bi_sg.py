@@ -116,11 +116,11 @@ class BiSG(Method):
             t = 1.0 / positive_smoothness(problem, problem.lower, g_0, g_0)
         if c is None:
             c = 1.0 / (typical_curvature(problem, problem.upper, f_0, g_0) or 1.0)
-        return begun(start.x, start.upper_value, start.g_x, g_0, Memory(start, float(t), float(c)))
+        return begun(start.x, start.upper_value, start.g_x, g_0, Memory(start, t, c))
 
     def step(self, problem: Problem, state: State) -> State:
         """Take a lower step to y_{k+1}, then an upper step of size eta_k to x_{k+1}."""
         k, (before, t, c) = state.k + 1, state.memory
-        after = alternating.advance(problem, before, t, c / k ** float(self.alpha))
+        after = alternating.advance(problem, before, t, c / k**self.alpha)
         evidence, memory = alternating.evidence(before, after, t), Memory(after, t, c)
         return RunState(k, after.x, after.upper_value, after.g_x, evidence, memory)

@@ -140,7 +140,7 @@ class BiGSAM(Method):
 
     def _weight(self, beta: float, k: int) -> float:
         """Return a_k."""
-        return min(2.0 * float(self.gamma) / (k * (1.0 - beta)), 1.0)
+        return min(2.0 * self.gamma / (k * (1.0 - beta)), 1.0)
 
     def _ahead(self, memory: Memory, x: Point, k: int) -> Point:
         """Return w for step k + 1, which begins at x_k."""

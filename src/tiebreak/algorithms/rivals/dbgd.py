@@ -107,7 +107,7 @@ class DBGD(Method):
         """Take one step along the corrected gradient."""
         f_x, g_x, (L_f, L_g), ghat = state.memory
         lam = self._multiplier(state.memory)
-        xi = min(float(self.xi) / (L_f * math.sqrt(state.k + 1)), 1.0 / (L_f + lam * L_g))
+        xi = min(self.xi / (L_f * math.sqrt(state.k + 1)), 1.0 / (L_f + lam * L_g))
         (x,) = problem.forward(problem.domain.project(f_x.at - xi * (f_x.slope + lam * g_x.slope)))
         f_new, g_new = minorants_at(problem, x)
         evidence = StepEvidence(
@@ -127,7 +127,7 @@ class DBGD(Method):
             return 0.0
         # Divide all terms by |grad g|, because its square may underflow.
         barrier = min(
-            float(self.alpha) * L_f * ((g_x.value - ghat) / steep),
-            float(self.beta) * (L_f / L_g) * steep,
+            self.alpha * L_f * ((g_x.value - ghat) / steep),
+            self.beta * (L_f / L_g) * steep,
         )
         return max((barrier - arrays.dot(f_x.slope, g_x.slope / steep)) / steep, 0.0)

@@ -28,7 +28,7 @@ from tiebreak.algorithms.common import (
     weighted,
 )
 from tiebreak.algorithms.fista import Fista
-from tiebreak.linalg import Array, Refusal, arrays, checks, in_files
+from tiebreak.linalg import Array, Refusal, arrays, assign, checks, in_files
 from tiebreak.problem import Point, Problem
 
 
@@ -110,7 +110,7 @@ class Diagonal(Method):
     def __post_init__(self) -> None:
         owner = type(self).__name__
         check_positive(self, "power", "c", "unit")
-        checks.at_least(owner, "offset", self.offset)
+        assign(self, "offset", checks.at_least(owner, "offset", self.offset))
         check_within(self, "slowest", "a number in [0, 1)", lambda slowest: 0.0 <= slowest < 1.0)
         check_within(self, "step_factor", "a number in (0, 2]", lambda factor: 0.0 < factor <= 2.0)
         for name in ("follows", "average"):
@@ -124,6 +124,7 @@ class Diagonal(Method):
             alpha, shift = (checks.finite(owner, "momentum", value) for value in pair)
             if not (alpha > 1.0 and shift >= alpha - 1.0):
                 raise ValueError(f"{owner}: momentum must be {needed}, got {pair}")
+            assign(self, "momentum", (alpha, shift))
             if self.armijo is not None:
                 raise ValueError(f"{owner}: momentum must be None with armijo, got {pair}")
 
@@ -170,7 +171,7 @@ class Diagonal(Method):
         weight, total = s * run.t, total + e  # the weight as in the proofs of the bounds
         value = after.g_x, x.x, after.g_y
         evidence = weighted(weight * e, run.f_y, weight, run.g_y, value)
-        later = max(self._weight(unit, k), float(self.slowest) * e)
+        later = max(self._weight(unit, k), self.slowest * e)
         memory = Memory(after, unit, later, smoothness, total)
         if not self.average:
             return fista.next_state(k, after, evidence, memory)
@@ -179,19 +180,19 @@ class Diagonal(Method):
 
     def _weight(self, unit: float, k: int) -> float:
         """Return the weight e_k; with offset 0, e_0 = e_1."""
-        return float(self.c * unit * max(k + self.offset, 1.0) ** -self.power)
+        return self.c * unit * max(k + self.offset, 1.0) ** -self.power
 
     def _t(self, k: int) -> float | None:
         """Return the t_k with m_k = (t_{k-1} - 1)/t_k."""
         if self.momentum is None:
             return None
         alpha, shift = self.momentum
-        return float((k + shift) / (alpha - 1.0))
+        return (k + shift) / (alpha - 1.0)
 
     def _moved(self, problem: Problem, memory: Memory) -> tuple[Point, float]:
         """Return x_{k+1} and s_k."""
         run, unit, e, (L_f, L_g), _ = memory
-        factor = float(self.step_factor)
+        factor = self.step_factor
         if self.armijo is not None:
             return self._searched(problem, run, e, factor / L_g, L_g + e * L_f)
         if L_f > 0.0 or self.momentum is not None:
@@ -208,7 +209,8 @@ class Diagonal(Method):
         slope, h = run.g_y.slope + e * run.f_y.slope, run.g_x + e * run.f_x
         while True:
             x = fista.moved(problem, run, e, 1.0, s)
-            if s * smoothness <= 2.0 * (1.0 - self.armijo):  # the rule then holds up to rounding
+            # From here on, the rule holds up to rounding; NaN ends the search too.
+            if not s * smoothness > 2.0 * (1.0 - self.armijo):
                 return x, s
             f_x, g_x = values_at(problem, x)
             rounding = 64.0 * arrays.epsilon(x.x) * (abs(run.g_x) + e * abs(run.f_x))

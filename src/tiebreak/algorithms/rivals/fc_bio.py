@@ -171,7 +171,7 @@ class FCBiO(Method):
         whole = both_whole(problem, f_x, run.g_y)
         sizes = (first_phase.size(problem, *pair) for pair in zip((f, g), whole, strict=True))
         eps_f, eps_g = (
-            float(given or TOLERANCE * size)
+            given or TOLERANCE * size
             for given, size in zip((self.eps_f, self.eps_g), sizes, strict=True)
         )
         rho, D = eps_f / eps_g, problem.domain.diameter_in(int(x.x.shape[0]))

@@ -72,7 +72,7 @@ class FIBA(Method):
         assert run.f_y is not None
         L_f, L_g = both_smoothness(problem, run.f_y, run.g_y)
         run = run._replace(t=fista.next_t(1.0), f_y=None)  # the steps evaluate f at z_k instead
-        return fista.first_state(run, Memory(run, float(self.mu_0) / L_f, 1.0, 1.0 / L_g))
+        return fista.first_state(run, Memory(run, self.mu_0 / L_f, 1.0, 1.0 / L_g))
 
     def step(self, problem: Problem, state: State) -> State:
         """Take a step on g from y_k to z_k, then one on f from z_k, and project the result."""

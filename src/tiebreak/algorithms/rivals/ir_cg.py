@@ -117,13 +117,13 @@ class IRCG(Method):
         """Begin at x0, or at v_0 if x0 is outside Z and Z has no projection."""
         x, f_x, g_x = at_start(problem, x0)
         L_f, L_g = both_smoothness(problem, f_x, g_x)
-        memory = Memory(x, f_x, g_x, float(self.c) * (L_g / L_f), 0.0, x)
+        memory = Memory(x, f_x, g_x, self.c * (L_g / L_f), 0.0, x)
         return begun(x, f_x.value, g_x.value, g_x, memory)
 
     def step(self, problem: Problem, state: State) -> State:
         """Take one conditional gradient step and update the average."""
         t, (iterate, f_x, g_x, unit, total, average) = state.k, state.memory
-        e, before = (unit / max(j, 1) ** float(self.p) for j in (t + 1, t))
+        e, before = (unit / max(j, 1) ** self.p for j in (t + 1, t))
         (v,) = problem.forward(problem.domain.argmin(g_x.slope + e * f_x.slope))
         x = averaged(problem, iterate, v, 2.0 / (t + 2), t + 1)
         if weight := t * (t + 1) * (before - e):

@@ -72,7 +72,7 @@ class LevelNewton(Tikhonov):
         return StateReport(findings=Notes((("estimate", words),)))
 
     def _next(self, memory: Memory) -> float:
-        eta, q = memory.eta, float(self.q)
+        eta, q = memory.eta, self.q
         if len(memory.ended) < 2 or memory.least == -math.inf:
             return q * eta
         (eta_0, f_0, _), (_, f_1, g_1) = memory.ended

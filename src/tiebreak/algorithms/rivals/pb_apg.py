@@ -123,7 +123,7 @@ class PBAPG(Method):
     def _first_penalty(self, problem: Problem, f_0: Minorant, g_0: Minorant) -> float:
         bound = problem.error_bound
         if self.penalty is not None:
-            return float(self.penalty)
+            return self.penalty
         L_g = positive_smoothness(problem, problem.lower, g_0, g_0)
         if bound is None or bound.gradient_bound == 0.0:
             L_f = typical_curvature(problem, problem.upper, f_0, g_0) or 1.0

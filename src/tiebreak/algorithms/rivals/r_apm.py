@@ -96,9 +96,9 @@ class RAPM(Method):
     def _eta(self, problem: Problem) -> float:
         bound = problem.error_bound
         if self.eta is not None:
-            return float(self.eta)
+            return self.eta
         if bound is not None and _is_weakly_sharp(problem):
-            return float(bound.modulus / (2.0 * bound.gradient_bound))
+            return bound.modulus / (2.0 * bound.gradient_bound)
         return 1.0 / ((self.horizon or DEFAULT_HORIZON) + 1)
 
     def init(self, problem: Problem, x0: Array) -> State:
@@ -106,7 +106,7 @@ class RAPM(Method):
         eta = self._eta(problem)
         run = fista.start(problem, x0, eta)
         s = self.step_size or fista.step_size(problem, run, eta, 1.0)
-        return fista.first_state(run, Memory(run, eta, 1.0, float(s)))
+        return fista.first_state(run, Memory(run, eta, 1.0, s))
 
     def step(self, problem: Problem, state: State) -> State:
         """Take one FISTA step."""

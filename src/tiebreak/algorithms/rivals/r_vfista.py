@@ -95,7 +95,7 @@ class RVFISTA(Method):
         run = fista.start(problem, x0)
         L_g = positive_smoothness(problem, problem.lower, run.g_y, run.g_y)
         sigma = problem.upper.strong_convexity
-        eta = L_g / sigma * (float(self.p) * math.log(K) / K) ** 2
+        eta = L_g / sigma * (self.p * math.log(K) / K) ** 2
         L = L_g + eta * problem.upper.lipschitz
         q = math.sqrt(eta * sigma / L)
         run = run._replace(t=0.5 * (1.0 + q) / q)  # the momentum is (t - 1)/t

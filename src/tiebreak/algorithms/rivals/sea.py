@@ -124,8 +124,8 @@ class SEA(Method):
             s = self._upper_step(problem, f_0)
         if t is None:
             t = 1.0 / positive_smoothness(problem, problem.lower, g_0, g_0)
-        start = alternating.with_upper_step(problem, start, float(s))
-        memory = Memory(start, float(s), float(t))
+        start = alternating.with_upper_step(problem, start, s)
+        memory = Memory(start, s, t)
         return begun(start.x, f_0.value, start.g_x, start.g_out, memory)
 
     def _upper_step(self, problem: Problem, f_0: Minorant) -> float:

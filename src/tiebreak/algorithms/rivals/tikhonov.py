@@ -102,7 +102,7 @@ class Tikhonov(Method):
         run = fista.start(problem, x0)
         assert run.f_y is not None
         unit = unit_of(problem, self.unit, run.f_y, run.g_y)
-        eta, least = float(self.eta_0) * unit, problem.lower.lower_bound
+        eta, least = self.eta_0 * unit, problem.lower.lower_bound
         step = fista.step_size(problem, run, eta, 1.0)
         return fista.first_state(run, Memory(run, unit, eta, step, 0.0, least))
 
@@ -130,4 +130,4 @@ class Tikhonov(Method):
 
     def _next(self, memory: Memory) -> float:
         """Return the eta of the next phase."""
-        return float(self.q) * memory.eta
+        return self.q * memory.eta
