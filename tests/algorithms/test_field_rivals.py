@@ -240,7 +240,7 @@ Excess = Iterator[tuple[str, float, float]]  # a name, an error, and what bounds
 
 def of_big_sam(p: Planted, problem: tb.Problem, run: list[Any]) -> Excess:
     first, u = run[0], p.x_star
-    t, s, beta = first.memory.lower_step, first.memory.upper_step, first.memory.contraction
+    t, s, beta = first.memory.lower_step, first.memory.upper_step, 1 - first.memory.margin
     C = max(np.linalg.norm(first.x - u), np.linalg.norm(s * p.grad_f(u)) / (1 - beta))
     J = math.floor(2 / (1 - beta))
     for k, now in enumerate(run[1:], start=1):
@@ -584,6 +584,15 @@ def test_ir_cg_needs_no_projection():
     problem = tb.Problem(upper=tb.SquaredNorm(), lower=tb.Linear([1.0, 0.0]), domain=outside)
     sentence = "IRCG: domain must have an easy linear minimisation, got Intersection"
     assert tb.IRCG().refusal(problem).sentence == sentence
+
+
+def test_big_sam_takes_a_curvature_that_rounding_would_lose():
+    """1 - beta = 2 sigma/(L + sigma) is far below the rounding error of beta here."""
+    upper = tb.SquaredNorm([1.0, 1e-17])
+    problem = tb.Problem(upper=upper, lower=tb.LeastSquares([[1.0, 1.0]], [1.0]))
+    *_, last = states(tb.BiGSAM(), problem, np.zeros(2), 5)
+    assert last.memory.margin == pytest.approx(2e-17)
+    assert np.isfinite(last.x).all()
 
 
 def test_a_penalty_below_is_taken_by_its_prox():

@@ -7,7 +7,6 @@ simple bilevel optimization, Optim. Methods Softw. 36, 2021.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypeAlias
 
@@ -39,7 +38,7 @@ class Memory(NamedTuple):
     g_w: Minorant
     lower_step: float  # t
     upper_step: float  # s
-    contraction: float  # beta
+    margin: float  # 1 - beta
     length: float  # D, a length in the units of x
 
 
@@ -55,10 +54,10 @@ class BiGSAM(Method):
         x_k = a_k z_k + (1 - a_k) y_k,         a_k = min{2 gamma/(k (1 - beta)), 1}
 
     Here g = g1 + g2 is smooth + penalty, f has curvature at least sigma > 0, and the map from x to
-    z is a contraction with the factor beta, beta² = 1 - 2 s sigma L_f/(sigma + L_f). The output is
-    y_k, because x_k may lie outside Z. With ``inertia`` both steps begin at the point w = x_{k-1} +
-    th (x_{k-1} - x_{k-2}), where th = min{(k-1)/(k+2), D a_k/(k^0.01 |x_{k-1} - x_{k-2}|)} and D is
-    a length in the units of x (the factor D is ours).
+    z is a contraction with the factor beta = 1 - s sigma. The output is y_k, because x_k may lie
+    outside Z. With ``inertia`` both steps begin at the point w = x_{k-1} + th (x_{k-1} - x_{k-2}),
+    where th = min{(k-1)/(k+2), D a_k/(k^0.01 |x_{k-1} - x_{k-2}|)} and D is a length in the units
+    of x (the factor D is ours).
 
     The paper proves x_k -> x*, and g(y_k) - g* = O(1/k); there is no rate for f. We prove a bound
     for gamma = 1 without inertia. Let C = max{|x_0 - u|, |s grad f(u)|/(1 - beta)} for any
@@ -117,14 +116,13 @@ class BiGSAM(Method):
         (g_w,), (g_x,) = g.evaluate([x.g], [x.g])
         sigma, L = f.strong_convexity, f.lipschitz
         t, s = 1.0 / positive_smoothness(problem, g, g_w, g_w), 2.0 / (L + sigma)
-        beta = math.sqrt(max(1.0 - 2.0 * s * sigma * (L / (sigma + L)), 0.0))
-        memory = Memory(x, f_w, g_w, t, s, beta, typical_length(problem, g_w))
+        memory = Memory(x, f_w, g_w, t, s, s * sigma, typical_length(problem, g_w))
         return begun(x, f_x, g_x, g_w, memory)
 
     def step(self, problem: Problem, state: State) -> State:
         """Take both steps from one point, and average their results."""
-        k, (_, f, g, t, s, beta, D) = state.k + 1, state.memory
-        a = self._weight(beta, k)
+        k, (_, f, g, t, s, margin, D) = state.k + 1, state.memory
+        a = self._weight(margin, k)
         y = problem.prox(g.at - t * g.slope, 0.0, t)
         y, x = problem.forward(y, a * (f.at - s * f.slope) + (1.0 - a) * y)
         w = self._ahead(state.memory, x, k) if self.inertia else x
@@ -136,16 +134,17 @@ class BiGSAM(Method):
             lower=((t, g),),
             values=((g_y, y.x, g_w),),
         )
-        return RunState(k, y, f_y, g_y, evidence, Memory(x, f_w, g_w, t, s, beta, D))
+        return RunState(k, y, f_y, g_y, evidence, Memory(x, f_w, g_w, t, s, margin, D))
 
-    def _weight(self, beta: float, k: int) -> float:
+    def _weight(self, margin: float, k: int) -> float:
         """Return a_k."""
-        return min(2.0 * self.gamma / (k * (1.0 - beta)), 1.0)
+        most = 2.0 * self.gamma
+        return most / max(k * margin, most)
 
     def _ahead(self, memory: Memory, x: Point, k: int) -> Point:
         """Return w for step k + 1, which begins at x_k."""
         share, moved = k / (k + 3.0), arrays.norm(x.x - memory.inner.x)
         if moved > 0.0:
-            weight = self._weight(memory.contraction, k + 1)
+            weight = self._weight(memory.margin, k + 1)
             share = min(share, memory.length * weight / (k + 1) ** 0.01 / moved)
         return mixed(memory.inner, x, 1.0 + share)
