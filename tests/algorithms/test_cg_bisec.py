@@ -720,7 +720,7 @@ REFUSED = [
     (
         CGBiO(),
         {"domain": tb.Orthant()},
-        "CGBiO: domain must be bounded because linear functions are minimised over it, got Orthant",
+        "CGBiO: domain must be bounded, got Orthant",
     ),
     (
         CGBiO(),

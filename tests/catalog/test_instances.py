@@ -239,7 +239,9 @@ def test_duffins_gap_gets_no_false_word():
     f, g = made.problem.upper, made.problem.lower
     for s in (1.0, 10.0, 1e4):
         assert f.value(np.array([s, 1.0])) == 0.0
+        assert f.value(np.array([s, 0.0])) == made.upper_optimum  # so x* is not unique
         assert 0.0 < g.value(np.array([s, 1.0])) < 1.0 / (2.0 * s)
+    assert made.solution is None
     result = tb.solve(made.problem, "adaptive", x0=made.x0, max_iter=2000)
     assert result.status == "max_iter"
     assert result.upper_optimum[0] <= 1.0 <= result.upper_optimum[1]

@@ -10,7 +10,14 @@ import tiebreak as tb
 from tiebreak.catalog.built import Answer
 from tiebreak.experiments import race as racing
 from tiebreak.experiments.compare import Comparison
-from tiebreak.experiments.race import Entrant, Record, race, read_rows, write_rows
+from tiebreak.experiments.race import (
+    Entrant,
+    Record,
+    RelativeScale,
+    race,
+    read_rows,
+    write_rows,
+)
 
 N = 5
 SOLUTION = np.full(N, 1 / N)
@@ -159,6 +166,13 @@ def test_an_accuracy_is_reached_when_both_levels_stay_within_it():
     assert outcome.first("a", 1e-4) is None
     assert outcome.first("b", 1e-5).iteration == 9
     assert outcome.last("b").iteration == 9
+
+
+def test_a_start_that_is_optimal_with_f_equal_to_0_has_a_scale():
+    problem = tb.Problem(upper=tb.SquaredNorm(), lower=tb.LeastSquares([[1.0, 1.0]], [0.0]))
+    scale = RelativeScale.of(problem, [0.0, 0.0], Answer(0.0, 0.0))
+    assert scale.errors(0.5, 0.25) == (0.5, 0.25)
+    assert scale.is_within(0.0, 0.0, 0.0)
 
 
 def test_accuracies_are_relative_to_the_scales():

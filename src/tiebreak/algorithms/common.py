@@ -15,8 +15,7 @@ from tiebreak.functions import (
     split,
     summands,
 )
-from tiebreak.linalg import Array, Refusal, arrays, assign, checks, in_files, refusal_of
-from tiebreak.linalg.tolerances import TOL
+from tiebreak.linalg import TOL, Array, Refusal, arrays, assign, checks, in_files, refusal_of
 from tiebreak.problem import Point, Problem, mixed
 from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.sets import described, projected

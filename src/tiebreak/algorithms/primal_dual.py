@@ -33,15 +33,8 @@ from tiebreak.algorithms.common import (
     with_violations,
 )
 from tiebreak.algorithms.momentum import GROWTH, MOST_GROWTH, TRIES
-from tiebreak.functions import (
-    Function,
-    Minorant,
-    OperatorTerms,
-    SmoothFunction,
-    Terms,
-)
-from tiebreak.linalg import Array, Refusal, arrays, in_files
-from tiebreak.linalg.refusals import refusal_of
+from tiebreak.functions import Function, Minorant, OperatorTerms, SmoothFunction, Terms
+from tiebreak.linalg import Array, Refusal, arrays, in_files, refusal_of
 from tiebreak.problem import Point, Problem, mixed
 from tiebreak.proofs.gate import ANSWER
 

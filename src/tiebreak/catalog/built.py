@@ -38,7 +38,7 @@ class Built:
         problem: the Problem.
         x0: where every method starts.
         upper_optimum, lower_optimum: f* and g*, if there is a closed form.
-        solution: x*, if it has a closed form.
+        solution: x*, if it is unique and has a closed form.
         truth: the point from which the data were generated, if any. Because of noise and ties, this
             point is not the solution.
         ties: the dimension of the set of lower minimisers, if it is known from theory.

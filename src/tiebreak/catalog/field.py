@@ -125,10 +125,10 @@ def duffin() -> Built:
 
         f(x) = (x_2 - 1)²,   g(x) = |x| - x_1 if |x| >= 1,   Z = { x_1 >= 1, |x_2| <= 2 }
 
-    g = 0 exactly where x_2 = 0, so f* = 1. Yet the point (s, 1) has f = 0 and g < 1/(2s): min{ f :
-    g <= d } = 0 for every d > 0, so a weakly optimal point says nothing about f*, and no error
-    bound holds. In the unit disc, outside Z, |x| is replaced by (|x|² + 1)/2, so that L_g = 1 and g
-    >= 0.
+    g = 0 exactly where x_2 = 0, so f* = 1, and every such point is a solution. Yet the point (s, 1)
+    has f = 0 and g < 1/(2s): min{ f : g <= d } = 0 for every d > 0, so a weakly optimal point says
+    nothing about f*, and no error bound holds. In the unit disc, outside Z, |x| is replaced by
+    (|x|² + 1)/2, so that L_g = 1 and g >= 0.
     """
 
     def value(x: Vector) -> float:
@@ -152,6 +152,5 @@ def duffin() -> Built:
         x0=np.array([1.0, 2.0]),
         upper_optimum=1.0,
         lower_optimum=0.0,
-        solution=np.array([1.0, 0.0]),
         ties=1,
     )

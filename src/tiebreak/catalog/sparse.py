@@ -8,8 +8,7 @@ import numpy as np
 
 from tiebreak.catalog.built import Built, Matrix, Vector
 from tiebreak.functions import L1, GroupL2, LeastSquares, Penalty
-from tiebreak.linalg import checks
-from tiebreak.linalg.tolerances import TOL
+from tiebreak.linalg import TOL, checks
 from tiebreak.problem import Problem
 
 DRAWS = 20  # how often a problem is redrawn before its shape is rejected

@@ -26,7 +26,7 @@ from tiebreak.experiments.scenes import (
     measured_slopes,
     scenes_of,
 )
-from tiebreak.linalg.tolerances import TOL
+from tiebreak.linalg import TOL
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

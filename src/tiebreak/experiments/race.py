@@ -31,11 +31,12 @@ class RelativeScale(NamedTuple):
 
     @classmethod
     def of(cls, problem: Problem, x0: Any, answer: Answer) -> Self:
-        """Use the scales max(|f*|, |f(x0) - f*|) and g(x0) - g*, or |g*| or 1 if that is 0."""
+        """Use the scales max(|f*|, |f(x0) - f*|) and g(x0) - g*, or |g*|; or 1 if these are 0."""
         x, (f, g, _) = problem.start(x0), answer
         start = problem.upper.value(x), problem.lower.value(x)
         way = start[1] - g
-        return cls(max(abs(f), abs(start[0] - f)), way if way > 0.0 else abs(g) or 1.0, f, g, start)
+        scales = max(abs(f), abs(start[0] - f)), way if way > 0.0 else abs(g)
+        return cls(scales[0] or 1.0, scales[1] or 1.0, f, g, start)
 
     def errors(self, upper_value: float, lower_value: float) -> tuple[float, float]:
         """Return |f - f*| and g - g*, relative to the scales."""

@@ -17,7 +17,7 @@ from tiebreak.algorithms import AIRG, PBAPG, RAPM, SEA, AGMBiO, BisecBiO, BiSG, 
 from tiebreak.algorithms.facts import BOUNDED, ORDER_1, ORDER_2
 from tiebreak.catalog.built import Built
 from tiebreak.experiments.race import Entrant, Record
-from tiebreak.linalg.tolerances import TOL
+from tiebreak.linalg import TOL
 
 TAIL = 0.1  # the share of a run, at its end, over which the largest error counts
 

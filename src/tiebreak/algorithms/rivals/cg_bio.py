@@ -19,6 +19,7 @@ from tiebreak.algorithms.common import (
     check_positive,
     check_within,
     minorants_at,
+    need_bounded,
     need_lipschitz,
     need_smooth,
     weighted,
@@ -100,10 +101,7 @@ class CGBiO(Method):
         check_within(self, "scale", "a number in (0, 2]", lambda scale: 0.0 < scale <= 2.0)
 
     def check(self, problem: Problem) -> Refusal | None:
-        refusal = need_smooth(self, problem)
-        if not refusal and not problem.is_bounded:
-            needed = "must be bounded because linear functions are minimised over it"
-            refusal = Refusal("CGBiO", "domain", needed, type(problem.domain).__name__)
+        refusal = need_smooth(self, problem) or need_bounded(self, problem)
         return refusal or need_lipschitz(self, problem, "lower")
 
     def describe(self, problem: Problem) -> str:

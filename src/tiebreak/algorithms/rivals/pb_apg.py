@@ -59,7 +59,7 @@ class PBAPG(Method):
             error bound, the default is 1e4 L_f/L_g (L_f/L_g at first if adaptive), for which no
             theorem holds. A penalty of f with slopes up to M adds M/D to L_f, where D is the
             typical size of x. The AGM-BiO paper uses 1e4.
-        accuracy: eps for f; if None, the accuracy that the theory promises for ``horizon``.
+        accuracy: eps for f; if None, the accuracy after ``horizon`` steps if gamma L_g exceeds L_f.
         adaptive: if True, gamma grows from phase to phase.
         horizon: K, the planned number of steps; if None, ``solve`` uses max_iter.
 
@@ -169,9 +169,10 @@ def penalty_for(bound: ErrorBound, accuracy: float) -> float:
 
 
 def accuracy_after(bound: ErrorBound, steps: int, reach: float) -> float:
-    """Return eps = 2 gamma L_g R²/(K+1)², which K FISTA steps reach with gamma = penalty_for(eps).
+    """Return the eps with eps = 2 gamma L_g R²/(K+1)² and gamma = penalty_for(eps).
 
-    ``reach`` = L_g R². This is eps = C (4 reach (r-1)^(r-1)/r^r/(K+1)²)^(1/r).
+    K FISTA steps reach 2 (L_f + gamma L_g) R²/(K+1)²; here L_f is left out, because gamma L_g
+    outgrows it if r > 1. With ``reach`` = L_g R², eps = C (4 reach (r-1)^(r-1)/r^r/(K+1)²)^(1/r).
     """
     r = bound.order
     squeezed = math.log(4.0) + math.log(reach) - 2.0 * math.log(steps + 1.0) + _log_constant(r)

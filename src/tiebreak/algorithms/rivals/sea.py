@@ -53,8 +53,9 @@ class SEA(Method):
 
     We had no access to the paper: the recursion is our reconstruction, and its bounds take two
     lines to prove. With |grad f| <= G on Z, the sum of the inequality of `alternating` over T steps
-    gives f - f* <= R0²/(2 s T) + s G²/2 and t (g - g*) <= R0²/(2 T) + s² G²/2 + s (f* - f) at the
-    average. Both bounds are O(T^-1/2) with s = D/(G sqrt(T)) and t = 1/L_g.
+    gives f - f* <= R0²/(2 s T) + s G²/2 at the average w of x_0 ... x_{T-1}, and t (g - g*) <=
+    R0²/(2 T) + s² G²/2 + s (f* - f(w)) at the output. The two averages are at most D/T apart, which
+    changes f by at most G D/T. So both errors are O(T^-1/2) with s = D/(G sqrt(T)) and t = 1/L_g.
 
     Args:
         upper_step: s; D/(G sqrt(T)) if None, with the diameter D of Z and

@@ -53,7 +53,7 @@ class State(NamedTuple):
     f_slope: Array  # the estimates at x_t
     g_slope: Array
     g_value: float
-    unit: float  # c L_g/L_f
+    unit: float  # u = L_g/L_f
     total: float  # the sum of x_1 ... x_{t-1}'s weights in z_t, and these points' average
     average: Array
     level: float  # g at the start of the second phase; inf until then
