@@ -8,6 +8,7 @@ weight of f.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypeAlias
 
@@ -180,7 +181,7 @@ class Diagonal(Method):
 
     def _weight(self, unit: float, k: int) -> float:
         """Return the weight e_k; with offset 0, e_0 = e_1."""
-        return self.c * unit * max(k + self.offset, 1.0) ** -self.power
+        return self.c * unit * math.pow(max(k + self.offset, 1.0), -self.power)
 
     def _t(self, k: int) -> float | None:
         """Return the t_k with m_k = (t_{k-1} - 1)/t_k."""

@@ -202,7 +202,7 @@ class IRSCG(_StochasticCG):
 
     def _weight(self, state: State, t: int, count: int) -> float:
         """Return e_t."""
-        return self.c * state.unit / (t + 1.0) ** self.p
+        return self.c * state.unit / math.pow(t + 1.0, self.p)
 
     def _length(self, t: int, count: int) -> float:
         """Return a_t."""
