@@ -640,3 +640,13 @@ def test_a_wrong_parameter_gets_one_sentence(make, sentence):
     with pytest.raises((TypeError, ValueError)) as raised:
         make()
     assert str(raised.value).startswith(sentence)
+
+
+def test_the_search_of_sedm_ends_even_if_the_unit_overflows():
+    """L_g/L_f is inf, so the curvature times a step of 0 is NaN: the loop used to be endless."""
+    problem = tb.Problem(
+        upper=1e-200 * tb.SquaredNorm(center=[3.0, 0.0]),
+        lower=1e200 * tb.LeastSquares([[1.0, 2.0]], [4.0]),
+        domain=tb.Ball(4.0),
+    )
+    assert tb.solve(problem, tb.SEDM(), max_iter=5).status == "failed"
