@@ -1,4 +1,4 @@
-"""When a call has to end: its time limit, and Ctrl-C.
+"""Decides when a call has to end: because of its time limit, or because of Ctrl-C.
 
 Every thread has its own limit, which belongs to the call that it runs. Long computations call
 `check` in every round of a loop and, with the amount of work, before a factorisation, which cannot
@@ -22,7 +22,7 @@ from typing import TypeVar
 SPEED = 5e8  # units of `svd_work` per second, half of what a modern core can do
 T = TypeVar("T")
 
-GRACE = 1.0  # seconds for the last row of the history and for the certificate
+GRACE = 1.0  # seconds to finish the last row of the history and the certificate
 IN_CACHE = 0.25  # cost of one unit of `svd_work` in cached blocks; reading an entry costs 1
 
 
@@ -73,7 +73,7 @@ class Limit:
         return "stopped" if self.is_interrupted else "max_time"
 
     def close(self) -> None:
-        """End the call: its last work gets at least one more second, and just one after Ctrl-C."""
+        """End the call, with at least one more second to finish up; exactly one after Ctrl-C."""
         if not self.is_closing:
             self.is_closing, self._is_heard = True, self.is_interrupted
             soon = time.perf_counter() + GRACE
@@ -134,7 +134,7 @@ def check(work: float = 0.0) -> None:
 
 
 def is_over() -> bool:
-    """Must the call end? This question is for code that cannot raise exceptions."""
+    """Must the call end? For code that cannot let `check` raise an exception."""
     try:
         check()
     except Over:
@@ -151,7 +151,7 @@ def spend(work: float) -> None:
 
 
 def allow_as_much_again() -> None:
-    """Allow the proof of an answer as much work as the answer itself, if there is a meter."""
+    """Allow the proof of an answer as much work as the answer has taken, if there is a meter."""
     if (meter := _METER.get()) is not None:
         meter.allowed = max(meter.allowed, 2.0 * meter.spent)
 
@@ -166,7 +166,7 @@ def half() -> Iterator[None]:
     try:
         yield
     finally:
-        if math.isfinite(before):  # `close` may have been called meanwhile
+        if math.isfinite(before):  # the code inside may have called `close`
             limit.share = limit.end if limit.is_closing else before
 
 

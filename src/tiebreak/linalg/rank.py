@@ -180,7 +180,7 @@ def graded_basis(N: Host, R: Host, rows: Host, found: Rank | None = None) -> Hos
 
 
 class Directions(NamedTuple):
-    """Orthonormal directions v of a slice x0 + N v; ``seen`` ones change the rows' products."""
+    """Orthonormal directions v of a slice x0 + N v, which change the rows' products if ``seen``."""
 
     seen: Host
     unseen: Host
@@ -248,7 +248,7 @@ def have_whole_ties(parts: Iterable[Any], N: Host) -> bool:
 
 
 def are_tied(rows: Any, ties: Host) -> bool:
-    """Do whole-number ties leave the rows' products unchanged? The products are computed exactly.
+    """Do whole-number ties leave the rows' products unchanged? True only if computed exactly.
 
     Columns that no tie involves may hold any numbers.
     """

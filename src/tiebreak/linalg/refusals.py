@@ -13,7 +13,7 @@ class Refusal(ValueError):
 
     Args:
         owner: who refuses, such as "AGMBiO".
-        argument: what is refused: "upper", "domain".
+        argument: what is refused, such as "upper" or "domain".
         needed: what the argument must be, with the verb: "must be smooth".
         got: what the argument is instead; "" if ``needed`` says it all.
         hint: what else could be done; "" if nothing.

@@ -156,7 +156,7 @@ class Fused(Dense):
         kind: str = "least-squares",
         scale: float = 1.0,
     ) -> Any:
-        """Run `cuda.sweep` for images that combine ``known`` and A x linearly, with ``weights``."""
+        """Run `cuda.sweep` for combinations, with ``weights``, of known images and products A x."""
         from tiebreak.linalg import cuda
 
         recipe = np.asarray(weights, dtype=np.float64)
