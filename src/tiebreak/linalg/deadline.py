@@ -101,7 +101,7 @@ _METER: ContextVar[Meter | None] = ContextVar("tiebreak_meter", default=None)
 
 @contextlib.contextmanager
 def limited(seconds: float | None = None, began: float | None = None) -> Iterator[Limit]:
-    """Stop the code inside ``seconds`` after ``began`` (default: now); None means no limit."""
+    """Stop the ``with`` block ``seconds`` after ``began`` (default: now); None means no limit."""
     began = time.perf_counter() if began is None else began
     limit = Limit(math.inf if seconds is None else began + seconds)
     token = _LIMIT.set(limit)
@@ -113,7 +113,7 @@ def limited(seconds: float | None = None, began: float | None = None) -> Iterato
 
 @contextlib.contextmanager
 def metered(allowed: float = math.inf) -> Iterator[Meter]:
-    """Count the work of the code inside; raise `OverBudget` beyond the allowed amount."""
+    """Count the work of the ``with`` block; raise `OverBudget` beyond the allowed amount."""
     meter = Meter(allowed)
     token = _METER.set(meter)
     try:
@@ -158,7 +158,7 @@ def allow_as_much_again() -> None:
 
 @contextlib.contextmanager
 def half() -> Iterator[None]:
-    """Limit the code inside to half of the remaining time; raise `TooLong` beyond that."""
+    """Limit the ``with`` block to half of the remaining time; raise `TooLong` beyond that."""
     limit = _LIMIT.get(_NONE)
     before, now = limit.share, time.perf_counter()
     if math.isfinite(before):
@@ -166,7 +166,7 @@ def half() -> Iterator[None]:
     try:
         yield
     finally:
-        if math.isfinite(before):  # the code inside may have called `close`
+        if math.isfinite(before):  # the ``with`` block may have called `close`
             limit.share = limit.end if limit.is_closing else before
 
 

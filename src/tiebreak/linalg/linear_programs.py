@@ -107,7 +107,7 @@ class LinearPrograms:
         self._rows = rows
 
     def append(self, columns: Any) -> None:
-        """Add variables (csc) after the existing ones: all later programs contain them."""
+        """Append variables, given by their columns (csc), to all later programs."""
         import scipy.sparse as sp
 
         self._rows = sp.csr_array(sp.hstack([self._rows, columns]))

@@ -50,7 +50,7 @@ def refusal_of(build: Callable[[], object]) -> Refusal | None:
 
 
 def missing(what: str, package: str, extra: str) -> ImportError:
-    """The error for a package that is not installed, with a command that works everywhere."""
+    """The error for a missing package, with an installation command that works everywhere."""
     return ImportError(
         f"{what} needs {package}: pip install {package} (tiebreak's extra [{extra}])"
     )

@@ -187,7 +187,7 @@ def _is_rounding(A: Host, epsilon: float, units: Host) -> Host:
 
 
 def rounding_level(shape: tuple[int, int], largest: float, epsilon: float) -> float:
-    """The level up to which singular values are rounding errors, if the largest is ``largest``.
+    """The level up to which singular values count as rounding errors; the largest is ``largest``.
 
     Computing singular values in double precision causes errors of up to max(m, n) EPS largest. A
     relative rounding error ``epsilon`` in each entry of A causes errors of up to epsilon |A|_F,

@@ -214,7 +214,7 @@ class Intersection(Constraints, in_tables=False):
         return min(one.farthest(x) for one in self.sets)
 
     def excess(self, x: Array) -> float:
-        """The largest distance from x to a part, or lower bound on this distance."""
+        """The largest distance from x to a part, or a lower bound on this distance."""
         return max(distance_from(one, x) for one in self.sets)
 
     def violations(self, x: Array) -> list[Violation]:

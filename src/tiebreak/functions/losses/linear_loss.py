@@ -510,8 +510,8 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
 
         The error of an image comes from the products and from rounding the target. An error of an
         image changes phi by at most the error times a slope of phi, and
-        |phi'|² <= 2 curvature (phi - min phi). Computing a slope from its image adds a few unit
-        roundoffs.
+        |phi'|² <= 2 curvature (phi - min phi). Computing a slope from its image adds a few machine
+        epsilons.
         """
         if self.cancels or not math.isfinite(self.curvature):
             return math.inf, math.inf

@@ -258,7 +258,7 @@ class Terms:
         return dot(s, x) + self.value(x) - unit * size - _lost(s), x
 
     def _least(self, pull: Array) -> tuple[float, Array | None]:
-        """The minimum over t of square/2 t² - left t; ``left`` is what norms leave of |pull|."""
+        """The minimum over t of square/2 t² - left t; ``left`` is |pull|, shrunk by the norms."""
         if self.box is not None:
             pull = self.box.project(pull)
         lengths, layout = self.lengths(pull)
