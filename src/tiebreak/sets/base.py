@@ -272,7 +272,7 @@ class Set(FromData, is_open=True):
 
     @property
     def cancelling_length(self) -> float:
-        """The lengths, besides |z|, of terms that cancel in a projection z: see `projection_error`."""
+        """The lengths, besides |z|, of terms that cancel in computing z: see `projection_error`."""
         return 0.0
 
     def distance_outside(self, x: Array, unit: float) -> float | None:
@@ -301,7 +301,7 @@ class Set(FromData, is_open=True):
     def cut_projection(
         self, x: Array, c: Array, beta: float, guess: float, known: Products
     ) -> CutProjection:
-        """The projection onto the intersection of Z and the cut, for squares that do not overflow."""
+        """The projection onto the intersection of Z and the cut, if no square overflows."""
         gap = LinearGap(self, x, c, beta)
         mu, _ = root(gap, guess)
         return CutProjection(gap.z, mu, gap.met)

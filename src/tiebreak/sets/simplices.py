@@ -98,7 +98,7 @@ class Simplex(_WithVertices):
         return self.total
 
     def distance_outside(self, x: Array, unit: float) -> float:
-        """The length of the path from x via p = max(x, 0) to the multiple of p with sum ``total``."""
+        """The length of the path from x to p = max(x, 0) and on to the multiple of p in the set."""
         xp = namespace(x)
         positive = xp.maximum(x, arrays.zeros_like(x))
         total = float(xp.sum(positive))
