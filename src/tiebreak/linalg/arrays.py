@@ -1,4 +1,4 @@
-"""The only module that knows array libraries: all others use the array API, whatever the library.
+"""The only module with code for particular array libraries; all others use the array API.
 
 Vectors may come from any library that array-api-compat supports.
 """
@@ -53,7 +53,7 @@ def is_array(x: Any) -> bool:
 
 
 def is_sparse(x: Any) -> bool:
-    """Is ``x`` a scipy.sparse matrix or array? The test does not import scipy.sparse."""
+    """Is ``x`` a scipy.sparse matrix or array? This check does not import scipy.sparse."""
     return type(x).__module__.startswith("scipy.sparse") and hasattr(x, "tocsr")
 
 

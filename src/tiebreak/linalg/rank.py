@@ -61,7 +61,7 @@ class Rank(NamedTuple):
 
 
 def decide_rank(rows: Host, epsilon: float = EPS, units: tuple[Host, Host] | None = None) -> Rank:
-    """The rank: singular values up to the rounding level are 0, those above 1e3 times it are not.
+    """The rank: singular values up to a rounding level are 0; those above 1e3 times it are not.
 
     Singular values in between are doubtful. The rows are equilibrated first (or the given units are
     used), because rank does not depend on units; the rows as given are used if they lead to the
@@ -107,7 +107,7 @@ def null_basis(
     """An orthonormal basis of {d: rows d = 0}, as columns.
 
     The error of a singular vector is the rounding level times sigma_1/sigma_r; products with
-    `Sliced` remove it. If the rows fix a variable, the variable's row of the basis is exactly 0.
+    `Sliced` remove this error. If the rows fix a variable, the variable's row of the basis is exactly 0.
     With ``doubtful``, doubtful singular values count as nonzero. ``found`` is the result of
     `decide_rank` for these rows, if already known.
     """
@@ -130,7 +130,7 @@ def without_fixed(N: Host, units: Host, level: float) -> Host:
 
     The entries of such variables are only rounding errors: a few times ``level``, relative to the
     norm of the column in the given units. Without the zeros, a function of these variables alone
-    would still change along N, by rounding errors.
+    would still change slightly along N.
     """
     in_units = np.abs(N / units[:, None])
     least = TOL.few_units * level * np.linalg.norm(in_units, axis=0)

@@ -213,7 +213,7 @@ def exact_rank(A: Host) -> int | None:
     about n/2^30 for each of the two primes. The primes are drawn from those between 2^30 and 2^31,
     with the data as seed. Singular values, by contrast, cannot tell an exact zero from 1e-17.
 
-    The answers for some recent matrices are cached.
+    The ranks of some recent matrices are cached.
     """
     # 2^30 products of residues take a few seconds in NumPy.
     if A.size * min(A.shape) > 2**30:

@@ -21,8 +21,8 @@ class Tolerances:
     """Tolerances, relative to the terms of the numbers compared unless noted otherwise.
 
     Attributes:
-        few_units: How many machine epsilons of error a handful of operations accumulate; no step
-            can reduce a residual that is smaller.
+        few_units: How many machine epsilons of error a handful of operations accumulate; smaller
+            residuals cannot be reduced further.
         clear_units: More machine epsilons of error than a factorisation causes; a number that
             exceeds its rounding error by this factor is certainly not zero.
         met: Equations and bounds hold if they are violated by no more than this: a few thousand

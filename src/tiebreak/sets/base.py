@@ -68,7 +68,7 @@ class Set(FromData, is_open=True):
     names: tuple[Any, ...] | None = None  # names of the variables, if they come from pandas
     has_projection: ClassVar[bool] = True  # is there a projection fast enough for every step?
     has_argmin: ClassVar[bool] = True  # does argmin find every minimum that exists?
-    is_space: ClassVar[bool] = False  # is it R^n?
+    is_space: ClassVar[bool] = False  # is the set all of R^n?
     _vector_names: ClassVar[tuple[str, ...]] = ()  # names of parameters with an entry per variable
     describing = ("linear_rows", "conic_form", "recession", "bounds_in")
 

@@ -258,7 +258,7 @@ def intersection(owner: str, *sets: Domain) -> Domain:
 
 
 def _merged(owner: str, sets: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The distinct parts of the sets; two parts that intersect in a library set are merged."""
+    """The distinct parts of the sets; two parts whose intersection is a library set are merged."""
     parts = [
         part for one in map(known, sets) for part in (one.parts if isinstance(one, Set) else (one,))
     ]

@@ -293,7 +293,7 @@ class LeastSquares(LinearLoss):
 
     @cached_property
     def _equilibrated(self) -> tuple[np.ndarray[Any, Any], float] | None:
-        """The singular values of A with rescaled rows and columns, and a factor.
+        """The singular values of A with rescaled rows and columns, and a factor for A itself.
 
         The singular values of A itself are at least the returned ones times the factor. The result
         is None if A is too large.

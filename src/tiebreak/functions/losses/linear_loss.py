@@ -56,7 +56,7 @@ class LossesAndSlopes(NamedTuple):
 
 
 class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
-    """scale * phi(A x) with phi a sum over rows: the base of LeastSquares, Logistic, Poisson.
+    """scale * phi(A x), where phi is a sum over rows: the base of LeastSquares, Logistic, etc.
 
     A subclass sets ``curvature`` and ``target``. It also sets ``lower_bound``, the sum of the
     smallest losses of all rows, if that sum is negative. The subclass must define these members:

@@ -33,7 +33,7 @@ class Joint:
         return self.upper.has_norms or self.lower.has_norms
 
     def terms(self, a: float, mu: float) -> Terms:
-        """a f2 + mu g2 on the common set; if one of f2 and g2 must be alone, the other is 0."""
+        """a f2 + mu g2 on the common set; the other function is 0 if f2 or g2 must be alone."""
         if self.upper.is_alone or self.lower.is_alone:
             return self.upper.times(a) if self.upper.is_alone else self.lower.times(mu)
         pairs = zip(self.upper.weights, self.lower.weights, strict=True)

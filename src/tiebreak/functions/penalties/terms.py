@@ -305,7 +305,7 @@ class Terms:
         return 2.0 * level / (steep + root) * (1.0 + 2.0**-48) + away
 
     def eased(self, n: int, error: float) -> Terms | None:
-        """Terms whose value in R^n is lower by at least error |x|; None if no norm allows this.
+        """Terms with values lower than these by at least error |x|; None if no norm allows this.
 
         With a center, the value is lower by at least error |x - center|.
         """

@@ -1,4 +1,4 @@
-"""Fits the kernel to a matrix: how threads share the columns, and how many rows are buffered."""
+"""Chooses, for a matrix, how threads share the columns and how many rows are buffered."""
 
 from __future__ import annotations
 

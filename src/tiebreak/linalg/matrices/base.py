@@ -12,7 +12,7 @@ import numpy as np
 from tiebreak.linalg import arrays, deadline, spectra, threads
 from tiebreak.linalg.arrays import Array, Host, rounding_unit
 
-BLOCK = 2**19  # bytes of rows to process at a time: a part of a core's cache
+BLOCK = 2**19  # bytes of rows to process at a time: less than a core's cache
 THREADED_BLOCK = 2**25  # bytes at a time if threads share a product: small blocks gain nothing
 
 # Maps some rows (a slice or indices) and their products with the vectors x to their weights in the
@@ -188,7 +188,7 @@ class Matrix:
         return None
 
     def errors(self, epsilon: float, spectral: float) -> tuple[float, float, float]:
-        """Bounds on rounding errors: of sums over the rows (relative), of A x/|x|, and of A' r/|r|.
+        """Bounds on relative errors of sums over the rows, and on errors of A x/|x| and A' r/|r|.
 
         ``spectral`` is a bound on |A|, for a subclass that needs it. Until an image is recomputed,
         mixing it from other images adds at most the 64 epsilon that `rounding_unit` includes.
