@@ -157,7 +157,7 @@ class Rows(Matrix):
         self._ray = ray = _ray(self.kind)
         self._lock = threading.Lock()  # protects everything that changes between rounds
         # Recent mixtures, used to recognise points whose image is to be recomputed; a step makes
-        # fewer mixtures than this.
+        # fewer mixtures than this deque holds.
         self._recent = deque[Remote](maxlen=8)
         self._kept: WeakValueDictionary[int, Remote] = WeakValueDictionary()
         self._next_key = 0

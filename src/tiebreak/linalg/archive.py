@@ -211,7 +211,7 @@ def _labels(labels: Any) -> list[Any] | None:
 
 
 class Refused(ValueError):
-    """Why a file is rejected, in words that follow the name of the file as their subject."""
+    """Why a file is rejected: the rest of a sentence that begins with the name of the file."""
 
 
 class Reader:

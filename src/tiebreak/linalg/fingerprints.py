@@ -107,7 +107,7 @@ class FromData:
         return made
 
     def without_structure(self, own: tuple[str, ...]) -> Any:
-        """The object without the structure that may be wrong if its class overrides ``own``.
+        """The object without structure that its class, which overrides ``own``, may not have.
 
         Raise TypeError if nothing useful remains, as for a penalty.
         """

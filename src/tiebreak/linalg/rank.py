@@ -61,11 +61,12 @@ class Rank(NamedTuple):
 
 
 def decide_rank(rows: Host, epsilon: float = EPS, units: tuple[Host, Host] | None = None) -> Rank:
-    """The rank: singular values up to a rounding level are 0; those above 1e3 times it are not.
+    """The rank of the rows, with the singular values for which rounding leaves it in doubt.
 
-    Singular values in between are doubtful. The rows are equilibrated first (or the given units are
-    used), because rank does not depend on units; the rows as given are used if they lead to the
-    same result. ``epsilon`` is the machine epsilon of the data.
+    Singular values up to the rounding level count as 0, and those above 1e3 times this level do
+    not; singular values in between are doubtful. The rows are equilibrated first (or the given
+    units are used), because rank does not depend on units; the rows as given are used if they lead
+    to the same result. ``epsilon`` is the machine epsilon of the data.
     """
     m, n = rows.shape
     plain = _factorised(rows, epsilon, np.ones(m))
@@ -107,9 +108,9 @@ def null_basis(
     """An orthonormal basis of {d: rows d = 0}, as columns.
 
     The error of a singular vector is the rounding level times sigma_1/sigma_r; products with
-    `Sliced` remove this error. If the rows fix a variable, the variable's row of the basis is exactly 0.
-    With ``doubtful``, doubtful singular values count as nonzero. ``found`` is the result of
-    `decide_rank` for these rows, if already known.
+    `Sliced` remove this error. If the rows fix a variable, the variable's row of the basis is
+    exactly 0. With ``doubtful``, doubtful singular values count as nonzero. ``found`` is the result
+    of `decide_rank` for these rows, if already known.
     """
     found = found or decide_rank(rows, epsilon)
     rank = found.high if doubtful else found.low

@@ -80,7 +80,7 @@ def sweep(
     slopes: int,
     scale: float = 1.0,
 ) -> PassResult:
-    """Compute images, products, losses and gradients, see `PassResult`, in one pass over A.
+    """Compute images, products, losses and gradients in one pass over A: see `PassResult`.
 
     - ``fresh``: one or two new points (length n).
     - ``carried``: up to three known images (length m).

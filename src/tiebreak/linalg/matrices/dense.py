@@ -64,7 +64,7 @@ class Dense(Matrix):
 
     @cached_property
     def _blocks(self) -> list[RowBlock]:
-        """Blocks of rows that stay in one thread's cache during all products with a block."""
+        """Blocks of rows, each of which stays in a thread's cache during all products with it."""
         rows, n = self.shape
         size = max(FEWEST_ROWS, block_bytes() // (self.entries.itemsize * n))
         parts = (slice(i, i + size) for i in range(0, rows, size))

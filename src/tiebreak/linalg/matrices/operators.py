@@ -82,7 +82,7 @@ class Operator(Matrix):
 
     @property
     def size(self) -> int:
-        return sum(self.shape)  # counts a product as vectors only: the cost of the operator is unknown
+        return sum(self.shape)  # the operator's own cost is unknown
 
     @cached_property
     def frobenius(self) -> float:

@@ -1,7 +1,8 @@
 """Matrices whose rows come block by block, read from a file or converted to another precision.
 
-A data pass reads every byte of a matrix larger than memory once. While one block is processed, a
-thread reads the next one, so a pass takes as long as reading or computing, whichever takes longer.
+If a matrix is larger than memory, a data pass reads each of its bytes once. While one block is
+processed, a thread reads the next one, so a pass takes as long as reading or computing, whichever
+takes longer.
 """
 
 from __future__ import annotations
