@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tiebreak.functions.penalties.penalties import Penalty
 
 
-HINT = "conic needs no prox, nor does exact if the whole upper level is one penalty"
+HINT = "conic needs no prox; exact needs none if the whole upper level is one penalty"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
