@@ -52,7 +52,7 @@ class Shown:
         return path
 
     def _repr_html_(self) -> str:
-        """Return a table for notebooks, with a picture if there are curves; no scripts.
+        """Return a table for notebooks, without scripts, and with a picture if there are curves.
 
         The picture needs matplotlib.
         """
@@ -206,7 +206,7 @@ def _table(table: Table) -> str:
 
 
 def _data(view: View) -> dict[str, Any]:
-    """Return the thinned rows that the script draws, and the numbers of ``to_dict``."""
+    """Return the thinned rows that the script draws, and the numbers that ``to_dict`` returns."""
     drawn = [curve.column for panel in view.panels for curve in panel.curves]
     most = MOST // max(len(view.groups), 1)
     kept = [group.thinned(most, drawn) for group in view.groups] if view.has_curves else []

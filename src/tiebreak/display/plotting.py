@@ -67,7 +67,7 @@ def convergence(run: View, path: str | Path | None = None) -> Any:
 
 
 def tradeoff_curve(curve: View, path: str | Path | None = None) -> Any:
-    """Draw f*(slack) with bounds against the slack as a share of g*, and what each slack gains."""
+    """Draw f*(slack) and its bounds against the slack (as a share of g*), and the change in f."""
     figure = new_figure(7.0, 4.2)
     ax, columns = figure.subplots(), curve.groups[0].columns
     slack, value = columns["slack"], columns["value"]

@@ -83,7 +83,7 @@ class Notebook(Screen):
 class Rich(Screen):
     """A table of both levels, drawn by rich."""
 
-    every = 0.5  # an update takes more than a millisecond
+    every = 0.5  # seconds; an update takes more than a millisecond
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -158,7 +158,7 @@ class Told(Screen):
 
 
 def screen_for(progress: object) -> Screen:
-    """Choose where to show the progress of a run; ``progress`` is True for the letters f and g."""
+    """Choose where to show the progress of a run; True names the levels f and g."""
     if progress is not True and not isinstance(progress, LevelNames):
         return Told(progress)
     screen = _screen()

@@ -45,7 +45,7 @@ class Curve(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """One pair of axes: curves of every group, a band between two columns, a target line."""
+    """One pair of axes with the curves of every group, a band between two columns and a target."""
 
     key: str
     title: str

@@ -47,7 +47,7 @@ class OnWorkers(LinearLoss, is_open=True):
     initialises it with Ray's defaults: the cluster that RAY_ADDRESS names, or this machine alone.
     """
 
-    kind: ClassVar[type[LinearLoss]]  # the loss with all rows in one process
+    kind: ClassVar[type[LinearLoss]]  # the class of the same loss with all rows in one process
     matrix: Rows
 
     def __init__(

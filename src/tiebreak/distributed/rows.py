@@ -83,7 +83,7 @@ class Remote(DeferredImage):
 
     @property
     def value(self) -> Remote:  # type: ignore[override]
-        """The image itself, because the workers, not the driver, compute mixtures."""
+        """This object, which stands for the array: only the workers hold the entries."""
         return self
 
     @property
@@ -93,7 +93,7 @@ class Remote(DeferredImage):
 
     @property
     def point(self) -> Array:
-        """The point, mixed by the same code as in the workers, so that both agree bit for bit."""
+        """The point; mixtures are computed by the same code as in the workers, so both agree."""
         if self._point is None:
             assert self.mixture is not None
             p, q, weight = self.mixture
@@ -106,7 +106,7 @@ class Remote(DeferredImage):
         return made
 
     def at(self, x: Array) -> Remote:
-        """Use x as the point if no point is known yet, which saves mixing; return the image."""
+        """Use x as the point if no point is known yet, instead of mixing it; return the image."""
         if self._point is None:
             self._point = x
         return self
@@ -157,7 +157,7 @@ class Rows(Matrix):
         self._ray = ray = _ray(self.kind)
         self._lock = threading.Lock()  # protects everything that changes between rounds
         # Recent mixtures, used to recognise points whose image is to be recomputed; a step makes
-        # fewer mixtures than this.
+        # fewer mixtures than this deque holds.
         self._recent = deque[Remote](maxlen=8)
         self._kept: WeakValueDictionary[int, Remote] = WeakValueDictionary()
         self._next_key = 0
@@ -236,9 +236,8 @@ class Rows(Matrix):
     def remote_image(self, x: Array) -> Remote:
         """The image of x; nothing is sent before a function is evaluated at x.
 
-        If a method has just mixed x from other points, it asks here for a recomputed product. The
-        workers can recompute this product without receiving x, because they have made the same
-        mixture.
+        If a method has just mixed x from other points, it calls this to have the product A x
+        recomputed. The workers can do so without receiving x, because they make the same mixture.
         """
         with self._lock:
             alike = (made.mixture for made in self._recent if np.array_equal(made.point, x))

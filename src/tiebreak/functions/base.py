@@ -132,7 +132,7 @@ class Function(FromData, is_open=True):
     shares_passes: bool = False
     __array_ufunc__ = None  # so that a NumPy number times a function calls __rmul__
     prototype: Array | None = None  # an empty vector of the function's library, dtype and device
-    data_epsilon: float = 0.0  # unit roundoff of the data before their conversion to float64
+    data_epsilon: float = 0.0  # machine epsilon of the data before they became float64
     note: str = ""  # a remark for the report if the data were interpreted in an unexpected way
     names: tuple[Any, ...] | None = None  # names of the variables, if they come from a pandas table
     describing: ClassVar[tuple[str, ...]] = (
@@ -199,7 +199,7 @@ class Function(FromData, is_open=True):
         """Bounds on a value's rounding error, and on the norm of a slope's rounding error.
 
         The bounds hold at a point x in R^n with |x| <= reach, where the function has the value
-        ``value`` and a slope of norm ``slope``, in arithmetic with unit roundoff ``epsilon``.
+        ``value`` and a slope of norm ``slope``, in arithmetic with machine epsilon ``epsilon``.
         """
         raise NotImplementedError
 
@@ -213,7 +213,7 @@ class Function(FromData, is_open=True):
         return errors[0] + lost, errors[1] + lost
 
     def extent(self, x: Array) -> float:
-        """The ``reach`` of x for `rounding`: |x|, or less if large entries of x have small columns.
+        """The ``reach`` of x for `rounding`: |x|, or less if large entries multiply small columns.
 
         If a column of the matrix is much smaller than the others, the corresponding entry of x may
         be large, although the products of this entry with the column are not.

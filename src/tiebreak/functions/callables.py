@@ -35,11 +35,12 @@ class Smooth(SmoothFunction, keyword=""):
 
     ``lipschitz``, ``strong_convexity`` and ``lower_bound`` are not verified, but the certificate
     relies on them. The certificate also assumes that the errors of the callables are at most 64
-    times the unit roundoff, relative to the sizes involved: the value, the slope, and the change of
-    the slope times |x|. Without ``lipschitz``, these sizes are also measured at the start, and the
-    largest change along three directions is used, one of them x0. For ½x'Qx - c'x + d, for example,
-    the sizes account for every term, even if the terms cancel. If the callables add and subtract a
-    large constant, the loss of digits goes unnoticed unless you give ``lipschitz``.
+    machine epsilons, relative to the sizes involved: the value, the slope, and the change of the
+    slope times |x|. Without ``lipschitz``, these sizes are also measured at the start; the change
+    of the slope is then the largest one along three directions, one of which is x0. For
+    ½x'Qx - c'x + d, for example, the sizes account for every term, even if the terms cancel. If the
+    callables add and subtract a large constant, the loss of digits goes unnoticed unless you give
+    ``lipschitz``.
 
     ``value`` and ``gradient`` get a copy of x, which they may overwrite. Gradients are copied, so
     ``gradient`` may return the same buffer in every call. If the data behind the callables change,

@@ -39,7 +39,7 @@ class Rounding(NamedTuple):
 
 
 class WrongDerivative(NamedTuple):
-    """A coordinate whose derivative ``got`` is outside [low, high], found from differences."""
+    """A coordinate with a derivative ``got`` outside the interval [low, high] from differences."""
 
     coordinate: int
     got: float
@@ -175,11 +175,11 @@ def _moved(value: Value, at: Any, j: int, step: float) -> tuple[float, float]:
 def _rounding(value: Value, at: Any, scale: Any, epsilon: float) -> Rounding | None:
     """How large the errors of values near ``at`` may be; None if nothing can be said.
 
-    Third differences of a smooth function over steps of epsilon^(3/8) are below the unit roundoff,
-    so the differences that we see are rounding errors: each is at most eight times the error of a
+    Third differences of a smooth function over steps of epsilon^(3/8) are below machine epsilon, so
+    the differences that we see are rounding errors: each is at most eight times the error of a
     value. The largest of ten differences is usually about seven standard deviations of the errors,
-    so four times this difference is about thirty standard deviations. Eight times the unit roundoff
-    is added for errors that are the same at all points of the line segment.
+    so four times this difference is about thirty standard deviations. Eight machine epsilons are
+    added for errors that are the same at all points of the line segment.
     """
     direction = np.random.default_rng(1).uniform(-1.0, 1.0, len(at)) * scale
     for power in POWERS[1:]:

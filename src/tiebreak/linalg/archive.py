@@ -56,7 +56,7 @@ def npz_path(owner: str, name: str, path: str | Path) -> Path:
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Write a temporary file next to ``path`` and rename it, so ``path`` is never half written."""
-    # The temporary file has a fixed name, so killed runs leave at most one.
+    # The temporary file has a fixed name, so killed runs leave at most one such file.
     temporary = path.with_name(f".{path.name}.part")
     try:
         with temporary.open("wb") as file:
@@ -70,7 +70,7 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
 
 def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Read shape and dtype from the header of a .npy file; the file is left at its first entry."""
+    """Read shape and dtype from the header of a .npy file; the next read starts at the entries."""
     read = np.lib.format.read_array_header_2_0
     if np.lib.format.read_magic(file) == (1, 0):
         read = np.lib.format.read_array_header_1_0
@@ -97,7 +97,7 @@ class Writer:
     def __init__(self, owner: str) -> None:
         self.owner = owner
         self.arrays: dict[str, Host] = {}
-        # Each array and its name, by the array's id: one that two levels share is saved only once.
+        # Each array and its name, by the array's id: an array that two levels share is saved once.
         self._named: dict[int, tuple[Any, str]] = {}
 
     def write(self, path: Path, header: dict[str, Any], name: str = HEADER) -> None:
@@ -211,7 +211,7 @@ def _labels(labels: Any) -> list[Any] | None:
 
 
 class Refused(ValueError):
-    """Why a file is rejected: a sentence without its subject, which is the file."""
+    """Why a file is rejected: the rest of a sentence that begins with the name of the file."""
 
 
 class Reader:

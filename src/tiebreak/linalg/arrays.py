@@ -1,4 +1,4 @@
-"""The only module that knows array libraries: all others use the array API, whatever the library.
+"""The only module with code for particular array libraries; all others use the array API.
 
 Vectors may come from any library that array-api-compat supports.
 """
@@ -53,7 +53,7 @@ def is_array(x: Any) -> bool:
 
 
 def is_sparse(x: Any) -> bool:
-    """Is ``x`` a scipy.sparse matrix or array? The test does not import scipy.sparse."""
+    """Is ``x`` a scipy.sparse matrix or array? This check does not import scipy.sparse."""
     return type(x).__module__.startswith("scipy.sparse") and hasattr(x, "tocsr")
 
 
@@ -131,7 +131,7 @@ def kind(x: Array) -> str:
 
 
 def like(value: object, x: Array) -> Array:
-    """``value`` (number, sequence, array), converted to the library, dtype and device of ``x``."""
+    """``value``, an array, sequence or number, in the library, dtype and device of ``x``."""
     if type(value) is np.ndarray and type(x) is np.ndarray and value.dtype == x.dtype:
         return value
     xp = namespace(x)
@@ -143,7 +143,7 @@ def like(value: object, x: Array) -> Array:
 
 
 def from_center(x: Array, center: Array | None) -> Array:
-    """x - center; the center None is the origin."""
+    """x - center, or x itself if ``center`` is None, which stands for the origin."""
     return x if center is None else x - like(center, x)
 
 
@@ -186,13 +186,13 @@ def double(x: Array) -> Array:
 
 
 def doubles(vectors: Sequence[Array]) -> list[Array]:
-    """The vectors, all of one length, in float64."""
+    """The vectors, which all have the same length, converted to float64."""
     if not vectors or type(vectors[0]) is np.ndarray:
         return [np.asarray(vector, dtype=np.float64) for vector in vectors]
     xp, kinds = namespace(vectors[0]), {vector.dtype for vector in vectors}
     if len(kinds) > 1 or kinds == {xp.float64}:
         return list(map(double, vectors))
-    return list(xp.unstack(xp.astype(xp.stack(vectors), xp.float64)))  # in only a few calls
+    return list(xp.unstack(xp.astype(xp.stack(vectors), xp.float64)))  # few calls for many vectors
 
 
 def zeros_like(x: Array) -> Array:
@@ -238,12 +238,12 @@ def inner(x: Array, y: Array) -> Array:
 
 
 def dots(*pairs: tuple[Array, Array]) -> list[float]:
-    """<x, y> for every pair of vectors of one dtype, with a single transfer from a device."""
+    """<x, y> for every pair; all vectors have the same dtype. A device needs a single transfer."""
     return dots_async(*pairs)()
 
 
 def dots_async(*pairs: tuple[Array, Array]) -> Callable[[], list[float]]:
-    """Start computing `dots` without waiting for the device; call the result to get the numbers."""
+    """Start computing `dots` without waiting for the device; calling the result waits for them."""
     if type(pairs[0][0]) is np.ndarray:
         found = [float(inner(x, y)) for x, y in pairs]
         return lambda: found
@@ -400,7 +400,7 @@ def _interpolated(p: Array, q: Array, weight: float) -> Array:
 def plus(x: Array, y: Array, factor: float, out: Array | None = None) -> Array:
     """x + factor y; NumPy writes the result into ``out``, if given."""
     if type(x) is np.ndarray:
-        total = np.multiply(y, factor, out=out)  # computed in place, with one new array
+        total = np.multiply(y, factor, out=out)  # later steps work in place
         total += x
         return total
     if array_api_compat.is_torch_array(x):
@@ -412,7 +412,7 @@ def plus(x: Array, y: Array, factor: float, out: Array | None = None) -> Array:
 
 @lru_cache
 def _cupy_kernel(name: str, formula: str) -> Callable[[Any, Any, float], Any]:
-    """A CuPy kernel that evaluates ``formula``, of vectors p and q and a number, in one launch."""
+    """A CuPy kernel for ``formula``, a function of vectors p and q and a number ``weight``."""
     kernel: Callable[[Any, Any, float], Any] = import_module("cupy").ElementwiseKernel(
         "T p, T q, T weight", "T result", f"result = {formula}", f"tiebreak_{name}"
     )

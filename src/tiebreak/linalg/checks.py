@@ -21,7 +21,7 @@ from tiebreak.linalg.matrices.row_sources import is_source
 from tiebreak.linalg.matrices.streamed import Streamed
 from tiebreak.linalg.sizes import DENSE_LIMIT
 
-# The largest |<A x, r> - <x, A' r>| that an operator may have, in machine epsilons times
+# An operator is accepted if |<A x, r> - <x, A' r>| is at most this many machine epsilons times
 # |A x||r| + |x||A' r|.
 ADJOINT_MISMATCH = 1e4
 
@@ -265,7 +265,7 @@ def _sparse(owner: str, name: str, value: Any) -> Any:
     value = value.tocsr()
     if value.nnz <= DENSE_LIMIT or not value.has_canonical_format:
         value = value.copy()
-        # An entry of the matrix may be stored as several numbers whose sum it is: add them up.
+        # Add up entries with the same row and column: SciPy allows several and means their sum.
         value.sum_duplicates()
     return value
 
@@ -307,7 +307,7 @@ def _operator(owner: str, name: str, value: Any, is_symmetric: bool) -> Operator
 
 
 def length(owner: str, name: str, value: Array, needed: int, what: str) -> Array:
-    """Return ``value`` if it has ``needed`` entries; ``what`` names what each entry belongs to."""
+    """Return ``value`` if it has ``needed`` entries; ``what`` is a noun such as "row"."""
     if value.shape[0] != needed:
         raise ValueError(
             f"{owner}: {name} must have one entry per {what} ({needed}), got {value.shape[0]}"

@@ -101,7 +101,7 @@ class Misfit(NamedTuple):
         return 0.5 * float(x @ (self.square @ x)) + float(self.linear @ x) + self.constant
 
     def in_units(self, lengths: Host, value: float) -> Misfit:
-        """The misfit for x in units of ``lengths`` and objective values in units of ``value``."""
+        """The bound for x in units of ``lengths`` and objective values in units of ``value``."""
         from scipy.sparse import csr_array, diags_array
 
         own = lengths[: len(self.linear)]
@@ -147,7 +147,7 @@ class ConicForm:
         self.n = self.size = len(lower)
         self._constraints: dict[Kind, list[Affine]] = {kind: [] for kind in get_args(Kind)}
         self._names: dict[Kind, list[tuple[str, Any]]] = {kind: [] for kind in get_args(Kind)}
-        self.owner = ""  # name of the constraints that follow; {} is the row number
+        self.owner = ""  # name of the constraints added next; {} stands for the row number
 
     @cached_property
     def x(self) -> Affine:
@@ -184,7 +184,7 @@ class ConicForm:
         """Require exp(exponent_i) <= above_i for every i."""
         count = len(exponent)
         each = stacked_terms([exponent, constants(np.ones(count)), above])
-        turns = np.arange(3 * count).reshape(3, count).T.reshape(-1)  # cone by cone
+        turns = np.arange(3 * count).reshape(3, count).T.reshape(-1)  # one cone after another
         self._add("exponential", each.some(turns))
 
     def _add(self, kind: Kind, terms: Affine, numbers: Host | None = None) -> None:
@@ -210,7 +210,7 @@ class ConicForm:
         """
         found = np.zeros(len(terms))
         for sign, near, far in ((1.0, self.lower, self.upper), (-1.0, -self.upper, -self.lower)):
-            # The smallest value of sign * terms, and the sizes of its summands.
+            # A lower bound on sign * terms, and the sum of the sizes of its summands.
             least, sizes = sign * terms.offset, np.abs(terms.offset)
             for first, block in terms.blocks:
                 assert first + block.shape[1] <= self.n
@@ -269,7 +269,7 @@ def _positive(block: Any) -> Any:
 
 
 def scaled_rows(rows: Any, factors: Host, columns: Host | None = None) -> Any:
-    """The matrix, each row times its factor and, with ``columns``, each column times its own."""
+    """The matrix with row i times factors_i and, given ``columns``, column j times columns_j."""
     if isinstance(rows, np.ndarray):
         return factors[:, None] * (rows if columns is None else rows * columns)
     # Copy the indices, too: SciPy sorts them in place, but reorders the data of only one of the two
@@ -341,7 +341,7 @@ def add_quadratic(
 
 
 def _misfit(Q: Any, c: Host, root: Any, shift: Host, weight: float, constant: float) -> Misfit:
-    """A bound on how far ½|root x + shift|² - ½|shift|² is from ½x'Qx + <c, x>, for a small Q."""
+    """``weight`` times a bound on how far ½|root x + shift|² - ½|shift|² is from ½x'Qx + <c, x>."""
     sizes, unit = abs(root), EPS * (len(c) + 8)
     square = abs(root.T @ root - Q) + unit * (sizes.T @ sizes + abs(Q))
     falls = np.zeros_like(c) if shift.any() else c  # with shift 0, <c, x> is a linear term

@@ -1,4 +1,4 @@
-"""When a call has to end: its time limit, and Ctrl-C.
+"""Decides when a call has to end: because of its time limit, or because of Ctrl-C.
 
 Every thread has its own limit, which belongs to the call that it runs. Long computations call
 `check` in every round of a loop and, with the amount of work, before a factorisation, which cannot
@@ -22,7 +22,7 @@ from typing import TypeVar
 SPEED = 5e8  # units of `svd_work` per second, half of what a modern core can do
 T = TypeVar("T")
 
-GRACE = 1.0  # seconds for the last row of the history and for the certificate
+GRACE = 1.0  # seconds to finish the last row of the history and the certificate
 IN_CACHE = 0.25  # cost of one unit of `svd_work` in cached blocks; reading an entry costs 1
 
 
@@ -73,7 +73,7 @@ class Limit:
         return "stopped" if self.is_interrupted else "max_time"
 
     def close(self) -> None:
-        """End the call: its last work gets at least one more second, and just one after Ctrl-C."""
+        """End the call, with at least one more second to finish up; exactly one after Ctrl-C."""
         if not self.is_closing:
             self.is_closing, self._is_heard = True, self.is_interrupted
             soon = time.perf_counter() + GRACE
@@ -101,7 +101,7 @@ _METER: ContextVar[Meter | None] = ContextVar("tiebreak_meter", default=None)
 
 @contextlib.contextmanager
 def limited(seconds: float | None = None, began: float | None = None) -> Iterator[Limit]:
-    """Stop the code inside ``seconds`` after ``began`` (default: now); None means no limit."""
+    """Stop the ``with`` block ``seconds`` after ``began`` (default: now); None means no limit."""
     began = time.perf_counter() if began is None else began
     limit = Limit(math.inf if seconds is None else began + seconds)
     token = _LIMIT.set(limit)
@@ -113,7 +113,7 @@ def limited(seconds: float | None = None, began: float | None = None) -> Iterato
 
 @contextlib.contextmanager
 def metered(allowed: float = math.inf) -> Iterator[Meter]:
-    """Count the work of the code inside; raise `OverBudget` beyond the allowed amount."""
+    """Count the work of the ``with`` block; raise `OverBudget` beyond the allowed amount."""
     meter = Meter(allowed)
     token = _METER.set(meter)
     try:
@@ -134,7 +134,7 @@ def check(work: float = 0.0) -> None:
 
 
 def is_over() -> bool:
-    """Must the call end? This question is for code that cannot raise exceptions."""
+    """Must the call end? For code that cannot let `check` raise an exception."""
     try:
         check()
     except Over:
@@ -151,14 +151,14 @@ def spend(work: float) -> None:
 
 
 def allow_as_much_again() -> None:
-    """Allow the proof of an answer as much work as the answer itself, if there is a meter."""
+    """Allow the proof of an answer as much work as the answer has taken, if there is a meter."""
     if (meter := _METER.get()) is not None:
         meter.allowed = max(meter.allowed, 2.0 * meter.spent)
 
 
 @contextlib.contextmanager
 def half() -> Iterator[None]:
-    """Limit the code inside to half of the remaining time; raise `TooLong` beyond that."""
+    """Limit the ``with`` block to half of the remaining time; raise `TooLong` beyond that."""
     limit = _LIMIT.get(_NONE)
     before, now = limit.share, time.perf_counter()
     if math.isfinite(before):
@@ -166,7 +166,7 @@ def half() -> Iterator[None]:
     try:
         yield
     finally:
-        if math.isfinite(before):  # `close` may have been called meanwhile
+        if math.isfinite(before):  # the ``with`` block may have called `close`
             limit.share = limit.end if limit.is_closing else before
 
 

@@ -36,7 +36,7 @@ def moved(x: Array, mu: float, c: Array, out: Array | None = None) -> Array:
 
 
 def smallest_normal(x: Array) -> float:
-    """The smallest positive number with full precision in the dtype of ``x``."""
+    """The smallest positive normal number of the dtype of ``x``; smaller numbers lose digits."""
     if arrays.epsilon(x) == sys.float_info.epsilon:
         return sys.float_info.min
     return float(namespace(x).finfo(x.dtype).smallest_normal)

@@ -1,4 +1,4 @@
-"""Finding out whether the user's arrays behind an object still hold the same numbers.
+"""Detects whether the user's arrays behind an object still hold the same numbers.
 
 Functions, penalties, domains and problems are made once, cache what is expensive to compute (A'A,
 Lipschitz constants, ranks) and never change. The arrays that such objects were made from belong to
@@ -107,7 +107,7 @@ class FromData:
         return made
 
     def without_structure(self, own: tuple[str, ...]) -> Any:
-        """The object without the structure that the given members of its class override.
+        """The object without structure that its class, which overrides ``own``, may not have.
 
         Raise TypeError if nothing useful remains, as for a penalty.
         """
@@ -118,7 +118,7 @@ class FromData:
 
 
 def known(made: Any) -> Any:
-    """The object, without the structure that its class overrides."""
+    """The object, without the structure that overrides in its class may have made wrong."""
     own = overridden(made.__class__)
     return made.without_structure(own) if own else made
 
@@ -149,7 +149,7 @@ def overridden(kind: type) -> tuple[str, ...]:
 
 
 def _now(value: Any) -> Any:
-    """A tuple whose changed parts are rebuilt; any other value is returned unchanged."""
+    """If ``value`` is a tuple, the tuple with its changed parts rebuilt; otherwise ``value``."""
     if not _has_parts(value):
         return value
     parts = tuple(part.current() if isinstance(part, FromData) else part for part in value)

@@ -15,7 +15,7 @@ from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Host
 
 FEW_TERMS = 512  # up to this many terms, Python's sum is faster than NumPy's
-CAREFUL = 2**21  # larger matrices are not multiplied in twice the precision
+CAREFUL = 2**21  # entries; larger matrices are multiplied in plain float64
 
 
 def host(x: Any) -> Host:
@@ -29,7 +29,7 @@ def norm(x: Host) -> float:
 
 
 class Sliced:
-    """A matrix whose products have twice the precision, made from plain ones (Ozaki et al. 2012).
+    """A matrix with products of twice the precision, from plain products (Ozaki et al. 2012).
 
     Matrix and vector are split into slices: slice i contains integer multiples of 2^(-i bits) that
     are below 2^((1-i) bits) in size. With n 2^(2 bits) <= 2^53, no product of two slices is
@@ -97,8 +97,8 @@ def binary_digits(values: Host) -> tuple[Host, Host]:
 def _slices(A: Host, shifts: Host) -> Host:
     """A, with entries of size up to 1, as a sum of slices; slice i has multiples of 2^(-i bits).
 
-    Adding the i-th of the ``shifts`` rounds to such multiples. The last slices are left out if they
-    are 0.
+    Adding and subtracting the i-th of the ``shifts`` rounds to such multiples. The last slices are
+    left out if they are 0.
     """
     rounded = (A + shifts) - shifts
     slices = np.concatenate([rounded, A[None]])

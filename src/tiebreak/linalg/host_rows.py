@@ -25,7 +25,7 @@ class HostRows:
 
     @classmethod
     def of(cls, matrix: Matrix) -> HostRows | None:
-        """The rows of a matrix; None if they are not in memory, or are too many."""
+        """The rows of a matrix; None if they are not in memory or have too many entries."""
         return cls(matrix.on_host()) if cls.can_hold(matrix) else None
 
     @staticmethod
@@ -104,7 +104,7 @@ class RowProducts(NamedTuple):
         return np.asarray((self.error > 0.0) & (np.abs(self.product) <= self.error))
 
     def signs(self, reach: float) -> Host | None:
-        """Signs of products, 0 if `is_near`; None if moving d by ``reach`` may change others."""
+        """The products' signs, 0 if `is_near`; None if moving d by ``reach`` may change another."""
         near, lost = self.is_near, self.error + reach * self.rows.sizes
         if np.any(~near & (self.product != 0.0) & (np.abs(self.product) <= lost)):
             return None

@@ -72,7 +72,7 @@ def _collected(terms: Terms) -> dict[int, tuple[float, Any]]:
 
 
 def _opened(part: Any) -> Any:
-    """The array of a DeferredProduct that is known; any other part is returned unchanged."""
+    """The array of a DeferredProduct if it is known; any other part is returned unchanged."""
     is_known = isinstance(part, DeferredProduct) and part.value is not None
     return part.value if is_known else part
 

@@ -25,7 +25,7 @@ def least_eigenvalue(K: Any) -> float:
     unit = 4.0 * rounding_unit(EPS, *K.shape)
     rounding = 2.0 * unit * norm_bound(K) ** 2  # the rounding errors of K'K and of s
     guess = _guess(M)
-    for share in (0.5, 0.05):  # the guess is not below the eigenvalue
+    for share in (0.5, 0.05):  # smaller shifts: the guess may exceed the eigenvalue
         error = _factorisation_error(_shifted(M, share * guess), unit)
         if share * guess > error + rounding:
             return share * guess - error - rounding

@@ -24,7 +24,7 @@ def linear_program(
 
 
 def last_attempt(cost: Host, **program: Any) -> Any:
-    """SciPy's last answer; its ``success`` and ``status`` say how far the answer can be trusted."""
+    """The result of SciPy's last attempt; ``success`` and ``status`` say how far to trust it."""
     from scipy.optimize import linprog
 
     found = None
@@ -107,7 +107,7 @@ class LinearPrograms:
         self._rows = rows
 
     def append(self, columns: Any) -> None:
-        """Add variables (csc) after the existing ones: all later programs contain them."""
+        """Append variables, given by their columns (csc), to all later programs."""
         import scipy.sparse as sp
 
         self._rows = sp.csr_array(sp.hstack([self._rows, columns]))
@@ -137,7 +137,7 @@ class LinearPrograms:
 
 
 class _WarmStarted(LinearPrograms):
-    """The same programs, each solved by highspy from the basis of the previous program.
+    """Linear programs with the same rows; highspy starts each from the basis of the previous one.
 
     If the new ranges still contain the previous minimiser, the primal simplex method continues from
     it.
@@ -193,7 +193,7 @@ class _WarmStarted(LinearPrograms):
 
 
 def linear_programs(rows: Any) -> LinearPrograms:
-    """Linear programs with the given rows (csr), for highspy if it is installed, else for SciPy."""
+    """Linear programs with the given rows (csr), solved by highspy if installed, or by SciPy."""
     try:
         return _WarmStarted(rows)
     except ImportError:

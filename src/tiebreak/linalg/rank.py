@@ -61,11 +61,12 @@ class Rank(NamedTuple):
 
 
 def decide_rank(rows: Host, epsilon: float = EPS, units: tuple[Host, Host] | None = None) -> Rank:
-    """The rank: singular values up to the rounding level are 0, those above 1e3 times it are not.
+    """The rank of the rows, with the singular values for which rounding leaves it in doubt.
 
-    Singular values in between are doubtful. The rows are equilibrated first (or the given units are
-    used), because rank does not depend on units; the rows as given are used if they lead to the
-    same result. ``epsilon`` is the machine epsilon of the data.
+    Singular values up to the rounding level count as 0, and those above 1e3 times this level do
+    not; singular values in between are doubtful. The rows are equilibrated first (or the given
+    units are used), because rank does not depend on units; the rows as given are used if they lead
+    to the same result. ``epsilon`` is the machine epsilon of the data.
     """
     m, n = rows.shape
     plain = _factorised(rows, epsilon, np.ones(m))
@@ -107,9 +108,9 @@ def null_basis(
     """An orthonormal basis of {d: rows d = 0}, as columns.
 
     The error of a singular vector is the rounding level times sigma_1/sigma_r; products with
-    `Sliced` remove it. If the rows fix a variable, the variable's row of the basis is exactly 0.
-    With ``doubtful``, doubtful singular values count as nonzero. ``found`` is the result of
-    `decide_rank` for these rows, if already known.
+    `Sliced` remove this error. If the rows fix a variable, the variable's row of the basis is
+    exactly 0. With ``doubtful``, doubtful singular values count as nonzero. ``found`` is the result
+    of `decide_rank` for these rows, if already known.
     """
     found = found or decide_rank(rows, epsilon)
     rank = found.high if doubtful else found.low
@@ -130,7 +131,7 @@ def without_fixed(N: Host, units: Host, level: float) -> Host:
 
     The entries of such variables are only rounding errors: a few times ``level``, relative to the
     norm of the column in the given units. Without the zeros, a function of these variables alone
-    would still change along N, by rounding errors.
+    would still change slightly along N.
     """
     in_units = np.abs(N / units[:, None])
     least = TOL.few_units * level * np.linalg.norm(in_units, axis=0)
@@ -180,7 +181,7 @@ def graded_basis(N: Host, R: Host, rows: Host, found: Rank | None = None) -> Hos
 
 
 class Directions(NamedTuple):
-    """Orthonormal directions v of a slice x0 + N v; ``seen`` ones change the rows' products."""
+    """Orthonormal directions v of a slice x0 + N v, which change the rows' products if ``seen``."""
 
     seen: Host
     unseen: Host
@@ -248,7 +249,7 @@ def have_whole_ties(parts: Iterable[Any], N: Host) -> bool:
 
 
 def are_tied(rows: Any, ties: Host) -> bool:
-    """Do whole-number ties leave the rows' products unchanged? The products are computed exactly.
+    """Do whole-number ties leave the rows' products unchanged? True only if computed exactly.
 
     Columns that no tie involves may hold any numbers.
     """

@@ -13,7 +13,7 @@ class Refusal(ValueError):
 
     Args:
         owner: who refuses, such as "AGMBiO".
-        argument: what is refused: "upper", "domain".
+        argument: what is refused, such as "upper" or "domain".
         needed: what the argument must be, with the verb: "must be smooth".
         got: what the argument is instead; "" if ``needed`` says it all.
         hint: what else could be done; "" if nothing.
@@ -50,7 +50,7 @@ def refusal_of(build: Callable[[], object]) -> Refusal | None:
 
 
 def missing(what: str, package: str, extra: str) -> ImportError:
-    """The error for a package that is not installed, with a command that works everywhere."""
+    """The error for a missing package, with an installation command that works everywhere."""
     return ImportError(
         f"{what} needs {package}: pip install {package} (tiebreak's extra [{extra}])"
     )

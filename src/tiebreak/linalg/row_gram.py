@@ -1,4 +1,4 @@
-"""Ranks and solves for matrices A with few rows and many columns, from eigenvalues of A A'.
+"""Ranks and least-squares solutions for matrices A with few rows, from eigenvalues of A A'.
 
 The eigenvalues cost a fraction of a singular value decomposition, and A itself may stay sparse; but
 as these eigenvalues are the squares of the singular values, small singular values are lost in

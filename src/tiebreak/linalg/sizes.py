@@ -14,4 +14,4 @@ SMALL_SIDE = 256  # up to this side, eigenvalues and singular values take millis
 QUICK_SIDE = 512  # up to this side, a spectrum costs less than a linear program or a Lanczos bound
 SIDE = 1024  # up to this side, an n x n factorisation takes a fraction of a second
 LARGE_SIDE = 2048  # up to this side, a whole spectrum takes seconds, for callers that ask for it
-SECOND = 2**29  # products that dense linear algebra computes in about a second
+SECOND = 2**29  # multiplications that dense linear algebra performs in about a second

@@ -153,7 +153,7 @@ def _largest(size: Host, axis: int) -> Host:
 
 
 def cleaned(A: Host, epsilon: float = EPS, units: Host | None = None) -> Host:
-    """A with 0 in place of columns and rows that are rounding errors, such as a centred constant.
+    """A with 0 in place of columns and rows that are only rounding errors, as left by centring.
 
     A column counts as a rounding error if two conditions hold. Its largest entry is a few units
     (1/64 to 64) in the last place of numbers as large as another column. All its entries are
@@ -187,7 +187,7 @@ def _is_rounding(A: Host, epsilon: float, units: Host) -> Host:
 
 
 def rounding_level(shape: tuple[int, int], largest: float, epsilon: float) -> float:
-    """The level up to which singular values are rounding errors, if the largest is ``largest``.
+    """The level up to which singular values count as rounding errors; the largest is ``largest``.
 
     Computing singular values in double precision causes errors of up to max(m, n) EPS largest. A
     relative rounding error ``epsilon`` in each entry of A causes errors of up to epsilon |A|_F,
@@ -210,10 +210,10 @@ def exact_rank(A: Host) -> int | None:
 
     Every float is an integer times a power of two, and so has a residue modulo an odd prime. The
     rank of the residues is at most the true rank. It is smaller only by accident, with probability
-    about n/2^30 for each of the two primes. These are drawn from all primes between 2^30 and 2^31,
+    about n/2^30 for each of the two primes. The primes are drawn from those between 2^30 and 2^31,
     with the data as seed. Singular values, by contrast, cannot tell an exact zero from 1e-17.
 
-    The answers for some recent matrices are cached.
+    The ranks of some recent matrices are cached.
     """
     # 2^30 products of residues take a few seconds in NumPy.
     if A.size * min(A.shape) > 2**30:
@@ -282,10 +282,11 @@ def _tall_rank(A: Host, prime: int) -> int:
     """The rank of many rows, from a few more random combinations of the rows than A has columns.
 
     As long as the rank is not reached, each combination is independent of those before it, except
-    with probability 2^-10, with which a linear function vanishes at random numbers. So with n + 8
-    combinations the rank is that of A, unless 9 combinations fail, again with probability below
-    n/2^30. A residue times a 10-bit number is below 2^41, and a sum of 4096 such products is exact
-    in float64. If some rows already have full rank, no more rows are needed.
+    with a probability of at most 2^-10: a nonzero linear function vanishes at random 10-bit numbers
+    no more often. So with n + 8 combinations the rank is that of A, unless 9 combinations fail,
+    again with probability below n/2^30. A residue times a 10-bit number is below 2^41, and a sum of
+    4096 such products is exact in float64. If some rows already have full rank, no more rows are
+    needed.
     """
     n = A.shape[1]
     some = A[np.linspace(0, len(A) - 1, 2 * n).astype(np.int64)]

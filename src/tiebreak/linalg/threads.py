@@ -1,4 +1,4 @@
-"""How many threads a product may use, and a thread pool for products that use only one each."""
+"""How many threads a product may use, and a thread pool for products that use one thread each."""
 
 from __future__ import annotations
 

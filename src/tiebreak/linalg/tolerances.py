@@ -21,8 +21,8 @@ class Tolerances:
     """Tolerances, relative to the terms of the numbers compared unless noted otherwise.
 
     Attributes:
-        few_units: How many machine epsilons of error a handful of operations accumulate; no step
-            can reduce a residual that is smaller.
+        few_units: How many machine epsilons of error a handful of operations accumulate; smaller
+            residuals cannot be reduced further.
         clear_units: More machine epsilons of error than a factorisation causes; a number that
             exceeds its rounding error by this factor is certainly not zero.
         met: Equations and bounds hold if they are violated by no more than this: a few thousand
@@ -57,8 +57,8 @@ class Tolerances:
             answer.
         settled: A gap or a residual has settled if one round reduces it by less than this share.
         refinements: Rounds of iterative refinement: each round gains as many correct digits as one
-            solve gives, and four rounds gain all digits. If that many rounds do not halve an error,
-            it is a rounding error.
+            solve gives, and four rounds reach full precision. If that many rounds do not halve an
+            error, it is a rounding error.
         newton_steps: Steps of Newton's method before we give up. Ten are usual; a margin that grows
             without bound grows by one in each step.
         sweeps: Rounds allowed for a fixed-point iteration, if each round should at least halve the

@@ -68,7 +68,7 @@ class Set(FromData, is_open=True):
     names: tuple[Any, ...] | None = None  # names of the variables, if they come from pandas
     has_projection: ClassVar[bool] = True  # is there a projection fast enough for every step?
     has_argmin: ClassVar[bool] = True  # does argmin find every minimum that exists?
-    is_space: ClassVar[bool] = False  # is it R^n?
+    is_space: ClassVar[bool] = False  # is the set all of R^n?
     _vector_names: ClassVar[tuple[str, ...]] = ()  # names of parameters with an entry per variable
     describing = ("linear_rows", "conic_form", "recession", "bounds_in")
 
@@ -234,7 +234,7 @@ class Set(FromData, is_open=True):
         return not any(one.exceeds(tol, unit) for one in self.violations(x))
 
     def violations(self, x: Array) -> list[Violation]:
-        """The constraints of Z that ``x`` does not meet; by default one, the distance from Z."""
+        """The constraints of Z that ``x`` violates; by default a single one, the distance to Z."""
         return distance_violation(type(self).__name__, x, self.project(x))
 
     def project_cut(
@@ -272,7 +272,7 @@ class Set(FromData, is_open=True):
 
     @property
     def cancelling_length(self) -> float:
-        """The lengths, besides |z|, that cancel in a projection z: see `projection_error`."""
+        """The lengths, besides |z|, of terms that cancel in computing z: see `projection_error`."""
         return 0.0
 
     def distance_outside(self, x: Array, unit: float) -> float | None:
@@ -301,7 +301,7 @@ class Set(FromData, is_open=True):
     def cut_projection(
         self, x: Array, c: Array, beta: float, guess: float, known: Products
     ) -> CutProjection:
-        """The projection onto Z and the cut, for numbers whose squares do not overflow."""
+        """The projection onto the intersection of Z and the cut, if no square overflows."""
         gap = LinearGap(self, x, c, beta)
         mu, _ = root(gap, guess)
         return CutProjection(gap.z, mu, gap.met)

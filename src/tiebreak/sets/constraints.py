@@ -214,7 +214,7 @@ class Intersection(Constraints, in_tables=False):
         return min(one.farthest(x) for one in self.sets)
 
     def excess(self, x: Array) -> float:
-        """The largest distance from x to a part, or lower bound on this distance."""
+        """The largest distance from x to a part, or a lower bound on this distance."""
         return max(distance_from(one, x) for one in self.sets)
 
     def violations(self, x: Array) -> list[Violation]:
@@ -258,7 +258,7 @@ def intersection(owner: str, *sets: Domain) -> Domain:
 
 
 def _merged(owner: str, sets: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The distinct parts of the sets; two parts that intersect in a library set are merged."""
+    """The distinct parts of the sets; two parts whose intersection is a library set are merged."""
     parts = [
         part for one in map(known, sets) for part in (one.parts if isinstance(one, Set) else (one,))
     ]

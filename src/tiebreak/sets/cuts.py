@@ -131,7 +131,7 @@ def _refined(
     """
     z, mu, met, sizes = domain.cut_projection(x, c, beta, guess, known)
     if sizes is not None and sizes[1] <= 8.0 * sizes[0] and type(z) is not np.ndarray:
-        return z, mu  # a few rounding units of |z| are not worth a transfer from a device
+        return z, mu  # errors of a few machine epsilons are not worth a transfer from a device
     for attempt in range(4):
         if not met or mu == math.inf:
             break

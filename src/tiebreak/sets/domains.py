@@ -1,4 +1,4 @@
-"""The interface of closed convex sets Z, and bounds on how far outside a computed point may be.
+"""The interface of closed convex sets Z, and bounds on the distance of computed points from Z.
 
 The whole space and half-spaces are in this module too; other sets have modules of their own.
 """

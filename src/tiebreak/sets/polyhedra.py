@@ -198,13 +198,13 @@ class Polyhedron(Constraints):
         return 0.0 if bool(np.all(self.A @ at - self.b + errors <= 0.0)) else INFINITY
 
     def support(self, direction: Array) -> float:
-        """The largest <direction, z>, by a linear program; inf if it is unbounded."""
+        """The largest <direction, z>, from a linear program; inf if it is unbounded."""
         c = host(direction)
         found = _linear_program(-c, self.A, self.b, self.A_eq, self.b_eq)
         return INFINITY if found is None else float(c @ found)
 
     def argmin(self, direction: Array) -> Array:
-        """A vertex that minimises <direction, .>, by a linear program (HiGHS)."""
+        """A vertex that minimises <direction, .>, found by a linear program (HiGHS)."""
         found = _linear_program(host(direction), self.A, self.b, self.A_eq, self.b_eq)
         if found is None:
             raise self.no_minimiser()
@@ -335,7 +335,7 @@ def _row_names(given: Sequence[str] | None, *parts: tuple[Any, int]) -> tuple[st
 
 
 def _stacked(A: Any, which: Host, below: Any) -> Any:
-    """The rows ``which`` of A, stacked on ``below``; A itself, not a copy, if both are equal."""
+    """The rows ``which`` of A, stacked on ``below``; not a copy if the result equals A."""
     if not below.shape[0]:
         return A if which.all() else A[which]
     if not which.any():

@@ -103,7 +103,7 @@ def between(low: PathPoint, high: PathPoint, latest: PathPoint, slow: int) -> fl
 
 
 def past_a_breakpoint(point: PathPoint, following: float, eps: float) -> float:
-    """``following``, or two rounding units beyond ``point`` if the step is too short.
+    """``following``, or two machine epsilons beyond ``point`` if the step is too short.
 
     If ``point`` is a breakpoint, another piece of the path begins beyond it.
     """

@@ -98,7 +98,7 @@ class Simplex(_WithVertices):
         return self.total
 
     def distance_outside(self, x: Array, unit: float) -> float:
-        """The length of the path from x to max(x, 0) and on to the multiple with sum ``total``."""
+        """The length of the path from x to p = max(x, 0) and on to the multiple of p in the set."""
         xp = namespace(x)
         positive = xp.maximum(x, arrays.zeros_like(x))
         total = float(xp.sum(positive))
@@ -217,7 +217,7 @@ class L1Ball(_WithVertices):
 def _onto_simplex(
     v: Array, total: float, start: float | None = None, w: Array = None, z: Array = None
 ) -> tuple[Array, float, Array | None]:
-    """max(v - tau, 0) with sum ``total``; tau; where entries may be positive, if they are few.
+    """Return max(v - tau, 0) with sum ``total``, tau, and a few places with all nonzeros, or None.
 
     Newton's method is applied to sum max(v - tau, 0) - total, which is convex in tau: after the
     first step, from ``start`` or anywhere, tau is to the left of the root and stays there. If

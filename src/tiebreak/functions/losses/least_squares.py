@@ -106,8 +106,8 @@ class LeastSquares(LinearLoss):
     def _absorb_weights(self, weights: Array) -> None:
         """Multiply rows and b by the roots of the weights, so that all weights become 1.
 
-        The relative error of an entry is at most twice the unit roundoff; the 64 units in
-        `rounding_unit` cover it.
+        The relative error of an entry is at most twice the unit roundoff; the 64 machine epsilons
+        in `rounding_unit` cover it.
         """
         if arrays.is_single(self.prototype):
             wide = self.matrix.in_float64
@@ -269,7 +269,7 @@ class LeastSquares(LinearLoss):
 
     @property
     def _epsilon(self) -> float:
-        """The unit roundoff of the data."""
+        """The machine epsilon of the data."""
         return max(arrays.epsilon(self.prototype), self.data_epsilon)
 
     @property
@@ -293,7 +293,7 @@ class LeastSquares(LinearLoss):
 
     @cached_property
     def _equilibrated(self) -> tuple[np.ndarray[Any, Any], float] | None:
-        """The singular values of A with rescaled rows and columns, and a factor.
+        """The singular values of A with rescaled rows and columns, and a factor for A itself.
 
         The singular values of A itself are at least the returned ones times the factor. The result
         is None if A is too large.

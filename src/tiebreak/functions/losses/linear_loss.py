@@ -56,7 +56,7 @@ class LossesAndSlopes(NamedTuple):
 
 
 class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
-    """scale * phi(A x) with phi a sum over rows: the base of LeastSquares, Logistic, Poisson.
+    """scale * phi(A x), where phi is a sum over rows: the base of LeastSquares, Logistic, etc.
 
     A subclass sets ``curvature`` and ``target``. It also sets ``lower_bound``, the sum of the
     smallest losses of all rows, if that sum is negative. The subclass must define these members:
@@ -510,8 +510,8 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
 
         The error of an image comes from the products and from rounding the target. An error of an
         image changes phi by at most the error times a slope of phi, and
-        |phi'|² <= 2 curvature (phi - min phi). Computing a slope from its image adds a few unit
-        roundoffs.
+        |phi'|² <= 2 curvature (phi - min phi). Computing a slope from its image adds a few machine
+        epsilons.
         """
         if self.cancels or not math.isfinite(self.curvature):
             return math.inf, math.inf

@@ -84,7 +84,7 @@ class MultinomialPart(LossPart):
         return self.phi.probabilities(self.rows @ x, self.target)
 
     def _first_errors(self, x: Host, dual: Host) -> Host:
-        """In unit roundoffs, the relative error of p is at most the example's largest |margin|."""
+        """The relative error of p is at most the example's largest |margin|, in unit roundoffs."""
         sizes = np.zeros(int(np.max(self.target, initial=-1)) + 1)
         np.maximum.at(sizes, self.target, np.abs(self.rows @ x))
         likely = np.maximum(np.abs(dual) / self.weight / self.weights, 2.0**-1022)
@@ -176,7 +176,7 @@ class Multinomial(LinearLoss):
         self._others = arrays.like((~chosen).astype(np.float64), self.prototype)
 
     def _of_matrix(self, matrix: object) -> Multinomial:
-        """The loss for a matrix whose image is the products of all classes, one after the other."""
+        """The loss for a matrix whose image consists of the products of one class after another."""
         made = Multinomial.__new__(Multinomial)
         made.matrix = checks.matrix("Multinomial", "A", matrix)  # type: ignore[assignment]
         made.dimension, made.prototype = made.matrix.shape[1], made.matrix.prototype
@@ -279,7 +279,7 @@ class Multinomial(LinearLoss):
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
         # Differences of products, the losses and the sums over classes cause errors beyond the 64
-        # units in `rounding_unit`.
+        # machine epsilons in `rounding_unit`.
         return super().rounding(reach, value, slope, epsilon * (1.25 + self.classes / 128.0), n)
 
 

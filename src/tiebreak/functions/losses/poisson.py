@@ -150,7 +150,7 @@ class Poisson(LinearLoss):
         return self._weighted(np.exp(np.fmin(images, self._most)) - self.y[rows], rows)
 
     def sizes_in_image(self, image: Host) -> tuple[float, Host]:
-        """The terms of a slope have size mean + count; those of a value, 1 + |log y| times that."""
+        """Terms of slopes have size mean + count; terms of values, (mean + count)(1 + |log y|)."""
         each = self._weighted(np.exp(np.minimum(image, self._most)) + self.y)
         return float(each @ (1.0 + np.abs(self._logs))), np.asarray(each)
 

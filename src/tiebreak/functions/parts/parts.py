@@ -208,8 +208,8 @@ class Parts:
     def rows(self, epsilon: float = EPS, sizes: Host | None = None) -> Host:
         """All rows whose products with x determine h(x), with every matrix divided by its norm.
 
-        Columns and rows that are only rounding errors become 0: ``epsilon`` is the data's unit
-        roundoff, and columns are compared after division by their ``sizes`` (0 means unknown).
+        Columns and rows that are only rounding errors become 0: ``epsilon`` is the data's machine
+        epsilon, and columns are compared after division by their ``sizes`` (0 means unknown).
         """
         units = None if sizes is None else power_of_two(sizes, -1.0)
         scaled = [cleaned(block, epsilon, units) / norm(block) for block in self.blocks()]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tiebreak.functions.penalties.penalties import Penalty
 
 
-HINT = "conic needs no prox, nor does exact if the whole upper level is one penalty"
+HINT = "conic needs no prox; exact needs none if the whole upper level is one penalty"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class Joint:
         return self.upper.has_norms or self.lower.has_norms
 
     def terms(self, a: float, mu: float) -> Terms:
-        """a f2 + mu g2 on the common set; if one of f2 and g2 must be alone, the other is 0."""
+        """a f2 + mu g2 on the common set; if one of them has no joint prox, the other is 0."""
         if self.upper.is_alone or self.lower.is_alone:
             return self.upper.times(a) if self.upper.is_alone else self.lower.times(mu)
         pairs = zip(self.upper.weights, self.lower.weights, strict=True)
@@ -79,7 +79,7 @@ def joint(f2: Penalty, g2: Penalty, domain: Domain | None = None, owner: str = "
 
 
 def _check_alone(owner: str, f2: Penalty, g2: Penalty, domain: Domain | None) -> None:
-    """Raise a Refusal if a penalty that must be alone is combined with a penalty or a set."""
+    """Raise a Refusal if a penalty without any joint prox meets another penalty or a set."""
     one, other = (f2, g2) if f2.terms.is_alone else (g2, f2)
     if other.terms.has_weights:
         raise _no_prox(owner, f"{one.label} and {other.label}")

@@ -64,8 +64,8 @@ class LargestEntry(OnlyConic):
 class LInf(CentredNorm):
     """weight max_j |x_j - center_j|, the largest deviation; ``center=None`` is the origin.
 
-    Its prox with another penalty or a set has no closed form, so the "conic" method solves problems
-    with LInf.
+    The prox of LInf plus another penalty or a set has no closed form, so the "conic" method solves
+    problems with LInf.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1, 2]], [4])

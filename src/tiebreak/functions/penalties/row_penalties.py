@@ -23,7 +23,7 @@ from tiebreak.sets.polyhedra import host_matrix
 
 
 class RowPenalty(EstimatorLoss, Penalty, is_open=True):
-    """Piecewise linear functions of the rows of A; subclasses give the two slopes of a row."""
+    """Sums of piecewise linear losses, one per row of A; subclasses define their two slopes."""
 
     A: Any
     mean: bool

@@ -258,7 +258,7 @@ class Terms:
         return dot(s, x) + self.value(x) - unit * size - _lost(s), x
 
     def _least(self, pull: Array) -> tuple[float, Array | None]:
-        """The minimum over t of square/2 t² - left t; ``left`` is what norms leave of |pull|."""
+        """The minimum over t of square/2 t² - left t; ``left`` is |pull|, shrunk by the norms."""
         if self.box is not None:
             pull = self.box.project(pull)
         lengths, layout = self.lengths(pull)
@@ -305,7 +305,7 @@ class Terms:
         return 2.0 * level / (steep + root) * (1.0 + 2.0**-48) + away
 
     def eased(self, n: int, error: float) -> Terms | None:
-        """Terms whose value in R^n is lower by at least error |x|; None if no norm allows this.
+        """Terms with values lower than these by at least error |x|; None if no norm allows this.
 
         With a center, the value is lower by at least error |x - center|.
         """

@@ -79,7 +79,7 @@ def nvrtc() -> Any:
 
 
 def compiled(source: bytes, name: str, options: list[str]) -> bytes:
-    """The machine code of a CUDA program; RuntimeError with the compiler's message if it fails.
+    """The machine code of a CUDA program; RuntimeError with the compiler's message on failure.
 
     ``name`` is what the compiler calls the program in error messages.
     """

@@ -80,13 +80,15 @@ def sweep(
     slopes: int,
     scale: float = 1.0,
 ) -> PassResult:
-    """Images, products, losses and gradients, as `PassResult` defines them, in one pass over A.
+    """Compute images, products, losses and gradients in one pass over A: see `PassResult`.
 
     - ``fresh``: one or two new points (length n).
     - ``carried``: up to three known images (length m).
-    - ``recipe``: J x (K + len(fresh)) numbers on the host, for J <= 4 images from K carried ones.
+    - ``recipe``: J x (K + len(fresh)) coefficients on the host: each of the J <= 4 images is a
+      combination of the K carried images and of the products with the new points.
     - ``target``: the vector b, or labels y of -1 and 1.
-    - ``slopes``: for how many images (the first 0, 1 or 2) to compute ``scale`` times the gradient.
+    - ``slopes``: 0, 1 or 2; for the first ``slopes`` images, ``scale`` times the gradient is
+      computed.
 
     Everything is queued on the library's current stream, and nothing waits for the device. The
     result is the same in every run: sums are added in a fixed order, without atomics.

@@ -1,4 +1,4 @@
-"""Fits the kernel to a matrix: how threads share the columns, and how many rows are buffered."""
+"""Chooses, for a matrix, how threads share the columns and how many rows are buffered."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ import array_api_compat
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.cuda.driver import device_limits
 
-# Workers per block, entries of a row per worker at most (its registers hold these entries of two
-# points and two sums), and blocks per multiprocessor. Few workers with many columns each are faster
-# than many workers with few columns; if rows are short, several blocks hide each other's barriers.
+# Each choice has three numbers: workers per block; the most entries of a row per worker, whose
+# registers hold these entries of two points and two sums; and blocks per multiprocessor. Few
+# workers with many columns each are faster than many workers with few columns; if rows are short,
+# several blocks hide each other's barriers.
 BLOCK_SIZES = ((96, 12, 4), (224, 12, 2), (224, 24, 1))
 
 
@@ -31,7 +32,7 @@ class Tiling(NamedTuple):
     blocks: int  # blocks per multiprocessor
     cluster: int  # blocks that share a row
     slots: int  # rows in shared memory
-    lag: int  # turns from multiplying a row to adding it to the gradients
+    lag: int  # turns between multiplying a row and adding it to the gradients
     teams: int  # number of clusters, as many as the multiprocessors can hold
     shared: int  # bytes of shared memory that a block needs for rows
 

@@ -12,7 +12,7 @@ import numpy as np
 from tiebreak.linalg import arrays, deadline, spectra, threads
 from tiebreak.linalg.arrays import Array, Host, rounding_unit
 
-BLOCK = 2**19  # bytes of rows to process at a time: a part of a core's cache
+BLOCK = 2**19  # bytes of rows to process at a time: less than a core's cache
 THREADED_BLOCK = 2**25  # bytes at a time if threads share a product: small blocks gain nothing
 
 # Maps some rows (a slice or indices) and their products with the vectors x to their weights in the
@@ -85,7 +85,7 @@ class Matrix:
     known_by = "rows not in memory"  # what a refusal says if entries are unavailable
     # Do products wait until a function is evaluated, to share one data pass?
     shares_passes = False
-    is_pass_expensive = False  # are data passes so expensive that a constant may cost only a few?
+    is_pass_expensive = False  # may computing a constant take only a few data passes?
     is_lanczos_cheap = True  # do a few dozen data passes cost little compared with a run?
 
     def forward(self, *xs: Array) -> list[Array]:
@@ -107,9 +107,9 @@ class Matrix:
     def slices(self, size: int, order: np.random.Generator | None = None) -> Iterator[RowSlice]:
         """All rows in slices of about ``size`` consecutive rows, each row once, in one data pass.
 
-        With ``order``, the slices come in random order: sums over rows can then be estimated as
-        well as from random rows, however the rows are sorted. Rows that are not in memory come
-        block by block, and only the slices within a block are shuffled.
+        With ``order``, the slices come in random order: the first slices then represent all rows
+        about as well as random rows do, even if the rows are sorted. Rows that are not in memory
+        come block by block, and only the slices within a block are shuffled.
         """
         raise NotImplementedError
 
@@ -132,10 +132,10 @@ class Matrix:
         ``weights`` is the number of vectors w.
 
         On the host, all work with a block of rows is done in a few calls, while the block is in the
-        cache. NumPy multiplies a block by a stack of vectors one by one, which is faster than by
-        all vectors at once unless `has_small_products`. The products A x are written into
-        ``products``, if given. If the vectors x have a higher precision than A, so do the results:
-        callers that pass float64 rely on this precision.
+        cache. NumPy multiplies a block by a stack of vectors one by one; unless
+        `has_small_products`, this is faster than multiplying by all vectors at once. The products
+        A x are written into ``products``, if given. If the vectors x have a higher precision than
+        A, so do the results: callers that pass float64 rely on this precision.
         """
         kind, (rows, n) = np.result_type(self.prototype.dtype, *xs), self.shape
         points = np.array(xs, dtype=kind).reshape(len(xs), n)
@@ -188,7 +188,7 @@ class Matrix:
         return None
 
     def errors(self, epsilon: float, spectral: float) -> tuple[float, float, float]:
-        """Bounds on rounding errors: of sums over the rows (relative), of A x/|x|, and of A' r/|r|.
+        """Bounds on relative errors of sums over the rows, and on errors of A x/|x| and A' r/|r|.
 
         ``spectral`` is a bound on |A|, for a subclass that needs it. Until an image is recomputed,
         mixing it from other images adds at most the 64 epsilon that `rounding_unit` includes.

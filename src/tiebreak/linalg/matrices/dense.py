@@ -64,7 +64,7 @@ class Dense(Matrix):
 
     @cached_property
     def _blocks(self) -> list[RowBlock]:
-        """Blocks of rows that stay in one thread's cache during all products with a block."""
+        """Blocks of rows, each of which stays in a thread's cache during all products with it."""
         rows, n = self.shape
         size = max(FEWEST_ROWS, block_bytes() // (self.entries.itemsize * n))
         parts = (slice(i, i + size) for i in range(0, rows, size))
@@ -83,7 +83,7 @@ class Dense(Matrix):
     def frobenius(self) -> float:
         if type(self.entries) is np.ndarray:
             return arrays.norm(self.stored)
-        xp = namespace(self.entries)  # a scalar product may fail beyond 2^31 entries
+        xp = namespace(self.entries)  # row by row: one norm may fail beyond 2^31 entries
         return arrays.norm(xp.astype(xp.linalg.vector_norm(self.entries, axis=1), xp.float64))
 
     @cached_property
@@ -156,7 +156,7 @@ class Fused(Dense):
         kind: str = "least-squares",
         scale: float = 1.0,
     ) -> Any:
-        """Run `cuda.sweep` for images that combine ``known`` and A x linearly, with ``weights``."""
+        """Run `cuda.sweep` for combinations, with ``weights``, of known images and products A x."""
         from tiebreak.linalg import cuda
 
         recipe = np.asarray(weights, dtype=np.float64)

@@ -14,7 +14,7 @@ from tiebreak.linalg.matrices.base import Matrix, random_pair
 
 
 def is_operator(value: Any) -> bool:
-    """Is ``value`` known only through its products? The test does not import any library.
+    """Is ``value`` known only through its products? This check does not import any library.
 
     A scipy.sparse.linalg.LinearOperator or a PyLops operator has ``matvec`` and ``rmatvec``; any
     other operator needs ``@`` and ``.H`` or ``.T``, and must not be an array.
@@ -82,7 +82,7 @@ class Operator(Matrix):
 
     @property
     def size(self) -> int:
-        return sum(self.shape)  # only the shape is known
+        return sum(self.shape)  # the operator's own cost is unknown
 
     @cached_property
     def frobenius(self) -> float:

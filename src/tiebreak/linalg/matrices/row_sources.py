@@ -116,7 +116,7 @@ class SlicedRows:
 
 
 class FileRows(SlicedRows):
-    """The rows of a numpy.memmap of a whole file in row order, read by ordinary file reads.
+    """The rows of a numpy.memmap of a whole file in row order, read with ordinary file reads.
 
     Reading into a buffer is faster than relying on page faults, and the operating system reads
     ahead.

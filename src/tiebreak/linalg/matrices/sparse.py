@@ -22,7 +22,7 @@ from tiebreak.linalg.matrices.base import (
 from tiebreak.linalg.sizes import DENSE_LIMIT
 
 COPY_LIMIT = 2**27  # the most non-zeros of a sparse matrix that is also kept transposed
-THREAD_NONZEROS = 2**18  # a thread needs this many non-zeros to pay off
+THREAD_NONZEROS = 2**18  # with fewer non-zeros, an extra thread costs more than it saves
 
 
 class Sparse(Matrix):

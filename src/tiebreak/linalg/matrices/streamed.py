@@ -1,7 +1,8 @@
 """Matrices whose rows come block by block, read from a file or converted to another precision.
 
-A data pass reads every byte of a matrix larger than memory once. While one block is processed, a
-thread reads the next one, so a pass takes as long as reading or computing, whichever takes longer.
+If a matrix is larger than memory, a data pass reads each of its bytes once. While one block is
+processed, a thread reads the next one, so a pass takes as long as reading or computing, whichever
+takes longer.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ class Streamed(RowBlocks, FromData, keyword=""):
         target: for Parquet files, the name of one more column, read into the vector ``target``.
 
     Attributes:
-        bytes_read: bytes of rows read so far (for Parquet files, as unpacked numbers).
+        bytes_read: bytes of rows read so far; for Parquet files, the size of the decoded numbers.
         target: the vector b or y of a Parquet file, None if not requested.
 
     Examples:
@@ -207,7 +208,7 @@ class Streamed(RowBlocks, FromData, keyword=""):
         return result
 
     def blocks(self) -> Iterator[RowBlock]:
-        """All rows in order; a single thread gets blocks that fit in its cache for all products."""
+        """All rows in order; for a single thread, in blocks that fit in its cache."""
         for rows, block in self._read():
             for start in range(0, len(block), self._tile):
                 tile = block[start : start + self._tile]
