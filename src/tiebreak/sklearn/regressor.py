@@ -51,11 +51,11 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         By how much the training loss (with its penalty) may exceed that of the best fit, for the
         sake of your preference: 0.01 means "at most 1 % worse". If the best fit is perfect (a loss
         of 0), the share refers to the loss of the constant model instead: for squares, 0.01 then
-        means a training R² of at least 0.99. ``tiebreak.Slack(share=0.01)`` is always 1 % of what
-        the best fit gains over the constant model; ``tiebreak.Slack(absolute=...)`` is in units of
-        the loss. (Without an intercept, the constant model predicts 0, or 1 with a log link.) With
-        a slack, a fit to more than a few hundred samples takes seconds or longer, unless the loss
-        is "squared".
+        means a training R² of at least 0.99. ``tiebreak.Slack(share=0.01)`` is always 1 % of the
+        improvement of the best fit over the constant model; ``tiebreak.Slack(absolute=...)`` is in
+        units of the loss. (Without an intercept, the constant model predicts 0, or 1 with a log
+        link.) With a slack, a fit to more than a few hundred samples takes seconds or longer,
+        unless the loss is "squared".
     loss : {"squared", "huber", "poisson", "quantile"}, default="squared"
         The training loss, averaged over the samples; "poisson" is half the deviance with a log
         link, "quantile" is the pinball loss of scikit-learn's QuantileRegressor.
@@ -70,11 +70,12 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         Coefficients in the same shape as ``coef_``; zeros if None.
     ridge : float, default=None
         The weight r of "shrunk", which minimises the validation loss + r/2 |coef|². If None, the
-        weight is chosen by leave-one-out on the validation rows, as if for plain least squares.
+        weight is chosen by leave-one-out cross-validation on the validation rows, as for plain
+        least squares.
     fit_intercept : bool, default=True
         Fit an intercept, which is not penalised.
     domain : tiebreak set, default=None
-        The set of allowed coefficients (row by row if there are several rows), such as
+        The set of allowed coefficients (for each row separately if there are several), such as
         ``tiebreak.Orthant()`` for non-negative ones. The intercept is not restricted. Boxes
         (``Orthant`` is one) and linear constraints work with every loss; every other set, such as
         ``tiebreak.Ball``, needs loss="squared" or fit_intercept=False.
@@ -103,7 +104,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         for "fit" and one for "preference".
     report_ : what is proved, in words.
     given_up_, slack_ : by how much the training loss (with its penalty) exceeds that of the best
-        fit, and by how much it may exceed it; 0.0 without a slack; lists for several targets.
+        fit, and by how much it is allowed to; 0.0 without a slack; lists for several targets.
     ridge_ : the weight of "shrunk", as given or chosen; a list for several targets.
     n_iter_ : the number of steps.
 
@@ -188,10 +189,10 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
             X: the features, dense or sparse.
             y: the target, or several as columns.
             sample_weight: a sample of weight k counts k times.
-            X_val, y_val, sample_weight_val: data to choose by, for "validation" and "shrunk"; all
-                other choices except "fair" ignore them. Every fold of a cross-validation uses all
-                of these data, unless they have as many rows as X: then scikit-learn splits them
-                like X.
+            X_val, y_val, sample_weight_val: the validation data for "validation" and "shrunk"; all
+                other preferences except "fair" ignore them. Every fold of a cross-validation uses
+                all of these data, unless they have as many rows as X: scikit-learn then splits them
+                in the same way as X.
             sensitive_features: numbers or categories for ``prefer="fair"``, one row for each row of
                 X_val, or of X. Since all best fits make the same predictions for the training data,
                 pass other rows as X_val, for which no y is needed.
