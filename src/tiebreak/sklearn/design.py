@@ -61,7 +61,7 @@ class Layout:
         return self.joined(np.ones((self.outputs, self.features)), np.zeros(self.outputs))
 
     def rows(self, M: Any) -> Any:
-        """Extend rows for one output's coefficients to all variables, with a copy for each output."""
+        """Extend rows for one output's coefficients to all variables, with one copy per output."""
         import scipy.sparse as sp
 
         M = sp.csr_array(M)
