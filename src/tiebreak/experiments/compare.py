@@ -1,4 +1,4 @@
-"""Compare methods on your own problem: gradients and seconds to reach each accuracy."""
+"""Compare methods on your own problem: the gradients and seconds needed for each accuracy."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Comparison(Shown):
         return list(dict.fromkeys(row.method for row in self.rows))
 
     def first(self, method: str, accuracy: float) -> Record | None:
-        """Return a method's first row after which both levels stay within the accuracy."""
+        """Return a method's first row from which on both levels stay within the accuracy."""
         mine = (row for row in self.rows if row.method == method)
         return arrival(mine, self.answer.upper, self.scales, accuracy, is_weak=False)
 
@@ -97,7 +97,7 @@ class Comparison(Shown):
         return [method, f"{row.iteration:,}", f"{row.gradients:,}", f"{row.seconds:.3g}", *shown]
 
     def _arrivals(self, what: str, form: str) -> Table:
-        """Return what each method needed for every accuracy; a star marks the lowest cost."""
+        """Return each method's cost to reach every accuracy; a star marks the lowest cost."""
         rows = [[method] for method in self.methods]
         for level in TO_REACH:
             found = [self.first(method, level) for method in self.methods]

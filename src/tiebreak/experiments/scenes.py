@@ -87,7 +87,7 @@ class Scene:
 
 
 def error_of(row: Record, column: Column) -> float:
-    """Return the error in a row, but at least the rounding error of its value."""
+    """Return the error in a row, or the rounding error of its value if that is larger."""
     error, value = (
         (row.upper_error, row.upper) if column == "upper_error" else (row.lower_error, row.lower)
     )
@@ -127,13 +127,13 @@ def scenes_of(
     }
 
 
-BINS_PER_DECADE = 8  # a bin is wide enough to contain a peak of an oscillating run
+BINS_PER_DECADE = 8  # such a bin is wide enough to contain a peak of an oscillating run
 FEWEST = 3  # minimum number of points for a slope
 DECADES = 2.0  # decades of iterations over which a rate is measured
-FITTED = 0.05  # how far a fitted slope may fall short of the published rate
+FITTED = 0.05  # a fitted slope may fall short of the published rate by this much
 LOGARITHM = 0.15  # the slope of a factor log k over the same decades, 1/ln(1000)
-# How strongly the slope of f at x* pulls away from the minimisers of g, and the suffix for names of
-# instances.
+# How strongly the slope of f at x* pulls away from the minimisers of g, and the suffix that it adds
+# to the name of an instance.
 PULLS = {1.0: "", 0.1: ", weak pull", 0.0: ", no pull"}
 
 
