@@ -62,7 +62,7 @@ class Active(NamedTuple):
 
     @property
     def key(self) -> tuple[bytes, ...]:
-        """What distinguishes these inequalities from others of the same cones."""
+        """A key that differs for different sets of active inequalities of the same cones."""
         cones = [*self.vertices, *self.rays]
         some = [self.nonnegative, self.curves, np.array([len(self.vertices)]), *cones]
         return tuple(part.tobytes() for part in some)

@@ -113,9 +113,9 @@ class LinearChain:
         self.is_whole = self.is_proved = True  # see `conic.chain`
 
     def level(self, number: int) -> bool:
-        """Solve one level, bound it, and hold it; return False if that fails.
+        """Solve one level, bound its minimum, and hold the level; return False if that fails.
 
-        The level fails if it has no minimiser, or if its minimiser fails a check. Another method
+        This fails if the level has no minimiser, or if its minimiser fails a check. Another method
         then finds out why.
         """
         h = self.program.objectives[number]

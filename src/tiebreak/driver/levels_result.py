@@ -243,7 +243,7 @@ class LevelsResult(Outcome, Shown):
         """Return the full report: the short one, duals by name, and how x was found."""
         if self.result is None:
             how = "\n".join(_wrapped("  method ", self.method))
-        else:  # the short report already says what the first lines of the `Result` say
+        else:  # leave out the first lines of the `Result`, which the short report repeats
             which = [f"{letter} is {name}" for letter, name in zip("gf", self.levels, strict=False)]
             how = "\n".join([f"  {'levels':<10} {', '.join(which)}"] * bool(which))
             how += self.result.details().removeprefix(str(self.result))
